@@ -1,0 +1,31 @@
+"""Declared tables: schemas, checked reading and writing, provenance."""
+
+from psibench.tables.atomic import atomic_path, write_text
+from psibench.tables.hashing import hash_file, hash_rows
+from psibench.tables.io import (
+    conform,
+    content_hash,
+    read_provenance,
+    read_table,
+    write_csv,
+    write_table,
+)
+from psibench.tables.provenance import Provenance, hash_params
+from psibench.tables.schemas import SPECS, TableSpec
+
+__all__ = [
+    "SPECS",
+    "Provenance",
+    "TableSpec",
+    "atomic_path",
+    "conform",
+    "content_hash",
+    "hash_file",
+    "hash_params",
+    "hash_rows",
+    "read_provenance",
+    "read_table",
+    "write_csv",
+    "write_table",
+    "write_text",
+]

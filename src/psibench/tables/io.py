@@ -1,0 +1,142 @@
+"""Checked reading and atomic writing of psibench tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from psibench.errors import InputError
+from psibench.tables.atomic import atomic_path
+from psibench.tables.hashing import hash_file, hash_rows
+from psibench.tables.provenance import METADATA_KEY, Provenance
+from psibench.tables.schemas import TableSpec
+
+CSV_DECIMALS = 6
+
+
+def conform(frame: pl.DataFrame, spec: TableSpec, *, where: str) -> pa.Table:
+    """Cast a frame to a table's declared schema, declared columns first.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, unknown (in a closed table), of another type or null where nulls
+        are not allowed, or if the key is not unique. ``where`` names the table in the message.
+    """
+    _check_columns(frame.columns, spec, where)
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    extra = [name for name in frame.columns if name not in spec.column_names]
+    arrays, fields = [], []
+    for column in spec.columns:
+        try:
+            array = table.column(column.name).cast(column.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            found = table.column(column.name).type
+            raise InputError(
+                f"{where}: column '{column.name}' is {found}, expected {column.type}: {error}"
+            ) from error
+        if array.null_count and not column.nullable:
+            row = array.combine_chunks().is_null().to_pylist().index(True)
+            raise InputError(
+                f"{where}: column '{column.name}' is null in row {row}; every row needs a value"
+            )
+        arrays.append(array)
+        fields.append(pa.field(column.name, column.type, nullable=column.nullable))
+    for name in extra:
+        arrays.append(table.column(name))
+        fields.append(pa.field(name, table.column(name).type))
+    _check_key(frame, spec, where)
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def write_table(
+    frame: pl.DataFrame, path: str | Path, spec: TableSpec, *, provenance: Provenance
+) -> None:
+    """Write a frame as Parquet with its provenance, whole or not at all."""
+    table = conform(frame, spec, where=str(path))
+    record = provenance.to_json(table=spec.name, rows_hash=hash_rows(table), n_rows=table.num_rows)
+    table = table.replace_schema_metadata({METADATA_KEY: record.encode()})
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def write_csv(frame: pl.DataFrame, path: str | Path) -> None:
+    """Write the CSV that stands beside a result table; floats with six decimals."""
+    with atomic_path(path) as temporary:
+        frame.write_csv(temporary, float_precision=CSV_DECIMALS)
+
+
+def read_table(path: str | Path, spec: TableSpec) -> pl.DataFrame:
+    """Read a Parquet table and check it against its declared schema.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, not Parquet, truncated, or does not fit ``spec``.
+    """
+    table = _read_parquet(path)
+    frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None)))
+    return pl.DataFrame(pl.from_arrow(conform(frame, spec, where=str(path))))
+
+
+def read_provenance(path: str | Path) -> dict[str, Any] | None:
+    """Return the provenance record of a Parquet file, or None if it has none."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(path, error) from error
+    record = metadata.get(METADATA_KEY)
+    return json.loads(record) if record is not None else None
+
+
+def content_hash(path: str | Path) -> str:
+    """Return a psibench table's row hash, or the byte hash of any other file."""
+    if str(path).endswith(".parquet"):
+        record = read_provenance(path)
+        if record is not None:
+            return str(record["rows_hash"])
+    return hash_file(path)
+
+
+def _read_parquet(path: str | Path) -> pa.Table:
+    try:
+        return pq.ParquetFile(path).read()
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str | Path, error: Exception) -> InputError:
+    if not Path(path).exists():
+        return InputError(f"{path}: no such file; expected a Parquet table")
+    return InputError(
+        f"{path}: not a readable Parquet file ({error}); it may be truncated or another format. "
+        "Delete it and make it again, or point to the right file."
+    )
+
+
+def _check_columns(found: list[str], spec: TableSpec, where: str) -> None:
+    missing = [name for name in spec.column_names if name not in found]
+    unknown = [] if spec.open else [name for name in found if name not in spec.column_names]
+    if missing or unknown:
+        parts = [f"missing columns: {', '.join(missing)}"] if missing else []
+        parts += [f"unknown columns: {', '.join(unknown)}"] if unknown else []
+        raise InputError(
+            f"{where}: not a '{spec.name}' table: {'; '.join(parts)}. "
+            f"Found: {', '.join(found) or 'none'}. Expected: {', '.join(spec.column_names)}."
+        )
+
+
+def _check_key(frame: pl.DataFrame, spec: TableSpec, where: str) -> None:
+    if not spec.key or frame.is_empty():
+        return
+    repeated = frame.filter(frame.select(spec.key).is_duplicated())
+    if repeated.height:
+        first = repeated.row(0, named=True)
+        named = ", ".join(f"{name}={first[name]!r}" for name in spec.key)
+        raise InputError(
+            f"{where}: {repeated.height} rows of '{spec.name}' share a key; first: {named}. "
+            f"Each ({', '.join(spec.key)}) may occur once."
+        )

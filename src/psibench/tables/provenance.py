@@ -1,0 +1,68 @@
+"""Where a table came from: recorded in the Parquet metadata, printed and verified by ``check``."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from psibench import __version__
+
+METADATA_KEY = b"psibench"
+
+
+def hash_params(params: Mapping[str, Any]) -> str:
+    """Hash a stage's parameters: sha256 of their JSON with sorted keys, 64 hex digits."""
+    text = json.dumps(params, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def now() -> str:
+    """Return the current UTC time in ISO 8601; ``SOURCE_DATE_EPOCH`` overrides the clock."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    return moment.isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How one table was made.
+
+    Attributes
+    ----------
+    stage, stage_version
+        The stage that made it, and the version constant of its output.
+    params
+        The parameters it was given (its config leaves); hashed as ``params_hash``.
+    inputs
+        Input name -> content hash (``rows:...`` for psibench tables, ``sha256:...`` for files).
+    revisions
+        Model and dataset revisions, e.g. ``{"model:bm25": "bm25s 0.3.16"}``.
+    queries_by
+        Who wrote the queries: ``people``, ``simulation`` or ``llm:NAME``.
+    prompt_hash, llm_backend
+        For LLM stages; None elsewhere.
+    """
+
+    stage: str
+    stage_version: int
+    params: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    revisions: Mapping[str, str] = field(default_factory=dict)
+    queries_by: str | None = None
+    prompt_hash: str | None = None
+    llm_backend: str | None = None
+
+    def to_json(self, *, table: str, rows_hash: str, n_rows: int) -> str:
+        """Serialise with the facts known only when the table is written."""
+        record = asdict(self) | {
+            "params_hash": hash_params(self.params),
+            "table": table,
+            "rows_hash": rows_hash,
+            "n_rows": n_rows,
+            "psibench_version": __version__,
+            "created": now(),
+        }
+        return json.dumps(record, sort_keys=True, ensure_ascii=False, default=str)

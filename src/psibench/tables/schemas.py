@@ -1,0 +1,285 @@
+"""The declared schema of every table psibench writes: the one place where columns are named.
+
+A column is ``(name, Arrow type, text)``; the text gives the meaning and the unit. Character
+offsets are 0-based indices into the Python ``str``, ends exclusive. Tables may carry further
+columns only where ``TableSpec.open`` is true (what a recipe knows about its queries).
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+STRING, INT32, INT64 = pa.string(), pa.int32(), pa.int64()
+FLOAT32, FLOAT64, BOOL = pa.float32(), pa.float64(), pa.bool_()
+CHAR_SPAN = pa.list_(pa.int32(), 2)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: name, Arrow type, meaning with unit, and whether nulls are allowed."""
+
+    name: str
+    type: pa.DataType
+    text: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table: its columns in order, its key, and whether it may carry further columns."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    open: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The declared columns as an Arrow schema."""
+        return pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in self.columns])
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the declared columns, in order."""
+        return tuple(c.name for c in self.columns)
+
+
+DOCUMENTS = TableSpec(
+    "documents",
+    (
+        Column("_id", STRING, "document id, unique"),
+        Column("text", STRING, "document text, stripped"),
+        Column("origin", STRING, "where it was read: file and record, or a source's own address"),
+    ),
+    key=("_id",),
+    open=True,
+)
+
+QUESTIONS = TableSpec(
+    "questions",
+    (
+        Column("_id", STRING, "question id, unique; null for a context without a question", True),
+        Column("question", STRING, "question text; null for a context without a question", True),
+        Column("context", STRING, "the passage the question was asked about"),
+        Column("answer", STRING, "first answer's text; null when unanswerable", True),
+        Column("answer_start", INT32, "first answer's start in context, characters", True),
+        Column("origin", STRING, "file and record it was read from"),
+    ),
+    key=(),
+)
+
+CORPUS = TableSpec(
+    "corpus",
+    (
+        Column("_id", STRING, "document id, unique"),
+        Column("text", STRING, "document text, stripped, no title"),
+        Column("char_length", INT32, "characters in text"),
+        Column("word_count", INT32, "pieces of text split on one space"),
+        Column("token_length", INT32, "tokens of the benchmark's length tokenizer"),
+    ),
+    key=("_id",),
+    open=True,
+)
+
+QUERIES = TableSpec(
+    "queries",
+    (
+        Column("_id", STRING, "query id, unique"),
+        Column("text", STRING, "query text"),
+        Column("pos_corpus_id", STRING, "the positive that holds the evidence span"),
+        Column("pos_char_span", CHAR_SPAN, "evidence span [start, end) in the positive, chars"),
+        Column("pos_char_length", INT32, "characters in the positive"),
+        Column("pos_token_length", INT32, "tokens in the positive (length tokenizer)", True),
+        Column("target_position", STRING, "beginning, middle or end; null if not targeted", True),
+    ),
+    key=("_id",),
+    open=True,
+)
+
+QRELS = TableSpec(
+    "qrels",
+    (
+        Column("query-id", STRING, "query id"),
+        Column("corpus-id", STRING, "document id"),
+        Column("score", INT32, "relevance grade, above 0 for a positive"),
+    ),
+    key=("query-id", "corpus-id"),
+)
+
+RUN = TableSpec(
+    "run",
+    (
+        Column("query_id", STRING, "query id"),
+        Column("doc_id", STRING, "document id"),
+        Column("rank", INT32, "rank from 1: score descending, then doc_id ascending"),
+        Column("score", FLOAT32, "retrieval score, larger is better"),
+    ),
+    key=("query_id", "doc_id"),
+)
+
+ENCODINGS = TableSpec(
+    "encodings",
+    (
+        Column("role", STRING, "query or document"),
+        Column("domain", STRING, "domain of the text"),
+        Column("_id", STRING, "query or document id"),
+        Column("key", pa.binary(), "address of the vector in the embedding store"),
+        Column("n_tokens", INT32, "tokens the model saw, special tokens included"),
+        Column("visible_char_end", INT32, "characters of text the model saw"),
+    ),
+    key=("role", "domain", "_id"),
+)
+
+QUERY_SCORES = TableSpec(
+    "query_scores",
+    (
+        Column("query_id", STRING, "query id"),
+        Column("domain", STRING, "domain of the query"),
+        Column("span_start_char", INT32, "start of the evidence span, characters"),
+        Column("span_mid_char", FLOAT64, "middle of the evidence span, characters"),
+        Column("pos_char_length", INT32, "characters in the positive"),
+        Column("relative_position", FLOAT64, "min(span middle, length) / length, in [0, 1]"),
+        Column("target_position", STRING, "beginning, middle or end"),
+        Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive; null if unknown", True),
+        Column("visible", FLOAT64, "share of the span inside the model's input, in [0, 1]"),
+    ),
+    key=("query_id",),
+    open=True,  # metric columns: ndcg@10, recall@5, ..., mrr@10 (float64)
+)
+
+# What a row of the two result tables is about.
+_ROW = (
+    Column("benchmark", STRING, "benchmark id"),
+    Column("query_lang", STRING, "language of the queries"),
+    Column("corpus_lang", STRING, "language of the documents"),
+    Column("domain", STRING, "domain, or all"),
+    Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive, or all"),
+    Column("model", STRING, "model id"),
+)
+_VIEW = (
+    Column("buckets", STRING, "bucket scheme: squad, thirds or relative-20"),
+    Column("evidence", STRING, "all queries, or visible: span wholly inside the model's input"),
+)
+
+BUCKET_SCORES = TableSpec(
+    "bucket_scores",
+    (
+        *_ROW,
+        Column("metric", STRING, "metric name, e.g. ndcg@10"),
+        *_VIEW,
+        Column("bucket", STRING, "bucket label"),
+        Column("bucket_low", FLOAT64, "lower bound: characters (squad) or share of the length"),
+        Column("bucket_high", FLOAT64, "upper bound: characters (squad) or share of the length"),
+        Column("n_queries", INT64, "queries in the bucket"),
+        Column("mean", FLOAT64, "mean of the metric; null in an empty bucket", True),
+        Column("low", FLOAT64, "lower end of the mean's confidence interval", True),
+        Column("high", FLOAT64, "upper end of the mean's confidence interval", True),
+    ),
+    key=(
+        "benchmark",
+        "query_lang",
+        "corpus_lang",
+        "domain",
+        "length_bucket",
+        "model",
+        "metric",
+        "buckets",
+        "evidence",
+        "bucket",
+    ),
+)
+
+PSI_TABLE = TableSpec(
+    "psi_table",
+    (
+        *_ROW,
+        Column("kind", STRING, "model kind: sparse, dense, late-interaction, control, ..."),
+        Column("metric", STRING, "metric name, e.g. ndcg@10"),
+        *_VIEW,
+        Column("n_queries", INT64, "queries that count in at least one bucket"),
+        Column("n_buckets", INT64, "buckets that count (minimum size reached)"),
+        Column("mean", FLOAT64, "mean over queries", True),
+        Column("mean_of_buckets", FLOAT64, "mean over bucket means", True),
+        Column("psi", FLOAT64, "plain PSI of the papers; null if undefined", True),
+        Column("psi_low", FLOAT64, "lower end of the interval of the true PSI", True),
+        Column("psi_high", FLOAT64, "upper end of the interval of the true PSI", True),
+        Column("psi_null_mean", FLOAT64, "mean PSI when positions are shuffled", True),
+        Column("psi_null_p95", FLOAT64, "95th percentile of PSI when positions are shuffled", True),
+        Column("psi_p", FLOAT64, "permutation p-value of no position effect", True),
+        Column("psi_corrected", FLOAT64, "PSI corrected for sampling noise", True),
+        Column("best_bucket", STRING, "label of the best bucket", True),
+        Column("worst_bucket", STRING, "label of the worst bucket", True),
+    ),
+    key=(
+        "benchmark",
+        "query_lang",
+        "corpus_lang",
+        "domain",
+        "length_bucket",
+        "model",
+        "metric",
+        "buckets",
+        "evidence",
+    ),
+)
+
+STATISTICS = TableSpec(
+    "statistics",
+    (
+        Column("benchmark", STRING, "benchmark id"),
+        Column("language", STRING, "language"),
+        Column("domain", STRING, "domain"),
+        Column("statistic", STRING, "name, e.g. n_queries, passage_words_mean, bucket:0-100"),
+        Column("value", FLOAT64, "value"),
+    ),
+    key=("benchmark", "language", "domain", "statistic"),
+)
+
+POSITION_HISTOGRAM = TableSpec(
+    "position_histogram",
+    (
+        Column("benchmark", STRING, "benchmark id"),
+        Column("language", STRING, "language"),
+        Column("domain", STRING, "domain"),
+        Column("unit", STRING, "start_char: span start, characters; relative: span middle/length"),
+        Column("bin_low", FLOAT64, "lower edge of the bin"),
+        Column("bin_high", FLOAT64, "upper edge of the bin"),
+        Column("n_queries", INT64, "queries in the bin"),
+    ),
+    key=("benchmark", "language", "domain", "unit", "bin_low"),
+)
+
+ATTRITION = TableSpec(
+    "attrition",
+    (
+        Column("stage", STRING, "stage that dropped the item"),
+        Column("item_id", STRING, "id of the dropped item"),
+        Column("reason", STRING, "reason code"),
+        Column("detail", STRING, "what was found", True),
+        Column("score", FLOAT64, "the score the decision was made on", True),
+        Column("target_position", STRING, "beginning, middle or end", True),
+        Column("char_length", INT32, "characters in the item's document", True),
+        Column("language", STRING, "language"),
+        Column("domain", STRING, "domain"),
+    ),
+    key=(),
+)
+
+SPECS: dict[str, TableSpec] = {
+    spec.name: spec
+    for spec in (
+        DOCUMENTS,
+        QUESTIONS,
+        CORPUS,
+        QUERIES,
+        QRELS,
+        RUN,
+        ENCODINGS,
+        QUERY_SCORES,
+        BUCKET_SCORES,
+        PSI_TABLE,
+        STATISTICS,
+        POSITION_HISTOGRAM,
+        ATTRITION,
+    )
+}
