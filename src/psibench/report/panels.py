@@ -1,0 +1,236 @@
+"""From table rows to the figures of the page: which numbers, which captions, which legend."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from psibench.report.figures import (
+    Axis,
+    Line,
+    draw_curves,
+    draw_highlight,
+    draw_pair,
+    y_limit,
+)
+from psibench.report.inputs import BenchmarkInfo, ModelInfo
+from psibench.report.styles import BAR_STYLES, LineStyle
+from psibench.report.svg import inline_svg
+from psibench.report.views import SCHEME_ORDER, bucket_order, schemes_of
+from psibench.report.wording import MISSING, SCHEME_TEXTS, count, interval, number, pair_text
+
+MAX_OVERLAID = 6
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing, with a name above it where there are several."""
+
+    svg: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class FigureView:
+    """One figure of the page: panels, legend, caption, and the numbers behind it."""
+
+    anchor: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    legend: tuple[tuple[str, LineStyle], ...]
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def curve_figures(
+    rows: pl.DataFrame,
+    benchmark: BenchmarkInfo,
+    models: Sequence[ModelInfo],
+    *,
+    styles: Mapping[str, LineStyle],
+    metric: str,
+) -> list[FigureView]:
+    """Return one figure of means by position per bucket scheme of a benchmark.
+
+    ``rows`` are the leading rows of ``bucket_scores`` (one slice per benchmark, one metric);
+    only ``evidence = all`` is drawn. A benchmark without such rows has no figure.
+    """
+    mine = rows.filter((pl.col("benchmark") == benchmark.id) & (pl.col("evidence") == "all"))
+    figures = []
+    for scheme in schemes_of(mine, benchmark.id):
+        table = mine.filter(pl.col("buckets") == scheme)
+        axis = _axis(table, scheme)
+        lines = _lines(table, axis, models, styles)
+        anchor = slug("curves", benchmark.id, scheme)
+        figures.append(
+            FigureView(
+                anchor=anchor,
+                title=f"{SCHEME_TEXTS.get(scheme, scheme)}",
+                caption=_slice_text(table),
+                panels=_curve_panels(lines, axis, anchor, metric),
+                legend=_legend(lines, styles),
+                header=("model", *axis.labels),
+                rows=(("queries", *_sizes(table, axis)), *_number_rows(lines)),
+            )
+        )
+    return figures
+
+
+def comparison_figure(
+    rows: pl.DataFrame,
+    benchmarks: Sequence[BenchmarkInfo],
+    models: Sequence[ModelInfo],
+    *,
+    styles: Mapping[str, LineStyle],
+    metric: str,
+) -> FigureView | None:
+    """Return the figure of the full SQuAD-PosQ against its tiny subset; None unless both exist."""
+    pair = _full_and_tiny(rows, benchmarks)
+    if pair is None:
+        return None
+    mine = rows.filter((pl.col("evidence") == "all") & (pl.col("buckets") == "squad"))
+    tables = [mine.filter(pl.col("benchmark") == info.id) for info in pair]
+    axis = _axis(pl.concat(tables), "squad")
+    lines = [_lines(table, axis, models, styles) for table in tables]
+    common = [name for name in lines[0] if name in lines[1]]
+    if not common:
+        return None
+    names = [info.subset or info.id for info in pair]
+    anchor = slug("full-tiny")
+    pairs = {name: (lines[0][name], lines[1][name]) for name in common}
+    return FigureView(
+        anchor=anchor,
+        title=f"{names[0]} against {names[1]}",
+        caption=f"{pair[0].id} beside {pair[1].id}; {axis.text}.",
+        panels=_pair_panels(pairs, names, axis, anchor=anchor, metric=metric),
+        legend=tuple(zip(names, BAR_STYLES, strict=True)),
+        header=("model", *axis.labels),
+        rows=tuple(
+            (f"{row[0]} · {side}", *row[1:])
+            for name in common
+            for side, found in zip(names, lines, strict=True)
+            for row in _number_rows({name: found[name]})
+        ),
+    )
+
+
+def _pair_panels(
+    pairs: Mapping[str, tuple[Line, Line]],
+    names: Sequence[str],
+    axis: Axis,
+    *,
+    anchor: str,
+    metric: str,
+) -> tuple[Panel, ...]:
+    limit = y_limit([line for pair in pairs.values() for line in pair])
+    panels = []
+    for place, (name, pair) in enumerate(pairs.items()):
+        drawn = draw_pair(pair, axis, limit=limit, y_text=metric)
+        text = f"{metric} by position for {name}: {names[0]} beside {names[1]}."
+        key = f"{anchor}-{place}"
+        panels.append(Panel(inline_svg(drawn, name=key, title=name, description=text), name))
+    return tuple(panels)
+
+
+def slug(*parts: str) -> str:
+    """Return an id usable in HTML and CSS, made of ASCII letters, digits and hyphens.
+
+    Other characters become their hexadecimal code point, so different ids stay different.
+    """
+    return "-".join(
+        re.sub(r"[^a-z0-9-]", lambda m: f"_{ord(m[0]):x}_", part.lower()) for part in parts
+    )
+
+
+def _full_and_tiny(
+    rows: pl.DataFrame, benchmarks: Sequence[BenchmarkInfo]
+) -> tuple[BenchmarkInfo, BenchmarkInfo] | None:
+    present = set(rows.filter(pl.col("buckets") == "squad")["benchmark"])
+    found = [b for b in benchmarks if b.recipe.lower() == "squad_posq" and b.id in present]
+    by_subset = {info.subset.lower(): info for info in reversed(found)}
+    if {"full", "tiny"} <= by_subset.keys():
+        return by_subset["full"], by_subset["tiny"]
+    others = [info for info in found if info.subset != found[0].subset]
+    return (found[0], others[0]) if others else None
+
+
+def _axis(table: pl.DataFrame, scheme: str) -> Axis:
+    labels = bucket_order(table)
+    unique = table.select("bucket", "bucket_low", "bucket_high").unique("bucket")
+    bounds = {name: (low, high) for name, low, high in unique.iter_rows()}
+    texts = {"squad": "start of the evidence, characters", "thirds": "third of the passage"}
+    known = texts.get(scheme, "relative position" if scheme in SCHEME_ORDER else scheme)
+    return Axis(tuple(labels), tuple(bounds[name] for name in labels), known)
+
+
+def _lines(
+    table: pl.DataFrame,
+    axis: Axis,
+    models: Sequence[ModelInfo],
+    styles: Mapping[str, LineStyle],
+) -> dict[str, Line]:
+    values = {
+        (row["model"], row["bucket"]): (row["mean"], row["low"], row["high"])
+        for row in table.iter_rows(named=True)
+    }
+    present = set(table["model"])
+    lines = {}
+    for model in (m.id for m in models if m.id in present):
+        cells = [values.get((model, name), (None, None, None)) for name in axis.labels]
+        filled = [tuple(NAN if v is None else v for v in cell) for cell in cells]
+        mean, low, high = (tuple(cell[i] for cell in filled) for i in range(3))
+        lines[model] = Line(mean, low, high, styles[model])
+    return lines
+
+
+def _curve_panels(
+    lines: Mapping[str, Line], axis: Axis, anchor: str, metric: str
+) -> tuple[Panel, ...]:
+    text = f"{metric} by {axis.text}"
+    if len(lines) <= MAX_OVERLAID:
+        figure = draw_curves(list(lines.values()), axis, y_text=metric)
+        described = f"{text}, one line per model: {', '.join(lines)}."
+        return (Panel(inline_svg(figure, name=anchor, title=text, description=described)),)
+    limit = y_limit(list(lines.values()))
+    panels = []
+    for place, (name, line) in enumerate(lines.items()):
+        others = [other for other in lines.values() if other is not line]
+        figure = draw_highlight(line, others, axis, limit=limit, y_text=metric)
+        described = f"{text} for {name}; the other models are faint lines."
+        key = f"{anchor}-{place}"
+        panels.append(Panel(inline_svg(figure, name=key, title=name, description=described), name))
+    return tuple(panels)
+
+
+def _legend(
+    lines: Mapping[str, Line], styles: Mapping[str, LineStyle]
+) -> tuple[tuple[str, LineStyle], ...]:
+    return tuple((name, styles[name]) for name in lines) if len(lines) <= MAX_OVERLAID else ()
+
+
+def _sizes(table: pl.DataFrame, axis: Axis) -> list[str]:
+    sizes = dict(table.group_by("bucket").agg(pl.col("n_queries").max()).iter_rows())
+    return [count(sizes[name]) if name in sizes else MISSING for name in axis.labels]
+
+
+def _number_rows(lines: Mapping[str, Line]) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (
+            name,
+            *(
+                f"{number(m)} {interval(lo, hi)}" if m == m else MISSING
+                for m, lo, hi in zip(line.mean, line.low, line.high, strict=True)
+            ),
+        )
+        for name, line in lines.items()
+    )
+
+
+def _slice_text(table: pl.DataFrame) -> str:
+    row = table.row(0, named=True)
+    pair = pair_text(row["query_lang"], row["corpus_lang"])
+    parts = [("languages", pair), ("domain", row["domain"]), ("length", row["length_bucket"])]
+    return "; ".join(f"{name} {value}" for name, value in parts if value != "all")

@@ -1,0 +1,88 @@
+"""Numbers, names and reasons as a reader sees them. The page's script repeats the number forms."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+ALPHA = 0.05
+MISSING = "–"
+SCHEME_TEXTS = {
+    "squad": "characters from the start of the passage",
+    "thirds": "third of the passage",
+    "relative-20": "relative position in the passage, 20 bins",
+}
+STATISTIC_TEXTS = {
+    "n_queries": "queries",
+    "query_words_mean": "words per query, mean",
+    "query_words_std": "words per query, std",
+    "n_passages": "passages",
+    "passage_words_min": "words per passage, min",
+    "passage_words_mean": "words per passage, mean",
+    "passage_words_max": "words per passage, max",
+    "passage_words_std": "words per passage, std",
+}
+
+
+def number(value: float | None) -> str:
+    """Return three decimals, or a dash for nothing."""
+    return MISSING if value is None or not math.isfinite(value) else f"{value:.3f}"
+
+
+def p_value(value: float | None) -> str:
+    """Return a p-value with three decimals, never as zero."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return "<0.001" if value < 0.0005 else f"{value:.3f}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return ``[low, high]``, or nothing if an end is missing."""
+    return "" if low is None or high is None else f"[{number(low)}, {number(high)}]"
+
+
+def count(value: float) -> str:
+    """Return a whole number with thousands separated, another one with up to two decimals."""
+    if not math.isfinite(value):
+        return MISSING
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.2f}"
+
+
+def isolate(text: str) -> str:
+    """Return an id between Unicode isolates: right-to-left ids leave the sentence in order."""
+    return f"\u2068{text}\u2069"
+
+
+def listed(parts: list[str]) -> str:
+    """Return ``a``, ``a and b``, or ``a, b and c``."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def undefined_reason(row: Mapping[str, Any]) -> str:
+    """Return why a PSI row has no PSI, or the empty string if it has one."""
+    if row["psi"] is not None:
+        return ""
+    if row["n_queries"] == 0:
+        return "no query counts in this view"
+    if row["n_buckets"] < 2:
+        held = {0: "no bucket holds", 1: "only one bucket holds"}[max(0, row["n_buckets"])]
+        return f"{held} enough queries; PSI compares at least two"
+    if row["mean_of_buckets"] == 0 or row["mean"] == 0:
+        return "every bucket scores 0, so there is no best bucket to divide by"
+    return "not given by the evaluation"
+
+
+def exceeds_chance(row: Mapping[str, Any]) -> bool:
+    """Return whether a row's PSI is larger than shuffled positions give, taken on its own."""
+    return row["psi"] is not None and row["psi_p"] is not None and row["psi_p"] <= ALPHA
+
+
+def pair_text(query_lang: str, corpus_lang: str) -> str:
+    """Return a language pair as shown: one name if both sides are the same."""
+    return query_lang if query_lang == corpus_lang else f"{query_lang} → {corpus_lang}"
+
+
+def statistic_text(name: str) -> str:
+    """Return a statistic's name in words; unknown names as they are."""
+    return STATISTIC_TEXTS.get(name, name)

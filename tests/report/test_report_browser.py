@@ -1,0 +1,144 @@
+"""The page in a real browser: what its script does to the table."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report_tables import psi_row, report_input
+
+from psibench.report import ReportInput, render_report, write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
+    "--disable-background-networking --disable-component-update --enable-logging=stderr --v=0"
+).split()
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH: page not opened")
+
+
+class PsiTable(HTMLParser):
+    """Cells of the PSI table's body and the sort state of its headers."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.sorts: dict[str, str] = {}
+        self._in_body = False
+        table = page.split('id="psi-table"')[1].split("</table>")[0]
+        self.feed("<table " + table)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if "aria-sort" in found:
+            self.sorts[str(found["class"]).split()[0][2:]] = str(found["aria-sort"])
+        self._in_body = self._in_body or tag == "tbody"
+        if self._in_body and tag == "tr":
+            self.rows.append([])
+        elif self._in_body and tag in ("td", "th"):
+            self.rows[-1].append("")
+        elif self._in_body and self.rows and self.rows[-1]:
+            self.rows[-1][-1] += " "  # parts of a cell stay words of their own
+
+    def handle_data(self, data: str) -> None:
+        if self._in_body and self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+    @property
+    def models(self) -> list[str]:
+        return [row[0].split()[0] for row in self.rows]
+
+
+def opened(page: Path, profile: Path, fragment: str = "") -> str:
+    """Return the page's DOM after its script ran; fail on any console message."""
+    done = subprocess.run(
+        [
+            str(CHROMIUM),
+            *FLAGS,
+            f"--user-data-dir={profile}",
+            "--dump-dom",
+            page.as_uri() + fragment,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert not re.findall(r".*CONSOLE.*", done.stderr)
+    return done.stdout
+
+
+@pytest.fixture
+def page(small: ReportInput, tmp_path: Path) -> Path:
+    write_report(small, tmp_path / "report.html")
+    return tmp_path / "report.html"
+
+
+def test_script_renders_the_same_rows_as_the_server(
+    page: Path, small: ReportInput, tmp_path: Path
+) -> None:
+    found = PsiTable(opened(page, tmp_path / "profile"))
+    served = PsiTable(render_report(small))
+    texts = [[[cell.split() for cell in row] for row in table.rows] for table in (found, served)]
+    assert texts[0] == texts[1]
+    assert set(found.sorts.values()) == {"none"}
+
+
+@pytest.mark.parametrize(
+    ("fragment", "models", "sort"),
+    [
+        ("#sort=psi:desc", ["cut", "alpha", "blind", "beta", "none"], ("psi", "descending")),
+        ("#sort=psi:asc", ["beta", "blind", "alpha", "cut", "none"], ("psi", "ascending")),
+        ("#sort=model:desc", ["none", "cut", "blind", "beta", "alpha"], ("model", "descending")),
+        ("#evidence=visible", ["alpha"], ("psi", "none")),
+        ("#length=Q1", ["alpha"], ("psi", "none")),
+        ("#kind=control&sort=psi:asc", ["blind", "cut"], ("psi", "ascending")),
+        ("#model=BE", ["beta"], ("psi", "none")),
+        ("#model=nobody", [], ("psi", "none")),
+        ("#evidence=no&sort=no", ["cut", "alpha", "blind", "beta", "none"], ("psi", "none")),
+    ],
+)
+def test_address_sorts_and_filters(
+    page: Path, tmp_path: Path, fragment: str, models: list[str], sort: tuple[str, str]
+) -> None:
+    found = PsiTable(opened(page, tmp_path / "profile", fragment))
+    assert found.models == models
+    assert found.sorts[sort[0]] == sort[1]
+
+
+def test_clicks_and_selections_change_table_and_address(page: Path, tmp_path: Path) -> None:
+    steps = """
+    <script>
+      document.querySelector('button[data-key="psi"]').click();
+      document.querySelector('button[data-key="psi"]').click();
+      const select = document.querySelector('#psi-filters select');
+      select.value = '*';
+      select.dispatchEvent(new Event('change'));
+      document.title = decodeURIComponent(location.hash);
+    </script></body>"""
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", steps), encoding="utf-8")
+    dom = opened(page, tmp_path / "profile")
+    assert "<title>#sort=psi:asc&amp;evidence=*</title>" in dom
+    assert PsiTable(dom).models == ["beta", "blind", "alpha", "alpha", "cut", "none"]
+
+
+def test_long_tables_are_paged(tmp_path: Path) -> None:
+    rows = [psi_row(f"m{i:03}", psi=1 - i / 1000) for i in range(250)]
+    write_report(report_input(rows), tmp_path / "report.html")
+    dom = opened(tmp_path / "report.html", tmp_path / "profile", "#page=3")
+    assert "Page 3 of 3" in dom
+    assert PsiTable(dom).models == [f"m{i}" for i in range(200, 250)]
+
+
+def test_hostile_ids_stay_text(tmp_path: Path) -> None:
+    name = "</script><img/src=x/onerror=console.error(1)>"
+    write_report(report_input([psi_row(name)]), tmp_path / "report.html")
+    found = PsiTable(opened(tmp_path / "report.html", tmp_path / "profile"))
+    assert found.models == [name]
+
+
+def test_empty_page_has_no_console_message(tmp_path: Path) -> None:
+    write_report(report_input(), tmp_path / "report.html")
+    assert "has no rows" in opened(tmp_path / "report.html", tmp_path / "profile")
