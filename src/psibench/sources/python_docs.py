@@ -1,0 +1,155 @@
+"""The documentation that ships with the running Python interpreter, as passages of prose.
+
+Three parts: the language topics of ``pydoc_data``, the docstrings of the standard library's
+source files (read from the syntax tree, nothing is imported), and the docstrings of a fixed list
+of modules compiled into the interpreter. One topic or one module is one page; a page is cut
+between paragraphs into passages of varied length.
+"""
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.recipes.base import dropped_frame
+from psibench.sources.python_pages import Page, python_pages
+from psibench.text.duplicates import SeenText
+
+STAGE = "read_python_docs"
+
+
+@dataclass(frozen=True)
+class PythonDocs:
+    """Passages (``_id, text, origin``) and what was left out, with the reason.
+
+    Reasons: ``duplicate`` (a paragraph met before, word for word), ``near_duplicate`` (score: the
+    share of its 5-word shingles met before) and ``passage_too_short`` (score: words).
+    """
+
+    documents: pl.DataFrame
+    dropped: pl.DataFrame
+
+
+def read_python_docs(*, min_words: int = 60, max_words: int = 700, seed: int) -> pl.DataFrame:
+    """Read the interpreter's documentation as passages of ``min_words`` to ``max_words`` words.
+
+    The lengths aimed at are squares of uniform draws between the roots of the bounds, so that
+    short and long passages are both common.
+    The rows depend on the interpreter, the two bounds and the seed alone.
+
+    Parameters
+    ----------
+    min_words, max_words
+        Bounds of a passage, words split at white space, ``1 <= min_words <= max_words``.
+    seed
+        Seed of the drawn lengths, at least 0.
+
+    Returns
+    -------
+    polars.DataFrame
+        The DOCUMENTS columns, in the order of the documentation.
+
+    Raises
+    ------
+    InputError
+        If the interpreter ships without its documentation, or a bound is not allowed.
+    """
+    return collect_python_docs(min_words=min_words, max_words=max_words, seed=seed).documents
+
+
+def collect_python_docs(*, min_words: int = 60, max_words: int = 700, seed: int) -> PythonDocs:
+    """Read the interpreter's documentation; as `read_python_docs`, with what was left out."""
+    if min_words < 1 or max_words < min_words or seed < 0:
+        raise InputError(
+            f"min_words={min_words}, max_words={max_words}, seed={seed}; "
+            "allowed: min_words >= 1, max_words >= min_words, seed >= 0"
+        )
+    pages, dropped = drop_seen_paragraphs(python_pages())
+    documents = []
+    for page in pages:
+        rng = np.random.default_rng([seed, zlib.crc32(page.name.encode())])
+        passages, short = cut_passages(page.paragraphs, min_words, max_words, rng)
+        slug = page.name.lower()
+        documents += [
+            {"_id": f"{slug}-{k:03d}", "text": text, "origin": page.origin}
+            for k, text in enumerate(passages, start=1)
+        ]
+        dropped += [_drop(page, "passage_too_short", text, len(text.split())) for text in short]
+    schema = dict.fromkeys(("_id", "text", "origin"), pl.String)
+    return PythonDocs(pl.DataFrame(documents, schema), dropped_frame(dropped))
+
+
+def drop_seen_paragraphs(
+    pages: Iterable[Page], *, max_share: float = 0.5
+) -> tuple[list[Page], list[tuple[object, ...]]]:
+    """Leave out every paragraph of which more than ``max_share`` was met before.
+
+    Pages are read in order, so an inherited or copied docstring stays where it comes first.
+
+    Returns
+    -------
+    pages, dropped
+        Pages with what is left of them (a page with nothing left is gone), and one row per
+        paragraph left out.
+    """
+    seen, kept, dropped = SeenText(), [], []
+    for page in pages:
+        paragraphs = []
+        for paragraph in page.paragraphs:
+            body = paragraph.partition(": ")[2] or paragraph
+            share = seen.share(body)
+            if share > max_share:
+                reason = "duplicate" if share == 1 else "near_duplicate"
+                dropped.append(_drop(page, reason, paragraph, share))
+            else:
+                seen.remember(body)
+                paragraphs.append(paragraph)
+        if paragraphs:
+            kept.append(Page(page.name, page.origin, paragraphs))
+    return kept, dropped
+
+
+def cut_passages(
+    paragraphs: list[str], min_words: int, max_words: int, rng: np.random.Generator
+) -> tuple[list[str], list[str]]:
+    """Join consecutive paragraphs into passages of randomly drawn length.
+
+    A passage is closed by the paragraph that reaches the drawn length. What is left at the end of
+    a page joins the passage before it where both together stay within ``max_words``.
+
+    Returns
+    -------
+    passages, short
+        Passages of ``min_words`` to ``max_words`` words, paragraphs separated by a blank line,
+        and the pieces that are outside the bounds.
+    """
+    groups: list[list[str]] = [[]]
+    n_words, aim = 0, _draw_length(min_words, max_words, rng)
+    for paragraph in paragraphs:
+        size = len(paragraph.split())
+        if groups[-1] and (n_words >= aim or n_words + size > max_words):
+            groups.append([])
+            n_words, aim = 0, _draw_length(min_words, max_words, rng)
+        groups[-1].append(paragraph)
+        n_words += size
+    texts = ["\n\n".join(group) for group in groups if group]
+    if len(texts) > 1 and len(texts[-1].split()) < min_words:
+        joined = "\n\n".join(texts[-2:])
+        if len(joined.split()) <= max_words:
+            texts[-2:] = [joined]
+    fits = [min_words <= len(text.split()) <= max_words for text in texts]
+    return (
+        [text for text, fit in zip(texts, fits, strict=True) if fit],
+        [text for text, fit in zip(texts, fits, strict=True) if not fit],
+    )
+
+
+def _draw_length(min_words: int, max_words: int, rng: np.random.Generator) -> float:
+    return float(rng.uniform(min_words**0.5, max_words**0.5) ** 2)
+
+
+def _drop(page: Page, reason: str, text: str, score: float) -> tuple[object, ...]:
+    return STAGE, page.name.lower(), reason, text[:80], float(score), None, len(text)

@@ -1,0 +1,87 @@
+"""Words of a text with their exact offsets, their stems, and which of them carry meaning.
+
+The word pattern is the one BM25 indexes with (two or more word characters), so that a term taken
+from a text is a term of its lexical index.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import Stemmer
+
+from psibench.errors import InputError
+
+WORD = re.compile(r"\b\w\w+\b")
+
+# English words that say nothing about a topic: articles, pronouns, prepositions, conjunctions,
+# auxiliaries, and adverbs of degree, time and manner that fit in any text.
+STOP_WORDS = frozenset(
+    """
+    a an the this that these those such same other another each every either neither both all any
+    some many much more most few fewer less least several own no none nothing something anything
+    everything one ones i me my mine myself you your yours yourself yourselves he him his himself
+    she her hers herself it its itself we us our ours ourselves they them their theirs themselves
+    who whom whose which what when where why how whether while until unless because since although
+    though if then else than as and or nor but not only also too very just even still already yet
+    again once here there now always never often usually sometimes of at by for with without within
+    about against between among into onto through during before after above below over under up
+    down in out on off from to toward towards upon along across behind beyond per via instead
+    be am is are was were been being have has had having do does did doing done can cannot could
+    may might must shall should will would ought need let get gets got make makes made so thus
+    hence therefore however otherwise rather quite perhaps likely don doesn didn isn aren wasn
+    weren hasn haven hadn won wouldn shouldn couldn ll ve re ain ie eg etc see example
+    examples
+    """.split()
+)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of one text, in order; all three tuples have the same length.
+
+    ``text[starts[i]:ends[i]]`` is word i; ``stems[i]`` its lower-cased stem.
+    """
+
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    stems: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.stems)
+
+
+@cache
+def stemmer(language: str = "english") -> Stemmer.Stemmer:
+    """Give the Snowball stemmer of a language.
+
+    Raises
+    ------
+    InputError
+        If there is no stemmer of that name.
+    """
+    if language not in Stemmer.algorithms():
+        raise InputError(
+            f"no stemmer for {language!r}; supported: {', '.join(Stemmer.algorithms())}"
+        )
+    return Stemmer.Stemmer(language)
+
+
+def tokenise(text: str, *, language: str = "english") -> Words:
+    """Find the words of ``text``, with offsets into ``text`` itself, and stem them.
+
+    Lower-casing happens word by word, so offsets stay exact where it changes a word's length.
+    An empty text has no words.
+    """
+    found = list(WORD.finditer(text))
+    stems = stemmer(language).stemWords([match.group().lower() for match in found])
+    return Words(
+        tuple(match.start() for match in found),
+        tuple(match.end() for match in found),
+        tuple(stems),
+    )
+
+
+def is_content_word(word: str) -> bool:
+    """Say whether a word may carry meaning: three or more letters, letters only, no stop word."""
+    return len(word) > 2 and word.isalpha() and word.lower() not in STOP_WORDS

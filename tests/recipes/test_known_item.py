@@ -1,0 +1,224 @@
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.recipes.base import DROPPED_SCHEMA
+from psibench.recipes.known_item import simulate_known_items
+from psibench.recipes.known_item_draws import Draw
+from psibench.recipes.known_item_matching import match_thirds
+from psibench.sources.python_docs import read_python_docs
+from psibench.tables.schemas import QRELS
+from psibench.text.segments import POSITIONS, tag_myopic, tag_posq
+from psibench.text.words import tokenise
+
+# Every third has three words that its document has nowhere else; each word is in one document.
+FRUIT = "apple banana cherry and the damson elder figs were with grape honey imbe"
+TREES = "alder birch cedar and the dogwood elm firs were with ginkgo hazel ironwood"
+CYRILLIC = "арбуз вишня груша или ну дыня ежевика инжир или ну крыжовник лимон малина"
+ASTRAL = "😀😀 amber beryl coral 😀😀😀 diamond emerald feldspar 😀😀 garnet hyacinth iolite"
+SMALL = {"n_terms": 2, "min_document_frequency": 1, "max_document_share": 1.0, "max_spread": 9.0}
+
+
+def documents(*texts):
+    rows = [(f"d{i}", text, "test") for i, text in enumerate(texts)]
+    return pl.DataFrame(rows, ["_id", "text", "origin"], orient="row")
+
+
+def check_invariants(docs, items, *, n_terms, queries_per_third=1):
+    """Every promise of the recipe, recomputed from the texts."""
+    texts = dict(docs.select("_id", "text").iter_rows())
+    stems = {doc_id: set(tokenise(text).stems) for doc_id, text in texts.items()}
+    for row in items.queries.iter_rows(named=True):
+        text, (start, end) = texts[row["pos_corpus_id"]], row["pos_char_span"]
+        terms, wanted = row["text"].split(" "), set(tokenise(row["text"]).stems)
+        assert len(terms) == len(wanted) == n_terms
+        assert row["answer"] == text[start:end]
+        assert row["answer"].startswith(terms[0])
+        inside = [stem for stem in tokenise(row["answer"]).stems if stem in wanted]
+        assert inside[-1] == tokenise(row["answer"]).stems[-1]
+        if len(inside) == n_terms:  # no term occurs twice
+            assert row["answer"].endswith(terms[-1])
+        assert tag_posq(start, end, len(text)) == row["target_position"]
+        assert tag_myopic(start, end, len(text)) == (row["target_position"],)
+        outside = tokenise(text[:start]).stems + tokenise(text[end:]).stems
+        assert not wanted & set(outside)
+        holders = [doc_id for doc_id, found in stems.items() if wanted <= found]
+        assert holders == [row["pos_corpus_id"]]
+    per_document = Counter(items.queries.select("pos_corpus_id", "target_position").iter_rows())
+    assert all(
+        per_document[doc_id, position] == queries_per_third
+        for doc_id in items.queries["pos_corpus_id"].unique()
+        for position in POSITIONS
+    )
+    assert len(items.queries) + len(items.dropped) == 3 * queries_per_third * len(docs)
+    ids = [*items.queries["_id"], *items.dropped["item_id"]]
+    assert len(set(ids)) == len(ids)
+    assert items.qrels["query-id"].to_list() == items.queries["_id"].to_list()
+    assert items.qrels["corpus-id"].to_list() == items.queries["pos_corpus_id"].to_list()
+
+
+def test_every_third_of_a_small_corpus_has_its_query():
+    docs = documents(FRUIT, TREES)
+    items = simulate_known_items(docs, seed=0, **SMALL)
+    assert items.queries["_id"].to_list() == [
+        f"d{i}-{position}-1" for i in range(2) for position in POSITIONS
+    ]
+    check_invariants(docs, items, n_terms=2)
+    assert items.dropped.is_empty()
+    assert items.qrels.columns == list(QRELS.column_names)
+    assert items.qrels["score"].to_list() == [1] * 6
+    # each word is in one of the two documents: idf = ln 2 for both terms
+    assert items.queries["idf_sum"].to_list() == pytest.approx([2 * np.log(2)] * 6)
+    assert set(items.queries["text"][0].split()) < set(FRUIT.split()[:5])
+
+
+@pytest.mark.parametrize("text", [CYRILLIC, ASTRAL])
+def test_spans_are_exact_in_other_scripts_and_with_astral_characters(text):
+    docs = documents(text, FRUIT)
+    items = simulate_known_items(docs, seed=0, **SMALL)
+    check_invariants(docs, items, n_terms=2)
+    assert len(items.queries) == 6
+
+
+@pytest.fixture(scope="module")
+def interpreter_docs():
+    return read_python_docs(seed=0)
+
+
+@pytest.fixture(scope="module")
+def interpreter_items(interpreter_docs):
+    return simulate_known_items(interpreter_docs, seed=0)
+
+
+def test_all_invariants_hold_on_the_interpreters_documentation(interpreter_docs, interpreter_items):
+    check_invariants(interpreter_docs, interpreter_items, n_terms=5)
+    assert len(interpreter_items.queries) > 1200
+    assert dict(interpreter_items.dropped.schema) == DROPPED_SCHEMA
+    reasons = {"unmatched", "unbalanced", "no_unambiguous_span", "answerable_elsewhere"}
+    assert set(interpreter_items.dropped["reason"]) <= {*reasons, "text_too_short"}
+
+
+def test_difficulty_is_matched_over_the_thirds(interpreter_items):
+    queries = interpreter_items.queries.with_columns(length=pl.col("answer").str.len_chars().log())
+    wide = queries.pivot("target_position", index="pos_corpus_id", values=["idf_sum", "length"])
+    for name, unit in (("idf_sum", 1.0), ("length", 0.25)):
+        columns = [f"{name}_{position}" for position in POSITIONS]
+        spread = wide.select(pl.max_horizontal(columns) - pl.min_horizontal(columns)).to_series()
+        assert spread.max() <= 2.0 * unit + 1e-9
+        means = wide.select(columns).mean().row(0)
+        assert max(means) - min(means) < 0.15 * unit
+
+
+def test_several_queries_per_third_are_different(interpreter_docs):
+    docs = interpreter_docs.head(40)
+    settings = {"n_terms": 3, "queries_per_third": 3, "min_document_frequency": 1}
+    items = simulate_known_items(docs, seed=0, **settings)
+    check_invariants(docs, items, n_terms=3, queries_per_third=3)
+    assert items.queries.select("pos_corpus_id", "text").is_unique().all()
+    assert len(items.queries) > 100
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_seed_others(interpreter_docs):
+    docs = interpreter_docs.head(40)
+    first = simulate_known_items(docs, seed=0, n_terms=3)
+    again = simulate_known_items(docs, seed=0, n_terms=3)
+    assert first.queries.equals(again.queries)
+    assert first.dropped.equals(again.dropped)
+    assert not first.queries.equals(simulate_known_items(docs, seed=1, n_terms=3).queries)
+
+
+REPEATED = "apple banana cherry and the apple banana cherry were with apple banana cherry"
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "reasons"),
+    [
+        (("", FRUIT), {}, ["text_too_short"] * 3),
+        (("one", FRUIT), {}, ["text_too_short"] * 3),
+        ((REPEATED, FRUIT), {}, ["no_unambiguous_span"] * 3),
+        # the first document is contained in the second
+        ((FRUIT, f"{FRUIT} {TREES}", TREES), {}, ["answerable_elsewhere"] * 3),
+        # the first third alone has no word of its own
+        (
+            (FRUIT.replace("apple banana cherry", "grape honey imbe "), TREES),
+            {},
+            ["no_unambiguous_span", "unbalanced", "no_unambiguous_span"],
+        ),
+    ],
+)
+def test_documents_without_a_query_are_dropped_with_the_reason(texts, settings, reasons):
+    items = simulate_known_items(
+        documents(*texts), seed=0, **{**SMALL, "min_document_frequency": 1, **settings}
+    )
+    dropped = items.dropped.filter(pl.col("item_id").str.starts_with("d0-"))
+    assert dropped["reason"].to_list() == reasons
+    assert dropped["target_position"].to_list() == list(POSITIONS)
+    assert dropped["char_length"].to_list() == [len(texts[0])] * 3
+    assert len(items.queries) + len(items.dropped) == 3 * len(texts)
+
+
+def test_unlike_thirds_are_dropped_as_unmatched():
+    # two words per third of 60 characters; the spans have 12, 48 and 10 characters
+    thirds = ("apple banana", f"cherry{'.' * 36}damson", ".elder figs")
+    docs = documents("".join(third.ljust(60, ".") for third in thirds))
+    other = documents(TREES).with_columns(_id=pl.lit("other"))
+    settings = {**SMALL, "max_spread": 2.0}
+    items = simulate_known_items(pl.concat([docs, other]), seed=0, **settings)
+    dropped = items.dropped.filter(pl.col("item_id").str.starts_with("d0-"))
+    assert dropped["reason"].to_list() == ["unmatched"] * 3
+    # ln(48 / 10) in units of 0.25
+    assert dropped["score"].to_list() == pytest.approx([np.log(4.8) / 0.25] * 3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_terms": 0},
+        {"n_terms": 9, "max_span_words": 8},
+        {"n_draws": 0},
+        {"queries_per_third": 0},
+        {"min_document_frequency": 0},
+        {"max_document_share": 0.0},
+        {"seed": -1},
+    ],
+)
+def test_settings_out_of_range_are_refused(settings):
+    with pytest.raises(InputError, match="allowed"):
+        simulate_known_items(documents(FRUIT), **{"seed": 0, **settings})
+
+
+def test_an_empty_corpus_is_refused():
+    with pytest.raises(InputError, match="no documents"):
+        simulate_known_items(documents().cast(pl.String), seed=0)
+
+
+def test_a_repeated_id_is_refused():
+    twice = pl.concat([documents(FRUIT), documents(TREES)])
+    with pytest.raises(InputError, match="'d0'"):
+        simulate_known_items(twice, seed=0)
+
+
+def draw(idf, chars=100, frequency=5):
+    return Draw(f"{idf}", 0, chars, idf, frequency)
+
+
+def test_the_closest_draws_are_matched_and_used_once():
+    thirds = [[draw(1.0), draw(5.0)], [draw(9.0), draw(5.5)], [draw(5.2), draw(2.0)]]
+    first, second = match_thirds(thirds, 2)
+    assert [d.idf_sum for d in first.draws] == [5.0, 5.5, 5.2]
+    assert first.spread == pytest.approx(0.5)
+    assert [d.idf_sum for d in second.draws] == [1.0, 9.0, 2.0]
+    assert second.spread == pytest.approx(8.0)
+
+
+def test_span_length_counts_by_its_ratio():
+    (match,) = match_thirds([[draw(1.0, 100)], [draw(1.0, 200)], [draw(1.0, 100)]], 1)
+    assert match.spread == pytest.approx(np.log(2) / 0.25)
+
+
+def test_matching_stops_where_draws_run_out():
+    assert len(match_thirds([[draw(1.0)], [draw(1.0)], [draw(1.0), draw(2.0)]], 3)) == 1
+    assert match_thirds([[], [draw(1.0)], [draw(1.0)]], 1) == []

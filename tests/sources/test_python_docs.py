@@ -1,0 +1,116 @@
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from psibench.errors import InputError
+from psibench.recipes.base import DROPPED_SCHEMA
+from psibench.sources import python_pages
+from psibench.sources.python_docs import collect_python_docs, cut_passages, read_python_docs
+
+
+@pytest.fixture(scope="module")
+def docs():
+    return collect_python_docs(seed=0)
+
+
+def n_words(text):
+    return len(text.split())
+
+
+def test_passages_are_many_varied_and_within_bounds(docs):
+    lengths = np.array([n_words(text) for text in docs.documents["text"]])
+    assert docs.documents.columns == ["_id", "text", "origin"]
+    assert 700 <= len(lengths) <= 1600
+    assert lengths.min() >= 60
+    assert lengths.max() <= 700
+    assert 200 <= lengths.mean() <= 350
+    assert (lengths > 350).mean() > 0.15  # far beyond 512 tokens
+    assert (lengths < 120).mean() > 0.1
+
+
+def test_ids_and_texts_are_unique_and_clean(docs):
+    assert docs.documents["_id"].is_unique().all()
+    assert docs.documents["text"].is_unique().all()
+    for doc_id, text, origin in docs.documents.iter_rows():
+        assert re.fullmatch(r"[a-z0-9._-]+", doc_id)
+        assert text == text.strip()
+        assert not re.search(r"^>>> |^={3,}|^-{3,}", text, re.MULTILINE)
+        assert "site-packages" not in origin
+        assert "/" not in origin
+
+
+def test_no_paragraph_occurs_twice(docs):
+    paragraphs = [p for text in docs.documents["text"] for p in text.split("\n\n")]
+    bodies = [p.partition(": ")[2] or p for p in paragraphs]
+    assert len(set(bodies)) == len(bodies)
+
+
+def test_what_is_left_out_has_a_reason(docs):
+    assert dict(docs.dropped.schema) == DROPPED_SCHEMA
+    assert set(docs.dropped["reason"]) == {"duplicate", "near_duplicate", "passage_too_short"}
+    assert docs.dropped["score"].null_count() == 0
+
+
+def test_the_same_seed_gives_the_same_rows(docs):
+    assert read_python_docs(seed=0).equals(docs.documents)
+
+
+def test_another_seed_cuts_elsewhere():
+    paragraphs = [f"paragraph {i} of some few words" for i in range(50)]
+    first, _ = cut_passages(paragraphs, 6, 60, np.random.default_rng(0))
+    second, _ = cut_passages(paragraphs, 6, 60, np.random.default_rng(1))
+    assert first != second
+    assert "\n\n".join(first) == "\n\n".join(second) == "\n\n".join(paragraphs)
+
+
+def test_reading_imports_no_module_for_its_docstring():
+    code = (
+        "import sys; from psibench.sources.python_docs import read_python_docs;"
+        "read_python_docs(seed=0);"
+        "print([m for m in ('antigravity', 'this', 'tkinter', 'idlelib', 'turtle', 'test')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_python_without_topics_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    with pytest.raises(InputError, match="pydoc_data"):
+        read_python_docs(seed=0)
+
+
+def test_a_python_without_its_sources_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(python_pages.sysconfig, "get_path", lambda name: str(tmp_path / "none"))
+    with pytest.raises(InputError, match="source files"):
+        read_python_docs(seed=0)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"min_words": 0}, {"min_words": 9, "max_words": 8}, {"seed": -1}]
+)
+def test_bounds_out_of_range_are_refused(settings):
+    with pytest.raises(InputError, match="allowed"):
+        read_python_docs(**{"seed": 0, **settings})
+
+
+def test_a_short_rest_joins_the_passage_before_it():
+    paragraphs = ["one two three", "four five six", "seven"]
+    # bounds 3..4: each passage closes at its first paragraph; the rest of 1 word joins the second
+    passages, short = cut_passages(paragraphs, 3, 4, np.random.default_rng(0))
+    assert passages == ["one two three", "four five six\n\nseven"]
+    assert short == []
+
+
+def test_paragraphs_outside_the_bounds_are_given_back():
+    paragraphs = ["one two three four five", "six"]
+    passages, short = cut_passages(paragraphs, 2, 4, np.random.default_rng(0))
+    assert passages == []
+    assert short == paragraphs
+
+
+def test_a_page_without_paragraphs_has_no_passages():
+    assert cut_passages([], 2, 4, np.random.default_rng(0)) == ([], [])

@@ -1,0 +1,61 @@
+import pytest
+
+from psibench.text.paragraphs import is_prose, prose_paragraphs
+
+
+def test_code_tables_signatures_and_boilerplate_are_left_out():
+    text = """Reading things
+**************
+
+open_thing(name, mode='r') -> Thing
+Open the *named* thing and return ``an object``
+that reads from it [1].
+
+   >>> open_thing('a')
+   <Thing>
+
+========= =======
+Character Meaning
+--------- -------
+'r'       open for reading and nothing else of the kind
+========= =======
+
+* The thing is closed when the object that reads it is deleted.
+
+Changed in version 3.9: the thing may also be given as a path of any kind.
+
+   if x > 1: y[x] = (z, {1: 2}) or the + a - in * {}
+"""
+    assert prose_paragraphs(text) == [
+        "Open the named thing and return an object that reads from it.",
+        "The thing is closed when the object that reads it is deleted.",
+    ]
+
+
+def test_text_before_a_doctest_in_the_same_block_is_kept():
+    text = "This is how it is used by the caller:\n>>> f(1)\n1"
+    assert prose_paragraphs(text) == ["This is how it is used by the caller:"]
+
+
+def test_a_number_that_starts_a_line_is_no_bullet():
+    text = "The answer that is given by the function is\n42. It is the same for all."
+    assert prose_paragraphs(text) == [
+        "The answer that is given by the function is 42. It is the same for all."
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "Too short."])
+def test_nothing_comes_of_nothing(text):
+    assert prose_paragraphs(text) == []
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "expected"),
+    [
+        ("This is a sentence that somebody has written down.", True),
+        ("alpha beta gamma delta epsilon zeta eta", False),  # no function words
+        ("x = {1: 2}; y = [a for a in (1, 2, 3) if a is not None]", False),  # too few letters
+    ],
+)
+def test_prose_is_told_from_lists_and_code(paragraph, expected):
+    assert is_prose(paragraph) is expected

@@ -1,0 +1,83 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.text.segments import (
+    POSITIONS,
+    equal_segments,
+    inner_thirds,
+    split_equal,
+    tag_myopic,
+    tag_posq,
+)
+
+
+@pytest.mark.parametrize(
+    ("n_chars", "n_segments", "expected"),
+    [
+        (9, 3, [(0, 3), (3, 6), (6, 9)]),
+        (11, 3, [(0, 3), (3, 6), (6, 11)]),  # 11 // 3 = 3, the last one takes the 2 left
+        (2, 3, [(0, 0), (0, 0), (0, 2)]),
+        (0, 3, [(0, 0), (0, 0), (0, 0)]),
+        (10, 5, [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]),
+        (7, 1, [(0, 7)]),
+    ],
+)
+def test_segments_are_equal_and_the_last_takes_the_remainder(n_chars, n_segments, expected):
+    assert equal_segments(n_chars, n_segments) == expected
+
+
+@given(st.text(max_size=200), st.integers(1, 12))
+def test_segments_joined_give_the_text_back(text, n_segments):
+    segments = split_equal(text, n_segments)
+    assert "".join(segments) == text
+    assert {len(s) for s in segments[:-1]} <= {len(text) // n_segments}
+
+
+def test_astral_characters_count_as_one():
+    assert split_equal("😀𝒳語abc") == ["😀𝒳", "語a", "bc"]
+
+
+@pytest.mark.parametrize(("n_chars", "n_segments"), [(-1, 3), (5, 0)])
+def test_impossible_lengths_are_refused(n_chars, n_segments):
+    with pytest.raises(InputError, match="allowed"):
+        equal_segments(n_chars, n_segments)
+
+
+# A text of 30 characters: thirds at 10 and 20.
+@pytest.mark.parametrize(
+    ("start", "end", "posq", "myopic"),
+    [
+        (0, 9, "beginning", ("beginning",)),
+        (0, 10, "middle", ("beginning", "middle")),  # the end has to be below the border
+        (5, 15, "middle", ("beginning", "middle")),
+        (10, 19, "middle", ("middle",)),
+        (10, 20, "middle", ("middle", "end")),
+        (15, 25, "middle", ("middle", "end")),
+        (20, 30, "middle", ("end",)),  # the start has to be above the border
+        (21, 30, "end", ("end",)),
+        (0, 30, "middle", ("middle", "end")),
+    ],
+)
+def test_spans_are_tagged_by_each_rule(start, end, posq, myopic):
+    assert tag_posq(start, end, 30) == posq
+    assert tag_myopic(start, end, 30) == myopic
+
+
+@given(st.data())
+def test_spans_in_an_inner_third_have_one_tag_under_both_rules(data):
+    n_chars = data.draw(st.integers(0, 500))
+    for position in POSITIONS:
+        low, high = inner_thirds(n_chars)[position]
+        if high > low:
+            start = data.draw(st.integers(low, high - 1))
+            end = data.draw(st.integers(start + 1, high))
+            assert tag_posq(start, end, n_chars) == position
+            assert tag_myopic(start, end, n_chars) == (position,)
+
+
+@pytest.mark.parametrize("span", [(-1, 3), (4, 3), (0, 11)])
+def test_a_span_outside_the_text_is_refused(span):
+    with pytest.raises(InputError, match="10 characters"):
+        tag_posq(*span, 10)

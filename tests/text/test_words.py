@@ -1,0 +1,57 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.text.words import is_content_word, tokenise
+
+
+def test_words_have_exact_offsets_and_stems():
+    words = tokenise("Running the archives, quickly.")
+    assert words.stems == ("run", "the", "archiv", "quick")
+    assert (words.starts, words.ends) == ((0, 8, 12, 22), (7, 11, 20, 29))
+
+
+@given(st.text(max_size=100))
+def test_every_offset_points_at_its_own_word(text):
+    words = tokenise(text)
+    for start, end in zip(words.starts, words.ends, strict=True):
+        assert text[start:end].strip() == text[start:end]
+        assert end - start >= 2
+    assert list(words.starts) == sorted(words.starts)
+
+
+def test_offsets_survive_letters_whose_lower_case_is_longer():
+    text = "İİİİ 😀 Straße 検索"  # each İ is two characters in lower case
+    words = tokenise(text)
+    assert [text[s:e] for s, e in zip(words.starts, words.ends, strict=True)] == [
+        "İİİİ",
+        "Straße",
+        "検索",
+    ]
+
+
+def test_an_empty_text_has_no_words():
+    assert len(tokenise("")) == 0
+
+
+def test_an_unknown_language_names_the_supported_ones():
+    with pytest.raises(InputError, match=r"klingon.*english"):
+        tokenise("a text", language="klingon")
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("archive", True),
+        ("Их", False),
+        ("архив", True),
+        ("Without", False),
+        ("os", False),
+        ("utf8", False),
+        ("snake_case", False),
+        ("", False),
+    ],
+)
+def test_content_words_are_long_plain_and_no_stop_words(word, expected):
+    assert is_content_word(word) is expected
