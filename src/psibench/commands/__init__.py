@@ -1,0 +1,18 @@
+"""The sub-commands of `psibench` by name."""
+
+from psibench.commands.base import Command
+from psibench.commands.check import CHECK
+from psibench.commands.models import MODELS
+from psibench.commands.schema import SCHEMA
+from psibench.commands.score import SCORE
+from psibench.commands.show import SHOW
+
+COMMANDS: dict[str, Command] = {
+    "score": SCORE,
+    "show": SHOW,
+    "check": CHECK,
+    "models": MODELS,
+    "schema": SCHEMA,
+}
+
+__all__ = ["COMMANDS", "Command"]

@@ -1,0 +1,89 @@
+"""`psibench check`: is this table what its provenance says; is this config valid."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from psibench.commands.base import Command
+from psibench.config.load import load_config, read_yaml
+from psibench.config.lookup import Lookup
+from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.errors import InputError
+from psibench.tables import SPECS, hash_rows, read_provenance, read_table
+from psibench.tables.provenance import hash_params
+
+CONFIG_SUFFIXES = {".yaml", ".yml"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the files to check."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="Parquet or YAML")
+
+
+def run_check(args: argparse.Namespace) -> None:
+    """Check every file; the first problem ends the command with exit code 2."""
+    for path in args.files:
+        check = check_config if path.suffix in CONFIG_SUFFIXES else check_table
+        print(check(path))
+
+
+def check_table(path: Path) -> str:
+    """Verify a table's schema, key and content hash; return its provenance as text.
+
+    Raises
+    ------
+    InputError
+        If the file is not a psibench table, or its rows are not those it was written with.
+    """
+    record = read_provenance(path)
+    if record is None:
+        raise InputError(f"{path}: carries no psibench provenance; it was not written by psibench")
+    name = record.get("table")
+    if name not in SPECS:
+        raise InputError(f"{path}: unknown table {name!r}. Known: {', '.join(SPECS)}")
+    read_table(path, SPECS[name])
+    rows_hash = hash_rows(pq.ParquetFile(path).read())
+    if rows_hash != record["rows_hash"]:
+        raise InputError(
+            f"{path}: its rows hash to {rows_hash}, but it was written with {record['rows_hash']}; "
+            "the file was changed after it was made. Make it again."
+        )
+    if hash_params(record["params"]) != record["params_hash"]:
+        raise InputError(f"{path}: its params do not hash to params_hash; the record was changed")
+    return f"{path}: {name}, {record['n_rows']} rows, unchanged since written\n" + _lines(record)
+
+
+def check_config(path: Path) -> str:
+    """Validate a config laid over the default one; return what it would run.
+
+    Local source files need not exist yet: they are named.
+    """
+    config, models = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
+    lines = [f"{path}: valid"]
+    lines += [f"  benchmark {name}: {b.recipe}" for name, b in config.benchmarks.items()]
+    lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
+    try:
+        Lookup(config, models)
+    except InputError as error:
+        lines.append(f"  not there yet: {error}")
+    return "\n".join(lines)
+
+
+def _lines(record: dict[str, Any]) -> str:
+    shown = {key: value for key, value in record.items() if value not in (None, {}, [])}
+    return "\n".join(
+        f"  {key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for key, value in sorted(shown.items())
+    )
+
+
+CHECK = Command(
+    help="verify a table's provenance, or validate a config",
+    description="Parquet: verify schema, key and content hash and print the provenance. YAML: "
+    "validate a config laid over the default one and print what it would run.",
+    add_arguments=add_arguments,
+    run=run_check,
+)

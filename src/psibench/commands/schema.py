@@ -1,0 +1,44 @@
+"""`psibench schema`: write the config's JSON schema, or see that it is up to date."""
+
+import argparse
+from pathlib import Path
+
+from psibench.commands.base import Command
+from psibench.config.paths import SCHEMA as SCHEMA_FILE
+from psibench.config.reference import REFERENCE_FILE, reference_text
+from psibench.config.schema import schema_text
+from psibench.errors import InputError
+from psibench.tables.atomic import write_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the option that only compares."""
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 2 if a file is out of date"
+    )
+
+
+def run_schema(args: argparse.Namespace) -> None:
+    """Write or compare config/schema.json and docs/config.md."""
+    for path, text in ((SCHEMA_FILE, schema_text()), (REFERENCE_FILE, reference_text())):
+        if not args.check:
+            write_text(text, path)
+            print(f"written: {path}")
+        elif _current(path) != text:
+            raise InputError(
+                f"{path} is not what the typed config gives; run `psibench schema` and commit it"
+            )
+    if args.check:
+        print("config/schema.json and docs/config.md are up to date")
+
+
+def _current(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+SCHEMA = Command(
+    help="write config/schema.json and docs/config.md from the typed config",
+    description="Generate the config's JSON schema and its reference page.",
+    add_arguments=add_arguments,
+    run=run_schema,
+)

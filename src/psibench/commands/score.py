@@ -1,0 +1,164 @@
+"""`psibench score`: nDCG and PSI of any retriever's run over queries with evidence spans."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import polars as pl
+
+from psibench.commands.base import Command
+from psibench.commands.psi_text import format_psi_table
+from psibench.commands.score_options import add_arguments
+from psibench.commands.score_output import ScoreTables, write_score_tables
+from psibench.errors import InputError
+from psibench.formats.beir import read_qrels, read_queries
+from psibench.formats.checks import check_queries, keep_known, match_qrels
+from psibench.formats.runs import read_run
+from psibench.metrics.aggregate import (
+    RowLabels,
+    UncertaintySettings,
+    bucket_scores,
+    psi_table,
+)
+from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme
+from psibench.metrics.definitions import parse_metrics
+from psibench.metrics.query_scores import query_scores
+from psibench.metrics.slices import POOLED
+from psibench.search.ranking import rank_documents
+from psibench.tables import Provenance, content_hash
+
+STAGE, STAGE_VERSION = "score", 1
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """Checked queries, each with a positive, and their qrels."""
+
+    queries: pl.DataFrame
+    qrels: pl.DataFrame
+
+
+def run_score(args: argparse.Namespace) -> None:
+    """Score every run, write the tables, print the PSI table."""
+    schemes, settings = _checked_options(args)
+    judgements = _read_judgements(args)
+    per_run: dict[str, pl.DataFrame] = {}
+    for index, path in enumerate(args.run):
+        model, scores = _score_run(path, index, judgements, args)
+        if model in per_run:
+            raise InputError(f"{path}: a second run of the model {model!r}; name each with --model")
+        per_run[model] = scores
+    tables = _aggregate(per_run, schemes, settings, args)
+    write_score_tables(tables, args.out, _provenance(args, schemes, settings))
+    print(format_psi_table(tables.psi))
+    print(f"Tables written to {args.out}")
+
+
+def _checked_options(args: argparse.Namespace) -> tuple[tuple[str, ...], UncertaintySettings]:
+    """Check before anything is read what can be checked then."""
+    parse_metrics(args.metrics)
+    schemes = DEFAULT_SCHEMES if args.buckets == "all" else (args.buckets,)
+    for name in schemes:
+        bucket_scheme(name)
+    if args.model is not None and len(args.model) != len(args.run):
+        raise InputError(f"{len(args.model)} --model for {len(args.run)} --run; name all or none")
+    if args.bootstrap < 1:
+        raise InputError(f"--bootstrap is {args.bootstrap}; allowed: 1 or more")
+    if args.out.exists() and not args.out.is_dir():
+        raise InputError(f"--out {args.out} is a file; name a folder")
+    settings = UncertaintySettings(
+        n_bootstrap=args.bootstrap,
+        n_permutations=args.permutations,
+        level=args.level,
+        min_bucket_size=args.min_bucket_size,
+        seed=args.seed,
+    )
+    return schemes, settings
+
+
+def _read_judgements(args: argparse.Namespace) -> Judgements:
+    queries = read_queries(args.queries, queries_format=args.queries_format)
+    check_queries(queries, source=str(args.queries), spans_may_overrun=args.spans_may_overrun)
+    qrels = read_qrels(args.qrels, qrels_format=args.qrels_format)
+    judged, kept = match_qrels(
+        queries,
+        qrels,
+        source=str(args.qrels),
+        ignore_unknown=args.ignore_unknown,
+        ignore_unjudged=args.ignore_unjudged,
+    )
+    return Judgements(judged, kept)
+
+
+def _score_run(
+    path: Path, index: int, judgements: Judgements, args: argparse.Namespace
+) -> tuple[str, pl.DataFrame]:
+    """Return the model's name and its per-query scores."""
+    file = read_run(path, run_format=args.run_format, part=args.run_part)
+    queries = judgements.queries
+    known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
+    run = rank_documents(known, source=str(path))
+    n_answered = run.get_column("query_id").n_unique()
+    if n_answered < queries.height:
+        lacking = queries.height - n_answered
+        print(f"{path}: no results for {lacking} queries; they score 0", file=sys.stderr)
+    scores = query_scores(run, queries, judgements.qrels, domain=POOLED, metrics=args.metrics)
+    domains = queries.select(query_id="_id", own_domain="domain")
+    scores = scores.join(domains, on="query_id", how="left", maintain_order="left").with_columns(
+        domain=pl.coalesce("own_domain", "domain")
+    )
+    model = args.model[index] if args.model else file.model
+    return model, scores.drop("own_domain")
+
+
+def _aggregate(
+    per_run: dict[str, pl.DataFrame],
+    schemes: Sequence[str],
+    settings: UncertaintySettings,
+    args: argparse.Namespace,
+) -> ScoreTables:
+    buckets: list[pl.DataFrame] = []
+    psi: list[pl.DataFrame] = []
+    for model, scores in per_run.items():
+        labels = RowLabels(args.benchmark, args.query_lang, args.corpus_lang, model, args.kind)
+        for made, aggregate in ((buckets, bucket_scores), (psi, psi_table)):
+            made.append(
+                aggregate(
+                    scores,
+                    labels=labels,
+                    metrics=args.metrics,
+                    schemes=schemes,
+                    length_buckets=args.length_buckets,
+                    domains=args.by_domain,
+                    settings=settings,
+                )
+            )
+    return ScoreTables(per_run, pl.concat(buckets), pl.concat(psi))
+
+
+def _provenance(
+    args: argparse.Namespace, schemes: Sequence[str], settings: UncertaintySettings
+) -> Provenance:
+    files = {"queries": args.queries, "qrels": args.qrels}
+    files |= {f"run:{path.name}": path for path in args.run}
+    options = ("benchmark", "metrics", "length_buckets", "by_domain", "run_part")
+    tolerance = ("ignore_unknown", "ignore_unjudged", "spans_may_overrun")
+    params = {name: getattr(args, name) for name in options + tolerance}
+    return Provenance(
+        stage=STAGE,
+        stage_version=STAGE_VERSION,
+        params=params | {"schemes": list(schemes)} | asdict(settings),
+        inputs={name: content_hash(path) for name, path in files.items()},
+    )
+
+
+SCORE = Command(
+    help="nDCG and PSI of any retriever's run",
+    description="Score runs over queries whose evidence spans are known: writes psi_table and "
+    "bucket_scores (.csv and .parquet) and per-query scores, and prints the PSI table. Documents "
+    "are ranked by score, ties by document id; a rank column is not used.",
+    add_arguments=add_arguments,
+    run=run_score,
+)

@@ -1,0 +1,58 @@
+"""`psibench show`: a PSI table on the terminal."""
+
+import argparse
+from pathlib import Path
+
+import polars as pl
+
+from psibench.commands.base import Command
+from psibench.commands.psi_text import format_psi_table
+from psibench.metrics.slices import POOLED
+from psibench.tables import read_provenance, read_table
+from psibench.tables.schemas import PSI_TABLE
+
+AUTHORS = {
+    "simulation": "simulated known-item queries; no person and no language model wrote them",
+    "people": "questions written by people",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the file and how much of it to show."""
+    parser.add_argument("file", type=Path, help="a psi_table.parquet")
+    parser.add_argument(
+        "--all", action="store_true", help="also other bucket schemes, lengths and domains"
+    )
+
+
+def run_show(args: argparse.Namespace) -> None:
+    """Print the table, one block per benchmark, best-known rows first."""
+    table = read_table(args.file, PSI_TABLE)
+    for name in table.get_column("benchmark").unique(maintain_order=True):
+        rows = table.filter(pl.col("benchmark") == name)
+        print(f"\n{name}\n{format_psi_table(rows if args.all else headline_rows(rows))}")
+    record = read_provenance(args.file) or {}
+    for author in str(record.get("queries_by") or "").split(", "):
+        if author:
+            print(f"\nQueries: {AUTHORS.get(author, author)}.")
+    print("A PSI below 'null p95' cannot be told from no position effect (docs/psi.md).")
+
+
+def headline_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Keep the pooled rows of a benchmark's first bucket scheme."""
+    if rows.is_empty():
+        return rows
+    first = rows.get_column("buckets")[0]
+    return rows.filter(
+        (pl.col("buckets") == first)
+        & (pl.col("domain") == POOLED)
+        & (pl.col("length_bucket") == POOLED)
+    )
+
+
+SHOW = Command(
+    help="print a PSI table",
+    description="Print the headline rows of a psi_table.parquet, or with --all every row.",
+    add_arguments=add_arguments,
+    run=run_show,
+)

@@ -1,0 +1,110 @@
+"""Lines of text files, plain or gzipped, with messages that name file and line."""
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from psibench.errors import InputError
+
+SNIFFED_BYTES = 4096
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line without its end) of a UTF-8 text file, .gz or not.
+
+    Raises InputError if the file is missing, binary, not UTF-8 or a damaged gzip file.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    number = 0
+    try:
+        _refuse_binary(path)
+        with _open(path, "rt") as stream:
+            for number, line in enumerate(stream, 1):
+                yield number, line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}, after line {number}: not UTF-8 text ({error.reason}); "
+            "give a text file in UTF-8, or name its format"
+        ) from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: damaged or truncated gzip file ({error})") from error
+
+
+def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of a JSON Lines file; blank lines are skipped."""
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, line {number}: not JSON ({error})") from error
+        if not isinstance(record, dict):
+            raise InputError(
+                f"{path}, line {number}: not a JSON object but {type(record).__name__}"
+            )
+        yield number, record
+
+
+def read_delimited(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line number, fields by column name) of a CSV or TSV file with a header line.
+
+    TSV fields are taken as they stand; CSV fields may be quoted.
+    """
+    lines = read_lines(path)
+    text = (line + "\n" for _, line in lines)
+    if delimiter == "\t":
+        rows = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    else:
+        rows = csv.reader(text, delimiter=delimiter, strict=True)
+    try:
+        header = next(rows, [])
+        for fields in filter(None, rows):
+            if len(fields) != len(header):
+                raise InputError(
+                    f"{path}, line {rows.line_num}: {len(fields)} columns, "
+                    f"expected the header's {len(header)} ({', '.join(header)})"
+                )
+            yield rows.line_num, dict(zip(header, fields, strict=True))
+    except csv.Error as error:
+        raise InputError(f"{path}, line {rows.line_num}: {error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """Parse a whole JSON file, .gz or not."""
+    text = "\n".join(line for _, line in read_lines(path))
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON, or truncated ({error})") from error
+
+
+def number(value: Any, *, where: str, column: str) -> float:
+    """Parse a number (NaN included); InputError naming file, line and column otherwise."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{where}: {column} is {value!r}; expected a number") from None
+
+
+def _open(path: Path, mode: str) -> Any:
+    encoding = "utf-8-sig" if "t" in mode else None
+    opener = gzip.open if path.suffix == ".gz" else open
+    return opener(path, mode, encoding=encoding)
+
+
+def _refuse_binary(path: Path) -> None:
+    with _open(path, "rb") as stream:
+        head = stream.read(SNIFFED_BYTES)
+    for magic, name in ((b"%PDF", "a PDF"), (b"PAR1", "a Parquet file"), (b"PK\x03\x04", "a ZIP")):
+        if head.startswith(magic):
+            raise InputError(f"{path}: {name}, expected a text file")
+    if b"\0" in head:
+        raise InputError(f"{path}: binary content, expected a text file in UTF-8")

@@ -1,0 +1,153 @@
+"""Position and length buckets as data, and which queries sit in which bucket.
+
+Three schemes: `squad` (SQuAD-PosQ's ranges of the evidence's start, in characters), `thirds`
+(beginning, middle, end) and `relative-N` (N equal bins of the relative position of the evidence's
+middle; PosIR uses relative-20).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from psibench.errors import InputError
+
+THIRDS = ("beginning", "middle", "end")
+SQUAD_EDGES = (0, 100, 200, 300, 400, 500, 3120)
+LENGTH_EDGES = (0, 512, 1024, 1536)
+LENGTH_BUCKETS = ("Q1", "Q2", "Q3", "Q4")
+DEFAULT_SCHEMES = ("squad", "thirds", "relative-20")
+MAX_RELATIVE_BINS = 1000
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One bucket; `low` and `high` in the unit of its scheme (characters or share of length)."""
+
+    label: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class BucketScheme:
+    """A named list of buckets; `rule` is the key of the membership rule."""
+
+    name: str
+    rule: str
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Bucket labels in order."""
+        return tuple(bucket.label for bucket in self.buckets)
+
+
+@dataclass(frozen=True)
+class Memberships:
+    """Query `query_index[i]` sits in bucket `bucket_index[i]`; int64 ``(n_memberships,)`` each.
+
+    Ordered by query, then bucket. A query may occur several times or not at all.
+    """
+
+    query_index: np.ndarray
+    bucket_index: np.ndarray
+
+
+def bucket_scheme(name: str) -> BucketScheme:
+    """Return the scheme called `name`: ``squad``, ``thirds`` or ``relative-N``."""
+    if name == "squad":
+        pairs = zip(SQUAD_EDGES[:-1], SQUAD_EDGES[1:], strict=True)
+        return BucketScheme(
+            name, "start_char", tuple(Bucket(f"{low}-{high}", low, high) for low, high in pairs)
+        )
+    if name == "thirds":
+        thirds = (Bucket(label, i / 3, (i + 1) / 3) for i, label in enumerate(THIRDS))
+        return BucketScheme(name, "target_position", tuple(thirds))
+    match = re.fullmatch(r"relative-([1-9][0-9]{0,3})", name)
+    if match is None or int(match[1]) > MAX_RELATIVE_BINS:
+        raise InputError(
+            f"unknown bucket scheme {name!r}; allowed: squad, thirds, "
+            f"relative-N with N from 1 to {MAX_RELATIVE_BINS}"
+        )
+    return BucketScheme(name, "relative", _relative_buckets(int(match[1])))
+
+
+def _relative_buckets(n_bins: int) -> tuple[Bucket, ...]:
+    digits = max(2, len(str(n_bins)))
+    edges = [i / n_bins for i in range(n_bins + 1)]
+    return tuple(
+        Bucket(f"{low:.{digits}f}-{high:.{digits}f}", low, high)
+        for low, high in zip(edges[:-1], edges[1:], strict=True)
+    )
+
+
+def assign(frame: pl.DataFrame, scheme: BucketScheme) -> Memberships:
+    """Assign queries to the buckets of a scheme.
+
+    Parameters
+    ----------
+    frame : (n_queries, ...) frame
+        The columns of the query-scores table that the scheme reads: `span_start_char` for squad,
+        `target_position` for thirds, `span_mid_char` and `pos_char_length` for relative-N.
+    scheme : the buckets.
+
+    Returns
+    -------
+    Memberships
+        squad: both ends inclusive, so a start of exactly 100 sits in two buckets and one beyond
+        3120 in none. thirds and relative-N: one bucket per query. relative-N: right-closed bins,
+        the first includes 0, computed in whole numbers (a middle on an edge is never rounded
+        across it).
+    """
+    inside = _RULES[scheme.rule](frame, scheme)
+    query_index, bucket_index = np.nonzero(inside)
+    return Memberships(query_index.astype(np.int64), bucket_index.astype(np.int64))
+
+
+def _by_start(frame: pl.DataFrame, scheme: BucketScheme) -> np.ndarray:
+    start = frame.get_column("span_start_char").to_numpy()[:, None]
+    low = np.array([bucket.low for bucket in scheme.buckets])
+    high = np.array([bucket.high for bucket in scheme.buckets])
+    return (start >= low) & (start <= high)
+
+
+def _by_target(frame: pl.DataFrame, scheme: BucketScheme) -> np.ndarray:
+    target = frame.get_column("target_position").to_numpy()[:, None]
+    return target == np.array(scheme.labels, dtype=object)
+
+
+def _by_relative_position(frame: pl.DataFrame, scheme: BucketScheme) -> np.ndarray:
+    twice_mid = np.rint(2 * frame.get_column("span_mid_char").to_numpy()).astype(np.int64)
+    length = frame.get_column("pos_char_length").to_numpy().astype(np.int64)
+    index = relative_bin(twice_mid, length, n_bins=len(scheme.buckets))
+    return index[:, None] == np.arange(len(scheme.buckets))
+
+
+_RULES: dict[str, Callable[[pl.DataFrame, BucketScheme], np.ndarray]] = {
+    "start_char": _by_start,
+    "target_position": _by_target,
+    "relative": _by_relative_position,
+}
+
+
+def relative_bin(twice_mid: np.ndarray, length: np.ndarray, *, n_bins: int) -> np.ndarray:
+    """Right-closed bin of min(mid, length) / length among n equal bins; the first includes 0.
+
+    `twice_mid` (span start + end) and `length` are int64 ``(n,)``, in characters; so is the
+    result, in 0..n_bins - 1.
+    """
+    clipped = np.minimum(twice_mid, 2 * length)
+    return np.maximum(-(-n_bins * clipped // (2 * length)) - 1, 0)
+
+
+def third_of_middle(twice_mid: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """Return beginning, middle or end by the third the span's middle falls in; right-closed."""
+    return np.array(THIRDS, dtype=object)[relative_bin(twice_mid, length, n_bins=3)]
+
+
+def length_bucket(tokens: pl.Expr) -> pl.Expr:
+    """Q1..Q4 of a token count: (0, 512], (512, 1024], (1024, 1536], above; null stays null."""
+    return tokens.cut(LENGTH_EDGES[1:], labels=LENGTH_BUCKETS, left_closed=False).cast(pl.String)

@@ -1,0 +1,91 @@
+"""nDCG, recall and reciprocal rank of one query, as definitions to read and to test against.
+
+The definitions are the usual trec ones (linear gain, discount log2(1 + rank), ideal ranking over
+all positives), see Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques",
+2002. Grades of 0 or less are no gain and no positive. `psibench.metrics.ranking` computes the same
+for whole tables.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log2
+
+from psibench.errors import InputError
+
+
+def ndcg_of_query(grades: Sequence[int], positives: Sequence[int], k: int) -> float:
+    """nDCG@k: discounted gain of the first k documents over that of the ideal ranking.
+
+    Parameters
+    ----------
+    grades : grades of the ranked documents from rank 1 on, 0 for a document not in the qrels.
+    positives : all grades above 0 of the query, found or not; none gives 0.
+    k : documents that count.
+    """
+    gain = sum(max(grade, 0) / log2(1 + rank) for rank, grade in enumerate(grades[:k], 1))
+    best = sorted(positives, reverse=True)[:k]
+    ideal = sum(grade / log2(1 + rank) for rank, grade in enumerate(best, 1))
+    return gain / ideal if ideal > 0 else 0.0
+
+
+def recall_of_query(grades: Sequence[int], positives: Sequence[int], k: int) -> float:
+    """Recall@k: share of the query's positives among the first k documents; 0 without positives."""
+    found = sum(grade > 0 for grade in grades[:k])
+    return found / len(positives) if positives else 0.0
+
+
+def mrr_of_query(grades: Sequence[int], positives: Sequence[int], k: int) -> float:
+    """MRR@k: 1 / rank of the first positive among the first k documents; 0 if there is none."""
+    ranks = [rank for rank, grade in enumerate(grades[:k], 1) if grade > 0]
+    return 1 / ranks[0] if ranks and positives else 0.0
+
+
+DEFINITIONS: dict[str, Callable[[Sequence[int], Sequence[int], int], float]] = {
+    "ndcg": ndcg_of_query,
+    "recall": recall_of_query,
+    "mrr": mrr_of_query,
+}
+
+DEFAULT_METRICS = (
+    "ndcg@10",
+    "recall@5",
+    "recall@10",
+    "recall@20",
+    "recall@30",
+    "recall@50",
+    "recall@100",
+    "mrr@10",
+)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric with its cut-off: kind is a key of `DEFINITIONS`, k the documents that count."""
+
+    kind: str
+    k: int
+
+    @property
+    def name(self) -> str:
+        """The column name, e.g. ``ndcg@10``."""
+        return f"{self.kind}@{self.k}"
+
+
+def parse_metric(name: str) -> Metric:
+    """Read a metric name such as ``ndcg@10``; InputError if it names none."""
+    match = re.fullmatch(r"([a-z]+)@([1-9][0-9]*)", name)
+    if match is None or match[1] not in DEFINITIONS:
+        allowed = ", ".join(f"{kind}@K" for kind in DEFINITIONS)
+        raise InputError(f"unknown metric {name!r}; allowed: {allowed} with K from 1")
+    return Metric(match[1], int(match[2]))
+
+
+def parse_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Read metric names; InputError if there is none, an unknown one or one given twice."""
+    if not names:
+        raise InputError("no metric asked for; name at least one, e.g. ndcg@10")
+    repeated = sorted({name for name in names if list(names).count(name) > 1})
+    if repeated:
+        raise InputError(f"metrics given twice: {', '.join(repeated)}; name each once")
+    return tuple(parse_metric(name) for name in names)

@@ -1,0 +1,146 @@
+"""Per-query scores joined with where each query's evidence sits and whether the model saw it."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.metrics.buckets import length_bucket, third_of_middle
+from psibench.metrics.definitions import DEFAULT_METRICS
+from psibench.metrics.ranking import ranking_metrics
+
+NAMED = 5
+"""How many ids an error message lists."""
+
+
+def query_scores(
+    run: pl.DataFrame | pl.LazyFrame,
+    queries: pl.DataFrame,
+    qrels: pl.DataFrame,
+    *,
+    domain: str,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    visible_char_end: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Score every query and describe its evidence.
+
+    Parameters
+    ----------
+    run : ranked run, columns of the run table; queries it lacks score 0.
+    queries, qrels : columns of those tables; every query needs a positive and the other way round.
+    domain : label of the domain.
+    metrics : metric names, one column each.
+    visible_char_end : (n_documents, 2) frame `_id`, `visible_char_end` (characters of the
+        document the model saw), for at least the positives; None if the model sees everything.
+
+    Returns
+    -------
+    (n_queries, 9 + n_metrics) frame in the columns of the query-scores table, ordered by query id.
+    `target_position` is the declared one, else the third the span's middle falls in.
+
+    Raises
+    ------
+    InputError
+        If queries and qrels do not cover each other, a span is empty or negative, or a positive
+        has no visible end.
+    """
+    scores = ranking_metrics(run, qrels, metrics=metrics)
+    _refuse_one_sided(queries, scores)
+    evidence = _evidence(_with_visible_end(queries, visible_char_end))
+    columns = ["query_id", "domain", *_EVIDENCE_COLUMNS, *metrics]
+    joined = evidence.join(scores, on="query_id", how="inner").with_columns(domain=pl.lit(domain))
+    return joined.select(columns).sort("query_id")
+
+
+def evidence_positions(queries: pl.DataFrame) -> pl.DataFrame:
+    """Describe where each query's evidence sits, without any scores.
+
+    Returns
+    -------
+    (n_queries, 8) frame: `query_id` and the evidence columns of the query-scores table, in the
+    order of `queries`; `visible` is 1.
+    """
+    return _evidence(_with_visible_end(queries, None))
+
+
+_EVIDENCE_COLUMNS = (
+    "span_start_char",
+    "span_mid_char",
+    "pos_char_length",
+    "relative_position",
+    "target_position",
+    "length_bucket",
+    "visible",
+)
+
+
+def name_some(ids: pl.Series) -> str:
+    """List the first ids of a series for a message, and how many there are."""
+    shown = ", ".join(repr(value) for value in ids.sort().head(NAMED).to_list())
+    return f"{shown}{', ...' if len(ids) > NAMED else ''} ({len(ids)} in all)"
+
+
+def _refuse_one_sided(queries: pl.DataFrame, scores: pl.DataFrame) -> None:
+    asked, judged = queries.get_column("_id"), scores.get_column("query_id")
+    without = asked.filter(~asked.is_in(judged.implode()))
+    if len(without):
+        raise InputError(f"queries without a positive in the qrels: {name_some(without)}")
+    unknown = judged.filter(~judged.is_in(asked.implode()))
+    if len(unknown):
+        raise InputError(
+            f"queries of the qrels that are not among the queries: {name_some(unknown)}"
+        )
+
+
+def _with_visible_end(queries: pl.DataFrame, ends: pl.DataFrame | None) -> pl.DataFrame:
+    """Add `visible_char_end` of each query's positive; null where the model sees everything."""
+    if ends is None:
+        return queries.with_columns(visible_char_end=pl.lit(None, dtype=pl.Int64))
+    known = ends.select(pos_corpus_id="_id", visible_char_end=pl.col("visible_char_end"))
+    joined = queries.join(known, on="pos_corpus_id", how="left")
+    lacking = joined.filter(pl.col("visible_char_end").is_null()).get_column("pos_corpus_id")
+    if len(lacking):
+        raise InputError(
+            f"no visible_char_end for the positives {name_some(lacking.unique())}; "
+            "give one for every positive, or None for a model that sees everything"
+        )
+    return joined
+
+
+def _evidence(queries: pl.DataFrame) -> pl.DataFrame:
+    """Derive the evidence columns from `pos_char_span`, lengths and `visible_char_end`."""
+    span = pl.col("pos_char_span").cast(pl.List(pl.Int64))
+    start, end, length = pl.col("start"), pl.col("end"), pl.col("pos_char_length").cast(pl.Int64)
+    seen = (pl.col("visible_char_end").fill_null(end) - start).clip(0, end - start)
+    frame = queries.with_columns(start=span.list.get(0), end=span.list.get(1))
+    _refuse_empty_spans(frame)
+    frame = frame.with_columns(
+        _middle_third(frame).alias("third"), mid=(start + end) / 2, size=(end - start)
+    )
+    return frame.select(
+        query_id="_id",
+        span_start_char=start.cast(pl.Int32),
+        span_mid_char="mid",
+        pos_char_length=length.cast(pl.Int32),
+        relative_position=pl.min_horizontal(pl.col("mid"), length.cast(pl.Float64)) / length,
+        target_position=pl.coalesce(pl.col("target_position").cast(pl.String), "third"),
+        length_bucket=length_bucket(pl.col("pos_token_length")),
+        visible=seen / pl.col("size"),
+    )
+
+
+def _refuse_empty_spans(frame: pl.DataFrame) -> None:
+    sound = (pl.col("start") >= 0) & (pl.col("start") < pl.col("end"))
+    odd = frame.filter(~(sound & (pl.col("pos_char_length") >= 1)).fill_null(value=False))
+    if not odd.is_empty():
+        query_id, span, length = odd.select("_id", "pos_char_span", "pos_char_length").row(0)
+        raise InputError(
+            f"query {query_id!r} has the span {span} in a document of {length} characters; "
+            "allowed: [start, end) with 0 <= start < end"
+        )
+
+
+def _middle_third(frame: pl.DataFrame) -> pl.Series:
+    twice_mid = (frame.get_column("start") + frame.get_column("end")).to_numpy()
+    length = frame.get_column("pos_char_length").cast(pl.Int64).to_numpy()
+    return pl.Series(third_of_middle(twice_mid, length), dtype=pl.String)

@@ -1,0 +1,112 @@
+"""The one ranking rule of the project: score descending, then document id ascending."""
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.search.pairs import repeated_pairs
+
+RUN_DTYPES = {
+    "query_id": pl.String,
+    "doc_id": pl.String,
+    "rank": pl.Int32,
+    "score": pl.Float32,
+}
+
+
+def rank_documents(
+    scores: pl.DataFrame, top_k: int | None = None, *, source: str = "the run"
+) -> pl.DataFrame:
+    """Rank each query's documents by score descending, ties by document id ascending.
+
+    Scores are compared as float32, the precision the run table keeps, so that ranking a run that
+    was written and read again changes nothing. Document ids compare by code point, as Python
+    strings do. The order of the rows given has no influence.
+
+    Parameters
+    ----------
+    scores : (n_pairs, >=3) frame with query_id (String), doc_id (String), score (numeric)
+        One row per scored pair, in any order; further columns are ignored.
+    top_k : keep the first `top_k` documents of a query (all when None).
+    source : what an error message calls the input, e.g. a file name.
+
+    Returns
+    -------
+    (n_kept, 4) frame query_id, doc_id, rank (Int32, from 1), score (Float32), ordered by query_id
+    then rank; no rows for an empty input.
+
+    Raises
+    ------
+    InputError
+        On a missing column, a null, a score that is not a number, a pair given twice or top_k < 1.
+    """
+    if top_k is not None and top_k < 1:
+        raise InputError(f"top_k is {top_k}; allowed: 1 or more, or None for all documents")
+    frame = _typed(scores, source)
+    _refuse_missing_values(frame, source)
+    frame = _sorted(frame)
+    _refuse_duplicates(frame, source)
+    run = frame.with_columns(rank=_position_in_query(frame)).select(list(RUN_DTYPES))
+    return run if top_k is None else run.filter(pl.col("rank") <= top_k)
+
+
+def _typed(scores: pl.DataFrame, source: str) -> pl.DataFrame:
+    """Select the three columns with their types; adding 0 turns -0.0 into 0.0."""
+    wanted = ["query_id", "doc_id", "score"]
+    missing = [name for name in wanted if name not in scores.columns]
+    if missing:
+        raise InputError(f"{source} lacks the columns {missing}; found {scores.columns}")
+    if not (scores.schema["score"].is_numeric() or scores.schema["score"] == pl.Null):
+        raise InputError(f"score in {source} is {scores.schema['score']}; allowed: numbers")
+    return scores.select(
+        pl.col("query_id").cast(pl.String),
+        pl.col("doc_id").cast(pl.String),
+        pl.col("score").cast(pl.Float32) + pl.lit(0.0, dtype=pl.Float32),
+    )
+
+
+def _refuse_missing_values(frame: pl.DataFrame, source: str) -> None:
+    unusable = frame.filter(
+        pl.any_horizontal(pl.all().is_null()) | pl.col("score").is_nan().fill_null(value=True)
+    )
+    if unusable.is_empty():
+        return
+    query_id, doc_id, score = unusable.row(0)
+    raise InputError(
+        f"{source} gives query {query_id!r}, document {doc_id!r} the score {score} "
+        f"({unusable.height} such rows); every row needs two ids and a number: "
+        "remove these rows, or give them a lowest score"
+    )
+
+
+def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
+    """Sort by the ranking rule; a frame that is in order already is returned as it is."""
+    query, doc, score = pl.col("query_id"), pl.col("doc_id"), pl.col("score")
+    tie = (query == query.shift(1)) & (score == score.shift(1))
+    follows = (
+        (query > query.shift(1))
+        | ((query == query.shift(1)) & (score < score.shift(1)))
+        | (tie & (doc >= doc.shift(1)))
+    )
+    if frame.select(follows.all(ignore_nulls=True)).item():
+        return frame
+    return frame.sort("query_id", "score", "doc_id", descending=[False, True, False])
+
+
+def _refuse_duplicates(frame: pl.DataFrame, source: str) -> None:
+    twice = repeated_pairs(frame, query="query_id", doc="doc_id")
+    if not twice.is_empty():
+        query_id, doc_id, count = twice.row(0)
+        raise InputError(
+            f"{source} scores document {doc_id!r} {count} times for query {query_id!r} "
+            f"({twice.height} such pairs); allowed: once; keep one score per pair"
+        )
+
+
+def _position_in_query(frame: pl.DataFrame) -> pl.Series:
+    """Rank from 1 inside each block of equal query ids of a sorted frame."""
+    lengths = frame.get_column("query_id").rle().struct.field("len")
+    starts = lengths.cum_sum() - lengths
+    within = pl.int_range(frame.height, eager=True) - pl.Series(
+        starts.to_numpy().repeat(lengths.to_numpy())
+    )
+    return (within + 1).cast(pl.Int32)

@@ -1,0 +1,224 @@
+import gzip
+import json
+
+import polars as pl
+import pytest
+
+from psibench.cli import main
+from psibench.commands.score_output import query_score_files
+from psibench.tables import read_provenance, read_table
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
+
+N_QUERIES = 80
+IDS = [f"q{i:02d}" for i in range(N_QUERIES)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """80 queries, evidence at 0-100 (even ids) or 500+ (odd); a run that finds the even ones."""
+    starts = [10 if i % 2 == 0 else 700 for i in range(N_QUERIES)]
+    pl.DataFrame(
+        {
+            "_id": IDS,
+            "text": "question",
+            "pos_char_span": [[s, s + 20] for s in starts],
+            "pos_char_length": 1000,
+            "pos_token_length": [200 if i < 40 else 600 for i in range(N_QUERIES)],
+            "domain": ["law" if i < 60 else "art" for i in range(N_QUERIES)],
+        }
+    ).write_parquet(tmp_path / "queries.parquet")
+    qrels = "".join(f"{q}\td{i}\t1\n" for i, q in enumerate(IDS))
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    # Even queries find their document first; odd ones second, behind "x".
+    rows = []
+    for i, q in enumerate(IDS):
+        rows.append(f"{q} Q0 d{i} 1 0.5 r\n{q} Q0 x 2 {0.1 if i % 2 == 0 else 0.9} r\n")
+    (tmp_path / "bm25.trec").write_text("".join(rows))
+    return tmp_path
+
+
+def arguments(files, **changes) -> list[str]:
+    given = {
+        "run": files / "bm25.trec",
+        "queries": files / "queries.parquet",
+        "qrels": files / "qrels.tsv",
+        "out": files / "out",
+        "bootstrap": 50,
+        "permutations": 50,
+    }
+    listed = ["score"]
+    for name, value in (given | changes).items():
+        option = f"--{name.replace('_', '-')}"
+        for one in value if isinstance(value, list) else [value]:
+            listed += [option] if one is True else [option, str(one)]
+    return listed
+
+
+def test_writes_all_tables_and_prints_the_psi_table(files, capsys):
+    assert main(arguments(files, buckets="squad", metrics="mrr@10")) == 0
+    psi = read_table(files / "out" / "psi_table.parquet", PSI_TABLE)
+    row = psi.row(0, named=True)
+    # mrr: 1 for the 40 even queries (0-100), 1/2 for the 40 odd ones (500-3120).
+    assert (row["n_queries"], row["mean"], row["psi"]) == (80, 0.75, 0.5)
+    assert (row["model"], row["best_bucket"], row["worst_bucket"]) == ("bm25", "0-100", "500-3120")
+    read_table(files / "out" / "bucket_scores.parquet", BUCKET_SCORES)
+    scores = read_table(files / "out" / "query_scores.parquet", QUERY_SCORES)
+    assert scores["domain"].unique().sort().to_list() == ["art", "law"]
+    assert sorted(path.name for path in (files / "out").iterdir()) == [
+        "bucket_scores.csv",
+        "bucket_scores.parquet",
+        "psi_table.csv",
+        "psi_table.parquet",
+        "query_scores.parquet",
+    ]
+    printed = capsys.readouterr().out
+    assert "bm25   all     all     mrr@10  squad    all            80  0.750  0.500" in printed
+    assert "visible" not in printed
+
+
+def test_all_schemes_by_default(files):
+    assert main(arguments(files)) == 0
+    psi = pl.read_parquet(files / "out" / "psi_table.parquet")
+    assert psi["buckets"].unique().sort().to_list() == ["relative-20", "squad", "thirds"]
+    assert psi["length_bucket"].unique().sort().to_list() == ["Q1", "Q2", "all"]
+    assert psi["domain"].unique().to_list() == ["all"]
+
+
+def test_rows_by_domain_on_request(files):
+    assert main(arguments(files, by_domain=True, buckets="thirds")) == 0
+    psi = pl.read_parquet(files / "out" / "psi_table.parquet")
+    assert psi["domain"].unique().sort().to_list() == ["all", "art", "law"]
+
+
+def test_provenance_names_the_inputs_by_content(files):
+    main(arguments(files, buckets="squad"))
+    record = read_provenance(files / "out" / "psi_table.parquet")
+    assert record["stage"] == "score"
+    assert sorted(record["inputs"]) == ["qrels", "queries", "run:bm25.trec"]
+    assert str(files) not in json.dumps(record)
+
+
+def test_several_runs_share_the_tables_and_do_not_move_each_other(files):
+    content = (files / "bm25.trec").read_bytes()
+    (files / "other.trec.gz").write_bytes(gzip.compress(content))
+    runs = [files / "bm25.trec", files / "other.trec.gz"]
+    assert main(arguments(files, run=runs, buckets="squad")) == 0
+    both = pl.read_parquet(files / "out" / "psi_table.parquet")
+    assert both["model"].unique().sort().to_list() == ["bm25", "other"]
+    assert (files / "out" / "query_scores-bm25.parquet").is_file()
+    assert (files / "out" / "query_scores-other.parquet").is_file()
+    main(arguments(files, out=files / "alone", buckets="squad"))
+    alone = pl.read_parquet(files / "alone" / "psi_table.parquet")
+    assert both.filter(pl.col("model") == "bm25").equals(alone)
+
+
+def test_runs_of_the_same_scores_in_other_formats_give_the_same_table(files):
+    rows = [line.split() for line in (files / "bm25.trec").read_text().splitlines()]
+    nested: dict[str, dict[str, float]] = {}
+    for q, _, d, _, score, _ in rows:
+        nested.setdefault(q, {})[d] = float(score)
+    content = {"mteb_model_meta": {"model_name": "bm25"}, "default": {"test": nested}}
+    (files / "predictions.json").write_text(json.dumps(content))
+    main(arguments(files))
+    main(arguments(files, run=files / "predictions.json", out=files / "mteb"))
+    for name in ("psi_table.csv", "bucket_scores.csv"):
+        assert (files / "out" / name).read_bytes() == (files / "mteb" / name).read_bytes()
+
+
+def test_models_are_named_in_order(files):
+    runs = [files / "bm25.trec", files / "bm25.trec"]
+    assert main(arguments(files, run=runs, model=["A/b", "a-b"], buckets="squad")) == 0
+    assert (files / "out" / "query_scores-a-b.parquet").is_file()
+    assert (files / "out" / "query_scores-a-b-2.parquet").is_file()
+
+
+def test_a_single_model_has_a_plain_file_name():
+    assert query_score_files(["any/model"]) == {"any/model": "query_scores.parquet"}
+
+
+def test_a_partial_run_scores_zero_and_says_so(files, capsys):
+    text = (files / "bm25.trec").read_text().splitlines(keepends=True)
+    (files / "bm25.trec").write_text("".join(text[:80]))  # the first 40 queries
+    assert main(arguments(files, buckets="squad", metrics="mrr@10")) == 0
+    assert "no results for 40 queries; they score 0" in capsys.readouterr().err
+    psi = pl.read_parquet(files / "out" / "psi_table.parquet")
+    assert psi.row(0, named=True)["mean"] == 0.375
+
+
+BAD = {
+    "unknown scheme": ({"buckets": "quarters"}, "unknown bucket scheme 'quarters'"),
+    "unknown metric": ({"metrics": "map@10"}, "unknown metric 'map@10'"),
+    "models and runs": ({"model": ["a", "b"]}, "2 --model for 1 --run"),
+    "no bootstrap": ({"bootstrap": 0}, "--bootstrap is 0"),
+    "bad level": ({"level": 2}, "level is 2"),
+    "no run": ({"run": "nowhere.trec"}, "nowhere.trec: no such file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_options_give_one_message_and_nothing_written(files, capsys, name):
+    changes, message = BAD[name]
+    assert main(arguments(files, **changes)) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+    assert not (files / "out").exists()
+
+
+def spoil_run(files, text: str) -> None:
+    with (files / "bm25.trec").open("a") as stream:
+        stream.write(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("q00 Q0 y 3 nan r\n", "query 'q00', document 'y' the score nan"),
+        ("q00 Q0 d0 3 0.1 r\n", "document 'd0' 2 times for query 'q00'"),
+        ("q99 Q0 y 3 0.1 r\n", "not among the queries: 'q99' (1 in all)"),
+        ("q00 Q0 y 3\n", "bm25.trec, line 161: 4 columns, expected 6"),
+    ],
+)
+def test_bad_runs_give_one_message_and_nothing_written(files, capsys, line, message):
+    spoil_run(files, line)
+    assert main(arguments(files)) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert not (files / "out").exists()
+
+
+def test_unknown_queries_are_left_out_on_request(files):
+    spoil_run(files, "q99 Q0 y 3 0.1 r\n")
+    assert main(arguments(files, ignore_unknown=True, buckets="squad")) == 0
+
+
+def test_two_runs_of_one_name_are_refused(files, capsys):
+    assert main(arguments(files, run=[files / "bm25.trec"] * 2)) == 2
+    assert "a second run of the model 'bm25'" in capsys.readouterr().err
+
+
+def test_an_output_that_is_a_file_is_refused_before_reading(files, capsys):
+    assert main(arguments(files, out=files / "bm25.trec", run="nowhere.trec")) == 2
+    assert "is a file; name a folder" in capsys.readouterr().err
+
+
+def test_a_failed_run_leaves_the_old_tables(files):
+    assert main(arguments(files, buckets="squad")) == 0
+    before = (files / "out" / "psi_table.parquet").read_bytes()
+    spoil_run(files, "q00 Q0 d0 3 0.1 r\n")
+    assert main(arguments(files, buckets="squad")) == 2
+    assert (files / "out" / "psi_table.parquet").read_bytes() == before
+
+
+def test_help_lists_the_formats(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["score", "--help"])
+    assert stopped.value.code == 0
+    assert "mteb .json .json.gz" in " ".join(capsys.readouterr().out.split())
+
+
+def test_no_command_is_refused_with_usage(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([])
+    assert stopped.value.code == 2

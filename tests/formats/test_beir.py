@@ -1,0 +1,110 @@
+import json
+
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.formats.beir import QUERY_SCHEMA, read_qrels, read_queries
+
+ROWS = [
+    ("q1", [0, 10], 100, 30, None, None),
+    ("q2", [5, 9], 50, None, "end", "law"),
+]
+
+
+def as_frame(rows=ROWS) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=QUERY_SCHEMA, orient="row")
+
+
+@pytest.mark.parametrize("span_type", [pl.List(pl.Int32), pl.Array(pl.Int64, 2)])
+def test_parquet_queries_are_read(tmp_path, span_type):
+    frame = as_frame().with_columns(pl.col("pos_char_span").cast(span_type), text=pl.lit("t"))
+    frame.write_parquet(tmp_path / "q.parquet")
+    assert read_queries(tmp_path / "q.parquet").rows() == ROWS
+
+
+def test_parquet_queries_may_lack_the_optional_columns(tmp_path):
+    as_frame().select("_id", "pos_char_span", "pos_char_length").write_parquet(
+        tmp_path / "q.parquet"
+    )
+    assert read_queries(tmp_path / "q.parquet").row(1) == ("q2", [5, 9], 50, None, None, None)
+
+
+@pytest.mark.parametrize("inside_metadata", [False, True])
+def test_jsonl_queries_are_read_from_fields_or_metadata(tmp_path, inside_metadata):
+    lines = []
+    for query_id, *rest in ROWS:
+        evidence = dict(zip(list(QUERY_SCHEMA)[1:], rest, strict=True))
+        extra = {"metadata": evidence} if inside_metadata else {"metadata": {}, **evidence}
+        lines.append(json.dumps({"_id": query_id, "text": "t", **extra}))
+    (tmp_path / "q.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert read_queries(tmp_path / "q.jsonl").rows() == ROWS
+
+
+def test_plain_beir_queries_are_refused_with_the_columns_needed(tmp_path):
+    (tmp_path / "q.jsonl").write_text('{"_id": "q1", "text": "t", "metadata": {}}\n')
+    with pytest.raises(InputError, match=r"line 1: missing pos_char_span, pos_char_length; .*need"):
+        read_queries(tmp_path / "q.jsonl")
+    pl.DataFrame({"_id": ["q"], "text": ["t"]}).write_parquet(tmp_path / "q.parquet")
+    with pytest.raises(InputError, match=r"missing columns pos_char_span, .* buckets need"):
+        read_queries(tmp_path / "q.parquet")
+
+
+@pytest.mark.parametrize("span", ["0-10", [0], [0, 1, 2], [0, 1.5], [True, 2], [None, 2]])
+def test_a_span_that_is_no_pair_of_whole_numbers_is_refused(tmp_path, span):
+    line = {"_id": "q", "pos_char_span": span, "pos_char_length": 10}
+    (tmp_path / "q.jsonl").write_text(json.dumps(line))
+    with pytest.raises(InputError, match=r"line 1: pos_char_span is .*expected \[start, end\]"):
+        read_queries(tmp_path / "q.jsonl")
+
+
+def test_a_parquet_span_of_another_type_is_refused(tmp_path):
+    as_frame().with_columns(pos_char_span=pl.lit("0-10")).write_parquet(tmp_path / "q.parquet")
+    with pytest.raises(InputError, match=r"q\.parquet"):
+        read_queries(tmp_path / "q.parquet")
+
+
+QRELS = [("q1", "d1", 1), ("q2", "文", 0)]
+QRELS_FRAME = pl.DataFrame(QRELS, schema=["query-id", "corpus-id", "score"], orient="row")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("q.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\t文\t0\n"),
+        ("q.csv", "query-id,corpus-id,score\nq1,d1,1\nq2,文,0\n"),
+        ("q.qrels", "q1 0 d1 1\nq2 0 文 0\n"),
+        ("q.txt", "q1\t0\td1\t1\nq2\t0\t文\t0\n"),
+        ("q.jsonl", "\n".join(json.dumps(r) for r in QRELS_FRAME.to_dicts())),
+    ],
+)
+def test_qrels_formats_give_the_same(tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert read_qrels(tmp_path / name).rows() == QRELS
+
+
+def test_parquet_qrels_are_read(tmp_path):
+    QRELS_FRAME.write_parquet(tmp_path / "q.parquet")
+    assert read_qrels(tmp_path / "q.parquet").rows() == QRELS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("q.tsv", "q1\t0\td1\t1\nq2\t0\td2\t1\n", r"q\.tsv, line 2: missing columns query-id"),
+        ("q.tsv", "query-id\tcorpus-id\tscore\nq1\td1\n", r"q\.tsv, line 2: 2 columns"),
+        ("q.qrels", "q1 0 d1 1 x\n", r"q\.qrels, line 1: 5 columns, expected 4"),
+        ("q.qrels", "q1 0 d1 0.5\n", r"has the grade 0\.5; expected a whole number"),
+        ("q.qrels", "q1 0 d1 nan\n", "expected a whole number"),
+        ("q.bin", "x", "set --qrels-format"),
+    ],
+)
+def test_bad_qrels_are_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_qrels(tmp_path / name)
+
+
+def test_trec_qrels_under_another_suffix_are_read_when_named(tmp_path):
+    (tmp_path / "q.tsv").write_text("q1\t0\td1\t1\n")
+    assert read_qrels(tmp_path / "q.tsv", qrels_format="trec").rows() == [("q1", "d1", 1)]

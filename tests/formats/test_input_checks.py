@@ -1,0 +1,101 @@
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.formats.beir import QUERY_SCHEMA
+from psibench.formats.checks import check_queries, keep_known, match_qrels
+
+
+def queries(*rows) -> pl.DataFrame:
+    padded = [(*row, *[None] * (len(QUERY_SCHEMA) - len(row))) for row in rows]
+    return pl.DataFrame(padded, schema=QUERY_SCHEMA, orient="row")
+
+
+GOOD = queries(("q1", [0, 10], 10), ("q2", [5, 6], 10))
+
+
+def test_sound_queries_pass():
+    check_queries(GOOD, source="f")
+
+
+@pytest.mark.parametrize(
+    "span", [[-1, 5], [5, 5], [6, 5], [5, 11], [10, 11], [None, 5], [1], [1, 2, 3], None]
+)
+def test_a_span_out_of_range_is_refused_with_the_query(span):
+    with pytest.raises(InputError, match=r"f: query 'q9' has the span .* document of 10"):
+        check_queries(queries(("q9", span, 10)), source="f")
+
+
+@pytest.mark.parametrize("length", [0, None, -3])
+def test_a_document_without_length_is_refused(length):
+    with pytest.raises(InputError, match="query 'q9'"):
+        check_queries(queries(("q9", [0, 1], length)), source="f", spans_may_overrun=True)
+
+
+def test_overrunning_spans_are_accepted_on_request():
+    check_queries(queries(("q", [5, 11], 10)), source="f", spans_may_overrun=True)
+
+
+def test_repeated_query_ids_are_refused():
+    with pytest.raises(InputError, match=r"occur twice: 'q1' \(1 in all\)"):
+        check_queries(queries(("q1", [0, 1], 5), ("q1", [1, 2], 5)), source="f")
+
+
+def test_no_queries_are_refused():
+    with pytest.raises(InputError, match="f: no queries"):
+        check_queries(queries(), source="f")
+
+
+def test_an_unknown_target_position_is_refused():
+    with pytest.raises(InputError, match=r"target_position 'start'; allowed: beginning, middle"):
+        check_queries(queries(("q1", [0, 1], 5, None, "start")), source="f")
+
+
+def run(*ids: str) -> pl.DataFrame:
+    return pl.DataFrame({"query_id": list(ids), "doc_id": ["d"] * len(ids), "score": 1.0})
+
+
+def test_unknown_query_ids_in_the_run_are_refused_and_a_few_listed():
+    unknown = [f"x{i}" for i in range(9)]
+    listed = r"'x0', 'x1', 'x2', 'x3', 'x4', \.\.\. \(9 in all\).*--ignore-unknown"
+    with pytest.raises(InputError, match=listed):
+        keep_known(run("q1", *unknown), GOOD, source="f", ignore_unknown=False)
+    kept = keep_known(run("q1", *unknown), GOOD, source="f", ignore_unknown=True)
+    assert kept["query_id"].to_list() == ["q1"]
+
+
+@pytest.mark.parametrize("ids", [[], ["x"]])
+def test_a_run_without_any_known_query_is_always_refused(ids):
+    with pytest.raises(InputError, match="holds none of the queries"):
+        keep_known(run(*ids).cast({"query_id": pl.String}), GOOD, source="f", ignore_unknown=True)
+
+
+def qrels(*rows) -> pl.DataFrame:
+    schema = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int64}
+    return pl.DataFrame(list(rows), schema=schema, orient="row")
+
+
+def match(given: pl.DataFrame, *, unknown: bool = False, unjudged: bool = False):
+    return match_qrels(GOOD, given, source="f", ignore_unknown=unknown, ignore_unjudged=unjudged)
+
+
+def test_a_query_with_grade_zero_only_has_no_positive():
+    given = qrels(("q1", "d", 1), ("q2", "d", 0))
+    with pytest.raises(InputError, match=r"without a positive: 'q2'.*--ignore-unjudged"):
+        match(given)
+    judged, kept = match(given, unjudged=True)
+    assert judged["_id"].to_list() == ["q1"]
+    assert kept.rows() == [("q1", "d", 1)]
+
+
+def test_qrels_of_unknown_queries_are_refused_unless_ignored():
+    given = qrels(("q1", "d", 1), ("q2", "d", 1), ("q3", "d", 1))
+    with pytest.raises(InputError, match="not among the queries: 'q3'"):
+        match(given)
+    assert match(given, unknown=True)[1]["query-id"].to_list() == ["q1", "q2"]
+
+
+@pytest.mark.parametrize("rows", [[], [("q1", "d", 0)], [("x", "d", 1)]])
+def test_qrels_without_any_positive_are_always_refused(rows):
+    with pytest.raises(InputError, match="no positive"):
+        match(qrels(*rows), unknown=True, unjudged=True)

@@ -1,0 +1,136 @@
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.metrics.buckets import (
+    assign,
+    bucket_scheme,
+    length_bucket,
+    relative_bin,
+    third_of_middle,
+)
+
+
+def pairs(frame: pl.DataFrame, name: str) -> list[tuple[int, int]]:
+    found = assign(frame, bucket_scheme(name))
+    return list(zip(found.query_index.tolist(), found.bucket_index.tolist(), strict=True))
+
+
+def starts(*values: int) -> pl.DataFrame:
+    return pl.DataFrame({"span_start_char": pl.Series(values, dtype=pl.Int32)})
+
+
+def test_squad_ranges_include_both_ends():
+    # 0 | 100 in two | 101 | 500 in two | 3120 | 3121 in none
+    assert pairs(starts(0, 100, 101, 500, 3120, 3121), "squad") == [
+        (0, 0),
+        (1, 0),
+        (1, 1),
+        (2, 1),
+        (3, 4),
+        (3, 5),
+        (4, 5),
+    ]
+
+
+def test_squad_labels_are_the_published_ranges():
+    assert bucket_scheme("squad").labels == (
+        "0-100",
+        "100-200",
+        "200-300",
+        "300-400",
+        "400-500",
+        "500-3120",
+    )
+
+
+def test_thirds_follow_the_target_position():
+    frame = pl.DataFrame({"target_position": ["end", "beginning", "middle", "end"]})
+    assert pairs(frame, "thirds") == [(0, 2), (1, 0), (2, 1), (3, 2)]
+
+
+def spans(rows: list[tuple[float, int]]) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "span_mid_char": [mid for mid, _ in rows],
+            "pos_char_length": pl.Series([length for _, length in rows], dtype=pl.Int32),
+        }
+    )
+
+
+def test_relative_bins_are_right_closed_and_the_first_includes_zero():
+    rows = [(0.0, 100), (5.0, 100), (5.5, 100), (10.0, 100), (99.5, 100), (100.0, 100)]
+    assert pairs(spans(rows), "relative-20") == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 19), (5, 19)]
+
+
+def test_a_middle_beyond_the_document_is_in_the_last_bin():
+    assert pairs(spans([(120.0, 100)]), "relative-20") == [(0, 19)]
+
+
+@pytest.mark.parametrize("n_bins", [3, 7, 10, 20, 49])
+def test_no_edge_is_rounded_across(n_bins):
+    # mid = edge * length exactly: bin number edge - 1, whatever floating point makes of edge / n.
+    edges = np.arange(1, n_bins + 1)
+    for length in (n_bins, 3 * n_bins, 1001 * n_bins):
+        middles = edges * (length // n_bins)
+        found = relative_bin(2 * middles, np.full(n_bins, length), n_bins=n_bins)
+        assert found.tolist() == (edges - 1).tolist()
+
+
+def test_relative_20_has_twenty_equal_bins():
+    scheme = bucket_scheme("relative-20")
+    assert len(scheme.buckets) == 20
+    assert scheme.labels[0] == "0.00-0.05"
+    assert (scheme.buckets[19].low, scheme.buckets[19].high) == (0.95, 1.0)
+
+
+@pytest.mark.parametrize("n_bins", [1, 3, 150, 1000])
+def test_labels_of_a_scheme_differ(n_bins):
+    labels = bucket_scheme(f"relative-{n_bins}").labels
+    assert len(set(labels)) == n_bins
+
+
+def test_one_bucket_holds_everything():
+    assert pairs(spans([(0.0, 10), (7.0, 10)]), "relative-1") == [(0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "name"), [(starts(), "squad"), (spans([]), "relative-20")], ids=["squad", "relative"]
+)
+def test_no_queries_have_no_memberships(frame, name):
+    frame = frame.cast({c: pl.Float64 for c in frame.columns if c == "span_mid_char"})
+    assert pairs(frame, name) == []
+
+
+@pytest.mark.parametrize("name", ["quarters", "relative-0", "relative-1001", "relative-", ""])
+def test_unknown_schemes_are_refused(name):
+    with pytest.raises(InputError, match="squad, thirds, relative-N"):
+        bucket_scheme(name)
+
+
+def test_third_of_the_middle_is_right_closed():
+    twice_mid = np.array([0, 60, 61, 120, 121, 180, 500])
+    assert third_of_middle(twice_mid, np.full(7, 90)).tolist() == [
+        "beginning",
+        "beginning",
+        "middle",
+        "middle",
+        "end",
+        "end",
+        "end",
+    ]
+
+
+def test_length_buckets_are_right_closed_and_null_stays_null():
+    tokens = pl.DataFrame({"n": [1, 512, 513, 1024, 1025, 1536, 1537, None]})
+    assert tokens.select(length_bucket(pl.col("n"))).to_series().to_list() == [
+        "Q1",
+        "Q1",
+        "Q2",
+        "Q2",
+        "Q3",
+        "Q3",
+        "Q4",
+        None,
+    ]

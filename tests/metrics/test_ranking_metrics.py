@@ -1,0 +1,222 @@
+from math import log2
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.metrics.definitions import (
+    DEFINITIONS,
+    Metric,
+    mrr_of_query,
+    ndcg_of_query,
+    parse_metric,
+    parse_metrics,
+    recall_of_query,
+)
+from psibench.metrics.ranking import ranking_metrics
+from psibench.search.ranking import rank_documents
+
+QRELS_SCHEMA = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32}
+SCORES_SCHEMA = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}
+
+
+def judged(*rows: tuple[str, str, int]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), schema=QRELS_SCHEMA, orient="row")
+
+
+def ranked(**rankings: list[str]) -> pl.DataFrame:
+    rows = [(q, d, -float(i)) for q, docs in rankings.items() for i, d in enumerate(docs)]
+    return rank_documents(pl.DataFrame(rows, schema=SCORES_SCHEMA, orient="row"))
+
+
+def test_ndcg_of_one_query_follows_the_definition():
+    # Gains 1 at rank 1 and 3 at rank 3, ideal order 3, 2, 1.
+    expected = (1 / log2(2) + 3 / log2(4)) / (3 / log2(2) + 2 / log2(3) + 1 / log2(4))
+    assert ndcg_of_query([1, 0, 3], [1, 2, 3], 10) == pytest.approx(expected)
+
+
+def test_ndcg_with_one_positive_is_the_discount_of_its_rank():
+    assert ndcg_of_query([0, 0, 1], [1], 10) == 1 / log2(4)
+
+
+def test_negative_grades_are_no_gain():
+    assert ndcg_of_query([-2, 1], [1], 10) == ndcg_of_query([0, 1], [1], 10)
+
+
+def test_recall_of_one_query_counts_positives_up_to_k():
+    assert recall_of_query([1, 0, 2, 1], [1, 2, 1, 1], 3) == 0.5
+
+
+def test_mrr_of_one_query_stops_at_k():
+    assert mrr_of_query([0, 0, 1], [1], 3) == 1 / 3
+    assert mrr_of_query([0, 0, 1], [1], 2) == 0.0
+
+
+@pytest.mark.parametrize("kernel", DEFINITIONS.values())
+def test_a_query_without_positives_scores_zero(kernel):
+    assert kernel([0, 0], [], 10) == 0.0
+
+
+@pytest.mark.parametrize("kernel", DEFINITIONS.values())
+def test_an_empty_ranking_scores_zero(kernel):
+    assert kernel([], [1], 10) == 0.0
+
+
+def test_table_holds_every_query_with_a_positive():
+    run = ranked(q1=["x", "d1"], q3=["d3"])
+    qrels = judged(("q1", "d1", 1), ("q2", "d2", 1), ("q3", "d3", 0))
+    table = ranking_metrics(run, qrels, metrics=["ndcg@10", "recall@1", "mrr@10"])
+    # q1: rank 2; q2: absent from the run, counts with 0; q3: no positive, no row.
+    assert table.rows() == [("q1", 1 / log2(3), 0.0, 0.5), ("q2", 0.0, 0.0, 0.0)]
+    assert table.columns == ["query_id", "ndcg@10", "recall@1", "mrr@10"]
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(10, 1 / log2(11)), (11, 0.0)])
+def test_ndcg_at_10_ends_after_rank_10(rank, expected):
+    docs = [f"x{i}" for i in range(rank - 1)] + ["d"]
+    table = ranking_metrics(ranked(q=docs), judged(("q", "d", 1)), metrics=["ndcg@10"])
+    assert table["ndcg@10"].to_list() == [expected]
+
+
+def test_empty_run_scores_zero():
+    table = ranking_metrics(ranked(), judged(("q", "d", 1)), metrics=["ndcg@10"])
+    assert table.rows() == [("q", 0.0)]
+
+
+def test_no_qrels_give_no_rows_but_the_columns():
+    table = ranking_metrics(ranked(q=["d"]), judged(), metrics=["ndcg@10", "mrr@5"])
+    assert table.is_empty()
+    assert table.columns == ["query_id", "ndcg@10", "mrr@5"]
+
+
+def test_non_latin_and_astral_ids_are_matched():
+    table = ranking_metrics(
+        ranked(**{"سؤال": ["\U0001f600", "文"]}), judged(("سؤال", "文", 1)), metrics=["mrr@10"]
+    )
+    assert table.rows() == [("سؤال", 0.5)]
+
+
+def test_the_document_must_be_that_of_the_query():
+    run = ranked(q1=["d2"], q2=["d1"])
+    table = ranking_metrics(run, judged(("q1", "d1", 1), ("q2", "d2", 1)), metrics=["mrr@10"])
+    assert table["mrr@10"].to_list() == [0.0, 0.0]
+
+
+def random_case(seed: int, n_queries: int = 40) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Distinct scores, graded qrels with several positives, some queries without results."""
+    rng = np.random.default_rng(seed)
+    rows, grades = [], []
+    for q in range(n_queries):
+        docs = rng.permutation(60)
+        for d in docs[: rng.integers(1, 20)]:
+            grades.append((f"q{q}", f"d{d}", int(rng.integers(-1, 4))))
+        if q % 9:
+            found = rng.permutation(60)[: rng.integers(1, 50)]
+            scores = rng.permutation(1000)[: len(found)]
+            rows += [(f"q{q}", f"d{d}", float(s)) for d, s in zip(found, scores, strict=True)]
+    return pl.DataFrame(rows, schema=SCORES_SCHEMA, orient="row"), judged(*grades)
+
+
+NAMES = ["ndcg@1", "ndcg@5", "ndcg@10", "recall@5", "recall@30", "mrr@1000"]
+TREC_NAMES = ["ndcg_cut_1", "ndcg_cut_5", "ndcg_cut_10", "recall_5", "recall_30", "recip_rank"]
+
+
+@pytest.mark.parametrize("by_rank", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_pytrec_eval(seed, by_rank):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    scores, qrels = random_case(seed)
+    run = rank_documents(scores)
+    nested_qrels: dict[str, dict[str, int]] = {}
+    for q, d, grade in qrels.rows():
+        nested_qrels.setdefault(q, {})[d] = grade
+    nested_run: dict[str, dict[str, float]] = {}
+    for q, d, rank, score in run.rows():
+        nested_run.setdefault(q, {})[d] = float(-rank) if by_rank else score
+    measures = {"ndcg_cut.1,5,10", "recall.5,30", "recip_rank"}
+    expected = pytrec_eval.RelevanceEvaluator(nested_qrels, measures).evaluate(nested_run)
+    table = ranking_metrics(run, qrels, metrics=NAMES)
+    for row in table.iter_rows(named=True):
+        theirs = expected.get(row["query_id"], dict.fromkeys(TREC_NAMES, 0.0))
+        ours = [row[name] for name in NAMES]
+        assert ours == pytest.approx([theirs[name] for name in TREC_NAMES], abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_table_equals_the_definitions(seed):
+    scores, qrels = random_case(seed)
+    run = rank_documents(scores)
+    table = ranking_metrics(run, qrels, metrics=NAMES)
+    grade = {(q, d): g for q, d, g in qrels.rows()}
+    for row in table.iter_rows(named=True):
+        query = row["query_id"]
+        docs = run.filter(pl.col("query_id") == query)["doc_id"]
+        grades = [grade.get((query, d), 0) for d in docs]
+        positives = [g for (q, _), g in grade.items() if q == query and g > 0]
+        for name in NAMES:
+            metric = parse_metric(name)
+            expected = DEFINITIONS[metric.kind](grades, positives, metric.k)
+            assert row[name] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_order_of_rows_has_no_influence(seed):
+    scores, qrels = random_case(1)
+    run = rank_documents(scores)
+    shuffled = ranking_metrics(
+        run.sample(fraction=1, shuffle=True, seed=seed),
+        qrels.sample(fraction=1, shuffle=True, seed=seed),
+    )
+    assert shuffled.equals(ranking_metrics(run, qrels))
+
+
+def test_shards_are_the_whole():
+    scores, qrels = random_case(2)
+    run = rank_documents(scores)
+    in_first = pl.col("query-id") < "q2"
+    parts = [ranking_metrics(run, qrels.filter(part)) for part in (in_first, ~in_first)]
+    assert pl.concat(parts).sort("query_id").equals(ranking_metrics(run, qrels))
+
+
+def test_a_lazy_run_gives_the_same(tmp_path):
+    scores, qrels = random_case(3)
+    run = rank_documents(scores)
+    run.write_parquet(tmp_path / "run.parquet")
+    lazy = pl.scan_parquet(tmp_path / "run.parquet")
+    assert ranking_metrics(lazy, qrels).equals(ranking_metrics(run, qrels))
+
+
+def test_a_positive_found_twice_is_refused():
+    run = ranked(q=["a", "d"])
+    doubled = pl.concat([run, run.with_columns(rank=pl.col("rank") + 2)])
+    with pytest.raises(InputError, match="the same document twice to query 'q'"):
+        ranking_metrics(doubled, judged(("q", "d", 1)))
+
+
+def test_two_positives_at_one_rank_are_refused():
+    run = ranked(q=["a", "d"]).with_columns(rank=pl.lit(1, dtype=pl.Int32))
+    with pytest.raises(InputError, match="the same rank twice to query 'q'"):
+        ranking_metrics(run, judged(("q", "d", 1), ("q", "a", 1)))
+
+
+def test_a_pair_judged_twice_is_refused():
+    with pytest.raises(InputError, match=r"judge document 'd' 2 times for query 'q'"):
+        ranking_metrics(ranked(), judged(("q", "d", 1), ("q", "d", 2)))
+
+
+def test_metric_names_are_parsed():
+    assert parse_metric("recall@100") == Metric("recall", 100)
+    assert parse_metric("recall@100").name == "recall@100"
+
+
+@pytest.mark.parametrize("name", ["ndcg", "ndcg@0", "ndcg@x", "map@10", "ndcg@10 ", "NDCG@10", ""])
+def test_unknown_metric_names_are_refused(name):
+    with pytest.raises(InputError, match=r"allowed: ndcg@K, recall@K, mrr@K"):
+        parse_metric(name)
+
+
+@pytest.mark.parametrize("names", [[], ["mrr@10", "mrr@10"]])
+def test_no_metric_or_one_named_twice_is_refused(names):
+    with pytest.raises(InputError):
+        parse_metrics(names)
