@@ -1,0 +1,76 @@
+# make psi            the embedded default, from nothing to results/psi_table.csv and report.html
+# make psi CONFIG=f   the same with your config laid over the default one
+# make test           the whole test suite
+# make setup          the set-up alone: .venv from requirements.lock
+# make lint           formats, lint, types, workflow lint, schema drift, dry run of each config
+# make bench          speed and memory beside the libraries one would use instead
+# make lock           write requirements*.lock anew from pyproject.toml
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p && break; done)
+CORES ?= all
+VENV := .venv
+BIN := $(VENV)/bin
+CONFIG ?=
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export TOKENIZERS_PARALLELISM ?= true
+
+.PHONY: psi test setup setup-bench lint format dry bench lock schema clean
+.DEFAULT_GOAL := psi
+
+psi: setup
+	@snakemake --profile profiles/local --cores $(CORES) $(if $(CONFIG),--configfile $(CONFIG)) --quiet rules \
+	  results/psi_table.csv results/bucket_scores.csv results/report.html
+	@psibench show results/psi_table.parquet
+	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Page: results/report.html"
+
+test: setup
+	@pytest -n auto $(ARGS)
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"psibench needs Python 3.11 or newer, found {v[0]}.{v[1]}: make setup PYTHON=/path/to/python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (some minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+setup-bench: $(VENV)/.installed-bench
+
+$(VENV)/.installed-bench: $(VENV)/.installed requirements-bench.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.lock
+	@touch $@
+
+lint: setup
+	ruff format --check .
+	ruff check .
+	snakefmt --check Snakefile workflow/rules
+	mypy
+	psibench schema --check
+	snakemake --lint
+	@$(MAKE) --no-print-directory dry
+
+dry: setup
+	@for config in config/config.yaml $(wildcard config/presets/*.yaml) $(wildcard config/examples/*.yaml); do \
+	  psibench check $$config || exit 1; \
+	done
+	@snakemake --profile profiles/local --dry-run --quiet all && echo "dry run: profile local resolves"
+	@snakemake --profile slurm --dry-run --quiet all results/psi_table.csv && echo "dry run: profile slurm resolves"
+
+format: setup
+	ruff format .
+	ruff check --fix .
+	snakefmt Snakefile workflow/rules
+
+schema: setup
+	psibench schema
+
+bench: setup-bench
+	@for script in bench/*.py; do python $$script || exit 1; done
+
+lock:
+	@sh tools/lock.sh
+
+clean:
+	rm -rf results logs benchmarks .snakemake

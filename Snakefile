@@ -1,0 +1,29 @@
+# psibench: position-sensitive retrieval benchmarks, from a source to a PSI table.
+#
+# Paths of results/ (relative to the working directory):
+#   {benchmark}/data/{lang}/{domain}/corpus|queries|qrels.parquet     the benchmark
+#   {benchmark}/build/{lang}/{domain}/dropped.parquet                 what the recipe left out
+#   {benchmark}/statistics|attrition.parquet                          over all its domains
+#   {benchmark}/encodings/{model}/{lang}.parquet                      addresses in store/
+#   {benchmark}/runs|scores|tables/{model}/{query_lang}-{corpus_lang}...
+#   psi_table.csv  bucket_scores.csv  report.html                     over all benchmarks
+# Logs and job benchmarks repeat these paths under logs/ and benchmarks/.
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/build.smk"
+include: "workflow/rules/retrieve.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/collect.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "results/psi_table.csv",
+        "results/bucket_scores.csv",
+        "results/report.html",
+    localrule: True

@@ -1,0 +1,27 @@
+"""What every config section shares: unknown keys refused, ids and paths typed."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+ID_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
+LANGUAGE_PATTERN = r"^[a-z]{3}-[A-Z][a-z]{3}$"
+
+Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, max_length=80)]
+Language = Annotated[str, StringConstraints(pattern=LANGUAGE_PATTERN)]
+
+
+def refuse_repeats(values: list[str]) -> list[str]:
+    """Raise ValueError if a list names something twice: it would be computed and keyed twice."""
+    repeated = sorted({value for value in values if values.count(value) > 1})
+    if repeated:
+        raise ValueError(f"named more than once: {', '.join(repeated)}")
+    return values
+
+
+class Section(BaseModel):
+    """A config section: frozen, unknown keys forbidden, numbers not taken from strings."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )

@@ -1,0 +1,55 @@
+"""Config of benchmarks: one section per recipe."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from psibench.config.base import Id, Language, Section, refuse_repeats
+from psibench.config.sources import DocumentSource, QuestionSource
+
+BucketScheme = Annotated[str, StringConstraints(pattern=r"^(squad|thirds|relative-[1-9][0-9]?)$")]
+BucketSchemes = Annotated[list[BucketScheme], AfterValidator(refuse_repeats)]
+
+
+class BenchmarkBase(Section):
+    """What every benchmark has, whatever its recipe."""
+
+    language: Language = "eng-Latn"
+    """Language and script of queries and documents, as in eng-Latn."""
+    domain: Id = "general"
+    """Name of the text's domain; a folder in results/."""
+    description: str = ""
+    """One line for the report."""
+    length_buckets: bool = False
+    """Also report by tokens of the positive: Q1 to 512, Q2 to 1,024, Q3 to 1,536, Q4 above."""
+
+
+class SquadPosq(BenchmarkBase):
+    """SQuAD-PosQ (PosQ, section 3.1): questions by the character at which their answer starts."""
+
+    recipe: Literal["squad_posq"]
+    source: QuestionSource
+    labels: Literal["all", "published"] = "all"
+    """all: every context that carries the question is relevant. published: the last one only."""
+    subset: Literal["full", "tiny"] = "full"
+    """tiny: 10,000 questions drawn as the authors did (seed 42), the same corpus."""
+    buckets: BucketSchemes = Field(default=["squad", "relative-20"], min_length=1)
+    """Bucket schemes to report; the first one is the headline."""
+
+
+class KnownItem(BenchmarkBase):
+    """Known-item queries simulated from each third of each passage, without an LLM."""
+
+    recipe: Literal["known_item"]
+    source: DocumentSource
+    n_terms: int = Field(default=5, ge=1, le=20)
+    """Words per query."""
+    queries_per_third: int = Field(default=1, ge=1, le=20)
+    """Queries drawn from each third of each passage."""
+    seed: int = 42
+    """Seed of the draw."""
+    buckets: BucketSchemes = Field(default=["thirds", "relative-20"], min_length=1)
+    """Bucket schemes to report; the first one is the headline."""
+
+
+Benchmark = Annotated[SquadPosq | KnownItem, Field(discriminator="recipe")]

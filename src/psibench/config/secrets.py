@@ -1,0 +1,42 @@
+"""Secrets do not belong in a config: they would end up in logs, metadata and git."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psibench.errors import InputError
+
+SECRET_KEY = re.compile(
+    r"(?i)(^|[_-])((api|secret|access|private)[_-]?key|((access|auth)[_-]?)?token"
+    r"|secret|password|passwd)$"
+)
+SECRET_VALUE = re.compile(
+    r"(?<![\w-])(sk-[\w-]{16,}|hf_\w{16,}|gh[pousr]_\w{16,}|AKIA[0-9A-Z]{16}|pa-\w{20,})"
+)
+
+
+def refuse_secrets(value: Any, *, key: str = "") -> None:
+    """Raise InputError if a config holds something that is, or is named like, a secret.
+
+    The message names the key only, never the value. A key that ends in ``_env`` names an
+    environment variable and is fine.
+    """
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            path = f"{key}.{name}" if key else str(name)
+            if SECRET_KEY.search(str(name)) and inner not in (None, ""):
+                raise _refusal(path)
+            refuse_secrets(inner, key=path)
+    elif isinstance(value, str):
+        if SECRET_VALUE.search(value):
+            raise _refusal(key)
+    elif isinstance(value, Sequence):
+        for index, inner in enumerate(value):
+            refuse_secrets(inner, key=f"{key}[{index}]")
+
+
+def _refusal(key: str) -> InputError:
+    return InputError(
+        f"config key {key}: holds a secret (value not shown). Secrets are read from the "
+        "environment only: export the variable and take this key out."
+    )

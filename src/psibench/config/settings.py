@@ -1,0 +1,106 @@
+"""Config of encoding, search, metrics, uncertainty and the report; and the whole."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from psibench.config.base import Id, Section, refuse_repeats
+from psibench.config.benchmarks import Benchmark
+from psibench.config.models import Model
+
+Metric = Annotated[str, StringConstraints(pattern=r"^(ndcg|recall|mrr)@[1-9][0-9]*$")]
+Metrics = Annotated[list[Metric], AfterValidator(refuse_repeats)]
+
+
+class Encoding(Section):
+    """How texts become vectors. None of it changes a result beyond the stated tolerance."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: cuda where there is one."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """auto: float32 for small jobs; bfloat16 for large ones on machines made for it, and only
+    where the cosine to float32 stays at 0.9999 or above on a sample of the texts."""
+    float32_below_tokens: int = Field(default=250_000, ge=0)
+    """dtype auto keeps float32 for jobs of fewer tokens, where it costs about a minute."""
+    tokens_per_batch: int = Field(default=8_192, ge=64)
+    """Padded tokens in one forward pass; raise it on a GPU."""
+    tokens_per_shard: int = Field(default=65_536, ge=64)
+    """Tokens encoded between two writes to the store: at most this is lost when killed."""
+
+
+class Search(Section):
+    """Exact search."""
+
+    top_k: int = Field(default=100, ge=1)
+    """Documents kept per query; at least the largest k among the metrics."""
+    block_mib: int = Field(default=256, ge=8)
+    """Memory of one block of scores, MiB."""
+
+
+class Uncertainty(Section):
+    """How each PSI gets its interval and its null (docs/psi.md)."""
+
+    n_bootstrap: int = Field(default=1000, ge=100)
+    """Bootstrap replicates."""
+    n_permutations: int = Field(default=1000, ge=100)
+    """Permutations of the bucket labels."""
+    level: float = Field(default=0.95, gt=0.5, lt=1)
+    """Confidence level of the intervals."""
+    min_bucket_size: int = Field(default=30, ge=1)
+    """Buckets with fewer queries do not enter PSI; 1 gives the papers' values on small sets."""
+    seed: int = 42
+
+
+class Report(Section):
+    """The HTML report."""
+
+    title: str = "Position sensitivity of retrievers"
+
+
+class Config(Section):
+    """A whole psibench config."""
+
+    benchmarks: dict[Id, Benchmark] = Field(min_length=1)
+    """Benchmarks by id. A user's mapping replaces the default one."""
+    models: list[Id] = Field(min_length=1)
+    """Ids from the registry. A user's list replaces the default one."""
+    registry: dict[Id, Model] = Field(default_factory=dict)
+    """Further model entries, over those of config/models.yaml."""
+    metrics: Metrics = Field(
+        default=[
+            "ndcg@10",
+            "mrr@10",
+            "recall@5",
+            "recall@10",
+            "recall@20",
+            "recall@30",
+            "recall@50",
+            "recall@100",
+        ],
+        min_length=1,
+    )
+    """Per-query metrics. The first one is the headline."""
+    psi_metrics: Metrics = Field(default=["ndcg@10"], min_length=1)
+    """Metrics that get rows in the PSI table."""
+    length_tokenizer: str = "embedded:all-MiniLM-L6-v2"
+    """Tokenizer of token lengths: a checkpoint, or `words` for pieces split on white space."""
+    encoding: Encoding = Encoding()
+    search: Search = Search()
+    uncertainty: Uncertainty = Uncertainty()
+    report: Report = Report()
+    store: str = "store"
+    """Folder of content-addressed results that outlive results/."""
+    pathvars: dict[str, Any] = Field(default_factory=dict)
+    """Snakemake's own key; passed on."""
+
+    @model_validator(mode="after")
+    def _metrics_fit(self) -> "Config":
+        missing = [name for name in self.psi_metrics if name not in self.metrics]
+        if missing:
+            raise ValueError(f"psi_metrics {missing} are not among metrics {self.metrics}")
+        deepest = max(int(name.split("@")[1]) for name in self.metrics)
+        if deepest > self.search.top_k:
+            raise ValueError(
+                f"search.top_k {self.search.top_k} is below the deepest metric's k {deepest}"
+            )
+        return self

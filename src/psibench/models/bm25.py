@@ -1,0 +1,90 @@
+"""BM25 through bm25s, scored exhaustively so that ties have one order."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from psibench.config.models import Bm25Model
+from psibench.errors import InputError
+from psibench.progress import Progress
+from psibench.search.topk import TopK, top_k_of_row
+
+BM25_VERSION = 1  # bump when the same entry gives other scores
+
+
+def search_bm25(
+    entry: Bm25Model, documents: Sequence[str], queries: Sequence[str], *, k: int
+) -> TopK:
+    """Score every document for every query and keep the best ``k`` that share a term with it.
+
+    Documents come in the order of their ids: among equal scores the first one wins. A document
+    without any term of the query is not retrieved, so a row may have fewer than ``k``.
+
+    Raises
+    ------
+    InputError
+        If no document holds an indexable term.
+    """
+    import bm25s
+
+    tokenize = _tokenizer(entry)
+    corpus_tokens = tokenize(documents)
+    if not any(corpus_tokens):
+        raise InputError("BM25: no document holds a term; is the corpus text in this language?")
+    index = bm25s.BM25(method=entry.method, k1=entry.k1, b=entry.b, delta=entry.delta)
+    index.index(corpus_tokens, show_progress=False)
+    best = TopK(len(queries), k)
+    best.scores = np.full((len(queries), min(k, len(documents))), -np.inf, dtype=np.float32)
+    best.documents = np.full(best.scores.shape, -1, dtype=np.int64)
+    with Progress("searching bm25", total=len(queries), unit="queries") as progress:
+        for row, tokens in enumerate(tokenize(queries)):
+            progress.advance(1)
+            known = [token for token in tokens if token in index.vocab_dict]
+            if not known:
+                continue
+            matching = _matching(index, known)
+            scores = index.get_scores(known)[matching]
+            top = top_k_of_row(scores, k)
+            found, scores = matching[top], scores[top]
+            best.scores[row, : len(found)] = scores
+            best.documents[row, : len(found)] = found
+    return best
+
+
+def _matching(index: Any, tokens: Sequence[str]) -> np.ndarray:
+    """Return the documents that hold any of the tokens, in ascending order.
+
+    A score cannot tell: bm25l and bm25+ give documents without a term more than 0, and robertson
+    gives 0 for terms that most documents hold.
+    """
+    starts, documents = index.scores["indptr"], index.scores["indices"]
+    places = [index.vocab_dict[token] for token in set(tokens)]
+    return np.unique(np.concatenate([documents[starts[i] : starts[i + 1]] for i in places]))
+
+
+def _tokenizer(entry: Bm25Model) -> Any:
+    """Return texts -> lists of stems, as bm25s cuts words by default."""
+    import bm25s
+    import Stemmer
+
+    stemmer = None
+    if entry.stemmer is not None:
+        if entry.stemmer not in Stemmer.algorithms():
+            raise InputError(
+                f"stemmer {entry.stemmer!r} is unknown. Supported: "
+                f"{', '.join(Stemmer.algorithms())}, or null"
+            )
+        stemmer = Stemmer.Stemmer(entry.stemmer)
+
+    def tokenize(texts: Sequence[str]) -> list[list[str]]:
+        tokens: list[list[str]] = bm25s.tokenize(
+            list(texts),
+            stopwords=entry.stopwords,
+            stemmer=stemmer,
+            return_ids=False,
+            show_progress=False,
+        )
+        return tokens
+
+    return tokenize

@@ -1,0 +1,54 @@
+"""The seam between encoders and everything that uses their vectors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+Role = Literal["query", "document"]
+
+
+@dataclass(frozen=True)
+class TokenizedText:
+    """One text as a model sees it.
+
+    Attributes
+    ----------
+    windows
+        Token ids, one (n_tokens,) int32 array per window; one window unless the model cuts
+        documents into several.
+    content
+        Per window a (n_tokens,) bool array: False for special tokens and for the prompt's.
+    visible_char_end
+        Characters of the text (without its prompt) that are in the windows: evidence that ends at
+        or before it can be seen by the model.
+    """
+
+    windows: tuple[np.ndarray, ...]
+    content: tuple[np.ndarray, ...]
+    visible_char_end: int
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens over all windows, special tokens included."""
+        return sum(len(window) for window in self.windows)
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors, in two steps so that batches can be planned by length."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the vectors besides the text and its prompt."""
+
+    def salt(self, role: Role) -> str:
+        """What besides the text and the fingerprint decides a vector: prompt, windows."""
+
+    def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
+        """Tokenize texts, with the prompt of their role before each."""
+
+    def forward(
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Encode one batch of windows into (n_vectors, dim) float32 arrays of unit vectors."""

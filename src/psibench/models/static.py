@@ -1,0 +1,76 @@
+"""The position-blind control: mean of a checkpoint's input word embeddings, no transformer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from psibench.config.models import StaticModel
+from psibench.models.checkpoints import checkpoint_identity, loading, resolve_checkpoint
+from psibench.models.protocols import Role, TokenizedText
+from psibench.models.tokenizing import tokenize_texts
+from psibench.tables.provenance import hash_params
+
+VECTORS_VERSION = 1  # bump when the same entry gives other vectors
+
+
+@dataclass(frozen=True)
+class StaticEncoder:
+    """An ``Encoder`` whose vector of a text does not depend on the order of its tokens."""
+
+    entry: StaticModel
+    tokenizer: Any
+    embeddings: np.ndarray
+    identity: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the vectors besides the text and its prompt."""
+        return hash_params({"identity": self.identity, "static": VECTORS_VERSION})
+
+    def salt(self, role: Role) -> str:
+        """Return the role's prompt."""
+        return self.entry.query_prompt if role == "query" else self.entry.document_prompt
+
+    def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
+        """Tokenize whole texts, without special tokens and without truncation."""
+        prompt = self.salt(role)
+        return tokenize_texts(self.tokenizer, texts, prompt=prompt, special_tokens=False)
+
+    def forward(
+        self,
+        windows: Sequence[np.ndarray],
+        content: Sequence[np.ndarray],  # noqa: ARG002 - every token counts
+    ) -> list[np.ndarray]:
+        """Average the word embeddings of each text into a (1, dim) unit vector.
+
+        Sums run in float64 over token ids in sorted order, so that the same bag of tokens gives
+        the same bits. A text without tokens gives the zero vector.
+        """
+        vectors = []
+        for window in windows:
+            mean = self.embeddings[np.sort(window)].astype(np.float64).sum(axis=0)
+            norm = np.linalg.norm(mean)
+            vectors.append((mean / norm if norm > 0 else mean).astype(np.float32)[None, :])
+        return vectors
+
+
+def load_static(entry: StaticModel) -> StaticEncoder:
+    """Read the input word embeddings of a checkpoint.
+
+    Raises
+    ------
+    InputError
+        If the checkpoint cannot be loaded.
+    """
+    from transformers import AutoModel, AutoTokenizer
+
+    path = resolve_checkpoint(entry.checkpoint)
+    options = {"revision": entry.revision, "trust_remote_code": entry.trust_remote_code}
+    with loading(entry):
+        model = AutoModel.from_pretrained(path, **options)
+        tokenizer = AutoTokenizer.from_pretrained(path, **options)
+    weights = model.get_input_embeddings().weight.detach().float().numpy()
+    identity = checkpoint_identity(entry.checkpoint, entry.revision)
+    return StaticEncoder(entry, tokenizer, weights, identity)

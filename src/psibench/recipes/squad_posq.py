@@ -1,0 +1,121 @@
+"""SQuAD-PosQ: questions by the character at which their answer starts (PosQ, section 3.1).
+
+Every question with an answer is a query; every distinct context, also one with only unanswerable
+questions, is a document. The evidence span is the first answer.
+"""
+
+import random
+from collections.abc import Iterable
+from typing import Literal
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.recipes.base import Build, complete_build, dropped_frame
+from psibench.text.lengths import TokenCounter
+
+STAGE = "squad_posq"
+TINY_QUERIES = 10_000  # PosQ, section 3.1
+TINY_SEED = 42  # the authors' choice
+
+
+def build_squad_posq(
+    questions: pl.DataFrame,
+    *,
+    labels: Literal["all", "published"],
+    subset: Literal["full", "tiny"],
+    count_tokens: TokenCounter,
+) -> Build:
+    """Build SQuAD-PosQ from QUESTIONS rows in reading order (train, then validation).
+
+    Parameters
+    ----------
+    labels
+        ``all``: every context that carries the question's text is relevant. ``published``: only
+        the last of them, as in the authors' code, which maps a text to one context.
+    subset
+        ``tiny``: Python's ``random.seed(42)``, shuffle, the first 10,000 questions; same corpus.
+
+    Raises
+    ------
+    InputError
+        If no question has an answer.
+    """
+    contexts = sorted(questions.get_column("context").unique().to_list())
+    answered = questions.filter(pl.col("_id").is_not_null() & pl.col("answer_start").is_not_null())
+    if answered.is_empty():
+        raise InputError("no question with an answer in the source; SQuAD-PosQ needs answer spans")
+    chosen = _sample_tiny(answered) if subset == "tiny" else answered
+    ids = dict(zip(contexts, _context_ids(len(contexts)), strict=True))
+    answered = answered.with_columns(_context_id(answered, ids))
+    chosen = chosen.with_columns(_context_id(chosen, ids))
+    documents = pl.DataFrame({"_id": list(ids.values()), "text": [c.strip() for c in contexts]})
+    return complete_build(
+        documents,
+        _queries(chosen),
+        _qrels(chosen, answered, labels),
+        _dropped(questions, answered, chosen),
+        count_tokens=count_tokens,
+    )
+
+
+def _sample_tiny(answered: pl.DataFrame) -> pl.DataFrame:
+    """Draw the tiny subset in the authors' way; the order of the draw is kept."""
+    order = list(range(answered.height))
+    random.Random(TINY_SEED).shuffle(order)
+    return answered[order[:TINY_QUERIES]]
+
+
+def _context_ids(n_contexts: int) -> Iterable[str]:
+    """Ids by place in the sorted contexts, padded so that ids sort as the contexts do."""
+    width = max(5, len(str(n_contexts - 1)))
+    return (f"p{index:0{width}d}" for index in range(n_contexts))
+
+
+def _context_id(frame: pl.DataFrame, ids: dict[str, str]) -> pl.Series:
+    values = [ids[context] for context in frame.get_column("context")]
+    return pl.Series("pos_corpus_id", values, dtype=pl.String)
+
+
+def _queries(chosen: pl.DataFrame) -> pl.DataFrame:
+    """Queries with the answer's span in the stripped context."""
+    spans = []
+    for context, answer, start in chosen.select("context", "answer", "answer_start").iter_rows():
+        shift = len(context) - len(context.lstrip())
+        length = len(context.strip())
+        spans.append([max(0, start - shift), min(length, start - shift + len(answer))])
+    return chosen.select(
+        "_id",
+        pl.col("question").alias("text"),
+        "pos_corpus_id",
+        pl.Series("pos_char_span", spans, dtype=pl.Array(pl.Int32, 2)),
+        pl.lit(None, dtype=pl.String).alias("target_position"),
+        "answer",
+    )
+
+
+def _qrels(chosen: pl.DataFrame, answered: pl.DataFrame, labels: str) -> pl.DataFrame:
+    """Label the contexts that carry a question's text with an answer: all, or the last one."""
+    carriers = answered.select("question", pl.col("pos_corpus_id").alias("corpus-id"))
+    if labels == "published":
+        carriers = carriers.unique("question", keep="last", maintain_order=True)
+    else:
+        carriers = carriers.unique(maintain_order=True)
+    pairs = chosen.select(pl.col("_id").alias("query-id"), "question")
+    joined = pairs.join(carriers, on="question", how="left", maintain_order="left_right")
+    return joined.select("query-id", "corpus-id", pl.lit(1, dtype=pl.Int32).alias("score"))
+
+
+def _dropped(questions: pl.DataFrame, answered: pl.DataFrame, chosen: pl.DataFrame) -> pl.DataFrame:
+    """Account for the questions that did not become queries."""
+    asked = questions.filter(pl.col("_id").is_not_null())
+    reasons = (
+        (asked.join(answered, on="_id", how="anti", maintain_order="left"), "unanswerable"),
+        (answered.join(chosen, on="_id", how="anti", maintain_order="left"), "not_in_tiny_subset"),
+    )
+    rows = [
+        (STAGE, identifier, reason, None, None, None, len(context.strip()))
+        for frame, reason in reasons
+        for identifier, context in frame.select("_id", "context").iter_rows()
+    ]
+    return dropped_frame(rows)

@@ -1,0 +1,67 @@
+"""Stage ``build``: from a source to a benchmark's tables."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench.config.benchmarks import Benchmark
+from psibench.config.sources import HubSource, PythonDocsSource
+from psibench.models.counting import token_counter
+from psibench.recipes.registry import QUERIES_BY, build_benchmark, source_files
+from psibench.stages.tables import provenance
+from psibench.tables import content_hash, write_table
+from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
+
+# Config leaves of a benchmark that do not decide its tables.
+EVALUATION_FIELDS = frozenset({"description", "buckets", "length_buckets"})
+
+
+def build_params(section: Benchmark, *, length_tokenizer: str) -> dict[str, Any]:
+    """Return the parameters of a benchmark's build rule: the leaves that decide its tables."""
+    params = section.model_dump(mode="json", exclude=set(EVALUATION_FIELDS))
+    params["length_tokenizer"] = length_tokenizer
+    if isinstance(section.source, PythonDocsSource):
+        import platform
+
+        params["python"] = platform.python_version()
+    return params
+
+
+def run_build(
+    section: Benchmark,
+    *,
+    length_tokenizer: str,
+    corpus: str | Path,
+    queries: str | Path,
+    qrels: str | Path,
+    dropped: str | Path,
+) -> None:
+    """Build one domain of a benchmark and write its four tables."""
+    built = build_benchmark(section, count_tokens=token_counter(length_tokenizer))
+    source = provenance(
+        "build",
+        params=build_params(section, length_tokenizer=length_tokenizer),
+        inputs={path: content_hash(path) for path in source_files(section)},
+        revisions=_revisions(section),
+        queries_by=QUERIES_BY[section.recipe],
+    )
+    attrition = built.dropped.with_columns(
+        pl.lit(section.language).alias("language"), pl.lit(section.domain).alias("domain")
+    )
+    write_table(built.corpus, corpus, CORPUS, provenance=source)
+    write_table(built.queries, queries, QUERIES, provenance=source)
+    write_table(built.qrels, qrels, QRELS, provenance=source)
+    write_table(attrition, dropped, ATTRITION, provenance=source)
+
+
+def input_files(section: Benchmark) -> Sequence[str]:
+    """List the files a benchmark's build rule depends on."""
+    return source_files(section)
+
+
+def _revisions(section: Benchmark) -> Mapping[str, str]:
+    if isinstance(section.source, HubSource):
+        return {f"dataset:{section.source.name}": section.source.revision or "not pinned"}
+    return {}

@@ -1,0 +1,78 @@
+"""The tiny checkpoints, made once a session, and the embedded real one."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from tiny_checkpoints import SIZES, VOCABULARY, entry_of, save_bert, save_tokenizer
+
+from psibench.models.transformer import TransformerEncoder, load_transformer
+
+LoadTiny = Callable[..., TransformerEncoder]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_bert(tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture(scope="session")
+def left_padding_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_bert(tmp_path_factory.mktemp("left-padding-bert"), padding_side="left")
+
+
+@pytest.fixture(scope="session")
+def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A RoBERTa with 34 position embeddings, of which 32 can be used: its pad token is 1."""
+    import torch
+    from transformers import RobertaConfig, RobertaModel
+
+    folder = tmp_path_factory.mktemp("tiny-roberta")
+    torch.manual_seed(0)
+    RobertaModel(
+        RobertaConfig(max_position_embeddings=34, pad_token_id=1, **SIZES)
+    ).save_pretrained(folder)
+    save_tokenizer(folder, vocabulary=["[CLS]", "[PAD]", "[SEP]", "[UNK]", *VOCABULARY[4:]])
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A causal model with absolute positions whose tokenizer pads on the left."""
+    import torch
+    from transformers import GPT2Config, GPT2Model
+
+    folder = tmp_path_factory.mktemp("tiny-gpt2")
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=64, n_positions=64, n_embd=32, n_layer=2, n_head=4)
+    GPT2Model(config).save_pretrained(folder)
+    save_tokenizer(folder, padding_side="left")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def load_tiny(tiny_bert: Path) -> LoadTiny:
+    """Load the tiny BERT, or another checkpoint, with other fields of its entry."""
+
+    def load(checkpoint: Path | str | None = None, **fields) -> TransformerEncoder:
+        entry = entry_of(checkpoint or tiny_bert, **fields)
+        return load_transformer(entry, device="cpu", dtype="float32")
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def minilm(load_tiny: LoadTiny) -> TransformerEncoder:
+    """The real all-MiniLM-L6-v2, 256 tokens."""
+    return load_tiny("embedded:all-MiniLM-L6-v2", max_tokens=256)

@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+
+from psibench.errors import InputError
+from psibench.models.counting import token_counter
+
+MINILM = "embedded:all-MiniLM-L6-v2"
+
+
+def test_counts_leave_special_tokens_out(tiny_bert):
+    counts = token_counter(str(tiny_bert))(["w1 w2 w3", "", "w4"])
+    assert counts.tolist() == [3, 0, 1]
+    assert counts.dtype == np.int32
+
+
+def test_long_texts_are_counted_whole():
+    # The tokenizer file asks for truncation at 128 tokens.
+    assert token_counter(MINILM)(["cat " * 2000, "cat"]).tolist() == [2000, 1]
+
+
+def test_more_texts_than_one_call_takes_keep_their_order(tiny_bert):
+    texts = ["w1 " * (i % 7) for i in range(2500)]
+    assert token_counter(str(tiny_bert))(texts).tolist() == [i % 7 for i in range(2500)]
+
+
+@pytest.mark.parametrize("name", [MINILM, "words"])
+def test_no_texts_have_no_counts(name):
+    counts = token_counter(name)([])
+    assert (counts.shape, counts.dtype) == ((0,), np.int32)
+
+
+def test_words_are_split_on_white_space():
+    assert token_counter("words")(["a  b\nc", ""]).tolist() == [3, 0]
+
+
+@pytest.mark.parametrize("name", ["nobody/nothing-here", "./nowhere", "embedded:other"])
+def test_unknown_tokenizer_is_named(name):
+    with pytest.raises(InputError, match=name):
+        token_counter(name)
+
+
+def test_folder_without_a_tokenizer_is_refused(tmp_path):
+    with pytest.raises(InputError, match="length_tokenizer"):
+        token_counter(str(tmp_path))

@@ -1,0 +1,102 @@
+import random
+import shutil
+
+import numpy as np
+import pytest
+from tiny_checkpoints import save_bert
+
+from psibench.config.models import StaticModel
+from psibench.errors import InputError
+from psibench.models.protocols import TokenizedText
+from psibench.models.static import StaticEncoder, load_static
+
+
+def static(checkpoint, **fields) -> StaticEncoder:
+    return load_static(
+        StaticModel(backend="static-embeddings", checkpoint=str(checkpoint), **fields)
+    )
+
+
+@pytest.fixture(scope="module")
+def control() -> StaticEncoder:
+    return static("embedded:all-MiniLM-L6-v2")
+
+
+def vector(encoder, text: str) -> np.ndarray:
+    item: TokenizedText = encoder.tokenize([text], "document")[0]
+    return encoder.forward(item.windows, item.content)[0]
+
+
+def test_vector_is_the_unit_mean_of_the_word_embeddings(tiny_bert):
+    encoder = static(tiny_bert)
+    # w1, w2 and w2 have the ids 5, 6 and 6.
+    mean = encoder.embeddings[[5, 6, 6]].mean(axis=0)
+    expected = mean / np.linalg.norm(mean)
+    found = vector(encoder, "w2 w1 w2")
+    np.testing.assert_allclose(found, expected[None, :], atol=1e-6)
+    assert (found.shape, found.dtype) == ((1, 32), np.float32)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shuffling_words_leaves_every_bit_of_the_vector(control, seed):
+    text = (
+        "Retrievers tokenise naïve documents unpredictably; evidence-bearing 日本 sentences differ."
+    )
+    words = text.split() * 40
+    shuffled = random.Random(seed).sample(words, len(words))
+    np.testing.assert_array_equal(
+        vector(control, " ".join(shuffled)), vector(control, " ".join(words))
+    )
+
+
+def test_vector_does_not_depend_on_the_batch(control):
+    texts = ["one", "a much longer text than the other one", ""]
+    items = control.tokenize(texts, "document")
+    batch = control.forward([i.windows[0] for i in items], [i.content[0] for i in items])
+    for text, found in zip(texts, batch, strict=True):
+        np.testing.assert_array_equal(found, vector(control, text))
+
+
+def test_long_text_is_not_truncated(control):
+    text = " ".join(["cat"] * 1999 + ["dog"])
+    (item,) = control.tokenize([text], "document")
+    assert (item.n_tokens, item.visible_char_end) == (2000, len(text))
+    assert not np.array_equal(vector(control, text), vector(control, "cat"))
+
+
+def test_text_without_tokens_gives_the_zero_vector(tiny_bert):
+    np.testing.assert_array_equal(vector(static(tiny_bert), " "), np.zeros((1, 32)))
+
+
+def test_prompt_is_part_of_the_mean(tiny_bert):
+    prompted = static(tiny_bert, document_prompt="w1 ")
+    np.testing.assert_array_equal(vector(prompted, "w2"), vector(static(tiny_bert), "w1 w2"))
+    assert prompted.salt("document") == "w1 "
+    assert prompted.salt("query") == ""
+
+
+def test_fingerprint_follows_the_checkpoint_only(tiny_bert, tmp_path):
+    plain = static(tiny_bert)
+    assert static(tiny_bert, description="x", query_prompt="w1 ").fingerprint == plain.fingerprint
+    assert static(save_bert(tmp_path, seed=1)).fingerprint != plain.fingerprint
+
+
+def test_fingerprint_differs_from_the_transformer_of_the_same_checkpoint(tiny_bert, load_tiny):
+    assert static(tiny_bert).fingerprint != load_tiny().fingerprint
+
+
+def test_half_precision_checkpoint_gives_float32_embeddings(tmp_path):
+    assert static(save_bert(tmp_path, dtype="bfloat16")).embeddings.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", ["nobody/nothing-here", "./nowhere"])
+def test_wrong_checkpoint_is_named(name):
+    with pytest.raises(InputError, match=name):
+        static(name)
+
+
+def test_cut_off_weights_are_refused(tiny_bert, tmp_path):
+    copy = shutil.copytree(tiny_bert, tmp_path / "copy")
+    (copy / "model.safetensors").write_bytes(b"short")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        static(copy)

@@ -1,0 +1,144 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from psibench.models.tokenizing import tokenize_texts
+
+
+def words(n: int) -> str:
+    return " ".join(f"w{i % 60}" for i in range(n))
+
+
+def test_short_text_is_visible_to_its_end(load_tiny):
+    (item,) = load_tiny().tokenize(["w1 w2"], "document")
+    assert [w.tolist() for w in item.windows] == [[2, 5, 6, 3]]
+    assert [c.tolist() for c in item.content] == [[False, True, True, False]]
+    assert (item.n_tokens, item.visible_char_end) == (4, 5)
+
+
+def test_truncated_text_is_visible_to_the_end_of_its_last_token(load_tiny):
+    # 8 tokens: [CLS], six words of two characters and five spaces between them, [SEP].
+    (item,) = load_tiny(max_tokens=8).tokenize([words(10)], "document")
+    assert (item.n_tokens, item.visible_char_end) == (8, 6 * 2 + 5)
+
+
+def test_text_that_just_fits_is_visible_to_its_end(load_tiny):
+    (item,) = load_tiny(max_tokens=8).tokenize(["w0 w1 w2 w3 w4 w5 "], "document")
+    assert (item.n_tokens, item.visible_char_end) == (8, 18)
+
+
+@pytest.mark.parametrize(
+    ("text", "visible"),
+    [
+        ("", 0),
+        ("   ", 3),
+        ("   w1 w2", 8),
+        ("w1 w2\n", 6),
+        ("w1 \U0001f600\U0001f600", 5),
+        ("文書 w1", 5),
+    ],
+)
+def test_text_that_fits_is_visible_whatever_its_characters(load_tiny, text, visible):
+    (item,) = load_tiny().tokenize([text], "document")
+    assert item.visible_char_end == visible
+
+
+@pytest.mark.parametrize(
+    ("text", "visible"),
+    [
+        # [CLS], six tokens, [SEP]. Leading spaces count, as the characters they are.
+        ("   " + words(10), 3 + 17),
+        # One token per astral word; Python counts each character once.
+        ("\U0001f600 " * 10, 6 * 2 - 1),
+        ("\U00020000文 " * 10, 6 * 3 - 1),
+    ],
+)
+def test_visible_end_of_truncated_text_is_in_code_points(load_tiny, text, visible):
+    (item,) = load_tiny(max_tokens=8).tokenize([text], "document")
+    assert item.visible_char_end == visible
+
+
+def test_prompt_takes_tokens_but_no_visible_characters(load_tiny):
+    prompted = load_tiny(max_tokens=8, document_prompt="w7 w8 ")
+    (short, long) = prompted.tokenize(["w1", words(10)], "document")
+    assert short.windows[0].tolist() == [2, 11, 12, 5, 3]
+    assert short.content[0].tolist() == [False, False, False, True, False]
+    assert short.visible_char_end == 2
+    assert long.visible_char_end == 4 * 2 + 3  # the prompt leaves room for four words
+
+
+def test_prompt_longer_than_the_input_leaves_nothing_visible(load_tiny):
+    prompted = load_tiny(max_tokens=8, query_prompt=words(9) + " ")
+    (item,) = prompted.tokenize(["w1"], "query")
+    assert item.visible_char_end == 0
+    assert not item.content[0].any()
+
+
+def test_query_gets_the_query_prompt_only(load_tiny):
+    prompted = load_tiny(query_prompt="w7 ", document_prompt="w8 ")
+    assert prompted.tokenize(["w1"], "query")[0].windows[0].tolist() == [2, 11, 5, 3]
+    assert prompted.tokenize(["w1"], "document")[0].windows[0].tolist() == [2, 12, 5, 3]
+
+
+@pytest.mark.parametrize("n_words", [0, 1, 14, 15, 24, 25, 100])
+def test_windows_cover_every_token_with_the_stated_overlap(load_tiny, n_words):
+    windowed = load_tiny(windows={"tokens": 16, "overlap": 4})
+    (item,) = windowed.tokenize([words(n_words)], "document")
+    inner = [window[1:-1].tolist() for window in item.windows]
+    assert all(len(window) <= 16 for window in item.windows)
+    for left, right in zip(inner, inner[1:], strict=False):
+        assert left[-4:] == right[:4]
+    rebuilt = inner[0] + [token for window in inner[1:] for token in window[4:]]
+    assert rebuilt == [4 + i % 60 for i in range(n_words)]
+    # 14 words fit in one window, each further one brings at most ten new ones.
+    assert len(inner) == 1 + max(0, -(-(n_words - 14) // 10))
+    assert item.visible_char_end == len(words(n_words))
+
+
+def test_queries_are_not_cut_into_windows(load_tiny):
+    windowed = load_tiny(windows={"tokens": 16, "overlap": 4})
+    (item,) = windowed.tokenize([words(100)], "query")
+    assert [len(window) for window in item.windows] == [32]
+
+
+def test_a_text_in_both_roles_has_two_addresses_if_documents_are_windowed(load_tiny):
+    windowed = load_tiny(windows={"tokens": 16, "overlap": 4})
+    assert windowed.salt("query") != windowed.salt("document")
+    assert load_tiny().salt("query") == load_tiny().salt("document")
+
+
+def test_texts_beyond_one_tokenizer_call_keep_their_order(load_tiny):
+    tokenizer = load_tiny().model.tokenizer
+    texts = [words(1 + i % 40) for i in range(1100)]
+    items = tokenize_texts(tokenizer, texts, max_tokens=16, overlap=2)
+    assert [item.visible_char_end for item in items] == [len(text) for text in texts]
+
+
+def test_no_texts_give_no_items(load_tiny):
+    assert load_tiny().tokenize([], "document") == []
+
+
+def test_without_special_tokens_only_words_are_left(load_tiny):
+    (item,) = tokenize_texts(load_tiny().model.tokenizer, ["w1 w2"], special_tokens=False)
+    assert item.windows[0].tolist() == [5, 6]
+    assert item.content[0].all()
+
+
+def test_accents_and_dropped_characters_count_as_visible_in_the_real_tokenizer(minilm):
+    # The tokenizer makes no token of the control character at the end.
+    text = "Zoë naïvely reads 日本語\u200b\x07"
+    (item,) = minilm.tokenize([text], "document")
+    assert item.visible_char_end == len(text)
+
+
+def test_text_cut_at_its_visible_end_has_the_same_vector(minilm):
+    first_128 = replace(minilm, entry=minilm.entry.model_copy(update={"max_tokens": 128}))
+    text = " ".join(f"Sentence {i} tells of naïve 日本 things, twice." for i in range(60))
+    (long,) = first_128.tokenize([text], "document")
+    assert long.n_tokens == 128
+    assert 0 < long.visible_char_end < len(text)
+    (cut,) = first_128.tokenize([text[: long.visible_char_end]], "document")
+    np.testing.assert_array_equal(cut.windows[0], long.windows[0])
+    (a,), (b,) = (first_128.forward(item.windows, item.content) for item in (long, cut))
+    np.testing.assert_array_equal(a, b)

@@ -1,0 +1,264 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from tiny_checkpoints import save_bert
+
+from psibench.errors import InputError
+from psibench.models.transformer import load_transformer
+
+TEXTS = [
+    "w1",
+    "w2 w3 w4 w5 w6 w7 w8 w9 w10 w11 w12 w13 w14 w15 w16 w17 w18",
+    "",
+    "w40 w41 w42 w43",
+    "w5 w4 w3",
+    " ".join(f"w{i}" for i in range(59)),
+]
+SENTENCES = [
+    "A cat sat on the mat.",
+    "",
+    "Retrievers often look at the beginning of a document only. " * 9,
+    "日本語の文とnaïve café \U0001f600",
+]
+
+
+def vectors_of(encoder, texts, *, role="document", together=True) -> list[np.ndarray]:
+    """Encode texts that have one window each, in one batch or alone."""
+    items = encoder.tokenize(texts, role)
+    windows, content = ([getattr(i, name)[0] for i in items] for name in ("windows", "content"))
+    if together:
+        return encoder.forward(windows, content)
+    return [encoder.forward([w], [c])[0] for w, c in zip(windows, content, strict=True)]
+
+
+def hidden_states(encoder, text: str) -> np.ndarray:
+    """Last hidden states of one unpadded text, straight from the transformer."""
+    (item,) = encoder.tokenize([text], "document")
+    ids = torch.tensor(item.windows[0][None, :].astype(np.int64))
+    with torch.inference_mode():
+        return encoder.model[0].auto_model(input_ids=ids).last_hidden_state[0].numpy()
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector, axis=-1, keepdims=True)
+
+
+def test_real_model_gives_the_vectors_of_sentence_transformers(minilm):
+    reference = minilm.model.encode(SENTENCES, normalize_embeddings=True)
+    ours = np.concatenate(vectors_of(minilm, SENTENCES))
+    assert (ours * reference).sum(axis=1).min() >= 0.999999
+    assert ours.dtype == np.float32
+
+
+def test_prompt_gives_the_vectors_of_sentence_transformers_with_that_prompt(load_tiny):
+    encoder = load_tiny(query_prompt="w7 w8 ", max_tokens=64)
+    reference = encoder.model.encode(TEXTS, prompt="w7 w8 ", normalize_embeddings=True)
+    ours = np.concatenate(vectors_of(encoder, TEXTS, role="query"))
+    np.testing.assert_allclose(ours, reference, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "checkpoint", ["tiny_bert", "left_padding_bert", "tiny_roberta", "tiny_gpt2"]
+)
+@pytest.mark.parametrize("fields", [{}, {"pooling": "lasttoken"}, {"scoring": "maxsim"}])
+def test_vectors_do_not_depend_on_batch_size_order_or_partner(
+    load_tiny, checkpoint, fields, request
+):
+    encoder = load_tiny(request.getfixturevalue(checkpoint), **fields)
+    alone = vectors_of(encoder, TEXTS, together=False)
+    together = vectors_of(encoder, TEXTS)
+    backwards = vectors_of(encoder, TEXTS[::-1])[::-1]
+    for a, b, c in zip(alone, together, backwards, strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-6)
+        np.testing.assert_allclose(c, a, atol=1e-6)
+
+
+def test_real_vectors_do_not_depend_on_the_batch(minilm):
+    alone, together = (vectors_of(minilm, SENTENCES, together=t) for t in (False, True))
+    np.testing.assert_allclose(np.concatenate(together), np.concatenate(alone), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ("mean", lambda hidden: hidden.mean(axis=0)),
+        ("cls", lambda hidden: hidden[0]),
+        ("max", lambda hidden: hidden.max(axis=0)),
+        ("lasttoken", lambda hidden: hidden[-1]),
+        ("checkpoint", lambda hidden: hidden.mean(axis=0)),  # mean where nothing is declared
+    ],
+)
+@pytest.mark.parametrize("checkpoint", ["tiny_bert", "left_padding_bert"])
+def test_pooling_does_what_it_says(load_tiny, pooling, expected, checkpoint, request):
+    encoder = load_tiny(request.getfixturevalue(checkpoint), pooling=pooling)
+    texts = TEXTS[:5]
+    for text, (vector,) in zip(texts, vectors_of(encoder, texts), strict=True):
+        np.testing.assert_allclose(vector, unit(expected(hidden_states(encoder, text))), atol=1e-6)
+
+
+def test_pooling_override_keeps_the_later_modules_of_the_checkpoint(load_tiny):
+    encoder = load_tiny("embedded:all-MiniLM-L6-v2", pooling="cls")
+    names = [type(module).__name__ for module in encoder.model]
+    assert names == ["Transformer", "Pooling", "Normalize"]
+    (vector,) = vectors_of(encoder, ["A cat."])[0]
+    np.testing.assert_allclose(vector, unit(hidden_states(encoder, "A cat.")[0]), atol=1e-6)
+
+
+def test_token_vectors_are_unit_hidden_states_without_special_tokens(load_tiny):
+    encoder = load_tiny(scoring="maxsim")
+    vectors = vectors_of(encoder, ["w1 w2 w3", "", "w4"])
+    assert [v.shape for v in vectors] == [(3, 32), (0, 32), (1, 32)]
+    hidden = hidden_states(encoder, "w1 w2 w3")
+    np.testing.assert_allclose(vectors[0], unit(hidden[1:-1]), atol=1e-6)
+
+
+def test_token_vectors_leave_out_the_prompt_but_see_it(load_tiny):
+    plain, prompted = (
+        load_tiny(scoring="maxsim", document_prompt=prompt) for prompt in ("", "w7 w8 ")
+    )
+    (without,), (with_prompt,) = (vectors_of(e, ["w1 w2"]) for e in (plain, prompted))
+    assert with_prompt.shape == without.shape == (2, 32)
+    assert np.abs(with_prompt - without).max() > 1e-3
+
+
+@pytest.mark.parametrize("saved_in", ["float32", "bfloat16", "float16"])
+def test_weights_are_float32_whatever_they_were_saved_in(tmp_path, load_tiny, saved_in):
+    encoder = load_tiny(save_bert(tmp_path, dtype=saved_in))
+    assert {p.dtype for p in encoder.model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_reduced_formats_stay_close_to_float32_and_give_float32_vectors(load_tiny, dtype):
+    exact = load_tiny()
+    reduced = load_transformer(exact.entry, device="cpu", dtype=dtype)
+    pairs = zip(vectors_of(exact, TEXTS), vectors_of(reduced, TEXTS), strict=True)
+    for a, b in pairs:
+        assert b.dtype == np.float32
+        assert 0.999 < (a * b).sum() < 1.000001
+        assert not np.array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"max_tokens": 16},
+        {"pooling": "cls"},
+        {"scoring": "maxsim"},
+        {"windows": {"tokens": 16, "overlap": 4}},
+        {"windows": {"tokens": 16, "overlap": 5}},
+    ],
+    ids=str,
+)
+def test_fingerprint_changes_with_what_decides_the_vectors(load_tiny, changed):
+    assert load_tiny(**changed).fingerprint != load_tiny().fingerprint
+
+
+def test_fingerprint_changes_with_windows_size(load_tiny):
+    small, large = ({"windows": {"tokens": n, "overlap": 4}} for n in (16, 20))
+    assert load_tiny(**small).fingerprint != load_tiny(**large).fingerprint
+
+
+def test_fingerprint_changes_with_the_number_format(load_tiny):
+    encoder = load_tiny()
+    other = load_transformer(encoder.entry, device="cpu", dtype="bfloat16")
+    assert other.fingerprint != encoder.fingerprint
+
+
+def test_fingerprint_changes_with_the_weights(load_tiny, tmp_path):
+    assert load_tiny(save_bert(tmp_path, seed=1)).fingerprint != load_tiny().fingerprint
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"description": "other words"},
+        {"kind": "control", "control": "truncating"},
+        {"query_prompt": "w1 "},  # is in the address of each text
+        {"document_prompt": "w1 "},
+    ],
+    ids=str,
+)
+def test_fingerprint_does_not_change_with_presentation_or_prompts(load_tiny, changed):
+    assert load_tiny(**changed).fingerprint == load_tiny().fingerprint
+
+
+def test_fingerprint_is_the_same_for_the_same_files_elsewhere(load_tiny, tiny_bert, tmp_path):
+    copy = shutil.copytree(tiny_bert, tmp_path / "copy")
+    assert load_tiny(copy).fingerprint == load_tiny().fingerprint
+
+
+def test_prompt_is_in_the_salt_of_its_role(load_tiny):
+    encoder = load_tiny(query_prompt="query: ", document_prompt="passage: ")
+    assert (encoder.salt("query"), encoder.salt("document")) == ("query: ", "passage: ")
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "positions"), [("tiny_bert", 64), ("tiny_roberta", 32), ("tiny_gpt2", 64)]
+)
+def test_the_longest_usable_input_is_accepted_and_one_token_more_refused(
+    load_tiny, checkpoint, positions, request
+):
+    folder = request.getfixturevalue(checkpoint)
+    encoder = load_tiny(folder, max_tokens=positions)
+    (item,) = encoder.tokenize(["w1 " * 200], "document")
+    assert len(item.windows[0]) == positions
+    assert encoder.forward(item.windows, item.content)[0].shape == (1, 32)
+    with pytest.raises(InputError, match=f"max_tokens {positions + 1} is more than.*{positions} "):
+        load_tiny(folder, max_tokens=positions + 1)
+
+
+def test_missing_folder_is_named(load_tiny, tmp_path):
+    with pytest.raises(InputError, match=r"nowhere.*no such folder"):
+        load_tiny(tmp_path / "nowhere")
+
+
+def test_unknown_hub_name_is_named(load_tiny):
+    with pytest.raises(InputError, match=r"'nobody/nothing-here'.*cannot be loaded"):
+        load_tiny("nobody/nothing-here")
+
+
+def test_folder_without_a_checkpoint_is_refused(load_tiny, tmp_path):
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load_tiny(tmp_path)
+
+
+def test_cut_off_weights_are_refused(load_tiny, tiny_bert, tmp_path):
+    copy = shutil.copytree(tiny_bert, tmp_path / "copy")
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load_tiny(copy)
+
+
+def test_unknown_architecture_is_refused(load_tiny, tiny_bert, tmp_path):
+    copy = shutil.copytree(tiny_bert, tmp_path / "copy")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"model_type": "no-such-model"}))
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load_tiny(copy)
+
+
+def test_checkpoint_that_is_no_transformer_is_refused(load_tiny, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models
+
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    bag = StaticEmbedding(tokenizer, embedding_weights=np.ones((1, 4), np.float32))
+    SentenceTransformer(modules=[bag], device="cpu").save_pretrained(str(tmp_path))
+    with pytest.raises(InputError, match=r"StaticEmbedding.*not a transformer"):
+        load_tiny(tmp_path)
+
+
+def test_pooling_that_leaves_out_prompts_is_refused_with_a_prompt(load_tiny, tiny_bert, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(tiny_bert), device="cpu")
+    model[1].include_prompt = False
+    model.save_pretrained(str(tmp_path))
+    with pytest.raises(InputError, match="leaves the prompt's tokens out"):
+        load_tiny(tmp_path, query_prompt="w1 ")
+    assert load_tiny(tmp_path).entry.query_prompt == ""

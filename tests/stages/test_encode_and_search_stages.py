@@ -1,0 +1,342 @@
+"""Stages encode and search on tiny tables: real embedded model, or a counted stand-in."""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
+from psibench.config.settings import Encoding
+from psibench.errors import InputError
+from psibench.models import dtypes
+from psibench.models.load import load_encoder, retrieval_params
+from psibench.models.protocols import TokenizedText
+from psibench.stages import encode as encode_stage
+from psibench.stages.encode import run_encode, smallest_cosine
+from psibench.stages.search import run_lexical_search, run_vector_search
+from psibench.store.embeddings import EmbeddingStore
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
+from psibench.text.lengths import count_whitespace_tokens, with_lengths
+
+MINILM = "embedded:all-MiniLM-L6-v2"
+SOURCE = Provenance(stage="build", stage_version=1, queries_by="people")
+DOCUMENTS = {
+    "d3": "The cat sat on the mat and slept.",
+    "d1": "Rivers carry water from the mountains to the sea.",
+    "d2": "A guitar has six strings and a hollow body.",
+    "d0": "Rivers carry water from the mountains to the sea.",
+}
+QUESTIONS = {"q2": "which animal slept", "q1": "where does river water go"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def write_domain(folder, documents=DOCUMENTS, questions=QUESTIONS):
+    """Write corpus and queries of one domain; returns the two paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    schema = {"_id": pl.String, "text": pl.String}
+    texts = pl.DataFrame(list(documents.items()), schema=schema, orient="row")
+    corpus = with_lengths(texts, count_tokens=count_whitespace_tokens)
+    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=SOURCE)
+    empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
+    asked = {
+        "pos_corpus_id": "d1",
+        "pos_char_span": [0, 3],
+        "pos_char_length": 9,
+        "pos_token_length": 3,
+    }
+    rows = [{"_id": i, "text": t} | asked for i, t in questions.items()]
+    queries = pl.concat([empty, pl.DataFrame(rows)], how="diagonal_relaxed") if rows else empty
+    write_table(queries, folder / "queries.parquet", QUERIES, provenance=SOURCE)
+    return folder / "corpus.parquet", folder / "queries.parquet"
+
+
+def sentence_transformer(**fields) -> SentenceTransformerModel:
+    values = {"checkpoint": MINILM, "max_tokens": 64} | fields
+    return SentenceTransformerModel(backend="sentence-transformers", **values)
+
+
+STATIC = StaticModel(backend="static-embeddings", checkpoint=MINILM)
+
+
+def encode(tmp_path, entry, *, domains=("a",), output="encodings.parquet", **settings):
+    corpora, queries = zip(*(write_paths(tmp_path / d) for d in domains), strict=True)
+    run_encode(
+        entry,
+        model="m",
+        domains=domains,
+        corpora=corpora,
+        queries=queries,
+        store=tmp_path / "store",
+        settings=Encoding(device="cpu", **settings),
+        output=tmp_path / output,
+    )
+    return read_table(tmp_path / output, ENCODINGS)
+
+
+def write_paths(folder):
+    paths = (folder / "corpus.parquet", folder / "queries.parquet")
+    return paths if paths[0].exists() else write_domain(folder)
+
+
+def search(tmp_path, entry, *, domains=("a",), top_k=10) -> pl.DataFrame:
+    run_vector_search(
+        entry,
+        model="m",
+        domains=domains,
+        query_encodings=tmp_path / "encodings.parquet",
+        corpus_encodings=tmp_path / "encodings.parquet",
+        store=tmp_path / "store",
+        top_k=top_k,
+        block_mib=8,
+        output=tmp_path / "run.parquet",
+    )
+    return read_table(tmp_path / "run.parquet", RUN)
+
+
+def ranking(run: pl.DataFrame, query: str) -> list[str]:
+    return run.filter(pl.col("query_id") == query).sort("rank").get_column("doc_id").to_list()
+
+
+@dataclass(frozen=True)
+class CountingEncoder:
+    """Vectors of two dimensions from the text's hash; fails in a chosen forward call."""
+
+    fails_at_call: int | None = None
+    calls: list[int] = field(default_factory=list)
+    fingerprint: str = "c" * 64
+
+    def salt(self, role):
+        return role
+
+    def tokenize(self, texts, role):
+        ids = [np.frombuffer(text.encode("utf-32-le"), dtype=np.int32) for text in texts]
+        return [TokenizedText((i,), (np.ones(len(i), bool),), len(i)) for i in ids]
+
+    def forward(self, windows, content):
+        if len(self.calls) == self.fails_at_call:
+            raise RuntimeError("killed")
+        self.calls.append(len(windows))
+        angles = [hashlib.sha256(w.tobytes()).digest()[0] for w in windows]
+        return [np.array([[np.cos(a), np.sin(a)]], np.float32) for a in angles]
+
+
+def test_encodings_name_every_text_once_with_what_the_model_saw(tmp_path):
+    frame = encode(tmp_path, sentence_transformer(max_tokens=8))
+    assert frame.select("role", "domain", "_id").rows() == [
+        ("document", "a", "d3"),
+        ("document", "a", "d1"),
+        ("document", "a", "d2"),
+        ("document", "a", "d0"),
+        ("query", "a", "q2"),
+        ("query", "a", "q1"),
+    ]
+    seen = dict(zip(frame["_id"], frame["visible_char_end"], strict=True))
+    # Six words of each document fit beside [CLS] and [SEP].
+    assert seen["d3"] == len("The cat sat on the mat")
+    assert seen["q2"] == len("which animal slept")
+    keys = dict(zip(frame["_id"], frame["key"], strict=True))
+    assert keys["d0"] == keys["d1"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        sentence_transformer(),
+        sentence_transformer(scoring="maxsim"),
+        sentence_transformer(windows={"tokens": 16, "overlap": 4}),
+        STATIC,
+    ],
+    ids=["dense", "late", "windows", "static"],
+)
+def test_encoded_texts_are_searched_with_ties_by_id(tmp_path, entry):
+    encode(tmp_path, entry)
+    run = search(tmp_path, entry)
+    assert ranking(run, "q1")[:2] == ["d0", "d1"]  # equal texts
+    assert ranking(run, "q2")[0] == "d3"
+    assert run.height == 8
+    scores = run.filter(pl.col("query_id") == "q1")["score"]
+    assert scores[0] == scores[1]
+
+
+def test_late_interaction_scores_are_those_of_the_token_vectors(tmp_path):
+    entry = sentence_transformer(scoring="maxsim")
+    encode(tmp_path, entry)
+    run = search(tmp_path, entry)
+    encoder = load_encoder(entry, device="cpu")
+
+    def vectors(text, role):
+        (item,) = encoder.tokenize([text], role)
+        return encoder.forward(item.windows, item.content)[0]
+
+    for query, document, score in run.select("query_id", "doc_id", "score").rows():
+        a, b = vectors(QUESTIONS[query], "query"), vectors(DOCUMENTS[document], "document")
+        assert score == pytest.approx((a @ b.T).max(axis=1).sum(), abs=1e-4)
+
+
+def test_search_keeps_domains_apart(tmp_path):
+    write_domain(tmp_path / "a")
+    write_domain(tmp_path / "b", {"x": "Water of rivers goes to the sea."}, {"q9": "river"})
+    encode(tmp_path, STATIC, domains=("a", "b"))
+    run = search(tmp_path, STATIC, domains=("a", "b"))
+    assert ranking(run, "q9") == ["x"]
+    assert "x" not in ranking(run, "q1")
+
+
+def test_domain_without_queries_gives_no_rows(tmp_path):
+    write_domain(tmp_path / "a")
+    write_domain(tmp_path / "b", {"x": "Water."}, {})
+    encode(tmp_path, STATIC, domains=("a", "b"))
+    run = search(tmp_path, STATIC, domains=("a", "b"))
+    assert set(run["query_id"]) == {"q1", "q2"}
+
+
+def test_encoding_again_asks_the_model_nothing(tmp_path, monkeypatch):
+    encoder = CountingEncoder()
+    monkeypatch.setattr(encode_stage, "load_encoder", lambda entry, device: encoder)
+    first = encode(tmp_path, STATIC)
+    assert sum(encoder.calls) == 5  # six texts, two of them equal
+    again = encode(tmp_path, STATIC, output="again.parquet")
+    assert sum(encoder.calls) == 5
+    assert again.equals(first)
+
+
+def test_crash_in_the_third_shard_costs_that_shard_only(tmp_path, monkeypatch):
+    small = {"tokens_per_batch": 64, "tokens_per_shard": 64}
+    write_domain(tmp_path / "a", {f"d{i}": f"{i}" * 64 for i in range(8)}, {"q": "x" * 64})
+    crashing, resumed = CountingEncoder(fails_at_call=2), CountingEncoder()
+    monkeypatch.setattr(encode_stage, "load_encoder", lambda entry, device: crashing)
+    with pytest.raises(RuntimeError, match="killed"):
+        encode(tmp_path, STATIC, **small)
+    assert not (tmp_path / "encodings.parquet").exists()
+    monkeypatch.setattr(encode_stage, "load_encoder", lambda entry, device: resumed)
+    encode(tmp_path, STATIC, **small)
+    assert (sum(crashing.calls), sum(resumed.calls)) == (2, 7)
+
+
+def test_resumed_job_decides_for_the_same_number_format(tmp_path, monkeypatch):
+    monkeypatch.setattr(dtypes, "fast_dtype", lambda device: "bfloat16")
+    monkeypatch.setattr(encode_stage, "smallest_cosine", lambda encoder, dtype, items: 1.0)
+    entry = sentence_transformer()
+    encode(tmp_path, entry, float32_below_tokens=40)
+    encode(tmp_path, entry, float32_below_tokens=40, output="again.parquet")
+    params = [
+        read_provenance(tmp_path / name)["params"]
+        for name in ("encodings.parquet", "again.parquet")
+    ]
+    assert params[0] == params[1]
+    assert params[0]["dtype"] == "bfloat16"
+    assert len(list((tmp_path / "store" / "embeddings" / "m").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "expected"),
+    [
+        ({}, {}, "float32"),  # auto: a small job
+        ({"dtype": "bfloat16"}, {"dtype": "float16"}, "bfloat16"),  # the entry goes first
+        ({}, {"dtype": "float16"}, "float16"),
+    ],
+)
+def test_number_format_comes_from_entry_then_settings_then_size(
+    tmp_path, fields, settings, expected
+):
+    encode(tmp_path, sentence_transformer(**fields), **settings)
+    assert read_provenance(tmp_path / "encodings.parquet")["params"]["dtype"] == expected
+
+
+@pytest.mark.parametrize("scoring", ["cosine", "maxsim"])
+def test_smallest_cosine_to_float32_is_one_for_float32_and_less_for_bfloat16(scoring):
+    encoder = load_encoder(sentence_transformer(scoring=scoring), device="cpu")
+    items = encoder.tokenize([*DOCUMENTS.values(), ""], "document")
+    assert smallest_cosine(encoder, "float32", items) == pytest.approx(1, abs=1e-6)
+    assert 0.99 < smallest_cosine(encoder, "bfloat16", items) < 0.999999
+    assert smallest_cosine(encoder, "bfloat16", []) == 1
+
+
+def test_smallest_cosine_never_puts_two_long_texts_in_one_batch(monkeypatch):
+    encoder = load_encoder(sentence_transformer(), device="cpu")
+    sizes = []
+    forward = type(encoder).forward
+    monkeypatch.setattr(
+        type(encoder), "forward", lambda self, w, c: sizes.append(len(w)) or forward(self, w, c)
+    )
+    smallest_cosine(encoder, "bfloat16", encoder.tokenize(["a", "b b", "c c c"], "document"))
+    assert set(sizes) == {1}
+
+
+def test_max_passage_score_is_that_of_the_best_window(tmp_path):
+    entry = sentence_transformer(windows={"tokens": 16, "overlap": 4})
+    text = " ".join(f"Sentence {i} speaks of item {i * i}." for i in range(12))
+    write_domain(tmp_path / "a", {"long": text, "short": "Nothing here."}, {"q": "item 81"})
+    encode(tmp_path, entry)
+    run = search(tmp_path, entry)
+    encoder = load_encoder(entry, device="cpu")
+    (asked,) = encoder.tokenize(["item 81"], "query")
+    (item,) = encoder.tokenize([text], "document")
+    assert len(item.windows) > 5
+    query = encoder.forward(asked.windows, asked.content)[0]
+    windows = np.concatenate(encoder.forward(item.windows, item.content))
+    assert ranking(run, "q") == ["long", "short"]
+    assert run["score"][0] == pytest.approx(float((windows @ query[0]).max()), abs=1e-5)
+
+
+def test_search_without_the_store_says_what_to_do(tmp_path):
+    encode(tmp_path, STATIC)
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="have no vectors here"):
+        search(tmp_path, STATIC)
+
+
+def test_encodings_without_a_fingerprint_are_refused(tmp_path):
+    frame = encode(tmp_path, STATIC)
+    bare = Provenance(stage="encode", stage_version=1)
+    write_table(frame, tmp_path / "encodings.parquet", ENCODINGS, provenance=bare)
+    with pytest.raises(InputError, match="names no model fingerprint"):
+        search(tmp_path, STATIC)
+
+
+def test_provenance_says_which_checkpoint_encoded_whose_queries(tmp_path):
+    encode(tmp_path, STATIC)
+    search(tmp_path, STATIC)
+    for name in ("encodings.parquet", "run.parquet"):
+        record = read_provenance(tmp_path / name)
+        assert record["revisions"]["model:m"].startswith("sha256:")
+        assert record["queries_by"] == "people"
+
+
+def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_path):
+    corpus, queries = write_domain(tmp_path / "a")
+    run_lexical_search(
+        Bm25Model(backend="bm25s"),
+        model="bm25",
+        corpora=[corpus],
+        queries=[queries],
+        top_k=10,
+        output=tmp_path / "run.parquet",
+    )
+    run = read_table(tmp_path / "run.parquet", RUN)
+    assert ranking(run, "q1") == ["d0", "d1"]
+    assert ranking(run, "q2") == ["d3"]
+    assert read_provenance(tmp_path / "run.parquet")["revisions"]["model:bm25"].startswith("bm25s ")
+
+
+def test_presentation_is_no_parameter_of_a_rule():
+    plain = sentence_transformer()
+    shown = sentence_transformer(description="x", control="truncating", kind="control")
+    assert retrieval_params(plain) == retrieval_params(shown)
+    assert retrieval_params(plain) != retrieval_params(sentence_transformer(query_prompt="q: "))
+
+
+def test_store_of_another_dtype_is_another_folder(tmp_path):
+    encoder = load_encoder(sentence_transformer(), device="cpu")
+    other = replace(encoder, dtype="bfloat16")
+    folders = {EmbeddingStore(tmp_path, e.fingerprint).folder for e in (encoder, other)}
+    assert len(folders) == 2

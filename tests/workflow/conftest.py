@@ -1,0 +1,44 @@
+"""One real run of the tiny project, copied for each test that changes something."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from workflow_project import Project, save_checkpoint, tiny_config, write_squad
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The tiny project after one complete run. Do not change it: take ``project``."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_squad(folder / "squad.json")
+    save_checkpoint(folder / "checkpoint")
+    project = Project(folder)
+    project.write_config(tiny_config())
+    project.run()
+    return project
+
+
+@pytest.fixture
+def project(finished: Project, tmp_path: Path) -> Project:
+    """A copy of the finished project, with its metadata and times."""
+    copy = tmp_path / "project"
+    shutil.copytree(finished.folder, copy, symlinks=True)
+    return Project(copy)
+
+
+@pytest.fixture
+def own_repository(project: Project, tmp_path: Path) -> Callable[[], Project]:
+    """The project over a copy of the workflow's files, which a test may edit."""
+
+    def make() -> Project:
+        copy = tmp_path / "repository"
+        copy.mkdir()
+        for name in ("Snakefile", "workflow", "config", "profiles", "envs"):
+            source = project.repository / name
+            target = copy / name
+            shutil.copytree(source, target) if source.is_dir() else shutil.copy2(source, target)
+        return Project(project.folder, copy)
+
+    return make

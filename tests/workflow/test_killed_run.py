@@ -1,0 +1,69 @@
+"""A run killed with SIGKILL in the middle of encoding loses at most one shard."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from workflow_project import ENVIRONMENT, Project, save_checkpoint, tiny_config, write_squad
+
+N_CONTEXTS = 150
+
+
+def slow_project(folder: Path) -> Project:
+    """A project whose encoding takes some seconds, a shard every few texts."""
+    folder.mkdir()
+    write_squad(folder / "squad.json", n_contexts=N_CONTEXTS, n_words=110)
+    save_checkpoint(folder / "checkpoint", hidden=256, layers=8)
+    config = tiny_config()
+    config["models"] = ["one"]
+    config["registry"] = {"one": config["registry"]["one"] | {"max_tokens": 120}}
+    config["encoding"] = {"tokens_per_shard": 240, "tokens_per_batch": 240}
+    project = Project(folder)
+    project.write_config(config)
+    return project
+
+
+def kill_while_encoding(project: Project, *, after_parts: int) -> int:
+    """Start a run, SIGKILL all of it once some shards are stored; return how many are."""
+    parts = project.folder / "store" / "embeddings"
+    process = subprocess.Popen(
+        project.command("results/psi_table.csv"),
+        env=ENVIRONMENT,
+        cwd=project.folder,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while len(list(parts.rglob("part-*.parquet"))) < after_parts:
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return len(list(parts.rglob("part-*.parquet")))
+
+
+def test_killed_run_encodes_only_what_was_missing(tmp_path: Path) -> None:
+    project = slow_project(tmp_path / "killed")
+    stored_parts = kill_while_encoding(project, after_parts=8)
+    assert not (project.folder / "results/psi_table.csv").exists()
+    stored_texts = 2 * stored_parts  # 240 tokens hold two contexts of 112 words
+    assert 0 < stored_texts < N_CONTEXTS
+
+    project.run("--unlock")
+    project.run("--rerun-incomplete", "results/psi_table.csv")
+
+    log = (project.folder / "logs/tiny/encode/one/eng-Latn.log").read_text()
+    match = re.search(r"general, document: (\d+) texts, (\d+) encoded now", log)
+    assert match is not None
+    assert int(match[1]) == N_CONTEXTS
+    assert N_CONTEXTS - int(match[2]) >= stored_texts
+
+    whole = slow_project(tmp_path / "whole")
+    whole.run("results/psi_table.csv")
+    killed_table = (project.folder / "results/psi_table.csv").read_bytes()
+    assert killed_table == (whole.folder / "results/psi_table.csv").read_bytes()

@@ -1,0 +1,138 @@
+"""What makes the workflow run again, and what does not: proved with real snakemake runs."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from workflow_project import Project
+
+MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1, "aggregate": 1}
+COLLECTED = {"psi_table": 1, "bucket_scores": 1, "report": 1}
+
+
+def touch(path: Path) -> None:
+    later = time.time() + 5
+    os.utime(path, (later, later))
+
+
+def test_second_run_does_nothing(finished: Project) -> None:
+    assert finished.planned() == {}
+
+
+def test_the_same_tables_come_out_of_a_second_working_directory(
+    finished: Project, project: Project
+) -> None:
+    project.run("--forceall", "results/psi_table.csv", "results/bucket_scores.csv")
+    for name in ("psi_table.csv", "bucket_scores.csv"):
+        again = (project.folder / "results" / name).read_bytes()
+        assert again == (finished.folder / "results" / name).read_bytes()
+
+
+def test_touching_inputs_and_config_does_nothing(project: Project) -> None:
+    for name in ("squad.json", "config.yaml", "checkpoint/model.safetensors"):
+        touch(project.folder / name)
+    assert project.planned() == {}
+
+
+def test_touching_every_file_of_the_workflow_does_nothing(
+    own_repository: Callable[[], Project],
+) -> None:
+    project = own_repository()
+    for path in project.repository.rglob("*"):
+        touch(path)
+    assert project.planned() == {}
+
+
+def test_a_comment_in_a_script_or_a_rule_file_does_nothing(
+    own_repository: Callable[[], Project],
+) -> None:
+    project = own_repository()
+    for path in (*project.repository.glob("workflow/*/*"), project.repository / "Snakefile"):
+        path.write_text(path.read_text() + "\n# a thought\n")
+        touch(path)
+    assert project.planned() == {}
+
+
+def test_editing_one_models_entry_reruns_that_model_only(project: Project) -> None:
+    config = project.read_config()
+    config["registry"]["two"]["max_tokens"] = 20
+    project.write_config(config)
+    assert project.planned() == MODEL_CHAIN | COLLECTED
+    paths = project.planned_paths()
+    assert "encodings/two/" in paths
+    assert "encodings/one/" not in paths
+    assert "runs/bm25/" not in paths
+
+
+def test_describing_a_model_reruns_the_report_only(project: Project) -> None:
+    config = project.read_config()
+    config["registry"]["two"]["description"] = "the second one"
+    project.write_config(config)
+    assert project.planned() == {"report": 1}
+
+
+def test_editing_uncertainty_reruns_from_aggregation_on(project: Project) -> None:
+    config = project.read_config()
+    config["uncertainty"]["min_bucket_size"] = 6
+    project.write_config(config)
+    assert project.planned() == {"aggregate": 3} | COLLECTED
+
+
+def test_cutting_the_work_differently_reruns_nothing(project: Project) -> None:
+    config = project.read_config()
+    config["encoding"]["tokens_per_shard"] = 512
+    config["search"] = {"block_mib": 64}
+    project.write_config(config)
+    assert project.planned() == {}
+
+
+def test_adding_a_model_runs_that_model_only(project: Project) -> None:
+    config = project.read_config()
+    config["registry"]["three"] = config["registry"]["one"] | {"pooling": "cls"}
+    config["models"].append("three")
+    project.write_config(config)
+    assert project.planned() == MODEL_CHAIN | COLLECTED
+    assert "encodings/three/" in project.planned_paths()
+
+
+def test_editing_the_source_reruns_everything_and_encodes_only_the_new_text(
+    project: Project,
+) -> None:
+    source = project.folder / "squad.json"
+    source.write_text(source.read_text().replace("name3 ", "name3 what "))
+    assert project.planned()["build"] == 1
+    # The answers move with the text: the file is made anew with one context changed.
+    from workflow_project import write_squad
+
+    write_squad(source, n_contexts=31)
+    project.run("results/psi_table.csv")
+    log = (project.folder / "logs/tiny/encode/one/eng-Latn.log").read_text()
+    assert "general, document: 31 texts, 1 encoded now" in log
+    assert "general, query: 62 texts, 2 encoded now" in log
+
+
+@pytest.mark.parametrize(
+    ("stage", "rerun"),
+    [
+        ("score", {"score": 3, "aggregate": 3} | COLLECTED),
+        ("report", {"report": 1}),
+    ],
+)
+def test_bumping_a_stages_version_reruns_it_and_what_follows(
+    own_repository: Callable[[], Project], stage: str, rerun: dict[str, int]
+) -> None:
+    project = own_repository()
+    rules = project.repository / "workflow" / "rules" / "common.smk"
+    rules.write_text(rules.read_text() + f'\nSTAGE_VERSIONS["{stage}"] += 1\n')
+    assert project.planned() == rerun
+
+
+def test_a_users_benchmarks_and_models_replace_the_default_ones(finished: Project) -> None:
+    folder = finished.folder / "results"
+    assert sorted(p.name for p in folder.iterdir() if p.is_dir()) == ["tiny"]
+    default = yaml.safe_load((finished.repository / "config/config.yaml").read_text())
+    assert "minilm-static" in default["models"]
+    assert not (folder / "tiny/runs/minilm-static").exists()

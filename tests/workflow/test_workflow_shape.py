@@ -1,0 +1,117 @@
+"""The workflow's own rules: what every rule declares, and how it starts."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config, write_squad
+
+DIRECTIVES = [
+    *("input", "output", "log", "benchmark", "conda", "threads", "resources", "params"),
+    *("message", "script"),
+]
+
+
+def rules() -> list[tuple[str, str]]:
+    """Name and body of every rule in a rule file."""
+    found = []
+    for path in sorted((REPOSITORY / "workflow" / "rules").glob("*.smk")):
+        text = path.read_text()
+        pattern = r"^rule (\w+):\n(.*?)(?=^\S|\Z)"
+        found += [(m[1], m[2]) for m in re.finditer(pattern, text, re.MULTILINE | re.DOTALL)]
+    return found
+
+
+@pytest.mark.parametrize(("name", "body"), rules(), ids=[name for name, _ in rules()])
+def test_every_rule_declares_what_a_node_needs_in_one_order(name: str, body: str) -> None:
+    declared = re.findall(r"^    (\w+):", body, re.MULTILINE)
+    assert [d for d in declared if d in DIRECTIVES] == DIRECTIVES
+    for resource in ("mem_mb", "runtime"):
+        assert f"{resource}=" in body
+    assert "version=STAGE_VERSIONS[" in body
+
+
+def test_scripts_are_adapters() -> None:
+    for path in (REPOSITORY / "workflow" / "scripts").glob("*.py"):
+        text = path.read_text()
+        assert len(text.splitlines()) <= 30, path.name
+        assert "snakemake.config" not in text, path.name
+
+
+def test_the_package_does_not_know_snakemake() -> None:
+    for path in (REPOSITORY / "src").rglob("*.py"):
+        assert not re.search(r"^\s*(import|from) snakemake", path.read_text(), re.MULTILINE), path
+
+
+def test_a_dry_run_loads_no_model_library() -> None:
+    code = (
+        "import sys; import psibench.config.lookup, psibench.stages.build, psibench.models.load; "
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'datasets', 'matplotlib'}; "
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_slurm_profile_resolves_in_the_repository_root(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run"),
+            *("--directory", str(tmp_path), "results/psi_table.csv"),
+        ],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        cwd=REPOSITORY,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "encode" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"modles": ["bm25"]}, "modles: unknown key"),
+        ({"models": ["bm52"]}, "unknown model 'bm52'. Supported: "),
+        ({"benchmarks": {"x": {"recipe": "squad_posq"}}}, "benchmarks.x.source: missing"),
+        (
+            {
+                "benchmarks": {
+                    "x": {
+                        "recipe": "squad_posq",
+                        "source": {"kind": "squad", "paths": ["nowhere.json"]},
+                    }
+                }
+            },
+            "benchmarks.x.source: no file 'nowhere.json'",
+        ),
+    ],
+)
+def test_a_bad_config_is_told_before_any_job(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    project = Project(tmp_path)
+    project.write_config(tiny_config() | change)
+    write_squad(tmp_path / "squad.json", n_contexts=2)
+    done = project.run("--dry-run", check=False)
+    assert done.returncode != 0
+    said = done.stdout + done.stderr  # a dry run talks on stdout
+    assert message in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "results").exists()
+
+
+def test_bad_input_in_a_job_is_told_in_plain_words_and_leaves_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write_config(tiny_config() | {"models": ["bm25"]})
+    (tmp_path / "squad.json").write_bytes(b"%PDF-1.7 not squad")
+    done = project.run("--show-failed-logs", check=False)
+    assert done.returncode != 0
+    assert "squad.json: found a PDF document, expected a SQuAD-format JSON file" in done.stderr
+    log = (tmp_path / "logs/tiny/build/eng-Latn/general.log").read_text()
+    assert "found a PDF document" in log
+    assert "Traceback" not in log
+    assert not list((tmp_path / "results").rglob("*.parquet"))

@@ -1,0 +1,143 @@
+"""A tiny project run with the real snakemake: sources, a checkpoint made on the spot, configs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ENVIRONMENT = os.environ | {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+WORDS = [
+    f"{a}{b}" for a in ("ba", "do", "fi", "gu", "ke", "lo") for b in ("rin", "sol", "tam", "vex")
+]
+
+
+def write_squad(path: Path, *, n_contexts: int = 30, n_words: int = 60) -> None:
+    """Write SQuAD-format data: each context has a question about an early and a late word."""
+    paragraphs = []
+    for number in range(n_contexts):
+        body = " ".join(
+            WORDS[(number * 7 + k * (number % 5 + 1)) % len(WORDS)] for k in range(n_words)
+        )
+        context = f"name{number} {body} tail{number}"
+        qas = [
+            {
+                "id": f"q{number}-{place}",
+                "question": f"what is {word}",
+                "answers": [{"text": word, "answer_start": context.index(word)}],
+            }
+            for place, word in (("early", f"name{number}"), ("late", f"tail{number}"))
+        ]
+        paragraphs.append({"context": context, "qas": qas})
+    path.write_text(json.dumps({"version": "test", "data": [{"paragraphs": paragraphs}]}))
+
+
+def save_checkpoint(folder: Path, *, hidden: int = 32, layers: int = 2) -> None:
+    """Save a random BERT and a word-level tokenizer."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    names = [f"{kind}{n}" for kind in ("name", "tail") for n in range(400)]
+    vocabulary = {w: i for i, w in enumerate([*special, "what", "is", *WORDS, *names])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[(n, vocabulary[n]) for n in ("[CLS]", "[SEP]")]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+    )
+    torch.manual_seed(0)
+    size = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=2 * hidden,
+        max_position_embeddings=128,
+    )
+    BertModel(size).save_pretrained(folder)
+    fast.save_pretrained(folder)
+
+
+def tiny_config() -> dict[str, Any]:
+    """Config of the tiny project: one benchmark, three models."""
+    encoder = {"backend": "sentence-transformers", "checkpoint": "checkpoint", "max_tokens": 64}
+    return {
+        "benchmarks": {
+            "tiny": {
+                "recipe": "squad_posq",
+                "source": {"kind": "squad", "paths": ["squad.json"]},
+                "buckets": ["squad"],
+            }
+        },
+        "models": ["bm25", "one", "two"],
+        "registry": {"one": encoder, "two": encoder | {"max_tokens": 16}},
+        "length_tokenizer": "words",
+        "uncertainty": {"n_bootstrap": 100, "n_permutations": 100, "min_bucket_size": 5},
+        "encoding": {"tokens_per_shard": 256, "tokens_per_batch": 256},
+    }
+
+
+class Project:
+    """A working directory with a config; runs snakemake in it."""
+
+    def __init__(self, folder: Path, repository: Path = REPOSITORY) -> None:
+        self.folder = folder
+        self.repository = repository
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        (self.folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+
+    def read_config(self) -> dict[str, Any]:
+        return yaml.safe_load((self.folder / "config.yaml").read_text())
+
+    def command(self, *arguments: str) -> list[str]:
+        return [
+            *(sys.executable, "-m", "snakemake", "-s", str(self.repository / "Snakefile")),
+            *("--directory", str(self.folder), "--configfile", str(self.folder / "config.yaml")),
+            *("--cores", "2", *arguments),
+        ]
+
+    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.command(*arguments),
+            capture_output=True,
+            text=True,
+            env=ENVIRONMENT,
+            cwd=self.folder,
+            timeout=240,
+        )
+        if check and done.returncode:
+            raise AssertionError(done.stdout[-3000:] + done.stderr[-6000:])
+        return done
+
+    def planned(self, *targets: str) -> dict[str, int]:
+        """Rules a run would execute now, with their number of jobs; targets aside."""
+        done = self.run("--dry-run", *targets)
+        text = done.stdout + done.stderr
+        if "Nothing to be done" in text:
+            return {}
+        table = text.split("Job stats:")[1].split("total")[0]
+        counts = {name: int(n) for name, n in re.findall(r"^(\w+)\s+(\d+)$", table, re.MULTILINE)}
+        return {name: n for name, n in counts.items() if name != "all"}
+
+    def planned_paths(self) -> str:
+        """Text of a dry run, to look for paths in."""
+        done = self.run("--dry-run")
+        return done.stdout + done.stderr

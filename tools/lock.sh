@@ -1,0 +1,21 @@
+#!/bin/sh
+# Resolve pyproject.toml in fresh environments and write the pinned lists `make setup` installs.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python="${PYTHON:-python3}"
+
+freeze() { # environment -> sorted pins, without psibench itself, local build tags and installers
+    "$1/bin/python" -m pip freeze --exclude-editable --exclude psibench --exclude pip --exclude setuptools --exclude wheel |
+        sed 's/\(^torch==[0-9.]*\)+.*/\1/' | sort -f
+}
+
+"$python" -m venv "$work/venv"
+"$work/venv/bin/python" -m pip install --quiet "torch==$(sed -n 's/.*"torch==\([0-9.]*\)".*/\1/p' pyproject.toml)"
+"$work/venv/bin/python" -m pip install --quiet -e '.[dev]'
+{ echo "# Written by \`make lock\` from pyproject.toml. Do not edit."; freeze "$work/venv"; } >requirements.lock
+"$work/venv/bin/python" -m pip install --quiet -e '.[dev,bench]'
+{
+    echo "# Written by \`make lock\`: what \`make bench\` needs beyond requirements.lock."
+    freeze "$work/venv" | grep -vxFf requirements.lock
+} >requirements-bench.lock

@@ -1,0 +1,58 @@
+# From a source to a benchmark's tables.
+
+
+rule build:
+    input:
+        lambda wildcards: lookup.source_files(wildcards.benchmark),
+    output:
+        corpus=DATA + "corpus.parquet",
+        queries=DATA + "queries.parquet",
+        qrels=DATA + "qrels.parquet",
+        dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
+    log:
+        "logs/{benchmark}/build/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}/build/{lang}/{domain}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        section=lambda wildcards: build_params(
+            lookup.benchmark(wildcards.benchmark),
+            length_tokenizer=settings.length_tokenizer,
+        ),
+        version=STAGE_VERSIONS["build"],
+    message:
+        "Building {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+    script:
+        "../scripts/build.py"
+
+
+rule statistics:
+    input:
+        corpus=DATA + "corpus.parquet",
+        queries=DATA + "queries.parquet",
+        qrels=DATA + "qrels.parquet",
+    output:
+        statistics="results/{benchmark}/build/{lang}/{domain}/statistics.parquet",
+        histogram="results/{benchmark}/build/{lang}/{domain}/position_histogram.parquet",
+    log:
+        "logs/{benchmark}/statistics/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}/statistics/{lang}/{domain}.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        schemes=lambda wildcards: lookup.benchmark(wildcards.benchmark).buckets,
+        version=STAGE_VERSIONS["statistics"],
+    message:
+        "Statistics of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+    script:
+        "../scripts/statistics.py"

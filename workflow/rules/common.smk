@@ -1,0 +1,64 @@
+# Config, wildcards and the few lookups that rules share. What has a branch lives in the package.
+from snakemake.exceptions import WorkflowError
+
+try:
+    from psibench.config import load_config
+    from psibench.config.lookup import Lookup
+    from psibench.errors import InputError
+    from psibench.models.load import retrieval_params
+    from psibench.stages.build import build_params
+    from psibench.stages.versions import STAGE_VERSIONS
+except ImportError as error:
+    raise WorkflowError(
+        f"{error}. Run `make setup` in the psibench folder and use the snakemake in its .venv "
+        "(`source .venv/bin/activate`)."
+    )
+
+try:
+    settings, model_entries = load_config(
+        f"{workflow.basedir}/config/config.yaml",
+        config,
+        registry=f"{workflow.basedir}/config/models.yaml",
+    )
+    lookup = Lookup(settings, model_entries)
+except InputError as error:
+    raise WorkflowError(str(error))
+
+
+wildcard_constraints:
+    benchmark=lookup.pattern("benchmarks"),
+    lang=lookup.pattern("languages"),
+    query_lang=lookup.pattern("languages"),
+    corpus_lang=lookup.pattern("languages"),
+    domain=lookup.pattern("domains"),
+    model=lookup.pattern("models"),
+
+
+DATA = "results/{benchmark}/data/{lang}/{domain}/"
+
+
+def domain_tables(table, lang="lang"):
+    """Input function: one table of all domains of a language, in the order of the domains."""
+
+    def paths(wildcards):
+        return [
+            f"results/{wildcards.benchmark}/data/{getattr(wildcards, lang)}/{domain}/{table}.parquet"
+            for domain in lookup.domains(wildcards.benchmark)
+        ]
+
+    return paths
+
+
+def per_benchmark(path):
+    """Expand a path with {benchmark} over all benchmarks."""
+    return [path.format(benchmark=name) for name in settings.benchmarks]
+
+
+def per_benchmark_domain(path):
+    """Expand a path with {benchmark}, {lang} and {domain} over all benchmarks."""
+    return [path.format(**labels) for labels in lookup.benchmark_domains()]
+
+
+def per_pair(path):
+    """Expand a path with {benchmark}, {model}, {query_lang}, {corpus_lang} over all runs."""
+    return [path.format(**labels) for labels in lookup.runs()]

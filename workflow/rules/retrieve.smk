@@ -1,0 +1,95 @@
+# Vectors and runs.
+
+
+rule encode:
+    input:
+        corpora=domain_tables("corpus"),
+        queries=domain_tables("queries"),
+    output:
+        "results/{benchmark}/encodings/{model}/{lang}.parquet",
+    log:
+        "logs/{benchmark}/encode/{model}/{lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/encode/{model}/{lang}.tsv"
+    wildcard_constraints:
+        model=lookup.pattern("vector"),
+    conda:
+        "../../envs/gpu.yaml"
+    threads: 2
+    resources:
+        mem_mb=lambda wildcards, attempt: 6000 * attempt,
+        runtime=lambda wildcards, attempt: 240 * attempt,
+        # How the work is cut, not what comes out: no reason to rerun, hence not params.
+        device=settings.encoding.device,
+        tokens_per_batch=settings.encoding.tokens_per_batch,
+        tokens_per_shard=settings.encoding.tokens_per_shard,
+    params:
+        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        domains=lambda wildcards: lookup.domains(wildcards.benchmark),
+        dtype=settings.encoding.dtype,
+        float32_below_tokens=settings.encoding.float32_below_tokens,
+        store=settings.store,
+        version=STAGE_VERSIONS["encode"],
+    message:
+        "Encoding {wildcards.benchmark}, {wildcards.lang}, with {wildcards.model}"
+    script:
+        "../scripts/encode.py"
+
+
+rule search_lexical:
+    input:
+        corpora=domain_tables("corpus", lang="corpus_lang"),
+        queries=domain_tables("queries", lang="query_lang"),
+    output:
+        "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+    log:
+        "logs/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.tsv"
+    wildcard_constraints:
+        model=lookup.pattern("lexical"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 120 * attempt,
+    params:
+        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        top_k=settings.search.top_k,
+        version=STAGE_VERSIONS["search"],
+    message:
+        "Searching {wildcards.benchmark} with {wildcards.model}"
+    script:
+        "../scripts/search_lexical.py"
+
+
+rule search_vectors:
+    input:
+        queries="results/{benchmark}/encodings/{model}/{query_lang}.parquet",
+        corpus="results/{benchmark}/encodings/{model}/{corpus_lang}.parquet",
+    output:
+        "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+    log:
+        "logs/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.tsv"
+    wildcard_constraints:
+        model=lookup.pattern("vector"),
+    conda:
+        "../../envs/gpu.yaml"
+    threads: 2
+    resources:
+        mem_mb=lambda wildcards, attempt: 6000 * attempt,
+        runtime=lambda wildcards, attempt: 120 * attempt,
+        block_mib=settings.search.block_mib,
+    params:
+        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        domains=lambda wildcards: lookup.domains(wildcards.benchmark),
+        top_k=settings.search.top_k,
+        store=settings.store,
+        version=STAGE_VERSIONS["search"],
+    message:
+        "Searching {wildcards.benchmark} with {wildcards.model}"
+    script:
+        "../scripts/search_vectors.py"

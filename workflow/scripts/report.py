@@ -1,0 +1,16 @@
+from psibench.config import parse_benchmark, parse_model
+from psibench.stages.job import job
+from psibench.stages.report import run_report
+
+with job(snakemake.log[0], threads=snakemake.threads):
+    benchmarks, models = snakemake.params.benchmarks, snakemake.params.models
+    run_report(
+        psi_table=snakemake.input.psi_table,
+        bucket_scores=snakemake.input.bucket_scores,
+        statistics=list(snakemake.input.statistics),
+        histograms=list(snakemake.input.histograms),
+        benchmarks={name: parse_benchmark(section) for name, section in benchmarks.items()},
+        models={name: parse_model(entry) for name, entry in models.items()},
+        title=snakemake.params.title,
+        output=snakemake.output[0],
+    )
