@@ -5,9 +5,9 @@ rule build:
     input:
         lambda wildcards: lookup.source_files(wildcards.benchmark),
     output:
-        corpus=DATA + "corpus.parquet",
-        queries=DATA + "queries.parquet",
-        qrels=DATA + "qrels.parquet",
+        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
         dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
     log:
         "logs/{benchmark}/build/{lang}/{domain}.log",
@@ -33,9 +33,9 @@ rule build:
 
 rule statistics:
     input:
-        corpus=DATA + "corpus.parquet",
-        queries=DATA + "queries.parquet",
-        qrels=DATA + "qrels.parquet",
+        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
     output:
         statistics="results/{benchmark}/build/{lang}/{domain}/statistics.parquet",
         histogram="results/{benchmark}/build/{lang}/{domain}/position_histogram.parquet",

@@ -34,9 +34,6 @@ wildcard_constraints:
     model=lookup.pattern("models"),
 
 
-DATA = "results/{benchmark}/data/{lang}/{domain}/"
-
-
 def domain_tables(table, lang="lang"):
     """Input function: one table of all domains of a language, in the order of the domains."""
 

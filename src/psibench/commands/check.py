@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_check(args: argparse.Namespace) -> None:
     """Check every file; the first problem ends the command with exit code 2."""
     for path in args.files:
-        check = check_config if path.suffix in CONFIG_SUFFIXES else check_table
+        check = check_config if path.suffix.lower() in CONFIG_SUFFIXES else check_table
         print(check(path))
 
 
@@ -45,7 +45,8 @@ def check_table(path: Path) -> str:
     if name not in SPECS:
         raise InputError(f"{path}: unknown table {name!r}. Known: {', '.join(SPECS)}")
     read_table(path, SPECS[name])
-    rows_hash = hash_rows(pq.ParquetFile(path).read())
+    table = pq.ParquetFile(path).read()
+    rows_hash = hash_rows(table)
     if rows_hash != record["rows_hash"]:
         raise InputError(
             f"{path}: its rows hash to {rows_hash}, but it was written with {record['rows_hash']}; "
@@ -53,7 +54,7 @@ def check_table(path: Path) -> str:
         )
     if hash_params(record["params"]) != record["params_hash"]:
         raise InputError(f"{path}: its params do not hash to params_hash; the record was changed")
-    return f"{path}: {name}, {record['n_rows']} rows, unchanged since written\n" + _lines(record)
+    return f"{path}: {name}, {table.num_rows} rows, unchanged since written\n" + _lines(record)
 
 
 def check_config(path: Path) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from psibench.commands.base import Command
 from psibench.config.load import load_registry, read_yaml, validate_registry
 from psibench.config.paths import REGISTRY
+from psibench.config.secrets import refuse_secrets
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +18,9 @@ def run_models(args: argparse.Namespace) -> None:
     """Print a line per model: id, kind, backend, checkpoint, description."""
     entries = load_registry(REGISTRY)
     if args.config is not None:
-        raw = read_yaml(args.config).get("registry", {})
-        entries |= validate_registry(raw, str(args.config))
+        raw = read_yaml(args.config).get("registry") or {}
+        refuse_secrets(raw, key="registry")
+        entries |= validate_registry(raw, f"{args.config}: registry")
     rows = [("id", "kind", "backend", "checkpoint", "description")]
     rows += [
         (name, entry.kind, entry.backend, getattr(entry, "checkpoint", "-"), entry.description)

@@ -30,7 +30,7 @@ def hash_rows(table: pa.Table) -> str:
 def _update(digest: "hashlib._Hash", array: pa.Array | pa.ChunkedArray) -> None:
     """Feed one array: its null mask, then its values with nulls made neutral."""
     if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        array = _one_array(array)
     if array.null_count:
         digest.update(np.packbits(array.is_null().to_numpy(zero_copy_only=False)).tobytes())
     kind = array.type
@@ -40,13 +40,28 @@ def _update(digest: "hashlib._Hash", array: pa.Array | pa.ChunkedArray) -> None:
         _update(digest, pc.list_flatten(array))
     elif pa.types.is_struct(kind):
         for index in range(kind.num_fields):
+            digest.update(f"\0{kind.field(index).name}\0".encode())
             _update(digest, pc.struct_field(array, index))
     elif pa.types.is_floating(kind):
         _update_numbers(digest, array, pa.float64())
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         _update_numbers(digest, array, pa.int64())
+    elif pa.types.is_temporal(kind):
+        digest.update(f"\0{kind}\0".encode())
+        _update_numbers(digest, array.cast(_COUNT[kind.bit_width]), pa.int64())
     else:
         _update_binary(digest, array.cast(pa.large_binary()))
+
+
+_COUNT = {32: pa.int32(), 64: pa.int64()}
+"""What a date, time, timestamp or duration of so many bits is counted in."""
+
+
+def _one_array(array: pa.ChunkedArray) -> pa.Array:
+    """Join the chunks; text gets 64-bit offsets first, so that it may exceed 2 GiB in all."""
+    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        array = array.cast(pa.large_binary())
+    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
 
 
 def _update_numbers(digest: "hashlib._Hash", array: pa.Array, kind: pa.DataType) -> None:

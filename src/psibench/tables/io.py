@@ -12,9 +12,11 @@ from psibench.errors import InputError
 from psibench.tables.atomic import atomic_path
 from psibench.tables.hashing import hash_file, hash_rows
 from psibench.tables.provenance import METADATA_KEY, Provenance
-from psibench.tables.schemas import TableSpec
+from psibench.tables.schemas import Column, TableSpec
 
 CSV_DECIMALS = 6
+RECORD_KEYS = ("table", "rows_hash", "n_rows", "params", "params_hash")
+"""What every provenance record holds and readers rely on."""
 
 
 def conform(frame: pl.DataFrame, spec: TableSpec, *, where: str) -> pa.Table:
@@ -31,13 +33,7 @@ def conform(frame: pl.DataFrame, spec: TableSpec, *, where: str) -> pa.Table:
     extra = [name for name in frame.columns if name not in spec.column_names]
     arrays, fields = [], []
     for column in spec.columns:
-        try:
-            array = table.column(column.name).cast(column.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            found = table.column(column.name).type
-            raise InputError(
-                f"{where}: column '{column.name}' is {found}, expected {column.type}: {error}"
-            ) from error
+        array = _cast(table.column(column.name), column, where)
         if array.null_count and not column.nullable:
             row = array.combine_chunks().is_null().to_pylist().index(True)
             raise InputError(
@@ -83,13 +79,31 @@ def read_table(path: str | Path, spec: TableSpec) -> pl.DataFrame:
 
 
 def read_provenance(path: str | Path) -> dict[str, Any] | None:
-    """Return the provenance record of a Parquet file, or None if it has none."""
+    """Return the provenance record of a Parquet file, or None if it has none.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or not Parquet, or its record is not one that psibench writes.
+    """
     try:
         metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
-    record = metadata.get(METADATA_KEY)
-    return json.loads(record) if record is not None else None
+    text = metadata.get(METADATA_KEY)
+    if text is None:
+        return None
+    try:
+        record = json.loads(text)
+    except ValueError:
+        record = None
+    missing = [key for key in RECORD_KEYS if not isinstance(record, dict) or key not in record]
+    if missing:
+        raise InputError(
+            f"{path}: its psibench provenance is damaged (no {', '.join(missing)}); the metadata "
+            "was changed after the file was made. Make it again."
+        )
+    return dict(record)
 
 
 def content_hash(path: str | Path) -> str:
@@ -99,6 +113,31 @@ def content_hash(path: str | Path) -> str:
         if record is not None:
             return str(record["rows_hash"])
     return hash_file(path)
+
+
+def _cast(array: pa.ChunkedArray, column: Column, where: str) -> pa.ChunkedArray:
+    """Cast to the declared type: another width, never a number from text or the other way."""
+    message = f"{where}: column '{column.name}' is {array.type}, expected {column.type}"
+    if not pa.types.is_null(array.type) and _kind(array.type) != _kind(column.type):
+        raise InputError(f"{message}. Convert the column first.")
+    try:
+        return array.cast(column.type)
+    except pa.ArrowException as error:
+        raise InputError(f"{message}: {error}") from error
+
+
+def _kind(kind: pa.DataType) -> str:
+    if pa.types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return "number"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return "bytes"
+    if pa.types.is_nested(kind) and not pa.types.is_struct(kind):
+        return "list"
+    return str(kind)
 
 
 def _read_parquet(path: str | Path) -> pa.Table:

@@ -1,0 +1,149 @@
+"""Documents from folders and files of jsonl, parquet, txt and md."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from psibench.errors import InputError
+from psibench.sources.checks import (
+    decode_text,
+    read_bytes,
+    read_text_file,
+    refuse_repeated,
+    require_id,
+    require_text,
+)
+
+DOCUMENT_SCHEMA = {"_id": pl.String, "text": pl.String, "origin": pl.String}
+Record = tuple[str, dict[str, Any]]
+
+
+def read_document_files(
+    paths: Sequence[str | Path], *, text_column: str = "text", id_column: str | None = None
+) -> pl.DataFrame:
+    """Read documents into DOCUMENTS rows, in the order given; folders in sorted order.
+
+    A txt or md file is one document with its path (without suffix) as id. Records of jsonl and
+    parquet files take their id from ``id_column``, else from ``_id`` or ``id`` where a record has
+    one, else from file name and record number (from 0).
+
+    Raises
+    ------
+    InputError
+        If nothing is found, a file is not what its suffix says, a record lacks its text, or an id
+        occurs twice.
+    """
+    rows: list[tuple[str, str, str]] = []
+    for path, root in find_files(paths):
+        suffix = _suffix(path)
+        name = path.relative_to(root).as_posix()[: -len(suffix)]
+        if suffix in WHOLE_FILE:
+            text = read_text_file(path, expected="plain text")
+            rows.append((name, text, str(path)))
+            continue
+        for number, (origin, record) in enumerate(READERS[suffix](path)):
+            text = _text(record, text_column, origin)
+            identifier = _identifier(record, id_column, f"{name}:{number}", origin)
+            rows.append((identifier, text, origin))
+    held = [(key, text.strip(), origin) for key, text, origin in rows if text.strip()]
+    frame = pl.DataFrame(held, schema=DOCUMENT_SCHEMA, orient="row")
+    where = ", ".join(map(str, paths))
+    if frame.is_empty():
+        raise InputError(f"{where}: every document is empty; expected text")
+    refuse_repeated(frame, "_id", where=where)
+    return frame
+
+
+def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
+    """List ``(file, root)`` for files and folders; the root is what ids are relative to.
+
+    Raises
+    ------
+    InputError
+        If a path is missing, a named file has an unknown suffix, or a folder holds no document.
+    """
+    found: list[tuple[Path, Path]] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = [p for p in sorted(path.rglob("*")) if p.is_file() and _suffix(p) in SUFFIXES]
+            if not inside:
+                raise InputError(f"{path}: no document in this folder. Supported: {SUPPORTED}")
+            found += [(p, path) for p in inside]
+        elif not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        elif _suffix(path) not in SUFFIXES:
+            raise InputError(f"{path}: unknown suffix {path.suffix!r}. Supported: {SUPPORTED}")
+        else:
+            found.append((path, path.parent))
+    return found
+
+
+def read_jsonl(path: Path) -> Iterator[Record]:
+    """Yield ``(origin, record)`` of a jsonl file, gzipped or not."""
+    try:
+        data = read_bytes(path, expected="jsonl")
+        data = gzip.decompress(data) if path.suffix.lower() == ".gz" else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: not readable as gzip ({error}); expected jsonl.gz") from error
+    # Not splitlines(): JSON text may hold U+2028 and other characters that end a line for it.
+    for number, line in enumerate(decode_text(data, path, expected="jsonl").split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, line {number}: not valid JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise InputError(
+                f"{path}, line {number}: found {type(record).__name__}, expected object"
+            )
+        yield f"{path}, line {number}", record
+
+
+def _read_parquet(path: Path) -> Iterator[Record]:
+    try:
+        row = 0
+        for batch in pq.ParquetFile(path).iter_batches(batch_size=1024):
+            for record in batch.to_pylist():
+                yield f"{path}, row {row}", record
+                row += 1
+    except (OSError, pq.lib.ArrowException) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+
+
+def _text(record: dict[str, Any], column: str, origin: str) -> str:
+    if not isinstance(record.get(column), str):
+        raise InputError(
+            f"{origin}: no text in field {column!r}; found fields {', '.join(record) or 'none'}. "
+            "Set text_column."
+        )
+    return require_text(record[column], column, origin=origin)
+
+
+def _identifier(record: dict[str, Any], id_column: str | None, counted: str, origin: str) -> str:
+    if id_column is not None and record.get(id_column) is None:
+        raise InputError(f"{origin}: no id in field {id_column!r}; found {', '.join(record)}")
+    for column in ("_id", "id") if id_column is None else (id_column,):
+        if record.get(column) is not None:
+            return require_id(record[column], column, origin=origin)
+    return counted
+
+
+def _suffix(path: Path) -> str:
+    return ".jsonl.gz" if path.name.lower().endswith(".jsonl.gz") else path.suffix.lower()
+
+
+READERS: dict[str, Callable[[Path], Iterator[Record]]] = {
+    ".jsonl": read_jsonl,
+    ".jsonl.gz": read_jsonl,
+    ".parquet": _read_parquet,
+}
+WHOLE_FILE = (".txt", ".md")
+SUFFIXES = (*READERS, *WHOLE_FILE)
+SUPPORTED = ", ".join(SUFFIXES)

@@ -1,0 +1,134 @@
+"""Questions and documents from the hub, or from a folder laid out as a dataset."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.sources.checks import refuse_repeated, require_id, require_text
+from psibench.sources.files import DOCUMENT_SCHEMA
+from psibench.sources.squad import Row, check_answer, check_context, questions_frame
+
+
+def read_hub_questions(
+    name: str,
+    *,
+    splits: Sequence[str],
+    config: str | None = None,
+    revision: str | None = None,
+    streaming: bool = False,
+    max_documents: int | None = None,
+) -> pl.DataFrame:
+    """Read a SQuAD-like dataset (id, question, context, answers) into QUESTIONS rows.
+
+    Raises
+    ------
+    InputError
+        If the dataset cannot be loaded, lacks a column, or an answer is not at its offset.
+    """
+    rows: list[Row] = []
+    for origin, record in _records(name, splits, config, revision, streaming, max_documents):
+        _need(record, ("id", "question", "context", "answers"), origin)
+        context = check_context(record["context"], origin=origin)
+        answer, start = _first_answer(record["answers"], origin)
+        if answer is not None and start is not None:
+            check_answer(context, answer, start, origin=origin)
+        identifier = require_id(record["id"], "id", origin=origin)
+        question = require_text(record["question"], "question", origin=origin)
+        rows.append((identifier, question, context, answer, start, origin))
+    return questions_frame(rows, where=name)
+
+
+def read_hub_documents(
+    name: str,
+    *,
+    splits: Sequence[str],
+    config: str | None = None,
+    revision: str | None = None,
+    text_column: str = "text",
+    id_column: str | None = None,
+    streaming: bool = False,
+    max_documents: int | None = None,
+) -> pl.DataFrame:
+    """Read a text dataset into DOCUMENTS rows; empty texts are left out.
+
+    Raises
+    ------
+    InputError
+        If the dataset cannot be loaded, lacks a column, holds no text, or repeats an id.
+    """
+    rows: list[tuple[str, str, str]] = []
+    columns = (text_column,) if id_column is None else (text_column, id_column)
+    for number, (origin, record) in enumerate(
+        _records(name, splits, config, revision, streaming, max_documents)
+    ):
+        _need(record, columns, origin)
+        text = require_text(record[text_column] or "", text_column, origin=origin).strip()
+        identifier = f"d{number:07d}"
+        if id_column is not None:
+            identifier = require_id(record[id_column], id_column, origin=origin)
+        if text:
+            rows.append((identifier, text, origin))
+    frame = pl.DataFrame(rows, schema=DOCUMENT_SCHEMA, orient="row")
+    if frame.is_empty():
+        raise InputError(f"{name}: no text in column {text_column!r} of {', '.join(splits)}")
+    refuse_repeated(frame, "_id", where=name)
+    return frame
+
+
+def _records(
+    name: str,
+    splits: Sequence[str],
+    config: str | None,
+    revision: str | None,
+    streaming: bool,
+    max_documents: int | None,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield ``(origin, record)`` over the splits in order, at most ``max_documents``."""
+    from datasets import load_dataset
+
+    left = max_documents
+    for split in splits:
+        if left == 0:
+            return
+        try:
+            dataset = load_dataset(
+                name, config, split=split, revision=revision, streaming=streaming
+            )
+            for index, record in enumerate(islice(dataset, left)):
+                yield f"{name}, {split}[{index}]", record
+                left = None if left is None else left - 1
+        except Exception as error:  # datasets raises many kinds; all mean "not loadable"
+            raise InputError(
+                f"dataset {name!r}, config {config!r}, split {split!r}, revision {revision!r}: "
+                f"cannot be loaded ({type(error).__name__}: {error}). Check name, split and "
+                "revision; on a machine without network, give a local folder."
+            ) from error
+
+
+def _first_answer(answers: Any, origin: str) -> tuple[str | None, int | None]:
+    """Return text and start of the first answer; two nulls where there is none.
+
+    Raises
+    ------
+    InputError
+        If ``answers`` is not ``{text: [...], answer_start: [...]}`` with lists of one length.
+    """
+    try:
+        pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{origin}: column 'answers' is {answers!r}; expected {{text: [...], answer_start: "
+            "[...]}} with as many starts as texts, both empty for an unanswerable question"
+        ) from error
+    return pairs[0] if pairs else (None, None)
+
+
+def _need(record: dict[str, Any], columns: Sequence[str], origin: str) -> None:
+    missing = [column for column in columns if column not in record]
+    if missing:
+        raise InputError(
+            f"{origin}: missing column {', '.join(missing)}; found {', '.join(record)}"
+        )

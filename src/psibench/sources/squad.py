@@ -1,0 +1,102 @@
+"""Questions with answer spans from SQuAD's JSON format: v1.1, v2 and XQuAD."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.sources.checks import read_text_file, refuse_repeated, require_id, require_text
+
+Row = tuple[str | None, str | None, str, str | None, int | None, str]
+EXPECTED = "a SQuAD-format JSON file"
+COLUMNS = ("_id", "question", "context", "answer", "answer_start", "origin")
+SCHEMA = dict.fromkeys(COLUMNS, pl.String) | {"answer_start": pl.Int32}
+
+
+def read_squad_files(paths: Sequence[str | Path]) -> pl.DataFrame:
+    """Read SQuAD files in the given order into QUESTIONS rows.
+
+    A context without questions gives one row with null ``_id``. Unanswerable questions have null
+    ``answer`` and ``answer_start``. Offsets are characters, 0-based.
+
+    Raises
+    ------
+    InputError
+        If a file is not SQuAD-format JSON, an answer does not stand where its offset says, or an
+        id occurs twice.
+    """
+    rows = [row for path in paths for row in _read_file(path)]
+    return questions_frame(rows, where=", ".join(map(str, paths)))
+
+
+def questions_frame(rows: Sequence[Row], *, where: str) -> pl.DataFrame:
+    """Build the QUESTIONS frame; refuse repeated question ids and no rows at all."""
+    frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    if frame.is_empty():
+        raise InputError(f"{where}: no passages found; expected at least one")
+    refuse_repeated(frame, "_id", where=where)
+    return frame
+
+
+def check_context(context: object, *, origin: str) -> str:
+    """Return a context if it is text and not blank; raise InputError otherwise."""
+    text = require_text(context, "context", origin=origin)
+    if not text.strip():
+        raise InputError(f"{origin}: the context is empty; every paragraph needs text")
+    return text
+
+
+def check_answer(context: str, answer: str, start: int, *, origin: str) -> None:
+    """Raise InputError unless ``answer`` stands in ``context`` at ``start``."""
+    found = context[start : start + len(answer)] if start >= 0 else ""
+    if not answer.strip() or found != answer:
+        raise InputError(
+            f"{origin}: the answer {answer!r} does not stand at answer_start {start}; "
+            f"found {found!r} there. Offsets are 0-based characters (not bytes) into the context."
+        )
+
+
+def _read_file(path: str | Path) -> Iterator[Row]:
+    text = read_text_file(path, expected=EXPECTED)
+    if not text.strip():
+        raise InputError(f"{path}: the file is empty; expected {EXPECTED}")
+    place = str(path)
+    try:
+        articles = json.loads(text)["data"]
+        if not isinstance(articles, list):
+            raise TypeError(f"'data' is a {type(articles).__name__}")
+        for number, article in enumerate(articles):
+            place = f"{path}: data[{number}]"
+            for index, paragraph in enumerate(article["paragraphs"]):
+                place = f"{path}: data[{number}].paragraphs[{index}]"
+                yield from _read_paragraph(paragraph, place)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not valid JSON: {error}") from error
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise InputError(
+            f"{place}: not SQuAD format ({type(error).__name__}: {error}). Expected "
+            "{data: [{paragraphs: [{context, qas: [{id, question, answers}]}]}]} with answers as "
+            "[{text, answer_start}]."
+        ) from error
+
+
+def _read_paragraph(paragraph: dict[str, Any], origin: str) -> Iterator[Row]:
+    context = check_context(paragraph["context"], origin=origin)
+    questions = paragraph.get("qas", [])
+    if not questions:
+        yield (None, None, context, None, None, origin)
+    for question in questions:
+        identifier = require_id(question["id"], "id", origin=origin)
+        where = f"{origin} id {identifier}"
+        asked = require_text(question["question"], "question", origin=where)
+        answers = question.get("answers", [])
+        if not answers:
+            yield (identifier, asked, context, None, None, where)
+            continue
+        answer = require_text(answers[0]["text"], "text", origin=where)
+        start = answers[0]["answer_start"]
+        check_answer(context, answer, start, origin=where)
+        yield (identifier, asked, context, answer, start, where)

@@ -1,0 +1,248 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from psibench.config import load_config, load_registry, merge, read_yaml
+from psibench.config.lookup import Lookup
+from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.errors import InputError
+
+DOCS = {"recipe": "known_item", "source": {"kind": "python_docs"}}
+SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["a.json"]}}
+DENSE = {"backend": "sentence-transformers", "checkpoint": "c", "max_tokens": 64}
+
+
+def load(override):
+    return load_config(DEFAULT_CONFIG, override, registry=REGISTRY)
+
+
+def refusal(override) -> str:
+    with pytest.raises(InputError) as raised:
+        load(override)
+    return str(raised.value)
+
+
+def test_the_default_config_is_valid_and_names_known_models():
+    config, models = load({})
+    assert list(models) == config.models
+    assert config.metrics[0] == "ndcg@10"
+
+
+def test_benchmarks_and_models_are_replaced_and_other_sections_merge():
+    config, models = load(
+        {"benchmarks": {"mine": DOCS}, "models": ["bm25"], "search": {"block_mib": 64}}
+    )
+    assert list(config.benchmarks) == ["mine"]
+    assert list(models) == ["bm25"]
+    assert (config.search.block_mib, config.search.top_k) == (64, 100)
+
+
+def test_merge_changes_neither_argument():
+    base, over = {"a": {"x": 1}, "models": [1]}, {"a": {"y": {"z": 2}}, "models": [2]}
+    assert merge(base, over) == {"a": {"x": 1, "y": {"z": 2}}, "models": [2]}
+    assert (base, over) == ({"a": {"x": 1}, "models": [1]}, {"a": {"y": {"z": 2}}, "models": [2]})
+
+
+def test_a_section_replaces_a_plain_value():
+    assert merge({"a": 1}, {"a": {"b": 2}}) == {"a": {"b": 2}}
+
+
+def test_a_users_model_stands_beside_the_registry():
+    _, models = load({"registry": {"mine": DENSE}, "models": ["mine", "bm25"]})
+    assert [entry.backend for entry in models.values()] == ["sentence-transformers", "bm25s"]
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ({"benchmrks": {}}, "benchmrks"),
+        ({"search": {"topk": 5}}, "search.topk"),
+        ({"benchmarks": {"b": {**DOCS, "n_term": 5}}}, "benchmarks.b.n_term"),
+        (
+            {"benchmarks": {"b": {**SQUAD, "source": {"kind": "hub", "name": "n", "splts": []}}}},
+            "benchmarks.b.source.splts",
+        ),
+        (
+            {"registry": {"m": {**DENSE, "windows": {"tokens": 32, "overlap": 0, "step": 1}}}},
+            "registry.m.windows.step",
+        ),
+    ],
+)
+def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
+    message = refusal(override)
+    assert f"  {key}: unknown key." in message
+    assert "docs/config.md" in message
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        (
+            {"benchmarks": {"b": {**SQUAD, "labels": "some"}}},
+            "benchmarks.b.labels: found 'some'. Input should be 'all' or 'published'",
+        ),
+        (
+            {"benchmarks": {"b": {**SQUAD, "recipe": "foo"}}},
+            "benchmarks.b.recipe: found 'foo'. Input should be 'squad_posq', 'known_item'",
+        ),
+        (
+            {"benchmarks": {"b": {**SQUAD, "source": {"kind": "files", "paths": ["x"]}}}},
+            "benchmarks.b.source.kind: found 'files'. Input should be 'squad', 'hub'",
+        ),
+        ({"benchmarks": {"b": {}}}, "benchmarks.b.recipe: missing; it must be given."),
+        ({"registry": {"m": {"max_tokens": 9}}}, "registry.m.backend: missing; it must be given."),
+        (
+            {"benchmarks": {"b": {"recipe": "known_item"}}},
+            "benchmarks.b.source: missing; it must be given.",
+        ),
+        (
+            {"benchmarks": {"Bad Id": DOCS}},
+            "benchmarks.Bad Id: found 'Bad Id'. String should match",
+        ),
+        (
+            {"search": {"top_k": "100"}},
+            "search.top_k: found '100'. Input should be a valid integer",
+        ),
+        ({"search": {"top_k": True}}, "search.top_k: found True. Input should be a valid integer"),
+        ({"uncertainty": {"level": 2}}, "uncertainty.level: found 2. Input should be less than 1"),
+        ({"metrics": ["ndcg@10", "map"]}, "metrics.1: found 'map'. String should match"),
+        ({"metrics": ["mrr@10"]}, "(top level): psi_metrics ['ndcg@10'] are not among metrics"),
+        (
+            {"metrics": ["ndcg@10", "ndcg@10"]},
+            "metrics: found ['ndcg@10', 'ndcg@10']. named more than once: ndcg@10",
+        ),
+        (
+            {"benchmarks": {"b": {**DOCS, "buckets": ["thirds", "thirds"]}}},
+            "benchmarks.b.buckets: found ['thirds', 'thirds']. named more than once: thirds",
+        ),
+        ({"benchmarks": {"b": {**DOCS, "buckets": []}}}, "benchmarks.b.buckets: found []."),
+        ({"benchmarks": {}}, "benchmarks: "),
+        ({"encoding": None}, "encoding: found None. Input should be a valid dictionary"),
+        ({"search": {"top_k": 50}}, "(top level): search.top_k 50 is below the deepest metric's k 100"),
+        (
+            {"registry": {"m": {**DENSE, "trust_remote_code": True}}},
+            "registry.m: trust_remote_code needs a pinned revision",
+        ),
+        (
+            {"registry": {"m": {**DENSE, "windows": {"tokens": 128, "overlap": 0}}}},
+            "registry.m: windows.tokens 128 > max_tokens 64",
+        ),
+        (
+            {"registry": {"m": {**DENSE, "windows": {"tokens": 20, "overlap": 12}}}},
+            "registry.m.windows: overlap 12 leaves no step in 20 tokens",
+        ),
+        (
+            {"benchmarks": {"b": {**DOCS, "source": {**DOCS["source"], "min_words": 900}}}},
+            "benchmarks.b.source: min_words 900 is above max_words 700",
+        ),
+        ({1: 2}, "1: found 1. Keys should be strings"),
+    ],
+)
+def test_a_wrong_value_is_shown_with_its_key_and_what_is_allowed(override, line):
+    assert f"  {line}" in refusal(override)
+
+
+def test_every_problem_is_told_at_once():
+    message = refusal({"search": {"top_k": 0}, "store": 5})
+    assert "search.top_k" in message
+    assert "store" in message
+
+
+def test_remote_code_with_a_pinned_revision_is_allowed():
+    load({"registry": {"m": {**DENSE, "trust_remote_code": True, "revision": "abc"}}})
+
+
+def test_an_unknown_model_is_named_with_the_known_ones():
+    message = refusal({"models": ["bm25", "nope"]})
+    assert "config key models: unknown model 'nope'" in message
+    assert "bm25" in message.split("Supported:")[1]
+    assert "registry:" in message
+
+
+def test_a_model_named_twice_is_refused():
+    assert "named more than once: bm25" in refusal({"models": ["bm25", "bm25"]})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "not valid YAML"),
+        ("d: 2024-13-45", "not valid YAML"),
+        ("- a", "found a list, expected a mapping of sections"),
+        ("just words", "found a str, expected a mapping"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused(tmp_path, text, message):
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"c\.yaml: {message}"):
+        read_yaml(path)
+
+
+def test_a_missing_config_and_bytes_that_are_not_utf8_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"none\.yaml: cannot be read \(No such file"):
+        read_yaml(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes("a: é".encode("latin-1"))
+    with pytest.raises(InputError, match=r"latin\.yaml: not valid YAML"):
+        read_yaml(tmp_path / "latin.yaml")
+
+
+def test_an_empty_config_changes_nothing(tmp_path):
+    (tmp_path / "c.yaml").write_text("# nothing\n")
+    assert read_yaml(tmp_path / "c.yaml") == {}
+
+
+def test_a_wrong_registry_names_its_file_and_entry(tmp_path):
+    path = tmp_path / "m.yaml"
+    path.write_text(yaml.safe_dump({"m": {"backend": "bm25s", "k": 1}}))
+    with pytest.raises(InputError, match=r"m\.yaml is not valid:\n  m\.k: unknown key"):
+        load_registry(path)
+
+
+def lookup(override) -> Lookup:
+    return Lookup(*load(override))
+
+
+def test_a_missing_source_file_is_named_with_its_key(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    message = rf"benchmarks\.s\.source: no file 'a\.json' in {tmp_path}"
+    with pytest.raises(InputError, match=message):
+        lookup({"benchmarks": {"s": SQUAD}})
+
+
+def test_a_missing_folder_of_documents_is_named_with_its_key():
+    files = {"recipe": "known_item", "source": {"kind": "files", "paths": ["no/where"]}}
+    with pytest.raises(InputError, match=r"benchmarks\.f\.source: no/where: no such file or"):
+        lookup({"benchmarks": {"f": files}})
+
+
+def test_the_lookup_lists_runs_sources_and_patterns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.json").write_text("{}")
+    found = lookup(
+        {
+            "benchmarks": {"s": {**SQUAD, "domain": "wiki"}, "d": {**DOCS, "language": "deu-Latn"}},
+            "models": ["bm25", "minilm-static"],
+        }
+    )
+    assert found.source_files("s") == ["a.json"]
+    assert found.source_files("d") == []
+    assert [tuple(run.values()) for run in found.runs()] == [
+        ("s", "bm25", "eng-Latn", "eng-Latn"),
+        ("s", "minilm-static", "eng-Latn", "eng-Latn"),
+        ("d", "bm25", "deu-Latn", "deu-Latn"),
+        ("d", "minilm-static", "deu-Latn", "deu-Latn"),
+    ]
+    assert found.domains("s") == ["wiki"]
+    assert found.languages_and_domains("d") == [("deu-Latn", "general")]
+    assert found.pattern("benchmarks") == "s|d"
+    assert found.pattern("lexical") == "bm25"
+    assert found.pattern("vector") == r"minilm\-static"
+
+
+def test_a_pattern_without_ids_matches_nothing():
+    import re
+
+    found = lookup({"models": ["bm25"]})
+    assert not re.search(found.pattern("vector"), "none")

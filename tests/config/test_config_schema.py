@@ -1,0 +1,61 @@
+import json
+
+import jsonschema
+import pytest
+
+from psibench.config import Benchmark, benchmarks, models, read_yaml, schema_text, settings, sources
+from psibench.config.base import Section
+from psibench.config.paths import DEFAULT_CONFIG, SCHEMA
+from psibench.config.reference import CHAPTERS, REFERENCE_FILE, reference_text
+
+REMEDY = "is out of date: run `psibench schema` and commit the file"
+
+
+def test_the_committed_schema_is_the_generated_one():
+    assert SCHEMA.read_text(encoding="utf-8") == schema_text(), f"{SCHEMA} {REMEDY}"
+
+
+def test_the_committed_reference_is_the_generated_one():
+    current = REFERENCE_FILE.read_text(encoding="utf-8")
+    assert current == reference_text(), f"{REFERENCE_FILE} {REMEDY}"
+
+
+def test_the_schema_accepts_the_default_config_and_a_part_of_it():
+    schema = json.loads(schema_text())
+    jsonschema.validate(read_yaml(DEFAULT_CONFIG), schema)
+    jsonschema.validate({"search": {"top_k": 200}}, schema)
+
+
+@pytest.mark.parametrize("bad", [{"serch": {}}, {"search": {"top_k": 0}}, {"models": []}])
+def test_the_schema_refuses_what_the_config_refuses(bad):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(bad, json.loads(schema_text()))
+
+
+def test_every_section_a_user_can_write_has_a_chapter():
+    shown = {section for _, sections in CHAPTERS for section in sections}
+    written = {
+        item
+        for module in (benchmarks, models, settings, sources)
+        for item in vars(module).values()
+        if isinstance(item, type) and issubclass(item, Section)
+    }
+    bases = {Section, benchmarks.BenchmarkBase, models.ModelBase, models.EncoderModel}
+    assert written - bases == shown
+    assert Benchmark is benchmarks.Benchmark
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "| `queries_per_third` | whole number, ≥ 1, ≤ 20 | `1` |",
+        "| `streaming` | true \\| false | `false` |",
+        "| `revision` | text \\| null | `null` |",
+        "| `labels` | `all` \\| `published` | `all` |",
+        "| `psi_metrics` | list of text | `[ndcg@10]` |",
+        "| `level` | number, > 0.5, < 1 | `0.95` |",
+        "| `store` | text | `store` |",
+    ],
+)
+def test_the_reference_shows_type_bounds_and_default(row):
+    assert row in reference_text()

@@ -1,0 +1,151 @@
+import gzip
+import json
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from psibench.errors import InputError
+from psibench.sources.files import read_document_files
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refusal(*paths, **options) -> str:
+    with pytest.raises(InputError) as raised:
+        read_document_files(paths, **options)
+    return str(raised.value)
+
+
+def test_a_folder_is_read_recursively_in_sorted_order():
+    Path("d/sub").mkdir(parents=True)
+    Path("d/b.md").write_text("  two\n")
+    Path("d/a.TXT").write_text("one é😀")
+    Path("d/sub/c.txt").write_text("three")
+    Path("d/ignored.pdf").write_bytes(b"%PDF")
+    assert read_document_files(["d"]).rows() == [
+        ("a", "one é😀", "d/a.TXT"),
+        ("b", "two", "d/b.md"),
+        ("sub/c", "three", "d/sub/c.txt"),
+    ]
+
+
+def write_jsonl(name, *records, opened=open):
+    with opened(name, "wt", encoding="utf-8") as handle:
+        for record in records:
+            handle.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+@pytest.mark.parametrize(("name", "opened"), [("j.jsonl", open), ("j.jsonl.gz", gzip.open)])
+def test_jsonl_records_get_their_id_from_the_record_or_by_count(name, opened):
+    records = ({"text": "a"}, {"text": "b", "_id": "x"}, {"text": "c", "id": 5}, {"text": "d"})
+    write_jsonl(name, *records, opened=opened)
+    assert read_document_files([name]).rows() == [
+        ("j:0", "a", f"{name}, line 1"),
+        ("x", "b", f"{name}, line 2"),
+        ("5", "c", f"{name}, line 3"),
+        ("j:3", "d", f"{name}, line 4"),
+    ]
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85", "\x1c"])
+def test_a_line_separator_inside_json_text_ends_no_record(mark):
+    text = json.dumps({"text": f"a{mark}b"}, ensure_ascii=False).replace("\\u001c", "-")
+    Path("j.jsonl").write_text(text + "\r\n" + '{"text": "c"}', encoding="utf-8", newline="")
+    assert read_document_files(["j.jsonl"]).height == 2
+
+
+def test_other_columns_can_hold_text_and_id():
+    write_jsonl("j.jsonl", {"body": "a", "key": "k", "id": "no"})
+    frame = read_document_files(["j.jsonl"], text_column="body", id_column="key")
+    assert frame.rows() == [("k", "a", "j.jsonl, line 1")]
+
+
+def test_blank_lines_and_empty_texts_are_left_out_but_counted():
+    Path("j.jsonl").write_text('{"text": "a"}\n\n{"text": "  "}\n{"text": "b"}\n')
+    assert read_document_files(["j.jsonl"]).rows() == [
+        ("j:0", "a", "j.jsonl, line 1"),
+        ("j:2", "b", "j.jsonl, line 4"),
+    ]
+
+
+def test_parquet_rows_are_numbered_across_row_groups():
+    table = pa.table({"text": [f"t{i}" for i in range(2500)]})
+    pq.write_table(table, "p.parquet", row_group_size=700)
+    last = read_document_files(["p.parquet"]).row(-1)
+    assert last == ("p:2499", "t2499", "p.parquet, row 2499")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("f.txt", b"%PDF-1.4", "f.txt: found a PDF document, expected plain text"),
+        ("f.jsonl", b"%PDF-1.4", "f.jsonl: found a PDF document, expected jsonl"),
+        ("f.md", b"PK\x03\x04", "f.md: found a zip archive or office document"),
+        ("f.txt", b"\xff\xfea\0", "f.txt: found binary data"),
+        ("f.txt", b"abc\xe9", "f.txt: found bytes that are not UTF-8 (at byte 3)"),
+        ("f.jsonl", b'{"text": "a"}\n{"text"', "f.jsonl, line 2: not valid JSON"),
+        ("f.jsonl", b"[1]\n", "f.jsonl, line 1: found list, expected object"),
+        (
+            "f.jsonl",
+            b'{"t": 1, "u": 2}',
+            "f.jsonl, line 1: no text in field 'text'; found fields t, u",
+        ),
+        ("f.jsonl", b'{"text": 5}', "f.jsonl, line 1: no text in field 'text'"),
+        ("f.jsonl", b'{"text": "\\ud83d"}', "f.jsonl, line 1: field 'text' holds half of a surr"),
+        ("f.jsonl", b'{"text": "a", "_id": [1]}', "f.jsonl, line 1: field '_id' is list"),
+        ("f.jsonl.gz", b"not gzip", "f.jsonl.gz: not readable as gzip"),
+        ("f.jsonl.gz", gzip.compress(b"{}")[:-9], "f.jsonl.gz: not readable as gzip"),
+        (
+            "f.jsonl.gz",
+            gzip.compress(b"{}" * 99)[:10] + b"\xff" + zlib.compress(b"x"),
+            "f.jsonl.gz: not readable as gzip",
+        ),
+        ("f.parquet", b"", "f.parquet: not a readable Parquet file"),
+        ("f.parquet", b"%PDF-1.4 and more", "f.parquet: not a readable Parquet file"),
+        ("f.csv", b"a,b", "f.csv: unknown suffix '.csv'. Supported: .jsonl, .jsonl.gz, .parquet"),
+        ("f.json", b"{}", "f.json: unknown suffix '.json'"),
+        ("f.txt", b"", "f.txt: every document is empty; expected text"),
+        ("f.jsonl", b"\n", "f.jsonl: every document is empty; expected text"),
+    ],
+)
+def test_a_bad_file_is_refused_with_file_and_record(name, data, message):
+    Path(name).write_bytes(data)
+    assert message in refusal(name)
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten"])
+def test_a_damaged_parquet_file_is_refused(damage):
+    pq.write_table(pa.table({"text": [f"text number {i}" for i in range(4000)]}), "p.parquet")
+    data = bytearray(Path("p.parquet").read_bytes())
+    if damage == "cut":
+        del data[len(data) // 2 :]
+    else:
+        data[20:600] = b"\xff" * 580
+    Path("p.parquet").write_bytes(bytes(data))
+    assert "p.parquet: not a readable Parquet file" in refusal("p.parquet")
+
+
+def test_a_missing_id_field_is_refused_with_the_record():
+    write_jsonl("j.jsonl", {"text": "a", "key": "1"}, {"text": "b"})
+    assert "j.jsonl, line 2: no id in field 'key'; found text" in refusal(
+        "j.jsonl", id_column="key"
+    )
+
+
+def test_repeated_ids_are_refused_with_both_records():
+    write_jsonl("j.jsonl", {"text": "a", "id": "x"}, {"text": "b", "id": "x"})
+    message = refusal("j.jsonl")
+    assert "id 'x' occurs 2 times (j.jsonl, line 1; j.jsonl, line 2)" in message
+
+
+def test_a_missing_path_and_a_folder_without_documents_are_refused():
+    Path("empty").mkdir()
+    assert "none: no such file or folder" in refusal("none")
+    assert "empty: no document in this folder. Supported: .jsonl" in refusal("empty")

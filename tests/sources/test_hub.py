@@ -1,0 +1,149 @@
+import json
+
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.sources.hub import read_hub_documents, read_hub_questions
+
+
+@pytest.fixture(autouse=True)
+def _offline(tmp_path, monkeypatch):
+    """Keep datasets off the network and its cache out of the home folder."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+
+
+QUESTIONS = {
+    "train": [
+        ("q1", "Who?", "Ada wrote é😀 it.", {"text": ["Ada", "it"], "answer_start": [0, 13]}),
+        ("q2", "Why?", "Ada wrote é😀 it.", {"text": [], "answer_start": []}),
+    ],
+    "validation": [("q3", "What?", "No. It.", {"text": ["It"], "answer_start": [4]})],
+}
+DOCUMENTS = {
+    "train": [("a", " one "), ("b", ""), ("c", "two é😀")],
+    "validation": [("d", "three")],
+}
+
+
+@pytest.fixture
+def lay_out(tmp_path):
+    """Write splits of records as a dataset folder, jsonl or parquet."""
+
+    def write(splits, columns, *, kind="jsonl") -> str:
+        folder = tmp_path / "set"
+        folder.mkdir()
+        for split, rows in splits.items():
+            records = [dict(zip(columns, row, strict=True)) for row in rows]
+            path = folder / f"{split}.{kind}"
+            if kind == "parquet":
+                pl.DataFrame(records).write_parquet(path)
+            else:
+                path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        return str(folder)
+
+    return write
+
+
+SQUAD_COLUMNS = ("id", "question", "context", "answers")
+BOTH = ("train", "validation")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_questions_are_read_over_the_splits_in_order(lay_out, kind, streaming):
+    name = lay_out(QUESTIONS, SQUAD_COLUMNS, kind=kind)
+    frame = read_hub_questions(name, splits=BOTH, streaming=streaming)
+    assert frame.drop("context").rows() == [
+        ("q1", "Who?", "Ada", 0, f"{name}, train[0]"),
+        ("q2", "Why?", None, None, f"{name}, train[1]"),
+        ("q3", "What?", "It", 4, f"{name}, validation[0]"),
+    ]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_documents_are_read_and_empty_ones_left_out(lay_out, kind, streaming):
+    name = lay_out(DOCUMENTS, ("key", "body"), kind=kind)
+    options = {"splits": BOTH, "text_column": "body", "streaming": streaming}
+    assert read_hub_documents(name, id_column="key", **options).rows() == [
+        ("a", "one", f"{name}, train[0]"),
+        ("c", "two é😀", f"{name}, train[2]"),
+        ("d", "three", f"{name}, validation[0]"),
+    ]
+    counted = read_hub_documents(name, **options).get_column("_id").to_list()
+    assert counted == ["d0000000", "d0000002", "d0000003"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(("most", "expected"), [(1, "a"), (3, "ac"), (4, "acd"), (9, "acd")])
+def test_reading_stops_after_so_many_records(lay_out, streaming, most, expected):
+    name = lay_out(DOCUMENTS, ("key", "text"))
+    options = {"splits": BOTH, "id_column": "key", "streaming": streaming}
+    frame = read_hub_documents(name, max_documents=most, **options)
+    assert "".join(frame.get_column("_id")) == expected
+
+
+def test_a_split_that_is_not_needed_is_not_loaded(lay_out):
+    name = lay_out(DOCUMENTS, ("key", "text"))
+    assert read_hub_documents(name, splits=("train", "none"), max_documents=3).height == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "message"),
+    [
+        (("id", "question", "context"), ("q", "?", "c"), "missing column answers; found id, qu"),
+        (SQUAD_COLUMNS, ("q", "?", "Ada", {"text": ["x"], "answer_start": [0]}), "'x' does not"),
+        (SQUAD_COLUMNS, ("q", "?", "Ada", {"text": ["Ada"], "answer_start": []}), "'answers' is"),
+        (SQUAD_COLUMNS, ("q", "?", "Ada", [{"text": "Ada"}]), "column 'answers' is"),
+        (SQUAD_COLUMNS, ("q", "?", "Ada", "Ada"), "column 'answers' is 'Ada'; expected"),
+        (SQUAD_COLUMNS, ("q", 5, "Ada", {"text": [], "answer_start": []}), "'question' is int"),
+        (SQUAD_COLUMNS, ("q", "?", " ", {"text": [], "answer_start": []}), "the context is empty"),
+    ],
+)
+def test_a_bad_question_record_is_refused_with_its_place(lay_out, columns, row, message):
+    name = lay_out({"train": [row]}, columns)
+    with pytest.raises(InputError) as raised:
+        read_hub_questions(name, splits=("train",))
+    assert str(raised.value).startswith(f"{name}, train[0]: ")
+    assert message in str(raised.value)
+
+
+def test_bad_document_records_are_refused(lay_out):
+    name = lay_out({"train": [(1, 2.5), (1, 3.5)]}, ("key", "number"))
+    with pytest.raises(InputError, match=r"train\[0\]: missing column text; found key, number"):
+        read_hub_documents(name, splits=("train",))
+    with pytest.raises(InputError, match=r"train\[0\]: field 'number' is float, expected text"):
+        read_hub_documents(name, splits=("train",), text_column="number")
+
+
+def test_repeated_ids_and_a_set_without_text_are_refused(lay_out):
+    name = lay_out({"train": [("a", "x"), ("a", "y")], "test": [("b", "")]}, ("key", "text"))
+    with pytest.raises(InputError, match="id 'a' occurs 2 times"):
+        read_hub_documents(name, splits=("train",), id_column="key")
+    with pytest.raises(InputError, match="no text in column 'text' of test"):
+        read_hub_documents(name, splits=("test",))
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_broken_file_of_a_dataset_is_refused(lay_out, streaming):
+    name = lay_out({"train": [("a", "x")]}, ("key", "text"))
+    with open(f"{name}/train.jsonl", "a") as handle:
+        handle.write('{"key": ')
+    with pytest.raises(InputError, match="split 'train', revision None: cannot be loaded"):
+        read_hub_documents(name, splits=("train",), streaming=streaming)
+
+
+@pytest.mark.parametrize(("name", "split"), [("set", "none"), ("no-such-set", "train")])
+def test_an_unknown_dataset_or_split_is_refused(lay_out, tmp_path, name, split):
+    lay_out(DOCUMENTS, ("key", "text"))
+    with pytest.raises(InputError) as raised:
+        read_hub_documents(str(tmp_path / name), splits=(split,))
+    assert f"split {split!r}" in str(raised.value)
+    assert "Check name, split and revision" in str(raised.value)

@@ -1,0 +1,182 @@
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.sources.squad import read_squad_files
+
+
+def question(identifier="q1", text="Who?", answer="Ada", start=0):
+    answers = [] if answer is None else [{"text": answer, "answer_start": start}]
+    return {"id": identifier, "question": text, "answers": answers}
+
+
+def paragraph(context="Ada wrote it.", *questions):
+    return {"context": context, "qas": list(questions)}
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def _write(*paragraphs, name="s.json") -> str:
+        Path(name).write_text(json.dumps({"data": [{"paragraphs": list(paragraphs)}]}))
+        return name
+
+    return _write
+
+
+def test_questions_are_read_in_order_with_answers_and_origin(write):
+    two = question("q2", "What?", None)
+    extra = question("q1")
+    extra["answers"].append({"text": "it", "answer_start": 10})
+    first = write(paragraph("Ada wrote it.", extra, two), paragraph("Bare."), name="a.json")
+    second = write(paragraph("é😀 x", question(7, "Where?", "x", 3)), name="b.json")
+    assert read_squad_files([first, second]).rows() == [
+        ("q1", "Who?", "Ada wrote it.", "Ada", 0, "a.json: data[0].paragraphs[0] id q1"),
+        ("q2", "What?", "Ada wrote it.", None, None, "a.json: data[0].paragraphs[0] id q2"),
+        (None, None, "Bare.", None, None, "a.json: data[0].paragraphs[1]"),
+        ("7", "Where?", "é😀 x", "x", 3, "b.json: data[0].paragraphs[0] id 7"),
+    ]
+
+
+def test_answers_may_be_absent_in_an_unanswerable_question(write):
+    path = write(paragraph("Ada.", {"id": "q", "question": "Why?", "is_impossible": True}))
+    assert read_squad_files([path]).get_column("answer_start").to_list() == [None]
+
+
+def refusal(*paths) -> str:
+    with pytest.raises(InputError) as raised:
+        read_squad_files(paths)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "start", "found"),
+    [("Ada", 1, "'da '"), ("Ada", -13, "''"), ("Ada", 99, "''"), ("", 0, "''"), (" ", 3, "' '")],
+)
+def test_a_span_that_does_not_match_is_refused_with_file_and_record(write, answer, start, found):
+    message = refusal(write(paragraph("Ada wrote it.", question("q9", "?", answer, start))))
+    assert message.startswith(f"s.json: data[0].paragraphs[0] id q9: the answer {answer!r} does")
+    assert f"answer_start {start}; found {found}" in message
+    assert "0-based characters (not bytes)" in message
+
+
+def test_byte_offsets_are_refused(write):
+    assert "found 'a'" in refusal(write(paragraph("éa b a", question("q", "?", "b", 4))))
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ([], "s.json: not SQuAD format"),
+        (5, "s.json: not SQuAD format"),
+        ({}, "s.json: not SQuAD format (KeyError: 'data')"),
+        ({"data": {}}, "s.json: not SQuAD format (TypeError: 'data' is a dict)"),
+        ({"data": [{}]}, "s.json: data[0]: not SQuAD format (KeyError: 'paragraphs')"),
+        ({"data": [{"paragraphs": [{"context": "a"}, {}]}]}, "data[0].paragraphs[1]: not SQuAD"),
+        ({"data": [{"paragraphs": ["x"]}]}, "data[0].paragraphs[0]: not SQuAD format"),
+        (
+            {"data": [{"paragraphs": [paragraph("a", {"id": "q"})]}]},
+            "not SQuAD format (KeyError: 'question')",
+        ),
+        (
+            {"data": [{"paragraphs": [paragraph("Ada", question("q", "?", "Ada", "0"))]}]},
+            "data[0].paragraphs[0]: not SQuAD format (TypeError",
+        ),
+        (
+            {"data": [{"paragraphs": [paragraph("Ada", question("q", None))]}]},
+            "data[0].paragraphs[0] id q: field 'question' is null, expected text",
+        ),
+        (
+            {"data": [{"paragraphs": [paragraph("Ada", question(None))]}]},
+            "data[0].paragraphs[0]: field 'id' is null, expected text",
+        ),
+        (
+            {"data": [{"paragraphs": [paragraph(["Ada"])]}]},
+            "data[0].paragraphs[0]: field 'context' is list, expected text",
+        ),
+        (
+            {"data": [{"paragraphs": [paragraph("a\ud83d")]}]},
+            "data[0].paragraphs[0]: field 'context' holds half of a surrogate pair at character 1",
+        ),
+        (
+            {"data": [{"paragraphs": [paragraph(" \n")]}]},
+            "data[0].paragraphs[0]: the context is empty",
+        ),
+        ({"data": []}, "s.json: no passages found"),
+    ],
+)
+def test_json_that_is_not_squad_is_refused_with_its_place(tmp_path, monkeypatch, value, place):
+    monkeypatch.chdir(tmp_path)
+    Path("s.json").write_text(json.dumps(value))
+    message = refusal("s.json")
+    assert message.startswith("s.json")
+    assert place in message
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty; expected a SQuAD-format JSON file"),
+        (b'{"data": [', "not valid JSON: "),
+        (b"%PDF-1.7 ...", "found a PDF document, expected a SQuAD-format JSON file"),
+        (b"PK\x03\x04..", "found a zip archive or office document"),
+        (b"PAR1\x00\x00", "found binary data"),
+        (b'{"data": "\xe9"}', "found bytes that are not UTF-8 (at byte 10)"),
+        ('{"data": []}'.encode("utf-16"), "found "),
+    ],
+)
+def test_a_file_that_is_not_json_text_is_refused(tmp_path, data, message):
+    path = tmp_path / "s.json"
+    path.write_bytes(data)
+    assert f"s.json: {message}" in refusal(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    assert "none.json: cannot be read (No such file or directory)" in refusal(
+        tmp_path / "none.json"
+    )
+
+
+def test_a_byte_order_mark_is_no_obstacle(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_bytes(
+        b"\xef\xbb\xbf" + json.dumps({"data": [{"paragraphs": [paragraph()]}]}).encode()
+    )
+    assert read_squad_files([path]).height == 1
+
+
+def test_repeated_ids_are_refused_with_both_places(write):
+    a = write(paragraph("Ada", question("q1")), name="a.json")
+    b = write(paragraph("Ada", question("q1")), name="b.json")
+    message = refusal(a, b)
+    assert "id 'q1' occurs 2 times" in message
+    assert "a.json: data[0].paragraphs[0] id q1; b.json: data[0].paragraphs[0] id q1" in message
+
+
+def counts(frame: pl.DataFrame) -> tuple[int, int, int]:
+    return (
+        frame.get_column("context").n_unique(),
+        frame.get_column("_id").count(),
+        frame.get_column("answer_start").count(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("squad-v2-train-10-articles.json", (694, 4719, 4371)),
+        ("xquad.en.json", (240, 1190, 1190)),
+        ("xquad.es.json", (240, 1190, 1190)),
+        ("xquad.ar.json", (240, 1190, 1190)),
+        ("xquad.zh.json", (240, 1190, 1190)),
+    ],
+)
+def test_real_files_have_their_counts_and_answers_at_their_spans(real_data, name, expected):
+    frame = read_squad_files([real_data / name])
+    assert counts(frame) == expected
+    spans = frame.drop_nulls("answer").select("context", "answer", "answer_start").rows()
+    assert all(c[start : start + len(answer)] == answer for c, answer, start in spans)

@@ -1,0 +1,234 @@
+import json
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from psibench.errors import InputError
+from psibench.tables import (
+    SPECS,
+    Provenance,
+    conform,
+    content_hash,
+    hash_file,
+    hash_params,
+    read_provenance,
+    read_table,
+    write_csv,
+    write_table,
+    write_text,
+)
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+
+QREL_ROWS = pl.DataFrame({"query-id": ["q1", "q😀"], "corpus-id": ["d1", "dé"], "score": [1, 2]})
+QUERY_ROW = {
+    "_id": ["q"],
+    "text": ["who?"],
+    "pos_corpus_id": ["d"],
+    "pos_char_span": [[1, 2]],
+    "pos_char_length": [9],
+    "pos_token_length": [None],
+    "target_position": [None],
+}
+MADE = Provenance(
+    stage="build",
+    stage_version=3,
+    params={"b": [1, 2], "a": "é"},
+    inputs={"x.json": "sha256:00"},
+    revisions={"model:m": "r1"},
+    queries_by="people",
+)
+
+
+@pytest.fixture
+def table_path(tmp_path):
+    path = tmp_path / "qrels.parquet"
+    write_table(QREL_ROWS, path, QRELS, provenance=MADE)
+    return path
+
+
+def test_a_written_table_reads_back_the_same(table_path):
+    expected = QREL_ROWS.with_columns(pl.col("score").cast(pl.Int32))
+    assert read_table(table_path, QRELS).equals(expected)
+
+
+def test_spans_and_extra_columns_read_back_the_same(tmp_path):
+    frame = pl.DataFrame(QUERY_ROW | {"answer": ["é"]})
+    write_table(frame, tmp_path / "q.parquet", QUERIES, provenance=MADE)
+    row = read_table(tmp_path / "q.parquet", QUERIES).row(0, named=True)
+    assert row == {name: values[0] for name, values in QUERY_ROW.items()} | {"answer": "é"}
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_every_empty_table_can_be_written_and_read(tmp_path, spec):
+    empty = pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
+    write_table(empty, tmp_path / "t.parquet", spec, provenance=MADE)
+    assert read_table(tmp_path / "t.parquet", spec).columns == list(spec.column_names)
+
+
+def test_the_metadata_tell_how_the_table_was_made(table_path, monkeypatch):
+    record = read_provenance(table_path)
+    assert record is not None
+    told = {k: record[k] for k in ("stage", "stage_version", "params", "inputs", "revisions")}
+    assert told == {
+        "stage": "build",
+        "stage_version": 3,
+        "params": {"b": [1, 2], "a": "é"},
+        "inputs": {"x.json": "sha256:00"},
+        "revisions": {"model:m": "r1"},
+    }
+    assert (record["table"], record["n_rows"], record["queries_by"]) == ("qrels", 2, "people")
+    assert record["params_hash"] == hash_params({"a": "é", "b": [1, 2]})
+    assert content_hash(table_path) == record["rows_hash"]
+
+
+def test_the_creation_time_follows_source_date_epoch(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    write_table(QREL_ROWS, tmp_path / "t.parquet", QRELS, provenance=MADE)
+    record = read_provenance(tmp_path / "t.parquet")
+    assert record is not None
+    assert record["created"] == "1970-01-01T00:00:00+00:00"
+
+
+def test_the_content_hash_ignores_when_and_how_a_table_was_made(table_path, tmp_path):
+    other = tmp_path / "other.parquet"
+    write_table(QREL_ROWS, other, QRELS, provenance=Provenance("score", 1))
+    assert content_hash(other) == content_hash(table_path)
+
+
+def test_the_content_hash_of_a_foreign_file_is_that_of_its_bytes(tmp_path):
+    pq.write_table(QREL_ROWS.to_arrow(), tmp_path / "f.parquet")
+    (tmp_path / "f.json").write_text("{}")
+    for name in ("f.parquet", "f.json"):
+        assert content_hash(tmp_path / name) == hash_file(tmp_path / name)
+
+
+def test_a_failed_write_leaves_the_old_table_and_no_other_file(table_path, monkeypatch):
+    before = table_path.read_bytes()
+
+    def fail(table, path, **options):
+        path.write_bytes(b"half a file")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(pq, "write_table", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_table(QREL_ROWS.head(1), table_path, QRELS, provenance=MADE)
+    assert table_path.read_bytes() == before
+    assert [p.name for p in table_path.parent.iterdir()] == ["qrels.parquet"]
+
+
+def test_a_write_replaces_the_old_table_and_makes_folders(tmp_path):
+    path = tmp_path / "new" / "deep" / "t.parquet"
+    for rows in (QREL_ROWS, QREL_ROWS.head(1)):
+        write_table(rows, path, QRELS, provenance=MADE)
+    assert read_table(path, QRELS).height == 1
+    assert [p.name for p in path.parent.iterdir()] == ["t.parquet"]
+
+
+def test_text_and_csv_are_written_whole_with_six_decimals(tmp_path):
+    write_text("é\n", tmp_path / "t.txt")
+    write_csv(pl.DataFrame({"a": [1 / 3, None]}), tmp_path / "t.csv")
+    assert (tmp_path / "t.txt").read_bytes() == "é\n".encode()
+    assert (tmp_path / "t.csv").read_text() == 'a\n0.333333\n""\n'
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.csv", "t.txt"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (pl.lit(1).alias("grade"), r"w: not a 'qrels' table: unknown columns: grade\. Found:"),
+        (pl.lit("5").alias("score"), r"w: column 'score' is .*string, expected int32"),
+        (pl.lit(True).alias("score"), r"w: column 'score' is bool, expected int32"),
+        (pl.lit(7).alias("query-id"), r"w: column 'query-id' is int32, expected string"),
+        (pl.lit(1.5).alias("score"), r"w: column 'score' is double, expected int32: .*1\.5"),
+        (pl.lit(2**40).alias("score"), r"w: column 'score' is int64, expected int32: .*bounds"),
+        (pl.lit(None).alias("score"), r"w: column 'score' is null in row 0; every row needs"),
+        (
+            pl.lit("x").alias("query-id") + pl.col("corpus-id").str.head(0),
+            None,
+        ),
+    ],
+)
+def test_what_does_not_fit_the_schema_is_refused_by_column(change, message):
+    frame = QREL_ROWS.with_columns(change)
+    if message is None:  # one query with two documents is fine
+        assert conform(frame, QRELS, where="w").num_rows == 2
+        return
+    with pytest.raises(InputError, match=message):
+        conform(frame, QRELS, where="w")
+
+
+def test_a_missing_column_is_named_with_those_found_and_expected():
+    with pytest.raises(InputError) as raised:
+        conform(QREL_ROWS.drop("score"), QRELS, where="w")
+    assert str(raised.value) == (
+        "w: not a 'qrels' table: missing columns: score. Found: query-id, corpus-id. "
+        "Expected: query-id, corpus-id, score."
+    )
+
+
+def test_a_repeated_key_is_refused_and_named():
+    doubled = pl.concat([QREL_ROWS, QREL_ROWS.head(1)])
+    with pytest.raises(InputError, match="2 rows of 'qrels' share a key; first: query-id='q1'"):
+        conform(doubled, QRELS, where="w")
+
+
+@pytest.mark.parametrize("span", [[1], [1, 2, 3]])
+def test_a_span_without_two_ends_is_refused(span):
+    with pytest.raises(InputError, match="column 'pos_char_span'"):
+        conform(pl.DataFrame(QUERY_ROW | {"pos_char_span": [span]}), QUERIES, where="w")
+
+
+def test_categorical_text_and_other_widths_are_cast():
+    frame = QREL_ROWS.with_columns(
+        pl.col("query-id").cast(pl.Categorical), pl.col("score").cast(pl.UInt8)
+    )
+    assert conform(frame, QRELS, where="w").schema.equals(QRELS.schema)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 4, 100, -1, -200])
+def test_a_truncated_table_is_refused_with_its_name(table_path, n_bytes):
+    table_path.write_bytes(table_path.read_bytes()[:n_bytes])
+    for read in (lambda: read_table(table_path, QRELS), lambda: read_provenance(table_path)):
+        with pytest.raises(InputError, match=r"qrels\.parquet: not a readable Parquet file"):
+            read()
+
+
+def test_a_corrupt_page_is_refused_with_the_name(tmp_path):
+    path = tmp_path / "c.parquet"
+    pq.write_table(pa.table({"a": list(range(5000))}), path, compression="zstd")
+    data = bytearray(path.read_bytes())
+    data[40:400] = b"\xff" * 360
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match=r"c\.parquet: not a readable Parquet file"):
+        read_table(path, CORPUS)
+
+
+def test_a_missing_table_is_refused_as_missing(tmp_path):
+    with pytest.raises(InputError, match=r"none\.parquet: no such file; expected a Parquet"):
+        read_table(tmp_path / "none.parquet", QRELS)
+
+
+def test_a_table_of_another_sort_is_refused(table_path):
+    with pytest.raises(InputError, match=r"qrels\.parquet: not a 'corpus' table: missing"):
+        read_table(table_path, CORPUS)
+
+
+@pytest.mark.parametrize("record", [b"{", b"[]", json.dumps({"table": "qrels"}).encode()])
+def test_a_damaged_provenance_record_is_refused(tmp_path, record):
+    table = pa.table({"a": [1]}).replace_schema_metadata({b"psibench": record})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"t\.parquet: its psibench provenance is damaged"):
+        read_provenance(tmp_path / "t.parquet")
+
+
+def test_a_file_without_provenance_has_none(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
+    assert read_provenance(tmp_path / "t.parquet") is None
+
+
+def test_column_names_of_a_table_are_unique_and_its_key_is_declared():
+    for spec in SPECS.values():
+        assert len(set(spec.column_names)) == len(spec.column_names)
+        assert set(spec.key) <= set(spec.column_names)
