@@ -6,7 +6,9 @@
 # make bench          speed and memory beside the libraries one would use instead
 # make lock           write requirements*.lock anew from pyproject.toml
 
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p && break; done)
+# The first interpreter that runs and is new enough (a pyenv shim may be there and not run).
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 CORES ?= all
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,8 +19,14 @@ export TOKENIZERS_PARALLELISM ?= true
 .PHONY: psi test setup setup-bench lint format dry bench lock schema clean
 .DEFAULT_GOAL := psi
 
+# One run at a time: the lock is held by every process of a run, jobs included, and is free again
+# when the last of them ends, however it ended. So a killed run needs no --unlock.
+LOCK := $(shell command -v flock >/dev/null && echo "flock --nonblock --conflict-exit-code 75 .snakemake/psi.lock")
+
 psi: setup
-	@snakemake --profile profiles/local --cores $(CORES) $(if $(CONFIG),--configfile $(CONFIG)) --quiet rules \
+	@$(if $(CONFIG),psibench check $(CONFIG))
+	@mkdir -p .snakemake
+	@$(LOCK) snakemake $(if $(LOCK),--nolock) --profile profiles/local --cores $(CORES) $(if $(CONFIG),--configfile $(CONFIG)) --quiet rules \
 	  results/psi_table.csv results/bucket_scores.csv results/report.html
 	@psibench show results/psi_table.parquet
 	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Page: results/report.html"
@@ -29,7 +37,7 @@ test: setup
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"psibench needs Python 3.11 or newer, found {v[0]}.{v[1]}: make setup PYTHON=/path/to/python3.11")'
+	@test -n "$(PYTHON)" || { echo "psibench needs Python 3.11 or newer; none found. Name one: make setup PYTHON=/path/to/python3.11"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (some minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock

@@ -130,7 +130,7 @@ def test_text_and_csv_are_written_whole_with_six_decimals(tmp_path):
     write_text("é\n", tmp_path / "t.txt")
     write_csv(pl.DataFrame({"a": [1 / 3, None]}), tmp_path / "t.csv")
     assert (tmp_path / "t.txt").read_bytes() == "é\n".encode()
-    assert (tmp_path / "t.csv").read_text() == 'a\n0.333333\n""\n'
+    assert (tmp_path / "t.csv").read_text() == "a\n0.333333\n\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["t.csv", "t.txt"]
 
 
@@ -142,7 +142,7 @@ def test_text_and_csv_are_written_whole_with_six_decimals(tmp_path):
         (pl.lit(True).alias("score"), r"w: column 'score' is bool, expected int32"),
         (pl.lit(7).alias("query-id"), r"w: column 'query-id' is int32, expected string"),
         (pl.lit(1.5).alias("score"), r"w: column 'score' is double, expected int32: .*1\.5"),
-        (pl.lit(2**40).alias("score"), r"w: column 'score' is int64, expected int32: .*bounds"),
+        (pl.lit(2**40).alias("score"), r"w: column 'score' is int64, expected int32: .*not in range"),
         (pl.lit(None).alias("score"), r"w: column 'score' is null in row 0; every row needs"),
         (
             pl.lit("x").alias("query-id") + pl.col("corpus-id").str.head(0),
@@ -197,12 +197,14 @@ def test_a_truncated_table_is_refused_with_its_name(table_path, n_bytes):
 
 def test_a_corrupt_page_is_refused_with_the_name(tmp_path):
     path = tmp_path / "c.parquet"
-    pq.write_table(pa.table({"a": list(range(5000))}), path, compression="zstd")
+    texts = [f"{i * i}" for i in range(3000)]
+    rows = pl.DataFrame({"query-id": texts, "corpus-id": "d", "score": 1})
+    write_table(rows, path, QRELS, provenance=MADE)
     data = bytearray(path.read_bytes())
-    data[40:400] = b"\xff" * 360
+    data[2000] ^= 1
     path.write_bytes(bytes(data))
     with pytest.raises(InputError, match=r"c\.parquet: not a readable Parquet file"):
-        read_table(path, CORPUS)
+        read_table(path, QRELS)
 
 
 def test_a_missing_table_is_refused_as_missing(tmp_path):

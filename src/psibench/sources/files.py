@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
@@ -113,7 +114,7 @@ def _read_parquet(path: Path) -> Iterator[Record]:
             for record in batch.to_pylist():
                 yield f"{path}, row {row}", record
                 row += 1
-    except (OSError, pq.lib.ArrowException) as error:
+    except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a readable Parquet file ({error})") from error
 
 

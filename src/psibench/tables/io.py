@@ -56,7 +56,7 @@ def write_table(
     record = provenance.to_json(table=spec.name, rows_hash=hash_rows(table), n_rows=table.num_rows)
     table = table.replace_schema_metadata({METADATA_KEY: record.encode()})
     with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
 def write_csv(frame: pl.DataFrame, path: str | Path) -> None:
@@ -142,7 +142,7 @@ def _kind(kind: pa.DataType) -> str:
 
 def _read_parquet(path: str | Path) -> pa.Table:
     try:
-        return pq.ParquetFile(path).read()
+        return pq.ParquetFile(path, page_checksum_verification=True).read()
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
 
