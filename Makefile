@@ -26,8 +26,9 @@ LOCK := $(shell command -v flock >/dev/null && echo "flock --nonblock --conflict
 psi: setup
 	@$(if $(CONFIG),psibench check $(CONFIG))
 	@mkdir -p .snakemake
-	@$(LOCK) snakemake $(if $(LOCK),--nolock) --profile profiles/local --cores $(CORES) $(if $(CONFIG),--configfile $(CONFIG)) --quiet rules \
-	  results/psi_table.csv results/bucket_scores.csv results/report.html
+	@$(LOCK) snakemake results/psi_table.csv results/bucket_scores.csv results/report.html \
+	  $(if $(LOCK),--nolock) --profile profiles/local --cores $(CORES) \
+	  $(if $(CONFIG),--configfile $(CONFIG)) --quiet host reason
 	@psibench show results/psi_table.parquet
 	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Page: results/report.html"
 
