@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -8,7 +9,7 @@ from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 
-DOCS = {"recipe": "known_item", "source": {"kind": "python_docs"}}
+DOCS: dict[str, Any] = {"recipe": "known_item", "source": {"kind": "python_docs"}}
 SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["a.json"]}}
 DENSE = {"backend": "sentence-transformers", "checkpoint": "c", "max_tokens": 64}
 
@@ -119,7 +120,10 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
         ({"benchmarks": {"b": {**DOCS, "buckets": []}}}, "benchmarks.b.buckets: found []."),
         ({"benchmarks": {}}, "benchmarks: "),
         ({"encoding": None}, "encoding: found None. Input should be a valid dictionary"),
-        ({"search": {"top_k": 50}}, "(top level): search.top_k 50 is below the deepest metric's k 100"),
+        (
+            {"search": {"top_k": 50}},
+            "(top level): search.top_k 50 is below the deepest metric's k 100",
+        ),
         (
             {"registry": {"m": {**DENSE, "trust_remote_code": True}}},
             "registry.m: trust_remote_code needs a pinned revision",

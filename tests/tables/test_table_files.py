@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -22,7 +23,7 @@ from psibench.tables import (
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 
 QREL_ROWS = pl.DataFrame({"query-id": ["q1", "q😀"], "corpus-id": ["d1", "dé"], "score": [1, 2]})
-QUERY_ROW = {
+QUERY_ROW: dict[str, list[Any]] = {
     "_id": ["q"],
     "text": ["who?"],
     "pos_corpus_id": ["d"],
@@ -142,7 +143,10 @@ def test_text_and_csv_are_written_whole_with_six_decimals(tmp_path):
         (pl.lit(True).alias("score"), r"w: column 'score' is bool, expected int32"),
         (pl.lit(7).alias("query-id"), r"w: column 'query-id' is int32, expected string"),
         (pl.lit(1.5).alias("score"), r"w: column 'score' is double, expected int32: .*1\.5"),
-        (pl.lit(2**40).alias("score"), r"w: column 'score' is int64, expected int32: .*not in range"),
+        (
+            pl.lit(2**40).alias("score"),
+            r"w: column 'score' is int64, expected int32: .*not in range",
+        ),
         (pl.lit(None).alias("score"), r"w: column 'score' is null in row 0; every row needs"),
         (
             pl.lit("x").alias("query-id") + pl.col("corpus-id").str.head(0),

@@ -1,0 +1,92 @@
+import polars as pl
+import pytest
+
+from psibench.build.statistics import benchmark_statistics, bucket_counts, position_histogram
+from psibench.metrics.buckets import bucket_scheme
+from psibench.metrics.query_scores import evidence_positions
+
+
+def queries(*spans, length=100) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "_id": [f"q{i}" for i in range(len(spans))],
+            "text": ["a b"] * len(spans),
+            "pos_corpus_id": ["d"] * len(spans),
+            "pos_char_span": [list(span) for span in spans],
+            "pos_char_length": [length] * len(spans),
+            "pos_token_length": [9] * len(spans),
+            "target_position": pl.Series([None] * len(spans), dtype=pl.String),
+        }
+    )
+
+
+def test_counts_and_lengths_are_those_of_the_tables():
+    corpus = pl.DataFrame({"word_count": [2, 4, 6], "token_length": [3, 5, 10]})
+    asked = queries((0, 1), (5, 6)).with_columns(text=pl.Series(["a b", "a b c d"]))
+    qrels = pl.DataFrame({"query-id": ["q0", "q1", "q1"]})
+    values = dict(benchmark_statistics(corpus, asked, qrels).iter_rows())
+    assert values == {
+        "n_queries": 2.0,
+        "query_words_mean": 3.0,
+        "query_words_std": 1.0,  # of the population
+        "n_passages": 3.0,
+        "passage_words_min": 2.0,
+        "passage_words_mean": 4.0,
+        "passage_words_max": 6.0,
+        "passage_words_std": pytest.approx((8 / 3) ** 0.5),
+        "passage_tokens_mean": 6.0,
+        "passage_tokens_max": 10.0,
+        "positives_per_query_mean": 1.5,
+    }
+
+
+def test_starts_fall_in_bins_of_fifty_characters_that_hold_their_lower_edge():
+    bins = position_histogram(evidence_positions(queries((0, 1), (49, 50), (50, 51), (120, 121))))
+    starts = bins.filter(pl.col("unit") == "start_char").drop("unit")
+    assert starts.rows() == [(0.0, 50.0, 2), (50.0, 100.0, 1), (100.0, 150.0, 1)]
+
+
+def test_relative_bins_are_right_closed_as_those_of_the_bucket_scheme():
+    # Middles of 100 characters: 5 is the right edge of the first bin, 10 of the second, 6 above 5.
+    positions = evidence_positions(queries((0, 1), (4, 6), (5, 7), (9, 11), (99, 100)))
+    bins = position_histogram(positions).filter(pl.col("unit") == "relative")
+    counted = bucket_counts(positions, [bucket_scheme("relative-20")])
+    assert bins.get_column("n_queries").to_list() == [2, 2, *[0] * 17, 1]
+    assert bins.get_column("n_queries").to_list() == counted.get_column("value").to_list()
+    assert (bins.row(0)[1:3], bins.row(19)[1:3]) == ((0.0, 0.05), (0.95, 1.0))
+
+
+def test_every_query_is_in_one_bin_of_each_unit():
+    spans = [(i, i + 1) for i in range(0, 100, 3)]
+    bins = position_histogram(evidence_positions(queries(*spans)))
+    totals = bins.group_by("unit").agg(pl.col("n_queries").sum()).sort("unit").rows()
+    assert totals == [("relative", 34), ("start_char", 34)]
+
+
+def test_bucket_counts_of_several_schemes_stand_side_by_side():
+    positions = evidence_positions(queries((0, 1), (50, 51)))
+    counts = bucket_counts(positions, [bucket_scheme("thirds"), bucket_scheme("relative-2")])
+    assert counts.rows() == [
+        ("bucket:beginning", 1.0),
+        ("bucket:middle", 1.0),
+        ("bucket:end", 0.0),
+        ("bucket:0.00-0.50", 1.0),
+        ("bucket:0.50-1.00", 1.0),
+    ]
+
+
+@pytest.mark.parametrize("name", ["squad-v2-train-10-articles.json", "xquad.en.json"])
+def test_the_histogram_of_real_data_counts_every_query(real_data, name):
+    from psibench.recipes.squad_posq import build_squad_posq
+    from psibench.sources.squad import read_squad_files
+    from psibench.text.lengths import count_whitespace_tokens
+
+    built = build_squad_posq(
+        read_squad_files([real_data / name]),
+        labels="all",
+        subset="full",
+        count_tokens=count_whitespace_tokens,
+    )
+    bins = position_histogram(evidence_positions(built.queries))
+    sums = bins.group_by("unit").agg(pl.col("n_queries").sum()).get_column("n_queries")
+    assert sums.to_list() == [built.queries.height] * 2

@@ -1,0 +1,156 @@
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from psibench.cli import main
+from psibench.tables import Provenance, write_table
+from psibench.tables.schemas import QRELS
+
+ROWS = pl.DataFrame({"query-id": ["q1", "q2"], "corpus-id": ["d1", "d2"], "score": [1, 1]})
+MADE = Provenance("build", 1, params={"seed": 42, "pair": (1, 2)}, queries_by="people")
+
+
+@pytest.fixture
+def table_path(tmp_path):
+    path = tmp_path / "qrels.parquet"
+    write_table(ROWS, path, QRELS, provenance=MADE)
+    return path
+
+
+def refusal(capsys, *argv) -> str:
+    """Run a command that must end with code 2 and one message without a traceback."""
+    assert main([str(word) for word in argv]) == 2
+    printed = capsys.readouterr()
+    assert "Traceback" not in printed.err
+    assert printed.err.startswith(f"psibench {argv[0]}: ")
+    return printed.err
+
+
+def test_an_unchanged_table_passes_and_its_provenance_is_printed(table_path, capsys):
+    assert main(["check", str(table_path)]) == 0
+    printed = capsys.readouterr().out
+    assert f"{table_path}: qrels, 2 rows, unchanged since written" in printed
+    assert "queries_by: people" in printed
+    assert 'params: {"pair": [1, 2], "seed": 42}' in printed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pl.col("score") + 1,
+        pl.col("query-id").reverse(),
+        pl.col("corpus-id") + " ",
+    ],
+)
+def test_changed_rows_under_the_old_metadata_are_detected(table_path, capsys, change):
+    old = pq.read_table(table_path)
+    frame = pl.DataFrame(pl.from_arrow(old)).with_columns(change)
+    new = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(old.schema)
+    pq.write_table(new.replace_schema_metadata(old.schema.metadata), table_path)
+    message = refusal(capsys, "check", table_path)
+    assert "qrels.parquet: its rows hash to rows:" in message
+    assert "changed after it was made" in message
+
+
+def test_a_rewrite_of_the_same_rows_passes(table_path, capsys):
+    pq.write_table(pq.read_table(table_path), table_path, compression="none", row_group_size=1)
+    assert main(["check", str(table_path)]) == 0
+
+
+def rewritten(path, old: str, new: str) -> None:
+    table = pq.read_table(path)
+    record = table.schema.metadata[b"psibench"].decode()
+    assert old in record
+    changed = table.replace_schema_metadata({"psibench": record.replace(old, new)})
+    pq.write_table(changed, path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"seed": 42', '"seed": 43', "its params do not hash to params_hash"),
+        ('"table": "qrels"', '"table": "corpus"', "not a 'corpus' table"),
+        ('"table": "qrels"', '"table": "nope"', "unknown table 'nope'. Known: documents"),
+        ('"rows_hash"', '"no_hash"', "its psibench provenance is damaged (no rows_hash)"),
+    ],
+)
+def test_a_changed_record_is_detected(table_path, capsys, old, new, message):
+    rewritten(table_path, old, new)
+    assert message in refusal(capsys, "check", table_path)
+
+
+def test_a_table_without_provenance_is_refused(tmp_path, capsys):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
+    message = refusal(capsys, "check", tmp_path / "t.parquet")
+    assert "t.parquet: carries no psibench provenance" in message
+
+
+def test_files_that_are_no_tables_are_refused(tmp_path, table_path, capsys):
+    (tmp_path / "t.pdf").write_bytes(b"%PDF-1.4")
+    assert "t.pdf: not a readable Parquet file" in refusal(capsys, "check", tmp_path / "t.pdf")
+    assert "no such file" in refusal(capsys, "check", tmp_path / "none.parquet")
+    table_path.write_bytes(table_path.read_bytes()[:-9])
+    assert "may be truncated" in refusal(capsys, "check", table_path)
+
+
+def write_config(tmp_path, value, name="my.yaml"):
+    path = tmp_path / name
+    path.write_text(yaml.safe_dump(value))
+    return path
+
+
+SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["not/there.json"]}}
+
+
+@pytest.mark.parametrize("name", ["my.yaml", "my.YML"])
+def test_a_valid_config_says_what_it_would_run_and_what_is_not_there_yet(tmp_path, capsys, name):
+    path = write_config(tmp_path, {"benchmarks": {"s": SQUAD}, "models": ["bm25"]}, name)
+    assert main(["check", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [f"{path}: valid", "  benchmark s: squad_posq", "  model bm25: bm25s"]
+    assert "not there yet: config key benchmarks.s.source: no file 'not/there.json'" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"serch": {}}, "serch: unknown key"),
+        ({"models": ["nope"]}, "unknown model 'nope'. Supported: "),
+        ({"registry": {"m": {"api_key": "open sesame"}}}, "registry.m.api_key: holds a secret"),
+    ],
+)
+def test_a_bad_config_ends_with_code_2(tmp_path, capsys, config, message):
+    printed = refusal(capsys, "check", write_config(tmp_path, config))
+    assert message in printed
+    assert "sesame" not in printed
+
+
+def test_models_lists_the_registry_and_a_configs_own_entries(tmp_path, capsys):
+    path = write_config(tmp_path, {"registry": {"mine": {"backend": "bm25s", "description": "d"}}})
+    assert main(["models", "--config", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["id", "kind", "backend", "checkpoint", "description"]
+    assert lines[-1].split() == ["mine", "sparse", "bm25s", "-", "d"]
+    assert any(line.startswith("all-minilm-l6-v2 ") for line in lines)
+
+
+@pytest.mark.parametrize("config", [{}, {"registry": None}])
+def test_a_config_without_registry_adds_no_model(tmp_path, capsys, config):
+    assert main(["models"]) == 0
+    plain = capsys.readouterr().out
+    assert main(["models", "--config", str(write_config(tmp_path, config))]) == 0
+    assert capsys.readouterr().out == plain
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"backend": "bm25s", "k": 1}, "my.yaml: registry is not valid:\n  mine.k: unknown key"),
+        ({"backend": "bm25s", "token": "x"}, "registry.mine.token: holds a secret"),
+    ],
+)
+def test_a_bad_registry_entry_ends_models_with_code_2(tmp_path, capsys, entry, message):
+    path = write_config(tmp_path, {"registry": {"mine": entry}})
+    assert message in refusal(capsys, "models", "--config", path)

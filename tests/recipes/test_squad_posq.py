@@ -1,0 +1,215 @@
+import random
+
+import polars as pl
+import pytest
+
+from psibench.build.statistics import bucket_counts
+from psibench.config import parse_benchmark
+from psibench.errors import InputError
+from psibench.metrics.buckets import bucket_scheme
+from psibench.metrics.query_scores import evidence_positions
+from psibench.recipes import squad_posq
+from psibench.recipes.registry import build_benchmark, source_files
+from psibench.recipes.squad_posq import build_squad_posq
+from psibench.sources.squad import questions_frame, read_squad_files
+from psibench.tables import conform
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens
+
+C1, C2, C3, C4 = "zeta A x", "alpha  B x", "Only A here", "no question here"
+
+# Reading order; the question "who?" is carried by C1, C2 and, unanswerable, by C3.
+ROWS = [
+    ("q1", "who?", C1, "A", 5, "o"),
+    ("q2", "who?", C2, "B", 7, "o"),
+    ("q3", "who?", C3, None, None, "o"),
+    ("q4", "what?", C1, "x", 7, "o"),
+    ("q5", "what?", C1, "A", 5, "o"),
+    (None, None, C4, None, None, "o"),
+]
+
+
+def build(rows=ROWS, *, labels="all", subset="full"):
+    frame = questions_frame(rows, where="w")
+    return build_squad_posq(
+        frame, labels=labels, subset=subset, count_tokens=count_whitespace_tokens
+    )
+
+
+def test_the_corpus_is_every_distinct_context_sorted():
+    # Also C3, whose only question is unanswerable, and C4 without any question.
+    assert build().corpus.rows() == [
+        ("p00000", C3, 11, 3, 3),
+        ("p00001", C2, 10, 4, 3),
+        ("p00002", C4, 16, 3, 3),
+        ("p00003", C1, 8, 3, 3),
+    ]
+
+
+def test_queries_are_the_answerable_questions_in_reading_order():
+    queries = build().queries
+    assert queries.get_column("_id").to_list() == ["q1", "q2", "q4", "q5"]
+    assert queries.row(1, named=True) == {
+        "_id": "q2",
+        "text": "who?",
+        "pos_corpus_id": "p00001",
+        "pos_char_span": [7, 8],
+        "pos_char_length": 10,
+        "pos_token_length": 3,
+        "target_position": None,
+        "answer": "B",
+    }
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        # Every context that answers the text; the unanswerable C3 (p00000) never.
+        (
+            "all",
+            {
+                ("q1", "p00003"),
+                ("q1", "p00001"),
+                ("q2", "p00003"),
+                ("q2", "p00001"),
+                ("q4", "p00003"),
+                ("q5", "p00003"),
+            },
+        ),
+        # Only the last of them, in reading order.
+        (
+            "published",
+            {("q1", "p00001"), ("q2", "p00001"), ("q4", "p00003"), ("q5", "p00003")},
+        ),
+    ],
+)
+def test_a_question_text_shared_by_contexts_is_labelled_by_the_rule(labels, expected):
+    qrels = build(labels=labels).qrels
+    assert qrels.height == len(expected)
+    assert set(qrels.select("query-id", "corpus-id").rows()) == expected
+    assert qrels.get_column("score").unique().to_list() == [1]
+
+
+def test_the_tables_fit_their_schemas():
+    built = build()
+    for frame, spec in ((built.corpus, CORPUS), (built.queries, QUERIES), (built.qrels, QRELS)):
+        conform(frame, spec, where="w")
+
+
+def test_what_is_asked_is_kept_or_dropped_with_a_reason():
+    dropped = build().dropped
+    assert dropped.select("stage", "item_id", "reason", "char_length").rows() == [
+        ("squad_posq", "q3", "unanswerable", 11)
+    ]
+
+
+def many(n=12):
+    return [(f"m{i}", f"text {i}", f"context A {i % 5}", "A", 8, "o") for i in range(n)] + ROWS[2:3]
+
+
+def test_tiny_is_the_start_of_pythons_shuffle_over_the_same_corpus(monkeypatch):
+    monkeypatch.setattr(squad_posq, "TINY_QUERIES", 4)
+    order = [f"m{i}" for i in range(12)]
+    random.seed(42)
+    random.shuffle(order)
+    tiny, full = build(many(), subset="tiny"), build(many())
+    assert order[:4] == ["m7", "m5", "m2", "m8"]
+    assert tiny.queries.get_column("_id").to_list() == order[:4]
+    assert tiny.corpus.equals(full.corpus)
+    assert tiny.qrels.get_column("query-id").to_list() == order[:4]
+    reasons = tiny.dropped.group_by("reason").len().sort("reason").rows()
+    assert reasons == [("not_in_tiny_subset", 8), ("unanswerable", 1)]
+    assert tiny.queries.height + tiny.dropped.height == 13
+
+
+def test_tiny_has_ten_thousand_queries_and_keeps_all_of_fewer():
+    assert squad_posq.TINY_QUERIES == 10_000
+    assert build(many(), subset="tiny").queries.height == 12
+
+
+def test_tiny_labels_by_all_questions_not_by_the_drawn_ones(monkeypatch):
+    monkeypatch.setattr(squad_posq, "TINY_QUERIES", 1)
+    tiny = build(ROWS, subset="tiny", labels="published")
+    rows = tiny.qrels.rows()
+    full = build(ROWS, labels="published").qrels.rows()
+    assert len(rows) == 1
+    assert rows[0] in full
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "start", "text", "span"),
+    [
+        ("  \nab cd\t", "cd", 6, "ab cd", [3, 5]),
+        ("\u00a0😀 é ", "é", 3, "😀 é", [2, 3]),
+        (" ab ", " ab ", 0, "ab", [0, 2]),
+        ("ab", "ab", 0, "ab", [0, 2]),
+    ],
+)
+def test_white_space_around_a_context_shifts_the_span(context, answer, start, text, span):
+    built = build([("q", "?", context, answer, start, "o")])
+    assert built.corpus.get_column("text").to_list() == [text]
+    assert built.queries.get_column("pos_char_span").to_list() == [span]
+    low, high = span
+    assert text[low:high] == answer.strip()
+
+
+def test_a_source_without_answers_is_refused():
+    with pytest.raises(InputError, match="no question with an answer in the source"):
+        build(ROWS[2:3])
+
+
+def section(path, **more):
+    source = {"kind": "squad", "paths": [str(path)]}
+    return parse_benchmark({"recipe": "squad_posq", "source": source, **more})
+
+
+@pytest.mark.parametrize(
+    ("name", "n_passages", "n_queries", "n_dropped"),
+    [("squad-v2-train-10-articles.json", 694, 4371, 348), ("xquad.ar.json", 240, 1190, 0)],
+)
+def test_real_data_build_whole(real_data, name, n_passages, n_queries, n_dropped):
+    benchmark = section(real_data / name)
+    built = build_benchmark(benchmark, count_tokens=count_whitespace_tokens)
+    assert source_files(benchmark) == [str(real_data / name)]
+    sizes = (built.corpus.height, built.queries.height, built.dropped.height)
+    assert sizes == (n_passages, n_queries, n_dropped)
+    texts = dict(built.corpus.select("_id", "text").iter_rows())
+    spans = built.queries.select("pos_corpus_id", "pos_char_span", "answer").rows()
+    assert all(texts[key][low:high] == answer for key, (low, high), answer in spans)
+    own = built.queries.select(pl.col("_id").alias("query-id"), "pos_corpus_id")
+    labelled = built.qrels.select("query-id", pl.col("corpus-id").alias("pos_corpus_id"))
+    assert own.join(labelled, on=["query-id", "pos_corpus_id"], how="anti").is_empty()
+
+
+def test_a_known_item_benchmark_takes_the_contexts_of_squad_files(real_data):
+    benchmark = parse_benchmark(
+        {
+            "recipe": "known_item",
+            "source": {"kind": "squad", "paths": [str(real_data / "xquad.en.json")]},
+        }
+    )
+    built = build_benchmark(benchmark, count_tokens=count_whitespace_tokens)
+    contexts = read_squad_files([real_data / "xquad.en.json"]).get_column("context")
+    assert built.corpus.height == len({c.strip() for c in contexts})
+
+
+def test_published_labels_on_real_data_give_one_label_per_query(real_data):
+    benchmark = section(real_data / "squad-v2-train-10-articles.json", labels="published")
+    built = build_benchmark(benchmark, count_tokens=count_whitespace_tokens)
+    assert built.qrels.height == built.queries.height
+
+
+def test_a_query_at_an_edge_counts_in_two_buckets_of_the_statistics():
+    starts = (0, 99, 100, 101, 500, 3120, 3121)
+    context = "x" * 4000
+    rows = [(f"q{s}", f"t{s}", context, "x", s, "o") for s in starts]
+    counts = bucket_counts(evidence_positions(build(rows).queries), [bucket_scheme("squad")])
+    # 100 sits in 0-100 and 100-200; 500 in 400-500 and 500-3120; 3121 nowhere.
+    assert counts.rows() == [
+        ("bucket:0-100", 3.0),
+        ("bucket:100-200", 2.0),
+        ("bucket:200-300", 0.0),
+        ("bucket:300-400", 0.0),
+        ("bucket:400-500", 1.0),
+        ("bucket:500-3120", 2.0),
+    ]

@@ -1,0 +1,61 @@
+import logging
+import os
+
+import pytest
+
+from psibench.errors import InputError
+from psibench.stages.job import job
+
+
+@pytest.fixture(autouse=True)
+def _own_logging(monkeypatch):
+    """Give the root logger and the environment back as they were."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    yield
+    for handler in root.handlers:
+        if handler not in handlers:
+            handler.close()
+    root.handlers = handlers
+    root.setLevel(level)
+
+
+def run(log, error):
+    with job(log):
+        raise error
+
+
+def test_a_job_logs_to_its_file_and_makes_the_folder(tmp_path):
+    log = tmp_path / "logs" / "deep" / "x.log"
+    with job(log):
+        logging.getLogger("psibench").info("hello é")
+    assert log.read_text(encoding="utf-8").endswith(" INFO hello é\n")
+
+
+def test_bad_input_ends_with_code_2_and_one_line_in_log_and_on_stderr(tmp_path, capsys):
+    log = tmp_path / "x.log"
+    with pytest.raises(SystemExit) as raised:
+        run(log, InputError("f.json: bad"))
+    assert raised.value.code == 2
+    assert capsys.readouterr().err == "psibench: error: f.json: bad\n"
+    assert log.read_text().endswith(" ERROR f.json: bad\n")
+    assert "Traceback" not in log.read_text()
+
+
+def test_without_a_log_the_message_stands_on_stderr_once(capsys):
+    with pytest.raises(SystemExit):
+        run(None, InputError("f.json: bad"))
+    assert capsys.readouterr().err.count("f.json: bad") == 1
+
+
+def test_a_bug_keeps_its_traceback_in_the_log(tmp_path):
+    with pytest.raises(KeyError):
+        run(tmp_path / "x.log", KeyError("bug"))
+    assert "Traceback" in (tmp_path / "x.log").read_text()
+
+
+def test_a_job_bounds_the_threads_of_the_numeric_libraries():
+    with job(threads=3):
+        bounded = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS")
+        assert [os.environ[name] for name in bounded] == ["3"] * 4

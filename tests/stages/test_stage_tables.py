@@ -1,0 +1,75 @@
+import polars as pl
+import pytest
+
+from psibench.stages.tables import derived, provenance, read_all
+from psibench.stages.versions import STAGE_VERSIONS
+from psibench.tables import Provenance, content_hash, write_table
+from psibench.tables.schemas import QRELS, QUERY_SCORES
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(name, query="q", **made):
+        path = tmp_path / f"{name}.parquet"
+        frame = pl.DataFrame({"query-id": [query], "corpus-id": ["d"], "score": [1]})
+        write_table(frame, path, QRELS, provenance=Provenance("build", 1, **made))
+        return path
+
+    return _write
+
+
+def test_a_derived_table_names_inputs_revisions_and_authors(write):
+    a = write("a", "q1", revisions={"model:m": "1"}, queries_by="simulation")
+    b = write("b", "q2", revisions={"dataset:d": "2"}, queries_by="people")
+    made = derived("score", [a, b], params={"k": 1}, revisions={"model:n": "3"})
+    assert made.inputs == {str(a): content_hash(a), str(b): content_hash(b)}
+    assert made.revisions == {"model:m": "1", "dataset:d": "2", "model:n": "3"}
+    assert made.queries_by == "people, simulation"
+    assert (made.stage, made.stage_version) == ("score", STAGE_VERSIONS["score"])
+
+
+def test_authors_of_tables_that_were_themselves_merged_are_named_once(write):
+    paths = [write("a", queries_by="people, simulation"), write("b", queries_by="people")]
+    assert derived("collect", paths, params={}).queries_by == "people, simulation"
+
+
+def test_tables_without_authors_give_none(write):
+    assert derived("collect", [write("a")], params={}).queries_by is None
+    assert derived("collect", [], params={}).inputs == {}
+
+
+def test_an_unknown_stage_is_a_bug():
+    with pytest.raises(KeyError):
+        provenance("no-such-stage", params={}, inputs={})
+
+
+def test_tables_are_stacked_in_the_order_given(write):
+    paths = [write("b", "q2"), write("a", "q1")]
+    assert read_all(paths, QRELS).get_column("query-id").to_list() == ["q2", "q1"]
+
+
+def test_without_tables_the_frame_is_empty_with_its_columns():
+    assert read_all([], QRELS).columns == ["query-id", "corpus-id", "score"]
+    assert read_all([], QRELS).height == 0
+
+
+def test_columns_only_some_tables_have_are_null_in_the_others(tmp_path):
+    row = {
+        "query_id": "q1",
+        "domain": "d",
+        "span_start_char": 0,
+        "span_mid_char": 0.5,
+        "pos_char_length": 9,
+        "relative_position": 0.1,
+        "target_position": "beginning",
+        "length_bucket": None,
+        "visible": 1.0,
+    }
+    paths = []
+    for number, metric in enumerate(["ndcg@10", "mrr@10"]):
+        path = tmp_path / f"{number}.parquet"
+        frame = pl.DataFrame([row | {"query_id": f"q{number}", metric: 0.5}])
+        write_table(frame, path, QUERY_SCORES, provenance=Provenance("score", 1))
+        paths.append(path)
+    stacked = read_all(paths, QUERY_SCORES)
+    assert stacked.select("ndcg@10", "mrr@10").rows() == [(0.5, None), (None, 0.5)]
