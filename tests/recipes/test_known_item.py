@@ -5,11 +5,11 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.recipes.base import DROPPED_SCHEMA
 from psibench.recipes.known_item import simulate_known_items
 from psibench.recipes.known_item_draws import Draw
 from psibench.recipes.known_item_matching import match_thirds
 from psibench.sources.python_docs import read_python_docs
+from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.tables.schemas import QRELS
 from psibench.text.segments import POSITIONS, tag_myopic, tag_posq
 from psibench.text.words import tokenise

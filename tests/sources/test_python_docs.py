@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from psibench.errors import InputError
-from psibench.recipes.base import DROPPED_SCHEMA
 from psibench.sources import python_pages
 from psibench.sources.python_docs import collect_python_docs, cut_passages, read_python_docs
+from psibench.tables.dropped import DROPPED_SCHEMA
 
 
 @pytest.fixture(scope="module")

@@ -130,6 +130,16 @@ def test_bumping_a_stages_version_reruns_it_and_what_follows(
     assert project.planned() == rerun
 
 
+def test_bumping_a_backends_version_reruns_its_models(
+    own_repository: Callable[[], Project],
+) -> None:
+    project = own_repository()
+    rules = project.repository / "workflow" / "rules" / "common.smk"
+    rules.write_text(rules.read_text() + '\nMODEL_VERSIONS["bm25s"] += 1\n')
+    once = {"search_lexical": 1, "score": 1, "aggregate": 1}
+    assert project.planned() == once | COLLECTED
+
+
 def test_a_users_benchmarks_and_models_replace_the_default_ones(finished: Project) -> None:
     folder = finished.folder / "results"
     assert sorted(p.name for p in folder.iterdir() if p.is_dir()) == ["tiny"]

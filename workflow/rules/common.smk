@@ -6,6 +6,7 @@ try:
     from psibench.config.lookup import Lookup
     from psibench.errors import InputError
     from psibench.models.load import retrieval_params
+    from psibench.models.versions import MODEL_VERSIONS
     from psibench.stages.build import build_params
     from psibench.stages.versions import STAGE_VERSIONS
 except ImportError as error:

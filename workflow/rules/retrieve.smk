@@ -25,6 +25,9 @@ rule encode:
         tokens_per_shard=settings.encoding.tokens_per_shard,
     params:
         entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        model_version=lambda wildcards: MODEL_VERSIONS[
+            lookup.models[wildcards.model].backend
+        ],
         domains=lambda wildcards: lookup.domains(wildcards.benchmark),
         dtype=settings.encoding.dtype,
         float32_below_tokens=settings.encoding.float32_below_tokens,
@@ -56,6 +59,9 @@ rule search_lexical:
         runtime=lambda wildcards, attempt: 120 * attempt,
     params:
         entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        model_version=lambda wildcards: MODEL_VERSIONS[
+            lookup.models[wildcards.model].backend
+        ],
         top_k=settings.search.top_k,
         version=STAGE_VERSIONS["search"],
     message:
@@ -85,6 +91,9 @@ rule search_vectors:
         block_mib=settings.search.block_mib,
     params:
         entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        model_version=lambda wildcards: MODEL_VERSIONS[
+            lookup.models[wildcards.model].backend
+        ],
         domains=lambda wildcards: lookup.domains(wildcards.benchmark),
         top_k=settings.search.top_k,
         store=settings.store,

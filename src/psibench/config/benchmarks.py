@@ -46,7 +46,7 @@ class KnownItem(BenchmarkBase):
     """Words per query."""
     queries_per_third: int = Field(default=1, ge=1, le=20)
     """Queries drawn from each third of each passage."""
-    seed: int = 42
+    seed: int = Field(default=42, ge=0)
     """Seed of the draw."""
     buckets: BucketSchemes = Field(default=["thirds", "relative-20"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""

@@ -20,8 +20,8 @@ class Encoding(Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: float32 for small jobs; bfloat16 for large ones on machines made for it, and only
     where the cosine to float32 stays at 0.9999 or above on a sample of the texts."""
-    float32_below_tokens: int = Field(default=250_000, ge=0)
-    """dtype auto keeps float32 for jobs of fewer tokens, where it costs about a minute."""
+    float32_below_tokens: int = Field(default=100_000, ge=0)
+    """dtype auto keeps float32 for jobs of fewer tokens, where it costs little."""
     tokens_per_batch: int = Field(default=8_192, ge=64)
     """Padded tokens in one forward pass; raise it on a GPU."""
     tokens_per_shard: int = Field(default=65_536, ge=64)
@@ -48,7 +48,7 @@ class Uncertainty(Section):
     """Confidence level of the intervals."""
     min_bucket_size: int = Field(default=30, ge=1)
     """Buckets with fewer queries do not enter PSI; 1 gives the papers' values on small sets."""
-    seed: int = 42
+    seed: int = Field(default=42, ge=0)
 
 
 class Report(Section):

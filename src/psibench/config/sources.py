@@ -57,7 +57,7 @@ class PythonDocsSource(Section):
     """Shortest passage, words."""
     max_words: int = Field(default=700, ge=1)
     """Longest passage, words."""
-    seed: int = 42
+    seed: int = Field(default=42, ge=0)
     """Seed of the passage lengths."""
 
     @model_validator(mode="after")

@@ -10,8 +10,6 @@ from psibench.errors import InputError
 from psibench.progress import Progress
 from psibench.search.topk import TopK, top_k_of_row
 
-BM25_VERSION = 1  # bump when the same entry gives other scores
-
 
 def search_bm25(
     entry: Bm25Model, documents: Sequence[str], queries: Sequence[str], *, k: int

@@ -10,9 +10,8 @@ from psibench.config.models import StaticModel
 from psibench.models.checkpoints import checkpoint_identity, loading, resolve_checkpoint
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
+from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
-
-VECTORS_VERSION = 1  # bump when the same entry gives other vectors
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,9 @@ class StaticEncoder:
     @property
     def fingerprint(self) -> str:
         """Hash of everything that decides the vectors besides the text and its prompt."""
-        return hash_params({"identity": self.identity, "static": VECTORS_VERSION})
+        return hash_params(
+            {"identity": self.identity, "static": MODEL_VERSIONS[self.entry.backend]}
+        )
 
     def salt(self, role: Role) -> str:
         """Return the role's prompt."""

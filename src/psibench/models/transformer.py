@@ -12,11 +12,10 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity, loading, resolve_checkpoint
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
+from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
 
 logger = logging.getLogger("psibench")
-
-VECTORS_VERSION = 1  # bump when the same entry gives other vectors
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,11 @@ class TransformerEncoder:
         fields = {"max_tokens", "pooling", "scoring", "windows"}
         return hash_params(
             self.entry.model_dump(mode="json", include=fields)
-            | {"identity": self.identity, "dtype": self.dtype, "version": VECTORS_VERSION}
+            | {
+                "identity": self.identity,
+                "dtype": self.dtype,
+                "version": MODEL_VERSIONS[self.entry.backend],
+            }
         )
 
     def salt(self, role: Role) -> str:

@@ -1,21 +1,10 @@
 """What every recipe returns."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from psibench.text.lengths import TokenCounter, with_lengths
-
-DROPPED_SCHEMA = {
-    "stage": pl.String,
-    "item_id": pl.String,
-    "reason": pl.String,
-    "detail": pl.String,
-    "score": pl.Float64,
-    "target_position": pl.String,
-    "char_length": pl.Int32,
-}
 
 
 @dataclass(frozen=True)
@@ -30,11 +19,6 @@ class Build:
     queries: pl.DataFrame
     qrels: pl.DataFrame
     dropped: pl.DataFrame
-
-
-def dropped_frame(rows: Sequence[tuple[object, ...]] = ()) -> pl.DataFrame:
-    """Make a frame of dropped items from rows in the order of ``DROPPED_SCHEMA``."""
-    return pl.DataFrame(rows, schema=DROPPED_SCHEMA, orient="row")
 
 
 def complete_build(

@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.recipes.base import dropped_frame
 from psibench.recipes.known_item_draws import Draw, DrawRules, LexicalIndex, draw_queries
 from psibench.recipes.known_item_matching import match_thirds
+from psibench.tables.dropped import dropped_frame
 from psibench.text.segments import POSITIONS, Position, inner_thirds
 
 STAGE = "simulate_known_items"

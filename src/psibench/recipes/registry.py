@@ -7,13 +7,14 @@ import polars as pl
 
 from psibench.config.benchmarks import Benchmark, KnownItem, SquadPosq
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
-from psibench.recipes.base import Build, complete_build, dropped_frame
+from psibench.recipes.base import Build, complete_build
 from psibench.recipes.known_item import simulate_known_items
 from psibench.recipes.squad_posq import build_squad_posq
 from psibench.sources.files import read_document_files
 from psibench.sources.hub import read_hub_documents, read_hub_questions
 from psibench.sources.python_docs import collect_python_docs
 from psibench.sources.squad import read_squad_files
+from psibench.tables.dropped import dropped_frame
 from psibench.text.lengths import TokenCounter
 
 QUERIES_BY = {"squad_posq": "people", "known_item": "simulation"}

@@ -11,7 +11,8 @@ from typing import Literal
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.recipes.base import Build, complete_build, dropped_frame
+from psibench.recipes.base import Build, complete_build
+from psibench.tables.dropped import dropped_frame
 from psibench.text.lengths import TokenCounter
 
 STAGE = "squad_posq"

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.recipes.base import dropped_frame
 from psibench.sources.python_pages import Page, python_pages
+from psibench.tables.dropped import dropped_frame
 from psibench.text.duplicates import SeenText
 
 STAGE = "read_python_docs"
