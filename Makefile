@@ -57,15 +57,17 @@ lint: setup
 	snakefmt --check Snakefile workflow/rules
 	mypy
 	psibench schema --check
+	python tools/tables_page.py --check
 	snakemake --lint
 	@$(MAKE) --no-print-directory dry
 
 dry: setup
-	@for config in config/config.yaml $(wildcard config/presets/*.yaml) $(wildcard config/examples/*.yaml); do \
-	  psibench check $$config || exit 1; \
+	@for config in config/config.yaml config/presets/*.yaml config/examples/*.yaml; do \
+	  snakemake --profile profiles/local --nolock --dry-run --quiet all --configfile $$config \
+	    && echo "dry run: $$config" || exit 1; \
 	done
-	@snakemake --profile profiles/local --dry-run --quiet all && echo "dry run: profile local resolves"
-	@snakemake --profile slurm --dry-run --quiet all results/psi_table.csv && echo "dry run: profile slurm resolves"
+	@snakemake --profile slurm --nolock --dry-run --quiet all results/psi_table.csv \
+	  && echo "dry run: --profile slurm"
 
 format: setup
 	ruff format .
@@ -74,6 +76,7 @@ format: setup
 
 schema: setup
 	psibench schema
+	python tools/tables_page.py
 
 bench: setup-bench
 	@for script in bench/*.py; do python $$script || exit 1; done

@@ -1,0 +1,48 @@
+"""Check the tables of the embedded default: row counts, and that both controls did their work."""
+
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from psibench.commands.check import check_table
+from psibench.tables import read_table
+from psibench.tables.schemas import ATTRITION, BUCKET_SCORES, PSI_TABLE, QUERIES
+
+MODELS = 7
+VIEWS = 2
+
+
+def main(folder: Path) -> None:
+    """Raise AssertionError with the numbers if anything is off."""
+    psi = read_table(folder / "psi_table.parquet", PSI_TABLE)
+    buckets = read_table(folder / "bucket_scores.parquet", BUCKET_SCORES)
+    lengths = psi.get_column("length_bucket").n_unique()
+    assert psi.height == MODELS * VIEWS * lengths, psi.height
+    assert buckets.height == psi.height * 3, buckets.height
+    assert len((folder / "psi_table.csv").read_text().splitlines()) == psi.height + 1
+
+    queries = read_table(folder / "python-docs/data/eng-Latn/python/queries.parquet", QUERIES)
+    assert queries.height > 2000, queries.height
+    dropped = read_table(folder / "python-docs/attrition.parquet", ATTRITION)
+    assert dropped.height > 0
+
+    pooled = psi.filter((pl.col("length_bucket") == "all") & (pl.col("evidence") == "all"))
+    rows = {row["model"]: row for row in pooled.iter_rows(named=True)}
+    blind, cut = rows["minilm-static"], rows["minilm-first-128"]
+    assert blind["psi"] <= blind["psi_null_p95"], blind
+    assert cut["psi_low"] > 2 * cut["psi_null_p95"], cut
+    assert cut["best_bucket"] == "beginning", cut
+
+    for path in folder.rglob("*.parquet"):
+        check_table(path)
+    page = (folder / "report.html").read_text()
+    assert "python-docs" in page
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+    print(f"default: {psi.height} PSI rows, {queries.height} queries, every table verified")
+    print(f"position-blind control: PSI {blind['psi']:.3f}, null p95 {blind['psi_null_p95']:.3f}")
+    print(f"truncating control: PSI {cut['psi']:.3f}, interval from {cut['psi_low']:.3f}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "results"))
