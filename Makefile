@@ -66,7 +66,7 @@ dry: setup
 	  snakemake --profile profiles/local --nolock --dry-run --quiet all --configfile $$config \
 	    && echo "dry run: $$config" || exit 1; \
 	done
-	@snakemake --profile slurm --nolock --dry-run --quiet all results/psi_table.csv \
+	@snakemake results/psi_table.csv --profile slurm --nolock --dry-run --quiet all \
 	  && echo "dry run: --profile slurm"
 
 format: setup
