@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from psibench.config.base import Id, Section, refuse_repeats
 from psibench.config.benchmarks import Benchmark
 from psibench.config.models import Model
+from psibench.metrics.definitions import DEFAULT_METRICS
 
 Metric = Annotated[str, StringConstraints(pattern=r"^(ndcg|recall|mrr)@[1-9][0-9]*$")]
 Metrics = Annotated[list[Metric], AfterValidator(refuse_repeats)]
@@ -66,19 +67,7 @@ class Config(Section):
     """Ids from the registry. A user's list replaces the default one."""
     registry: dict[Id, Model] = Field(default_factory=dict)
     """Further model entries, over those of config/models.yaml."""
-    metrics: Metrics = Field(
-        default=[
-            "ndcg@10",
-            "mrr@10",
-            "recall@5",
-            "recall@10",
-            "recall@20",
-            "recall@30",
-            "recall@50",
-            "recall@100",
-        ],
-        min_length=1,
-    )
+    metrics: Metrics = Field(default=list(DEFAULT_METRICS), min_length=1)
     """Per-query metrics. The first one is the headline."""
     psi_metrics: Metrics = Field(default=["ndcg@10"], min_length=1)
     """Metrics that get rows in the PSI table."""

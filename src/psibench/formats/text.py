@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-
-SNIFFED_BYTES = 4096
+from psibench.formats.sniff import SNIFFED_BYTES, binary_kind
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -102,9 +101,6 @@ def _open(path: Path, mode: str) -> Any:
 
 def _refuse_binary(path: Path) -> None:
     with _open(path, "rb") as stream:
-        head = stream.read(SNIFFED_BYTES)
-    for magic, name in ((b"%PDF", "a PDF"), (b"PAR1", "a Parquet file"), (b"PK\x03\x04", "a ZIP")):
-        if head.startswith(magic):
-            raise InputError(f"{path}: {name}, expected a text file")
-    if b"\0" in head:
-        raise InputError(f"{path}: binary content, expected a text file in UTF-8")
+        found = binary_kind(stream.read(SNIFFED_BYTES))
+    if found is not None:
+        raise InputError(f"{path}: found {found}, expected a text file in UTF-8")

@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from psibench.errors import InputError
+from psibench.formats.sniff import binary_kind
 
 
 def read_text_file(path: str | Path, *, expected: str) -> str:
@@ -31,13 +32,8 @@ def read_bytes(path: str | Path, *, expected: str) -> bytes:
 
 def decode_text(data: bytes, path: str | Path, *, expected: str) -> str:
     """Decode a file's bytes; refuse binary content, saying what it looks like."""
-    if data.startswith(b"%PDF"):
-        found = "a PDF document"
-    elif data.startswith(b"PK\x03\x04"):
-        found = "a zip archive or office document"
-    elif b"\0" in data[:4096]:
-        found = "binary data"
-    else:
+    found = binary_kind(data)
+    if found is None:
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:

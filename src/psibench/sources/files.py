@@ -1,8 +1,5 @@
 """Documents from folders and files of jsonl, parquet, txt and md."""
 
-import gzip
-import json
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
+from psibench.formats.text import read_records
 from psibench.sources.checks import (
-    decode_text,
-    read_bytes,
     read_text_file,
     refuse_repeated,
     require_id,
@@ -87,23 +83,7 @@ def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
 
 def read_jsonl(path: Path) -> Iterator[Record]:
     """Yield ``(origin, record)`` of a jsonl file, gzipped or not."""
-    try:
-        data = read_bytes(path, expected="jsonl")
-        data = gzip.decompress(data) if path.suffix.lower() == ".gz" else data
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not readable as gzip ({error}); expected jsonl.gz") from error
-    # Not splitlines(): JSON text may hold U+2028 and other characters that end a line for it.
-    for number, line in enumerate(decode_text(data, path, expected="jsonl").split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}, line {number}: not valid JSON: {error}") from error
-        if not isinstance(record, dict):
-            raise InputError(
-                f"{path}, line {number}: found {type(record).__name__}, expected object"
-            )
+    for number, record in read_records(path):
         yield f"{path}, line {number}", record
 
 

@@ -54,32 +54,10 @@ def run_encode(
     tokenized = [encoder.tokenize(group.texts, group.role) for group in groups]
     encoder = _with_dtype(encoder, entry, tokenized, settings, device)
     vectors = EmbeddingStore(Path(store) / "embeddings" / model, encoder.fingerprint)
-    frames = []
-    for group, items in zip(groups, tokenized, strict=True):
-        encoded = encode_texts(
-            encoder,
-            group.texts,
-            items,
-            salt=encoder.salt(group.role),
-            store=vectors,
-            tokens_per_batch=settings.tokens_per_batch,
-            tokens_per_shard=settings.tokens_per_shard,
-            description=f"encoding {model}: {group.domain}, {group.role}",
-        )
-        logger.info(
-            "%s, %s: %d texts, %d encoded now", group.domain, group.role, len(items), encoded.n_new
-        )
-        frames.append(
-            pl.DataFrame(
-                {
-                    "_id": group.ids,
-                    "key": encoded.keys,
-                    "n_tokens": encoded.n_tokens,
-                    "visible_char_end": encoded.visible_char_end,
-                },
-                schema_overrides={"_id": pl.String, "key": pl.Binary},
-            ).select(pl.lit(group.role).alias("role"), pl.lit(group.domain).alias("domain"), "*")
-        )
+    frames = [
+        _encode_group(encoder, group, items, model=model, store=vectors, settings=settings)
+        for group, items in zip(groups, tokenized, strict=True)
+    ]
     source = derived(
         "encode",
         [*corpora, *queries],
@@ -106,6 +84,40 @@ def _read_groups(
             ids, texts = (frame.get_column(name).to_list() for name in ("_id", "text"))
             groups.append(Texts(role, domain, ids, texts))  # type: ignore[arg-type]
     return groups
+
+
+def _encode_group(
+    encoder: Encoder,
+    group: Texts,
+    items: Sequence[TokenizedText],
+    *,
+    model: str,
+    store: EmbeddingStore,
+    settings: Encoding,
+) -> pl.DataFrame:
+    """Encode what the store lacks of a group; returns its rows of the encodings table."""
+    encoded = encode_texts(
+        encoder,
+        group.texts,
+        items,
+        salt=encoder.salt(group.role),
+        store=store,
+        tokens_per_batch=settings.tokens_per_batch,
+        tokens_per_shard=settings.tokens_per_shard,
+        description=f"encoding {model}: {group.domain}, {group.role}",
+    )
+    logger.info(
+        "%s, %s: %d texts, %d encoded now", group.domain, group.role, len(items), encoded.n_new
+    )
+    return pl.DataFrame(
+        {
+            "_id": group.ids,
+            "key": encoded.keys,
+            "n_tokens": encoded.n_tokens,
+            "visible_char_end": encoded.visible_char_end,
+        },
+        schema_overrides={"_id": pl.String, "key": pl.Binary},
+    ).select(pl.lit(group.role).alias("role"), pl.lit(group.domain).alias("domain"), "*")
 
 
 def _with_dtype(

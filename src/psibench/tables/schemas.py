@@ -161,6 +161,9 @@ _VIEW = (
     Column("evidence", STRING, "all queries, or visible: span wholly inside the model's input"),
 )
 
+_ROW_KEY = tuple(column.name for column in _ROW)
+_VIEW_KEY = tuple(column.name for column in _VIEW)
+
 BUCKET_SCORES = TableSpec(
     "bucket_scores",
     (
@@ -175,18 +178,7 @@ BUCKET_SCORES = TableSpec(
         Column("low", FLOAT64, "lower end of the mean's confidence interval", True),
         Column("high", FLOAT64, "upper end of the mean's confidence interval", True),
     ),
-    key=(
-        "benchmark",
-        "query_lang",
-        "corpus_lang",
-        "domain",
-        "length_bucket",
-        "model",
-        "metric",
-        "buckets",
-        "evidence",
-        "bucket",
-    ),
+    key=(*_ROW_KEY, "metric", *_VIEW_KEY, "bucket"),
 )
 
 PSI_TABLE = TableSpec(
@@ -210,17 +202,7 @@ PSI_TABLE = TableSpec(
         Column("best_bucket", STRING, "label of the best bucket", True),
         Column("worst_bucket", STRING, "label of the worst bucket", True),
     ),
-    key=(
-        "benchmark",
-        "query_lang",
-        "corpus_lang",
-        "domain",
-        "length_bucket",
-        "model",
-        "metric",
-        "buckets",
-        "evidence",
-    ),
+    key=(*_ROW_KEY, "metric", *_VIEW_KEY),
 )
 
 STATISTICS = TableSpec(
