@@ -15,13 +15,19 @@ from psibench.report.figures import (
     y_limit,
 )
 from psibench.report.inputs import BenchmarkInfo, ModelInfo
+from psibench.report.series import (
+    bucket_axis,
+    bucket_sizes,
+    model_lines,
+    number_rows,
+    slice_text,
+)
 from psibench.report.styles import BAR_STYLES, LineStyle
 from psibench.report.svg import inline_svg
-from psibench.report.views import SCHEME_ORDER, bucket_order, schemes_of
-from psibench.report.wording import MISSING, SCHEME_TEXTS, count, interval, number, pair_text
+from psibench.report.views import schemes_of
+from psibench.report.wording import SCHEME_TEXTS
 
 MAX_OVERLAID = 6
-NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -62,18 +68,18 @@ def curve_figures(
     figures = []
     for scheme in schemes_of(mine, benchmark.id):
         table = mine.filter(pl.col("buckets") == scheme)
-        axis = _axis(table, scheme)
-        lines = _lines(table, axis, models, styles)
+        axis = bucket_axis(table, scheme)
+        lines = model_lines(table, axis, models, styles)
         anchor = slug("curves", benchmark.id, scheme)
         figures.append(
             FigureView(
                 anchor=anchor,
                 title=f"{SCHEME_TEXTS.get(scheme, scheme)}",
-                caption=_slice_text(table),
+                caption=slice_text(table),
                 panels=_curve_panels(lines, axis, anchor, metric),
                 legend=_legend(lines, styles),
                 header=("model", *axis.labels),
-                rows=(("queries", *_sizes(table, axis)), *_number_rows(lines)),
+                rows=(("queries", *bucket_sizes(table, axis)), *number_rows(lines)),
             )
         )
     return figures
@@ -93,8 +99,8 @@ def comparison_figure(
         return None
     mine = rows.filter((pl.col("evidence") == "all") & (pl.col("buckets") == "squad"))
     tables = [mine.filter(pl.col("benchmark") == info.id) for info in pair]
-    axis = _axis(pl.concat(tables), "squad")
-    lines = [_lines(table, axis, models, styles) for table in tables]
+    axis = bucket_axis(pl.concat(tables), "squad")
+    lines = [model_lines(table, axis, models, styles) for table in tables]
     common = [name for name in lines[0] if name in lines[1]]
     if not common:
         return None
@@ -112,7 +118,7 @@ def comparison_figure(
             (f"{row[0]} · {side}", *row[1:])
             for name in common
             for side, found in zip(names, lines, strict=True)
-            for row in _number_rows({name: found[name]})
+            for row in number_rows({name: found[name]})
         ),
     )
 
@@ -157,35 +163,6 @@ def _full_and_tiny(
     return (found[0], others[0]) if others else None
 
 
-def _axis(table: pl.DataFrame, scheme: str) -> Axis:
-    labels = bucket_order(table)
-    unique = table.select("bucket", "bucket_low", "bucket_high").unique("bucket")
-    bounds = {name: (low, high) for name, low, high in unique.iter_rows()}
-    texts = {"squad": "start of the evidence, characters", "thirds": "third of the passage"}
-    known = texts.get(scheme, "relative position" if scheme in SCHEME_ORDER else scheme)
-    return Axis(tuple(labels), tuple(bounds[name] for name in labels), known)
-
-
-def _lines(
-    table: pl.DataFrame,
-    axis: Axis,
-    models: Sequence[ModelInfo],
-    styles: Mapping[str, LineStyle],
-) -> dict[str, Line]:
-    values = {
-        (row["model"], row["bucket"]): (row["mean"], row["low"], row["high"])
-        for row in table.iter_rows(named=True)
-    }
-    present = set(table["model"])
-    lines = {}
-    for model in (m.id for m in models if m.id in present):
-        cells = [values.get((model, name), (None, None, None)) for name in axis.labels]
-        filled = [tuple(NAN if v is None else v for v in cell) for cell in cells]
-        mean, low, high = (tuple(cell[i] for cell in filled) for i in range(3))
-        lines[model] = Line(mean, low, high, styles[model])
-    return lines
-
-
 def _curve_panels(
     lines: Mapping[str, Line], axis: Axis, anchor: str, metric: str
 ) -> tuple[Panel, ...]:
@@ -209,28 +186,3 @@ def _legend(
     lines: Mapping[str, Line], styles: Mapping[str, LineStyle]
 ) -> tuple[tuple[str, LineStyle], ...]:
     return tuple((name, styles[name]) for name in lines) if len(lines) <= MAX_OVERLAID else ()
-
-
-def _sizes(table: pl.DataFrame, axis: Axis) -> list[str]:
-    sizes = dict(table.group_by("bucket").agg(pl.col("n_queries").max()).iter_rows())
-    return [count(sizes[name]) if name in sizes else MISSING for name in axis.labels]
-
-
-def _number_rows(lines: Mapping[str, Line]) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (
-            name,
-            *(
-                f"{number(m)} {interval(lo, hi)}" if m == m else MISSING
-                for m, lo, hi in zip(line.mean, line.low, line.high, strict=True)
-            ),
-        )
-        for name, line in lines.items()
-    )
-
-
-def _slice_text(table: pl.DataFrame) -> str:
-    row = table.row(0, named=True)
-    pair = pair_text(row["query_lang"], row["corpus_lang"])
-    parts = [("languages", pair), ("domain", row["domain"]), ("length", row["length_bucket"])]
-    return "; ".join(f"{name} {value}" for name, value in parts if value != "all")
