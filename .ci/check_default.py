@@ -10,7 +10,7 @@ from psibench.tables import read_table
 from psibench.tables.schemas import ATTRITION, BUCKET_SCORES, PSI_TABLE, QUERIES
 
 MODELS = 7
-VIEWS = 2
+VIEWS = 3
 
 
 def main(folder: Path) -> None:

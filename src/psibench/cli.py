@@ -37,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"psibench {args.command}: {error}", file=sys.stderr)
         return BAD_INPUT
+    except BrokenPipeError:  # `psibench show ... | head`: the reader has seen enough
+        sys.stderr.close()
+        return 0
     except OSError as error:
         print(f"psibench {args.command}: cannot read or write: {error}", file=sys.stderr)
         return BAD_INPUT

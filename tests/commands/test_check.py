@@ -89,7 +89,9 @@ def test_a_table_without_provenance_is_refused(tmp_path, capsys):
 
 def test_files_that_are_no_tables_are_refused(tmp_path, table_path, capsys):
     (tmp_path / "t.pdf").write_bytes(b"%PDF-1.4")
-    assert "t.pdf: not a readable Parquet file" in refusal(capsys, "check", tmp_path / "t.pdf")
+    assert "t.pdf: not a Parquet file; give the .parquet table" in refusal(
+        capsys, "check", tmp_path / "t.pdf"
+    )
     assert "no such file" in refusal(capsys, "check", tmp_path / "none.parquet")
     table_path.write_bytes(table_path.read_bytes()[:-9])
     assert "may be truncated" in refusal(capsys, "check", table_path)

@@ -72,7 +72,9 @@ def test_writes_all_tables_and_prints_the_psi_table(files, capsys):
         "query_scores.parquet",
     ]
     printed = capsys.readouterr().out
-    assert "bm25   all     all     mrr@10  squad    all            80  0.750  0.500" in printed
+    assert (
+        "bm25   all     all     mrr@10  squad    all            80     2  0.750  0.500" in printed
+    )
     assert "visible" not in printed
 
 

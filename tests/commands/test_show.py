@@ -77,7 +77,7 @@ def test_all_shows_every_row(shown):
 
 def test_an_undefined_psi_is_a_dash(shown):
     printed = shown([psi_row(psi=None, psi_low=None, psi_high=None, best_bucket=None)])
-    assert printed.splitlines()[3].split()[8:10] == ["-", "-"]
+    assert printed.splitlines()[3].split()[9:11] == ["-", "-"]
 
 
 @pytest.mark.parametrize(

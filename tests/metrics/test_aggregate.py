@@ -65,8 +65,23 @@ def test_visible_is_the_share_of_the_span_inside_the_input():
     assert scores(visible_char_end=ends)["visible"].to_list() == [1.0, 0.25, 0.0]
 
 
+def test_pos_visible_is_the_share_of_the_positive_inside_the_input():
+    ends = pl.DataFrame({"_id": ["d1", "d2", "d3"], "visible_char_end": [10, 45, 100]})
+    assert scores(visible_char_end=ends)["pos_visible"].to_list() == [0.1, 0.45, 1.0]
+
+
 def test_without_truncation_everything_is_visible():
     assert scores()["visible"].to_list() == [1.0, 1.0, 1.0]
+    assert scores()["pos_visible"].to_list() == [1.0, 1.0, 1.0]
+
+
+def test_whole_rows_count_only_queries_of_positives_that_were_not_cut():
+    frame = made([(10, 0.8), (250, 0.4), (350, 0.1)], pos_visible=[1.0, 0.6, 1.0])
+    table = psi_table(frame, labels=LABELS, metrics=METRICS, schemes=["squad"], settings=FAST)
+    by_view = {row["evidence"]: row for row in table.iter_rows(named=True)}
+    assert by_view["whole"]["n_queries"] == 2
+    assert by_view["whole"]["mean"] == pytest.approx(0.45)
+    assert by_view["visible"]["n_queries"] == 3
 
 
 def test_a_positive_without_a_visible_end_is_refused():
@@ -104,7 +119,10 @@ def test_query_scores_do_not_depend_on_the_order_of_queries():
 def made(rows: list[tuple[int, float]], **columns) -> pl.DataFrame:
     """Query scores from (span start, nDCG) rows, in documents of 1,000 characters."""
     n = len(rows)
-    columns = {"domain": "law", "length_bucket": None, "visible": 1.0} | columns
+    columns = {
+        **{"domain": "law", "length_bucket": None, "visible": 1.0, "pos_visible": 1.0},
+        **columns,
+    }
     frame = pl.DataFrame(
         {
             "query_id": [f"q{i:03d}" for i in range(n)],
@@ -159,7 +177,7 @@ def test_bucket_rows_hold_every_bucket_and_null_means_where_empty():
 def test_an_undefined_psi_is_null_never_zero(rows):
     table = psi(made(rows).cast({"ndcg@10": pl.Float64, "span_mid_char": pl.Float64}))
     for name in ("psi", "psi_low", "psi_p", "psi_corrected", "best_bucket"):
-        assert table[name].to_list() == [None, None]
+        assert table[name].to_list() == [None, None, None]
 
 
 def test_visible_rows_count_only_wholly_visible_evidence():
@@ -168,6 +186,7 @@ def test_visible_rows_count_only_wholly_visible_evidence():
     assert table.select("evidence", "n_queries", "psi").rows() == [
         ("all", 3, pytest.approx(0.875)),
         ("visible", 2, pytest.approx(0.5)),
+        ("whole", 3, pytest.approx(0.875)),
     ]
 
 
@@ -175,8 +194,9 @@ def test_visible_rows_are_there_when_equal_and_carry_the_same_figures():
     frame = made([(10 * i, (i % 7) / 7) for i in range(40)])
     for table in (psi(frame), buckets(frame)):
         views = table.partition_by("evidence", include_key=False)
-        assert len(views) == 2
+        assert len(views) == 3
         assert views[0].equals(views[1])
+        assert views[0].equals(views[2])
 
 
 def test_length_buckets_get_rows_when_two_hold_queries():
@@ -202,7 +222,7 @@ def test_domains_get_rows_on_request():
 def test_every_scheme_and_metric_has_a_row():
     frame = made([(10, 1.0), (700, 0.5)]).with_columns((pl.col("ndcg@10") / 2).alias("mrr@10"))
     table = psi(frame, metrics=["ndcg@10", "mrr@10"], schemes=["squad", "thirds", "relative-20"])
-    assert table.height == 3 * 2 * 2
+    assert table.height == 3 * 2 * 3
     conform(table, PSI_TABLE, where="psi")
 
 

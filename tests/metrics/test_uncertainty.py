@@ -340,3 +340,27 @@ def test_more_than_64_buckets_are_supported():
     assert row.n_buckets == 70
     assert row.worst_bucket == 69
     assert row.psi == 0.5
+
+
+def test_one_miss_among_perfect_scores_does_not_exclude_no_effect():
+    # 3 buckets of 40 queries, one query misses: any shuffle gives the same PSI.
+    scores = np.ones(120)
+    scores[7] = 0.0
+    found = estimate_psi(scores, np.arange(120), np.repeat([0, 1, 2], 40), n_buckets=3, seed=1)
+    assert found.psi == pytest.approx(1 / 40)
+    assert found.psi_p == 1.0
+    assert found.psi_low == 0.0
+
+
+def test_near_perfect_scores_rarely_exclude_no_effect():
+    # Mean .97, 20 buckets of 50: the bootstrap alone excluded 0 in about a fifth of such sets.
+    rng = np.random.default_rng(5)
+    excluded = 0
+    for seed in range(60):
+        scores = (rng.random(1000) < 0.97).astype(float)
+        buckets = np.repeat(np.arange(20), 50)
+        found = estimate_psi(
+            scores, np.arange(1000), buckets, n_buckets=20, n_permutations=200, seed=seed
+        )
+        excluded += found.psi_low > 0
+    assert excluded <= 6  # nominal 2.5 % of 60 is 1.5

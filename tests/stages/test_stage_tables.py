@@ -64,6 +64,7 @@ def test_columns_only_some_tables_have_are_null_in_the_others(tmp_path):
         "target_position": "beginning",
         "length_bucket": None,
         "visible": 1.0,
+        "pos_visible": 1.0,
     }
     paths = []
     for number, metric in enumerate(["ndcg@10", "mrr@10"]):

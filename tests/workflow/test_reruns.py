@@ -9,6 +9,8 @@ import pytest
 import yaml
 from workflow_project import Project
 
+from psibench.tables import read_provenance
+
 MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1, "aggregate": 1}
 COLLECTED = {"psi_table": 1, "bucket_scores": 1, "report": 1}
 
@@ -65,6 +67,26 @@ def test_editing_one_models_entry_reruns_that_model_only(project: Project) -> No
     assert "encodings/two/" in paths
     assert "encodings/one/" not in paths
     assert "runs/bm25/" not in paths
+
+
+def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Project) -> None:
+    from workflow_project import save_checkpoint
+
+    save_checkpoint(project.folder / "checkpoint", hidden=64)
+    chain = dict.fromkeys(MODEL_CHAIN, 2)  # both encoders use this checkpoint
+    assert project.planned() == chain | COLLECTED
+    assert "runs/bm25/" not in project.planned_paths()
+
+
+def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:
+    record = read_provenance(finished.folder / "results" / "psi_table.parquet")
+    assert record is not None
+    assert record["queries_by"] == "people"
+    assert set(record["revisions"]) == {"model:bm25", "model:one", "model:two"}
+    part = next((finished.folder / "results/tiny/tables/one").glob("*.psi.parquet"))
+    part_record = read_provenance(part)
+    assert part_record is not None
+    assert part_record["params"]["settings"]["min_bucket_size"] == 5
 
 
 def test_describing_a_model_reruns_the_report_only(project: Project) -> None:

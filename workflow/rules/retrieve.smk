@@ -5,6 +5,7 @@ rule encode:
     input:
         corpora=domain_tables("corpus"),
         queries=domain_tables("queries"),
+        checkpoint=lambda wildcards: lookup.checkpoint_files(wildcards.model),
     output:
         "results/{benchmark}/encodings/{model}/{lang}.parquet",
     log:

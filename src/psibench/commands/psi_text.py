@@ -12,6 +12,7 @@ HEADINGS = (
     "buckets",
     "evidence",
     "queries",
+    "used",
     "mean",
     "PSI",
     "interval",
@@ -28,8 +29,8 @@ UNDEFINED = "-"
 def format_psi_table(table: pl.DataFrame) -> str:
     """Lay out a PSI table in aligned columns, numbers with three decimals.
 
-    A row of the `visible` view that has as many queries as the row of `all` says nothing new and
-    is left out. An undefined value is shown as ``-``.
+    ``used`` is the number of buckets with enough queries to count. A row of another evidence view
+    that equals the row of `all` is left out. An undefined value is shown as ``-``.
     """
     kept = [row for row in _numbered(table) if not row["repeats"]]
     cells = [HEADINGS, *(_cells(row) for row in kept)]
@@ -45,13 +46,14 @@ def format_psi_table(table: pl.DataFrame) -> str:
 
 
 def _numbered(table: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows with `repeats`: whether it is a visible row equal to the one of `all`."""
-    previous: dict[str, Any] = {}
+    """Return the rows with `repeats`: whether a view's row equals the one of `all` before it."""
+    everything: dict[str, Any] = {}
     rows = []
     for row in table.iter_rows(named=True):
-        same = {**row, "evidence": "all"} == previous
-        rows.append(row | {"repeats": row["evidence"] == "visible" and same})
-        previous = row
+        if row["evidence"] == "all":
+            everything = row
+        same = row["evidence"] != "all" and {**row, "evidence": "all"} == everything
+        rows.append(row | {"repeats": same})
     return rows
 
 
@@ -66,6 +68,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["buckets"],
         row["evidence"],
         str(row["n_queries"]),
+        str(row["n_buckets"]),
         _decimal(row["mean"]),
         _decimal(row["psi"]),
         interval,

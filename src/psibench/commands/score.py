@@ -100,6 +100,7 @@ def _score_run(
     queries = judgements.queries
     known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
     run = rank_documents(known, source=str(path))
+    _refuse_foreign_documents(run, judgements.qrels, source=str(path))
     n_answered = run.get_column("query_id").n_unique()
     if n_answered < queries.height:
         lacking = queries.height - n_answered
@@ -111,6 +112,17 @@ def _score_run(
     )
     model = args.model[index] if args.model else file.model
     return model, scores.drop("own_domain")
+
+
+def _refuse_foreign_documents(run: pl.DataFrame, qrels: pl.DataFrame, *, source: str) -> None:
+    """Refuse a run that holds none of the judged documents: its ids are of another kind."""
+    judged = qrels.get_column("corpus-id")
+    found = run.get_column("doc_id")
+    if len(found) and not judged.is_in(found.unique().implode()).any():
+        raise InputError(
+            f"{source}: none of the {judged.n_unique()} documents of the qrels occurs in it. It "
+            f"has ids like {found[0]!r}, the qrels like {judged[0]!r}: make them the same"
+        )
 
 
 def _aggregate(
@@ -135,15 +147,21 @@ def _aggregate(
                     settings=settings,
                 )
             )
-    return ScoreTables(per_run, pl.concat(buckets), pl.concat(psi))
+    # What a foreign model saw of a document is not known: no row speaks of visible evidence.
+    known = pl.col("evidence") == POOLED
+    return ScoreTables(per_run, pl.concat(buckets).filter(known), pl.concat(psi).filter(known))
 
 
 def _provenance(
     args: argparse.Namespace, schemes: Sequence[str], settings: UncertaintySettings
 ) -> Provenance:
     files = {"queries": args.queries, "qrels": args.qrels}
-    files |= {f"run:{path.name}": path for path in args.run}
-    options = ("benchmark", "metrics", "length_buckets", "by_domain", "run_part")
+    names = [path.name for path in args.run]
+    for index, path in enumerate(args.run):
+        place = f"{index}:" if names.count(path.name) > 1 else ""
+        files[f"run:{place}{path.name}"] = path
+    labels = ("benchmark", "model", "kind", "query_lang", "corpus_lang")
+    options = (*labels, "metrics", "length_buckets", "by_domain", "run_part")
     tolerance = ("ignore_unknown", "ignore_unjudged", "spans_may_overrun")
     params = {name: getattr(args, name) for name in options + tolerance}
     return Provenance(

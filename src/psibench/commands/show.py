@@ -35,6 +35,11 @@ def run_show(args: argparse.Namespace) -> None:
     for author in str(record.get("queries_by") or "").split(", "):
         if author:
             print(f"\nQueries: {AUTHORS.get(author, author)}.")
+    if table.get_column("psi").null_count():
+        print(
+            "A PSI of '-' is undefined: fewer than two buckets hold enough queries to be used. "
+            "Lower uncertainty.min_bucket_size or make more queries."
+        )
     print("A PSI below 'null p95' cannot be told from no position effect (docs/psi.md).")
 
 

@@ -37,11 +37,24 @@ class SquadPosq(BenchmarkBase):
     """Bucket schemes to report; the first one is the headline."""
 
 
+class Passages(Section):
+    """Cut documents longer than max_words into passages, between paragraphs."""
+
+    min_words: int = Field(default=60, ge=1)
+    """Shortest passage cut, words; a shorter rest is left out."""
+    max_words: int = Field(default=700, ge=2)
+    """Longest passage, words. Documents up to this length stay as they are."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the passage lengths."""
+
+
 class KnownItem(BenchmarkBase):
     """Known-item queries simulated from each third of each passage, without an LLM."""
 
     recipe: Literal["known_item"]
     source: DocumentSource
+    passages: Passages | None = None
+    """Cut long documents into passages; without it a document is taken whole."""
     n_terms: int = Field(default=5, ge=1, le=20)
     """Words per query."""
     queries_per_third: int = Field(default=1, ge=1, le=20)

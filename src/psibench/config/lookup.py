@@ -9,6 +9,7 @@ from psibench.config.benchmarks import Benchmark
 from psibench.config.models import Bm25Model, EncoderModel, Model
 from psibench.config.settings import Config
 from psibench.errors import InputError
+from psibench.models.checkpoints import checkpoint_files
 
 
 class Lookup:
@@ -17,7 +18,7 @@ class Lookup:
     Raises
     ------
     InputError
-        If a benchmark's local source does not exist.
+        If a benchmark's local source or a model's local checkpoint does not exist.
     """
 
     def __init__(self, config: Config, models: Mapping[str, Model]) -> None:
@@ -32,6 +33,8 @@ class Lookup:
             except InputError as error:
                 raise InputError(f"config key benchmarks.{name}.source: {error}") from error
         self._check_files()
+        for name in self.models:
+            self.checkpoint_files(name)
 
     def benchmark(self, name: str) -> Benchmark:
         """Return a benchmark's section."""
@@ -40,6 +43,11 @@ class Lookup:
     def source_files(self, name: str) -> list[str]:
         """List the local files a benchmark is read from."""
         return self._files[name]
+
+    def checkpoint_files(self, model: str) -> list[str]:
+        """List the files of a model's local checkpoint: inputs of its encoding."""
+        entry = self.models[model]
+        return checkpoint_files(entry.checkpoint) if isinstance(entry, EncoderModel) else []
 
     def domains(self, name: str) -> list[str]:
         """List a benchmark's domains."""

@@ -24,7 +24,10 @@ working directory. `psibench check my.yaml` validates a file and says what it wo
 
 CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
     ("Top level", (settings.Config,)),
-    ("Benchmarks: `benchmarks.ID`", (benchmarks.SquadPosq, benchmarks.KnownItem)),
+    (
+        "Benchmarks: `benchmarks.ID`",
+        (benchmarks.SquadPosq, benchmarks.KnownItem, benchmarks.Passages),
+    ),
     (
         "Sources: `benchmarks.ID.source`",
         (

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from psibench.metrics.buckets import DEFAULT_SCHEMES
@@ -40,7 +41,7 @@ def bucket_scores(
     -------
     frame in the columns of the bucket-scores table
         One row per slice, scheme, metric, evidence view and bucket; null means in empty buckets.
-        The `visible` view has its rows also where they equal those of `all`.
+        The `visible` and `whole` views have rows also where these equal those of `all`.
     """
     chosen = settings or UncertaintySettings()
     found = cells(
@@ -140,7 +141,11 @@ def _psi_rows(cell: Cell, settings: UncertaintySettings) -> list[dict[str, Any]]
         key: None if index is None else cell.scheme.labels[index]
         for key, index in (("best_bucket", found.best_bucket), ("worst_bucket", found.worst_bucket))
     }
-    return [cell.labels | asdict(found) | named]
+    every = {
+        "n_queries": cell.scores.size,
+        "mean": float(np.sort(cell.scores).mean()) if cell.scores.size else None,
+    }
+    return [cell.labels | asdict(found) | every | named]
 
 
 def _frame(rows: Iterator[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:

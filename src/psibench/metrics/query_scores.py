@@ -35,7 +35,7 @@ def query_scores(
 
     Returns
     -------
-    (n_queries, 9 + n_metrics) frame in the columns of the query-scores table, ordered by query id.
+    (n_queries, 10 + n_metrics) frame in the columns of the query-scores table, ordered by query id.
     `target_position` is the declared one, else the third the span's middle falls in.
 
     Raises
@@ -57,8 +57,8 @@ def evidence_positions(queries: pl.DataFrame) -> pl.DataFrame:
 
     Returns
     -------
-    (n_queries, 8) frame: `query_id` and the evidence columns of the query-scores table, in the
-    order of `queries`; `visible` is 1.
+    (n_queries, 9) frame: `query_id` and the evidence columns of the query-scores table, in the
+    order of `queries`; `visible` and `pos_visible` are 1.
     """
     return _evidence(_with_visible_end(queries, None))
 
@@ -71,6 +71,7 @@ _EVIDENCE_COLUMNS = (
     "target_position",
     "length_bucket",
     "visible",
+    "pos_visible",
 )
 
 
@@ -126,6 +127,7 @@ def _evidence(queries: pl.DataFrame) -> pl.DataFrame:
         target_position=pl.coalesce(pl.col("target_position").cast(pl.String), "third"),
         length_bucket=length_bucket(pl.col("pos_token_length")),
         visible=seen / pl.col("size"),
+        pos_visible=(pl.col("visible_char_end").fill_null(length) / length).clip(0.0, 1.0),
     )
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from psibench.metrics.buckets import LENGTH_BUCKETS
 
 POOLED = "all"
-EVIDENCE_VIEWS = ("all", "visible")
+EVIDENCE_VIEWS = ("all", "visible", "whole")
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,17 @@ def slices(frame: pl.DataFrame, *, length_buckets: bool, domains: bool) -> Itera
 
 
 def evidence_views(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return all queries, and those whose span lies wholly inside the model's input."""
-    return {"all": frame, "visible": frame.filter(pl.col("visible") >= 1.0)}
+    """Return all queries; those whose span the model saw; those whose positive it saw whole.
+
+    ``visible`` keeps early evidence of long positives and drops their late evidence, so its
+    buckets hold positives of different lengths. ``whole`` is like with like: every position from
+    positives that were not cut at all.
+    """
+    return {
+        "all": frame,
+        "visible": frame.filter(pl.col("visible") >= 1.0),
+        "whole": frame.filter(pl.col("pos_visible") >= 1.0),
+    }
 
 
 def row_seed(seed: int, *labels: str) -> int:

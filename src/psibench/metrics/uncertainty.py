@@ -109,6 +109,9 @@ def estimate_psi(
     known = psi is not None
     ends = _invert(table, means, n_bootstrap, level, seed) if known and n_bootstrap else None
     null = _permutation_null(table, n_permutations, seed) if known and n_permutations else None
+    # Shuffled positions are an exact test of PSI = 0. Where they reproduce the PSI seen, the
+    # interval holds 0, also near the scores' limit, where a bootstrap sees too little spread.
+    flat = null is not None and null.p > (1 - level) / 2
     n_queries = int(table.counts.sum())
     return PsiEstimate(
         n_queries=n_queries,
@@ -116,7 +119,7 @@ def estimate_psi(
         mean=float(table.exact_sums.sum() / n_queries) if n_queries else None,
         mean_of_buckets=float(means.mean()) if len(used) else None,
         psi=psi,
-        psi_low=ends.low if ends else None,
+        psi_low=(0.0 if flat else ends.low) if ends else None,
         psi_high=ends.high if ends else None,
         psi_null_mean=null.mean if null else None,
         psi_null_p95=null.p95 if null else None,

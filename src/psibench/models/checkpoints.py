@@ -55,6 +55,25 @@ def loading(entry: EncoderModel) -> Iterator[None]:
         ) from error
 
 
+def checkpoint_files(checkpoint: str) -> list[str]:
+    """List the files of a local checkpoint that decide its vectors; none for the hub's.
+
+    An embedded checkpoint has none either: its package's version is pinned.
+    """
+    resolved = Path(resolve_checkpoint(checkpoint))
+    if checkpoint.startswith(EMBEDDED_PREFIX) or not resolved.is_dir():
+        return []
+    return [str(path) for path in _content(resolved)]
+
+
+def _content(folder: Path) -> list[Path]:
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix in CONTENT_SUFFIXES
+    ]
+
+
 def checkpoint_identity(checkpoint: str, revision: str | None) -> str:
     """Name a checkpoint so that two different ones never share a name.
 
@@ -65,9 +84,8 @@ def checkpoint_identity(checkpoint: str, revision: str | None) -> str:
     if not Path(resolved).is_dir():
         return f"{checkpoint}@{revision or 'main'}"
     digest = hashlib.sha256()
-    for path in sorted(Path(resolved).rglob("*")):
-        if path.is_file() and path.suffix in CONTENT_SUFFIXES:
-            digest.update(f"{path.relative_to(resolved).as_posix()}\0{hash_file(path)}\0".encode())
+    for path in _content(Path(resolved)):
+        digest.update(f"{path.relative_to(resolved).as_posix()}\0{hash_file(path)}\0".encode())
     return f"sha256:{digest.hexdigest()}"
 
 

@@ -21,6 +21,7 @@ from psibench.report.wording import (
     undefined_reason,
 )
 
+WIDE = 0.3  # upper end of an interval that leaves room for a real difference
 BUCKET_PREFIX = "bucket:"
 UNIT_TEXTS = {
     "start_char": "start of the evidence, characters",
@@ -52,6 +53,8 @@ def control_reading(row: Mapping[str, Any], control: str, first_bucket: str | No
     if control == "position-blind":
         if exceeds_chance(row):
             return "queries differ in difficulty by position; subtract this in mind"
+        if row["psi_high"] is not None and row["psi_high"] > WIDE:
+            return "within chance, but the interval is wide: a difference in difficulty may hide"
         return "within chance: queries are about equally hard everywhere"
     if not exceeds_chance(row):
         return "no primacy seen: passages too short to be cut, or too few queries"
@@ -61,10 +64,11 @@ def control_reading(row: Mapping[str, Any], control: str, first_bucket: str | No
 
 
 def visibility_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per model with its PSI over all queries and over visible ones.
+    """Return one row per model: PSI over all queries, visible ones, and uncut passages.
 
-    ``rows`` are the leading PSI rows of one benchmark and one bucket scheme, both evidence views.
-    A model without a row in either view is left out.
+    ``rows`` are the leading PSI rows of one benchmark and one bucket scheme, all evidence views.
+    A model without a row of `all` or `visible` is left out. Null, p and reading are those of the
+    uncut passages: only there do all positions come from the same passages.
     """
     views = {(row["model"], row["evidence"]): row for row in rows}
     found = []
@@ -72,36 +76,45 @@ def visibility_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         whole, seen = views.get((model, "all")), views.get((model, "visible"))
         if whole is None or seen is None:
             continue
-        share = seen["n_queries"] / whole["n_queries"] if whole["n_queries"] else 0.0
+        uncut = views.get((model, "whole"), seen)
         found.append(
             {
                 "model": model,
+                "uncut": number(uncut["psi"]) if uncut["psi"] is not None else "undefined",
+                "uncut_share": _percent(uncut["n_queries"], whole["n_queries"]),
                 "whole": number(whole["psi"]) if whole["psi"] is not None else "undefined",
                 "seen": number(seen["psi"]) if seen["psi"] is not None else "undefined",
-                "null": number(seen["psi_null_p95"]),
-                "p": p_value(seen["psi_p"]),
-                "share": f"{100 * share:.1f} %",
-                "buckets": f"{seen['n_buckets']} of {whole['n_buckets']}",
-                "reading": visibility_reading(whole, seen),
+                "null": number(uncut["psi_null_p95"]),
+                "p": p_value(uncut["psi_p"]),
+                "share": _percent(seen["n_queries"], whole["n_queries"]),
+                "buckets": f"{uncut['n_buckets']} of {whole['n_buckets']}",
+                "reading": visibility_reading(whole, uncut),
             }
         )
     return found
 
 
+def _percent(part: int, total: int) -> str:
+    return f"{100 * part / total if total else 0.0:.1f} %"
+
+
 def visibility_reading(whole: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
-    """Return what the two views of one model say about truncation and neglect."""
+    """Return what all queries and those on uncut passages say about truncation and neglect."""
     if seen["n_queries"] == whole["n_queries"]:
         if whole["psi"] is None:
             return undefined_reason(whole)
         return "sees all evidence: nothing is due to truncation"
     if seen["psi"] is None:
-        return f"visible part undefined: {undefined_reason(seen)}"
+        return f"undefined on what it saw whole: {undefined_reason(seen)}"
     fewer = seen["n_buckets"] < whole["n_buckets"]
     caution = "; fewer buckets remain, so the two are not like for like" if fewer else ""
     if exceeds_chance(seen):
-        return "position matters among evidence it did see: neglect, or query difficulty" + caution
+        return "position matters in passages it saw whole: neglect, not truncation" + caution
     if exceeds_chance(whole):
-        return "within chance among what it saw: truncation is enough to explain the rest" + caution
+        return (
+            "within chance in passages it saw whole: truncation is enough to explain the rest"
+            + caution
+        )
     return "no effect beyond chance in either view" + caution
 
 

@@ -17,6 +17,7 @@ from psibench.errors import InputError
 from psibench.sources.python_pages import Page, python_pages
 from psibench.tables.dropped import dropped_frame
 from psibench.text.duplicates import SeenText
+from psibench.text.passages import cut_passages
 
 STAGE = "read_python_docs"
 
@@ -110,45 +111,6 @@ def drop_seen_paragraphs(
         if paragraphs:
             kept.append(Page(page.name, page.origin, paragraphs))
     return kept, dropped
-
-
-def cut_passages(
-    paragraphs: list[str], min_words: int, max_words: int, rng: np.random.Generator
-) -> tuple[list[str], list[str]]:
-    """Join consecutive paragraphs into passages of randomly drawn length.
-
-    A passage is closed by the paragraph that reaches the drawn length. What is left at the end of
-    a page joins the passage before it where both together stay within ``max_words``.
-
-    Returns
-    -------
-    passages, short
-        Passages of ``min_words`` to ``max_words`` words, paragraphs separated by a blank line,
-        and the pieces that are outside the bounds.
-    """
-    groups: list[list[str]] = [[]]
-    n_words, aim = 0, _draw_length(min_words, max_words, rng)
-    for paragraph in paragraphs:
-        size = len(paragraph.split())
-        if groups[-1] and (n_words >= aim or n_words + size > max_words):
-            groups.append([])
-            n_words, aim = 0, _draw_length(min_words, max_words, rng)
-        groups[-1].append(paragraph)
-        n_words += size
-    texts = ["\n\n".join(group) for group in groups if group]
-    if len(texts) > 1 and len(texts[-1].split()) < min_words:
-        joined = "\n\n".join(texts[-2:])
-        if len(joined.split()) <= max_words:
-            texts[-2:] = [joined]
-    fits = [min_words <= len(text.split()) <= max_words for text in texts]
-    return (
-        [text for text, fit in zip(texts, fits, strict=True) if fit],
-        [text for text, fit in zip(texts, fits, strict=True) if not fit],
-    )
-
-
-def _draw_length(min_words: int, max_words: int, rng: np.random.Generator) -> float:
-    return float(rng.uniform(min_words**0.5, max_words**0.5) ** 2)
 
 
 def _drop(page: Page, reason: str, text: str, score: float) -> tuple[object, ...]:

@@ -1,6 +1,6 @@
 """Stage ``build``: from a source to a benchmark's tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,6 @@ def run_build(
     write_table(built.queries, queries, QUERIES, provenance=source)
     write_table(built.qrels, qrels, QRELS, provenance=source)
     write_table(attrition, dropped, ATTRITION, provenance=source)
-
-
-def input_files(section: Benchmark) -> Sequence[str]:
-    """List the files a benchmark's build rule depends on."""
-    return source_files(section)
 
 
 def _revisions(section: Benchmark) -> Mapping[str, str]:

@@ -16,7 +16,8 @@ from psibench.tables.schemas import BUCKET_SCORES, POSITION_HISTOGRAM, PSI_TABLE
 SIMULATED_NOTE = (
     "The queries are known-item queries drawn by a program from the evidence span itself "
     "(Azzopardi, de Rijke and Balog, SIGIR 2007), not written by people or a language model. "
-    "They compare positions and models fairly; their absolute scores say little about real users."
+    "They compare positions; being made of a passage's own words they favour lexical matching, so "
+    "they do not compare models, and absolute scores say little about real users."
 )
 
 

@@ -150,6 +150,8 @@ def _read_parquet(path: str | Path) -> pa.Table:
 def _unreadable(path: str | Path, error: Exception) -> InputError:
     if not Path(path).exists():
         return InputError(f"{path}: no such file; expected a Parquet table")
+    if Path(path).suffix != ".parquet":
+        return InputError(f"{path}: not a Parquet file; give the .parquet table that stands beside")
     return InputError(
         f"{path}: not a readable Parquet file ({error}); it may be truncated or another format. "
         "Delete it and make it again, or point to the right file."

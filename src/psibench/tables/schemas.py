@@ -142,6 +142,7 @@ QUERY_SCORES = TableSpec(
         Column("target_position", STRING, "beginning, middle or end"),
         Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive; null if unknown", True),
         Column("visible", FLOAT64, "share of the span inside the model's input, in [0, 1]"),
+        Column("pos_visible", FLOAT64, "share of the positive inside the model's input, in [0, 1]"),
     ),
     key=("query_id",),
     open=True,  # metric columns: ndcg@10, recall@5, ..., mrr@10 (float64)
@@ -158,7 +159,11 @@ _ROW = (
 )
 _VIEW = (
     Column("buckets", STRING, "bucket scheme: squad, thirds or relative-20"),
-    Column("evidence", STRING, "all queries, or visible: span wholly inside the model's input"),
+    Column(
+        "evidence",
+        STRING,
+        "all queries; visible: span wholly inside the model's input; whole: positive wholly inside",
+    ),
 )
 
 _ROW_KEY = tuple(column.name for column in _ROW)
@@ -188,9 +193,9 @@ PSI_TABLE = TableSpec(
         Column("kind", STRING, "model kind: sparse, dense, late-interaction, control, ..."),
         Column("metric", STRING, "metric name, e.g. ndcg@10"),
         *_VIEW,
-        Column("n_queries", INT64, "queries that count in at least one bucket"),
+        Column("n_queries", INT64, "queries of the row, in a bucket or not"),
         Column("n_buckets", INT64, "buckets that count (minimum size reached)"),
-        Column("mean", FLOAT64, "mean over queries", True),
+        Column("mean", FLOAT64, "mean over all queries of the row", True),
         Column("mean_of_buckets", FLOAT64, "mean over bucket means", True),
         Column("psi", FLOAT64, "plain PSI of the papers; null if undefined", True),
         Column("psi_low", FLOAT64, "lower end of the interval of the true PSI", True),
