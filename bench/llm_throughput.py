@@ -1,0 +1,216 @@
+"""Requests per second of the LLM engine, beside a plain loop over one `AsyncOpenAI` client.
+
+A server process answers every request after a fixed delay. Client and server run in processes of
+their own. The engine does all its work: keys, look-ups in the store, parsing, fitting the schema,
+one durable record per answer. The plain loop calls `chat.completions.create` and parses the reply
+with `json.loads`; it stores nothing and survives nothing. Ideal is concurrency / delay. CPU is the
+client's time per request, all threads; its inverse is what one core can do.
+
+    python bench/llm_throughput.py [--seconds 10] [--repeat 2]
+    python bench/llm_throughput.py --memory 100000      peak memory at several points of one run
+"""
+
+import argparse
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MODEL = "stand-in/bench"
+SETTINGS = ((0.5, 64), (0.5, 256), (0.05, 64), (0.05, 256))
+WORDS = "the quick brown fox jumps over a lazy dog and goes home again "
+ANSWER = {"query": "where does the brown fox go", "answer": 4 * WORDS}
+SCHEMA = {
+    "type": "object",
+    "properties": {"query": {"type": "string"}, "answer": {"type": "string"}},
+    "required": ["query", "answer"],
+    "additionalProperties": False,
+}
+
+
+def prompt(number: int) -> str:
+    """About 300 words, different for each number."""
+    return f"{number}: " + 25 * WORDS
+
+
+def serve(delay_s: float) -> None:
+    """Answer every request with the same completion after a delay; print the address first."""
+    from aiohttp import web
+
+    message = {"role": "assistant", "content": json.dumps(ANSWER)}
+    completion = {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": MODEL,
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 330, "completion_tokens": 60, "total_tokens": 390},
+    }
+    body = json.dumps(completion).encode()
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        await asyncio.sleep(delay_s)
+        return web.Response(body=body, content_type="application/json")
+
+    async def run() -> None:
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", answer)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
+        print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+def ask_with_engine(base_url: str, n_requests: int, concurrency: int, folder: Path) -> list[float]:
+    """Run the engine; return peak MiB after each tenth of the requests."""
+    from psibench.llm.chain import Item
+    from psibench.llm.request import Message, Request, ResponseSchema
+    from psibench.llm.run import ask_all
+    from psibench.llm.settings import AskPolicy, LlmSettings
+
+    policy = AskPolicy(concurrency=concurrency)
+    settings = LlmSettings(backend="stand-in", model=MODEL, base_url=base_url, asking=policy)
+    response = ResponseSchema("bench", SCHEMA)
+    peaks: list[float] = []
+    n_done = 0
+
+    def items() -> Iterator[Item]:
+        for number in range(n_requests):
+            messages = (Message("user", prompt(number)),)
+            yield Item(str(number), Request(MODEL, messages, response=response))
+
+    def count(outcome: Any) -> None:
+        nonlocal n_done
+        n_done += outcome.status == "ok"
+        if n_done % max(1, n_requests // 10) == 0:
+            peaks.append(peak_mib())
+
+    ask_all(items(), settings, store=folder, on_outcome=count)
+    if n_done != n_requests:
+        sys.exit(f"{n_done} of {n_requests} answered")
+    return peaks
+
+
+def ask_plainly(base_url: str, n_requests: int, concurrency: int, _: Path) -> list[float]:
+    """Loop over one AsyncOpenAI client as its documentation shows; nothing is stored."""
+    from openai import AsyncOpenAI
+
+    schema = {"name": "bench", "strict": True, "schema": SCHEMA}
+    response_format: Any = {"type": "json_schema", "json_schema": schema}
+
+    async def run() -> None:
+        client = AsyncOpenAI(base_url=base_url, api_key="none")
+        gate = asyncio.Semaphore(concurrency)
+
+        async def one(number: int) -> None:
+            async with gate:
+                reply = await client.chat.completions.create(
+                    model=MODEL,
+                    messages=[{"role": "user", "content": prompt(number)}],
+                    response_format=response_format,
+                )
+                json.loads(reply.choices[0].message.content or "")
+
+        await asyncio.gather(*(one(number) for number in range(n_requests)))
+        await client.close()
+
+    asyncio.run(run())
+    return [peak_mib()]
+
+
+CLIENTS = {"psibench": ask_with_engine, "plain AsyncOpenAI": ask_plainly}
+
+
+def peak_mib() -> float:
+    """Peak resident memory of this process so far, MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(client: str, base_url: str, n_requests: int, concurrency: int) -> dict[str, Any]:
+    """Time one client in this process, imports and connections made before."""
+    with tempfile.TemporaryDirectory() as folder:
+        CLIENTS[client](base_url, 2, 2, Path(folder) / "warm-up")
+        started, cpu = time.perf_counter(), time.process_time()
+        peaks = CLIENTS[client](base_url, n_requests, concurrency, Path(folder) / "store")
+        seconds, cpu_s = time.perf_counter() - started, time.process_time() - cpu
+    return {"seconds": seconds, "cpu_s": cpu_s, "n_requests": n_requests, "peaks_mib": peaks}
+
+
+def measure_in_fresh_process(
+    client: str, delay_s: float, n_requests: int, concurrency: int
+) -> dict[str, Any]:
+    """Start a server and a client process; return the client's figures."""
+    command = [sys.executable, __file__]
+    with subprocess.Popen(
+        [*command, "--serve", str(delay_s)], stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            base_url = server.stdout.readline().strip() if server.stdout else ""
+            options = [client, base_url, str(n_requests), str(concurrency)]
+            done = subprocess.run(
+                [*command, "--client", *options], check=True, capture_output=True, text=True
+            )
+        finally:
+            server.kill()
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def print_throughput(seconds: float, repeat: int) -> None:
+    """Print one line per client, delay and concurrency: the best of the repeats."""
+    print(f"{'client':20}{'delay':>8}{'at once':>9}{'requests/s':>12}{'of ideal':>10}", end="")
+    print(f"{'CPU ms':>8}{'per core':>10}{'peak MiB':>10}")
+    for delay_s, concurrency in SETTINGS:
+        ideal = concurrency / delay_s
+        n_requests = int(min(ideal, 900) * seconds)
+        for client in CLIENTS:
+            runs = [
+                measure_in_fresh_process(client, delay_s, n_requests, concurrency)
+                for _ in range(repeat)
+            ]
+            best = min(runs, key=lambda run: run["seconds"])
+            rate, cpu_ms = n_requests / best["seconds"], 1000 * best["cpu_s"] / n_requests
+            print(f"{client:20}{1000 * delay_s:5.0f} ms{concurrency:9}{rate:12.0f}", end="")
+            print(f"{100 * rate / ideal:8.1f} %{cpu_ms:8.2f}{1000 / cpu_ms:10.0f}", end="")
+            print(f"{best['peaks_mib'][-1]:10.0f}", flush=True)
+
+
+def print_memory(n_requests: int) -> None:
+    """Print the engine's peak memory after each tenth of a long run."""
+    figures = measure_in_fresh_process("psibench", 0.02, n_requests, 256)
+    print(f"{n_requests} requests in {figures['seconds']:.0f} s; peak MiB after each tenth:")
+    print(" ".join(f"{peak:.0f}" for peak in figures["peaks_mib"]))
+
+
+def main() -> None:
+    """Read the options and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10.0, help="about, per measurement")
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--memory", type=int, help="measure memory over so many requests instead")
+    parser.add_argument("--serve", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--client", nargs=4, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve is not None:
+        serve(args.serve)
+    elif args.client:
+        client, base_url, n_requests, concurrency = args.client
+        print(json.dumps(measure(client, base_url, int(n_requests), int(concurrency))))
+    elif args.memory:
+        print_memory(args.memory)
+    else:
+        print_throughput(args.seconds, args.repeat)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Chat completions over HTTP, through the `openai` client and its aiohttp transport."""
+
+import asyncio
+import itertools
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from psibench.llm.limits import Turnstile
+from psibench.llm.request import Request
+from psibench.llm.retry import TryFailedError, retry_after_s, verdict_of
+from psibench.llm.secret import Secret
+from psibench.llm.settings import STAND_IN_PREFIX, LlmSettings
+from psibench.llm.usage import Usage
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, AsyncOpenAI
+
+CONNECTIONS_PER_CLIENT = 128
+DETAIL_CHARS = 500
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply as the server gave it."""
+
+    model: str
+    text: str
+    finish_reason: str
+    refusal: str | None
+    usage: Usage
+    latency_s: float
+
+
+class ChatClient(Protocol):
+    """Whatever answers requests."""
+
+    async def send(self, request: Request, *, timeout_s: float) -> Reply:
+        """Send one HTTP request and return its reply; raise TryFailedError without one."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class OpenAIChatClient:
+    """Any server that speaks OpenAI's chat completions.
+
+    Parameters
+    ----------
+    settings
+        Address, model and format. The key is read from the environment here, and nowhere kept
+        but in the HTTP clients.
+    base_url
+        Overrides the address (the stand-in's port is known only once it runs).
+    """
+
+    def __init__(self, settings: LlmSettings, *, base_url: str | None = None) -> None:
+        self._secret = Secret.from_environment(settings.api_key_env)
+        self._output_limit_key = settings.output_limit_key
+        address = base_url or settings.base_url
+        n_clients = -(-settings.asking.concurrency // CONNECTIONS_PER_CLIENT)
+        self._clients = [_http_client(settings, address, self._secret) for _ in range(n_clients)]
+        self._turnstile = Turnstile()
+        self._turn = itertools.cycle(self._clients)
+
+    async def send(self, request: Request, *, timeout_s: float) -> Reply:
+        """Send one HTTP request and return its reply.
+
+        Raises
+        ------
+        TryFailedError
+            If there is no usable reply; its words hold no key.
+        """
+        await self._turnstile.enter()
+        body = json.dumps(request.body(output_limit_key=self._output_limit_key)).encode()
+        started = time.monotonic()
+        content = await self._post(body, timeout_s)
+        latency_s = time.monotonic() - started
+        return self._reply(request, content, latency_s)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients:
+            await client.close()
+
+    async def _post(self, body: bytes, timeout_s: float) -> bytes:
+        import aiohttp
+        import httpx2
+        import openai
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await next(self._turn).post(
+                    "/chat/completions",
+                    cast_to=httpx2.Response,
+                    content=body,
+                    options={"headers": {"Content-Type": "application/json"}},
+                )
+            return bytes(response.content)
+        except TimeoutError:
+            raise TryFailedError("timeout", f"no reply within {timeout_s:.0f} s") from None
+        except openai.APIStatusError as error:
+            raise self._status_failure(error) from None
+        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
+            cause = error.__cause__ or error
+            words = self._secret.scrub(f"{type(cause).__name__} {cause}".strip())
+            raise TryFailedError("connection", words[:DETAIL_CHARS]) from None
+
+    def _status_failure(self, error: "APIStatusError") -> TryFailedError:
+        body = error.body if isinstance(error.body, dict) else {}
+        code = str(body.get("code") or body.get("type") or "")
+        words = self._secret.scrub(str(body.get("message") or error.response.text))
+        if code in ("content_filter", "content_policy_violation"):
+            return TryFailedError("content_filter", words[:DETAIL_CHARS], verdict="reject")
+        return TryFailedError(
+            f"http_{error.status_code}",
+            words[:DETAIL_CHARS],
+            verdict=verdict_of(error.status_code, code),
+            retry_after_s=retry_after_s(error.response.headers),
+        )
+
+    def _reply(self, request: Request, content: bytes, latency_s: float) -> Reply:
+        try:
+            data = json.loads(content)
+        except ValueError:
+            words = self._secret.scrub(content[:DETAIL_CHARS].decode("utf-8", "replace"))
+            raise TryFailedError("not_json", words) from None
+        try:
+            reply = _read_completion(data, latency_s, self._secret)
+        except (LookupError, TypeError, AttributeError, ValueError):
+            words = self._secret.scrub(json.dumps(data)[:DETAIL_CHARS])
+            raise TryFailedError("no_choices", words) from None
+        if reply.model.startswith(STAND_IN_PREFIX) != request.model.startswith(STAND_IN_PREFIX):
+            raise TryFailedError(
+                "stand_in_mismatch",
+                f"model {request.model!r} was asked for and {reply.model!r} answered; a stand-in's "
+                "replies must not pass for a model's. Check base_url.",
+                verdict="stop",
+            )
+        return reply
+
+
+def _http_client(settings: LlmSettings, address: str | None, secret: Secret) -> "AsyncOpenAI":
+    import httpx2
+    from openai import AsyncOpenAI, DefaultAioHttpClient
+
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # else one line per request
+    is_local = address is not None and urlsplit(address).hostname in _LOCAL
+    transport = DefaultAioHttpClient(
+        # Without a number the transport takes 100, whatever the concurrency.
+        limits=httpx2.Limits(max_connections=settings.asking.concurrency),
+        timeout=httpx2.Timeout(None),  # each request has its own
+        trust_env=not is_local,  # a proxy does not lead to this machine
+    )
+    client = AsyncOpenAI(
+        base_url=address or "https://api.openai.com/v1",
+        api_key=secret.reveal() or "none",
+        max_retries=0,
+        http_client=transport,
+        default_headers=dict(settings.headers),
+    )
+    client.admin_api_key = None  # these the client takes from the environment unasked
+    if address is not None:
+        client.organization = client.project = None
+    return client
+
+
+def _read_completion(data: Any, latency_s: float, secret: Secret) -> Reply:
+    choice = data["choices"][0]
+    message = choice["message"]
+    refusal = message.get("refusal")
+    return Reply(
+        model=secret.scrub_exactly(str(data.get("model") or "")),
+        text=secret.scrub_exactly(_text(message.get("content"))),
+        finish_reason=str(choice.get("finish_reason") or ""),
+        refusal=secret.scrub_exactly(str(refusal)) if refusal else None,
+        usage=_usage(data.get("usage") or {}),
+        latency_s=round(latency_s, 3),
+    )
+
+
+def _text(content: Any) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, list):  # parts, as some servers send them
+        return "".join(str(part.get("text", "")) for part in content)
+    return str(content)
+
+
+def _usage(given: Mapping[str, Any]) -> Usage:
+    cached = (given.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    reasoning = (given.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    return Usage(
+        input_tokens=int(given.get("prompt_tokens") or 0),
+        output_tokens=int(given.get("completion_tokens") or 0),
+        cached_input_tokens=int(cached),
+        reasoning_tokens=int(reasoning),
+    )

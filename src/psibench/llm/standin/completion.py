@@ -1,0 +1,84 @@
+"""From a request's body to a chat completion: the task's rules, spoilt where a fault is due."""
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from psibench.llm.settings import STAND_IN_PREFIX
+from psibench.llm.standin.prompt import count_tokens
+from psibench.llm.standin.tasks import HANDLERS, Task
+
+REFUSAL = "I am sorry, but I cannot help with that."
+
+
+@dataclass(frozen=True)
+class BadRequestError(Exception):
+    """The body asks for nothing the stand-in knows."""
+
+    message: str
+
+
+def complete(body: Mapping[str, Any], rng: random.Random, fault: str | None, huge_mb: float) -> Any:
+    """Return the chat completion of a request, as plain data.
+
+    Raises
+    ------
+    BadRequestError
+        If the body has no messages, or names a task that has no rules.
+    """
+    prompt = _prompt(body)
+    value = _value(body, prompt, rng, is_wrong=fault == "wrong_position")
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    finish_reason, refusal = "stop", None
+    if fault == "malformed":
+        text = text[: max(1, len(text) // 2)]
+    elif fault == "untidy":
+        text = f"Here it is:\n```python\n{value!r}\n```\nI hope this helps."
+    elif fault == "refusal":
+        text, refusal = "", REFUSAL
+    elif fault == "truncated":
+        text, finish_reason = text[: max(1, len(text) // 2)], "length"
+    elif fault == "filtered":
+        text, finish_reason = "", "content_filter"
+    elif fault == "huge":
+        text += " " * int(huge_mb * 1_000_000)
+    n_input = count_tokens(prompt)
+    n_output = count_tokens(text)
+    message = {"role": "assistant", "content": text if refusal is None else None}
+    return {
+        "id": f"chatcmpl-{rng.getrandbits(64):016x}",
+        "object": "chat.completion",
+        "created": 0,
+        "model": STAND_IN_PREFIX + str(body.get("model", "")).removeprefix(STAND_IN_PREFIX),
+        "choices": [
+            {
+                "index": 0,
+                "message": message | {"refusal": refusal},
+                "finish_reason": finish_reason,
+            }
+        ],
+        "usage": {
+            "prompt_tokens": n_input,
+            "completion_tokens": n_output,
+            "total_tokens": n_input + n_output,
+        },
+    }
+
+
+def _prompt(body: Mapping[str, Any]) -> str:
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise BadRequestError("messages: expected a list of at least one message")
+    return "\n".join(str(message.get("content", "")) for message in messages)
+
+
+def _value(body: Mapping[str, Any], prompt: str, rng: random.Random, *, is_wrong: bool) -> Any:
+    wanted = body.get("response_format") or {}
+    if wanted.get("type") != "json_schema":
+        return " ".join(prompt.split()[:50])  # free text: the prompt's own beginning
+    name = str((wanted.get("json_schema") or {}).get("name"))
+    if name not in HANDLERS:
+        raise BadRequestError(f"no rules for task {name!r}; known: {', '.join(sorted(HANDLERS))}")
+    return HANDLERS[name](Task(prompt, rng, is_wrong))

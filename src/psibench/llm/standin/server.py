@@ -1,0 +1,141 @@
+"""The stand-in server: the API of a language model, answered by rules, on this machine only."""
+
+import asyncio
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from psibench.errors import InputError
+from psibench.llm.standin.completion import BadRequestError, complete
+from psibench.llm.standin.imperfections import HEADER, Imperfections
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+HOST = "127.0.0.1"
+MAX_BODY_BYTES = 64 << 20
+
+
+class StandIn:
+    """Answers requests; the same request gets the same reply, the n-th fault the n-th draw.
+
+    Attributes
+    ----------
+    asked
+        How often each body was asked, by its hash; ``answered`` counts whole replies (200).
+    """
+
+    def __init__(self, imperfections: Imperfections | None = None) -> None:
+        self.imperfections = imperfections or Imperfections()
+        self.asked: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+
+    def app(self) -> "web.Application":
+        """Return the web application."""
+        from aiohttp import web
+
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/stats", self._stats)
+        return app
+
+    async def _health(self, _: "web.Request") -> "web.Response":
+        return _json({"status": "ok"})
+
+    async def _models(self, _: "web.Request") -> "web.Response":
+        return _json({"object": "list", "data": [{"id": "stand-in/rules", "object": "model"}]})
+
+    async def _stats(self, _: "web.Request") -> "web.Response":
+        return _json(
+            {
+                "n_requests": self.asked.total(),
+                "n_distinct": len(self.asked),
+                "n_answered": self.answered.total(),
+                "answered": dict(self.answered),
+            }
+        )
+
+    async def _chat(self, request: "web.Request") -> "web.StreamResponse":
+        raw = await request.read()
+        name = hashlib.sha256(raw).hexdigest()
+        self.asked[name] += 1
+        try:
+            faults = Imperfections.parse(request.headers.get(HEADER, ""), self.imperfections)
+            body = json.loads(raw)
+        except (InputError, ValueError) as error:
+            return _error(400, "bad_request", str(error))
+        draws = random.Random(f"{faults.seed}:{name}:{self.asked[name]}")
+        wait_s, fault = faults.wait_s(draws), faults.transport_fault(draws)
+        if wait_s:
+            await asyncio.sleep(wait_s)
+        if fault and fault != "reset":
+            return await _faulty(fault, faults, request)
+        try:
+            content = faults.content_fault(draws)
+            data = complete(body, random.Random(name), content, faults.huge_mb)
+        except BadRequestError as error:
+            return _error(400, "bad_request", error.message)
+        if fault == "reset":
+            return await _break_off(request, json.dumps(data).encode())
+        self.answered[name] += 1
+        return _json(data)
+
+
+@asynccontextmanager
+async def serving(stand_in: StandIn, *, port: int = 0) -> AsyncIterator[str]:
+    """Serve on a free port of this machine inside a running event loop; yield the base URL."""
+    from aiohttp import web
+
+    runner = web.AppRunner(stand_in.app(), access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, port, backlog=4096)
+        await site.start()
+        number = runner.addresses[0][1]
+        yield f"http://{HOST}:{number}/v1"
+    finally:
+        await runner.cleanup()
+
+
+async def _faulty(fault: str, faults: Imperfections, request: "web.Request") -> "web.Response":
+    words = "made to fail by a test"
+    if faults.echo_key:
+        words += f" (you sent {request.headers.get('Authorization', '')})"
+    if fault == "hang":
+        await asyncio.sleep(3600)
+    if fault == "rate_limited":
+        after = {"Retry-After": f"{faults.retry_after_s:g}"} if faults.retry_after_s else {}
+        return _error(429, "rate_limit_exceeded", words, after)
+    return _error(500, "server_error", words)
+
+
+async def _break_off(request: "web.Request", payload: bytes) -> "web.StreamResponse":
+    """Send half a reply and reset the connection."""
+    from aiohttp import web
+
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.content_length = len(payload)
+    await response.prepare(request)
+    await response.write(payload[: len(payload) // 2])
+    if request.transport is not None:
+        request.transport.abort()
+    return response
+
+
+def _json(data: Any, status: int = 200, headers: dict[str, str] | None = None) -> "web.Response":
+    from aiohttp import web
+
+    body = json.dumps(data).encode()
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json")
+
+
+def _error(
+    status: int, code: str, message: str, headers: dict[str, str] | None = None
+) -> "web.Response":
+    return _json({"error": {"message": message, "type": code, "code": code}}, status, headers)

@@ -1,0 +1,144 @@
+import random
+from pathlib import Path
+
+import pytest
+
+from psibench.llm.prompts import load_prompt
+from psibench.llm.replies import parse_reply
+from psibench.llm.standin.completion import complete
+from psibench.llm.standin.prompt import content_stems, count_tokens, sentences, tagged
+from psibench.llm.standin.tasks import HANDLERS, Task
+from psibench.text.segments import split_equal, tag_posq
+
+FOLDER = Path(__file__).resolve().parents[3] / "config" / "prompts"
+DOCUMENT = (
+    "The harbour of Vardo was built in the seventeenth century by Dutch merchants. "
+    "Its stone pier protected fishing boats against northern storms. "
+    "Salted cod left the harbour for markets in Spain and Portugal.\n\n"
+    "A fire destroyed the wooden warehouses during the summer of 1843. "
+    "Insurance companies in Hamburg paid for brick buildings afterwards. "
+    "The new warehouses stored whale oil, timber and grain.\n\n"
+    "Steamships needed deeper water than sailing vessels had required. "
+    "Engineers therefore dredged the basin and lengthened its breakwater. "
+    "Passenger ferries have connected the town with Bergen since 1894."
+)
+VALUES = {
+    "document": DOCUMENT,
+    "max_words": 40,
+    "chunk": DOCUMENT.split("\n\n")[1],
+    "summary": "About a harbour.",
+    "n_questions": 2,
+    "position": "middle",
+    "question": "Who paid for the brick buildings?",
+    "answer": "insurance companies in Hamburg",
+    "personas": ["a cook", "an engineer who dredges a harbour basin", "a poet"],
+    "segment": split_equal(DOCUMENT)[2],
+    "persona": "an engineer",
+    "difficulty": "easy",
+    "query_length": "medium",
+    "query": "brick warehouses Hamburg insurance",
+    "passage": DOCUMENT,
+}
+
+
+def reply(task: str, *, fault: str | None = None, seed: int = 0, **changes):
+    prompt = load_prompt(FOLDER / f"{task}.md")
+    values = VALUES | changes
+    messages = prompt.render({name: values[name] for name in prompt.variables})
+    schema = {"name": task, "schema": prompt.response.schema}
+    body = {
+        "model": "stand-in/rules",
+        "messages": [{"role": m.role, "content": m.content} for m in messages],
+        "response_format": {"type": "json_schema", "json_schema": schema},
+    }
+    data = complete(body, random.Random(seed), fault, 1.0)
+    return parse_reply(data["choices"][0]["message"]["content"], prompt.response.schema)
+
+
+@pytest.mark.parametrize("task", HANDLERS)
+def test_every_reply_fits_the_schema_of_its_prompt_and_is_the_same_again(task):
+    assert reply(task) == reply(task)
+
+
+def test_a_summary_takes_from_each_paragraph_within_the_words_allowed():
+    summary = reply("summarise")["summary"]
+    assert len(summary.split()) <= 40
+    assert "harbour" in summary
+    assert "Steamships" in summary
+
+
+def test_questions_come_from_the_chunk_and_most_are_complicated():
+    questions = reply("generate_questions", n_questions=3)["questions"]
+    assert len(questions) == 3
+    assert all(q["answer"] in VALUES["chunk"] for q in questions)
+    assert [q["type"] for q in questions].count("complicated") >= 2
+    assert all(q["question"].endswith("?") for q in questions)
+
+
+@pytest.mark.parametrize("position", ["beginning", "middle", "end"])
+@pytest.mark.parametrize("seed", range(5))
+def test_proposed_questions_lie_in_the_third_asked_for(position, seed):
+    found = reply("propose_questions", position=position, seed=seed)["questions"]
+    assert found
+    for question in found:
+        start = DOCUMENT.index(question["answer"])
+        end = start + len(question["answer"])
+        assert tag_posq(start, end, len(DOCUMENT)) == position
+
+
+def test_a_wrong_position_is_in_another_third():
+    for question in reply("propose_questions", fault="wrong_position")["questions"]:
+        start = DOCUMENT.index(question["answer"])
+        assert tag_posq(start, start + len(question["answer"]), len(DOCUMENT)) != "middle"
+    wrong = reply("generate_positional_query", fault="wrong_position")
+    assert wrong["answer"] not in VALUES["segment"]
+
+
+def test_a_quote_stands_in_the_document():
+    assert reply("locate_span", answer="whale oil, timber")["quote"] == "whale oil, timber"
+    quote = reply("locate_span")["quote"]  # the answer differs in case: the best sentence
+    assert quote.startswith("Insurance companies")
+    assert quote in DOCUMENT
+
+
+def test_a_configuration_names_one_of_the_candidates():
+    chosen = reply("choose_configuration")
+    assert chosen["persona"] == "an engineer who dredges a harbour basin"
+
+
+@pytest.mark.parametrize(("length", "most"), [("short", 4), ("medium", 6), ("long", 9)])
+def test_a_query_has_words_of_its_segment_and_the_length_asked_for(length, most):
+    made = reply("generate_positional_query", query_length=length)
+    assert made["answer"] in VALUES["segment"]
+    assert set(content_stems(made["query"])) <= set(content_stems(VALUES["segment"]))
+    assert 1 <= len(made["query"].split()) <= most
+
+
+@pytest.mark.parametrize(
+    ("query", "grade", "verdict"),
+    [
+        ("steamships needed deeper water", 4, "yes"),
+        ("steamships deeper volcano opera", 2, "no"),
+        ("volcano opera", 0, "no"),
+        ("", 0, "no"),
+    ],
+)
+def test_judgements_follow_the_words_shared(query, grade, verdict):
+    segment = "Steamships needed deeper water than sailing vessels."
+    assert reply("grade_relevance", query=query, passage=segment) == {"grade": grade}
+    assert reply("judge_segment", query=query, segment=segment) == {"verdict": verdict}
+
+
+@pytest.mark.parametrize("task", HANDLERS)
+@pytest.mark.parametrize("document", ["", "Ein Wort", "一。二。", "\n\n \n"])
+def test_odd_documents_break_no_rule(task, document):
+    prompt = f"<document>{document}</document><chunk>{document}</chunk><segment></segment>"
+    assert isinstance(HANDLERS[task](Task(prompt, random.Random(0))), dict)
+
+
+def test_tags_sentences_and_tokens_are_read_exactly():
+    assert tagged("a <x>\nb </x> c</x> d", "x") == "b </x> c"
+    assert tagged("no tags", "x") == ""
+    text = "One. Two! A heading\n\nThree (four)"
+    assert [text[a:b] for a, b in sentences(text)] == ["One.", "Two!", "A heading", "Three (four)"]
+    assert count_tokens("It's 3.5 %!") == 8  # It ' s 3 . 5 % !

@@ -1,0 +1,30 @@
+import pytest
+from pydantic import ValidationError
+
+from psibench.llm.request import Sampling
+from psibench.llm.settings import LlmSettings, SamplingSettings
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"base_url": "localhost:8000"}, r"not an http\(s\) address"),
+        ({"base_url": "https://me:pw@host/v1"}, "keys go in the environment"),
+        ({"base_url": "https://host/v1?api-key=1"}, "keys go in the environment"),
+        ({"headers": {"Authorization": "Bearer x"}}, "Authorization is a secret"),
+        ({"model": "stand-in/rules"}, "models of the stand-in"),
+        ({"backend": "stand-in"}, "models of the stand-in"),
+        ({"budget_usd": 1.0}, "needs sampling.max_output_tokens"),
+        ({"api_key": "x"}, "Extra inputs"),
+        ({"asking": {"concurrency": 0}}, "greater than or equal to 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(changes, words):
+    with pytest.raises(ValidationError, match=words):
+        LlmSettings(**{"backend": "openai", "model": "m"} | changes)
+
+
+def test_sampling_settings_become_part_of_a_request():
+    chosen = SamplingSettings(temperature=1, stop=["END"], extra={"top_k": 3})
+    assert chosen.to_sampling() == Sampling(temperature=1.0, stop=("END",), extra={"top_k": 3})
+    assert SamplingSettings().to_sampling() == Sampling()

@@ -1,0 +1,132 @@
+import asyncio
+import random
+import time
+
+import pytest
+
+from psibench.llm.limits import Pacer, TokenBucket, Turnstile
+from psibench.llm.retry import backoff_s, retry_after_s, verdict_of
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test moves."""
+
+    class Clock:
+        now = 1000.0
+
+    monkeypatch.setattr(time, "monotonic", lambda: Clock.now)
+    return Clock
+
+
+@pytest.mark.parametrize("per_minute", [6, 60, 600, 100_000])
+def test_no_minute_lets_more_through_than_the_limit(clock, per_minute):
+    bucket, starts = TokenBucket(per_minute), []
+    while clock.now < 1000 + 180 and len(starts) < 3000:
+        clock.now += bucket.take(1)
+        starts.append(clock.now)
+    for first in starts:
+        assert sum(first <= at < first + 60 for at in starts) <= per_minute + 1
+
+
+def test_a_bucket_lets_nearly_the_limit_through(clock):
+    bucket, n_started = TokenBucket(600), 0
+    while clock.now < 1000 + 120:
+        clock.now += bucket.take(1)
+        n_started += 1
+    assert n_started >= 0.94 * 1200
+
+
+def test_without_a_limit_nothing_waits(clock):
+    assert [TokenBucket(None).take(10**9) for _ in range(3)] == [0.0, 0.0, 0.0]
+
+
+def test_tokens_not_used_are_given_back(clock):
+    bucket = TokenBucket(6000)  # holds 300
+    assert bucket.take(300) == 0.0
+    bucket.give_back(200)
+    assert bucket.take(200) == 0.0
+    assert bucket.take(95) == pytest.approx(1.0)  # fills with (6000 - 300) / 60 = 95 per second
+
+
+def test_a_pause_holds_all_back():
+    async def run():
+        pacer = Pacer(None, None)
+        pacer.pause(0.1)
+        started = time.monotonic()
+        await asyncio.gather(*(pacer.wait(10) for _ in range(5)))
+        return time.monotonic() - started
+
+    assert 0.1 <= asyncio.run(run()) < 1.0
+
+
+def test_a_turnstile_lets_all_through_one_by_one_and_survives_a_cancelled_one():
+    async def run():
+        turnstile, order = Turnstile(), []
+
+        async def enter(number):
+            await turnstile.enter()
+            order.append(number)
+
+        tasks = [asyncio.create_task(enter(number)) for number in range(6)]
+        await asyncio.sleep(0)
+        tasks[3].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await turnstile.enter()
+        return order
+
+    assert asyncio.run(asyncio.wait_for(run(), 5)) == [0, 1, 2, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "Thu, 01 Jan 2026 00:00:10 GMT"}, 10.0),
+        ({"retry-after": "Wed, 31 Dec 2025 23:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+    ],
+)
+def test_retry_after_is_read_in_all_its_forms(headers, seconds):
+    assert retry_after_s(headers, now=1767225600.0) == seconds  # 2026-01-01 00:00:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "verdict"),
+    [
+        (429, "rate_limit_exceeded", "retry"),
+        (500, None, "retry"),
+        (503, None, "retry"),
+        (408, None, "retry"),
+        (400, None, "reject"),
+        (413, None, "reject"),
+        (422, None, "reject"),
+        (401, None, "stop"),
+        (404, None, "stop"),
+        (429, "insufficient_quota", "stop"),
+    ],
+)
+def test_a_status_says_whether_to_try_again(status, code, verdict):
+    assert verdict_of(status, code) == verdict
+
+
+def waits(n_failed, asked_s=None):
+    rng = random.Random(1)
+    return [
+        backoff_s(n_failed, asked_s=asked_s, base_s=1.0, most_s=60.0, rng=rng) for _ in range(200)
+    ]
+
+
+@pytest.mark.parametrize(("n_failed", "most"), [(1, 1), (2, 2), (4, 8), (20, 60), (5000, 60)])
+def test_waits_double_up_to_a_bound_and_differ(n_failed, most):
+    found = waits(n_failed)
+    assert most / 2 <= min(found) < max(found) <= most
+    assert len(set(found)) == 200
+
+
+def test_the_wait_is_never_shorter_than_the_server_asks():
+    found = waits(1, asked_s=30.0)
+    assert 30.0 <= min(found) < max(found) <= 33.0

@@ -1,0 +1,110 @@
+from pathlib import Path
+
+import pytest
+
+from psibench.errors import InputError
+from psibench.llm.prompts import load_prompt
+from psibench.llm.request import Message, Request
+from psibench.llm.standin.tasks import HANDLERS
+
+FOLDER = Path(__file__).resolve().parents[2] / "config" / "prompts"
+TEMPLATE = """---
+# why this prompt is as it is
+task: ask
+variables: [document]
+response: {type: object, properties: {a: {type: string}}, required: [a]}
+---
+## system
+Be brief.
+
+## user
+{# a comment #}Read:
+{{ document }}
+"""
+
+
+def load(tmp_path, text=TEMPLATE):
+    path = tmp_path / "ask.md"
+    path.write_text(text, encoding="utf-8")
+    return load_prompt(path)
+
+
+def key(prompt) -> str:
+    return Request("m", prompt.render({"document": "d"}), response=prompt.response).key
+
+
+def test_a_template_is_rendered_into_its_messages(tmp_path):
+    prompt = load(tmp_path)
+    assert prompt.render({"document": "It rains."}) == (
+        Message("system", "Be brief."),
+        Message("user", "Read:\nIt rains."),
+    )
+    assert (prompt.task, prompt.response.name) == ("ask", "ask")
+
+
+def test_braces_and_headings_in_a_text_stay_as_they_are(tmp_path):
+    text = "{{ document }} {% if %} {# x #}\n## system\n<b>&amp;</b>"
+    assert load(tmp_path).render({"document": text})[1].content == f"Read:\n{text}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("# why this prompt", "# another comment: why this prompt"),
+        ("{# a comment #}", "{# another #}"),
+        ("task: ask\n", "task: ask\ndescription: for people\n"),
+    ],
+)
+def test_editing_a_comment_asks_nothing_anew(tmp_path, old, new):
+    before, after = load(tmp_path), load(tmp_path, TEMPLATE.replace(old, new))
+    assert key(before) == key(after)
+    assert before.hash == after.hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Be brief.", "Be brief!"),
+        ("Read:", "Study:"),
+        ("{a: {type: string}}", "{a: {type: integer}}"),
+    ],
+)
+def test_editing_what_reaches_the_model_changes_key_and_hash(tmp_path, old, new):
+    before, after = load(tmp_path), load(tmp_path, TEMPLATE.replace(old, new))
+    assert key(before) != key(after)
+    assert before.hash != after.hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("---\n# why", "# why", "no header"),
+        ("task: ask\n", "", "needed: task, variables"),
+        ("task: ask\n", "task: ask\nmodel: x\n", "allowed: description, response"),
+        ("task: ask\n", "task: [\n", "not YAML"),
+        ("{{ document }}", "{{ text }}", "the messages use text"),
+        ("[document]", "[document, more]", "variables document, more"),
+        ("## system\n", "", "outside a message"),
+        ("{{ document }}", "{{ document }", "line"),
+    ],
+)
+def test_a_faulty_template_is_refused_with_its_fault(tmp_path, old, new, words):
+    with pytest.raises(InputError, match=words):
+        load(tmp_path, TEMPLATE.replace(old, new, 1))
+
+
+def test_a_missing_or_unknown_variable_is_named(tmp_path):
+    with pytest.raises(InputError, match="missing document, unknown doc; its variables: document"):
+        load(tmp_path).render({"doc": "x"})
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"none\.md: No such file"):
+        load_prompt(tmp_path / "none.md")
+
+
+def test_each_task_of_the_stand_in_has_a_prompt_of_its_name():
+    prompts = {path.stem: load_prompt(path) for path in FOLDER.glob("*.md")}
+    assert set(HANDLERS) <= set(prompts)
+    assert all(prompt.task == name for name, prompt in prompts.items())
+    assert all(prompt.response is not None for prompt in prompts.values())

@@ -1,0 +1,132 @@
+import pytest
+
+from psibench.llm.lenient import NotReadableError, read_value
+from psibench.llm.replies import MalformedReplyError, parse_reply
+
+QUESTION = {
+    "type": "object",
+    "properties": {
+        "question": {"type": "string", "minLength": 1},
+        "kind": {"type": "string", "enum": ["simple", "complicated"]},
+    },
+    "required": ["question"],
+}
+QUESTIONS = {
+    "type": "object",
+    "properties": {"questions": {"type": "array", "items": QUESTION}},
+    "required": ["questions"],
+}
+GRADE = {
+    "type": "object",
+    "properties": {"grade": {"type": "integer", "minimum": 0, "maximum": 4}},
+    "required": ["grade"],
+}
+ONE = {"questions": [{"question": "Why?"}]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"questions": [{"question": "Why?"}]}',
+        '  \n{"questions": [{"question": "Why?"}]}\n',
+        '```json\n{"questions": [{"question": "Why?"}]}\n```',
+        'Sure:\n```\n{"questions": [{"question": "Why?"}]}\n```\nAnything else?',
+        '```json\n{"questions": [{"question": "Why?"}]}',  # the fence never closes
+        'Here you are: {"questions": [{"question": "Why?"}]} I hope {this} helps.',
+        "{'questions': [{'question': 'Why?'}]}",
+        "{'questions': [{'question': \"Why?\", 'kind': None}]}".replace(", 'kind': None", ""),
+        '{"questions": [{"question": "Why?",}],}',
+        "{questions: [{question: 'Why?'}]}",
+        '{"questions": [ // a comment\n{"question": "Why?"}]}',
+        '[{"question": "Why?"}]',  # a list where an object holds the list
+        '{"question": "Why?"}'.join("[]"),
+        '{"questions": {"items": [{"question": "Why?"}]}}',
+        '{"Questions": [{"Question": "Why?", "unknown": 1}]}',
+        '<think>Perhaps {"questions": []}?</think>{"questions": [{"question": "Why?"}]}',
+        '{"questions": [{"question": " Why? "}]}',
+    ],
+)
+def test_a_reply_that_means_one_question_gives_it(text):
+    assert parse_reply(text, QUESTIONS) == ONE
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no_json"),
+        ("I cannot help with that.", "no_json"),
+        ('{"questions": [{"question": "Wh', "no_json"),
+        ('{"answers": []}', "questions_is_missing"),
+        ('{"questions": [{"kind": "simple"}]}', "question_is_missing"),
+        ('{"questions": [{"question": ""}]}', "question_is_too_short"),
+        ('{"questions": [{"question": ["a"]}]}', "question_is_not_a_text"),
+        ('{"questions": [{"question": "a", "kind": "odd"}]}', "kind_is_not_an_allowed_value"),
+        ('{"questions": ["a"]}', "questions_is_not_an_object"),
+        ('"a text"', "no_json"),
+        ("[" * 100_000, "no_json"),
+    ],
+)
+def test_a_reply_that_does_not_fit_gives_a_reason(text, reason):
+    with pytest.raises(MalformedReplyError, match=f"^{reason}$"):
+        parse_reply(text, QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "grade"),
+    [('{"grade": 3}', 3), ('{"grade": "3"}', 3), ('{"grade": 3.0}', 3), ("[{'grade': 3}]", 3)],
+)
+def test_a_number_may_be_written_in_other_ways(text, grade):
+    assert parse_reply(text, GRADE) == {"grade": grade}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"grade": 5}', "grade_is_out_of_range"),
+        ('{"grade": 2.5}', "grade_is_not_whole"),
+        ('{"grade": true}', "grade_is_not_a_number"),
+        ('{"grade": "high"}', "grade_is_not_a_number"),
+        ('{"grade": null}', "grade_is_not_a_number"),
+        ('{"grade": NaN}', "grade_is_not_a_number"),
+        ('{"grade": 1e999}', "grade_is_not_a_number"),
+    ],
+)
+def test_a_grade_that_is_none_is_refused(text, reason):
+    with pytest.raises(MalformedReplyError, match=f"^{reason}$"):
+        parse_reply(text, GRADE)
+
+
+def test_the_first_value_that_fits_counts_not_the_first_value():
+    assert parse_reply('{"note": 1} then {"grade": 2} then {"grade": 4}', GRADE) == {"grade": 2}
+
+
+@pytest.mark.parametrize("text", ['{"verdict": "Yes."}', "{'verdict': 'YES'}"])
+def test_an_allowed_value_may_be_written_in_another_case(text):
+    schema = {"type": "object", "properties": {"verdict": {"enum": ["yes", "no"]}}}
+    assert parse_reply(text, schema) == {"verdict": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("None", None),
+        ("(1, -2.5, True)", [1, -2.5, True]),
+        (r"'it\'s \u00e9 \n'", "it's é \n"),
+        ('"line\nbreak"', "line\nbreak"),
+        ("{} rest", {}),
+    ],
+)
+def test_almost_json_is_read(text, value):
+    assert read_value(text)[0] == value
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1 2]", "{'a' 1}", "'open", "nothing", "[" * 99])
+def test_what_is_no_whole_value_is_not_read(text):
+    with pytest.raises(NotReadableError):
+        read_value(text)
+
+
+def test_a_reply_of_five_megabytes_is_read_fast():
+    assert parse_reply('{"grade": 1}' + "x" * 5_000_000, GRADE) == {"grade": 1}
+    with pytest.raises(MalformedReplyError):
+        parse_reply("{" * 5_000_000, GRADE)

@@ -1,0 +1,110 @@
+from dataclasses import fields, replace
+
+import pytest
+from llm_helpers import JUDGE, request
+
+from psibench.llm.request import Message, Request, ResponseSchema, Sampling
+
+CHANGES = {
+    "model": "stand-in/other",
+    "revision": "2026-01-01",
+    "messages": (Message("system", "Be brief."), *request().messages),
+    "sampling": Sampling(temperature=0.5),
+    "response": ResponseSchema("judge_segment", {"type": "object"}),
+    "reply_format": "json_object",
+    "sample": 1,
+}
+SAMPLING_CHANGES = {
+    "temperature": 1.0,
+    "top_p": 0.9,
+    "max_output_tokens": 100,
+    "seed": 7,
+    "stop": ("END",),
+    "presence_penalty": 0.1,
+    "frequency_penalty": 0.1,
+    "reasoning_effort": "low",
+    "extra": {"chat_template_kwargs": {"enable_thinking": False}},
+}
+
+
+def test_every_field_of_a_request_is_tried_below():
+    assert set(CHANGES) == {f.name for f in fields(Request)}
+    assert set(SAMPLING_CHANGES) == {f.name for f in fields(Sampling)}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changing_a_field_changes_the_key(name):
+    assert replace(request(), **{name: CHANGES[name]}).key != request().key
+
+
+@pytest.mark.parametrize("name", SAMPLING_CHANGES)
+def test_changing_a_sampling_parameter_changes_the_key(name):
+    changed = Sampling(**{name: SAMPLING_CHANGES[name]})
+    assert replace(request(), sampling=changed).key != request().key
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (Message("system", request().messages[0].content),),
+        (Message("user", request().messages[0].content + " "),),
+    ],
+)
+def test_role_and_every_character_of_a_message_count(messages):
+    assert request(messages=messages).key != request().key
+
+
+def test_equal_requests_share_a_key_whatever_order_the_schema_was_written_in():
+    turned = ResponseSchema(JUDGE.name, dict(reversed(list(JUDGE.schema.items()))))
+    assert request(response=turned).key == request().key
+    one, same = Sampling(temperature=1), Sampling(temperature=1.0)
+    assert request(sampling=one).key == request(sampling=same).key
+
+
+def test_the_key_is_stable_over_versions():
+    # Worth a test: a changed key means that every user asks and pays everything again.
+    plain = Request(model="m", messages=(Message("user", "hi"),))
+    assert plain.key == "975eb1a572d497360aa5dc6ad083ebba06237e756fdc5115104158c6818b2e18"
+
+
+def test_a_text_with_a_lone_surrogate_has_a_key():
+    assert len(request(messages=(Message("user", "\ud800"),)).key) == 64
+
+
+def test_a_body_holds_what_is_set_and_nothing_else():
+    plain = Request(model="m", messages=(Message("user", "hi"),))
+    assert plain.body() == {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    full = replace(
+        plain,
+        sampling=Sampling(temperature=0, max_output_tokens=9, seed=3, extra={"top_k": 5}),
+        response=JUDGE,
+        sample=2,
+    )
+    assert full.body(output_limit_key="max_completion_tokens") == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "temperature": 0.0,
+        "max_completion_tokens": 9,
+        "seed": 5,  # seed 3 + sample 2
+        "top_k": 5,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "judge_segment", "strict": True, "schema": JUDGE.schema},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("reply_format", "expected"), [("json_object", {"type": "json_object"}), ("text", None)]
+)
+def test_the_schema_is_asked_for_as_the_server_can(reply_format, expected):
+    assert request(reply_format=reply_format).body().get("response_format") == expected
+
+
+def test_a_reask_is_never_a_sample_that_someone_else_wants():
+    assert request(sample=1).reask().sample == 1_000_001
+    assert request(sample=1).reask().key not in {request(sample=n).key for n in range(5)}
+
+
+def test_the_bound_of_the_input_is_at_least_its_bytes():
+    assert request(messages=(Message("user", "é" * 100),), response=None).max_input_tokens() >= 200

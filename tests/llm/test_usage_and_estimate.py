@@ -1,0 +1,118 @@
+from datetime import date
+
+import pytest
+from llm_helpers import request
+from pydantic import ValidationError
+
+from psibench.errors import InputError
+from psibench.llm.estimate import estimate_stage, scale_estimate
+from psibench.llm.request import Message
+from psibench.llm.usage import Budget, BudgetReachedError, Price, Usage, price_of
+
+DAY = date(2026, 1, 1)
+PRICE = Price(input_usd=1.0, output_usd=4.0, as_of=DAY)
+
+
+def test_cost_is_per_million_tokens():
+    assert PRICE.cost(Usage(2_000_000, 500_000)) == pytest.approx(4.0)  # 2 x 1 + 0.5 x 4
+
+
+def test_cached_input_and_batches_cost_less():
+    price = Price(
+        input_usd=1.0, output_usd=4.0, cached_input_usd=0.1, batch_share=0.5, as_of="2026-01-01"
+    )
+    usage = Usage(1_000_000, 0, cached_input_tokens=400_000)
+    assert price.cost(usage) == pytest.approx(0.64)  # 0.6 x 1 + 0.4 x 0.1
+    assert price.cost(usage, is_batch=True) == pytest.approx(0.32)
+
+
+def test_a_price_needs_its_date():
+    with pytest.raises(ValidationError, match="as_of"):
+        Price(input_usd=1.0, output_usd=1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [("gpt-x", 2.0), ("gpt-x-mini", 3.0), ("gpt-y", 1.0), ("stand-in/a", 0.0)],
+)
+def test_the_entry_that_fits_closest_is_the_price(model, expected):
+    names = {"gpt-*": 1.0, "gpt-x": 2.0, "gpt-x-*": 3.0, "stand-in/*": 0.0}
+    prices = {n: Price(input_usd=usd, output_usd=0.0, as_of=DAY) for n, usd in names.items()}
+    assert price_of(model, prices).input_usd == expected
+
+
+def test_a_model_without_a_price_is_an_error_that_lists_the_priced_ones():
+    with pytest.raises(InputError, match=r"no price for model 'b'; priced: a\. Add an entry"):
+        price_of("b", {"a": PRICE})
+
+
+def test_a_budget_counts_what_is_under_way():
+    budget = Budget(10.0, PRICE)
+    million = Usage(1_000_000, 1_000_000)  # 5 USD
+    reserved = budget.reserve(million)
+    assert reserved == pytest.approx(5.0)
+    assert budget.reserve(million) == pytest.approx(5.0)
+    assert budget.reserve(Usage(1, 0)) is None
+    budget.settle(reserved, Usage(1_000_000, 0))  # 1 USD only
+    assert budget.spent_usd == pytest.approx(1.0)
+    assert budget.reserve(Usage(1_000_000, 500_000)) == pytest.approx(3.0)
+    assert isinstance(budget.reached(), BudgetReachedError)
+
+
+def test_usages_add_up():
+    assert Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40) == Usage(11, 22, 33, 44)
+    assert Usage(1, 2).total_tokens == 3
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def text_requests(*texts: str):
+    return [request(0, messages=(Message("user", text),)) for text in texts]
+
+
+def test_an_estimate_counts_each_distinct_unanswered_request_once():
+    wanted = text_requests("a b c", "d e", "a b c", "f")
+    estimate = estimate_stage(
+        "judge",
+        iter(wanted),
+        count_tokens=words,
+        output_tokens=lambda _: 10,
+        answered={wanted[3].key},
+        price=PRICE,
+    )
+    assert (estimate.n_requests, estimate.n_answered, estimate.n_to_ask) == (3, 1, 2)
+    assert estimate.usage == Usage(5, 20)  # 3 + 2 words in, 2 x 10 out
+    assert estimate.usd == pytest.approx((5 * 1 + 20 * 4) / 1e6)
+
+
+def test_an_estimate_adds_what_the_server_adds_to_messages():
+    estimate = estimate_stage(
+        "s",
+        [request(0, messages=(Message("system", "a"), Message("user", "b c")), response=None)],
+        count_tokens=words,
+        output_tokens=lambda _: 0,
+        tokens_per_message=4,
+    )
+    assert estimate.usage.input_tokens == 11  # 1 + 2 words, 2 x 4
+    assert estimate.usd is None
+
+
+def test_an_estimate_of_a_sample_is_scaled_to_the_whole():
+    estimate = estimate_stage(
+        "s",
+        text_requests("a b", "c d e f"),
+        count_tokens=words,
+        output_tokens=lambda _: 5,
+        price=PRICE,
+    )
+    whole = scale_estimate(estimate, 100)
+    assert (whole.n_requests, whole.usage) == (100, Usage(300, 500))
+    assert whole.usd == pytest.approx((300 + 4 * 500) / 1e6)
+
+
+def test_no_requests_cost_nothing():
+    nothing = estimate_stage("s", [], count_tokens=words, output_tokens=lambda _: 5, price=PRICE)
+    assert (nothing.n_requests, nothing.usage, nothing.usd) == (0, Usage(), 0.0)
+    assert scale_estimate(nothing, 10).usage == Usage()
