@@ -224,3 +224,29 @@ def test_no_command_is_refused_with_usage(capsys):
     with pytest.raises(SystemExit) as stopped:
         main([])
     assert stopped.value.code == 2
+
+
+def test_no_row_speaks_of_what_a_foreign_model_saw(files):
+    assert main(arguments(files, buckets="squad")) == 0
+    for name in ("psi_table", "bucket_scores"):
+        table = pl.read_parquet(files / "out" / f"{name}.parquet")
+        assert table["evidence"].unique().to_list() == ["all"]
+
+
+def test_a_run_with_none_of_the_judged_documents_is_refused(files, capsys):
+    run = files / "bm25.trec"
+    run.write_text(run.read_text().replace(" d", " doc-"))
+    assert main(arguments(files, buckets="squad")) == 2
+    message = capsys.readouterr().err
+    assert "bm25.trec: none of the 80 documents of the qrels occurs in it" in message
+    assert not (files / "out").exists()
+
+
+def test_runs_of_the_same_file_name_are_both_in_the_provenance(files):
+    other = files / "other" / "bm25.trec"
+    other.parent.mkdir()
+    other.write_bytes((files / "bm25.trec").read_bytes())
+    runs = [files / "bm25.trec", other]
+    assert main(arguments(files, run=runs, model=["a", "b"], buckets="squad")) == 0
+    record = read_provenance(files / "out" / "psi_table.parquet")
+    assert {"run:0:bm25.trec", "run:1:bm25.trec"} <= set(record["inputs"])

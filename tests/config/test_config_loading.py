@@ -250,3 +250,10 @@ def test_a_pattern_without_ids_matches_nothing():
 
     found = lookup({"models": ["bm25"]})
     assert not re.search(found.pattern("vector"), "none")
+
+
+def test_a_local_checkpoint_that_is_not_there_is_told_before_any_job():
+    entry = DENSE | {"checkpoint": "./nowhere"}
+    config, models = load({"models": ["m"], "registry": {"m": entry}})
+    with pytest.raises(InputError, match=r"checkpoint '\./nowhere': no such folder"):
+        Lookup(config, models)

@@ -68,9 +68,9 @@ def psi_table(
     """PSI with its uncertainty beside the mean score.
 
     Parameters as in `bucket_scores`. Returns a frame in the columns of the PSI table, one row per
-    slice, scheme, metric and evidence view. `mean` is the mean over queries, `mean_of_buckets`
-    the mean over bucket means (what PosIR publishes per length bucket). A value that is undefined
-    is null, never 0.
+    slice, scheme, metric and evidence view. `n_queries` and `mean` are over all queries of the
+    slice, `mean_of_buckets` is the mean over bucket means (what PosIR publishes per length
+    bucket). A value that is undefined is null, never 0.
     """
     chosen = settings or UncertaintySettings()
     found = cells(

@@ -1,0 +1,48 @@
+import polars as pl
+
+from psibench.text.passages import cut_documents
+
+
+def documents(**texts: str) -> pl.DataFrame:
+    rows = {"_id": list(texts), "text": list(texts.values()), "origin": ["f"] * len(texts)}
+    return pl.DataFrame(rows, schema=dict.fromkeys(rows, pl.String))
+
+
+def words(n: int, stem: str = "w") -> str:
+    return " ".join(f"{stem}{i}" for i in range(n))
+
+
+def cut(frame: pl.DataFrame, seed: int = 1):
+    return cut_documents(frame, min_words=10, max_words=40, seed=seed)
+
+
+def test_a_document_that_is_short_enough_stays_as_it_is():
+    frame = documents(tiny="one two", just=words(40))
+    passages, left_out = cut(frame)
+    assert passages.rows() == frame.rows()
+    assert left_out == []
+
+
+def test_every_word_of_a_long_document_is_in_one_passage_or_left_out():
+    text = "\n\n".join(words(15, f"p{k}x") for k in range(9))
+    passages, left_out = cut(documents(d=text))
+    pieces = [*passages["text"], *(piece for _, piece in left_out)]
+    assert sorted(" ".join(pieces).split()) == sorted(text.split())
+    assert passages["_id"].to_list() == [f"d-{k:03d}" for k in range(1, passages.height + 1)]
+    assert all(10 <= len(passage.split()) <= 40 for passage in passages["text"])
+    assert passages.height > 2
+
+
+def test_a_paragraph_longer_than_a_passage_is_cut_between_words():
+    passages, left_out = cut(documents(d=words(100)))
+    pieces = [*passages["text"], *(piece for _, piece in left_out)]
+    assert " ".join(pieces).split() == words(100).split()
+    assert max(len(piece.split()) for piece in pieces) <= 40
+
+
+def test_the_cut_of_a_document_depends_on_seed_and_id_alone():
+    text = "\n\n".join(words(6, f"p{k}x") for k in range(40))
+    alone, _ = cut(documents(d=text))
+    beside, _ = cut(documents(other=words(80), d=text))
+    assert beside.filter(pl.col("_id").str.starts_with("d-")).rows() == alone.rows()
+    assert cut(documents(d=text), seed=2)[0]["text"].to_list() != alone["text"].to_list()
