@@ -1,7 +1,7 @@
 """Bi-encoders as rerankers: how similar the vectors of query and text are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from psibench.models.protocols import TokenizedText
 from psibench.models.transformer import TransformerEncoder, load_transformer
 from psibench.rerankers.protocols import Pair, Scores, calibrated
 from psibench.rerankers.transformer import resolve_dtype
+from psibench.rerankers.vector_cache import VectorCache
 from psibench.rerankers.versions import RERANKER_VERSIONS
 from psibench.tables.provenance import hash_params
 
@@ -38,6 +39,8 @@ class SimilarityReranker:
     name: str
     entry: BiEncoderReranker
     encoder: TransformerEncoder
+    cache: VectorCache = field(default_factory=VectorCache)
+    """Vectors of texts lately encoded: many pairs share a document or a query."""
 
     @property
     def fingerprint(self) -> str:
@@ -73,20 +76,26 @@ class SimilarityReranker:
 
     def _vectors(self, items: Sequence[TokenizedText]) -> list[np.ndarray]:
         """Return (n_vectors, dim) per text: all windows' vectors, or all tokens'."""
-        distinct: dict[bytes, int] = {}
-        windows: list[np.ndarray] = []
-        content: list[np.ndarray] = []
-        places: list[list[int]] = []
-        for item in items:
-            for window, keep in zip(item.windows, item.content, strict=True):
-                key = window.tobytes()
-                if key not in distinct:
-                    distinct[key] = len(windows)
-                    windows.append(window)
-                    content.append(keep)
-            places.append([distinct[window.tobytes()] for window in item.windows])
-        vectors = self.encoder.forward(windows, content)
-        return [np.concatenate([vectors[place] for place in mine]) for mine in places]
+        parts = [
+            [(window.tobytes() + keep.tobytes(), window, keep) for window, keep in zipped]
+            for zipped in (zip(item.windows, item.content, strict=True) for item in items)
+        ]
+        found: dict[bytes, np.ndarray] = {}
+        missing: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
+        for key, window, keep in (part for mine in parts for part in mine):
+            vectors = self.cache.get(key)
+            if vectors is None:
+                missing[key] = (window, keep)
+            else:
+                found[key] = vectors
+        if missing:
+            made = self.encoder.forward(
+                [window for window, _ in missing.values()], [keep for _, keep in missing.values()]
+            )
+            for key, vectors in zip(missing, made, strict=True):
+                found[key] = vectors.copy()  # not a view, which would hold the whole batch
+                self.cache.put(key, found[key])
+        return [np.concatenate([found[key] for key, _, _ in mine]) for mine in parts]
 
 
 def _similarity(query: np.ndarray, text: np.ndarray) -> float:
