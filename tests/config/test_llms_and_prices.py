@@ -47,7 +47,7 @@ def test_an_unknown_language_model_is_refused_with_the_key_and_those_there_are()
     message = str(refused.value)
     assert "benchmarks.b.locate_span.llm: unknown language model 'mine'. Supported: " in message
     assert "gpt-4o-mini, " in message
-    assert "stand-in. Add an entry under `llms:`" in message
+    assert "stand-in-sentence. Add an entry under `llms:`" in message
 
 
 def test_a_budget_needs_a_price():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from psibench.config.llms import STAND_IN_PREFIX
+from psibench.llm.standin.judges import judge_of
 from psibench.llm.standin.prompt import count_tokens
 from psibench.llm.standin.tasks import HANDLERS, Task
 
@@ -22,6 +23,8 @@ class BadRequestError(Exception):
 
 def complete(body: Mapping[str, Any], rng: random.Random, fault: str | None, huge_mb: float) -> Any:
     """Return the chat completion of a request, as plain data.
+
+    The model that the body names decides how texts are judged (`judge_of`), nothing else.
 
     Raises
     ------
@@ -81,4 +84,4 @@ def _value(body: Mapping[str, Any], prompt: str, rng: random.Random, *, is_wrong
     name = str((wanted.get("json_schema") or {}).get("name"))
     if name not in HANDLERS:
         raise BadRequestError(f"no rules for task {name!r}; known: {', '.join(sorted(HANDLERS))}")
-    return HANDLERS[name](Task(prompt, rng, is_wrong))
+    return HANDLERS[name](Task(prompt, rng, is_wrong, judge_of(str(body.get("model", "")))))

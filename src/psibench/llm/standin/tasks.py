@@ -1,6 +1,7 @@
 """The stand-in's rules: one handler per task, chosen by the name of the response schema.
 
-A handler's random numbers depend on the request alone. It returns what the schema asks for.
+A handler's random numbers depend on the request alone. It returns what the schema asks for. Only
+`grade_relevance` and `judge_segment` go by the model's name, too: it chooses their judge.
 """
 
 import random
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from psibench.llm.standin.judges import Judge, by_words
 from psibench.llm.standin.prompt import (
     content_stems,
     own_terms,
@@ -23,11 +25,12 @@ QUERY_WORDS = 6
 
 @dataclass(frozen=True)
 class Task:
-    """What a handler works on: the messages joined, its random numbers, whether to err."""
+    """What a handler works on: the messages joined, random numbers, whether to err, the judge."""
 
     prompt: str
     rng: random.Random
     is_wrong: bool = False
+    judge: Judge = by_words
 
 
 Handler = Callable[[Task], dict[str, Any]]
@@ -123,20 +126,18 @@ def generate_positional_query(task: Task) -> dict[str, Any]:
 
 
 def grade_relevance(task: Task) -> dict[str, Any]:
-    """Grade by the share of the query's words in the passage: all 4, then 75, 50, 25 %."""
-    share = _share(task.prompt, "passage")
+    """Grade by the share of the query that the passage covers: all 4, then 75, 50, 25 %."""
+    share = _share(task, "passage")
     return {"grade": 4 if share >= 0.999 else min(3, int(share * 4))}
 
 
 def judge_segment(task: Task) -> dict[str, Any]:
-    """Say yes if the segment has two thirds of the query's words."""
-    return {"verdict": "yes" if _share(task.prompt, "segment") >= 2 / 3 else "no"}
+    """Say yes if the segment covers two thirds of the query."""
+    return {"verdict": "yes" if _share(task, "segment") >= 2 / 3 else "no"}
 
 
-def _share(prompt: str, tag: str) -> float:
-    query = content_stems(tagged(prompt, "query"))
-    found = set(content_stems(tagged(prompt, tag)))
-    return sum(stem in found for stem in query) / len(query) if query else 0.0
+def _share(task: Task, tag: str) -> float:
+    return task.judge(tagged(task.prompt, "query"), tagged(task.prompt, tag))
 
 
 def _usable(text: str) -> list[tuple[int, int]]:

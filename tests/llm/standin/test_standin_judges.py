@@ -1,0 +1,148 @@
+"""The stand-in's judges: one scale, three rules that are not one and the same."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.config.load import load_llms
+from psibench.llm.request import Message, Request, ResponseSchema
+from psibench.llm.standin.batch_lines import LineWorker
+from psibench.llm.standin.direct import answer_directly
+from psibench.llm.standin.imperfections import Imperfections
+from psibench.llm.standin.judges import JUDGES, by_words, judge_of, rarity
+
+PIER = "The stone pier of Vardo protected fishing boats. Dutch merchants paid for it in time."
+NAMES = sorted(JUDGES)  # rare, rules, sentence
+
+
+def answer(task, user, *, model="stand-in/rules"):
+    request = Request(model, (Message("user", user),), response=ResponseSchema(task, {}))
+    return answer_directly(request)
+
+
+def judged(task, tag, name, query, text):
+    user = f"<query>\n{query}\n</query>\n<{tag}>\n{text}\n</{tag}>"
+    (value,) = json.loads(answer(task, user, model=f"stand-in/{name}").text).values()
+    return value
+
+
+def grades(query, text):
+    return [judged("grade_relevance", "passage", name, query, text) for name in NAMES]
+
+
+def verdicts(query, text):
+    return [judged("judge_segment", "segment", name, query, text) for name in NAMES]
+
+
+PERSONAS = "<document>Piers.</document><personas>\n1. a cook\n2. a builder of piers\n</personas>"
+PROPOSING = f"<document>{PIER} {PIER.upper()}</document><position>end</position>"
+
+
+@pytest.mark.parametrize(
+    ("task", "user", "reply"),
+    [
+        ("grade_relevance", "<query>stone pier</query><passage>A pier.</passage>", {"grade": 2}),
+        ("judge_segment", "<query>stone pier</query><segment>A pier.</segment>", {"verdict": "no"}),
+        (  # difficulty and length are drawn
+            "choose_configuration",
+            PERSONAS,
+            {"persona": "a builder of piers", "difficulty": "easy", "query_length": "long"},
+        ),
+        (  # so are the sentences asked about, and the opening
+            "propose_questions",
+            PROPOSING,
+            {
+                "questions": [
+                    {
+                        "question": "How do these go together: DUTCH, MERCHANTS, PAID and TIME?",
+                        "answer": "DUTCH MERCHANTS PAID FOR IT IN TIME.",
+                    }
+                ]
+            },
+        ),
+    ],
+)
+def test_the_replies_of_rules_are_those_it_has_always_given(task, user, reply):
+    assert json.loads(answer(task, user).text) == reply
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "grade", "verdict"),
+    [
+        ("stone pier boats", PIER, 4, "yes"),  # all words, in one sentence
+        ("opera volcano", PIER, 0, "no"),
+        ("stone pier boats", "", 0, "no"),
+        ("", PIER, 0, "no"),
+        ("of the and", PIER, 0, "no"),  # no word with a meaning
+    ],
+)
+def test_the_judges_agree_on_what_is_clear(query, text, grade, verdict):
+    assert grades(query, text) == [grade] * 3
+    assert verdicts(query, text) == [verdict] * 3
+
+
+def test_words_scattered_over_sentences_count_less_for_the_judge_of_sentences():
+    # Six of six words; three in either sentence.
+    query = "stone pier boats Dutch merchants paid"
+    assert grades(query, PIER) == [4, 4, 2]
+    assert verdicts(query, PIER) == ["yes", "yes", "no"]
+
+
+def test_a_rare_word_that_is_missing_or_alone_weighs_most_for_the_judge_of_rare_words():
+    # Weights: water 1.28, time 0.43, call 0.94, vardo 4.96 (unlisted); of 7.62 in all.
+    query = "water time call Vardo"
+    assert grades(query, "Time to call for water.") == [1, 3, 3]  # 2.65 of 7.62; three of four
+    assert verdicts(query, "Time to call for water.") == ["no", "yes", "yes"]
+    assert grades(query, "The pier of Vardo") == [2, 1, 1]  # 4.96 of 7.62; one of four
+
+
+def test_a_word_is_the_rarer_the_later_it_stands_in_the_vocabulary():
+    words = ["time", "water", "merchant", "warehous", "vardo"]
+    weights = [rarity(word) for word in words]
+    assert weights == sorted(set(weights))
+    assert rarity("vardo") == rarity("zzyzx") == max(weights)
+
+
+@given(
+    st.lists(st.sampled_from(PIER.split()), max_size=6).map(" ".join),
+    st.lists(st.sampled_from([*PIER.split(), "opera.", "volcano."]), max_size=12).map(" ".join),
+)
+def test_a_share_lies_between_0_and_1_and_a_sentence_has_no_more_than_its_text(query, text):
+    words, sentence, rare = (JUDGES[name](query, text) for name in ("rules", "sentence", "rare"))
+    assert 0 <= sentence <= words <= 1
+    assert 0 <= rare <= 1
+    assert (rare == 0) == (words == 0)
+    assert (rare == 1) == (words == 1)
+
+
+@pytest.mark.parametrize("model", ["stand-in/rules", "stand-in/other", "gpt-x", ""])
+def test_a_name_that_is_no_judge_judges_by_words_as_ever(model):
+    assert judge_of(model) is by_words
+    assert judged("grade_relevance", "passage", "other", "stone opera", PIER) == 2
+
+
+@pytest.mark.parametrize("task", ["locate_span", "summarise"])
+def test_tasks_that_write_have_the_same_rules_under_every_name(task):
+    user = f"<document>{PIER}</document><question>Who paid?</question><answer>Dutch</answer>"
+    replies = {answer(task, user, model=f"stand-in/{name}").text for name in [*NAMES, "other"]}
+    assert len(replies) == 1
+
+
+@pytest.mark.parametrize(("name", "expected"), [("rare", 1), ("rules", 3), ("sentence", 3)])
+def test_a_batch_is_judged_by_the_model_its_lines_name(name, expected):
+    user = "<query>water time call Vardo</query><passage>Time to call for water.</passage>"
+    schema = ResponseSchema("grade_relevance", {})
+    request = Request(f"stand-in/{name}", (Message("user", user),), response=schema)
+    line = {"custom_id": "a", "body": request.body()}
+    result = LineWorker(Counter(), Counter()).answer(line, Imperfections(), "")
+    body = result["response"]["body"]
+    assert body["model"] == f"stand-in/{name}"
+    assert json.loads(body["choices"][0]["message"]["content"]) == {"grade": expected}
+
+
+def test_each_judge_is_a_language_model_of_the_shipped_registry():
+    shipped = {llm.model for llm in load_llms().values() if llm.backend == "stand-in"}
+    assert shipped == {f"stand-in/{name}" for name in NAMES}
