@@ -1,5 +1,7 @@
 """The page in a real browser: what its script does to the table."""
 
+import html
+import json
 import os
 import re
 import shutil
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from report_tables import psi_row, report_input
+from verification_tables import verified_input
 
 from psibench.report import ReportInput, render_report, write_report
 
@@ -55,12 +58,13 @@ class PsiTable(HTMLParser):
         return [row[0].split()[0] for row in self.rows]
 
 
-def opened(page: Path, profile: Path, fragment: str = "") -> str:
+def opened(page: Path, profile: Path, fragment: str = "", *, flags: tuple[str, ...] = ()) -> str:
     """Return the page's DOM after its script ran; fail on any console message."""
     done = subprocess.run(
         [
             str(CHROMIUM),
             *FLAGS,
+            *flags,
             f"--user-data-dir={profile}",
             "--dump-dom",
             page.as_uri() + fragment,
@@ -146,3 +150,33 @@ def test_hostile_ids_stay_text(tmp_path: Path) -> None:
 def test_empty_page_has_no_console_message(tmp_path: Path) -> None:
     write_report(report_input(), tmp_path / "report.html")
     assert "has no rows" in opened(tmp_path / "report.html", tmp_path / "profile")
+
+
+@pytest.mark.parametrize("width", [1200, 500])
+def test_panels_of_verification_fit_the_page(tmp_path: Path, width: int) -> None:
+    """Nothing is wider than the page; at 1200 px no table scrolls and figures are large enough."""
+    write_report(verified_input(), tmp_path / "report.html")
+    page = tmp_path / "report.html"
+    measure = """
+    <script>
+      const root = document.documentElement;
+      const inside = (list) => [...document.querySelectorAll(list)];
+      const wide = inside("#data .scroll").filter((one) => one.scrollWidth > one.clientWidth + 1);
+      const sizes = inside(".figures.block .panel svg").flatMap((svg) => {
+        const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+        return [...svg.querySelectorAll("text")].map(
+          (text) => scale * parseFloat(getComputedStyle(text).fontSize));
+      });
+      document.title = JSON.stringify({
+        overflow: root.scrollWidth - root.clientWidth, width: innerWidth,
+        wide: wide.map((one) => one.getAttribute("aria-label")), smallest: Math.min(...sizes),
+      });
+    </script></body>"""
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
+    dom = opened(page, tmp_path / "profile", flags=(f"--window-size={width},2400",))
+    found = json.loads(html.unescape(dom.split("<title>")[1].split("</title>")[0]))
+    assert found["width"] == width
+    assert found["overflow"] == 0
+    if width == 1200:
+        assert found["wide"] == []
+        assert found["smallest"] >= 12

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from psibench.report.sections import Table
+from psibench.report.plain import Table
 from psibench.report.wording import MISSING, count
 
 
@@ -21,7 +21,7 @@ class GenerationFacts:
         LLM_USAGE rows with ``usd`` and ``estimated_usd`` (float64, null without a price) and
         ``price_as_of`` (text, empty without one).
     dropped
-        Reasons by stage: ``stage, reason, n_items``.
+        Reasons by stage: ``stage, unit, reason, n_items``.
     """
 
     benchmark: str
@@ -33,15 +33,17 @@ class GenerationFacts:
 
 
 def generation_tables(facts: Sequence[GenerationFacts], benchmark: str) -> list[Table]:
-    """Return a benchmark's tables: items by stage, requests, and what they cost."""
+    """Return a benchmark's tables: items by stage; if any were made, requests and their cost."""
     mine = [fact for fact in facts if fact.benchmark == benchmark]
     if not mine:
         return []
-    return [
-        Table("From documents to queries", FLOW_HEADER, tuple(_flow_rows(mine))),
-        Table("Requests to the language model", USAGE_HEADER, tuple(_usage_rows(mine))),
-        Table("Tokens and money: estimate and actual", COST_HEADER, tuple(_cost_rows(mine))),
-    ]
+    tables = [Table("From documents to queries", FLOW_HEADER, tuple(_flow_rows(mine)))]
+    if any(fact.usage.height for fact in mine):
+        tables += [
+            Table("Requests to the language model", USAGE_HEADER, tuple(_usage_rows(mine))),
+            Table("Tokens and money: estimate and actual", COST_HEADER, tuple(_cost_rows(mine))),
+        ]
+    return tables
 
 
 FLOW_HEADER = ("domain", "stage", "items", "entered", "kept", "dropped", "reasons")
@@ -63,7 +65,7 @@ def _flow_rows(facts: Sequence[GenerationFacts]) -> list[tuple[str, ...]]:
     rows = []
     for fact in facts:
         for row in fact.flow.sort("step", maintain_order=True).iter_rows(named=True):
-            reasons = fact.dropped.filter(pl.col("stage") == row["stage"])
+            reasons = fact.dropped.filter(stage=row["stage"], unit=row["unit"])
             named = ", ".join(
                 f"{reason} {count(n)}"
                 for reason, n in reasons.select("reason", "n_items").iter_rows()

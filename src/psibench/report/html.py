@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from psibench import __version__
 from psibench.report import psi_rows
-from psibench.report.generation import generation_tables
+from psibench.report.data import data_section
 from psibench.report.inputs import (
     BenchmarkInfo,
     ModelInfo,
@@ -18,16 +18,13 @@ from psibench.report.inputs import (
     benchmark_infos,
     checked,
     model_infos,
+    without_views,
 )
 from psibench.report.panels import comparison_figure, curve_figures, slug
-from psibench.report.sections import (
-    control_reading,
-    histograms,
-    statistics_tables,
-    visibility_rows,
-)
+from psibench.report.sections import control_reading, visibility_rows
 from psibench.report.styles import model_styles
 from psibench.report.verdict import verdict
+from psibench.report.view_tables import PsiRows
 from psibench.report.views import (
     bucket_order,
     headline_metric,
@@ -58,9 +55,9 @@ def render_report(inputs: ReportInput) -> str:
     InputError
         If a frame does not follow its declared schema.
     """
-    inputs = checked(inputs)
+    every = checked(inputs)
     template = _environment().get_template("report.html")
-    return template.render(**_context(inputs)) + "\n"
+    return template.render(**_context(without_views(every), every.psi_table)) + "\n"
 
 
 def _environment() -> jinja2.Environment:
@@ -75,8 +72,11 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _context(inputs: ReportInput) -> dict[str, Any]:
-    """Return what the template shows. Only SVG, style, script and JSON made here are unescaped."""
+def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
+    """Return what the template shows. Only SVG, style, script and JSON made here are unescaped.
+
+    ``inputs`` are without views; ``every`` has the PSI rows of benchmarks and views.
+    """
     benchmarks, models = benchmark_infos(inputs), model_infos(inputs)
     by_id = {model.id: model for model in models}
     leading = headlines(inputs.psi_table)
@@ -104,6 +104,7 @@ def _context(inputs: ReportInput) -> dict[str, Any]:
         "script": Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
         **_table_context(table, lead, metric),
         **_drawings(inputs, benchmarks, models, metric),
+        "data": data_section(inputs, benchmarks, PsiRows(every, metric, tuple(by_id))),
     }
 
 
@@ -133,19 +134,9 @@ def _drawings(
         (info, curve_figures(rows, info, models, styles=styles, metric=metric))
         for info in benchmarks
     ]
-    data = [
-        (
-            info,
-            statistics_tables(inputs.statistics, info.id)
-            + generation_tables(inputs.generation, info.id),
-            histograms(inputs.position_histogram, info, leading.get(info.id)),
-        )
-        for info in benchmarks
-    ]
     return {
         "curves": curves,
         "comparison": comparison_figure(rows, benchmarks, models, styles=styles, metric=metric),
-        "data": data,
     }
 
 

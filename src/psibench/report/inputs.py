@@ -17,6 +17,7 @@ from psibench.tables.schemas import (
 
 if TYPE_CHECKING:
     from psibench.report.generation import GenerationFacts
+    from psibench.report.verification import VerificationFacts
 
 Control = Literal["position-blind", "truncating"]
 
@@ -27,6 +28,8 @@ class BenchmarkInfo:
 
     ``recipe`` and ``subset`` decide which figures apply (``squad_posq`` in two subsets gives the
     comparison of the full set with the tiny one); ``note`` says what was simulated and how.
+    ``length_unit`` is what length bins count, ``margin_threshold`` the margin that queries were
+    kept from; both as far as they apply.
     """
 
     id: str
@@ -35,6 +38,8 @@ class BenchmarkInfo:
     description: str = ""
     simulated: bool = False
     note: str = ""
+    length_unit: str = ""
+    margin_threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,9 @@ class ReportInput:
     The frames follow ``PSI_TABLE``, ``BUCKET_SCORES``, ``STATISTICS`` and ``POSITION_HISTOGRAM``;
     each may have no rows. ``created`` is printed as given. The order of ``benchmarks`` and
     ``models`` is the order on the page; ids that only the tables know follow in sorted order.
+
+    ``views`` names, per benchmark, the ids of its views by sort: ``raw`` (before false negatives
+    were removed) and ``tiny``. A view is shown beside its benchmark and has no section of its own.
     """
 
     psi_table: pl.DataFrame
@@ -63,6 +71,8 @@ class ReportInput:
     benchmarks: tuple[BenchmarkInfo, ...] = ()
     models: tuple[ModelInfo, ...] = ()
     generation: tuple["GenerationFacts", ...] = ()
+    verification: tuple["VerificationFacts", ...] = ()
+    views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
     title: str = "Position bias of retrievers"
     created: str = ""
@@ -82,6 +92,21 @@ def checked(inputs: ReportInput) -> ReportInput:
         bucket_scores=_conformed(inputs.bucket_scores, BUCKET_SCORES),
         statistics=_conformed(inputs.statistics, STATISTICS),
         position_histogram=_conformed(inputs.position_histogram, POSITION_HISTOGRAM),
+    )
+
+
+def without_views(inputs: ReportInput) -> ReportInput:
+    """Return the same inputs with the rows of the views left out of every table."""
+    hidden = {name for ids in inputs.views.values() for name in ids.values()}
+    if not hidden:
+        return inputs
+    shown = ~pl.col("benchmark").is_in(hidden)
+    return replace(
+        inputs,
+        psi_table=inputs.psi_table.filter(shown),
+        bucket_scores=inputs.bucket_scores.filter(shown),
+        statistics=inputs.statistics.filter(shown),
+        position_histogram=inputs.position_histogram.filter(shown),
     )
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from psibench.report.figures import draw_histogram
 from psibench.report.inputs import BenchmarkInfo
 from psibench.report.panels import slug
+from psibench.report.plain import Table
 from psibench.report.svg import inline_svg
 from psibench.report.views import POOLED, Headline
 from psibench.report.wording import (
@@ -27,15 +28,6 @@ UNIT_TEXTS = {
     "start_char": "start of the evidence, characters",
     "relative": "middle of the evidence / length of the passage",
 }
-
-
-@dataclass(frozen=True)
-class Table:
-    """A plain table of the page: what it is about, header, and rows of text."""
-
-    name: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)

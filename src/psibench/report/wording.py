@@ -20,6 +20,8 @@ STATISTIC_TEXTS = {
     "passage_words_mean": "words per passage, mean",
     "passage_words_max": "words per passage, max",
     "passage_words_std": "words per passage, std",
+    "passage_tokens_mean": "tokens per passage, mean",
+    "passage_tokens_max": "tokens per passage, max",
 }
 
 
@@ -33,6 +35,29 @@ def p_value(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return MISSING
     return "<0.001" if value < 0.0005 else f"{value:.3f}"
+
+
+def p_text(value: float | None) -> str:
+    """Return a p-value as an equation: ``p = 0.012`` or ``p < 0.001``."""
+    text = p_value(value)
+    return f"p < {text[1:]}" if text.startswith("<") else f"p = {text}"
+
+
+def percent(share: float | None, decimals: int = 1) -> str:
+    """Return a share as a percentage, or a dash for nothing."""
+    if share is None or not math.isfinite(share):
+        return MISSING
+    return f"{100 * share:.{decimals}f} %"
+
+
+def change(value: float | None, decimals: int = 3) -> str:
+    """Return a difference with its sign (0 has none), or a dash for nothing."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    text = f"{abs(value):.{decimals}f}"
+    if not float(text):
+        return text
+    return f"{'+' if value > 0 else '−'}{text}"
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -7,13 +7,15 @@ from typing import Any
 import polars as pl
 
 from psibench import __version__
-from psibench.config.benchmarks import Benchmark, SquadPosq
+from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, SquadPosq
 from psibench.config.llms import STAND_IN_PREFIX, Price, price_of
 from psibench.config.models import ModelBase
+from psibench.config.verification import VerifyMargin
 from psibench.errors import InputError
 from psibench.llm.usage import Usage
 from psibench.report import BenchmarkInfo, ModelInfo, ReportInput, write_report
 from psibench.report.generation import GenerationFacts
+from psibench.report.verification import VerificationFacts
 from psibench.stages.tables import read_all
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
@@ -51,8 +53,18 @@ def run_report(
     models: Mapping[str, ModelBase],
     title: str,
     output: str | Path,
+    verification: Sequence[VerificationFacts] = (),
+    views: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Write the report."""
+    """Write the report.
+
+    Parameters
+    ----------
+    verification
+        As `psibench.stages.report_verification.read_verification` returns it.
+    views
+        Per benchmark the ids of its views by sort, ``raw`` and ``tiny``, those that exist.
+    """
     table = read_table(psi_table, PSI_TABLE)
     authors = dict(table.select("benchmark", "queries_by").iter_rows())
     inputs = ReportInput(
@@ -64,11 +76,10 @@ def run_report(
             benchmark_info(name, section, queries_by=authors.get(name, ""))
             for name, section in benchmarks.items()
         ),
-        models=tuple(
-            ModelInfo(name, entry.kind, entry.description, entry.control)  # type: ignore[attr-defined]
-            for name, entry in models.items()
-        ),
+        models=tuple(_model_info(name, entry) for name, entry in models.items()),
         generation=tuple(generation),
+        verification=tuple(verification),
+        views=views or {},
         provenance=_facts(psi_table),
         title=title,
         created=now(),
@@ -81,6 +92,8 @@ def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> Benchma
     note = KNOWN_ITEM_NOTE if queries_by == "simulation" else ""
     if f"llm:{STAND_IN_PREFIX}" in queries_by:
         note = STAND_IN_NOTE
+    generated = section if isinstance(section, GeneratedBenchmark) else None
+    verify = generated.verify if generated else None
     return BenchmarkInfo(
         id=name,
         recipe=section.recipe,
@@ -88,7 +101,13 @@ def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> Benchma
         description=section.description,
         simulated=bool(note),
         note=note,
+        length_unit=generated.sample.unit if generated and generated.sample else "",
+        margin_threshold=verify.threshold if isinstance(verify, VerifyMargin) else None,
     )
+
+
+def _model_info(name: str, entry: ModelBase) -> ModelInfo:
+    return ModelInfo(name, entry.kind, entry.description, entry.control)  # type: ignore[attr-defined]
 
 
 def read_generation(
@@ -112,7 +131,7 @@ def read_generation(
             flow=read_table(flow_path, FLOW),
             usage=_with_money(read_table(usage_path, LLM_USAGE), table),
             dropped=read_table(dropped_path, ATTRITION)
-            .group_by("stage", "reason", maintain_order=True)
+            .group_by("stage", "unit", "reason", maintain_order=True)
             .agg(pl.len().alias("n_items")),
         )
         for name, flow_path, usage_path, dropped_path in zip(

@@ -1,0 +1,234 @@
+"""Reading what the report shows of verification, and the stage that writes the page."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from report_tables import frame
+from verification_tables import (
+    MARGIN_FACTS,
+    MODELS,
+    POSQ_FACTS,
+    VIEWS,
+    savings,
+    verified_input,
+)
+
+from psibench.config import load_config
+from psibench.config.benchmarks import Controlled, FinewebPosq
+from psibench.config.lookup import Lookup
+from psibench.config.models import Bm25Model
+from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.errors import InputError
+from psibench.stages.report import benchmark_info, run_report
+from psibench.stages.report_verification import KEYS, read_verification
+from psibench.tables import Provenance, write_table
+from psibench.tables.build_schemas import FLOW
+from psibench.tables.schemas import (
+    ATTRITION,
+    BUCKET_SCORES,
+    POSITION_HISTOGRAM,
+    PSI_TABLE,
+    QUERIES,
+    STATISTICS,
+)
+from psibench.tables.spec import TableSpec
+from psibench.tables.verify_report_schemas import (
+    AUDIT_TABLE,
+    CELL_TABLE,
+    MARGIN_TABLE,
+    SCORING_SAVINGS,
+)
+from psibench.tables.verify_schemas import JUDGEMENTS
+
+LABELS = {"benchmark": "controlled", "lang": "eng-Latn", "domain": "wikipedia"}
+SOURCE = Provenance("verify", 1)
+ASKED = {"llm": "stand-in"}
+
+
+class Folder:
+    """Tables written to a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, name: str, rows: pl.DataFrame | None, spec: TableSpec) -> str:
+        assert rows is not None
+        path = self.path / f"{name}.parquet"
+        write_table(rows, path, spec, provenance=SOURCE)
+        return str(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def query(name: str, position: str) -> dict[str, Any]:
+    return {"_id": name, "text": "t", "pos_corpus_id": "d", "pos_char_span": [0, 1]} | {
+        "pos_char_length": 9,
+        "pos_token_length": 2,
+        "target_position": position,
+    }
+
+
+def dropped(name: str, position: str) -> dict[str, Any]:
+    return {"stage": "margin", "unit": "queries", "item_id": name, "reason": "r"} | {
+        "target_position": position,
+        "language": "eng-Latn",
+        "domain": "wikipedia",
+    }
+
+
+def ledger(folder: Folder, n_dropped: int = 3) -> dict[str, str]:
+    """Five queries, one stage that keeps two of them."""
+    flow = [{"stage": "margin", "step": 1, "unit": "queries", "entered": 5, "kept": 2}]
+    items = [("c", "middle"), ("d", "end"), ("e", "end")][:n_dropped]
+    return {
+        "flow": folder.write("flow", frame(FLOW, [flow[0] | {"dropped": 3}]), FLOW),
+        "dropped": folder.write(
+            "dropped", frame(ATTRITION, [dropped(*item) for item in items]), ATTRITION
+        ),
+        "queries": folder.write(
+            "queries", frame(QUERIES, [query("a", "beginning"), query("b", "end")]), QUERIES
+        ),
+    }
+
+
+def test_every_table_is_read_back(folder: Folder) -> None:
+    facts = MARGIN_FACTS
+    one = savings("margin", ("bm25", 30, 30))
+    two = savings("segment_grades", ("stand-in", 9, 4))
+    (found,) = read_verification(
+        [
+            {
+                **LABELS,
+                "flow": folder.write("flow", facts.flow, FLOW),
+                "margin_table": folder.write("margin_table", facts.margin_table, MARGIN_TABLE),
+                "cell_table": folder.write("cell_table", facts.cell_table, CELL_TABLE),
+                "audit_table": folder.write("audit_table", facts.audit_table, AUDIT_TABLE),
+                "judgements": folder.write("judgements", POSQ_FACTS.judgements, JUDGEMENTS),
+                "savings": [
+                    folder.write("one", one, SCORING_SAVINGS),
+                    folder.write("two", two, SCORING_SAVINGS),
+                ],
+            }
+        ]
+    )
+    assert (found.benchmark, found.language, found.domain) == tuple(LABELS.values())
+    for name in ("flow", "margin_table", "cell_table", "audit_table"):
+        assert getattr(found, name).equals(getattr(facts, name))
+    assert found.savings is not None
+    assert list(found.savings["rule"]) == ["margin"] * 2 + ["segment_grades"] * 2
+    assert found.shift is None  # no ledger, no queries
+
+
+def test_what_is_not_there_is_none() -> None:
+    (found,) = read_verification([{**LABELS, "margin_table": None, "savings": []}])
+    kept = [found.flow, found.margin_table, found.savings, found.shift, found.judgements]
+    assert kept == [None] * 5
+
+
+def test_positions_by_stage_come_from_ledger_and_queries(folder: Folder) -> None:
+    (found,) = read_verification([{**LABELS, **ledger(folder)}])
+    assert found.shift is not None
+    sizes = found.shift.select("target_position", "n_entered", "n_kept").rows()
+    assert sizes == [("all", 5, 2), ("beginning", 1, 1), ("middle", 1, 0), ("end", 3, 1)]
+
+
+def test_ledger_that_does_not_add_up_is_refused(folder: Folder) -> None:
+    with pytest.raises(InputError, match="stage margin"):
+        read_verification([{**LABELS, **ledger(folder, n_dropped=2)}])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"domain": ""}, "missing keys: domain; unknown keys: none"),
+        ({"margins": "x.parquet"}, "missing keys: none; unknown keys: margins"),
+    ],
+)
+def test_wrong_keys_are_refused(change: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_verification([LABELS | change])
+
+
+def test_table_of_another_kind_is_refused(folder: Folder) -> None:
+    path = folder.write("flow", MARGIN_FACTS.flow, FLOW)
+    with pytest.raises(InputError, match="not a 'margin_table' table"):
+        read_verification([{**LABELS, "margin_table": path}])
+
+
+def test_workflow_gives_files_under_the_names_that_are_read() -> None:
+    plain = {name: one.model_dump(mode="json") for name, one in sections().items()}
+    plain["controlled"] |= {"audit": ASKED, "mixtures": {}}
+    lookup = Lookup(*load_config(DEFAULT_CONFIG, {"benchmarks": plain}, registry=REGISTRY))
+    found = [lookup.verification_files(labels) for labels in lookup.generated_domains()]
+    assert {"margin_table", "audit_table", "mixture_cells"} <= set(found[0])
+    assert {name for files in found for name in files} <= set(KEYS)
+
+
+def sections() -> dict[str, Any]:
+    return {
+        "controlled": Controlled.model_validate(
+            {
+                "recipe": "controlled",
+                "source": {"kind": "python_docs"},
+                "choose_configuration": ASKED,
+                "generate_positional_query": ASKED,
+                "verify": {"rerankers": ["embedded-bm25"], "threshold": 0.2},
+            }
+        ),
+        "fineweb": FinewebPosq.model_validate(
+            {
+                "recipe": "fineweb_posq",
+                "source": {"kind": "python_docs"},
+                "summarise": ASKED,
+                "generate_questions": ASKED,
+                "verify": {"rerankers": ["embedded-bm25"]},
+            }
+        ),
+    }
+
+
+def test_threshold_and_unit_of_a_benchmark_are_those_of_its_section() -> None:
+    found = {
+        name: benchmark_info(name, section, queries_by="people")
+        for name, section in sections().items()
+    }
+    assert (found["controlled"].margin_threshold, found["controlled"].length_unit) == (0.2, "chars")
+    assert (found["fineweb"].margin_threshold, found["fineweb"].length_unit) == (None, "words")
+
+
+def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_path: Path) -> None:
+    inputs = verified_input()
+    run_report(
+        psi_table=folder.write("psi_table", inputs.psi_table, PSI_TABLE),
+        bucket_scores=folder.write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
+        statistics=[folder.write("statistics", inputs.statistics, STATISTICS)],
+        histograms=[folder.write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
+        generation=[],
+        verification=read_verification(
+            [
+                {
+                    **LABELS,
+                    "margin_table": folder.write(
+                        "margins", MARGIN_FACTS.margin_table, MARGIN_TABLE
+                    ),
+                }
+            ]
+        ),
+        views=VIEWS,
+        benchmarks=sections(),
+        models={
+            model.id: Bm25Model.model_validate({"backend": "bm25s", "description": "d"})
+            for model in MODELS
+        },
+        title="Page",
+        output=tmp_path / "report.html",
+    )
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "m ≥ 0.2, kept" in page
+    assert "ndcg@10, raw" in page
+    assert "fineweb-raw" not in page

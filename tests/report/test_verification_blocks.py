@@ -1,0 +1,280 @@
+"""Tables of verification: what stands in a cell, and when published figures stand beside."""
+
+import dataclasses
+
+import polars as pl
+import pytest
+from report_tables import frame, psi_row
+from verification_tables import (
+    BINS,
+    INFOS,
+    MARGIN_FACTS,
+    POSQ_FACTS,
+    audit,
+    cells,
+    flow,
+    margins,
+    mixtures,
+    savings,
+    shifts,
+)
+
+from psibench.report import BenchmarkInfo
+from psibench.report.audit import audit_block
+from psibench.report.count_tables import mixture_block, savings_block, stage_block
+from psibench.report.filter_tables import cell_block, margin_block
+from psibench.report.plain import Table
+from psibench.report.verification import VerificationFacts, verification_blocks
+from psibench.report.view_tables import PsiRows, clean_block, removed_text, tiny_block
+from psibench.report.wording import change, p_text, percent
+from psibench.tables.schemas import PSI_TABLE
+
+POOLS = ((0.0, (360, 300, 310)), (0.3, (180, 50, 70)))
+NOTHING = PsiRows(frame(PSI_TABLE, []), "ndcg@10", ())
+INFO = INFOS[1]
+
+
+def rows_of(table: Table | None) -> dict[str, tuple[str, ...]]:
+    assert table is not None
+    return {row[0]: row[1:] for row in table.rows}
+
+
+def blocks(*facts: VerificationFacts, info: BenchmarkInfo, **views: str) -> list[str]:
+    found = verification_blocks(facts, info, psi_rows=NOTHING, views=views)
+    return [block.name if isinstance(block, Table) else block.title for block in found]
+
+
+def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
+    table = margin_block(margins(*POOLS), threshold=0.3)
+    kept = rows_of(table)["m ≥ 0.3, kept"]
+    # of 1,200 candidates 300; of these 180, 50, 70
+    assert kept[:4] == ("300\n25.00 %", "180\n60.00 %", "50\n16.67 %", "70\n23.33 %")
+    assert kept[4:6] == ("481,236\n16.32 %", "335,650\n69.75 %")
+    assert rows_of(table)["failed: m < 0"][4:] == ("945,845\n32.08 %", "–", "–", "–")
+    assert table.groups[2] == ("published: Controlled, table 6", 4)
+    assert sum(width for _, width in table.groups) == len(table.header)
+    assert table.edges == {1, 5}
+
+
+def test_thresholds_that_are_not_published_have_dashes() -> None:
+    table = margin_block(margins((-0.1, (380, 380, 380)), (0.25, (180, 50, 70))), threshold=0.25)
+    assert rows_of(table)["m ≥ 0.25, kept"][4:] == ("–",) * 4
+    # failed means below -0.1 here, below 0 in the paper
+    assert rows_of(table)["failed: m < -0.1"][4:] == ("–",) * 4
+
+
+def test_row_without_a_margin_is_shown_only_where_there_is_one() -> None:
+    table = margins(*POOLS)
+    none = pl.col("condition") == "no_margin"
+    without = table.with_columns(pl.when(none).then(0).otherwise("n").alias("n"))
+    assert "no margin" in rows_of(margin_block(table, threshold=0.3))
+    assert "no margin" not in rows_of(margin_block(without, threshold=0.3))
+
+
+def test_pool_without_queries_has_dashes_for_shares() -> None:
+    kept = rows_of(margin_block(margins((0.0, (1, 0, 0)), (0.9, (0, 0, 0))), threshold=0.9))
+    assert kept["m ≥ 0.9, kept"][:2] == ("0\n0.00 %", "0")
+
+
+def test_cells_of_the_same_bins_have_the_published_ones_beside() -> None:
+    table = cell_block(cells(0.3), threshold=0.3, unit="chars")
+    assert rows_of(table)["256–512"] == (
+        "10",
+        "4",
+        "5",
+        "4",
+        "105,652",
+        "13,934",
+        "21,405",
+        "8,189",
+    )
+    assert rows_of(table)["all bins"][3] == "20"  # 4 in each of five bins
+
+
+@pytest.mark.parametrize(("bins", "unit"), [(BINS, "words"), (BINS[:4], "chars")])
+def test_other_bins_or_units_have_no_published_ones_beside(bins, unit) -> None:
+    table = cell_block(cells(0.3, bins), threshold=0.3, unit=unit)
+    assert table is not None
+    assert table.groups == ()
+    assert {len(row) for row in table.rows} == {5}
+    assert "are others" in table.note
+
+
+@pytest.mark.parametrize(("wanted", "shown"), [(0.1, "m ≥ 0.1"), (None, "m ≥ 0.3")])
+def test_pool_shown_is_that_of_the_run_else_the_highest(wanted, shown) -> None:
+    pools = pl.concat([cells(0.1), cells(0.3)])
+    table = cell_block(pools, threshold=wanted, unit="chars")
+    assert table is not None
+    assert table.note.startswith(f"Queries with {shown}.")
+
+
+def test_table_without_a_pool_gives_no_cells() -> None:
+    failed = cells(0.3).with_columns(threshold=pl.lit(None, pl.Float64))
+    assert cell_block(failed, threshold=0.3, unit="chars") is None
+
+
+def test_audit_has_intervals_and_the_published_shares_of_the_same_stratum() -> None:
+    table = audit_block(audit((None, 0.0, 100, 0.5), (0.3, 0.5, 50, 0.9), (0.3, None, 20, 0.91)))
+    failed = rows_of(table)["failed: m < 0"]
+    assert failed[:3] == ("100", "2", "50.0 %\n[46.0, 53.0]")
+    assert failed[5:] == ("87.7 %", "73.8 %", "51.4 %")
+    assert rows_of(table)["0.3 ≤ m < 0.5"][5:] == ("–",) * 3
+    assert rows_of(table)["m ≥ 0.3"][5:] == ("95.4 %", "97.0 %", "90.4 %")
+
+
+def test_stratum_without_a_usable_verdict_has_dashes_and_no_margin_is_left_out() -> None:
+    table = audit_block(audit((None, None, 0, 0.0), (None, 0.0, 0, 0.0)))
+    assert [row[:4] for row in table.rows] == [("failed: m < 0", "0", "0", "–")]
+
+
+def test_stages_stand_beside_the_published_counts() -> None:
+    table = stage_block(
+        {("agreement", "questions"): 500, ("majority_of_judges", "pairs"): 11},
+        {"agreement": (100, 260, 140)},
+    )
+    found = rows_of(table)
+    assert found["agreement"][1:5] == ("500", "100\n20.00 %", "260\n52.00 %", "140\n28.00 %")
+    assert found["agreement"][5:7] == ("117,008", "13,061\n11.16 %")
+    assert found["majority_of_judges"] == ("pairs", "11", "–", "–", "–", "661", "–", "–", "–")
+    assert found["balance"][1:5] == ("–",) * 4
+
+
+def test_savings_are_listed_per_step_and_scorer_with_totals() -> None:
+    table = savings_block(savings("margin", ("bm25", 30, 30), ("minilm", 30, 12)))
+    assert table.rows == (
+        ("margin", "bm25", "30", "30", "0", "0.0 %"),
+        ("margin", "minilm", "30", "12", "18", "60.0 %"),
+        ("margin", "all of the step", "60", "42", "18", "30.0 %"),
+    )
+
+
+def test_mixtures_are_summed_by_position_and_shown_per_bin() -> None:
+    cells = mixtures(("begin", ((9, 0, 0), (9, 0, 0))), ("mixed", ((4, 3, 2), (4, 4, 2))))
+    assert mixture_block(cells).rows == (
+        ("begin", "18", "0", "0", "18", "9"),
+        ("mixed", "8", "7", "4", "19", "9 to 10"),
+    )
+
+
+def test_nothing_to_score_saves_no_share() -> None:
+    assert savings_block(savings("margin", ("bm25", 0, 0))).rows[0][-1] == "–"
+
+
+def psi_rows(*rows: dict) -> PsiRows:
+    models = tuple(dict.fromkeys(row["model"] for row in rows))
+    return PsiRows(frame(PSI_TABLE, list(rows)), "ndcg@10", models)
+
+
+def test_raw_and_clean_labels_stand_side_by_side() -> None:
+    found = psi_rows(
+        psi_row("a", benchmark="fineweb", mean=0.52, psi=0.2, n_queries=231),
+        psi_row("a", benchmark="fineweb-raw", mean=0.5, psi=0.25, n_queries=240),
+        psi_row("a", benchmark="fineweb", mean=0.9, evidence="visible"),
+        psi_row("a", benchmark="fineweb", mean=0.9, metric="mrr@10"),
+        psi_row("a", benchmark="fineweb", mean=0.9, length_bucket="Q1"),
+    )
+    table = clean_block(found, INFO, "fineweb-raw", flow=flow())
+    (row,) = table.rows
+    assert row[:6] == ("a", "240", "231", "0.500", "0.520", "+0.020")
+    assert row[6:] == ("0.250\n[0.200, 0.300]", "0.200\n[0.200, 0.300]", "−0.050")
+    assert table.header[3:5] == ("ndcg@10, raw", "ndcg@10, clean")
+
+
+def test_missing_or_undefined_sides_have_no_change() -> None:
+    undefined = {"psi": None, "psi_low": None, "psi_high": None}
+    found = psi_rows(
+        psi_row("a", benchmark="fineweb"),
+        psi_row("b", benchmark="fineweb", **undefined),
+        psi_row("b", benchmark="fineweb-tiny"),
+    )
+    table = tiny_block(found, INFO, "fineweb-tiny")
+    assert table.rows[0][1:6] == ("1,200", "–", "0.500", "–", "–")
+    assert table.rows[1][6:] == ("undefined", "0.250\n[0.200, 0.300]", "–")
+
+
+def test_view_without_psi_rows_gives_a_table_without_rows() -> None:
+    assert tiny_block(NOTHING, INFO, "fineweb-tiny").rows == ()
+
+
+def test_scheme_of_the_recipe_is_compared() -> None:
+    found = psi_rows(
+        psi_row("a", benchmark="fineweb", mean=0.1, buckets="relative-20"),
+        psi_row("a", benchmark="fineweb", mean=0.2),
+    )
+    assert tiny_block(found, INFO, "fineweb-tiny").rows[0][3] == "0.200"
+
+
+def test_removed_queries_and_documents_are_counted_over_domains() -> None:
+    counts = flow(
+        ("agreement", "questions", 100, 50),
+        ("above_positive", "documents", 400, 399),
+        ("above_positive", "questions", 50, 48),
+    )
+    assert removed_text(pl.concat([counts, counts])) == (
+        "Removed: 2 of 800 documents (0.25 %); 4 of 100 questions (4.00 %)."
+    )
+    assert removed_text(flow(("agreement", "questions", 100, 50))) == ""
+
+
+def test_blocks_are_those_a_benchmark_has() -> None:
+    assert blocks(MARGIN_FACTS, POSQ_FACTS, info=INFOS[0]) == [
+        "Do the filters shift where the evidence is?",
+        "Margin: queries kept by threshold",
+        "Queries kept by length and position",
+        "Audit of the margin by a language model",
+        "Training mixtures",
+        "Scorings saved",
+    ]
+    assert blocks(POSQ_FACTS, info=INFOS[1], raw="fineweb-raw", tiny="fineweb-tiny") == [
+        "Stages beside the published ones",
+        "Do the filters shift where the evidence is?",
+        "Scorings saved",
+        "False negatives: raw and clean labels",
+        "All queries and the tiny subset",
+    ]
+
+
+def test_benchmark_without_facts_or_views_has_no_block() -> None:
+    assert blocks(MARGIN_FACTS, info=INFOS[1]) == []
+    assert blocks(VerificationFacts("fineweb", "eng-Latn", "web"), info=INFOS[1]) == []
+
+
+def test_several_domains_are_told_apart() -> None:
+    other = dataclasses.replace(MARGIN_FACTS, domain="news")
+    names = blocks(MARGIN_FACTS, other, info=INFOS[0])
+    assert len(names) == len(set(names)) == 12
+    assert "Scorings saved · eng-Latn · news" in names
+
+
+def test_pairs_are_those_rerankers_found_and_those_judges_confirmed() -> None:
+    stages = verification_blocks([POSQ_FACTS], INFO, psi_rows=NOTHING, views={})[0]
+    assert isinstance(stages, Table)
+    found = rows_of(stages)
+    assert [found[f"majority_of_{who}"][1] for who in ("rerankers", "judges")] == ["14", "11"]
+
+
+def test_positions_after_a_stage_come_from_the_shift_table() -> None:
+    facts = dataclasses.replace(
+        POSQ_FACTS,
+        savings=None,
+        judgements=None,
+        shift=shifts(("agreement", (5, 6, 7), (1, 2, 5)), unit="questions"),
+    )
+    (stages, _) = verification_blocks([facts], INFO, psi_rows=NOTHING, views={})
+    assert isinstance(stages, Table)
+    assert rows_of(stages)["agreement"][2:5] == ("1\n12.50 %", "2\n25.00 %", "5\n62.50 %")
+    assert rows_of(stages)["majority_of_rerankers"][1] == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0104, "+0.010"), (-0.5, "−0.500"), (-0.0004, "0.000"), (None, "–")]
+)
+def test_changes_have_a_sign_unless_they_round_to_nothing(value, text) -> None:
+    assert change(value) == text
+
+
+def test_shares_and_p_values_in_words() -> None:
+    assert percent(0.12345, 2) == "12.35 %"
+    assert percent(None) == "–"
+    assert p_text(0.0001) == "p < 0.001"
+    assert p_text(0.25) == "p = 0.250"

@@ -1,0 +1,264 @@
+"""Small literal tables of verification for the report's tests."""
+
+from typing import Any
+
+import polars as pl
+from report_tables import bucket_rows, frame, psi_row, report_input
+
+from psibench.build.shift_table import Counts, Filtered, shift_table
+from psibench.report import BenchmarkInfo, ModelInfo, ReportInput
+from psibench.report.generation import GenerationFacts
+from psibench.report.verification import VerificationFacts
+from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.study_schemas import MIXTURE_CELLS
+from psibench.tables.verify_report_schemas import (
+    AUDIT_TABLE,
+    CELL_TABLE,
+    MARGIN_TABLE,
+    SCORING_SAVINGS,
+)
+from psibench.tables.verify_schemas import JUDGEMENTS
+from psibench.text.segments import POSITIONS
+
+BINS = ("256-512", "512-1024", "1024-2048", "2048-4096", "4096-8192")
+
+
+def margins(*pools: tuple[float, tuple[int, int, int]]) -> pl.DataFrame:
+    """MARGIN_TABLE of 1,200 candidates, 400 per position, 30 without a margin."""
+    lowest = pools[0][1]
+    failed = tuple(390 - n for n in lowest)
+    conditions: list[tuple[str, float | None, tuple[int, ...]]] = [
+        ("all", None, (400, 400, 400)),
+        ("no_margin", None, (10, 10, 10)),
+        ("failed", None, failed),
+        *((f"m>={cut:g}", cut, counts) for cut, counts in pools),
+    ]
+    rows = []
+    for label, threshold, counts in conditions:
+        n = sum(counts)
+        row = {"condition": label, "threshold": threshold, "n": n, "share": n / 1200}
+        for name, part in zip(POSITIONS, counts, strict=True):
+            row |= {f"n_{name}": part, f"share_{name}": part / n if n else None}
+        rows.append(row)
+    return frame(MARGIN_TABLE, rows)
+
+
+def cells(threshold: float, bins: tuple[str, ...] = BINS) -> pl.DataFrame:
+    """CELL_TABLE of one pool: 10, 4 and 5 queries in the first bin, one more in each next one."""
+    counts = [(10 + i, 4 + i, 5 + i) for i in range(len(bins))]
+    total = tuple(sum(column) for column in zip(*counts, strict=True))
+    rows = []
+    for label, parts, budget in [
+        *((name, parts, 4) for name, parts in zip(bins, counts, strict=True)),
+        ("all", total, 4 * len(bins)),
+    ]:
+        row = {"condition": f"m>={threshold:g}", "threshold": threshold, "length_bin": label}
+        row |= {f"n_{name}": n for name, n in zip(POSITIONS, parts, strict=True)}
+        rows.append(row | {"budget": budget})
+    return frame(CELL_TABLE, rows)
+
+
+def audit(*strata: tuple[float | None, float | None, int, float]) -> pl.DataFrame:
+    """AUDIT_TABLE: (low, high, queries, share), the share for all three metrics."""
+    rows = []
+    for low, high, n, share in strata:
+        row: dict[str, Any] = {"stratum": f"{low}..{high}", "low": low, "high": high}
+        row |= {"n": n, "n_unusable": 2 if n else 0}
+        for name in ("target_yes", "distractor_no", "exclusive"):
+            known = (share, share - 0.04, share + 0.03) if n else (None, None, None)
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), known, strict=True))
+        rows.append(row)
+    return frame(AUDIT_TABLE, rows)
+
+
+def savings(rule: str, *scorers: tuple[str, int, int]) -> pl.DataFrame:
+    """SCORING_SAVINGS of one rule: (scorer, scorings if all were made, made)."""
+    total = ("all", sum(s[1] for s in scorers), sum(s[2] for s in scorers))
+    rows = [
+        {"rule": rule, "scorer": name, "n_complete": complete, "n_scored": made}
+        | {"n_saved": complete - made}
+        | {"share_saved": (complete - made) / complete if complete else None}
+        for name, complete, made in (*scorers, total)
+    ]
+    return frame(SCORING_SAVINGS, rows)
+
+
+def flow(*stages: tuple[str, str, int, int]) -> pl.DataFrame:
+    """FLOW: (stage, unit, entered, kept)."""
+    rows = [
+        {"stage": stage, "step": step, "unit": unit, "entered": entered, "kept": kept}
+        | {"dropped": entered - kept}
+        for step, (stage, unit, entered, kept) in enumerate(stages)
+    ]
+    return frame(FLOW, rows)
+
+
+def shifts(
+    *stages: tuple[str, tuple[int, int, int], tuple[int, int, int]], unit: str = "queries"
+) -> pl.DataFrame:
+    """POSITION_SHIFT: (stage, entered by position, kept by position)."""
+    import numpy as np
+
+    return shift_table(
+        Filtered(
+            stage,
+            unit,
+            *(Counts(sum(side), np.array(side, dtype=np.int64)) for side in (entered, kept)),
+        )
+        for stage, entered, kept in stages
+    )
+
+
+def mixtures(*drawn: tuple[str, tuple[tuple[int, int, int], ...]]) -> pl.DataFrame:
+    """MIXTURE_CELLS: (configuration, queries drawn by bin and position), 9 in the smallest cell."""
+    rows = [
+        {"configuration": name, "length_bin": label, "target_position": position}
+        | {"n_retained": 20, "n_drawn": n, "budget": 9}
+        for name, bins in drawn
+        for label, parts in zip(BINS, bins, strict=False)
+        for position, n in zip(POSITIONS, parts, strict=True)
+    ]
+    return frame(MIXTURE_CELLS, rows)
+
+
+def judged(n_found: int, n_confirmed: int) -> pl.DataFrame:
+    """JUDGEMENTS: so many pairs, each with one reranker and one judge."""
+    rows = [
+        {"query_id": f"q{i}", "doc_id": "d", "kind": kind, "scorer": kind, "vote": True}
+        | {"is_false_negative": i < n_confirmed, "reason": ""}
+        for i in range(n_found)
+        for kind in ("reranker", "judge")
+    ]
+    return frame(JUDGEMENTS, rows)
+
+
+def view_rows(benchmark: str, change: float = 0.0) -> list[dict[str, Any]]:
+    """PSI rows of two models and a control on a benchmark or a view, of all and of visible."""
+    return [
+        psi_row(model, benchmark=benchmark, mean=mean + change, psi=psi - change, evidence=seen)
+        for model, mean, psi in (("alpha", 0.5, 0.25), ("beta", 0.6, 0.1), ("blind", 0.3, 0.05))
+        for seen in ("all", "visible")
+    ]
+
+
+MARGIN_FACTS = VerificationFacts(
+    "controlled",
+    "eng-Latn",
+    "wikipedia",
+    flow=flow(
+        ("generate_positional_query", "queries", 1200, 1200), ("margin", "queries", 1200, 300)
+    ),
+    margin_table=margins(
+        (0.0, (360, 300, 310)), (0.1, (310, 220, 230)), (0.2, (240, 120, 150)), (0.3, (180, 50, 70))
+    ),
+    cell_table=cells(0.3),
+    audit_table=audit(
+        (None, None, 0, 0.0),
+        (None, 0.0, 100, 0.5),
+        (0.0, 0.1, 100, 0.66),
+        (0.1, 0.2, 100, 0.78),
+        (0.2, 0.3, 100, 0.86),
+        (0.3, None, 100, 0.91),
+    ),
+    savings=savings("margin", ("bm25", 3600, 3600), ("minilm-cosine", 3600, 2100)),
+    shift=shifts(
+        ("generate_positional_query", (400, 400, 400), (400, 400, 400)),
+        ("margin", (400, 400, 400), (180, 50, 70)),
+    ),
+    mixture_cells=mixtures(("begin", ((9, 0, 0),) * 5), ("uniform", ((3, 3, 3),) * 5)),
+)
+
+POSQ_FACTS = VerificationFacts(
+    "fineweb",
+    "eng-Latn",
+    "web",
+    flow=flow(
+        ("summarise", "documents", 90, 88),
+        ("generate_questions", "questions", 1000, 950),
+        ("agreement", "questions", 950, 500),
+        ("balance", "questions", 500, 300),
+        ("segment_grades", "questions", 300, 240),
+        ("false_negatives", "questions", 240, 231),
+    ),
+    savings=pl.concat(
+        [
+            savings("agreement", ("bm25", 2850, 2850), ("minilm-cosine", 2850, 1900)),
+            savings("segment_grades", ("stand-in", 900, 610)),
+            savings("majority_of_rerankers", ("bm25", 24000, 24000), ("minilm", 24000, 9000)),
+        ]
+    ),
+    shift=shifts(
+        ("generate_questions", (160, 600, 240), (150, 570, 230)),
+        ("agreement", (150, 570, 230), (100, 260, 140)),
+        ("balance", (100, 260, 140), (100, 100, 100)),
+        ("segment_grades", (100, 100, 100), (82, 77, 81)),
+        ("false_negatives", (82, 77, 81), (80, 74, 77)),
+        unit="questions",
+    ),
+    judgements=judged(14, 11),
+)
+
+MODELS = (
+    ModelInfo("alpha", "dense", "First."),
+    ModelInfo("beta", "sparse", "Second."),
+    ModelInfo("blind", "dense", "Mean of words.", "position-blind"),
+)
+INFOS = (
+    BenchmarkInfo(
+        "controlled", "controlled", description="Thirds.", length_unit="chars", margin_threshold=0.3
+    ),
+    BenchmarkInfo("fineweb", "fineweb_posq", description="Chunks.", length_unit="words"),
+)
+VIEWS = {"fineweb": {"raw": "fineweb-raw", "tiny": "fineweb-tiny"}}
+
+
+def generation(facts: VerificationFacts) -> GenerationFacts:
+    """The generation facts of the same domain, without requests."""
+    usage = frame(LLM_USAGE, []).with_columns(
+        usd=pl.lit(None, pl.Float64),
+        estimated_usd=pl.lit(None, pl.Float64),
+        price_as_of=pl.lit(""),
+    )
+    assert facts.flow is not None
+    reasons = facts.flow.filter(pl.col("dropped") > 0).select(
+        "stage", "unit", reason=pl.lit("target_not_first"), n_items="dropped"
+    )
+    return GenerationFacts(
+        facts.benchmark, facts.language, facts.domain, facts.flow, usage, reasons
+    )
+
+
+def verified_input(**more: Any) -> ReportInput:
+    """A page with every panel of verification: one benchmark by margin, one by agreement."""
+    shown = {"verification": (MARGIN_FACTS, POSQ_FACTS), "views": VIEWS, **more}
+    benchmarks = (("controlled", 0.0), ("fineweb", 0.0), ("fineweb-raw", -0.01))
+    psi = [
+        row for name, move in (*benchmarks, ("fineweb-tiny", 0.02)) for row in view_rows(name, move)
+    ]
+    buckets = [
+        row
+        for name in ("controlled", "fineweb", "fineweb-raw", "fineweb-tiny")
+        for model in ("alpha", "beta", "blind")
+        for row in bucket_rows(model, (0.6, 0.5, 0.45), benchmark=name)
+    ]
+    place = {"language": "eng-Latn", "domain": "all"}
+    statistics = [
+        place | {"benchmark": name, "statistic": "n_queries", "value": 300.0}
+        for name in ("controlled", "fineweb", "fineweb-raw", "fineweb-tiny")
+    ]
+    histogram = [
+        place
+        | {"benchmark": name, "unit": "start_char", "n_queries": 300}
+        | {"bin_low": 0.0, "bin_high": 100.0}
+        for name in ("controlled", "fineweb", "fineweb-raw", "fineweb-tiny")
+    ]
+    return report_input(
+        psi,
+        buckets,
+        statistics,
+        histogram,
+        benchmarks=INFOS,
+        models=MODELS,
+        generation=(generation(MARGIN_FACTS), generation(POSQ_FACTS)),
+        **shown,
+    )
