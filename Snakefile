@@ -5,11 +5,13 @@
 #   {benchmark}/build/{lang}/{domain}/dropped.parquet                 what the recipe left out
 #   {benchmark}/build/{lang}/{domain}/{step}.parquet                  tables on the way there
 #   {benchmark}/build/{lang}/{domain}/{task}/{llm}/{shard}.*.parquet  what a language model said
-#   {benchmark}/build/{lang}/{domain}/scores/{reranker}.parquet       what a reranker said
+#   {benchmark}/build/{lang}/{domain}/scores|pair_scores/{reranker}.parquet  what a reranker said
+#   {benchmark}/study/{lang}/{domain}/                                filter studies (target `study`)
 #   {benchmark}/statistics|attrition.parquet                          over all its domains
 #   {benchmark}/encodings/{model}/{lang}.parquet                      addresses in store/
 #   {benchmark}/runs|scores|tables/{model}/{query_lang}-{corpus_lang}...
 #   psi_table.csv  bucket_scores.csv  report.html                     over all benchmarks
+# Views of a benchmark have folders of their own: {benchmark}-raw, -tiny, -candidates.
 # Logs and job benchmarks repeat these paths under logs/ and benchmarks/.
 from snakemake.utils import min_version
 
@@ -21,6 +23,8 @@ include: "workflow/rules/build.smk"
 include: "workflow/rules/generate.smk"
 include: "workflow/rules/verify.smk"
 include: "workflow/rules/retrieve.smk"
+include: "workflow/rules/negatives.smk"
+include: "workflow/rules/views.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/collect.smk"
 

@@ -157,16 +157,20 @@ DECIDED = pl.DataFrame(
 
 def test_dropped_rows_say_what_was_lost_where_and_why():
     items = ids_frame(["q1", "q2", "q3"]).with_columns(
+        doc_id=pl.Series(["d1", "d2", "d2"], dtype=pl.String),
         target_position=pl.Series(["end", "middle", None], dtype=pl.String),
         char_length=pl.Series([10, 20, 30], dtype=pl.Int32),
     )
-    dropped = dropped_rows(DECIDED, items, stage="agreement")
+    dropped = dropped_rows(DECIDED, items, stage="agreement", unit="questions")
     assert dict(dropped.schema) == DROPPED_SCHEMA
     assert dropped.rows() == [
-        ("agreement", "q2", "low", "by a", 0.25, "middle", 20),
-        ("agreement", "q3", "no_target", None, None, None, 30),
+        ("agreement", "questions", "q2", "d2", "low", "by a", 0.25, "middle", 20),
+        ("agreement", "questions", "q3", "d2", "no_target", None, None, None, 30),
     ]
-    bare = dropped_rows(DECIDED, ids_frame(["q1", "q2", "q3"]), stage="agreement")
+    ids = ids_frame(["q1", "q2", "q3"])
+    bare = dropped_rows(DECIDED, ids, stage="agreement", unit="questions")
     assert dict(bare.schema) == DROPPED_SCHEMA
+    assert bare["unit"].to_list() == ["questions"] * 2
+    assert bare["doc_id"].null_count() == 2
     assert kept_items(items, DECIDED).get_column("_id").to_list() == ["q1"]
     assert dropped.height + kept_items(items, DECIDED).height == items.height

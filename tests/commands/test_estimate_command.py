@@ -1,19 +1,25 @@
 import json
 from itertools import product
+from pathlib import Path
 
+import polars as pl
 import pytest
 import yaml
 
 from psibench.cli import main
 from psibench.commands.estimate_output import money
 from psibench.config.llms import LlmSettings
-from psibench.config.paths import CONFIG_FOLDER
+from psibench.config.load import load_config, read_yaml
+from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG, REGISTRY
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.run import ask_all
 from psibench.llm.usage import Usage
 from psibench.sources import reach
 from psibench.stages import llm_estimate_documents, llm_estimate_personas
+from psibench.stages.sample import run_sample
+from psibench.tables import Provenance, write_table
+from psibench.tables.build_schemas import PAIRS
 
 SYLLABLES = ["".join(letters) for letters in product("bdfklmnprst", "aeiou", "bdgklmnprst")]
 PRICE = {"input_usd": 1.0, "output_usd": 10.0, "as_of": "2026-01-31", "source": "a page"}
@@ -30,6 +36,20 @@ BENCHMARKS = {
         "locate_span": {"llm": "paid"},
     },
     "known": {"recipe": "known_item", "source": {"kind": "files", "paths": ["texts"]}},
+}
+
+JUDGED = BENCHMARKS["mine"] | {
+    "propose_questions": {"llm": "free", "n_questions": 2},
+    "locate_span": {"llm": "free"},
+    "verify": {"rerankers": ["embedded-bm25"], "rule": "margin"},
+    "grade": {"llm": "paid"},
+    "audit": {"llm": "free", "per_stratum": 1},
+    "false_negatives": {
+        "protocol": "fineweb_posq",
+        "recall": {"model": "bm25"},
+        "rerankers": ["embedded-bm25"],
+        "judges": ["free", "paid"],
+    },
 }
 
 
@@ -126,8 +146,7 @@ def test_stored_answers_are_not_paid_again_and_count_against_the_budget(folder, 
 
 
 def test_what_was_answered_is_not_asked_again(folder, capsys):
-    from psibench.config.load import load_config, read_yaml
-    from psibench.config.paths import DEFAULT_CONFIG, REGISTRY, prompt_path
+    from psibench.config.paths import prompt_path
     from psibench.llm.chain import Item
     from psibench.llm.prompts import load_prompt
     from psibench.recipes.posir import PROPOSE_QUESTIONS
@@ -218,7 +237,8 @@ def test_the_presets_are_estimated_without_network(preset, n_documents, n_reques
     (benchmark,) = plain(capsys, "--config", path, "--documents", "10")["benchmarks"]
     assert benchmark["documents"] == n_documents
     assert "stand-in texts" in benchmark["notes"][0]
-    for task, expected in zip(benchmark["tasks"], n_requests, strict=True):
+    writing = [task for task in benchmark["tasks"] if task["requests_basis"] == "documents"]
+    for task, expected in zip(writing, n_requests, strict=True):
         assert task["usd"] > 0
         assert expected in (None, task["requests"])
 
@@ -231,3 +251,87 @@ def test_the_preset_of_fineweb_posq_asks_for_the_published_number_of_questions(c
     ]["n_questions"]
     asked = n_questions * benchmark["tasks"][1]["requests"]
     assert asked == pytest.approx(265_865, rel=0.05)  # PosQ, appendix A.2
+
+
+def test_tasks_that_judge_are_shown_as_bounds_and_judges_without_pairs_as_not_counted(
+    folder, capsys
+):
+    path = config(folder, benchmarks={"mine": JUDGED})
+    (benchmark,) = (found := plain(capsys, "--config", path))["benchmarks"]
+    tasks = {task["task"]: task for task in benchmark["tasks"]}
+    counts = {name: task["requests"] for name, task in tasks.items()}
+    # Two questions about each of four documents; with and without their evidence; 5 x 1 x 3.
+    assert counts == {
+        "propose_questions": 4,
+        "locate_span": 8,
+        "grade_first": 8,
+        "grade_rest": 8,
+        "audit": 15,
+    }
+    assert [task["requests_basis"] for task in tasks.values()] == ["documents"] * 2 + [
+        "at most"
+    ] * 3
+    assert benchmark["uncounted"] == ["judge_1", "judge_2"]
+    assert benchmark["is_bound"] is found["is_bound"] is found["llms"][0]["is_bound"] is True
+    grading = tasks["grade_first"]["usd"] + tasks["grade_rest"]["usd"]
+    assert found["usd"] == benchmark["usd"] == pytest.approx(grading)
+    assert grading > 0
+
+    lines = estimate(capsys, "--config", path).splitlines()
+    assert lines[5].split()[:7] == ["grade_first,", "at", "most", "paid", "8", "0", "8"]
+    assert lines[7].split()[:5] == ["audit,", "at", "most", "free", "15"]
+    assert lines[8].split()[:4] == ["total,", "at", "most", "43"]
+    assert len({len(line) for line in lines[2:9]}) == 1
+    assert sum("USD or less to ask 16 requests or fewer" in line for line in lines) == 1
+    told = "\n".join(lines)
+    assert "requests of grade_first, grade_rest: at most, as if every candidate came to" in told
+    assert "requests of audit: at most, as if every stratum of the margin had" in told
+    assert "judge_1, judge_2 of mine: not counted, and not in the totals: known once" in told
+    assert "854 candidates for 26,356 questions" in told
+
+
+def test_a_budget_that_bounds_pass_may_stop_the_run(folder, capsys):
+    paid = LLMS["paid"] | {"budget_usd": 0.0001, "sampling": {"max_output_tokens": 500}}
+    path = config(folder, benchmarks={"mine": JUDGED}, llms=LLMS | {"paid": paid})
+    assert ": it may stop before the end" in estimate(capsys, "--config", path)
+
+
+def earlier_run(path, task, n):
+    """Leave documents of the benchmark `mine`, and the pairs of one task, as a run does."""
+    loaded, _ = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
+    section = loaded.benchmarks["mine"]
+    build = Path("results/mine/build/eng-Latn/general")
+    run_sample(
+        section.source,
+        passages=None,
+        sample=section.sample,
+        length_tokenizer="words",
+        language="eng-Latn",
+        domain="general",
+        **{name: build / f"{name}.parquet" for name in ("documents", "sampling", "dropped")},
+    )
+    rows = [(f"q{i}--x", f"q{i}", "x", "document", f"Who {i}?", "Merchants.") for i in range(n)]
+    pairs = pl.DataFrame(rows, schema=list(PAIRS.column_names), orient="row")
+    write_table(pairs, build / f"{task}_pairs.parquet", PAIRS, provenance=Provenance("x", 1))
+
+
+def test_pairs_of_an_earlier_run_take_the_place_of_bounds(folder, capsys):
+    path = config(folder, benchmarks={"mine": JUDGED})
+    earlier_run(path, "judge_1", 3)
+    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
+    judge = benchmark["tasks"][-1]
+    assert (judge["task"], judge["llm"], judge["requests"]) == ("judge_1", "free", 3)
+    assert judge["requests_basis"] == "pairs of an earlier run"
+    assert benchmark["uncounted"] == ["judge_2"]
+    printed = estimate(capsys, "--config", path)
+    assert "requests of judge_1: the pairs of an earlier run" in printed
+    assert "judge_2 of mine: not counted" in printed
+
+
+def test_pairs_of_a_run_with_other_documents_are_not_used(folder, capsys):
+    path = config(folder, benchmarks={"mine": JUDGED})
+    earlier_run(path, "judge_1", 3)
+    other = JUDGED | {"sample": JUDGED["sample"] | {"seed": 7}}
+    path = config(folder, benchmarks={"mine": other})
+    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
+    assert benchmark["uncounted"] == ["judge_1", "judge_2"]

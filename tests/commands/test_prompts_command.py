@@ -1,11 +1,14 @@
+from pathlib import Path
+
 import polars as pl
 import pytest
 import yaml
 
 from psibench.cli import main
+from psibench.config.paths import prompt_path
 from psibench.llm.prompts import load_prompt
 from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import PROPOSED
+from psibench.tables.build_schemas import PAIRS, PROPOSED
 from psibench.tables.schemas import DOCUMENTS
 
 POSIR = {
@@ -13,6 +16,21 @@ POSIR = {
     "source": {"kind": "files", "paths": ["texts"]},
     "propose_questions": {"llm": "stand-in", "n_questions": 2},
     "locate_span": {"llm": "stand-in"},
+}
+JUDGED = {
+    "recipe": "controlled",
+    "source": {"kind": "files", "paths": ["texts"]},
+    "choose_configuration": {"llm": "stand-in"},
+    "generate_positional_query": {"llm": "stand-in"},
+    "verify": {"rerankers": ["embedded-bm25"], "rule": "margin"},
+    "grade": {"llm": "stand-in"},
+    "audit": {"llm": "stand-in-rare"},
+    "false_negatives": {
+        "protocol": "fineweb_posq",
+        "recall": {"model": "bm25"},
+        "rerankers": ["embedded-bm25"],
+        "judges": ["stand-in", "stand-in-rare"],
+    },
 }
 PROMPT = """---
 task: locate_span
@@ -40,7 +58,7 @@ def config(folder, **benchmarks):
 
 
 def tables(folder, name="mine"):
-    build = folder / "results" / name / "build" / "eng-Latn" / "general"
+    build = folder / folder_of(name)
     documents = pl.DataFrame(
         {
             "_id": [f"d{n}" for n in range(5)],
@@ -62,6 +80,18 @@ def tables(folder, name="mine"):
         }
     )
     write_table(proposed, build / "propose_questions.parquet", PROPOSED, provenance=made)
+
+
+def pairs(task, name="mine"):
+    build = folder_of(name)
+    row = ("d3-q1--end", "d3-q1", "d3", "end", "Which text?", "Text {{ 3 }}")
+    frame = pl.DataFrame([row], schema=list(PAIRS.column_names), orient="row")
+    made = Provenance("grade", 1)
+    write_table(frame, build / f"{task}_pairs.parquet", PAIRS, provenance=made)
+
+
+def folder_of(name):
+    return Path("results") / name / "build" / "eng-Latn" / "general"
 
 
 def refusal(capsys, *argv):
@@ -112,8 +142,6 @@ def test_render_uses_the_shipped_template_and_the_drawn_values(folder, capsys):
 
 
 def load_prompt_messages(task):
-    from psibench.config.paths import prompt_path
-
     return [text for _, text in load_prompt(prompt_path(task, None)).messages]
 
 
@@ -148,3 +176,54 @@ def test_a_task_that_no_benchmark_has_is_refused_with_the_tasks_there_are(folder
     message = refusal(capsys, "render", "summarise", "--row", "d1", "--config", config(folder))
     assert "no benchmark in the config has a task 'summarise'; tasks: " in message
     assert "propose_questions, locate_span" in message
+
+
+@pytest.mark.parametrize(
+    ("task", "tag"),
+    [
+        ("grade_first", "passage"),
+        ("grade_rest", "passage"),
+        ("audit", "segment"),
+        ("judge_2", "passage"),
+    ],
+)
+def test_render_shows_what_a_judge_gets_for_a_pair(task, tag, folder, capsys):
+    tables(folder)
+    pairs(task)
+    path = config(folder, mine=JUDGED)
+    assert main(["prompts", "render", task, "--row", "d3-q1--end", "--config", path]) == 0
+    printed = capsys.readouterr().out
+    assert "<query>\nWhich text?\n</query>" in printed
+    assert f"<{tag}>\nText {{{{ 3 }}}}\n</{tag}>" in printed
+    message = refusal(capsys, "render", task, "--row", "d3-q1", "--config", path)
+    assert f"{task} of mine: no item 'd3-q1' among 1; some ids: d3-q1--end\n" in message
+
+
+def test_the_own_template_of_a_judge_is_used(folder, capsys):
+    tables(folder)
+    pairs("audit")
+    header, _ = Path(prompt_path("judge_segment", None)).read_text().split("## system")
+    (folder / "own.md").write_text(f"{header}## user\n{{{{ query }}}} / {{{{ segment }}}}\n")
+    path = config(folder, mine=JUDGED | {"audit": {"llm": "stand-in", "prompt": "own.md"}})
+    assert main(["prompts", "render", "audit", "--row", "d3-q1--end", "--config", path]) == 0
+    assert capsys.readouterr().out == "## user\nWhich text? / Text {{ 3 }}\n"
+
+
+def test_missing_pairs_are_named_with_the_command_that_makes_them(folder, capsys):
+    tables(folder)
+    path = config(folder, mine=JUDGED)
+    message = refusal(capsys, "render", "judge_1", "--row", "x", "--config", path)
+    table = "results/mine/build/eng-Latn/general/judge_1_pairs.parquet"
+    assert f"judge_1 reads {table}: not made yet" in message
+    assert f"`snakemake --profile profiles/local --configfile {path} {table}`" in message
+
+
+def test_a_template_that_is_no_task_is_refused_with_the_tasks_that_use_it(folder, capsys):
+    path = config(folder, mine=JUDGED, other=POSIR)
+    message = refusal(capsys, "render", "grade_relevance", "--row", "x", "--config", path)
+    assert "grade_first (grade_relevance), grade_rest (grade_relevance)" in message
+    assert "audit (judge_segment), judge_1 (grade_relevance), judge_2 (grade_rele" in message
+    message = refusal(
+        capsys, "render", "judge_3", "--row", "x", "--config", path, "--benchmark", "other"
+    )
+    assert message.endswith("tasks: propose_questions, locate_span\n")

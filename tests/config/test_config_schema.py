@@ -7,6 +7,7 @@ from psibench.config import (
     Benchmark,
     benchmarks,
     generation,
+    judging,
     llms,
     models,
     read_yaml,
@@ -20,7 +21,17 @@ from psibench.config.base import Section
 from psibench.config.paths import DEFAULT_CONFIG, SCHEMA
 from psibench.config.reference import CHAPTERS, REFERENCE_FILE, reference_text
 
-MODULES = (benchmarks, generation, llms, models, rerankers, settings, sources, verification)
+MODULES = (
+    benchmarks,
+    generation,
+    judging,
+    llms,
+    models,
+    rerankers,
+    settings,
+    sources,
+    verification,
+)
 REMEDY = "is out of date: run `psibench schema` and commit the file"
 
 
@@ -55,6 +66,7 @@ def test_every_section_a_user_can_write_has_a_chapter():
     }
     bases = {Section, benchmarks.BenchmarkBase, models.ModelBase, models.EncoderModel}
     bases |= {benchmarks.GeneratedBenchmark, generation.LlmTaskSection, verification.VerifySection}
+    bases |= {judging.FalseNegatives}
     bases |= {rerankers.RerankerBase, rerankers.CheckpointReranker, rerankers.PromptedReranker}
     assert written - bases == shown
     assert Benchmark is benchmarks.Benchmark
@@ -73,6 +85,10 @@ def test_every_section_a_user_can_write_has_a_chapter():
         "| `as_of` | date | required |",
         "| `level` | number, > 0.5, < 1 | `0.95` |",
         "| `store` | text | `store` |",
+        "| `grade` | Grade \\| null | `null` |",
+        "| `judges` | list of text | required |",
+        "| `protocol` | `posir` | required |",
+        "| `per_stratum` | whole number, ≥ 1 | `500` |",
     ],
 )
 def test_the_reference_shows_type_bounds_and_default(row):

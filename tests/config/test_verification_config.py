@@ -4,8 +4,14 @@ from psibench.config import load_config
 from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.reranker_registry import load_rerankers, reranker_params, resolve_rerankers
-from psibench.config.verification import VerifyMargin
+from psibench.config.verification import (
+    VerifyAgreement,
+    VerifyMargin,
+    VerifyNecessity,
+)
 from psibench.errors import InputError
+from psibench.stages.negatives_job import negatives_params, pair_params, removal_params
+from psibench.stages.verify_job import score_params, scoring_of, verified_of, verify_params
 
 TASKS = {
     "fineweb_posq": ("summarise", "generate_questions"),
@@ -13,18 +19,31 @@ TASKS = {
     "controlled": ("choose_configuration", "generate_positional_query"),
 }
 OWN = {"backend": "cross-encoder", "checkpoint": "someone/reranker", "max_tokens": 512}
-BM25 = "embedded-bm25"
+BM25, COSINE = "embedded-bm25", "embedded-minilm-cosine"
+FINEWEB_NEGATIVES = {
+    "protocol": "fineweb_posq",
+    "recall": {"model": "bm25", "top_k": 9},
+    "rerankers": [BM25, COSINE],
+    "judges": ["stand-in", "stand-in-sentence", "stand-in-rare"],
+}
+POSIR_NEGATIVES = {"protocol": "posir", "recall": {"model": "bm25"}, "rerankers": [BM25, COSINE]}
 
 
-def load(verify, recipe="controlled", **more):
+def load(verify, recipe="controlled", keys=None, **more):
+    """Load a config with one benchmark ``b``; ``keys`` are further ones of its section."""
     section = {"recipe": recipe, "source": {"kind": "python_docs"}, "verify": verify}
+    section |= keys or {}
     section |= {task: {"llm": "stand-in"} for task in TASKS[recipe]}
     return load_config(DEFAULT_CONFIG, {"benchmarks": {"b": section}, **more}, registry=REGISTRY)
 
 
+def lookup_of(verify, recipe="controlled", **more) -> Lookup:
+    return Lookup(*load(verify, recipe, **more))
+
+
 def refusal(verify, recipe="controlled", **more) -> str:
     with pytest.raises(InputError) as refused:
-        Lookup(*load(verify, recipe, **more))
+        lookup_of(verify, recipe, **more)
     return str(refused.value)
 
 
@@ -45,12 +64,149 @@ def test_an_unknown_reranker_is_refused_before_any_job_with_those_there_are(reci
         ({}, "controlled", "benchmarks.b.verify.rerankers: missing; it must be given."),
         ({"rerankers": [BM25], "threshold": 1.5}, "controlled", "less than or equal to 1"),
         ({"rerankers": [BM25], "threshold": 0.3}, "posir", "verify.threshold: unknown key"),
-        ({"rerankers": [BM25], "balance": True}, "controlled", "verify.balance: unknown key"),
+        (
+            {"rule": "agreement", "rerankers": [BM25], "threshold": 0.3},
+            "controlled",
+            "verify.threshold: unknown key",
+        ),
+        ({"rerankers": [BM25], "balance": 1}, "controlled", "verify.balance: found 1. Input"),
         ({"rerankers": [BM25], "floor": 0.0}, "controlled", "verify.floor: unknown key"),
+        (
+            {"rule": "majority", "rerankers": [BM25]},
+            "posir",
+            "benchmarks.b.verify.rule: found 'majority'. Input should be 'agreement', 'necessity'",
+        ),
+        ({"rule": None, "rerankers": [BM25]}, "posir", "verify.rule: found"),
+        ("margin", "posir", "benchmarks.b.verify: found 'margin'. "),
     ],
 )
 def test_a_wrong_verify_section_is_told_by_its_key(verify, recipe, line):
     assert line in refusal(verify, recipe)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "section"),
+    [
+        ("fineweb_posq", VerifyAgreement(rerankers=[BM25], balance=True)),
+        ("posir", VerifyNecessity(rerankers=[BM25], balance=False)),
+        ("controlled", VerifyMargin(rerankers=[BM25], balance=False, threshold=0.3)),
+    ],
+)
+def test_without_a_rule_the_one_of_the_recipes_paper_is_meant(recipe, section):
+    assert lookup_of({"rerankers": [BM25]}, recipe).verification("b") == section
+
+
+@pytest.mark.parametrize("recipe", list(TASKS))
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [("agreement", VerifyAgreement), ("necessity", VerifyNecessity), ("margin", VerifyMargin)],
+)
+def test_every_recipe_may_use_every_rule_and_balance(recipe, rule, kind):
+    lookup = lookup_of({"rule": rule, "rerankers": [BM25], "balance": True, "seed": 7}, recipe)
+    assert lookup.verification("b") == kind(rerankers=[BM25], balance=True, seed=7)
+    by_margin = rule == "margin"
+    assert (lookup.pattern("margin") == "b", lookup.pattern("verified") == "b") == (
+        by_margin,
+        not by_margin,
+    )
+    params = verify_params(lookup, "b")
+    assert verified_of(params) == lookup.verification("b")
+    assert scoring_of(score_params(lookup, "b", BM25)).rule == rule
+
+
+def test_a_section_read_from_a_file_is_left_as_it_was():
+    given = {"rerankers": [BM25]}
+    load(given, "posir")
+    assert given == {"rerankers": [BM25]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        (
+            {"audit": {"llm": "stand-in"}},
+            "benchmarks.b: audit goes by strata of the margin: it needs `verify` with `rule: ",
+        ),
+        (
+            {"false_negatives": FINEWEB_NEGATIVES | {"needed": 4}},
+            "benchmarks.b.false_negatives: needed is 4, but there are 3 judges",
+        ),
+        (
+            {"false_negatives": FINEWEB_NEGATIVES | {"judges": ["stand-in", "stand-in"]}},
+            "benchmarks.b.false_negatives.judges: found ['stand-in', 'stand-in']. named more than",
+        ),
+        (
+            {"false_negatives": FINEWEB_NEGATIVES | {"judges": ["stand-in", "nobody", "x"]}},
+            "benchmarks.b.false_negatives.judges.1: unknown language model 'nobody'. Supported: ",
+        ),
+        (
+            {"false_negatives": FINEWEB_NEGATIVES | {"rerankers": [BM25, "bm52"]}},
+            "benchmarks.b.false_negatives.rerankers: unknown reranker 'bm52'. Supported: ",
+        ),
+        (
+            {"false_negatives": FINEWEB_NEGATIVES | {"recall": {"model": "bm52"}}},
+            "benchmarks.b.false_negatives.recall.model: unknown model 'bm52'. Supported: ",
+        ),
+        (
+            {"false_negatives": FINEWEB_NEGATIVES | {"prompt": "no/where.md"}},
+            "benchmarks.b.false_negatives.prompt: no/where.md: No such file",
+        ),
+        (
+            {"grade": {"llm": "stand-in", "prompt": "no/where.md"}},
+            "benchmarks.b.grade.prompt: no/where.md: No such file",
+        ),
+        ({"grade": {"llm": "nobody"}}, "benchmarks.b.grade.llm: unknown language model 'nobody'"),
+        (
+            {"false_negatives": POSIR_NEGATIVES | {"judges": ["stand-in"]}},
+            "benchmarks.b.false_negatives.judges: unknown key",
+        ),
+        (
+            {"false_negatives": POSIR_NEGATIVES | {"protocol": "none"}},
+            "b.false_negatives.protocol: found 'none'. Input should be 'fineweb_posq', 'posir'",
+        ),
+        (
+            {"false_negatives": {"recall": {"model": "bm25"}, "rerankers": [BM25]}},
+            "benchmarks.b.false_negatives.protocol: missing; it must be given.",
+        ),
+        (
+            {"mixtures": {"configurations": {"begin": [1, 0]}}},
+            "benchmarks.b.mixtures.configurations.begin: found [1, 0].",
+        ),
+        (
+            {"mixtures": {"configurations": {"none": [0, 0, 0]}}},
+            "benchmarks.b.mixtures.configurations.none: found [0, 0, 0]. one of ",
+        ),
+    ],
+)
+def test_a_wrong_step_after_the_candidates_is_told_by_its_key_before_any_job(keys, line):
+    assert line in refusal({"rerankers": [BM25]}, "posir", keys=keys)
+
+
+def test_an_audit_without_any_verification_is_refused():
+    assert "it needs `verify` with `rule: margin`" in refusal(
+        None, "posir", keys={"audit": {"llm": "stand-in"}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipe", "keys", "view"),
+    [
+        ("posir", {"false_negatives": POSIR_NEGATIVES}, "raw"),
+        ("posir", {"tiny": {}}, "tiny"),
+        ("posir", {}, "candidates"),
+    ],
+)
+def test_an_id_that_a_view_of_another_benchmark_has_is_refused(recipe, keys, view):
+    def both(other: str) -> dict:
+        section = {"recipe": recipe, "source": {"kind": "python_docs"}, **keys}
+        section |= {"verify": {"rerankers": [BM25]}}
+        section |= {task: {"llm": "stand-in"} for task in TASKS[recipe]}
+        docs = {"recipe": "known_item", "source": {"kind": "python_docs"}}
+        return {"benchmarks": {"b": section, other: docs}}
+
+    load_config(DEFAULT_CONFIG, both("b-other"), registry=REGISTRY)
+    with pytest.raises(InputError, match=f"benchmark id 'b-{view}' is taken: results of 'b' have"):
+        load_config(DEFAULT_CONFIG, both(f"b-{view}"), registry=REGISTRY)
 
 
 def test_own_rerankers_stand_beside_the_shipped_ones_and_may_replace_them():
@@ -75,17 +231,19 @@ def test_an_own_reranker_is_checked_and_its_local_checkpoint_has_to_be_there():
 
 
 def test_without_the_section_no_reranker_is_needed_and_the_last_task_gives_the_queries():
-    lookup = Lookup(*load(None))
-    assert (dict(lookup.rerankers), lookup.verify_steps("b")) == ({}, [])
-    assert lookup.candidates_step("b") == "generate_positional_query"
-    assert Lookup(*load({"rerankers": [BM25]})).candidates_step("b") == "verify"
+    lookup = lookup_of(None)
+    assert (dict(lookup.rerankers), lookup.verification("b")) == ({}, None)
+    assert lookup.final_table("b") == "generate_positional_query"
+    assert lookup_of({"rerankers": [BM25]}).final_table("b") == "verify"
 
 
 def test_a_panel_is_asked_in_its_order():
-    panel = ["embedded-minilm-cosine", BM25, "embedded-minilm-maxsim"]
-    lookup = Lookup(*load({"rerankers": panel}))
+    panel = [COSINE, BM25, "embedded-minilm-maxsim"]
+    lookup = lookup_of({"rerankers": panel}, keys={"false_negatives": POSIR_NEGATIVES})
     assert lookup.panel_until("b", BM25) == panel[:2]
     assert lookup.panel_until("b", panel[0]) == panel[:1]
+    assert lookup.pair_panel_until("b", BM25) == [BM25]
+    assert lookup.pair_panel_until("b", COSINE) == [BM25, COSINE]
 
 
 def test_what_decides_no_score_is_no_parameter_of_the_scoring():
@@ -96,3 +254,58 @@ def test_what_decides_no_score_is_no_parameter_of_the_scoring():
     assert {section.floor for section in sections} == {0.0}
     assert VerifyMargin(rerankers=[BM25], threshold=-0.5).floor == -0.5
     assert VerifyMargin(rerankers=[BM25], complete=True).floor is None
+
+
+def test_what_decides_no_score_reruns_no_scoring_of_the_filter():
+    def params(**verify):
+        return score_params(lookup_of({"rerankers": [BM25, COSINE], **verify}), "b", BM25)
+
+    made = params()
+    assert params(threshold=0.1) == params(balance=True, seed=3) == made
+    assert params(rerankers=[BM25]) == made  # who comes after it has no say
+    assert params(rerankers=[COSINE, BM25]) != made
+    assert params(threshold=-0.1) != made  # the floor moves with it
+    assert params(rule="agreement") != made
+    whole = params(complete=True)
+    assert (whole["panel"], whole["floor"]) == ([BM25], None)
+    assert params(complete=True, rerankers=[COSINE, BM25], threshold=0.1) == whole
+    assert score_params(lookup_of({"rerankers": [BM25]}), "b", BM25, complete=True) == whole
+
+
+def test_what_decides_no_score_reruns_no_scoring_of_pairs():
+    def params(negatives, reranker=COSINE, **changes):
+        keys = {"false_negatives": negatives | changes}
+        return pair_params(lookup_of(None, keys=keys), "b", reranker)
+
+    made = params(FINEWEB_NEGATIVES)
+    for changes in (
+        {"judges": ["stand-in-rare"], "needed": 1, "min_grade": 2},
+        {"prompt": "config/prompts/grade_relevance.md"},
+    ):
+        assert params(FINEWEB_NEGATIVES, **changes) == made
+    assert params(FINEWEB_NEGATIVES, threshold=0.6) != made
+    assert params(POSIR_NEGATIVES, under="all") != params(POSIR_NEGATIVES)
+    for negatives, changes in (
+        (FINEWEB_NEGATIVES, {"threshold": 0.6}),
+        (POSIR_NEGATIVES, {"under": "all"}),
+    ):
+        whole = negatives | {"complete": True}
+        turned = {"rerankers": [COSINE, BM25]}
+        assert params(whole, **changes) == params(whole, **turned) == params(whole)
+
+
+def test_how_many_vote_decides_which_pairs_are_scored():
+    def params(rerankers):
+        keys = {"false_negatives": FINEWEB_NEGATIVES | {"rerankers": rerankers}}
+        return pair_params(lookup_of(None, keys=keys), "b", BM25)
+
+    # A majority of one and one of two are settled elsewhere: the whole panel is a parameter.
+    assert params([BM25]) != params([BM25, COSINE])
+
+
+def test_the_template_is_no_parameter_of_a_decision():
+    keys = {"false_negatives": FINEWEB_NEGATIVES | {"prompt": "config/prompts/grade_relevance.md"}}
+    lookup = lookup_of(None, keys=keys)
+    assert negatives_params(lookup, "b")["prompt"] is None
+    params = removal_params(lookup, "b")
+    assert (params["unit"], params["step"]) == ("queries", 11)  # after two tasks, three judges

@@ -11,6 +11,8 @@ from psibench.llm.replies import parse_reply
 from psibench.llm.standin.completion import complete
 from psibench.recipes.llm_tasks import Gathered, Replied
 from psibench.sources.squad import read_squad_files
+from psibench.stages.ledger import check_balance
+from psibench.stages.llm_gather import flow_frame
 from psibench.tables import conform
 from psibench.tables.dropped import DROPPED_SCHEMA
 
@@ -33,7 +35,7 @@ def contexts(path) -> pl.DataFrame:
 
 def ask(task, section, tables, *, fault=None) -> list[Replied]:
     """Ask every item of a task; the prompt decides the reply, whatever the order."""
-    prompt = load_prompt(PROMPTS / f"{task.name}.md")
+    prompt = load_prompt(PROMPTS / f"{task.template}.md")
     replies = []
     for item in task.items(tables, section):
         messages = prompt.render(item.values)
@@ -42,7 +44,7 @@ def ask(task, section, tables, *, fault=None) -> list[Replied]:
             "messages": [{"role": m.role, "content": m.content} for m in messages],
             "response_format": {
                 "type": "json_schema",
-                "json_schema": {"name": task.name, "schema": prompt.response.schema},
+                "json_schema": {"name": task.template, "schema": prompt.response.schema},
             },
         }
         seed = hashlib.sha256(f"{item.sample}{messages[-1].content}".encode()).hexdigest()
@@ -57,13 +59,21 @@ def gather(task, section, tables, replies) -> Gathered:
     gathered = task.gather(tables, section, iter(replies))
     conform(gathered.rows, task.spec, where=task.name)
     assert dict(gathered.dropped.schema) == DROPPED_SCHEMA
-    assert gathered.dropped["item_id"].is_unique().all()
     assert set(gathered.dropped["stage"]) <= {task.name}
-    n_dropped = sum(flow.entered - flow.kept for flow in gathered.flow)
-    assert n_dropped == gathered.dropped.height
+    check_balance(gathered.dropped, flow_frame(task.name, 0, gathered.flow))
+    check_items_drops(gathered)
     lengths = dict(tables["documents"].select("_id", pl.col("text").str.len_chars()).iter_rows())
     assert set(gathered.dropped["char_length"]) <= set(lengths.values())
     return gathered
+
+
+def check_items_drops(gathered) -> None:
+    """Every item dropped has its unit's count, and a document, of which its id begins."""
+    dropped = gathered.dropped
+    assert set(dropped["unit"]) <= {flow.unit for flow in gathered.flow}
+    assert dropped["doc_id"].null_count() == 0
+    for unit, item_id, doc_id in dropped.select("unit", "item_id", "doc_id").iter_rows():
+        assert item_id == doc_id if unit == "documents" else item_id.startswith(f"{doc_id}-")
 
 
 def reasons(gathered) -> dict[str, str]:

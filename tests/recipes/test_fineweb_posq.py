@@ -4,6 +4,7 @@ import random
 
 import polars as pl
 import pytest
+from answered_tasks import check_items_drops
 
 from psibench.config.generation import GenerateQuestions, Summarise
 from psibench.config.paths import PROMPTS
@@ -16,6 +17,8 @@ from psibench.recipes.base import complete_build
 from psibench.recipes.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
 from psibench.recipes.llm_tasks import Replied
 from psibench.sources.squad import read_squad_files
+from psibench.stages.ledger import check_balance
+from psibench.stages.llm_gather import flow_frame
 from psibench.tables import conform
 from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.text.lengths import count_whitespace_tokens
@@ -58,7 +61,8 @@ def checked(task, gathered, asked):
     assert set(gathered.dropped.get_column("stage")) <= {task.name}
     counts = {flow.unit: flow for flow in gathered.flow}
     assert counts[task.unit].entered == len(asked)
-    assert sum(f.entered - f.kept for f in gathered.flow) == gathered.dropped.height
+    check_balance(gathered.dropped, flow_frame(task.name, 0, gathered.flow))
+    check_items_drops(gathered)
     return gathered
 
 
@@ -114,7 +118,7 @@ def test_a_blank_summary_is_dropped_and_its_document_gives_no_chunks():
     gathered = checked(SUMMARISE, SUMMARISE.gather(TABLES, SUMMARISE_SECTION, replies), replies)
     assert gathered.rows.rows() == [("d1", "In short.")]
     assert gathered.dropped.rows() == [
-        ("summarise", "d0", "blank_summary", None, None, None, len(WORDS))
+        ("summarise", "documents", "d0", "d0", "blank_summary", None, None, None, len(WORDS))
     ]
     tables = TABLES | {"summarise": gathered.rows}
     items = GENERATE_QUESTIONS.items(tables, questions_section())
@@ -226,8 +230,9 @@ def test_no_more_candidates_than_asked_for_are_kept_and_what_was_left_out_may_co
 
 def test_a_reply_without_a_question_drops_its_chunk():
     gathered = gather(reply(), reply(("A?", "word17"), item="d0-c1", position="middle"))
-    assert gathered.dropped.rows() == [
-        ("generate_questions", "d0-c0", "no_question", None, None, "beginning", len(WORDS))
+    columns = ("stage", "unit", "item_id", "doc_id", "reason", "target_position", "char_length")
+    assert gathered.dropped.select(columns).rows() == [
+        ("generate_questions", "chunks", "d0-c0", "d0", "no_question", "beginning", len(WORDS))
     ]
     flow = [(f.unit, f.entered, f.kept) for f in gathered.flow]
     assert flow == [("chunks", 2, 1), ("questions", 1, 1)]

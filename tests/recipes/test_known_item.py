@@ -56,6 +56,11 @@ def check_invariants(docs, items, *, n_terms, queries_per_third=1):
     assert len(items.queries) + len(items.dropped) == 3 * queries_per_third * len(docs)
     ids = [*items.queries["_id"], *items.dropped["item_id"]]
     assert len(set(ids)) == len(ids)
+    assert set(items.dropped["unit"]) <= {"queries"}
+    for item_id, doc_id, position in items.dropped.select(
+        "item_id", "doc_id", "target_position"
+    ).iter_rows():
+        assert item_id.startswith(f"{doc_id}-{position}-")
     assert items.qrels["query-id"].to_list() == items.queries["_id"].to_list()
     assert items.qrels["corpus-id"].to_list() == items.queries["pos_corpus_id"].to_list()
 

@@ -98,8 +98,9 @@ def test_the_tables_fit_their_schemas():
 
 def test_what_is_asked_is_kept_or_dropped_with_a_reason():
     dropped = build().dropped
-    assert dropped.select("stage", "item_id", "reason", "char_length").rows() == [
-        ("squad_posq", "q3", "unanswerable", 11)
+    columns = ("stage", "unit", "item_id", "doc_id", "reason", "char_length")
+    assert dropped.select(columns).rows() == [
+        ("squad_posq", "questions", "q3", "p00000", "unanswerable", 11)
     ]
 
 

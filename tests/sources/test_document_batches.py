@@ -233,7 +233,8 @@ def test_the_python_documentation_says_what_it_left_out():
     frame, dropped = collected(source)
     assert frame.get_column("text").str.split(" ").list.len().max() <= 300
     reasons = set(dropped.get_column("reason"))
-    assert reasons == {"duplicate", "near_duplicate", "passage_too_short"}
+    assert reasons == {"duplicate", "near_duplicate", "passage_too_short", "passage_too_long"}
+    assert not dropped.select("stage", "unit", "item_id").is_duplicated().any()
 
 
 def test_a_shipped_file_is_found_from_any_folder_and_named_without_its_path():

@@ -7,7 +7,13 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.sources import python_pages
-from psibench.sources.python_docs import collect_python_docs, cut_passages, read_python_docs
+from psibench.sources.python_docs import (
+    collect_python_docs,
+    cut_passages,
+    drop_seen_paragraphs,
+    read_python_docs,
+)
+from psibench.sources.python_pages import Page
 from psibench.tables.dropped import DROPPED_SCHEMA
 
 
@@ -52,6 +58,30 @@ def test_what_is_left_out_has_a_reason(docs):
     assert dict(docs.dropped.schema) == DROPPED_SCHEMA
     assert set(docs.dropped["reason"]) == {"duplicate", "near_duplicate", "passage_too_short"}
     assert docs.dropped["score"].null_count() == 0
+    assert not docs.dropped.select("unit", "item_id").is_duplicated().any()
+    pages = {page.name.lower() for page in python_pages.python_pages()}
+    assert set(docs.dropped["doc_id"]) <= pages
+
+
+def test_a_paragraph_left_out_is_named_by_its_place_on_its_page():
+    long = "The very same words stand here once and then they stand here again"
+    pages = [Page("Topic.A", "here", [long, "Another thing.", long]), Page("b", "here", [long])]
+    kept, dropped = drop_seen_paragraphs(pages)
+    assert [page.paragraphs for page in kept] == [[long, "Another thing."]]
+    facts = ("read_python_docs", "paragraphs")
+    assert [row[:5] for row in dropped] == [
+        (*facts, "topic.a-p003", "topic.a", "duplicate"),
+        (*facts, "b-p001", "b", "duplicate"),
+    ]
+
+
+def test_a_passage_too_long_is_not_called_too_short():
+    dropped = collect_python_docs(min_words=60, max_words=100, seed=3).dropped
+    unfit = dropped.filter(unit="passages")
+    limits = dict(unfit.group_by("reason").agg("score").iter_rows())
+    assert set(limits) == {"passage_too_short", "passage_too_long"}
+    assert max(limits["passage_too_short"]) < 60
+    assert min(limits["passage_too_long"]) > 100
 
 
 def test_the_same_seed_gives_the_same_rows(docs):

@@ -1,6 +1,7 @@
 """Stages ask, gather and assemble, on a task that is as small as can be."""
 
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -13,14 +14,14 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.chain import Chain, Totals
 from psibench.llm.retry import TryFailedError
 from psibench.recipes.generated import assemble
-from psibench.recipes.llm_tasks import Flow, Gathered, LlmTask, TaskItem, flow_of
+from psibench.recipes.llm_tasks import Flow, Gathered, LlmTask, TaskItem, flow_of, refusal
 from psibench.stages import llm_ask
 from psibench.stages.llm_ask import Asking, run_ask
 from psibench.stages.llm_gather import gather, in_document_order, run_gather
 from psibench.stages.tables import provenance
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES, VERDICTS
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 from psibench.text.lengths import count_whitespace_tokens
 
@@ -49,7 +50,7 @@ def rows_of(tables, section, replies):
         if reply.value["verdict"] == "yes":
             kept.append((reply.item_id, "q", reply.doc_id, "document", True))
         else:
-            refused.append(("judge_segment", reply.item_id, "said_no", None, None, "end", 1))
+            refused.append(refusal("judge_segment", "segments", reply, "said_no", char_length=1))
     rows = pl.DataFrame(kept, schema=list(VERDICTS.column_names), orient="row")
     dropped = dropped_frame(refused)
     return Gathered(rows, dropped, (flow_of("segments", len(kept), dropped),))
@@ -207,9 +208,30 @@ def test_all_that_is_dropped_is_counted_once(folder):
     # 4 asked, 2 without a value, 1 refused by the task: 1 kept, in one line for the unit.
     assert flow == [Flow("segments", 4, 1)]
     assert sorted(gathered.dropped["reason"]) == ["malformed", "refused", "said_no"]
+    assert set(gathered.dropped["unit"]) == {"segments"}
     refused = gathered.dropped.filter(reason="refused").row(0, named=True)
+    assert (refused["item_id"], refused["doc_id"]) == ("c-x", "c")
     assert refused["detail"] == "why: raw words"
     assert refused["char_length"] == len(TEXTS["c"])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (Dropped("judge_segment", "segments", "a-x", "a", "no"), "0 counted as dropped, but 1"),
+        (Dropped("judge_segment", "chunks", "a-x", "a", "no"), "chunks: 0 counted as dropped"),
+        (Dropped("elsewhere", "segments", "a-x", "a", "no"), "dropped by another stage: .'else"),
+    ],
+    ids=["uncounted", "another unit", "another stage"],
+)
+def test_a_task_that_drops_what_it_does_not_count_is_a_bug(folder, row, message):
+    def one_too_many(tables, section, replies):
+        return replace(rows_of(tables, section, replies), dropped=dropped_frame([row]))
+
+    tables = {"documents": read_table(folder / "documents.parquet", DOCUMENTS)}
+    found = outcome_frame(outcome("a-x", value={"verdict": "yes"}))
+    with pytest.raises(AssertionError, match=message):
+        gather(replace(TASK, gather=one_too_many), SECTION, tables, found)
 
 
 def test_outcomes_of_shards_come_back_into_the_order_of_the_documents(folder):

@@ -6,14 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.build.verification import find_verification, part_text
+from psibench.build.verification import VERIFICATIONS, find_verification, part_text
 from psibench.config.rerankers import Bm25Reranker
 from psibench.config.verification import VerifyAgreement, VerifyMargin, VerifyNecessity
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores
 from psibench.stages.score_parts import Scoring, run_score_parts
 from psibench.stages.verify import VerifyOutputs, run_verify
-from psibench.stages.verify_job import SECTIONS
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import SPECS
 from psibench.text.segments import POSITIONS
@@ -59,8 +58,8 @@ def thirds(scores: dict[str, tuple[float, float, float]]) -> dict[tuple[str, str
 class Chain:
     """One benchmark's tables in a folder; runs its rerankers, then the rule."""
 
-    def __init__(self, folder, recipe: str, section, candidates, texts=("d", DOCUMENT)) -> None:
-        self.folder, self.recipe, self.section = folder, recipe, section
+    def __init__(self, folder, section, candidates, *, unit="queries", texts=("d", DOCUMENT)):
+        self.folder, self.section, self.unit = folder, section, unit
         rows = [{"_id": i, "text": t, "origin": "o"} for i, t in [texts]]
         documents = pl.DataFrame(rows).with_columns(
             length=pl.lit(9, pl.Int32), length_bin=pl.lit("5-10")
@@ -84,11 +83,12 @@ class Chain:
 
     def score(self, *rerankers: FakeReranker, section=None) -> list:
         section = section or self.section
-        panel, made = [], []
+        panel: list[str] = []
+        made: list = []
         for reranker in rerankers:
             panel.append(reranker.name)
             run_score_parts(
-                Scoring(self.recipe, tuple(panel), ENTRY, section.complete, section.floor),
+                Scoring(section.rule, tuple(panel), ENTRY, section.complete, section.floor),
                 documents=self.path("documents"),
                 candidates=self.path("candidates"),
                 earlier=list(made),
@@ -102,12 +102,13 @@ class Chain:
         return made
 
     def verify(self, scores, section=None) -> None:
+        section = section or self.section
         names = ["rows", "decisions", "savings", "dropped", "flow"]
-        if self.recipe == "controlled":
-            names += ["margin_table", "cell_table"]
+        if section.rule == "margin":
+            names += ["margins", "margin_table", "cell_table"]
         run_verify(
-            self.recipe,
-            section or self.section,
+            section,
+            unit=self.unit,
             step=3,
             language="eng-Latn",
             domain="general",
@@ -144,7 +145,7 @@ def candidate(name: str, span, position: str | None, **more):
 def controlled(folder, section, spans=None) -> Chain:
     places = spans or {"q1": (BEGINNING, "beginning"), "q2": (MIDDLE, "middle"), "q3": (END, "end")}
     rows = [candidate(q, *place, length_bin="5-10") for q, place in places.items()]
-    return Chain(folder, "controlled", section, rows)
+    return Chain(folder, section, rows)
 
 
 MARGIN = VerifyMargin(rerankers=["one", "two"], threshold=0.25)
@@ -236,7 +237,7 @@ def test_another_threshold_decides_on_the_same_scores(tmp_path, threshold, kept)
 
 def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
     rows = [candidate("q1", [0, 1], "beginning", length_bin="5-10")]
-    chain = Chain(tmp_path, "controlled", MARGIN, rows, texts=("d", "ab"))  # thirds: "", "", "ab"
+    chain = Chain(tmp_path, MARGIN, rows, texts=("d", "ab"))  # thirds: "", "", "ab"
     one, two = (FakeReranker(name, {("q1", "ab"): 0.5}) for name in ("one", "two"))
     chain.verify(chain.score(one, two))
     scores = chain.read("scores-one", "segment_scores")
@@ -251,9 +252,12 @@ def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
     chain.check()
 
 
-def posir(folder, spans) -> Chain:
+NECESSITY = VerifyNecessity(rerankers=["one", "two"])
+
+
+def posir(folder, spans, section=NECESSITY) -> Chain:
     rows = [candidate(name, span, "middle") for name, span in spans.items()]
-    return Chain(folder, "posir", VerifyNecessity(rerankers=["one", "two"]), rows)
+    return Chain(folder, section, rows, unit="questions")
 
 
 def test_a_span_has_to_be_needed_under_every_reranker(tmp_path):
@@ -276,7 +280,7 @@ def test_a_span_has_to_be_needed_under_every_reranker(tmp_path):
     chain.check()
 
 
-def fineweb(folder, *, positions, balance=True) -> Chain:
+def fineweb(folder, *, positions, balance=True, section=None) -> Chain:
     rows = [
         candidate(
             name, {"beginning": BEGINNING, "middle": MIDDLE, "end": END}[found[0]],
@@ -284,8 +288,8 @@ def fineweb(folder, *, positions, balance=True) -> Chain:
         )
         for name, found in positions.items()
     ]  # fmt: skip
-    section = VerifyAgreement(rerankers=["one"], balance=balance)
-    return Chain(folder, "fineweb_posq", section, rows)
+    section = section or VerifyAgreement(rerankers=["one"], balance=balance)
+    return Chain(folder, section, rows, unit="questions")
 
 
 FIVE = {
@@ -368,7 +372,8 @@ def test_without_candidates_nothing_is_loaded_and_all_tables_are_empty(tmp_path)
 def test_provenance_says_who_wrote_the_queries_and_who_scored(tmp_path):
     chain = controlled(tmp_path, MARGIN)
     chain.verify(chain.score(*panel()))
-    for name in ("scores-one", "rows", "dropped", "flow", "margin_table", "cell_table"):
+    names = ("scores-one", "rows", "dropped", "flow", "margins", "margin_table", "cell_table")
+    for name in names:
         record = read_provenance(chain.path(name))
         assert record["queries_by"] == "llm:stand-in/rules"
         assert record["llm_backend"] == "stand-in"
@@ -399,8 +404,133 @@ def test_parts_of_a_document(part, text):
     assert part_text("abcdefg", [2, 4], part) == text
 
 
-def test_a_recipe_without_verification_is_refused():
-    with pytest.raises(InputError, match=r"'squad_posq' has no verification; those that have: f"):
-        find_verification("squad_posq")
-    for recipe in SECTIONS:
-        assert find_verification(recipe).parts
+def test_an_unknown_rule_is_refused_with_those_there_are():
+    with pytest.raises(InputError, match="rule 'majority'; allowed: agreement, necessity, margin"):
+        find_verification("majority")
+    assert {rule: found.parts for rule, found in VERIFICATIONS.items()} == {
+        "agreement": POSITIONS,
+        "necessity": ("document", "removed"),
+        "margin": POSITIONS,
+    }
+
+
+def test_the_margins_of_all_candidates_are_kept_with_what_is_only_a_bound(tmp_path):
+    chain = controlled(tmp_path, MARGIN)
+    chain.verify(chain.score(*panel()))
+    assert chain.read("margins", "margins").rows() == [
+        ("q1", 0.125, "two", True, ""),
+        ("q2", 0.25, "one", True, ""),
+        ("q3", -0.25, "one", False, ""),  # below 0 under the first: the second was not asked
+    ]
+    whole = MARGIN.model_copy(update={"complete": True})
+    chain.verify(chain.score(*panel(), section=whole), section=whole)
+    assert chain.read("margins", "margins").row(2) == ("q3", -0.25, "one", True, "")
+
+
+def test_balancing_after_a_margin_is_a_stage_of_its_own_and_keeps_the_margins(tmp_path):
+    spans = {"q1": (BEGINNING, "beginning"), "q2": (MIDDLE, "middle"), "q3": (END, "end")}
+    chain = controlled(tmp_path, MARGIN.model_copy(update={"balance": True}), spans)
+    scores = thirds({"q1": (0.75, 0, 0), "q2": (0, 0.75, 0), "q3": (0, 0, 0.5)})
+    chain.verify(chain.score(*(FakeReranker(name, scores) for name in ("one", "two"))))
+    assert chain.read("flow", "flow").select("stage", "step", "entered", "kept").rows() == [
+        ("margin", 3, 3, 3),
+        ("balance", 4, 3, 3),
+    ]
+    kept = chain.read("rows", "candidates").select("_id", "margin").rows()
+    assert kept == [("q1", 0.75), ("q2", 0.75), ("q3", 0.5)]
+    with pytest.raises(InputError, match=r"end 0; balancing .* switch balancing off"):
+        chain.verify(
+            [chain.path("scores-one"), chain.path("scores-two")],
+            section=chain.section.model_copy(update={"threshold": 0.6}),
+        )
+
+
+def test_questions_about_spans_may_be_checked_by_margin(tmp_path):
+    # Candidates of posir: their thirds are those of the spans' middles, their bins the documents'.
+    chain = posir(tmp_path, {"q1": [3, 5], "q2": [2, 6]}, section=MARGIN)
+    one = thirds({"q1": (0, 0.5, 0), "q2": (0.25, 0.375, 0)})
+    chain.verify(chain.score(*(FakeReranker(name, one) for name in ("one", "two"))))
+    assert chain.read("rows", "candidates").select("_id", "margin").rows() == [("q1", 0.5)]
+    flow = chain.read("flow", "flow").select("stage", "unit", "entered", "kept").rows()
+    assert flow == [("margin", "questions", 2, 1)]
+    cells = chain.read("cell_table", "cell_table").filter(condition="m>=0.1", length_bin="5-10")
+    assert cells.select("n_beginning", "n_middle", "n_end").rows() == [(0, 2, 0)]
+    chain.check()
+
+
+def test_positional_queries_may_be_checked_by_the_need_for_their_third(tmp_path):
+    chain = controlled(tmp_path, NECESSITY)
+    full = {(name, DOCUMENT): 0.5 for name in ("q1", "q2", "q3")}
+    removed = {("q1", "bbbccc"): 0.25, ("q2", "aaaccc"): 0.5, ("q3", "aaabbb"): 0.125}
+    chain.verify(chain.score(*(FakeReranker(name, full | removed) for name in ("one", "two"))))
+    columns = ("rule", "item_id", "reason", "score")
+    assert chain.read("decisions", "decisions").select(columns).rows() == [
+        ("span_necessity", "q1", "", 0.25),
+        ("span_necessity", "q2", "span_not_needed", 0.0),
+        ("span_necessity", "q3", "", 0.375),
+    ]
+    flow = chain.read("flow", "flow").select("stage", "unit", "entered", "kept").rows()
+    assert flow == [("span_necessity", "queries", 3, 2)]
+    assert not chain.path("margins").exists()
+    chain.check()
+
+
+def test_positional_queries_may_be_checked_by_agreement_and_balanced(tmp_path):
+    spans = {
+        name: ({"b": BEGINNING, "m": MIDDLE, "e": END}[name[0]], positions[0])
+        for name, positions in FIVE.items()
+    }
+    section = VerifyAgreement(rerankers=["one"], balance=True)
+    chain = controlled(tmp_path, section, spans)
+    chain.verify(chain.score(agreeing(failed=("e2",))))
+    assert chain.read("flow", "flow").select("stage", "step", "unit", "entered", "kept").rows() == [
+        ("agreement", 3, "queries", 5, 4),
+        ("balance", 4, "queries", 4, 3),
+    ]
+    assert sorted(chain.read("rows", "candidates")["target_position"]) == sorted(POSITIONS)
+    chain.check()
+
+
+def test_needed_spans_may_be_balanced(tmp_path):
+    spans = {"b1": BEGINNING, "b2": BEGINNING, "m1": MIDDLE, "e1": END}
+    named = {"b": "beginning", "m": "middle", "e": "end"}
+    rows = [candidate(name, span, named[name[0]]) for name, span in spans.items()]
+    section = VerifyNecessity(rerankers=["one"], balance=True)
+    chain = Chain(tmp_path, section, rows, unit="questions")
+    scores = {(name, DOCUMENT): 0.5 for name in spans}
+    scores |= {(name, part_text(DOCUMENT, span, "removed")): 0.25 for name, span in spans.items()}
+    chain.verify(chain.score(FakeReranker("one", scores)))
+    assert chain.read("flow", "flow").select("stage", "step", "entered", "kept").rows() == [
+        ("span_necessity", 3, 4, 4),
+        ("balance", 4, 4, 3),
+    ]
+    dropped = chain.read("dropped", "attrition").select("stage", "reason", "target_position")
+    assert dropped.rows() == [("balance", "not_sampled", "beginning")]
+    chain.check()
+
+
+def test_the_margin_of_a_chunk_with_two_tags_is_that_of_the_better_one(tmp_path):
+    # Chunks [0, 3) and [3, 6) by their spans; the second lists two thirds as Myopic does.
+    positions = {"q1": ["beginning"], "q2": ["middle", "end"], "q3": ["middle", "end"]}
+    section = VerifyMargin(rerankers=["one"], threshold=0.25)
+    chain = fineweb(tmp_path, positions=positions, section=section)
+    scores = {"q1": (0.5, 0, 0), "q2": (0.25, 0, 0.75), "q3": (0.5, 0.25, 0)}
+    chain.verify(chain.score(FakeReranker("one", thirds(scores))))
+    assert chain.read("margins", "margins").select("query_id", "margin").rows() == [
+        ("q1", 0.5),
+        ("q2", 0.5),  # the end is ahead of the beginning, the one third that is no target
+        ("q3", -0.25),
+    ]
+    columns = ("n", "n_beginning", "n_middle", "n_end")
+    table = chain.read("margin_table", "margin_table")
+    # Both targets count by position.
+    assert table.filter(condition="m>=0.25").select(columns).rows() == [(2, 1, 1, 1)]
+    assert table.filter(condition="failed").select(columns).rows() == [(1, 0, 1, 1)]
+    # A cell has a query once: where the middle of its chunk lies.
+    cells = chain.read("cell_table", "cell_table").filter(length_bin="5-10")
+    kept, failed = (cells.filter(condition=name) for name in ("m>=0.25", "failed"))
+    assert kept.select(columns[1:]).rows() == [(1, 1, 0)]
+    assert failed.select(columns[1:]).rows() == [(0, 1, 0)]
+    dropped = chain.read("dropped", "attrition").select("item_id", "target_position").rows()
+    assert dropped == [("q3", "middle")]
+    chain.check()

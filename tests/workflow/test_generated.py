@@ -10,6 +10,7 @@ from generated_project import asked, generated_config, make_generated_project, r
 from workflow_project import Project, once_per_session
 
 from psibench.llm.answer_store import AnswerStore
+from psibench.stages.ledger import check_balance
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
 
@@ -54,8 +55,9 @@ def test_every_item_dropped_is_counted_and_every_query_has_its_evidence(
 ) -> None:
     flow = read(generated, benchmark, "flow", "flow")
     dropped = read(generated, benchmark, "dropped", "attrition")
-    assert (flow["entered"] == flow["kept"] + flow["dropped"]).all()
+    check_balance(dropped, flow)
     assert flow["dropped"].sum() == dropped.height
+    assert dropped["doc_id"].null_count() == dropped["length_bin"].null_count() == 0
     data = generated.folder / "results" / benchmark / "data" / "eng-Latn" / "general"
     queries, corpus = (pl.read_parquet(data / f"{name}.parquet") for name in ("queries", "corpus"))
     assert queries.height == flow["kept"][-1] > 0

@@ -8,6 +8,7 @@ import pytest
 from generated_project import PROMPTS, generated_config, read, write_corpus
 from workflow_project import Project, once_per_session
 
+from psibench.stages.ledger import check_balance
 from psibench.tables import read_provenance
 
 PANEL = ["embedded-bm25", "embedded-minilm-cosine"]
@@ -61,11 +62,12 @@ def test_what_entered_is_kept_or_dropped_and_the_kept_are_the_queries(
 ) -> None:
     flow = read(verified, benchmark, "flow", "flow")
     dropped = read(verified, benchmark, "dropped", "attrition")
-    assert (flow["entered"] == flow["kept"] + flow["dropped"]).all()
+    check_balance(dropped, flow)
     assert flow["dropped"].sum() == dropped.height
+    assert dropped["doc_id"].null_count() == dropped["length_bin"].null_count() == 0
     candidates = read(verified, benchmark, task, "candidates")
     last = flow.row(-1, named=True)
-    assert (last["stage"], last["step"], last["entered"]) == (rule, 3, candidates.height)
+    assert (last["stage"], last["step"], last["entered"]) == (rule, 5, candidates.height)
     assert last["dropped"] == dropped.filter(stage=rule).height
     kept = queries(verified, benchmark)
     assert kept.height == last["kept"] > 0

@@ -14,7 +14,21 @@ DIRECTIVES = [
 ]
 
 
+TARGET = ["input", "localrule"]
+"""What a rule declares that is but a name for several files."""
+
+
 def rules() -> list[tuple[str, str]]:
+    """Name and body of every rule in a rule file, targets aside."""
+    return [(name, body) for name, body in all_rules() if declared(body) != TARGET]
+
+
+def declared(body: str) -> list[str]:
+    """What a rule declares, in its order."""
+    return re.findall(r"^    (\w+):", body, re.MULTILINE)
+
+
+def all_rules() -> list[tuple[str, str]]:
     """Name and body of every rule in a rule file."""
     found = []
     for path in sorted((REPOSITORY / "workflow" / "rules").glob("*.smk")):
@@ -26,11 +40,14 @@ def rules() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "body"), rules(), ids=[name for name, _ in rules()])
 def test_every_rule_declares_what_a_node_needs_in_one_order(name: str, body: str) -> None:
-    declared = re.findall(r"^    (\w+):", body, re.MULTILINE)
-    assert [d for d in declared if d in DIRECTIVES] == DIRECTIVES
+    assert [name for name in declared(body) if name in DIRECTIVES] == DIRECTIVES
     for resource in ("mem_mb", "runtime"):
         assert f"{resource}=" in body
     assert "version=STAGE_VERSIONS[" in body
+
+
+def test_the_only_target_beside_all_is_that_of_studies() -> None:
+    assert [name for name, body in all_rules() if declared(body) == TARGET] == ["study"]
 
 
 def test_scripts_are_adapters() -> None:

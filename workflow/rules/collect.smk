@@ -102,6 +102,10 @@ rule report:
         dropped=per_generated_domain(
             "results/{benchmark}/build/{lang}/{domain}/dropped.parquet"
         ),
+        verification=[
+            path for files in verification_files() for path in paths_in(files)
+        ],
+        published=published_tables(),
     output:
         "results/report.html",
     log:
@@ -116,8 +120,10 @@ rule report:
         runtime=lambda wildcards, attempt: 10 * attempt,
     params:
         benchmarks={name: lookup.dump(b) for name, b in settings.benchmarks.items()},
-        models={name: lookup.dump(entry) for name, entry in lookup.models.items()},
+        models={name: lookup.dump(lookup.models[name]) for name in settings.models},
         generated=list(lookup.generated_domains()),
+        verification=verification_files(),
+        views=lookup.report_views(),
         prices={
             name: lookup.dump(price) for name, price in lookup.used_prices().items()
         },

@@ -4,12 +4,20 @@ from snakemake.exceptions import WorkflowError
 try:
     from psibench.config import load_config
     from psibench.config.lookup import Lookup
+    from psibench.config.paths import PUBLISHED
     from psibench.errors import InputError
     from psibench.models.load import retrieval_params
     from psibench.models.versions import MODEL_VERSIONS
     from psibench.stages.build import build_params
     from psibench.stages.llm_job import ask_params, gather_params
     from psibench.stages.sample import sample_params
+    from psibench.stages.negatives_job import (
+        audit_params,
+        grade_params,
+        negatives_params,
+        pair_params,
+        removal_params,
+    )
     from psibench.stages.verify_job import score_params, scoring_tokens, verify_params
     from psibench.stages.versions import STAGE_VERSIONS
 except ImportError as error:
@@ -97,33 +105,95 @@ def task_shards(table):
     return paths
 
 
-def candidates_table(wildcards):
-    """Input function: what the last task of a language model made."""
-    folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
-    return f"{folder}/{lookup.task_names(wildcards.benchmark)[-1]}.parquet"
+def build_table(name_of):
+    """Input function: the table of a benchmark's build folder that ``name_of`` names."""
+
+    def path(wildcards):
+        folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
+        return f"{folder}/{name_of(wildcards.benchmark)}.parquet"
+
+    return path
 
 
-def score_tables(until=None):
-    """Input function: the rerankers' scores in order; those before the wildcard ``until``."""
+def score_tables(panel_of, folder, until=None):
+    """Input function: scores of a panel in order; those before the wildcard ``until``."""
 
     def paths(wildcards):
-        folder = "results/{benchmark}/build/{lang}/{domain}/scores".format(**wildcards)
-        panel = lookup.panel(wildcards.benchmark)
+        panel = panel_of(wildcards.benchmark)
         if until:
             panel = panel[: panel.index(getattr(wildcards, until))]
-        return [f"{folder}/{reranker}.parquet" for reranker in panel]
+        place = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
+        return [f"{place}/{folder}/{reranker}.parquet" for reranker in panel]
 
     return paths
 
 
-def build_steps(table, first=None, verified=True):
+def recall_table(wildcards):
+    """Input function: the documents recalled as possible false negatives."""
+    model = lookup.negatives(wildcards.benchmark).recall.model
+    return "results/{benchmark}-raw/recall/{model}/{lang}-{lang}.parquet".format(
+        **wildcards, model=model
+    )
+
+
+def judge_tables(until=None):
+    """Input function: grades of the judges of false negatives; those before ``until``."""
+
+    def paths(wildcards):
+        judges = lookup.judges(wildcards.benchmark)
+        if until:
+            judges = judges[: int(getattr(wildcards, until)) - 1]
+        folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
+        return [f"{folder}/{judge}.parquet" for judge in judges]
+
+    return paths
+
+
+def ledger_tables(table):
     """Input function: one table of all steps of a generated benchmark, in their order."""
 
     def paths(wildcards):
         folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
-        steps = [first] if first else []
-        steps += lookup.task_names(wildcards.benchmark)
-        steps += lookup.verify_steps(wildcards.benchmark) if verified else []
+        steps = lookup.ledger_steps(wildcards.benchmark, table)
         return [f"{folder}/{step}.{table}.parquet" for step in steps]
 
     return paths
+
+
+def verification_files():
+    """Tables of each generated domain that the report shows of its filters, by sort."""
+    return [lookup.verification_files(labels) for labels in lookup.generated_domains()]
+
+
+def published_tables():
+    """The papers' figures that the report puts beside one's own."""
+    return sorted(str(path) for path in PUBLISHED.glob("*.csv"))
+
+
+def paths_in(files):
+    """The paths among such a domain's labels and tables."""
+    values = [
+        value
+        for name, value in files.items()
+        if name not in ("lang", "domain", "benchmark")
+    ]
+    return [
+        path
+        for value in values
+        for path in ([value] if isinstance(value, str) else value)
+    ]
+
+
+def study_scores(wildcards):
+    """Input function: every reranker's scores of all candidates, in the panel's order."""
+    folder = "results/{benchmark}/study/{lang}/{domain}/scores/".format(**wildcards)
+    return [
+        f"{folder}{reranker}.parquet" for reranker in lookup.panel(wildcards.benchmark)
+    ]
+
+
+def candidate_scores(wildcards):
+    """Input function: every model's per-query scores on all candidates."""
+    folder = "results/{benchmark}-candidates/scores/".format(**wildcards)
+    pair = "{lang}-{lang}.parquet".format(**wildcards)
+    return [f"{folder}{model}/{pair}" for model in settings.models]

@@ -168,26 +168,17 @@ rule gather:
 rule assemble:
     input:
         documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
-        candidates=lambda wildcards: (
-            "results/{benchmark}/build/{lang}/{domain}/"
-            + f"{lookup.candidates_step(wildcards.benchmark)}.parquet"
-        ),
-        dropped=build_steps("dropped", first="documents"),
-        flow=build_steps("flow"),
-        usage=build_steps("usage", verified=False),
+        candidates=build_table(lookup.final_table),
     output:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
         qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
-        dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{domain}/flow.parquet",
-        usage="results/{benchmark}/build/{lang}/{domain}/llm_usage.parquet",
     log:
         "logs/{benchmark}/assemble/{lang}/{domain}.log",
     benchmark:
         "benchmarks/{benchmark}/assemble/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("generated"),
+        benchmark=lookup.pattern("unpurged"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -203,3 +194,49 @@ rule assemble:
         "Assembling {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
     script:
         "../scripts/assemble.py"
+
+
+# With false negatives in it: the view `raw`, from which they are removed.
+use rule assemble as assemble_raw with:
+    output:
+        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
+    log:
+        "logs/{benchmark}-raw/assemble/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}-raw/assemble/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("purged"),
+
+
+rule ledger:
+    input:
+        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        dropped=ledger_tables("dropped"),
+        flow=ledger_tables("flow"),
+        usage=ledger_tables("usage"),
+    output:
+        dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/{domain}/flow.parquet",
+        usage="results/{benchmark}/build/{lang}/{domain}/llm_usage.parquet",
+    log:
+        "logs/{benchmark}/ledger/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}/ledger/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("generated"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        version=STAGE_VERSIONS["ledger"],
+    message:
+        "Balancing the ledger of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+    script:
+        "../scripts/ledger.py"

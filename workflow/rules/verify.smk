@@ -1,12 +1,13 @@
-# Candidates become queries only where rerankers agree: scores, reranker by reranker, then the rule.
+# Candidates become queries only where rerankers agree, and then a language model: scores, grades,
+# decisions. An audit by a language model says how good the margin is.
 
 
 rule score_parts:
     input:
         documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
-        candidates=candidates_table,
+        candidates=build_table(lookup.candidates_table),
         # One after the other, the cheapest first: what is decided is not scored again.
-        earlier=score_tables(until="reranker"),
+        earlier=score_tables(lookup.panel, "scores", until="reranker"),
         checkpoint=lambda wildcards: lookup.reranker_files(wildcards.reranker),
     output:
         "results/{benchmark}/build/{lang}/{domain}/scores/{reranker}.parquet",
@@ -40,8 +41,8 @@ rule verify:
     input:
         documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}/{domain}/sampling.parquet",
-        candidates=candidates_table,
-        scores=score_tables(),
+        candidates=build_table(lookup.candidates_table),
+        scores=score_tables(lookup.panel, "scores"),
     output:
         rows="results/{benchmark}/build/{lang}/{domain}/verify.parquet",
         decisions="results/{benchmark}/build/{lang}/{domain}/decisions.parquet",
@@ -79,5 +80,133 @@ use rule verify as verify_margin with:
         flow="results/{benchmark}/build/{lang}/{domain}/verify.flow.parquet",
         margin_table="results/{benchmark}/build/{lang}/{domain}/margin_table.parquet",
         cell_table="results/{benchmark}/build/{lang}/{domain}/cell_table.parquet",
+        margins="results/{benchmark}/build/{lang}/{domain}/margins.parquet",
     wildcard_constraints:
         benchmark=lookup.pattern("margin"),
+
+
+rule grade_pairs:
+    input:
+        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        candidates=build_table(lookup.verified_table),
+        first=lambda wildcards: (
+            []
+            if wildcards.round == "grade_first"
+            else "results/{benchmark}/build/{lang}/{domain}/grade_first.parquet"
+        ),
+    output:
+        "results/{benchmark}/build/{lang}/{domain}/{round}_pairs.parquet",
+    log:
+        "logs/{benchmark}/grade_pairs/{lang}/{domain}/{round}.log",
+    benchmark:
+        "benchmarks/{benchmark}/grade_pairs/{lang}/{domain}/{round}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("graded"),
+        round="grade_first|grade_rest",
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        section=lambda wildcards: lookup.grade_params(wildcards.benchmark),
+        version=STAGE_VERSIONS["grade_pairs"],
+    message:
+        "What to grade of {wildcards.benchmark}: {wildcards.round}"
+    script:
+        "../scripts/grade_pairs.py"
+
+
+rule grade:
+    input:
+        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        candidates=build_table(lookup.verified_table),
+        grades=[
+            "results/{benchmark}/build/{lang}/{domain}/grade_first.parquet",
+            "results/{benchmark}/build/{lang}/{domain}/grade_rest.parquet",
+        ],
+    output:
+        rows="results/{benchmark}/build/{lang}/{domain}/grade.parquet",
+        decisions="results/{benchmark}/build/{lang}/{domain}/grade.decisions.parquet",
+        savings="results/{benchmark}/build/{lang}/{domain}/grade.savings.parquet",
+        dropped="results/{benchmark}/build/{lang}/{domain}/grade.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/{domain}/grade.flow.parquet",
+    log:
+        "logs/{benchmark}/grade/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}/grade/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("graded"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        grade=lambda wildcards: grade_params(lookup, wildcards.benchmark),
+        version=STAGE_VERSIONS["grade"],
+    message:
+        "Candidates of {wildcards.benchmark} by their grades"
+    script:
+        "../scripts/grade.py"
+
+
+rule audit_pairs:
+    input:
+        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        candidates=build_table(lookup.candidates_table),
+        margins="results/{benchmark}/build/{lang}/{domain}/margins.parquet",
+    output:
+        "results/{benchmark}/build/{lang}/{domain}/audit_pairs.parquet",
+    log:
+        "logs/{benchmark}/audit_pairs/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}/audit_pairs/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("audited"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        section=lambda wildcards: audit_params(lookup, wildcards.benchmark),
+        version=STAGE_VERSIONS["audit_pairs"],
+    message:
+        "What to audit of {wildcards.benchmark}"
+    script:
+        "../scripts/audit_pairs.py"
+
+
+rule audit_table:
+    input:
+        candidates=build_table(lookup.candidates_table),
+        margins="results/{benchmark}/build/{lang}/{domain}/margins.parquet",
+        verdicts="results/{benchmark}/build/{lang}/{domain}/audit.parquet",
+    output:
+        "results/{benchmark}/build/{lang}/{domain}/audit_table.parquet",
+    log:
+        "logs/{benchmark}/audit_table/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}/audit_table/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("audited"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        version=STAGE_VERSIONS["audit_table"],
+    message:
+        "Audit of {wildcards.benchmark} by margin"
+    script:
+        "../scripts/audit_table.py"

@@ -5,14 +5,8 @@ with job(snakemake.log[0], threads=snakemake.threads):
     run_assemble(
         documents=snakemake.input.documents,
         candidates=snakemake.input.candidates,
-        steps_dropped=snakemake.input.dropped,
-        steps_flow=snakemake.input.flow,
-        steps_usage=snakemake.input.usage,
         length_tokenizer=snakemake.params.length_tokenizer,
         corpus=snakemake.output.corpus,
         queries=snakemake.output.queries,
         qrels=snakemake.output.qrels,
-        dropped=snakemake.output.dropped,
-        flow=snakemake.output.flow,
-        usage=snakemake.output.usage,
     )

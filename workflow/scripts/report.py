@@ -1,6 +1,7 @@
 from psibench.config import parse_benchmark, parse_model
 from psibench.stages.job import job
 from psibench.stages.report import read_generation, run_report
+from psibench.stages.report_verification import read_verification
 
 with job(snakemake.log[0], threads=snakemake.threads):
     benchmarks, models = snakemake.params.benchmarks, snakemake.params.models
@@ -18,6 +19,8 @@ with job(snakemake.log[0], threads=snakemake.threads):
         ),
         benchmarks={name: parse_benchmark(section) for name, section in benchmarks.items()},
         models={name: parse_model(entry) for name, entry in models.items()},
+        verification=read_verification(snakemake.params.verification),
+        views=snakemake.params.views,
         title=snakemake.params.title,
         output=snakemake.output[0],
     )

@@ -4,8 +4,8 @@ from psibench.stages.verify_job import verified_of
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_verify(
-        snakemake.params.verify["recipe"],
         verified_of(snakemake.params.verify),
+        unit=snakemake.params.verify["unit"],
         step=snakemake.params.verify["step"],
         language=snakemake.wildcards.lang,
         domain=snakemake.wildcards.domain,

@@ -1,8 +1,10 @@
-"""Verification of each recipe's candidates: which texts are scored, and what the scores decide.
+"""Verification of candidates: which texts are scored, and what the scores decide.
 
-- ``fineweb_posq``: the thirds of the document, `agreement`, then balancing by position.
-- ``posir``: the document with and without the evidence, `span_necessity`.
-- ``controlled``: the thirds of the document, consensus `margin`.
+- ``agreement``: the thirds of the document, the target above the others.
+- ``necessity``: the document with and without the evidence.
+- ``margin``: the thirds of the document, the consensus margin.
+
+After each of them the positions may be balanced.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +16,7 @@ import polars as pl
 from psibench.build.rules import agreement, margin, necessity, sampling_cells
 from psibench.build.rules.cube import SPAN_PARTS
 from psibench.build.rules.targets import targets_of
-from psibench.config.verification import VerifyAgreement, VerifyMargin, VerifySection
+from psibench.config.verification import VerifyMargin, VerifySection
 from psibench.errors import InputError
 from psibench.text.segments import POSITIONS, equal_segments
 
@@ -26,14 +28,12 @@ Decided = Iterator[tuple[str, pl.DataFrame]]
 
 @dataclass(frozen=True)
 class Verification:
-    """How a recipe's candidates are checked.
+    """How candidates are checked by one rule.
 
     Attributes
     ----------
     rule
-        Name of the rule that the scores are for.
-    unit
-        What a candidate is called in FLOW.
+        Name of the rule in decisions, and of its stage.
     parts
         Parts of the document that are scored, of those `part_text` knows.
     items
@@ -41,16 +41,14 @@ class Verification:
     missing
         (scores, items, rerankers, floor) -> the scorings that the rule still needs.
     decide
-        (scores, items, section) -> each rule's decisions; a rule decides on what the one before
-        it kept.
+        (scores, items, section) -> decisions.
     """
 
     rule: str
-    unit: str
     parts: tuple[str, ...]
     items: Callable[[pl.DataFrame], pl.DataFrame]
     missing: Callable[[pl.DataFrame, pl.DataFrame, Sequence[str], float | None], pl.DataFrame]
-    decide: Callable[[pl.DataFrame, pl.DataFrame, Any], Decided]
+    decide: Callable[[pl.DataFrame, pl.DataFrame, Any], pl.DataFrame]
 
 
 def part_text(text: str, span: Sequence[int], part: str) -> str:
@@ -100,24 +98,41 @@ def margins_of(scores: pl.DataFrame, items: pl.DataFrame, section: VerifyMargin)
     return margin.consensus_margins(scores, items, rerankers=section.rerankers, floor=section.floor)
 
 
-def find_verification(recipe: str) -> Verification:
-    """Return how a recipe's candidates are checked.
+def find_verification(rule: str) -> Verification:
+    """Return how candidates are checked by a rule of the config.
 
     Raises
     ------
     InputError
-        If the recipe has no such step.
+        If there is no such rule.
     """
-    if recipe not in VERIFICATIONS:
-        raise InputError(
-            f"recipe {recipe!r} has no verification; those that have: {', '.join(VERIFICATIONS)}"
-        )
-    return VERIFICATIONS[recipe]
+    if rule not in VERIFICATIONS:
+        raise InputError(f"verification rule {rule!r}; allowed: {', '.join(VERIFICATIONS)}")
+    return VERIFICATIONS[rule]
 
 
-def _chunk_targets(candidates: pl.DataFrame) -> pl.DataFrame:
-    """Take all thirds of the chunk; under ``tagging: myopic`` there may be two."""
-    return targets_of(candidates, "positions")
+def decide_all(scores: pl.DataFrame, candidates: pl.DataFrame, section: VerifySection) -> Decided:
+    """Yield each rule's name and decisions: the section's, then balancing where it asks for it.
+
+    A rule decides on what the one before it kept.
+    """
+    found = find_verification(section.rule)
+    decisions = found.decide(scores, found.items(candidates), section)
+    yield found.rule, decisions
+    if section.balance:
+        kept = decisions.filter("kept").select(_id="item_id")
+        left = candidates.join(kept, on="_id", how="semi", maintain_order="left")
+        balanced = sampling_cells.balance_positions(evidence_targets(left), seed=section.seed)
+        yield sampling_cells.RULE_BALANCE, balanced
+
+
+def evidence_targets(candidates: pl.DataFrame) -> pl.DataFrame:
+    """Make TARGETS rows: all thirds of the chunk where the recipe lists them, else the target.
+
+    Under ``tagging: myopic`` a chunk may have two.
+    """
+    listed = "positions" in candidates.columns
+    return targets_of(candidates, "positions" if listed else "target_position")
 
 
 def _spans(candidates: pl.DataFrame) -> pl.DataFrame:
@@ -140,45 +155,40 @@ def _missing_margins(
 
 
 def _decide_agreement(
-    scores: pl.DataFrame, items: pl.DataFrame, section: VerifyAgreement
-) -> Decided:
-    agreed = agreement.decide_agreement(scores, items, rerankers=section.rerankers)
-    yield agreement.RULE, agreed
-    if section.balance:
-        kept = agreed.filter("kept").select(query_id="item_id")
-        left = items.join(kept, on="query_id", how="semi", maintain_order="left")
-        balanced = sampling_cells.balance_positions(left, seed=section.seed)
-        yield sampling_cells.RULE_BALANCE, balanced
+    scores: pl.DataFrame, items: pl.DataFrame, section: VerifySection
+) -> pl.DataFrame:
+    return agreement.decide_agreement(scores, items, rerankers=section.rerankers)
 
 
-def _decide_necessity(scores: pl.DataFrame, items: pl.DataFrame, section: VerifySection) -> Decided:
-    decided = necessity.decide_necessity(scores, items, rerankers=section.rerankers)
-    yield necessity.RULE, decided
+def _decide_necessity(
+    scores: pl.DataFrame, items: pl.DataFrame, section: VerifySection
+) -> pl.DataFrame:
+    return necessity.decide_necessity(scores, items, rerankers=section.rerankers)
 
 
-def _decide_margin(scores: pl.DataFrame, items: pl.DataFrame, section: VerifyMargin) -> Decided:
+def _decide_margin(
+    scores: pl.DataFrame, items: pl.DataFrame, section: VerifyMargin
+) -> pl.DataFrame:
     margins = margins_of(scores, items, section)
-    yield margin.RULE, margin.decide_margin(margins, threshold=section.threshold)
+    return margin.decide_margin(margins, threshold=section.threshold)
 
 
 VERIFICATIONS: Mapping[str, Verification] = {
-    "fineweb_posq": Verification(
+    "agreement": Verification(
         agreement.RULE,
-        "questions",
         POSITIONS,
-        _chunk_targets,
+        evidence_targets,
         _missing_of(agreement.next_agreement_scorings),
         _decide_agreement,
     ),
-    "posir": Verification(
+    "necessity": Verification(
         necessity.RULE,
-        "questions",
         SPAN_PARTS,
         _spans,
         _missing_of(necessity.next_necessity_scorings),
         _decide_necessity,
     ),
-    "controlled": Verification(
-        margin.RULE, "queries", POSITIONS, targets_of, _missing_margins, _decide_margin
+    "margin": Verification(
+        margin.RULE, POSITIONS, evidence_targets, _missing_margins, _decide_margin
     ),
 }

@@ -8,9 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from psibench.commands.base import Command
+from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.config.load import load_config, read_yaml, resolve_llms
 from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.config.reranker_registry import resolve_rerankers
 from psibench.errors import InputError
 from psibench.tables import SPECS, hash_rows, read_provenance, read_table
 from psibench.tables.provenance import hash_params
@@ -64,17 +66,36 @@ def check_config(path: Path) -> str:
     """
     config, models = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
     lines = [f"{path}: valid"]
-    lines += [f"  benchmark {name}: {b.recipe}" for name, b in config.benchmarks.items()]
+    lines += [
+        f"  benchmark {name}: {_steps(section)}" for name, section in config.benchmarks.items()
+    ]
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     lines += [
         f"  language model {name}: {llm.model}, backend {llm.backend}"
         for name, llm in resolve_llms(config).items()
+    ]
+    lines += [
+        f"  reranker {name}: {entry.backend}" for name, entry in resolve_rerankers(config).items()
     ]
     try:
         Lookup(config, models)
     except InputError as error:
         lines.append(f"  not there yet: {error}")
     return "\n".join(lines)
+
+
+def _steps(section: Benchmark) -> str:
+    """Say what a benchmark is made by, and what its queries have to pass."""
+    if not isinstance(section, GeneratedBenchmark):
+        return section.recipe
+    chain: list[str] = [section.recipe]
+    if section.verify is not None:
+        chain.append(f"verify by {section.verify.rule}")
+    chain += ["grade"] if section.grade is not None else []
+    chain += ["audit"] if section.audit is not None else []
+    if section.false_negatives is not None:
+        chain.append(f"false negatives by {section.false_negatives.protocol}")
+    return ", ".join(chain)
 
 
 def _lines(record: dict[str, Any]) -> str:

@@ -47,7 +47,8 @@ ESTIMATE = Command(
     help="say what the language models of a config will be asked, and what it will cost",
     description="Send a sample of the documents through the tasks without asking anyone, and "
     "print requests, those already answered, tokens and money per task, benchmark and language "
-    "model. Run it where you run the workflow: it uses the tables and answers made so far.",
+    "model. Of tasks that judge candidates it gives bounds or, after a first run, the pairs that "
+    "were judged. Run it where you run the workflow: it uses the tables and answers made so far.",
     add_arguments=add_arguments,
     run=run_estimate,
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from psibench.commands.estimate_assumptions import assumptions
 from psibench.llm.estimate import StageEstimate
 from psibench.llm.usage import Usage
 from psibench.stages.llm_estimate import TaskEstimate
@@ -15,12 +16,6 @@ from psibench.stages.llm_estimate_config import (
 
 HEAD = ("task", "llm", "requests", "answered", "to ask", "input tokens", "output tokens", "USD")
 NONE = "No benchmark of this config asks a language model."
-BASES = {
-    "stand-in": "the stand-in's own rules, run here: exact",
-    "stored answers": "the mean of stored answers to the same task",
-    "example": "the example in the prompt's header, for want of 20 stored answers",
-    "answered": "nothing is left to ask",
-}
 
 
 def estimate_text(found: ConfigEstimate) -> str:
@@ -29,7 +24,7 @@ def estimate_text(found: ConfigEstimate) -> str:
         return NONE
     lines = [line for row in found.benchmarks for line in _benchmark(row)]
     lines += ["language models", *(f"  {line}" for row in found.llms for line in _llm(row)), ""]
-    lines += ["assumed", *(f"  - {line}" for line in _assumptions(found))]
+    lines += ["assumed", *(f"  - {line}" for line in assumptions(found))]
     return "\n".join(lines)
 
 
@@ -37,6 +32,7 @@ def plain_estimate(found: ConfigEstimate) -> dict[str, Any]:
     """Return an estimate as plain data, unrounded."""
     return {
         "usd": found.usd,
+        "is_bound": any(row.is_bound for row in found.benchmarks),
         "benchmarks": [
             {
                 "id": row.name,
@@ -44,7 +40,9 @@ def plain_estimate(found: ConfigEstimate) -> dict[str, Any]:
                 "documents": row.n_documents,
                 "documents_estimated": row.n_here,
                 "usd": _sum(row.tasks).usd,
+                "is_bound": row.is_bound,
                 "notes": list(row.notes),
+                "uncounted": list(row.uncounted),
                 "tasks": [_plain_task(task) for task in row.tasks],
             }
             for row in found.benchmarks
@@ -58,6 +56,7 @@ def _plain_task(task: TaskEstimate) -> dict[str, Any]:
         "task": task.stage.stage,
         "llm": task.llm,
         "requests": task.stage.n_requests,
+        "requests_basis": task.requests_basis,
         "answered": task.stage.n_answered,
         "input_tokens": task.stage.usage.input_tokens,
         "output_tokens": task.stage.usage.output_tokens,
@@ -78,6 +77,7 @@ def _plain_llm(row: LlmEstimate) -> dict[str, Any]:
         "input_tokens": row.usage.input_tokens,
         "output_tokens": row.usage.output_tokens,
         "usd": row.usd,
+        "is_bound": row.is_bound,
         "at_most_usd": row.at_most_usd,
         "budget_usd": row.settings.budget_usd,
         "spent_usd": row.spent_usd,
@@ -88,8 +88,11 @@ def _plain_llm(row: LlmEstimate) -> dict[str, Any]:
 def _benchmark(row: BenchmarkEstimate) -> Iterator[str]:
     yield f"{row.name} ({row.recipe}): {row.n_documents:,} documents"
     yield from (f"  estimated from {note}" for note in row.notes)
-    cells = [_cells(task.stage, task.llm, is_scaled=row.is_scaled) for task in row.tasks]
-    total = _cells(_sum(row.tasks), "", is_scaled=row.is_scaled)
+    cells = [
+        _cells(task.stage, task.llm, is_scaled=task.is_scaled, is_bound=task.is_bound)
+        for task in row.tasks
+    ]
+    total = _cells(_sum(row.tasks), "", is_scaled=row.is_scaled, is_bound=row.is_bound)
     yield from (f"  {line}" for line in _aligned([HEAD, *cells, total]))
     yield ""
 
@@ -105,11 +108,11 @@ def _sum(tasks: Sequence[TaskEstimate]) -> StageEstimate:
     )
 
 
-def _cells(stage: StageEstimate, llm: str, *, is_scaled: bool) -> tuple[str, ...]:
+def _cells(stage: StageEstimate, llm: str, *, is_scaled: bool, is_bound: bool) -> tuple[str, ...]:
     mark = "~" if is_scaled and stage.n_answered else ""
     counts = (stage.n_to_ask, stage.usage.input_tokens, stage.usage.output_tokens)
     return (
-        stage.stage,
+        stage.stage + (", at most" if is_bound else ""),
         llm,
         f"{stage.n_requests:,}",
         f"{mark}{stage.n_answered:,}",
@@ -152,9 +155,12 @@ def _llm(row: LlmEstimate) -> Iterator[str]:
         f"  {row.price.input_usd:g} USD per million input tokens, {row.price.output_usd:g} output"
         f"{half}; as of {row.price.as_of} ({row.price.source or 'no source given'})"
     )
-    yield f"  {money(row.usd)} USD to ask {row.n_to_ask:,} requests{_bound(row)}"
+    less = " or less" if row.is_bound and row.usd else ""
+    asked = f"{row.n_to_ask:,} requests{' or fewer' if row.is_bound else ''}"
+    yield f"  {money(row.usd)} USD{less} to ask {asked}{_bound(row)}"
     if row.left_usd is not None:
-        lack = "" if row.left_usd >= 0 else ": it will stop before the end"
+        verb = "may" if row.is_bound else "will"
+        lack = "" if row.left_usd >= 0 else f": it {verb} stop before the end"
         yield (
             f"  budget {row.settings.budget_usd:g} USD, spent {money(row.spent_usd)}, left after "
             f"this {row.left_usd:,.2f}{lack}"
@@ -167,15 +173,3 @@ def _bound(row: LlmEstimate) -> str:
         return ""
     bound = row.settings.sampling.max_output_tokens
     return f"; at most {money(row.at_most_usd)} USD, with {bound:,} output tokens for each"
-
-
-def _assumptions(found: ConfigEstimate) -> Iterator[str]:
-    tasks = [task for row in found.benchmarks for task in row.tasks]
-    for basis in dict.fromkeys(task.basis for task in tasks):
-        names = ", ".join(dict.fromkeys(t.stage.stage for t in tasks if t.basis == basis))
-        told = " and ".join(BASES[part] for part in basis.split(", "))
-        yield f"output tokens of {names}: {told}"
-    yield "every reply is usable at the first go: no re-asks; thoughts of a model are not counted"
-    yield "input read from a server's cache is priced as if it were not"
-    if any(row.is_scaled for row in found.benchmarks):
-        yield "counts are scaled from the documents that went through to all; ~ marks answered ones"

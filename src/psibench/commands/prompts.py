@@ -14,8 +14,9 @@ from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
-from psibench.recipes.generated import STEP_SPECS, TASKS, find_task, task_section
+from psibench.recipes.generated import step_spec
 from psibench.recipes.llm_tasks import LlmTask, TaskItem
+from psibench.recipes.steps import find_task_of, tasks_of
 from psibench.stages.llm_requests import requests_of
 from psibench.tables import read_table
 
@@ -32,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the messages a model gets for one item",
         description="Print the final messages for one item of a task, from the tables made so far.",
     )
-    render.add_argument("task", metavar="TASK", help="as in `psibench prompts list`")
+    render.add_argument(
+        "task",
+        metavar="TASK",
+        help="a task of the recipe, or grade_first, grade_rest, audit, judge_1, judge_2, ...",
+    )
     render.add_argument("--row", required=True, metavar="ID", help="id of an item of the task")
     render.add_argument("--config", type=Path, metavar="FILE", help="your config; else the default")
     render.add_argument("--benchmark", metavar="ID", help="needed if several have the task")
@@ -46,9 +51,8 @@ def run_prompts(args: argparse.Namespace) -> None:
     given = read_yaml(args.config) if args.config is not None else {}
     config, _ = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
     name, section = _benchmark_of(config, args.task, args.benchmark)
-    task = find_task(section.recipe, args.task)
-    chosen = task_section(section, task.name)
-    prompt = load_prompt(prompt_path(task.name, chosen.prompt))
+    task, chosen = find_task_of(section, args.task)
+    prompt = load_prompt(prompt_path(task.template, chosen.prompt))
     folder = RESULTS / name / "build" / section.language / section.domain
     tables = _tables(task, folder, args.config)
     llm = resolve_llms(config)[chosen.llm]
@@ -70,22 +74,29 @@ def _listing() -> Iterator[str]:
 
 
 def _benchmark_of(config: Config, task: str, wanted: str | None) -> tuple[str, GeneratedBenchmark]:
-    """Find the benchmark whose recipe has the task."""
-    having = {
+    """Find the benchmark that has the task."""
+    asking = {
         name: section
         for name, section in config.benchmarks.items()
         if isinstance(section, GeneratedBenchmark)
-        and task in [known.name for known in TASKS[section.recipe]]
     }
-    if wanted is not None:
-        having = {name: section for name, section in having.items() if name == wanted}
+    known = {name: [found for found, _ in tasks_of(section)] for name, section in asking.items()}
+    chosen = {name: tasks for name, tasks in known.items() if wanted in (None, name)}
+    having = [name for name, tasks in chosen.items() if task in [found.name for found in tasks]]
     if len(having) == 1:
-        return next(iter(having.items()))
+        return having[0], asking[having[0]]
     if having:
         raise InputError(f"task {task!r}: choose one with --benchmark: {', '.join(having)}")
     of = "" if wanted is None else f" of the name {wanted!r}"
-    tasks = ", ".join(task.name for tasks in TASKS.values() for task in tasks)
-    raise InputError(f"no benchmark{of} in the config has a task {task!r}; tasks: {tasks}")
+    names = dict.fromkeys(_named(found) for tasks in (chosen or known).values() for found in tasks)
+    raise InputError(
+        f"no benchmark{of} in the config has a task {task!r}; tasks: {', '.join(names) or 'none'}"
+    )
+
+
+def _named(task: LlmTask) -> str:
+    """Name a task, and its template where that is another's."""
+    return task.name if task.template == task.name else f"{task.name} ({task.template})"
 
 
 def _tables(task: LlmTask, folder: Path, config: Path | None) -> dict[str, pl.DataFrame]:
@@ -98,7 +109,7 @@ def _tables(task: LlmTask, folder: Path, config: Path | None) -> dict[str, pl.Da
             f"{task.name} reads {', '.join(missing)}: not made yet. Make it with `snakemake "
             f"--profile profiles/local{given} {' '.join(missing)}`"
         )
-    return {name: read_table(path, STEP_SPECS[name]) for name, path in paths.items()}
+    return {name: read_table(path, step_spec(name)) for name, path in paths.items()}
 
 
 def _rendered(requests: Iterator[tuple[TaskItem, Request]], item_id: str, where: str) -> str:

@@ -1,8 +1,9 @@
 """Config of benchmarks: one section per recipe."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from psibench.config.base import Id, Language, Section, refuse_repeats
 from psibench.config.generation import (
@@ -15,13 +16,9 @@ from psibench.config.generation import (
     Sample,
     Summarise,
 )
+from psibench.config.judging import Audit, Grade, Mixtures, NegativesProtocol, Tiny
 from psibench.config.sources import DocumentSource, QuestionSource
-from psibench.config.verification import (
-    VerifyAgreement,
-    VerifyMargin,
-    VerifyNecessity,
-    VerifySection,
-)
+from psibench.config.verification import Verify, VerifyMargin
 
 BucketScheme = Annotated[str, StringConstraints(pattern=r"^(squad|thirds|relative-[1-9][0-9]?)$")]
 BucketSchemes = Annotated[list[BucketScheme], AfterValidator(refuse_repeats)]
@@ -93,10 +90,41 @@ class GeneratedBenchmark(BenchmarkBase):
     """Cut long documents into passages; without it a document is taken whole."""
     shards: int = Field(default=1, ge=1, le=10_000)
     """Jobs that each task of the language model is cut into, by documents."""
-    verify: VerifySection | None = None
+    verify: Verify | None = None
     """Rerankers that filter the candidates; without them every candidate becomes a query."""
+    grade: Grade | None = None
+    """A language model that filters what the rerankers left."""
+    audit: Audit | None = None
+    """A language model that says how good the margin is; needs `verify` by margin."""
+    false_negatives: NegativesProtocol | None = None
+    """What is done about documents that answer a query and are not its positive; null: nothing.
+    The benchmark before it is evaluated too, under the id BENCHMARK-raw."""
+    tiny: Tiny | None = None
+    """A small subset of the queries, evaluated too, under the id BENCHMARK-tiny."""
+    mixtures: Mixtures | None = None
+    """Training sets drawn from the queries; they change no evaluation."""
     buckets: BucketSchemes = Field(default=["thirds"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
+
+    own_rule: ClassVar[str]
+    """The rule of `verify` that the recipe's paper has."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_verify(cls, given: Any) -> Any:
+        """Let `verify` without a rule mean the one of the recipe's paper."""
+        verify = given.get("verify") if isinstance(given, Mapping) else None
+        if isinstance(verify, Mapping) and "rule" not in verify:
+            return {**given, "verify": {"rule": cls.own_rule, **verify}}
+        return given
+
+    @model_validator(mode="after")
+    def _audit_has_margins(self) -> "GeneratedBenchmark":
+        if self.audit is not None and not isinstance(self.verify, VerifyMargin):
+            raise ValueError(
+                "audit goes by strata of the margin: it needs `verify` with `rule: margin`"
+            )
+        return self
 
 
 class FinewebPosq(GeneratedBenchmark):
@@ -106,7 +134,7 @@ class FinewebPosq(GeneratedBenchmark):
     sample: Sample = Sample(edges=[500, 1024])
     summarise: Summarise
     generate_questions: GenerateQuestions
-    verify: VerifyAgreement | None = None
+    own_rule = "agreement"
 
 
 class Posir(GeneratedBenchmark):
@@ -116,7 +144,7 @@ class Posir(GeneratedBenchmark):
     sample: Sample = Sample(unit="tokens", edges=[0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048])
     propose_questions: ProposeQuestions
     locate_span: LocateSpan
-    verify: VerifyNecessity | None = None
+    own_rule = "necessity"
     length_buckets: bool = True
     buckets: BucketSchemes = Field(default=["relative-20", "thirds"], min_length=1)
 
@@ -129,7 +157,7 @@ class Controlled(GeneratedBenchmark):
     personas: Personas = Personas()
     choose_configuration: ChooseConfiguration
     generate_positional_query: GeneratePositionalQuery
-    verify: VerifyMargin | None = None
+    own_rule = "margin"
 
 
 GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {

@@ -11,6 +11,7 @@ from psibench.config.base import Id
 from psibench.config.benchmarks import Benchmark
 from psibench.config.explain import explain
 from psibench.config.generation import LlmTaskSection
+from psibench.config.judging import FinewebNegatives
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.models import Model
 from psibench.config.paths import LLMS, PRICES
@@ -187,6 +188,9 @@ def _named_llms(config: Config) -> Iterator[tuple[str, str]]:
             value = getattr(section, key)
             if isinstance(value, LlmTaskSection):
                 yield f"benchmarks.{name}.{key}.llm", value.llm
+            elif isinstance(value, FinewebNegatives):
+                for number, judge in enumerate(value.judges):
+                    yield f"benchmarks.{name}.{key}.judges.{number}", judge
 
 
 def _check_budgets(config: Config) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from psibench.config.benchmarks import Benchmark
-from psibench.config.lookup_generation import GenerationLookup
+from psibench.config.lookup_views import ViewLookup
 from psibench.config.models import Bm25Model, EncoderModel, Model
 from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_files
 
 
-class Lookup(GenerationLookup):
+class Lookup(ViewLookup):
     """Answers about one config.
 
     Raises
@@ -26,7 +26,7 @@ class Lookup(GenerationLookup):
         from psibench.recipes.registry import source_files
 
         super().__init__(config)
-        self.models = dict(models)
+        self.models = {**self.recall_models, **models}
         self._files: dict[str, list[str]] = {}
         for name, section in config.benchmarks.items():
             try:
@@ -38,8 +38,8 @@ class Lookup(GenerationLookup):
             self.checkpoint_files(name)
 
     def benchmark(self, name: str) -> Benchmark:
-        """Return a benchmark's section."""
-        return self.config.benchmarks[name]
+        """Return the section of a benchmark, or of the one that a view is of."""
+        return self.config.benchmarks[self.base(name)]
 
     def source_files(self, name: str) -> list[str]:
         """List the local files a benchmark is read from."""
@@ -51,8 +51,8 @@ class Lookup(GenerationLookup):
         return checkpoint_files(entry.checkpoint) if isinstance(entry, EncoderModel) else []
 
     def domains(self, name: str) -> list[str]:
-        """List a benchmark's domains."""
-        return [self.config.benchmarks[name].domain]
+        """List the domains of a benchmark or view."""
+        return [self.benchmark(name).domain]
 
     def languages_and_domains(self, name: str) -> list[tuple[str, str]]:
         """List a benchmark's (language, domain) folders."""
@@ -68,15 +68,20 @@ class Lookup(GenerationLookup):
         """Yield the labels of every domain whose queries a language model writes."""
         return (row for row in self.benchmark_domains() if self.is_generated(row["benchmark"]))
 
+    def studied_domains(self) -> Iterator[dict[str, str]]:
+        """Yield the labels of every domain whose filter can be studied."""
+        return (row for row in self.benchmark_domains() if row["benchmark"] in self.studied())
+
     def runs(self) -> Iterator[dict[str, str]]:
-        """Yield the labels of every run: benchmark, model, query and corpus language."""
-        for name, section in self.config.benchmarks.items():
+        """Yield the labels of every run: benchmark or view, model, query and corpus language."""
+        for name in self.evaluated():
+            language = self.benchmark(name).language
             for model in self.config.models:
                 yield {
                     "benchmark": name,
                     "model": model,
-                    "query_lang": section.language,
-                    "corpus_lang": section.language,
+                    "query_lang": language,
+                    "corpus_lang": language,
                 }
 
     def is_lexical(self, model: str) -> bool:
@@ -91,13 +96,27 @@ class Lookup(GenerationLookup):
         """Return a regular expression that matches the config's own ids of one sort."""
         sections = self.config.benchmarks.values()
         ids: list[str] = {
-            "benchmarks": list(self.config.benchmarks),
+            "benchmarks": [*self.config.benchmarks, *self.views()],
+            "own": list(self.config.benchmarks),
             "models": list(self.models),
             "lexical": [name for name in self.models if self.is_lexical(name)],
             "vector": [name for name in self.models if self.is_vector(name)],
             "languages": [section.language for section in sections],
             "domains": [section.domain for section in sections],
             "generated": [name for name in self.config.benchmarks if self.is_generated(name)],
+            "views": self.views(),
+            "raw": self.views("raw"),
+            "purged": self.having("false_negatives"),
+            "unpurged": [
+                name
+                for name in self.config.benchmarks
+                if self.is_generated(name) and name not in self.having("false_negatives")
+            ],
+            "tiny": self.having("tiny"),
+            "graded": self.having("grade"),
+            "audited": self.having("audit"),
+            "mixed": self.having("mixtures"),
+            "studied": self.studied(),
             "direct": [name for name in self.config.benchmarks if not self.is_generated(name)],
             "tasks": [task for name in self.config.benchmarks for task in self.task_names(name)],
             "rerankers": list(self.rerankers),

@@ -54,34 +54,31 @@ class GenerationLookup(VerificationLookup):
         """Say whether a language model writes a benchmark's queries."""
         return isinstance(self.config.benchmarks[name], GeneratedBenchmark)
 
-    def tasks(self, name: str) -> "list[LlmTask]":
-        """List a benchmark's tasks of a language model, in order; none for other recipes."""
-        from psibench.recipes.generated import TASKS
+    def tasks(self, name: str) -> "list[tuple[LlmTask, LlmTaskSection]]":
+        """List all tasks of a benchmark with their sections, in order; none for other recipes."""
+        from psibench.recipes.steps import tasks_of
 
-        return list(TASKS.get(self.config.benchmarks[name].recipe, ()))
+        return list(tasks_of(self.generated(name))) if self.is_generated(name) else []
 
     def task(self, name: str, task: str) -> "LlmTask":
         """Return one task of a benchmark."""
-        from psibench.recipes.generated import find_task
+        from psibench.recipes.steps import find_task_of
 
-        return find_task(self.config.benchmarks[name].recipe, task)
+        return find_task_of(self.generated(name), task)[0]
 
     def task_section(self, name: str, task: str) -> LlmTaskSection:
-        """Return a task's part of a benchmark's section: it has the task's name."""
-        section: LlmTaskSection = getattr(self.generated(name), task)
-        return section
+        """Return a task's part of a benchmark's section."""
+        from psibench.recipes.steps import find_task_of
+
+        return find_task_of(self.generated(name), task)[1]
 
     def task_names(self, name: str) -> list[str]:
-        """List the names of a benchmark's tasks, in order."""
-        return [task.name for task in self.tasks(name)]
-
-    def candidates_step(self, name: str) -> str:
-        """Return the name of the table whose rows become a benchmark's queries."""
-        return [*self.task_names(name), *self.verify_steps(name)][-1]
+        """List the names of all tasks of a benchmark, in order."""
+        return [task.name for task, _ in self.tasks(name)]
 
     def prompt(self, name: str, task: str) -> str:
         """Return the path of a task's template."""
-        return prompt_path(task, self.task_section(name, task).prompt)
+        return prompt_path(self.task(name, task).template, self.task_section(name, task).prompt)
 
     def llm_of(self, name: str, task: str) -> LlmSettings:
         """Return the language model that does a task."""
@@ -149,17 +146,26 @@ class GenerationLookup(VerificationLookup):
         """Load every template now, not in the middle of a run; find the personas' encoder."""
         from psibench.llm.prompts import load_prompt
 
-        for task in self.task_names(name):
+        for task, _ in self.tasks(name):
             try:
-                _check_template(task, load_prompt(self.prompt(name, task)))
+                _check_template(task.template, load_prompt(self.prompt(name, task.name)))
             except InputError as error:
-                raise InputError(f"config key benchmarks.{name}.{task}.prompt: {error}") from error
+                raise InputError(
+                    f"config key benchmarks.{name}.{prompt_key(task.name)}: {error}"
+                ) from error
         if isinstance(self.config.benchmarks[name], Controlled):
             try:
                 self.encoder(self.personas(name).model)
                 self.persona_files(name)
             except InputError as error:
                 raise InputError(f"config key benchmarks.{name}.personas: {error}") from error
+
+
+def prompt_key(task: str) -> str:
+    """Return the config key, below the benchmark, that names a task's template."""
+    if task.startswith("judge_"):
+        return "false_negatives.prompt"
+    return f"{'grade' if task.startswith('grade_') else task}.prompt"
 
 
 def _check_template(task: str, prompt: "Prompt") -> None:

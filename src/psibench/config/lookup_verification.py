@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 
 from psibench.config.benchmarks import GeneratedBenchmark
+from psibench.config.judging import FinewebNegatives, PosirNegatives
 from psibench.config.reranker_registry import checkpoint_of, resolve_rerankers
 from psibench.config.rerankers import RerankerModel
 from psibench.config.settings import Config
 from psibench.config.verification import VerifyMargin, VerifySection
 from psibench.models.checkpoints import checkpoint_files
-
-VERIFY_STEP = "verify"
 
 
 class VerificationLookup:
@@ -52,19 +51,33 @@ class VerificationLookup:
             if section is not None and isinstance(section, VerifyMargin) is by_margin
         ]
 
-    def verify_steps(self, name: str) -> list[str]:
-        """List the steps of verification: one, or none."""
-        return [VERIFY_STEP] if self.verification(name) is not None else []
-
     def panel(self, name: str) -> list[str]:
         """List the rerankers that check a benchmark's candidates, in order."""
         return list(self.verify_section(name).rerankers)
 
     def panel_until(self, name: str, reranker: str) -> list[str]:
         """List the rerankers of a benchmark up to one of them, that one the last."""
-        panel = self.panel(name)
-        return panel[: panel.index(reranker) + 1]
+        return _until(self.panel(name), reranker)
+
+    def negatives(self, name: str) -> FinewebNegatives | PosirNegatives:
+        """Return what is done about a benchmark's false negatives, where something is."""
+        section = self.config.benchmarks[name]
+        assert isinstance(section, GeneratedBenchmark)
+        assert section.false_negatives is not None
+        return section.false_negatives
+
+    def pair_panel(self, name: str) -> list[str]:
+        """List the rerankers that look for a benchmark's false negatives, in order."""
+        return list(self.negatives(name).rerankers)
+
+    def pair_panel_until(self, name: str, reranker: str) -> list[str]:
+        """List those rerankers up to one of them, that one the last."""
+        return _until(self.pair_panel(name), reranker)
 
     def reranker_files(self, reranker: str) -> list[str]:
         """List the files of a reranker's local checkpoint."""
         return checkpoint_files(checkpoint_of(self.rerankers[reranker])[0])
+
+
+def _until(panel: list[str], reranker: str) -> list[str]:
+    return panel[: panel.index(reranker) + 1]

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from psibench.config import (
     benchmarks,
     generation,
+    judging,
     llms,
     models,
     rerankers,
@@ -60,6 +61,18 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             verification.VerifyNecessity,
             verification.VerifyMargin,
         ),
+    ),
+    (
+        "Grades and audit by a language model: `benchmarks.ID.grade`, `benchmarks.ID.audit`",
+        (judging.Grade, judging.Audit),
+    ),
+    (
+        "False negatives: `benchmarks.ID.false_negatives`",
+        (judging.FinewebNegatives, judging.PosirNegatives, judging.Recall),
+    ),
+    (
+        "Subsets and training sets: `benchmarks.ID.tiny`, `benchmarks.ID.mixtures`",
+        (judging.Tiny, judging.Mixtures),
     ),
     (
         "Sources: `benchmarks.ID.source`",

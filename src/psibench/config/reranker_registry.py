@@ -81,6 +81,9 @@ def checkpoint_of(entry: RerankerModel) -> tuple[str, str | None]:
 def _named_rerankers(config: Config) -> Iterator[tuple[str, str]]:
     """Yield (config key, id) of every reranker that a benchmark names."""
     for benchmark, section in config.benchmarks.items():
-        if isinstance(section, GeneratedBenchmark) and section.verify is not None:
-            for name in section.verify.rerankers:
-                yield f"benchmarks.{benchmark}.verify.rerankers", name
+        if not isinstance(section, GeneratedBenchmark):
+            continue
+        for key in ("verify", "false_negatives"):
+            filtering = getattr(section, key)
+            for name in filtering.rerankers if filtering is not None else ():
+                yield f"benchmarks.{benchmark}.{key}.rerankers", name

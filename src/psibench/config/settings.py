@@ -9,6 +9,7 @@ from psibench.config.benchmarks import Benchmark
 from psibench.config.llms import LlmSettings, Price
 from psibench.config.models import Model
 from psibench.config.rerankers import RerankerModel
+from psibench.config.views import views_of
 from psibench.metrics.definitions import DEFAULT_METRICS
 
 Metric = Annotated[str, StringConstraints(pattern=r"^(ndcg|recall|mrr)@[1-9][0-9]*$")]
@@ -89,6 +90,17 @@ class Config(Section):
     """Folder of content-addressed results that outlive results/."""
     pathvars: dict[str, Any] = Field(default_factory=dict)
     """Snakemake's own key; passed on."""
+
+    @model_validator(mode="after")
+    def _views_are_free(self) -> "Config":
+        for name, section in self.benchmarks.items():
+            for view in views_of(name, section):
+                if view in self.benchmarks:
+                    raise ValueError(
+                        f"benchmark id {view!r} is taken: results of {name!r} have it; choose "
+                        "another id for the benchmark of yours"
+                    )
+        return self
 
     @model_validator(mode="after")
     def _metrics_fit(self) -> "Config":

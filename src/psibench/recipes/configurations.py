@@ -15,10 +15,11 @@ from psibench.recipes.llm_tasks import (
     Tables,
     TaskItem,
     flow_of,
+    refusal,
 )
 from psibench.recipes.reply_fields import reply_field
 from psibench.tables.build_schemas import CONFIGURATIONS
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 
 CHOOSE = "choose_configuration"
 PERSONAS_TABLE = "persona_candidates"
@@ -31,8 +32,6 @@ CONFIGURATIONS_SCHEMA: dict[str, type[pl.DataType]] = {
     "query_length": pl.String,
 }
 _LIST_MARK = re.compile(r"\A(?:\(?\d+[.):]|[-*•])\s+")
-
-DroppedRow = tuple[str, str, str, str | None, None, str | None, int]
 
 
 def configuration_items(tables: Tables, _section: ChooseConfiguration) -> Iterator[TaskItem]:
@@ -67,13 +66,13 @@ def gather_configurations(
     lengths = dict(documents.select("_id", pl.col("text").str.len_chars()).iter_rows())
     places = {doc_id: place for place, doc_id in enumerate(candidates["_id"])}
     rows: list[tuple[str | bool, ...]] = []
-    blank: list[DroppedRow] = []
+    blank: list[Dropped] = []
     for reply in replies:
         doc_id, persona = reply.doc_id, reply_field(reply, "persona", str).strip()
         key = _persona_key(persona)
         if not key:
             length = lengths[doc_id]
-            blank.append((CHOOSE, reply.item_id, "blank_persona", None, None, None, length))
+            blank.append(refusal(CHOOSE, "documents", reply, "blank_persona", char_length=length))
             continue
         listed = {_persona_key(text): text for text in candidates["personas"][places[doc_id]]}
         how = (reply_field(reply, name, str) for name in ("difficulty", "query_length"))

@@ -7,12 +7,13 @@ alone.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
 import polars as pl
 
 from psibench.config.generation import GeneratePositionalQuery
-from psibench.recipes.configurations import CHOOSE, CHOOSE_CONFIGURATION, DroppedRow
+from psibench.recipes.configurations import CHOOSE, CHOOSE_CONFIGURATION
 from psibench.recipes.llm_tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -21,10 +22,11 @@ from psibench.recipes.llm_tasks import (
     Tables,
     TaskItem,
     flow_of,
+    refusal,
 )
 from psibench.recipes.reply_fields import reply_field
 from psibench.tables.build_schemas import CANDIDATES
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.locate import QUOTE_AMBIGUOUS, locate_quote
 from psibench.text.segments import POSITIONS, equal_segments, split_equal
 
@@ -80,11 +82,10 @@ def gather_queries(
     dropped = _blank_segments(configured, section)
     for doc_id, group in groupby(replies, key=lambda reply: reply.doc_id):
         facts = configured.row(places[doc_id], named=True)
-        length = len(facts["document"])
+        drop = partial(refusal, GENERATE, "queries", char_length=len(facts["document"]))
         for reply, reason, detail in _sift(list(group)):
             if reason:
-                position = reply.target_position
-                dropped.append((GENERATE, reply.item_id, reason, detail, None, position, length))
+                dropped.append(drop(reply, reason, detail=detail))
             else:
                 rows.append(_candidate(reply, facts))
     frame = pl.DataFrame(rows, schema=CANDIDATES_SCHEMA, orient="row")
@@ -104,9 +105,10 @@ def _item_ids(doc_id: str, position: str, section: GeneratePositionalQuery) -> l
     return [f"{doc_id}-{position}-{k}" for k in range(section.queries_per_position)]
 
 
-def _blank_segments(configured: pl.DataFrame, section: GeneratePositionalQuery) -> list[DroppedRow]:
+def _blank_segments(configured: pl.DataFrame, section: GeneratePositionalQuery) -> list[Dropped]:
+    facts = partial(Dropped, GENERATE, "queries", reason="blank_segment")
     return [
-        (GENERATE, item_id, "blank_segment", None, None, position, len(text))
+        facts(item_id, doc_id, target_position=position, char_length=len(text))
         for doc_id, text in configured.select("_id", "document").iter_rows()
         for position, segment in zip(POSITIONS, split_equal(text), strict=True)
         if not segment.strip()

@@ -12,16 +12,25 @@ is its whole chunk. How its position is recorded:
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import polars as pl
 
 from psibench.config.generation import GenerateQuestions, Summarise
-from psibench.recipes.llm_tasks import Flow, Gathered, LlmTask, Replied, Tables, TaskItem
+from psibench.recipes.llm_tasks import (
+    Gathered,
+    LlmTask,
+    Replied,
+    Tables,
+    TaskItem,
+    flow_of,
+    refusal,
+)
 from psibench.recipes.reply_fields import reply_field
 from psibench.tables.build_schemas import CANDIDATES, SUMMARIES
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.chunks import split_chunks
 from psibench.text.segments import tag_myopic, tag_posq
 
@@ -54,18 +63,19 @@ def summary_items(tables: Tables, section: Summarise) -> Iterator[TaskItem]:
 
 def gather_summaries(tables: Tables, _: Summarise, replies: Iterable[Replied]) -> Gathered:
     """Collect SUMMARIES rows; a blank summary is dropped (``blank_summary``)."""
-    texts = _texts(tables)
-    rows, blank = [], []
+    texts, rows, blank = _texts(tables), [], []
     for reply in replies:
         summary = reply_field(reply, "summary", str).strip()
         if summary:
             rows.append((reply.doc_id, summary))
         else:
-            n_chars = len(texts[reply.doc_id])
-            blank.append(("summarise", reply.item_id, "blank_summary", None, None, None, n_chars))
+            length = len(texts[reply.doc_id])
+            blank.append(
+                refusal("summarise", "documents", reply, "blank_summary", char_length=length)
+            )
     frame = pl.DataFrame(rows, schema=SUMMARY_SCHEMA, orient="row")
-    flow = Flow("documents", len(rows) + len(blank), len(rows))
-    return Gathered(frame, dropped_frame(blank), (flow,))
+    dropped = dropped_frame(blank)
+    return Gathered(frame, dropped, (flow_of("documents", len(rows), dropped),))
 
 
 def question_items(tables: Tables, section: GenerateQuestions) -> Iterator[TaskItem]:
@@ -97,8 +107,8 @@ def gather_questions(
     """
     texts = _texts(tables)
     rows: list[tuple[Any, ...]] = []
-    dropped: list[tuple[Any, ...]] = []
-    n_chunks = n_empty = 0
+    dropped: list[Dropped] = []
+    n_used = 0
     for doc_id, own in groupby(replies, key=lambda reply: reply.doc_id):
         text = texts[doc_id]
         spans = split_chunks(text, chunk_words=section.chunk_words)
@@ -107,16 +117,17 @@ def gather_questions(
             number = int(reply.item_id.removeprefix(f"{doc_id}-c"))
             kept, refused = _judge(reply, section.n_questions, asked)
             rows += _candidates(kept, doc_id, text, number, spans[number], section.tagging)
-            n_chunks += 1
+            drop = partial(refusal, "generate_questions", reply=reply, char_length=len(text))
             if not kept and not refused:
-                n_empty += 1
-                refused = [(reply.item_id, "no_question", None)]
-            place = None, reply.target_position, len(text)
-            dropped += [("generate_questions", *what, *place) for what in refused]
-    frame = pl.DataFrame(rows, schema=CANDIDATE_SCHEMA, orient="row")
-    chunks = Flow("chunks", n_chunks, n_chunks - n_empty)
-    questions = Flow("questions", frame.height + len(dropped) - n_empty, frame.height)
-    return Gathered(frame, dropped_frame(dropped), (chunks, questions))
+                dropped.append(drop("chunks", reason="no_question"))
+            n_used += bool(kept or refused)
+            dropped += [
+                drop("questions", item_id=query_id, reason=reason, detail=detail)
+                for query_id, reason, detail in refused
+            ]
+    frame, lost = pl.DataFrame(rows, schema=CANDIDATE_SCHEMA, orient="row"), dropped_frame(dropped)
+    flow = flow_of("chunks", n_used, lost), flow_of("questions", frame.height, lost)
+    return Gathered(frame, lost, flow)
 
 
 def _judge(

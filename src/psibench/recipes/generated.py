@@ -28,10 +28,14 @@ TASKS: Mapping[str, tuple[LlmTask, ...]] = {
 STEP_SPECS: Mapping[str, TableSpec] = {
     "documents": DOCUMENTS,
     "persona_candidates": PERSONA_CANDIDATES,
-    "pairs": PAIRS,
     **{task.name: task.spec for tasks in TASKS.values() for task in tasks},
 }
-"""Schema of every table a task may read, by name."""
+"""Schema of the tables that writing tasks read, by name."""
+
+
+def step_spec(name: str) -> TableSpec:
+    """Return the schema of a table that a task reads; judging tasks read ``STEP_pairs``."""
+    return PAIRS if name.endswith("_pairs") else STEP_SPECS[name]
 
 
 def task_section(section: GeneratedBenchmark, task: str) -> LlmTaskSection:

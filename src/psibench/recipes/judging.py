@@ -1,8 +1,8 @@
-"""Tasks that have pairs of query and text judged; any recipe may use them.
+"""Tasks that have pairs of query and text judged; any recipe may use them, under names of its own.
 
-``grade_relevance`` grades from 0 to 4: PosQ (section 3.2) grades a question against each segment,
+`grading_task` grades from 0 to 4: PosQ (section 3.2) grades a question against each segment,
 PosIR (section 2.3, appendix C.3) against the document with and without its evidence.
-``judge_segment`` asks yes or no about one segment, without telling which is the target:
+`verdict_task` asks yes or no about one segment, without telling which is the target:
 Controlled (appendix B).
 """
 
@@ -24,44 +24,21 @@ from psibench.recipes.reply_fields import ADVICE, reply_field
 from psibench.tables.build_schemas import GRADES, VERDICTS
 from psibench.tables.spec import TableSpec
 
-PAIRS_TABLE = "pairs"
+UNIT = "pairs"
+PAIR_COLUMNS = ("_id", "query_id", "doc_id", "part")
 
 
-def _pair_items(tables: Tables, *, text_variable: str) -> Iterator[TaskItem]:
-    """Ask about every pair, in order of the documents; pairs of other documents are left out."""
-    documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
-    pairs = documents.join(tables[PAIRS_TABLE], on="doc_id", maintain_order="left_right")
-    for pair_id, doc_id, query, text in pairs.select("_id", "doc_id", "query", "text").iter_rows():
-        yield TaskItem(pair_id, doc_id, {"query": query, text_variable: text})
+def pairs_table(task: str) -> str:
+    """Name the PAIRS table that a judging task reads."""
+    return f"{task}_pairs"
 
 
-def _gather_pairs(
-    tables: Tables,
-    replies: Iterable[Replied],
-    *,
-    spec: TableSpec,
-    judged: str,
-    kind: type[pl.DataType],
-    read: Callable[[Replied], int | bool],
-) -> Gathered:
-    """Join what was replied with the pairs, in order of the replies; nothing is dropped."""
-    found = [(reply.item_id, read(reply)) for reply in replies]
-    judgements = pl.DataFrame(found, schema={"_id": pl.String, judged: kind}, orient="row")
-    pairs = tables[PAIRS_TABLE].select("_id", "query_id", "doc_id", "part")
-    joined = judgements.join(pairs, on="_id", maintain_order="left", validate="1:1")
-    return Gathered(joined.select(spec.column_names))
-
-
-def grade_items(tables: Tables, _section: Any) -> Iterator[TaskItem]:
-    """Ask for a grade of every pair."""
-    return _pair_items(tables, text_variable="passage")
-
-
-def gather_grades(tables: Tables, _section: Any, replies: Iterable[Replied]) -> Gathered:
-    """Collect GRADES rows."""
-    return _gather_pairs(
-        tables,
-        replies,
+def grading_task(name: str) -> LlmTask:
+    """Make a task that grades every pair of ``{name}_pairs`` from 0 to 4: GRADES rows."""
+    return _judging_task(
+        name,
+        template="grade_relevance",
+        text_variable="passage",
         spec=GRADES,
         judged="grade",
         kind=pl.Int32,
@@ -69,21 +46,78 @@ def gather_grades(tables: Tables, _section: Any, replies: Iterable[Replied]) -> 
     )
 
 
-def segment_items(tables: Tables, _section: Any) -> Iterator[TaskItem]:
-    """Ask yes or no about every pair."""
-    return _pair_items(tables, text_variable="segment")
-
-
-def gather_verdicts(tables: Tables, _section: Any, replies: Iterable[Replied]) -> Gathered:
-    """Collect VERDICTS rows."""
-    return _gather_pairs(
-        tables,
-        replies,
+def verdict_task(name: str) -> LlmTask:
+    """Make a task that says yes or no to every pair of ``{name}_pairs``: VERDICTS rows."""
+    return _judging_task(
+        name,
+        template="judge_segment",
+        text_variable="segment",
         spec=VERDICTS,
         judged="is_yes",
         kind=pl.Boolean,
         read=_is_yes,
     )
+
+
+def _judging_task(
+    name: str,
+    *,
+    template: str,
+    text_variable: str,
+    spec: TableSpec,
+    judged: str,
+    kind: type[pl.DataType],
+    read: Callable[[Replied], int | bool],
+) -> LlmTask:
+    source = pairs_table(name)
+
+    def items(tables: Tables, _section: Any) -> Iterator[TaskItem]:
+        """Ask about the pairs of the documents given; those of other shards are left out."""
+        pairs = _in_document_order(tables, source, "query", "text")
+        for pair_id, _, doc_id, _, query, text in pairs.iter_rows():
+            yield TaskItem(pair_id, doc_id, {"query": query, text_variable: text})
+
+    def gather(tables: Tables, _section: Any, replies: Iterable[Replied]) -> Gathered:
+        """Make a row of every pair; the judgement is null without a usable reply."""
+        _refuse_unknown_documents(tables, source)
+        found = [(reply.item_id, read(reply)) for reply in replies]
+        judgements = pl.DataFrame(found, schema={"_id": pl.String, judged: kind}, orient="row")
+        pairs = _in_document_order(tables, source)
+        _refuse_unknown_pairs(judgements, pairs, source)
+        rows = pairs.join(judgements, on="_id", how="left", maintain_order="left", validate="1:1")
+        return Gathered(rows.select(spec.column_names))
+
+    reads = (DOCUMENTS_TABLE, source)
+    return LlmTask(name, UNIT, reads, spec, items, gather, prompt=template)
+
+
+def _in_document_order(tables: Tables, source: str, *more: str) -> pl.DataFrame:
+    """Return the pairs of the documents given, by document; within one, in their own order."""
+    documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
+    pairs = tables[source].select(*PAIR_COLUMNS, *more)
+    joined = documents.join(pairs, on="doc_id", maintain_order="left_right")
+    return joined.select(*PAIR_COLUMNS, *more)
+
+
+def _refuse_unknown_documents(tables: Tables, source: str) -> None:
+    documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
+    odd = tables[source].join(documents, on="doc_id", how="anti", maintain_order="left")
+    if odd.height:
+        pair_id, doc_id = odd.select("_id", "doc_id").row(0)
+        raise InputError(
+            f"{source}: pair {pair_id!r} is about document {doc_id!r}, which is not in "
+            f"{DOCUMENTS_TABLE} ({odd.height} such pairs); nobody was asked about it. Make both "
+            "tables again from the same sample."
+        )
+
+
+def _refuse_unknown_pairs(judgements: pl.DataFrame, pairs: pl.DataFrame, source: str) -> None:
+    odd = judgements.join(pairs, on="_id", how="anti", maintain_order="left")
+    if odd.height:
+        raise InputError(
+            f"reply about {odd.item(0, '_id')}, which is no pair of {source} ({odd.height} such "
+            "replies); the outcomes are of another table. Ask again."
+        )
 
 
 def _grade(reply: Replied) -> int:
@@ -100,21 +134,3 @@ def _is_yes(reply: Replied) -> bool:
             f"reply about {reply.item_id}: verdict {verdict!r}; allowed: yes, no. {ADVICE}"
         )
     return verdict == "yes"
-
-
-GRADE_RELEVANCE = LlmTask(
-    "grade_relevance",
-    "pairs",
-    (DOCUMENTS_TABLE, PAIRS_TABLE),
-    GRADES,
-    grade_items,
-    gather_grades,
-)
-JUDGE_SEGMENT = LlmTask(
-    "judge_segment",
-    "pairs",
-    (DOCUMENTS_TABLE, PAIRS_TABLE),
-    VERDICTS,
-    segment_items,
-    gather_verdicts,
-)

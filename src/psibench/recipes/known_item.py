@@ -22,7 +22,7 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.recipes.known_item_draws import Draw, DrawRules, LexicalIndex, draw_queries
 from psibench.recipes.known_item_matching import match_thirds
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.segments import POSITIONS, Position, inner_thirds
 
 STAGE = "simulate_known_items"
@@ -114,7 +114,7 @@ def simulate_known_items(
     _check(documents, rules, queries_per_third, seed)
     index = LexicalIndex.build(documents["text"].to_list(), language=language)
     kept: list[dict[str, object]] = []
-    dropped: list[tuple[object, ...]] = []
+    dropped: list[Dropped] = []
     for number, (doc_id, text) in enumerate(documents.select("_id", "text").iter_rows()):
         rng = np.random.default_rng([seed, *doc_id.encode()])
         good, bad = _simulate_one(index, number, rules, queries_per_third, max_spread, rng)
@@ -175,10 +175,10 @@ def _query_row(doc_id: str, text: str, position: Position, k: int, draw: Draw) -
     }
 
 
-def _dropped_row(doc_id: str, text: str, failed: Failed) -> tuple[object, ...]:
+def _dropped_row(doc_id: str, text: str, failed: Failed) -> Dropped:
     position, k, reason, score = failed
-    item_id = f"{doc_id}-{position}-{k}"
-    return STAGE, item_id, reason, None, score, position, len(text)
+    item = (f"{doc_id}-{position}-{k}", doc_id, reason)
+    return Dropped(STAGE, "queries", *item, None, score, position, len(text))
 
 
 def _check(documents: pl.DataFrame, rules: DrawRules, queries_per_third: int, seed: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.schemas import TableSpec
 
 Tables = Mapping[str, pl.DataFrame]
@@ -90,7 +90,7 @@ class LlmTask:
     Attributes
     ----------
     name
-        Name of the stage, of the prompt, of the config section and of the table it makes.
+        Name of the stage and of the table it makes.
     unit
         What an item is: documents, chunks, questions, queries.
     reads
@@ -101,6 +101,8 @@ class LlmTask:
         (tables of some documents, the task's section) -> items, in order of the documents.
     gather
         (tables of all documents, the task's section, replies in order of the documents) -> rows.
+    prompt
+        Task whose template it uses; None: its own.
     """
 
     name: str
@@ -109,6 +111,17 @@ class LlmTask:
     spec: TableSpec
     items: Callable[[Tables, Any], Iterator[TaskItem]]
     gather: Callable[[Tables, Any, Iterable[Replied]], Gathered]
+    prompt: str | None = None
+
+    @property
+    def template(self) -> str:
+        """Name of the task as its template's header gives it."""
+        return self.prompt or self.name
+
+    @property
+    def judges(self) -> bool:
+        """Whether it judges what there is; other tasks write."""
+        return self.prompt is not None
 
 
 def replied(outcomes: pl.DataFrame) -> Iterator[Replied]:
@@ -120,6 +133,29 @@ def replied(outcomes: pl.DataFrame) -> Iterator[Replied]:
         yield Replied(item_id, doc_id, position, json.loads(value))
 
 
+def refusal(
+    stage: str,
+    unit: str,
+    reply: Replied,
+    reason: str,
+    *,
+    char_length: int,
+    item_id: str | None = None,
+    detail: str | None = None,
+) -> Dropped:
+    """Make the row of an item whose reply is refused; of a thing in the reply, by ``item_id``."""
+    return Dropped(
+        stage,
+        unit,
+        item_id or reply.item_id,
+        reply.doc_id,
+        reason,
+        detail,
+        target_position=reply.target_position,
+        char_length=char_length,
+    )
+
+
 def flow_of(unit: str, n_kept: int, dropped: pl.DataFrame) -> Flow:
-    """Count what was kept and dropped of one unit."""
-    return Flow(unit, n_kept + dropped.height, n_kept)
+    """Count one unit: what was kept, and its rows among all that was dropped."""
+    return Flow(unit, n_kept + dropped.filter(pl.col("unit") == unit).height, n_kept)

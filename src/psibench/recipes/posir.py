@@ -6,6 +6,7 @@ named. Where the evidence lies is decided by the located span and not by the thi
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -14,17 +15,17 @@ from psibench.config.generation import LocateSpan, ProposeQuestions
 from psibench.metrics.buckets import relative_bin
 from psibench.recipes.llm_tasks import (
     DOCUMENTS_TABLE,
-    Flow,
     Gathered,
     LlmTask,
     Replied,
     Tables,
     TaskItem,
     flow_of,
+    refusal,
 )
 from psibench.recipes.reply_fields import reply_field
 from psibench.tables.build_schemas import CANDIDATES, PROPOSED
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.locate import locate_quote
 from psibench.text.mentions import mentions_document
 from psibench.text.segments import POSITIONS, Position, tag_posq
@@ -46,8 +47,6 @@ CANDIDATES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "located_position": pl.String,
     "on_target": pl.Boolean,
 }
-
-DroppedRow = tuple[str, str, str, str | None, None, str | None, int]
 
 
 def drawn_position(doc_id: str, *, seed: int) -> Position:
@@ -102,29 +101,28 @@ def gather_questions(
     ``repeated_question`` (the text of an earlier one of the document, but for white space and
     case; the detail names it), ``beyond_n_questions`` (after as many good ones as were asked for).
     """
-    lengths = dict(_lengths(tables[DOCUMENTS_TABLE]).iter_rows())
+    texts = tables[DOCUMENTS_TABLE].select("_id", "text").iter_rows()
+    lengths = {doc_id: len(text) for doc_id, text in texts}
     rows: list[tuple[str, ...]] = []
-    empty: list[DroppedRow] = []
-    refused: list[DroppedRow] = []
-    n_replies = 0
+    dropped: list[Dropped] = []
+    n_used = 0
     for reply in replies:
-        n_replies += 1
-        doc_id, position = reply.doc_id, str(reply.target_position)
-        facts = (None, position, lengths[doc_id])
+        drop = partial(refusal, PROPOSE, reply=reply, char_length=lengths[reply.doc_id])
         found = list(_sift(reply, section.n_questions))
-        if not found:
-            empty.append((PROPOSE, reply.item_id, "no_question", None, *facts))
+        if found:
+            n_used += 1
+        else:
+            dropped.append(drop("documents", reason="no_question"))
         for query_id, question, answer, reason, detail in found:
             if reason:
-                refused.append((PROPOSE, query_id, reason, detail, *facts))
+                dropped.append(drop("questions", item_id=query_id, reason=reason, detail=detail))
             else:
-                rows.append((query_id, question, doc_id, position, answer))
+                position = str(reply.target_position)
+                rows.append((query_id, question, reply.doc_id, position, answer))
     frame = pl.DataFrame(rows, schema=PROPOSED_SCHEMA, orient="row")
-    flow = (
-        Flow("documents", n_replies, n_replies - len(empty)),
-        flow_of("questions", len(rows), dropped_frame(refused)),
-    )
-    return Gathered(frame, dropped_frame([*empty, *refused]), flow)
+    lost = dropped_frame(dropped)
+    flow = flow_of("documents", n_used, lost), flow_of("questions", len(rows), lost)
+    return Gathered(frame, lost, flow)
 
 
 def _sift(reply: Replied, most: int) -> Iterator[tuple[str, str, str, str, str]]:
@@ -177,14 +175,14 @@ def gather_spans(tables: Tables, _section: LocateSpan, replies: Iterable[Replied
     columns = ("_id", "text", "answer")
     questions = {row[0]: row[1:] for row in tables[PROPOSE].select(columns).iter_rows()}
     rows: list[tuple[object, ...]] = []
-    dropped: list[DroppedRow] = []
+    dropped: list[Dropped] = []
     for reply in replies:
         text, quote = texts[places[reply.doc_id]], reply_field(reply, "quote", str)
         asked = reply.target_position
         found = locate_quote(text, quote)
         if found.span is None:
-            shown = quote[:DETAIL_CHARS]
-            dropped.append((LOCATE, reply.item_id, found.reason, shown, None, asked, len(text)))
+            drop = partial(refusal, LOCATE, "questions", detail=quote[:DETAIL_CHARS])
+            dropped.append(drop(reply, found.reason, char_length=len(text)))
             continue
         question, answer = questions[reply.item_id]
         own, tag = position_of_span(*found.span, len(text)), tag_posq(*found.span, len(text))
@@ -193,10 +191,6 @@ def gather_spans(tables: Tables, _section: LocateSpan, replies: Iterable[Replied
     frame = pl.DataFrame(rows, schema=CANDIDATES_SCHEMA, orient="row")
     lost = dropped_frame(dropped)
     return Gathered(frame, lost, (flow_of("questions", len(rows), lost),))
-
-
-def _lengths(documents: pl.DataFrame) -> pl.DataFrame:
-    return documents.select("_id", pl.col("text").str.len_chars())
 
 
 PROPOSE_QUESTIONS = LlmTask(

@@ -12,7 +12,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.recipes.base import Build, complete_build
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
 
 STAGE = "squad_posq"
@@ -55,7 +55,7 @@ def build_squad_posq(
         documents,
         _queries(chosen),
         _qrels(chosen, answered, labels),
-        _dropped(questions, answered, chosen),
+        _dropped(questions, answered, chosen, ids),
         count_tokens=count_tokens,
     )
 
@@ -107,16 +107,19 @@ def _qrels(chosen: pl.DataFrame, answered: pl.DataFrame, labels: str) -> pl.Data
     return joined.select("query-id", "corpus-id", pl.lit(1, dtype=pl.Int32).alias("score"))
 
 
-def _dropped(questions: pl.DataFrame, answered: pl.DataFrame, chosen: pl.DataFrame) -> pl.DataFrame:
+def _dropped(
+    questions: pl.DataFrame, answered: pl.DataFrame, chosen: pl.DataFrame, ids: dict[str, str]
+) -> pl.DataFrame:
     """Account for the questions that did not become queries."""
     asked = questions.filter(pl.col("_id").is_not_null())
     reasons = (
         (asked.join(answered, on="_id", how="anti", maintain_order="left"), "unanswerable"),
         (answered.join(chosen, on="_id", how="anti", maintain_order="left"), "not_in_tiny_subset"),
     )
-    rows = [
-        (STAGE, identifier, reason, None, None, None, len(context.strip()))
+    return dropped_frame(
+        Dropped(
+            STAGE, "questions", query_id, ids[context], reason, char_length=len(context.strip())
+        )
         for frame, reason in reasons
-        for identifier, context in frame.select("_id", "context").iter_rows()
-    ]
-    return dropped_frame(rows)
+        for query_id, context in frame.select("_id", "context").iter_rows()
+    )

@@ -7,7 +7,7 @@ between paragraphs into passages of varied length.
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +15,12 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.sources.python_pages import Page, python_pages
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.duplicates import SeenText
 from psibench.text.passages import cut_passages
 
 STAGE = "read_python_docs"
+DETAIL_CHARS = 80
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class PythonDocs:
     """Passages (``_id, text, origin``) and what was left out, with the reason.
 
     Reasons: ``duplicate`` (a paragraph met before, word for word), ``near_duplicate`` (score: the
-    share of its 5-word shingles met before) and ``passage_too_short`` (score: words).
+    share of its 5-word shingles met before), ``passage_too_short`` and ``passage_too_long`` (score:
+    words). An item's document is its page; ``char_length`` is the item's own.
     """
 
     documents: pl.DataFrame
@@ -72,20 +74,20 @@ def collect_python_docs(*, min_words: int = 60, max_words: int = 700, seed: int)
     documents = []
     for page in pages:
         rng = np.random.default_rng([seed, zlib.crc32(page.name.encode())])
-        passages, short = cut_passages(page.paragraphs, min_words, max_words, rng)
+        passages, unfit = cut_passages(page.paragraphs, min_words, max_words, rng)
         slug = page.name.lower()
         documents += [
             {"_id": f"{slug}-{k:03d}", "text": text, "origin": page.origin}
             for k, text in enumerate(passages, start=1)
         ]
-        dropped += [_drop(page, "passage_too_short", text, len(text.split())) for text in short]
+        dropped += _unfit_passages(page, unfit, min_words)
     schema = dict.fromkeys(("_id", "text", "origin"), pl.String)
     return PythonDocs(pl.DataFrame(documents, schema), dropped_frame(dropped))
 
 
 def drop_seen_paragraphs(
     pages: Iterable[Page], *, max_share: float = 0.5
-) -> tuple[list[Page], list[tuple[object, ...]]]:
+) -> tuple[list[Page], list[Dropped]]:
     """Leave out every paragraph of which more than ``max_share`` was met before.
 
     Pages are read in order, so an inherited or copied docstring stays where it comes first.
@@ -96,15 +98,18 @@ def drop_seen_paragraphs(
         Pages with what is left of them (a page with nothing left is gone), and one row per
         paragraph left out.
     """
-    seen, kept, dropped = SeenText(), [], []
+    seen, kept = SeenText(), []
+    dropped: list[Dropped] = []
     for page in pages:
         paragraphs = []
-        for paragraph in page.paragraphs:
+        for number, paragraph in enumerate(page.paragraphs, start=1):
             body = paragraph.partition(": ")[2] or paragraph
             share = seen.share(body)
             if share > max_share:
                 reason = "duplicate" if share == 1 else "near_duplicate"
-                dropped.append(_drop(page, reason, paragraph, share))
+                dropped.append(
+                    _drop(page, "paragraphs", f"p{number:03d}", reason, paragraph, share)
+                )
             else:
                 seen.remember(body)
                 paragraphs.append(paragraph)
@@ -113,5 +118,14 @@ def drop_seen_paragraphs(
     return kept, dropped
 
 
-def _drop(page: Page, reason: str, text: str, score: float) -> tuple[object, ...]:
-    return STAGE, page.name.lower(), reason, text[:80], float(score), None, len(text)
+def _unfit_passages(page: Page, texts: Iterable[str], min_words: int) -> Iterator[Dropped]:
+    for number, text in enumerate(texts, start=1):
+        n_words = len(text.split())
+        reason = "passage_too_short" if n_words < min_words else "passage_too_long"
+        yield _drop(page, "passages", f"unfit-{number:03d}", reason, text, n_words)
+
+
+def _drop(page: Page, unit: str, place: str, reason: str, text: str, score: float) -> Dropped:
+    slug = page.name.lower()
+    facts = (f"{slug}-{place}", slug, reason, text[:DETAIL_CHARS], float(score))
+    return Dropped(STAGE, unit, *facts, char_length=len(text))

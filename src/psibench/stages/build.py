@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from psibench.config.benchmarks import Benchmark
 from psibench.config.sources import PythonDocsSource
 from psibench.models.counting import token_counter
@@ -12,6 +10,7 @@ from psibench.recipes.registry import QUERIES_BY, build_benchmark, source_files
 from psibench.sources.local import dataset_revisions
 from psibench.stages.tables import provenance
 from psibench.tables import content_hash, write_table
+from psibench.tables.dropped import as_attrition
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 
 # Config leaves of a benchmark that do not decide its tables.
@@ -47,10 +46,8 @@ def run_build(
         revisions=dataset_revisions(section.source),
         queries_by=QUERIES_BY[section.recipe],
     )
-    attrition = built.dropped.with_columns(
-        pl.lit(section.language).alias("language"), pl.lit(section.domain).alias("domain")
-    )
+    left_out = as_attrition(built.dropped, language=section.language, domain=section.domain)
     write_table(built.corpus, corpus, CORPUS, provenance=source)
     write_table(built.queries, queries, QUERIES, provenance=source)
     write_table(built.qrels, qrels, QRELS, provenance=source)
-    write_table(attrition, dropped, ATTRITION, provenance=source)
+    write_table(left_out, dropped, ATTRITION, provenance=source)

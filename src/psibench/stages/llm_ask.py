@@ -22,7 +22,7 @@ from psibench.llm.request import Request
 from psibench.llm.run import ask_all
 from psibench.llm.spending import stored_usage
 from psibench.progress import Progress
-from psibench.recipes.generated import STEP_SPECS
+from psibench.recipes.generated import step_spec
 from psibench.recipes.llm_tasks import LlmTask, TaskItem
 from psibench.stages.llm_estimate import estimate_items
 from psibench.stages.llm_requests import requests_of
@@ -67,7 +67,7 @@ def task_params(section: LlmTaskSection, prompt: str | Path) -> dict[str, Any]:
 
 def read_task_tables(task: LlmTask, paths: Mapping[str, str | Path]) -> dict[str, pl.DataFrame]:
     """Read the tables a task's items are made of, by name."""
-    return {name: read_table(paths[name], STEP_SPECS[name]) for name in task.reads}
+    return {name: read_table(paths[name], step_spec(name)) for name in task.reads}
 
 
 def run_ask(
@@ -114,7 +114,7 @@ def run_ask(
         files={str(asking.prompt): hash_file(asking.prompt)},
         prompt_hash=template.hash,
         llm_backend=asking.llm.backend,
-        queries_by=f"llm:{asking.llm.model}",
+        queries_by=None if asking.task.judges else f"llm:{asking.llm.model}",
     )
     rows = _frame((_outcome_row(item, found[item.id]) for item in items), OUTCOMES)
     write_table(rows, outcomes, OUTCOMES, provenance=source)

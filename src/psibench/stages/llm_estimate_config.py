@@ -12,6 +12,7 @@ from psibench.errors import InputError
 from psibench.llm.spending import stored_usage
 from psibench.llm.usage import Usage
 from psibench.recipes.llm_tasks import DOCUMENTS_TABLE
+from psibench.recipes.steps import tasks_of
 from psibench.stages.llm_estimate import Estimator, TaskEstimate
 from psibench.stages.llm_estimate_documents import asking_all, estimate_tables
 from psibench.stages.llm_job import answer_folder
@@ -19,7 +20,10 @@ from psibench.stages.llm_job import answer_folder
 
 @dataclass(frozen=True)
 class BenchmarkEstimate:
-    """One benchmark: ``n_here`` documents went through its tasks, ``n_documents`` are meant."""
+    """One benchmark: ``n_here`` documents went through its tasks, ``n_documents`` are meant.
+
+    ``uncounted`` names the tasks of which nothing is known before the rerankers have been asked.
+    """
 
     name: str
     recipe: str
@@ -27,18 +31,25 @@ class BenchmarkEstimate:
     n_here: int
     tasks: tuple[TaskEstimate, ...]
     notes: tuple[str, ...]
+    uncounted: tuple[str, ...]
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the counts stand for more documents than went through."""
-        return self.n_here != self.n_documents
+        """Whether counts stand for more than went through."""
+        return any(task.is_scaled for task in self.tasks)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a task may need fewer requests than counted."""
+        return any(task.is_bound for task in self.tasks)
 
 
 @dataclass(frozen=True)
 class LlmEstimate:
     """One language model: the sums of its tasks, and what its stored answers cost.
 
-    ``usd``, ``at_most_usd`` and ``spent_usd`` are None without a price.
+    ``usd``, ``at_most_usd`` and ``spent_usd`` are None without a price. With ``is_bound`` fewer
+    requests may be needed than ``n_to_ask``, and less of everything.
     """
 
     llm: str
@@ -50,6 +61,7 @@ class LlmEstimate:
     usd: float | None
     at_most_usd: float | None
     spent_usd: float | None
+    is_bound: bool
 
     @property
     def left_usd(self) -> float | None:
@@ -100,22 +112,43 @@ def estimate_config(
     llms = resolve_llms(config)
     folders = {llm: answer_folder(config.store, llm) for llm in llms}
     estimator = Estimator(llms, resolve_prices(config), folders)
-    benchmarks = []
-    for name, section in _generated(config, only).items():
-        folder = results / name / "build" / section.language / section.domain
-        found = estimate_tables(
-            section, folder, most=most, length_tokenizer=config.length_tokenizer
-        )
-        tasks = tuple(estimator.tasks(asking_all(section), found.tables, scale=found.scale))
-        sizes = (found.n_documents, found.tables[DOCUMENTS_TABLE].height)
-        benchmarks.append(BenchmarkEstimate(name, section.recipe, *sizes, tasks, found.notes))
-    tasks_of: dict[str, list[TaskEstimate]] = {}
+    benchmarks = [
+        _estimate(name, section, config, estimator, most=most, results=results)
+        for name, section in _generated(config, only).items()
+    ]
+    by_llm: dict[str, list[TaskEstimate]] = {}
     for task in (task for row in benchmarks for task in row.tasks):
-        tasks_of.setdefault(task.llm, []).append(task)
+        by_llm.setdefault(task.llm, []).append(task)
     rows = [
-        _sum_up(llm, llms[llm], tasks, estimator, folders[llm]) for llm, tasks in tasks_of.items()
+        _sum_up(llm, llms[llm], tasks, estimator, folders[llm]) for llm, tasks in by_llm.items()
     ]
     return ConfigEstimate(tuple(benchmarks), tuple(rows))
+
+
+def _estimate(
+    name: str,
+    section: GeneratedBenchmark,
+    config: Config,
+    estimator: Estimator,
+    *,
+    most: int,
+    results: Path,
+) -> BenchmarkEstimate:
+    folder = results / name / "build" / section.language / section.domain
+    found = estimate_tables(section, folder, most=most, length_tokenizer=config.length_tokenizer)
+    made = folder if found.is_made else None
+    asking = asking_all(section)
+    tasks = tuple(estimator.tasks(asking, found.tables, scale=found.scale, made=made, most=most))
+    counted = {task.stage.stage for task in tasks}
+    return BenchmarkEstimate(
+        name=name,
+        recipe=section.recipe,
+        n_documents=found.n_documents,
+        n_here=found.tables[DOCUMENTS_TABLE].height,
+        tasks=tasks,
+        notes=found.notes,
+        uncounted=tuple(task.name for task, _ in tasks_of(section) if task.name not in counted),
+    )
 
 
 def _sum_up(
@@ -138,6 +171,7 @@ def _sum_up(
         usd=total_usd(task.stage.usd for task in tasks),
         at_most_usd=total_usd(task.at_most_usd for task in tasks),
         spent_usd=spent,
+        is_bound=any(task.is_bound for task in tasks),
     )
 
 

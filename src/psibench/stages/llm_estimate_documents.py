@@ -43,12 +43,15 @@ class EstimateTables:
         Those of them that are asked about: the tables hold no others.
     notes
         Where they come from, for people.
+    is_made
+        Whether they are the benchmark's own, of an earlier run whose sample is the same.
     """
 
     tables: dict[str, pl.DataFrame]
     n_documents: int
     n_asked: int
     notes: tuple[str, ...]
+    is_made: bool
 
     @property
     def scale(self) -> float:
@@ -79,7 +82,8 @@ def estimate_tables(
     """
     sample = section.sample
     made = folder / f"{DOCUMENTS_TABLE}.parquet"
-    if made.is_file() and is_current(made, section, length_tokenizer=length_tokenizer):
+    is_made = made.is_file() and is_current(made, section, length_tokenizer=length_tokenizer)
+    if is_made:
         whole = read_table(made, DOCUMENTS)
         documents, total, note = _asked(section, whole), whole.height, f"documents of {made}"
         n_asked = documents.height
@@ -97,7 +101,7 @@ def estimate_tables(
         personas, about = estimate_personas(section.personas, folder, chosen)
         tables[PERSONA_CANDIDATES.name] = personas
         texts.append(about)
-    return EstimateTables(tables, total, n_asked, tuple(texts))
+    return EstimateTables(tables, total, n_asked, tuple(texts), is_made)
 
 
 def share_asked(section: GeneratedBenchmark) -> float:

@@ -10,11 +10,12 @@ import polars as pl
 from psibench.config.generation import LlmTaskSection
 from psibench.llm.compaction import compact
 from psibench.recipes.llm_tasks import Flow, Gathered, LlmTask, replied
+from psibench.stages.ledger import check_balance
 from psibench.stages.llm_ask import read_task_tables
 from psibench.stages.tables import derived, read_all
 from psibench.tables import write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
-from psibench.tables.dropped import dropped_frame
+from psibench.tables.dropped import Dropped, as_attrition, dropped_frame
 from psibench.tables.schemas import ATTRITION
 
 logger = logging.getLogger("psibench")
@@ -47,9 +48,9 @@ def run_gather(
     gathered, counts = gather(task, section, frames, found)
     paths = [*tables.values(), *outcomes]
     source = derived("gather", paths, params={"task": task.name, **_plain(section)})
-    labels = (pl.lit(language).alias("language"), pl.lit(domain).alias("domain"))
+    left_out = as_attrition(gathered.dropped, language=language, domain=domain)
     write_table(gathered.rows, rows, task.spec, provenance=source)
-    write_table(gathered.dropped.with_columns(labels), dropped, ATTRITION, provenance=source)
+    write_table(left_out, dropped, ATTRITION, provenance=source)
     write_table(flow_frame(task.name, step, counts), flow, FLOW, provenance=source)
     total = sum_usage(read_all(usages, LLM_USAGE))
     write_table(total, usage, LLM_USAGE, provenance=derived("gather", usages, params={}))
@@ -77,15 +78,21 @@ def gather(
     -------
     gathered, flow
         All that was dropped is accounted for: the counts of ``flow`` are those of ``dropped``.
+
+    Raises
+    ------
+    AssertionError
+        If they are not.
     """
     usable = outcomes.filter(pl.col("status") == "ok")
     found = task.gather(tables, section, replied(usable))
     unusable = _unusable(task, tables["documents"], outcomes.filter(pl.col("status") != "ok"))
     counts = _merge(Flow(task.unit, outcomes.height, usable.height), found.flow)
     dropped = pl.concat([unusable, found.dropped])
-    n_dropped = sum(flow.entered - flow.kept for flow in counts)
-    if dropped.height != n_dropped:
-        raise AssertionError(f"{task.name}: {dropped.height} rows dropped, {n_dropped} counted")
+    foreign = set(dropped.get_column("stage")) - {task.name}
+    if foreign:
+        raise AssertionError(f"{task.name}: rows dropped by another stage: {sorted(foreign)}")
+    check_balance(dropped, flow_frame(task.name, 0, counts))
     return Gathered(found.rows, dropped, tuple(counts)), counts
 
 
@@ -118,19 +125,19 @@ def _unusable(task: LlmTask, documents: pl.DataFrame, outcomes: pl.DataFrame) ->
     """Turn outcomes without a value into dropped rows: the status is the reason."""
     lengths = documents.select(doc_id="_id", char_length=pl.col("text").str.len_chars())
     joined = outcomes.join(lengths, on="doc_id", how="left", maintain_order="left")
-    rows = [
-        {
-            "stage": task.name,
-            "item_id": row["item_id"],
-            "reason": row["status"],
-            "detail": f"{row['reason']}: {row['reply'] or ''}"[:DETAIL_CHARS],
-            "score": None,
-            "target_position": row["target_position"],
-            "char_length": row["char_length"],
-        }
+    return dropped_frame(
+        Dropped(
+            task.name,
+            task.unit,
+            row["item_id"],
+            row["doc_id"],
+            row["status"],
+            f"{row['reason']}: {row['reply'] or ''}"[:DETAIL_CHARS],
+            target_position=row["target_position"],
+            char_length=row["char_length"],
+        )
         for row in joined.iter_rows(named=True)
-    ]
-    return dropped_frame(rows)
+    )
 
 
 def _plain(section: LlmTaskSection) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from psibench.config.llms import Price
 from psibench.config.load import load_config, resolve_llms, resolve_prices
 from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.recipes.generated import find_task, task_section
+from psibench.recipes.generated import find_task
 from psibench.recipes.llm_tasks import LlmTask
+from psibench.recipes.steps import JUDGING, find_task_of
 from psibench.stages.llm_ask import Asking, llm_params, task_params
 
 
@@ -34,8 +35,9 @@ def gather_params(lookup: Lookup, benchmark: str, task: str) -> dict[str, Any]:
     section = lookup.task_section(benchmark, task)
     return {
         "recipe": lookup.generated(benchmark).recipe,
+        "judging": lookup.judging_kind(benchmark, task),
         "section": lookup.dump(section) | {"prompt": None},
-        "step": lookup.task_names(benchmark).index(task) + 1,
+        "step": lookup.step(benchmark, task),
     }
 
 
@@ -46,16 +48,16 @@ def asked_of(
     loaded, _ = load_config(DEFAULT_CONFIG, config, registry=REGISTRY)
     section = loaded.benchmarks[benchmark]
     assert isinstance(section, GeneratedBenchmark)
-    chosen = task_section(section, task)
+    found, chosen = find_task_of(section, task)
     llm = resolve_llms(loaded)[chosen.llm]
-    asking = Asking(find_task(section.recipe, task), chosen, chosen.llm, llm, Path(prompt))
-    return asking, resolve_prices(loaded)
+    return Asking(found, chosen, chosen.llm, llm, Path(prompt)), resolve_prices(loaded)
 
 
 def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskSection]:
     """Return a ``gather`` job's task and its section, from its parameters."""
-    recipe = GENERATED_RECIPES[params["recipe"]]
-    annotation = recipe.model_fields[task].annotation
+    if params["judging"] is not None:
+        return JUDGING[params["judging"]](task), LlmTaskSection.model_validate(params["section"])
+    annotation = GENERATED_RECIPES[params["recipe"]].model_fields[task].annotation
     assert isinstance(annotation, type)
     assert issubclass(annotation, LlmTaskSection)
     return find_task(params["recipe"], task), annotation.model_validate(params["section"])

@@ -31,10 +31,10 @@ def requests_of(
     InputError
         If the template is of another task, or its variables are not those the task fills in.
     """
-    if prompt.task != task.name:
+    if prompt.task != task.template:
         raise InputError(
-            f"prompt of task {prompt.task!r} given for task {task.name!r}; the header's key task "
-            "has to name the task the template is used for"
+            f"prompt of task {prompt.task!r} given for task {task.template!r}; the header's key "
+            "task has to name the task the template is used for"
         )
     sampling = llm.sampling.to_sampling()
     for item in task.items(tables, section):

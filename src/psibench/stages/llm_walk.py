@@ -27,8 +27,10 @@ class Walked:
 
     Attributes
     ----------
+    n_items
+        Items that make them; several may make the same.
     n_requests, n_answered
-        All of them; those with a stored answer that is final.
+        All requests; those with a stored answer that is final.
     usage
         Tokens of the others; of one that is to be asked again, those of the next request.
     basis
@@ -38,6 +40,7 @@ class Walked:
         Usable replies of all items, stored or expected, in order.
     """
 
+    n_items: int = 0
     n_requests: int = 0
     n_answered: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -83,7 +86,7 @@ def walk_task(
         pairs = zip(block, counts, strict=True)
         n_output = sum(n if one.n_output is None else one.n_output for one, n in pairs)
         walked.usage += Usage(n_input, n_output)
-    n_stored, mean = mean_stored_output(store, task.name)
+    n_stored, mean = mean_stored_output(store, task.template)
     if walked.basis == "example" and n_stored >= ENOUGH_ANSWERS:
         n_output = round(mean * (walked.n_requests - walked.n_answered))
         walked.usage = Usage(walked.usage.input_tokens, n_output)
@@ -101,6 +104,7 @@ def _walk(
     """Yield the distinct requests not answered yet; count all, and collect the replies."""
     values: dict[str, Any] = {}
     for item, request in requests:
+        walked.n_items += 1
         chain = Chain(item.id, request, llm.asking.max_reasks)
         if (key := chain.first_key) not in values:
             walked.n_requests += 1

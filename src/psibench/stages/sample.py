@@ -17,6 +17,7 @@ from psibench.sources.local import dataset_revisions, local_files
 from psibench.stages.tables import provenance
 from psibench.tables import content_hash, read_provenance, write_table
 from psibench.tables.build_schemas import SAMPLING
+from psibench.tables.dropped import as_attrition
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 
@@ -91,10 +92,9 @@ def run_sample(
         inputs={path: content_hash(path) for path in local_files(source)},
         revisions=dataset_revisions(source),
     )
-    labels = (pl.lit(language).alias("language"), pl.lit(domain).alias("domain"))
     write_table(drawn.documents, documents, DOCUMENTS, provenance=origin)
     write_table(drawn.sampling, sampling, SAMPLING, provenance=origin)
-    left_out = pl.concat(too_short).with_columns(labels)
+    left_out = as_attrition(pl.concat(too_short), language=language, domain=domain)
     write_table(left_out, dropped, ATTRITION, provenance=origin)
 
 

@@ -1,29 +1,23 @@
 """Stage ``score_parts``: one reranker's scores of the parts of the candidates' documents."""
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from psibench.build.rules.frames import as_table
 from psibench.build.verification import find_verification, part_text, wanted_scorings
-from psibench.config.reranker_registry import checkpoint_of, reranker_params
+from psibench.config.reranker_registry import reranker_params
 from psibench.config.rerankers import RerankerModel
-from psibench.models.checkpoints import checkpoint_identity
-from psibench.rerankers.protocols import Pair, Reranker
-from psibench.rerankers.scoring import score_pairs
+from psibench.rerankers.protocols import Pair
+from psibench.stages.scoring import Load, load_when_needed, reranker_revision, score_texts
 from psibench.stages.tables import derived, read_all
-from psibench.store.pairs import PairStore
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.verify_schemas import SEGMENT_SCORES
-
-logger = logging.getLogger("psibench")
 
 
 @dataclass(frozen=True)
@@ -32,8 +26,8 @@ class Scoring:
 
     Attributes
     ----------
-    recipe
-        Of the benchmark.
+    rule
+        What the scores are for, as in the config.
     panel
         Rerankers up to the one that scores now, which is the last.
     entry
@@ -42,7 +36,7 @@ class Scoring:
         As in `wanted_scorings`.
     """
 
-    recipe: str
+    rule: str
     panel: Sequence[str]
     entry: RerankerModel
     complete: bool = False
@@ -59,13 +53,6 @@ class Scoring:
         return reranker_params(self.entry) | {"complete": self.complete, "floor": self.floor}
 
 
-def load_when_needed(name: str, entry: RerankerModel, *, device: str) -> Reranker:
-    """Load a reranker of the registry's backends, and its libraries with it."""
-    from psibench.rerankers.load import load_reranker
-
-    return load_reranker(name, entry, device=device)
-
-
 def run_score_parts(
     scoring: Scoring,
     *,
@@ -76,7 +63,7 @@ def run_score_parts(
     device: str,
     tokens_per_batch: int,
     output: str | Path,
-    load: Callable[..., Reranker] = load_when_needed,
+    load: Load = load_when_needed,
 ) -> None:
     """Score what the rule needs of this reranker and write SEGMENT_SCORES.
 
@@ -97,7 +84,7 @@ def run_score_parts(
     """
     asked = read_table(candidates, CANDIDATES)
     wanted = wanted_scorings(
-        find_verification(scoring.recipe),
+        find_verification(scoring.rule),
         asked,
         read_all(earlier, SEGMENT_SCORES),
         rerankers=scoring.panel,
@@ -105,21 +92,27 @@ def run_score_parts(
         floor=scoring.floor,
     )
     pairs = _pairs(wanted, asked, read_table(documents, DOCUMENTS))
-    raw, score, fingerprint = _score(
-        scoring, pairs, load=load, store=store, device=device, tokens_per_batch=tokens_per_batch
+    done = score_texts(
+        scoring.name,
+        scoring.entry,
+        [pairs],
+        load=load,
+        store=store,
+        device=device,
+        tokens_per_batch=tokens_per_batch,
     )
     columns = {
         "query_id": [query for query, _ in wanted],
         "reranker": [scoring.name] * len(wanted),
         "part": [part for _, part in wanted],
-        "score": score,
-        "raw": raw,
+        "score": done.score,
+        "raw": done.raw,
     }
     source = derived(
         "score_parts",
         [candidates, documents, *earlier],
-        params=scoring.params | {"fingerprint": fingerprint},
-        revisions={f"reranker:{scoring.name}": checkpoint_identity(*checkpoint_of(scoring.entry))},
+        params=scoring.params | {"fingerprint": done.fingerprint},
+        revisions=reranker_revision(scoring.name, scoring.entry),
     )
     write_table(as_table(SEGMENT_SCORES, columns), output, SEGMENT_SCORES, provenance=source)
 
@@ -136,33 +129,3 @@ def _pairs(
         query, doc_id, span = asked[query_id]
         pairs.append((query, part_text(texts[doc_id], span, part)))
     return pairs
-
-
-def _score(
-    scoring: Scoring,
-    pairs: Sequence[Pair],
-    *,
-    load: Callable[..., Reranker],
-    store: str | Path,
-    device: str,
-    tokens_per_batch: int,
-) -> tuple[np.ndarray, np.ndarray, str | None]:
-    """Return raw scores and scores, NaN without text, and the fingerprint of who gave them."""
-    raw, score = np.full(len(pairs), np.nan), np.full(len(pairs), np.nan)
-    with_text = [i for i, (query, text) in enumerate(pairs) if query.strip() and text.strip()]
-    if not with_text:
-        logger.info("scoring %s: nothing left to score", scoring.name)
-        return raw, score, None
-    reranker = load(scoring.name, scoring.entry, device=device)
-    done = score_pairs(
-        reranker,
-        [pairs[i] for i in with_text],
-        store=PairStore(Path(store) / "pairs" / scoring.name, reranker.fingerprint),
-        tokens_per_batch=tokens_per_batch,
-    )
-    raw[with_text], score[with_text] = done.scores.raw, done.scores.score
-    logger.info(
-        "scoring %s: %d texts, %d pairs scored now, %d from the store, %d without text",
-        scoring.name, len(pairs), done.n_scored, done.n_stored, len(pairs) - len(with_text),
-    )  # fmt: skip
-    return raw, score, reranker.fingerprint

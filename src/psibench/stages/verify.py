@@ -6,42 +6,42 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.build.rules.drops import dropped_rows, kept_items
+from psibench.build.rules.drops import kept_items
 from psibench.build.rules.layouts import segment_layout
 from psibench.build.rules.margin import MARGIN_THRESHOLDS
 from psibench.build.rules.margin_tables import cell_table, margin_table
 from psibench.build.rules.savings import count_savings
+from psibench.build.rules.targets import targets_of
 from psibench.build.sampling import OUTSIDE
-from psibench.build.verification import Verification, find_verification, margins_of
+from psibench.build.verification import decide_all, find_verification, margins_of
 from psibench.config.verification import VerifyMargin, VerifySection
-from psibench.recipes.llm_tasks import Flow
-from psibench.stages.llm_gather import flow_frame
+from psibench.stages.decided import candidate_facts, write_decided
 from psibench.stages.tables import derived, read_all
 from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.build_schemas import CANDIDATES, FLOW, SAMPLING
-from psibench.tables.schemas import ATTRITION, DOCUMENTS
+from psibench.tables.build_schemas import CANDIDATES, SAMPLING
+from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.verify_report_schemas import CELL_TABLE, MARGIN_TABLE, SCORING_SAVINGS
-from psibench.tables.verify_schemas import DECISIONS, SEGMENT_SCORES
-from psibench.text.segments import tag_posq
+from psibench.tables.verify_schemas import DECISIONS, MARGINS, SEGMENT_SCORES
 
 
 @dataclass(frozen=True)
 class VerifyOutputs:
-    """Paths of what the stage writes; the last two for a margin rule only."""
+    """Paths of what the stage writes; the last three for a margin rule only."""
 
     rows: str | Path
     decisions: str | Path
     savings: str | Path
     dropped: str | Path
     flow: str | Path
+    margins: str | Path | None = None
     margin_table: str | Path | None = None
     cell_table: str | Path | None = None
 
 
 def run_verify(
-    recipe: str,
     section: VerifySection,
     *,
+    unit: str,
     step: int,
     language: str,
     domain: str,
@@ -55,8 +55,10 @@ def run_verify(
 
     Parameters
     ----------
+    unit
+        What a candidate is called in FLOW.
     step
-        Place of the first rule in the recipe, for FLOW; a second rule has the next one.
+        Place of the first rule in the recipe, for FLOW; balancing has the next one.
     scores
         Score tables of the rerankers, in their order.
 
@@ -65,25 +67,30 @@ def run_verify(
     InputError
         If a score that a decision needs is missing, or balancing would leave nothing.
     """
-    found = find_verification(recipe)
+    found = find_verification(section.rule)
     asked = read_table(candidates, CANDIDATES)
     scored = read_all(scores, SEGMENT_SCORES)
     items = found.items(asked)
-    decided = list(found.decide(scored, items, section))
+    decided = list(decide_all(scored, asked, section))
     source = derived(
         "verify",
         [candidates, documents, sampling, *scores],
         params=section.model_dump(mode="json"),
     )
-    _write_ledger(
-        found,
+    facts = candidate_facts(asked, read_table(documents, DOCUMENTS))
+    write_decided(
         decided,
-        facts=_facts(asked, read_table(documents, DOCUMENTS)),
+        facts,
+        unit=unit,
         step=step,
-        labels=(pl.lit(language).alias("language"), pl.lit(domain).alias("domain")),
-        outputs=outputs,
+        language=language,
+        domain=domain,
+        dropped=outputs.dropped,
+        flow=outputs.flow,
         source=source,
     )
+    every = pl.concat(decisions for _, decisions in decided)
+    write_table(every, outputs.decisions, DECISIONS, provenance=source)
     savings = count_savings(
         found.rule,
         scored,
@@ -95,7 +102,7 @@ def run_verify(
     write_table(savings, outputs.savings, SCORING_SAVINGS, provenance=source)
     if isinstance(section, VerifyMargin):
         margins = margins_of(scored, items, section)
-        _write_margin_tables(margins, items, section, sampling, outputs, source)
+        _write_margins(margins, items, facts, section, sampling, outputs, source)
         known = margins.select(_id="query_id", margin="margin")
         asked = asked.join(known, on="_id", how="left", maintain_order="left")
     for _, decisions in decided:
@@ -103,63 +110,29 @@ def run_verify(
     write_table(asked, outputs.rows, CANDIDATES, provenance=source)
 
 
-def _write_ledger(
-    found: Verification,
-    decided: Sequence[tuple[str, pl.DataFrame]],
-    *,
-    facts: pl.DataFrame,
-    step: int,
-    labels: tuple[pl.Expr, pl.Expr],
-    outputs: VerifyOutputs,
-    source: Provenance,
-) -> None:
-    """Write decisions, dropped items and counts, rule by rule."""
-    dropped = [dropped_rows(decisions, facts, stage=rule) for rule, decisions in decided]
-    flow = [
-        flow_frame(rule, step + place, [_flow(found.unit, decisions)])
-        for place, (rule, decisions) in enumerate(decided)
-    ]
-    left_out = pl.concat(dropped).with_columns(labels)
-    every = pl.concat(decisions for _, decisions in decided)
-    write_table(every, outputs.decisions, DECISIONS, provenance=source)
-    write_table(left_out, outputs.dropped, ATTRITION, provenance=source)
-    write_table(pl.concat(flow), outputs.flow, FLOW, provenance=source)
-
-
-def _write_margin_tables(
+def _write_margins(
     margins: pl.DataFrame,
     targets: pl.DataFrame,
+    facts: pl.DataFrame,
     section: VerifyMargin,
     sampling: str | Path,
     outputs: VerifyOutputs,
     source: Provenance,
 ) -> None:
-    """Write the counts by threshold, and by length bin (Controlled, tables 6 and 8)."""
+    """Write margins, their counts by threshold, and by length bin (Controlled, tables 6 and 8).
+
+    A query with two targets (Myopic) counts at both of them in the first table, and in the cell of
+    its single-tag position in the second.
+    """
+    assert outputs.margins is not None
     assert outputs.margin_table is not None
     assert outputs.cell_table is not None
     thresholds = sorted({*MARGIN_THRESHOLDS, section.threshold})
     bins = read_table(sampling, SAMPLING).filter(pl.col("bin") != OUTSIDE).get_column("bin")
     by_position = margin_table(margins, targets, thresholds=thresholds)
-    by_cell = cell_table(margins, targets, length_bins=bins.to_list(), thresholds=thresholds)
+    by_cell = cell_table(
+        margins, targets_of(facts), length_bins=bins.to_list(), thresholds=thresholds
+    )
+    write_table(margins, outputs.margins, MARGINS, provenance=source)
     write_table(by_position, outputs.margin_table, MARGIN_TABLE, provenance=source)
     write_table(by_cell, outputs.cell_table, CELL_TABLE, provenance=source)
-
-
-def _flow(unit: str, decisions: pl.DataFrame) -> Flow:
-    return Flow(unit, decisions.height, int(decisions.get_column("kept").sum()))
-
-
-def _facts(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    """Give every candidate's position and its document's length.
-
-    A candidate with two targets (Myopic) has the position of the single-tag rule, as in the steps
-    before.
-    """
-    lengths = dict(documents.select("_id", pl.col("text").str.len_chars()).iter_rows())
-    rows = []
-    columns = ("_id", "pos_corpus_id", "pos_char_span", "target_position")
-    for query_id, doc_id, span, position in candidates.select(columns).iter_rows():
-        n_chars = lengths[doc_id]
-        rows.append((query_id, position or tag_posq(span[0], span[1], n_chars), n_chars))
-    schema = {"_id": pl.String, "target_position": pl.String, "char_length": pl.Int32}
-    return pl.DataFrame(rows, schema=schema, orient="row")

@@ -7,43 +7,39 @@ rule; the batch size decides nothing and is a resource.
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from psibench.config.lookup import Lookup
 from psibench.config.reranker_registry import parse_reranker, reranker_params
-from psibench.config.verification import (
-    VerifyAgreement,
-    VerifyMargin,
-    VerifyNecessity,
-    VerifySection,
-)
+from psibench.config.verification import Verify, VerifySection
 from psibench.rerankers.versions import RERANKER_VERSIONS
 from psibench.stages.score_parts import Scoring
 
-SECTIONS: Mapping[str, type[VerifySection]] = {
-    "fineweb_posq": VerifyAgreement,
-    "posir": VerifyNecessity,
-    "controlled": VerifyMargin,
-}
-"""Recipe -> the type of its section ``verify``."""
 
+def score_params(
+    lookup: Lookup, benchmark: str, reranker: str, *, complete: bool = False
+) -> dict[str, Any]:
+    """Return the parameters of a ``score_parts`` job: what decides its scores.
 
-def score_params(lookup: Lookup, benchmark: str, reranker: str) -> dict[str, Any]:
-    """Return the parameters of a ``score_parts`` job: what decides its scores."""
+    ``complete`` scores everything, whatever the section says.
+    """
     section = lookup.verify_section(benchmark)
     entry = lookup.rerankers[reranker]
+    is_complete = complete or section.complete
     return {
-        "recipe": lookup.generated(benchmark).recipe,
-        "panel": lookup.panel_until(benchmark, reranker),
+        "rule": section.rule,
+        "panel": [reranker] if is_complete else lookup.panel_until(benchmark, reranker),
         "entry": reranker_params(entry),
         "reranker_version": RERANKER_VERSIONS[entry.backend],
-        "complete": section.complete,
-        "floor": section.floor,
+        "complete": is_complete,
+        "floor": None if is_complete else section.floor,
     }
 
 
 def scoring_of(params: Mapping[str, Any]) -> Scoring:
     """Return what a ``score_parts`` job scores, from its parameters."""
     return Scoring(
-        recipe=params["recipe"],
+        rule=params["rule"],
         panel=tuple(params["panel"]),
         entry=parse_reranker(params["entry"]),
         complete=params["complete"],
@@ -59,12 +55,13 @@ def scoring_tokens(lookup: Lookup, reranker: str) -> int:
 def verify_params(lookup: Lookup, benchmark: str) -> dict[str, Any]:
     """Return the parameters of a ``verify`` job."""
     return {
-        "recipe": lookup.generated(benchmark).recipe,
         "section": lookup.dump(lookup.verify_section(benchmark)),
-        "step": len(lookup.task_names(benchmark)) + 1,
+        "unit": lookup.unit(benchmark),
+        "step": lookup.step(benchmark, "verify"),
     }
 
 
 def verified_of(params: Mapping[str, Any]) -> VerifySection:
     """Return a ``verify`` job's section, from its parameters."""
-    return SECTIONS[params["recipe"]].model_validate(params["section"])
+    section: VerifySection = TypeAdapter(Verify).validate_python(params["section"])
+    return section

@@ -5,6 +5,7 @@ from psibench.tables.hashing import hash_file, hash_rows
 from psibench.tables.io import (
     conform,
     content_hash,
+    read_any_table,
     read_provenance,
     read_table,
     write_csv,
@@ -23,6 +24,7 @@ __all__ = [
     "hash_file",
     "hash_params",
     "hash_rows",
+    "read_any_table",
     "read_provenance",
     "read_table",
     "write_csv",

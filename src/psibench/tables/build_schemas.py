@@ -147,7 +147,7 @@ GRADES = TableSpec(
         Column("query_id", STRING, "query id"),
         Column("doc_id", STRING, "document the text is (a part of)"),
         Column("part", STRING, "what of the document"),
-        Column("grade", INT32, "relevance, 0 to 4"),
+        Column("grade", INT32, "relevance, 0 to 4; null without a usable reply", True),
     ),
     key=("_id",),
 )
@@ -159,7 +159,7 @@ VERDICTS = TableSpec(
         Column("query_id", STRING, "query id"),
         Column("doc_id", STRING, "document the text is (a part of)"),
         Column("part", STRING, "what of the document"),
-        Column("is_yes", BOOL, "whether the text was judged to answer the query"),
+        Column("is_yes", BOOL, "judged to answer the query; null without a usable reply", True),
     ),
     key=("_id",),
 )

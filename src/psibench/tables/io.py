@@ -73,9 +73,19 @@ def read_table(path: str | Path, spec: TableSpec) -> pl.DataFrame:
     InputError
         If the file is missing, not Parquet, truncated, or does not fit ``spec``.
     """
-    table = _read_parquet(path)
-    frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None)))
+    frame = read_any_table(path)
     return pl.DataFrame(pl.from_arrow(conform(frame, spec, where=str(path))))
+
+
+def read_any_table(path: str | Path) -> pl.DataFrame:
+    """Read a Parquet table of whatever columns.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, not Parquet or truncated.
+    """
+    return pl.DataFrame(pl.from_arrow(_read_parquet(path).replace_schema_metadata(None)))
 
 
 def read_provenance(path: str | Path) -> dict[str, Any] | None:

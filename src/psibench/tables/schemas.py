@@ -225,16 +225,23 @@ ATTRITION = TableSpec(
     "attrition",
     (
         Column("stage", STRING, "stage that dropped the item"),
+        Column(
+            "unit", STRING, "what the item is: documents, chunks, questions, queries, pairs, ..."
+        ),
         Column("item_id", STRING, "id of the dropped item"),
+        Column("doc_id", STRING, "document it belongs to; of a document, its own id", True),
         Column("reason", STRING, "reason code"),
         Column("detail", STRING, "what was found", True),
         Column("score", FLOAT64, "the score the decision was made on", True),
         Column("target_position", STRING, "beginning, middle or end", True),
-        Column("char_length", INT32, "characters in the item's document", True),
+        Column(
+            "char_length", INT32, "characters in its document; of a piece left out, its own", True
+        ),
+        Column("length_bin", STRING, "length bin of the item's document, where it has one", True),
         Column("language", STRING, "language"),
         Column("domain", STRING, "domain"),
     ),
-    key=(),
+    key=("stage", "unit", "item_id", "language", "domain"),
 )
 
 SPECS: dict[str, TableSpec] = {

@@ -1,6 +1,7 @@
 """Declared schemas of the tables that verification is reported in."""
 
 from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.tables.study_schemas import STUDY_SPECS
 
 CONDITION_TEXT = "all, no_margin, failed (below the lowest threshold), or m>=threshold"
 
@@ -123,4 +124,5 @@ VERIFY_REPORT_SPECS = (
     LEAVE_ONE_OUT,
     SCORING_SAVINGS,
     MIXTURES,
+    *STUDY_SPECS,
 )

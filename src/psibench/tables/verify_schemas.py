@@ -88,6 +88,24 @@ PAIR_DECISIONS = TableSpec(
     key=("rule", "query_id", "doc_id"),
 )
 
+JUDGEMENTS = TableSpec(
+    "judgements",
+    (
+        Column("query_id", STRING, "query id"),
+        Column("doc_id", STRING, "document id; a document that was removed is in the raw corpus"),
+        Column("kind", STRING, "reranker or judge"),
+        Column("scorer", STRING, "id of the reranker or language model"),
+        Column("score", FLOAT64, "reranker: score in [0, 1]; null if it gave none", True),
+        Column("raw", FLOAT64, "reranker: its own score, unbounded; null if it gave none", True),
+        Column("positive_score", FLOAT64, "protocol posir: score of the query's positive", True),
+        Column("grade", INT32, "judge: relevance, 0 to 4; null without a usable reply", True),
+        Column("vote", BOOL, "whether that speaks for relevance; null if it cannot be used", True),
+        Column("is_false_negative", BOOL, "verdict on the pair, the same in all its rows"),
+        Column("reason", STRING, "reason code of the verdict; empty if votes against settled it"),
+    ),
+    key=("query_id", "doc_id", "kind", "scorer"),
+)
+
 MARGINS = TableSpec(
     "margins",
     (
@@ -118,6 +136,7 @@ VERIFY_SPECS = (
     TARGETS,
     DECISIONS,
     PAIR_DECISIONS,
+    JUDGEMENTS,
     MARGINS,
     VOTES,
     *VERIFY_REPORT_SPECS,

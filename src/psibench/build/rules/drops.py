@@ -47,13 +47,17 @@ def drop_hits(rule: str, items: pl.Series, hits: pl.DataFrame, reason: str) -> p
     return as_table(DECISIONS, made.to_dict())
 
 
-def dropped_rows(decisions: pl.DataFrame, items: pl.DataFrame, *, stage: str) -> pl.DataFrame:
+def dropped_rows(
+    decisions: pl.DataFrame, items: pl.DataFrame, *, stage: str, unit: str
+) -> pl.DataFrame:
     """Turn the decisions against items into rows of what a stage dropped, in their order.
 
     Parameters
     ----------
     items
-        ``_id``, and ``target_position`` and ``char_length`` where known, of every item.
+        ``_id``, and ``doc_id``, ``target_position`` and ``char_length`` where known, of every item.
+    unit
+        What an item is, as FLOW calls it.
 
     Returns
     -------
@@ -61,7 +65,8 @@ def dropped_rows(decisions: pl.DataFrame, items: pl.DataFrame, *, stage: str) ->
     """
     require_columns(decisions, DECISIONS.column_names, "decisions")
     require_unique(items, ("_id",), "items")
-    known = [name for name in ("target_position", "char_length") if name in items.columns]
+    facts = ("doc_id", "target_position", "char_length")
+    known = [name for name in facts if name in items.columns]
     joined = decisions.filter(~pl.col("kept")).join(
         items.select("_id", *known),
         left_on="item_id",
@@ -69,7 +74,9 @@ def dropped_rows(decisions: pl.DataFrame, items: pl.DataFrame, *, stage: str) ->
         how="left",
         maintain_order="left",
     )
-    joined = joined.with_columns(stage=pl.lit(stage), detail=pl.lit("by ") + pl.col("decided_by"))
+    joined = joined.with_columns(
+        stage=pl.lit(stage), unit=pl.lit(unit), detail=pl.lit("by ") + pl.col("decided_by")
+    )
     absent = [name for name in DROPPED_SCHEMA if name not in joined.columns]
     joined = joined.with_columns(pl.lit(None).alias(name) for name in absent)
     return joined.select(pl.col(name).cast(kind) for name, kind in DROPPED_SCHEMA.items())

@@ -1,0 +1,181 @@
+"""What a workflow asks about the steps after the candidates, and about views of benchmarks."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from psibench.config.benchmarks import GeneratedBenchmark
+from psibench.config.judging import FinewebNegatives
+from psibench.config.load import load_registry
+from psibench.config.lookup_generation import GenerationLookup
+from psibench.config.models import Model
+from psibench.config.paths import REGISTRY
+from psibench.config.settings import Config
+from psibench.config.verification import VerifyMargin
+from psibench.config.views import RAW, TINY, evaluated_views, view_id, view_names
+from psibench.errors import InputError
+
+
+class ViewLookup(GenerationLookup):
+    """Answers about a config's filters, in order, and about the views they give.
+
+    Attributes
+    ----------
+    recall_models
+        Registry entries that recall possible false negatives, by id.
+
+    Raises
+    ------
+    InputError
+        If such a model is not known.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.recall_models: Mapping[str, Model] = dict(self._recall_entries())
+        self._bases = {
+            view_id(name, view): (name, view)
+            for name, section in config.benchmarks.items()
+            for view in view_names(section)
+        }
+
+    def having(self, key: str) -> list[str]:
+        """List the benchmarks whose section has a key that is not null."""
+        return [
+            name
+            for name, section in self.config.benchmarks.items()
+            if getattr(section, key, None) is not None
+        ]
+
+    def studied(self) -> list[str]:
+        """List the benchmarks whose filter can be studied: those with a panel of rerankers."""
+        return [name for name in self.having("verify") if len(self.panel(name)) > 1]
+
+    def base(self, name: str) -> str:
+        """Return the benchmark that a view is of; a benchmark's own name for itself."""
+        return self._bases.get(name, (name, ""))[0]
+
+    def views(self, view: str | None = None) -> list[str]:
+        """List the ids of all views, or of those of one sort."""
+        return [name for name, (_, sort) in self._bases.items() if view in (None, sort)]
+
+    def evaluated(self) -> list[str]:
+        """List the benchmarks, each followed by those of its views that have rows of their own."""
+        names = []
+        for name, section in self.config.benchmarks.items():
+            names += [name, *(view_id(name, view) for view in evaluated_views(section))]
+        return names
+
+    def report_views(self) -> dict[str, dict[str, str]]:
+        """Return the evaluated views of each benchmark that has some: sort -> id."""
+        found: dict[str, dict[str, str]] = {}
+        for name, (base, view) in self._bases.items():
+            if view in (RAW, TINY):
+                found.setdefault(base, {})[view] = name
+        return found
+
+    def unit(self, name: str) -> str:
+        """Return what a candidate of a benchmark is called in FLOW."""
+        from psibench.recipes.steps import UNITS
+
+        return UNITS[self.generated(name).recipe]
+
+    def step(self, name: str, step: str) -> int:
+        """Return the place of a step in FLOW."""
+        from psibench.recipes.steps import place_of
+
+        return place_of(self.generated(name), step)
+
+    def candidates_table(self, name: str) -> str:
+        """Return the name of the table that has all candidates: the last writing task's."""
+        from psibench.recipes.generated import TASKS
+
+        return TASKS[self.generated(name).recipe][-1].name
+
+    def verified_table(self, name: str) -> str:
+        """Return the name of the table of candidates that the rerankers left."""
+        return "verify" if self.generated(name).verify is not None else self.candidates_table(name)
+
+    def final_table(self, name: str) -> str:
+        """Return the name of the table whose rows become a benchmark's queries."""
+        return "grade" if self.generated(name).grade is not None else self.verified_table(name)
+
+    def ledger_steps(self, name: str, table: str) -> list[str]:
+        """List the steps that have a table ``dropped``, ``flow`` or ``usage``, in order.
+
+        A filter asks nobody and has no usage; the sample has dropped documents alone.
+        """
+        from psibench.recipes.steps import steps_of
+
+        filters = ("verify", "grade", "false_negatives")
+        steps = [s for s in steps_of(self.generated(name)) if table != "usage" or s not in filters]
+        return (["documents"] if table == "dropped" else []) + steps
+
+    def verification_files(self, labels: Mapping[str, str]) -> dict[str, Any]:
+        """Return the tables of one domain that the report shows of its filters, by sort.
+
+        ``labels`` are benchmark, lang and domain; they are returned with the paths.
+        """
+        section = self.generated(labels["benchmark"])
+        build = "results/{benchmark}/build/{lang}/{domain}".format(**labels)
+        data = "results/{benchmark}/data/{lang}/{domain}".format(**labels)
+        files: dict[str, Any] = dict(labels)
+        files |= {name: f"{build}/{name}.parquet" for name in ("flow", "dropped")}
+        files |= {"queries": f"{data}/queries.parquet", "savings": []}
+        if section.verify is not None:
+            files["savings"].append(f"{build}/scoring_savings.parquet")
+        if isinstance(section.verify, VerifyMargin):
+            names = ("margin_table", "cell_table")
+            files |= {name: f"{build}/{name}.parquet" for name in names}
+        if section.grade is not None:
+            files["savings"].append(f"{build}/grade.savings.parquet")
+        if section.audit is not None:
+            files["audit_table"] = f"{build}/audit_table.parquet"
+        if section.false_negatives is not None:
+            files["savings"].append(f"{build}/false_negatives.savings.parquet")
+            files["judgements"] = f"{data}/judgements.parquet"
+        if section.mixtures is not None:
+            files["mixture_cells"] = f"{build}/mixture_cells.parquet"
+        return files
+
+    def judging_kind(self, name: str, task: str) -> str | None:
+        """Return what a judging task makes, grades or verdicts; None for a task that writes."""
+        from psibench.recipes.steps import judging_of
+
+        kinds = {one.name: one.kind for one in judging_of(self.generated(name))}
+        return kinds.get(task)
+
+    def recall_depth(self, name: str) -> int:
+        """Return how many documents are recalled per query of a raw view."""
+        return self.negatives(self.base(name)).recall.top_k
+
+    def judges(self, name: str) -> list[str]:
+        """List the steps of a benchmark's judges of false negatives, in order."""
+        from psibench.recipes.steps import judge_name
+
+        section = self.negatives(name)
+        if not isinstance(section, FinewebNegatives):
+            return []
+        return [judge_name(number) for number in range(1, len(section.judges) + 1)]
+
+    def grade_params(self, name: str) -> dict[str, Any]:
+        """Return the section of a benchmark's grades, its rule filled in."""
+        from psibench.recipes.steps import grade_rule
+
+        section = self.generated(name)
+        assert section.grade is not None
+        dumped: dict[str, Any] = section.grade.model_dump(mode="json")
+        return dumped | {"rule": grade_rule(section), "prompt": None}
+
+    def _recall_entries(self) -> Iterator[tuple[str, Model]]:
+        known: dict[str, Model] = load_registry(REGISTRY) | self.config.registry
+        for name, section in self.config.benchmarks.items():
+            if not isinstance(section, GeneratedBenchmark) or section.false_negatives is None:
+                continue
+            model = section.false_negatives.recall.model
+            if model not in known:
+                raise InputError(
+                    f"config key benchmarks.{name}.false_negatives.recall.model: unknown model "
+                    f"{model!r}. Supported: {', '.join(sorted(known))}. Add an entry under "
+                    "`registry:` for your own."
+                )
+            yield model, known[model]

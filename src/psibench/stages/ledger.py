@@ -1,0 +1,116 @@
+"""Stage ``ledger``: what all steps of a domain dropped, checked against what they counted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from psibench.stages.tables import derived, read_all
+from psibench.tables import read_table, write_table
+from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.schemas import ATTRITION, DOCUMENTS
+
+COUNTED = ["stage", "unit"]
+"""What joins a dropped item with its count in FLOW."""
+
+
+def run_ledger(
+    *,
+    language: str,
+    domain: str,
+    documents: str | Path,
+    steps_dropped: Sequence[str | Path],
+    steps_flow: Sequence[str | Path],
+    steps_usage: Sequence[str | Path],
+    dropped: str | Path,
+    flow: str | Path,
+    usage: str | Path,
+) -> None:
+    """Stack what the steps of one domain dropped, counted and used, and check that it agrees.
+
+    Parameters
+    ----------
+    documents
+        DOCUMENTS table of the sample; its ``length_bin``, where it has one, goes to the items.
+    steps_dropped, steps_flow, steps_usage
+        ATTRITION, FLOW and LLM_USAGE tables of the steps; each list may be empty.
+
+    Raises
+    ------
+    AssertionError
+        If an item is of another domain, or the ledger does not balance (see `check_balance`).
+    InputError
+        If a table cannot be read, or two steps count the same stage and unit.
+    """
+    left_out = with_length_bins(
+        read_all(steps_dropped, ATTRITION), read_table(documents, DOCUMENTS)
+    )
+    counts = read_all(steps_flow, FLOW).sort("step", maintain_order=True)
+    foreign = left_out.filter((pl.col("language") != language) | (pl.col("domain") != domain))
+    for row in foreign.head(1).iter_rows(named=True):
+        raise AssertionError(
+            f"ledger of {language}, {domain}: {row['item_id']} at stage {row['stage']} is of "
+            f"{row['language']}, {row['domain']}"
+        )
+    check_balance(left_out, counts)
+    source = derived("ledger", [documents, *steps_dropped], params={})
+    write_table(left_out, dropped, ATTRITION, provenance=source)
+    for paths, frame, spec, output in (
+        (steps_flow, counts, FLOW, flow),
+        (steps_usage, read_all(steps_usage, LLM_USAGE), LLM_USAGE, usage),
+    ):
+        write_table(frame, output, spec, provenance=derived("ledger", paths, params={}))
+
+
+def with_length_bins(dropped: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
+    """Give every dropped item the length bin of its document; null where there is none.
+
+    There is none where the sample has no bins, and for items of documents outside of the sample
+    (those a source or the cutting into passages left out).
+    """
+    if "length_bin" not in documents.columns:
+        return dropped.with_columns(length_bin=pl.lit(None, pl.String))
+    bins = documents.select(doc_id="_id", length_bin="length_bin")
+    bare = dropped.drop("length_bin", strict=False)
+    joined = bare.join(bins, on="doc_id", how="left", maintain_order="left")
+    return joined.select(*bare.columns, "length_bin")
+
+
+def check_balance(dropped: pl.DataFrame, flow: pl.DataFrame) -> None:
+    """See that every item dropped was counted once: entered = kept + dropped at every stage.
+
+    Stages without counts (sources, cutting into passages) may drop any number of items, each once.
+
+    Parameters
+    ----------
+    dropped
+        ``stage, unit, item_id`` of the items dropped.
+    flow
+        FLOW rows.
+
+    Raises
+    ------
+    AssertionError
+        If a stage drops an item twice; if entered is not kept + dropped in a row of ``flow``; or
+        if a stage that counts has another number of dropped items of a unit than it counted.
+    """
+    repeated = dropped.group_by(*COUNTED, "item_id", maintain_order=True).len("n")
+    for stage, unit, item_id, n in repeated.filter(pl.col("n") > 1).head(1).iter_rows():
+        raise AssertionError(f"stage {stage}, {unit}: item {item_id} is dropped {n} times")
+    counting = dropped.join(flow, on="stage", how="semi", maintain_order="left")
+    found = counting.group_by(COUNTED, maintain_order=True).len("found")
+    numbers = ("entered", "kept", "dropped", "found")
+    joined = flow.join(found, on=COUNTED, how="full", coalesce=True, maintain_order="left_right")
+    joined = joined.with_columns(pl.col(numbers).fill_null(0))
+    for stage, unit, n_entered, n_kept, n_dropped, n_found in joined.select(
+        *COUNTED, *numbers
+    ).iter_rows():
+        if n_entered != n_kept + n_dropped:
+            raise AssertionError(
+                f"stage {stage}, {unit}: {n_entered} entered, but {n_kept} kept and {n_dropped} "
+                f"dropped make {n_kept + n_dropped}"
+            )
+        if n_found != n_dropped:
+            raise AssertionError(
+                f"stage {stage}, {unit}: {n_dropped} counted as dropped, but {n_found} rows"
+            )

@@ -1,0 +1,106 @@
+"""What the stages that have a reranker score texts share: the reranker, its store, its texts."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from psibench.build.rules.frames import FloatArray
+from psibench.config.reranker_registry import checkpoint_of
+from psibench.config.rerankers import RerankerModel
+from psibench.models.checkpoints import checkpoint_identity
+from psibench.rerankers.protocols import Pair, Reranker
+from psibench.rerankers.scoring import score_pairs
+from psibench.store.pairs import PairStore
+
+logger = logging.getLogger("psibench")
+
+Load = Callable[..., Reranker]
+"""(id, entry, device=...) -> reranker."""
+
+
+@dataclass(frozen=True)
+class TextScores:
+    """Scores of texts in their order, NaN where there is no text, and who gave them.
+
+    Attributes
+    ----------
+    raw, score
+        (n_pairs,) float64.
+    fingerprint
+        Of the reranker; None if there was nothing to score.
+    """
+
+    raw: FloatArray
+    score: FloatArray
+    fingerprint: str | None
+
+
+def load_when_needed(name: str, entry: RerankerModel, *, device: str) -> Reranker:
+    """Load a reranker of the registry's backends, and its libraries with it."""
+    from psibench.rerankers.load import load_reranker
+
+    return load_reranker(name, entry, device=device)
+
+
+def reranker_revision(name: str, entry: RerankerModel) -> dict[str, str]:
+    """Return what a score table's provenance says of who scored."""
+    return {f"reranker:{name}": checkpoint_identity(*checkpoint_of(entry))}
+
+
+def score_texts(
+    name: str,
+    entry: RerankerModel,
+    blocks: Iterable[Sequence[Pair]],
+    *,
+    load: Load,
+    store: str | Path,
+    device: str,
+    tokens_per_batch: int,
+) -> TextScores:
+    """Score (query, text) pairs block by block.
+
+    Scores are looked up in the pair store first, and kept there. A pair without text is not shown
+    to the reranker.
+
+    Parameters
+    ----------
+    blocks
+        The pairs. Only one block is held at a time; looking a block up reads the whole store, so
+        that many small ones are slow.
+    load
+        Called once, when there is something to score.
+
+    Raises
+    ------
+    InputError
+        If a score is no number in [0, 1], or the reranker cannot be loaded.
+    """
+    reranker: Reranker | None = None
+    raws, scores = [np.empty(0)], [np.empty(0)]
+    n_scored = n_stored = n_empty = 0
+    for pairs in blocks:
+        raw, score = np.full((2, len(pairs)), np.nan)
+        raws.append(raw)
+        scores.append(score)
+        with_text = [i for i, (query, text) in enumerate(pairs) if query.strip() and text.strip()]
+        n_empty += len(pairs) - len(with_text)
+        if not with_text:
+            continue
+        reranker = reranker or load(name, entry, device=device)
+        done = score_pairs(
+            reranker,
+            [pairs[i] for i in with_text],
+            store=PairStore(Path(store) / "pairs" / name, reranker.fingerprint),
+            tokens_per_batch=tokens_per_batch,
+        )
+        raw[with_text], score[with_text] = done.scores.raw, done.scores.score
+        n_scored, n_stored = n_scored + done.n_scored, n_stored + done.n_stored
+    logger.info(
+        "scoring %s: %d pairs scored now, %d from the store, %d without text",
+        name, n_scored, n_stored, n_empty,
+    )  # fmt: skip
+    fingerprint = None if reranker is None else reranker.fingerprint
+    return TextScores(np.concatenate(raws), np.concatenate(scores), fingerprint)

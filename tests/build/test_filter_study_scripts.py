@@ -1,0 +1,252 @@
+"""The pure parts of studies/filters: what is planted, what is counted."""
+
+import random
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "filters"))
+
+from asked import answer_position, write_queries
+from compared import short_circuited
+from false_negatives import on_own_scale
+from killed_scoring import rows_of
+from near_duplicates import (
+    LONG_FRAME,
+    SHORT_FRAME,
+    WORDS_GONE,
+    WORDS_LEFT,
+    framed,
+    one_query_per_document,
+    plant,
+    reworded,
+    without_answer,
+)
+from noting import NotingReranker, noted
+from scored import PANEL
+from wrong_positions import verdict_on_order
+
+from psibench.rerankers.protocols import Scores
+
+TEXT = "Alpha one two. Beta three four. Gamma five six."
+
+
+def test_the_answers_whole_sentence_is_cut_out():
+    assert without_answer(TEXT, "three four") == "Alpha one two. Gamma five six."
+
+
+def test_an_answer_over_two_sentences_takes_both():
+    assert without_answer(TEXT, "two. Beta three") == "Gamma five six."
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "words"),
+    [(TEXT, "five four", "no single place"), ("Alpha one two.", "Alpha", "nothing is left")],
+)
+def test_a_document_without_an_answer_to_cut_is_refused(text, answer, words):
+    with pytest.raises(ValueError, match=words):
+        without_answer(text, answer)
+
+
+def test_a_reworded_passage_lacks_one_word_in_twenty():
+    words = [f"w{i}" for i in range(45)]
+
+    made = reworded("  ".join(words), rng=random.Random(1)).split()
+
+    assert len(made) == 43  # 45 // 20 = 2 fewer
+    assert made == [word for word in words if word in made]
+
+
+def test_a_short_frame_is_the_outer_sentences_and_a_long_one_the_outer_thirds():
+    assert framed("P.", TEXT, is_long=False) == "Alpha one two.\n\nP.\n\nGamma five six."
+    # 47 characters: the thirds are 15, 15 and 17 long.
+    assert framed("P.", TEXT, is_long=True) == "Alpha one two.\n\nP.\n\n. Gamma five six."
+
+
+def candidates(positions: list[str], answers: list[str | None] | None = None) -> pl.DataFrame:
+    """Queries of documents d0, d1, ..., three for each document."""
+    return pl.DataFrame(
+        {
+            "_id": [f"q{i}" for i in range(len(positions))],
+            "pos_corpus_id": [f"d{i // 3}" for i in range(len(positions))],
+            "target_position": positions,
+            "answer_position": answers or positions,
+            "answer": ["three four"] * len(positions),
+            "text": ["beta three"] * len(positions),
+        }
+    )
+
+
+def test_each_document_gives_one_query_and_the_thirds_take_turns():
+    asked = candidates(["beginning", "middle", "end"] * 3)
+
+    chosen = one_query_per_document(asked)
+
+    assert chosen.get_column("_id").to_list() == ["q0", "q4", "q8"]
+
+
+def test_a_query_whose_answer_stands_elsewhere_is_not_chosen():
+    asked = candidates(["beginning", "middle", "end"], ["middle", "middle", None])
+
+    assert one_query_per_document(asked).get_column("_id").to_list() == ["q1"]
+
+
+def test_half_of_the_planted_documents_carry_the_answer():
+    asked = candidates(["middle"] * 12)
+    documents = pl.DataFrame({"_id": [f"d{i}" for i in range(4)], "text": [TEXT] * 4})
+
+    plants = plant(asked, documents, ["First. Last."], seed=1)
+
+    kinds = [SHORT_FRAME] * 3 + [LONG_FRAME] * 3 + [WORDS_GONE] * 6
+    assert plants.get_column("kind").to_list() == kinds
+    has_answer = plants.get_column("text").str.contains("three")
+    assert has_answer.to_list() == [True] * 6 + [False] * 6
+
+
+def test_a_planted_document_without_the_answer_may_hold_the_querys_words():
+    asked = candidates(["middle"] * 12).with_columns(text=pl.lit("alpha gamma six beta"))
+    documents = pl.DataFrame({"_id": [f"d{i}" for i in range(4)], "text": [TEXT] * 4})
+
+    plants = plant(asked, documents, ["First. Last."], seed=1)
+
+    # Of the query's four words all but beta are left.
+    assert plants.get_column("kind").to_list()[6:] == [WORDS_LEFT] * 6
+
+
+@pytest.mark.parametrize(
+    ("answer", "position"),
+    [("Alpha", "beginning"), ("three four. G", "middle"), ("six.", "end"), ("zeta", None)],
+)
+def test_an_answer_lies_in_the_third_that_holds_most_of_it(answer, position):
+    assert answer_position(TEXT, answer) == position
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_queries_written_with_the_fault_are_known(share):
+    sentences = [
+        f"The {a} {b} writes {c} letters for every {d}."
+        for a, b, c, d in zip(
+            ("red", "blue", "green", "black", "white", "brown"),
+            ("fox", "whale", "eagle", "horse", "tiger", "zebra"),
+            ("long", "short", "angry", "funny", "formal", "secret"),
+            ("teacher", "sailor", "farmer", "doctor", "lawyer", "painter"),
+            strict=True,
+        )
+    ]
+    documents = pl.DataFrame(
+        {"_id": ["d"], "text": [" ".join(sentences)], "origin": ["x"], "length_bin": ["all"]}
+    )
+
+    found = write_queries(documents, wrong_position=share, seed=1).candidates
+
+    assert found.height > 0
+    assert found.get_column("is_planted").to_list() == [share == 1.0] * found.height
+    is_there = found.get_column("answer_position") == found.get_column("target_position")
+    assert is_there.to_list() == [share == 0.0] * found.height
+
+
+def test_a_rule_is_given_what_it_asks_for_and_nothing_else():
+    complete = pl.DataFrame({"query_id": ["a", "b", "c"], "score": [1, 2, 3]})
+
+    def needed(scores: pl.DataFrame) -> pl.DataFrame:
+        wanted = ["a"] if scores.is_empty() else ["c"] if scores.height == 1 else []
+        return pl.DataFrame({"query_id": wanted, "part": ["x"] * len(wanted)})
+
+    assert short_circuited(complete, needed).rows() == [("a", 1), ("c", 3)]
+
+
+def test_a_rule_that_asks_for_what_is_not_there_is_told_so():
+    complete = pl.DataFrame({"query_id": ["a"], "score": [1]})
+
+    with pytest.raises(ValueError, match="1 scorings asked for, 0 are there"):
+        short_circuited(complete, lambda _: pl.DataFrame({"query_id": ["z"]}))
+
+
+def test_own_scale_is_the_share_of_positives_that_score_no_higher():
+    scores = pl.DataFrame(
+        [
+            (query, doc, name, score)
+            for name in PANEL
+            for query, doc, score in (("q", "p", 0.2), ("r", "s", 0.4), ("q", "s", 0.3))
+        ],
+        schema=["query_id", "doc_id", "reranker", "score"],
+        orient="row",
+    )
+    positives = pl.DataFrame({"query_id": ["q", "r"], "doc_id": ["p", "s"]})
+
+    # Of the positives' 0.2 and 0.4: one is not above 0.2 or 0.3, both are not above 0.4.
+    assert on_own_scale(scores, positives).get_column("score").to_list() == [0.5, 1.0, 0.5] * 3
+
+
+def test_pairs_shown_again_are_counted_for_the_run_that_lost_them():
+    runs = [[["a", "b"], ["c", "d"]], [["c", "d"], ["e"]]]
+
+    assert rows_of(runs) == [("1, killed", 2, 4, 2, 2), ("2, finished", 2, 3, 1, 0)]
+
+
+def test_a_finished_batch_that_is_scored_again_is_an_error():
+    with pytest.raises(ValueError, match="run 1: pairs of a finished batch"):
+        rows_of([[["a"], ["b"]], [["a"]]])
+
+
+class Tokenized:
+    n_tokens = 3
+
+
+class Scripted:
+    name, fingerprint, max_tokens = "scripted", "f", None
+
+    def tokenize(self, pairs):
+        return [Tokenized() for _ in pairs]
+
+    def score(self, items):
+        raise RuntimeError("killed")
+
+
+def test_a_batch_is_noted_before_it_is_scored(tmp_path):
+    reranker = NotingReranker(Scripted(), tmp_path / "log")
+    items = reranker.tokenize([("q", "a"), ("q", "b")])
+
+    with pytest.raises(RuntimeError, match="killed"):
+        reranker.score(items)
+
+    assert noted(tmp_path / "log") == [[item.key for item in items]]
+    assert len({item.key for item in items}) == 2
+
+
+def test_the_scores_of_the_inner_reranker_are_passed_on(tmp_path):
+    inner = Scripted()
+    inner.score = lambda items: Scores(*[pl.Series([0.5] * len(items)).to_numpy()] * 2)
+    reranker = NotingReranker(inner, tmp_path / "log")
+
+    assert reranker.score(reranker.tokenize([("q", "a")])).score.tolist() == [0.5]
+
+
+def audit(*exclusive: tuple[int, float]) -> pl.DataFrame:
+    """Strata from low to high, (queries, Exclusive) each; the interval is 0.1 to either side."""
+    cuts = [None, 0.0, 0.1, 0.2][: len(exclusive)]
+    return pl.DataFrame(
+        [
+            (f"s{i}", low, 0.1 * i, n, share, share - 0.1, share + 0.1)
+            for i, ((n, share), low) in enumerate(zip(exclusive, cuts, strict=True))
+        ],
+        schema=["stratum", "low", "high", "n", "exclusive", "exclusive_low", "exclusive_high"],
+        orient="row",
+    )
+
+
+def test_exclusive_rises_where_it_never_falls():
+    words = "Exclusive rises with the stratum over the 3 strata with 20 queries or more."
+    assert verdict_on_order(audit((20, 0.2), (30, 0.2), (40, 0.9))) == words
+
+
+@pytest.mark.parametrize(("last", "how"), [(0.4, "overlap"), (0.2, "apart")])
+def test_a_fall_is_named_and_small_strata_are_left_aside(last, how):
+    words = verdict_on_order(audit((20, 0.5), (19, 0.9), (30, last)))
+
+    assert words == (
+        "Exclusive does NOT rise with the stratum over the 2 strata with 20 queries or more: "
+        f"s0 0.500 -> s2 {last:.3f} (intervals {how})."
+    )

@@ -1,0 +1,249 @@
+import math
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2_contingency
+
+from psibench.build.chi_square import chi_square
+from psibench.build.position_shift import compare_positions, position_shift
+from psibench.build.rules.targets import targets_of
+from psibench.errors import InputError
+from psibench.stages.position_shift import run_position_shift
+from psibench.tables import Provenance, conform, read_provenance, read_table, write_table
+from psibench.tables.build_schemas import CANDIDATES
+from psibench.tables.schemas import QUERIES
+from psibench.tables.study_schemas import POSITION_SHIFT
+from psibench.text.segments import POSITIONS
+
+B, M, E = POSITIONS
+SPANS = {B: [0, 9], M: [15, 20], E: [25, 30]}  # thirds of 30 characters
+
+
+def queries_of(positions) -> pl.DataFrame:
+    """Make what is read of QUERIES: one query per position; a span alone stands for its third."""
+    rows = [
+        {
+            "_id": f"q{i}",
+            "target_position": None if isinstance(position, list) else position,
+            "pos_char_span": position if isinstance(position, list) else SPANS[position],
+            "pos_char_length": 30,
+        }
+        for i, position in enumerate(positions)
+    ]
+    return pl.DataFrame(rows, schema_overrides={"target_position": pl.String})
+
+
+def flow_of(*rows) -> pl.DataFrame:
+    names = ("stage", "step", "unit", "entered", "kept", "dropped")
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def attrition_of(*rows) -> pl.DataFrame:
+    schema = {"stage": pl.String, "unit": pl.String, "target_position": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+# 4 queries are left; balancing dropped one, agreement three; chunks are no queries.
+FLOW = flow_of(
+    ("balance", 6, "questions", 5, 4, 1),
+    ("generate", 2, "chunks", 9, 7, 2),
+    ("generate", 2, "questions", 8, 8, 0),
+    ("agreement", 5, "questions", 8, 5, 3),
+)
+LEDGER = attrition_of(
+    ("generate", "chunks", E),
+    ("generate", "chunks", E),
+    ("agreement", "questions", M),
+    ("agreement", "questions", E),
+    ("agreement", "questions", E),
+    ("balance", "questions", B),
+)
+LEFT = queries_of([B, B, M, E])
+
+
+def stage_rows(table, stage) -> dict:
+    rows = table.filter(stage=stage).iter_rows(named=True)
+    return {row["target_position"]: row for row in rows}
+
+
+def test_positions_are_rebuilt_backwards_from_the_queries_that_are_left():
+    table = position_shift(FLOW, LEDGER, LEFT)
+    columns = ("stage", "step", "target_position", "n_entered", "n_kept")
+    assert table.select(columns).rows() == [
+        ("generate", 0, "all", 8, 8),
+        ("generate", 0, B, 3, 3),
+        ("generate", 0, M, 2, 2),
+        ("generate", 0, E, 3, 3),
+        ("agreement", 1, "all", 8, 5),
+        ("agreement", 1, B, 3, 3),
+        ("agreement", 1, M, 2, 1),
+        ("agreement", 1, E, 3, 1),
+        ("balance", 2, "all", 5, 4),
+        ("balance", 2, B, 3, 2),
+        ("balance", 2, M, 1, 1),
+        ("balance", 2, E, 1, 1),
+    ]
+    conform(table, POSITION_SHIFT, where="table")
+
+
+def test_shares_shift_and_test_of_a_stage_worked_out_by_hand():
+    rows = stage_rows(position_shift(FLOW, LEDGER, LEFT), "agreement")
+    assert [rows[p]["share_of_entered"] for p in POSITIONS] == [3 / 8, 2 / 8, 3 / 8]
+    assert [rows[p]["share_of_kept"] for p in POSITIONS] == [3 / 5, 1 / 5, 1 / 5]
+    assert [rows[p]["share_kept"] for p in ("all", *POSITIONS)] == [5 / 8, 1, 1 / 2, 1 / 3]
+    # (|.6 - .375| + |.2 - .25| + |.2 - .375|) / 2
+    assert rows["all"]["shift"] == pytest.approx(0.225)
+    # Kept 3, 1, 1 of 1.875, 1.25, 1.875 expected; dropped 0, 1, 2 of 1.125, .75, 1.125:
+    # .675 + .05 + .40833 + 1.125 + .08333 + .68056 = 3.02222; with two degrees exp(-x / 2).
+    assert rows["all"]["p_value"] == pytest.approx(math.exp(-3.0222222 / 2), rel=1e-6)
+    assert rows["all"]["min_expected"] == pytest.approx(0.75)
+    assert len({row["p_value"] for row in rows.values()}) == 1
+
+
+def test_a_stage_that_drops_nothing_shifts_nothing_and_has_no_test():
+    row = stage_rows(position_shift(FLOW, LEDGER, LEFT), "generate")["all"]
+    assert (row["shift"], row["p_value"], row["min_expected"]) == (0.0, None, None)
+
+
+def test_an_item_without_a_position_counts_in_the_row_all_alone():
+    ledger = pl.concat([LEDGER.filter(pl.col("target_position") != M), attrition_of()])
+    ledger = pl.concat([ledger, attrition_of(("agreement", "questions", None))])
+    rows = stage_rows(position_shift(FLOW, ledger, LEFT), "agreement")
+    assert [rows[p]["n_entered"] for p in ("all", *POSITIONS)] == [8, 3, 1, 3]
+    assert rows[B]["share_of_entered"] == 3 / 7
+
+
+def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
+    # 0-14 touches the border at 10: middle by the single-tag rule, as the ledger has it.
+    flow = flow_of(("agreement", 1, "questions", 2, 1, 1))
+    ledger = attrition_of(("agreement", "questions", M))
+    rows = stage_rows(position_shift(flow, ledger, queries_of([[0, 14]])), "agreement")
+    assert [rows[p]["n_entered"] for p in POSITIONS] == [0, 2, 0]
+    assert rows["all"]["p_value"] is None  # one position alone
+
+
+def test_domains_may_be_counted_together():
+    twice = pl.concat([LEDGER, LEDGER])
+    both = queries_of([B, B, M, E] * 2)
+    one = position_shift(FLOW, LEDGER, LEFT)
+    two = position_shift(pl.concat([FLOW, FLOW]), twice, both)
+    assert two["n_entered"].to_list() == [2 * n for n in one["n_entered"]]
+    assert two["share_of_kept"].to_list() == one["share_of_kept"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("flow", "ledger", "left", "message"),
+    [
+        (
+            FLOW,
+            LEDGER,
+            queries_of([B]),
+            "stage balance: 4 questions kept by its counts, but 1 came",
+        ),
+        (FLOW, LEDGER.head(5), LEFT, "stage balance: 1 questions dropped .* but 0 are in the led"),
+        (FLOW, LEDGER[[0, 1, 2, 5]], LEFT, "stage agreement: 3 questions dropped .* but 1 are in"),
+        (
+            pl.concat([FLOW.head(3), flow_of(("agreement", 5, "questions", 9, 6, 3))]),
+            LEDGER,
+            LEFT,
+            "stage agreement: 6 questions kept by its counts, but 5 came after it",
+        ),
+    ],
+)
+def test_counts_that_do_not_add_up_are_refused(flow, ledger, left, message):
+    with pytest.raises(InputError, match=message):
+        position_shift(flow, ledger, left)
+
+
+def test_without_filters_there_are_no_rows():
+    table = position_shift(flow_of(("sample", 0, "documents", 3, 2, 1)), attrition_of(), LEFT)
+    assert table.height == 0
+    conform(table, POSITION_SHIFT, where="table")
+
+
+def test_where_nothing_is_left_the_shift_is_undefined():
+    flow = flow_of(("agreement", 1, "questions", 2, 0, 2))
+    ledger = attrition_of(("agreement", "questions", M), ("agreement", "questions", E))
+    row = stage_rows(position_shift(flow, ledger, LEFT.clear()), "agreement")["all"]
+    assert (row["n_entered"], row["n_kept"], row["shift"], row["p_value"]) == (2, 0, None, None)
+
+
+some_positions = st.lists(st.sampled_from(POSITIONS), min_size=1, max_size=30)
+
+
+@settings(deadline=None, max_examples=60)
+@given(positions=some_positions, cuts=st.lists(st.integers(0, 3), min_size=1, max_size=3))
+def test_ledger_and_tables_give_the_same_table(positions, cuts):
+    rows = queries_of(positions).select("_id", "target_position")
+    flow, ledger, stages = [], [], []
+    for step, cut in enumerate(cuts):  # each filter drops every so manieth query
+        place = pl.int_range(pl.len()) % (cut + 2)
+        kept, lost = rows.filter(place != cut), rows.filter(place == cut)
+        stages.append((f"s{step}", targets_of(rows), targets_of(kept)))
+        flow.append((f"s{step}", step, "queries", rows.height, kept.height, lost.height))
+        ledger += [(f"s{step}", "queries", position) for position in lost["target_position"]]
+        rows = kept
+    left = queries_of(positions).join(rows, on="_id", how="semi")
+    assert position_shift(flow_of(*flow), attrition_of(*ledger), left).equals(
+        compare_positions(stages)
+    )
+
+
+counts = st.lists(st.integers(0, 40), min_size=3, max_size=3)
+
+
+@settings(deadline=None, max_examples=100)
+@given(kept=counts, dropped=counts)
+def test_the_test_equals_the_library_s(kept, dropped):
+    columns = [pair for pair in zip(kept, dropped, strict=True) if sum(pair)]
+    found = chi_square(pl.Series(kept).to_numpy(), pl.Series(dropped).to_numpy())
+    if len(columns) < 2 or not sum(kept) or not sum(dropped):
+        assert found is None
+        return
+    expected = chi2_contingency(list(zip(*columns, strict=True)), correction=False)
+    assert found.statistic == pytest.approx(expected.statistic, abs=1e-9)
+    assert found.p_value == pytest.approx(expected.pvalue, abs=1e-12)
+    assert found.min_expected == pytest.approx(expected.expected_freq.min())
+
+
+def write_rows(path, positions, *, spec=CANDIDATES, names=None):
+    names = names or [f"q{i}" for i in range(len(positions))]
+    rows = [
+        {
+            "_id": name,
+            "text": "?",
+            "pos_corpus_id": "d",
+            "pos_char_span": [0, 9],
+            "pos_char_length": 30,
+            "pos_token_length": 6,
+            "target_position": found[0] if len(found) == 1 else None,
+            "answer": "a",
+            "positions": found,
+        }
+        for name, found in zip(names, positions, strict=True)
+    ]
+    source = Provenance(stage="verify", stage_version=1, queries_by="llm:x")
+    write_table(pl.DataFrame(rows, infer_schema_length=None), path, spec, provenance=source)
+    return path
+
+
+def test_tables_before_and_after_a_filter_are_compared_with_both_targets(tmp_path):
+    before = write_rows(tmp_path / "a.parquet", [[B], [B, M], [M, E], [E]])
+    after = write_rows(tmp_path / "b.parquet", [[B, M], [E]], spec=QUERIES, names=["q1", "q3"])
+    output = tmp_path / "shift.parquet"
+    run_position_shift(stages=[("agreement", before, after)], output=output)
+    table = read_table(output, POSITION_SHIFT)
+    # Targets before: 2, 2, 2 of four queries; after: 1, 1, 1 of two.
+    assert table.select("n_entered", "n_kept").rows() == [(4, 2), (2, 1), (2, 1), (2, 1)]
+    assert table["shift"].to_list() == [0.0] * 4
+    assert table["p_value"].to_list() == [1.0] * 4
+    assert read_provenance(output)["queries_by"] == "llm:x"
+
+
+def test_a_query_that_did_not_enter_is_refused(tmp_path):
+    before = write_rows(tmp_path / "a.parquet", [[B]])
+    after = write_rows(tmp_path / "b.parquet", [[B], [M]])
+    with pytest.raises(InputError, match="stage grade: query 'q1' was kept and did not enter"):
+        run_position_shift(stages=[("grade", before, after)], output=tmp_path / "shift.parquet")

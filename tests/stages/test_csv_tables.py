@@ -1,0 +1,139 @@
+"""Any table as CSV: what a spreadsheet or a shell can read, and what has to become text for it."""
+
+import csv
+import json
+
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.stages.collect import run_collect, run_csv
+from psibench.tables import Provenance, write_table
+from psibench.tables.build_schemas import FLOW
+from psibench.tables.schemas import QUERIES
+
+SOURCE = Provenance("assemble", 1)
+
+
+def rows_of(path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def written(tmp_path, frame: pl.DataFrame) -> list[dict[str, str]]:
+    frame.write_parquet(tmp_path / "any.parquet")
+    run_csv(tmp_path / "any.parquet", tmp_path / "any.csv")
+    return rows_of(tmp_path / "any.csv")
+
+
+def test_lists_become_json_and_bytes_hexadecimal_digits(tmp_path):
+    frame = pl.DataFrame(
+        {
+            "_id": ["q1", "q2", "q3"],
+            "span": pl.Series([[0, 3], [], None], dtype=pl.List(pl.Int32)),
+            "pair": pl.Series([[1, 2], [3, 4], None], dtype=pl.Array(pl.Int32, 2)),
+            "names": [["a", "b,c"], ['d"e'], None],
+            "nested": pl.Series([[[1], []], [], None], dtype=pl.List(pl.List(pl.Int8))),
+            "key": [b"\x00\xff", b"", None],
+        }
+    )
+    first, second, third = written(tmp_path, frame)
+    assert first == {
+        "_id": "q1",
+        "span": "[0, 3]",
+        "pair": "[1, 2]",
+        "names": '["a", "b,c"]',
+        "nested": "[[1], []]",
+        "key": "00ff",
+    }
+    assert [json.loads(second[name]) for name in ("span", "pair", "names", "nested")] == [
+        [],
+        [3, 4],
+        ['d"e'],
+        [],
+    ]
+    assert second["key"] == ""
+    assert set(third.values()) == {"q3", ""}
+
+
+def test_structs_become_json_objects(tmp_path):
+    frame = pl.DataFrame({"place": [{"start": 1, "ids": ["a"]}, {"start": None, "ids": []}]})
+    found = [json.loads(row["place"]) for row in written(tmp_path, frame)]
+    assert found == [{"start": 1, "ids": ["a"]}, {"start": None, "ids": []}]
+
+
+def test_texts_that_a_csv_has_to_quote_come_back_as_they_were(tmp_path):
+    texts = ["a,b", 'say "no"', "two\nlines", " spaces ", "über 𝒳", ""]
+    frame = pl.DataFrame({"_id": [str(n) for n in range(len(texts))], "text": texts})
+    assert [row["text"] for row in written(tmp_path, frame)] == texts
+
+
+def test_texts_in_lists_are_not_spelled_in_escapes(tmp_path):
+    frame = pl.DataFrame({"names": [["über", "𝒳"]]})
+    assert [row["names"] for row in written(tmp_path, frame)] == ['["über", "𝒳"]']
+
+
+def test_numbers_have_six_decimals_and_nulls_are_empty(tmp_path):
+    frame = pl.DataFrame({"x": [1 / 3, None], "n": [2, None], "is_x": [True, None]})
+    assert written(tmp_path, frame) == [
+        {"x": "0.333333", "n": "2", "is_x": "true"},
+        {"x": "", "n": "", "is_x": ""},
+    ]
+
+
+def test_a_table_without_rows_has_its_header(tmp_path):
+    frame = pl.DataFrame(schema={"a": pl.String, "b": pl.List(pl.Int8), "c": pl.Binary})
+    assert written(tmp_path, frame) == []
+    assert (tmp_path / "any.csv").read_text() == "a,b,c\n"
+
+
+def test_a_table_of_psibench_keeps_its_own_further_columns(tmp_path):
+    row = {
+        "_id": "q1",
+        "text": "who",
+        "pos_corpus_id": "d",
+        "pos_char_span": [0, 3],
+        "pos_char_length": 9,
+        "pos_token_length": 2,
+        "target_position": "beginning",
+        "answer": None,
+        "positions": ["beginning", "middle"],
+        "margin": 0.25,
+    }
+    write_table(pl.DataFrame([row]), tmp_path / "q.parquet", QUERIES, provenance=SOURCE)
+    run_csv(tmp_path / "q.parquet", tmp_path / "q.csv")
+    (found,) = rows_of(tmp_path / "q.csv")
+    assert (found["pos_char_span"], found["margin"]) == ("[0, 3]", "0.250000")
+    assert found["positions"] == '["beginning", "middle"]'
+    assert found["answer"] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.parquet", None, "none.parquet: no such file"),
+        ("text.parquet", b"a,b\n1,2\n", "text.parquet: not a readable Parquet file"),
+        ("table.csv", b"a,b\n1,2\n", "table.csv: not a Parquet file; give the .parquet"),
+    ],
+)
+def test_what_is_no_parquet_table_is_refused_and_nothing_written(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        run_csv(tmp_path / name, tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_collecting_without_a_csv_writes_the_table_alone(tmp_path):
+    schema = {column.name: pl.String for column in FLOW.columns}
+    counts = dict.fromkeys(("step", "entered", "kept", "dropped"), pl.Int64)
+    paths = []
+    for stage in ("b", "a"):
+        frame = pl.DataFrame([(stage, 1, "x", 2, 1, 1)], schema=schema | counts, orient="row")
+        paths.append(tmp_path / f"{stage}.parquet")
+        write_table(frame, paths[-1], FLOW, provenance=SOURCE)
+    run_collect(paths, FLOW, parquet=tmp_path / "all.parquet")
+    assert pl.read_parquet(tmp_path / "all.parquet")["stage"].to_list() == ["b", "a"]
+    assert not list(tmp_path.glob("*.csv"))
+    run_collect(paths, FLOW, parquet=tmp_path / "all.parquet", csv=tmp_path / "all.csv")
+    assert [row["stage"] for row in rows_of(tmp_path / "all.csv")] == ["b", "a"]

@@ -1,0 +1,231 @@
+"""The ledger: what the steps of a domain dropped, against what they counted."""
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.build.rules.drops import dropped_rows, kept_items
+from psibench.errors import InputError
+from psibench.recipes.llm_tasks import Flow
+from psibench.stages.ledger import check_balance, run_ledger
+from psibench.stages.llm_gather import flow_frame
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.dropped import DROPPED_SCHEMA, Dropped, as_attrition, dropped_frame
+from psibench.tables.schemas import ATTRITION, DOCUMENTS
+
+SOURCE = Provenance("gather", 1, queries_by="llm:stand-in/rules", llm_backend="stand-in")
+UNITS = ("documents", "chunks", "questions")
+
+
+class Domain:
+    """A folder with the tables of one domain's steps; makes its ledger."""
+
+    def __init__(self, folder, *, bins: bool = True) -> None:
+        self.folder, self.dropped, self.flow, self.usage = folder, [], [], []
+        documents = pl.DataFrame({"_id": ["d0", "d1"], "text": ["a", "b"], "origin": ["o", "o"]})
+        if bins:
+            documents = documents.with_columns(length_bin=pl.Series(["0-5", "5-10"]))
+        self.documents = self._write("documents", documents, DOCUMENTS)
+
+    def _write(self, name, frame, spec):
+        path = self.folder / f"{name}.parquet"
+        write_table(frame, path, spec, provenance=SOURCE)
+        return path
+
+    def step(self, name, rows, counts=None, *, place=0, language="eng-Latn", domain="law"):
+        """One step's tables; without counts it is a source's."""
+        frame = as_attrition(dropped_frame(rows), language=language, domain=domain)
+        self.dropped.append(self._write(f"{name}.dropped", frame, ATTRITION))
+        if counts is not None:
+            self.flow.append(self._write(f"{name}.flow", flow_frame(name, place, counts), FLOW))
+
+    def ledger(self):
+        outputs = {name: self.folder / f"{name}.parquet" for name in ("dropped", "flow", "usage")}
+        run_ledger(
+            language="eng-Latn",
+            domain="law",
+            documents=self.documents,
+            steps_dropped=self.dropped,
+            steps_flow=self.flow,
+            steps_usage=self.usage,
+            **outputs,
+        )
+        specs = (ATTRITION, FLOW, LLM_USAGE)
+        return [read_table(path, spec) for path, spec in zip(outputs.values(), specs, strict=True)]
+
+
+SOURCE_ROW = Dropped("cut_documents", "passages", "x-unfit-001", "x", "passage_too_short")
+BLANK = Dropped("summarise", "documents", "d1", "d1", "blank_summary")
+REFUSED = Dropped("generate", "questions", "d0-q1", "d0", "blank_question", "?", 0.5, "end", 1)
+
+
+def filled(domain: Domain) -> Domain:
+    """A source, then two steps given in the wrong order; two units of which one loses none."""
+    domain.step("documents", [SOURCE_ROW])
+    domain.step("generate", [REFUSED], [Flow("chunks", 3, 3), Flow("questions", 2, 1)], place=2)
+    domain.step("summarise", [BLANK], [Flow("documents", 2, 1)], place=1)
+    return domain
+
+
+def test_the_ledger_is_all_steps_with_the_length_bins_of_the_documents(tmp_path):
+    domain = filled(Domain(tmp_path))
+    dropped, flow, usage = domain.ledger()
+    columns = ("stage", "unit", "item_id", "doc_id", "length_bin")
+    assert dropped.select(columns).rows() == [
+        ("cut_documents", "passages", "x-unfit-001", "x", None),  # x is not in the sample
+        ("generate", "questions", "d0-q1", "d0", "0-5"),
+        ("summarise", "documents", "d1", "d1", "5-10"),
+    ]
+    assert dropped.row(1)[: len(DROPPED_SCHEMA)] == tuple(REFUSED)
+    assert flow.select("step", "stage", "unit", "dropped").rows() == [
+        (1, "summarise", "documents", 1),
+        (2, "generate", "chunks", 0),
+        (2, "generate", "questions", 1),
+    ]
+    assert usage.is_empty()
+    record = read_provenance(tmp_path / "dropped.parquet")
+    assert (record["stage"], record["queries_by"]) == ("ledger", "llm:stand-in/rules")
+    assert set(record["inputs"]) == {str(path) for path in [domain.documents, *domain.dropped]}
+
+
+def test_documents_without_bins_leave_the_bin_null(tmp_path):
+    dropped, _, _ = filled(Domain(tmp_path, bins=False)).ledger()
+    assert dropped["length_bin"].null_count() == dropped.height == 3
+
+
+def test_what_the_language_models_used_is_stacked(tmp_path):
+    domain = filled(Domain(tmp_path))
+    numbers = {c.name: 1 for c in LLM_USAGE.columns if str(c.type) == "int64"}
+    words = {c.name: "w" for c in LLM_USAGE.columns if str(c.type) == "string"}
+    for stage in ("summarise", "generate"):
+        used = pl.DataFrame([{**words, **numbers, "stage": stage}])
+        domain.usage.append(domain._write(f"{stage}.usage", used, LLM_USAGE))
+    assert domain.ledger()[2]["stage"].to_list() == ["summarise", "generate"]
+
+
+def test_no_steps_make_empty_tables(tmp_path):
+    assert [frame.height for frame in Domain(tmp_path).ledger()] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "counts", "message"),
+    [
+        ([], [Flow("questions", 5, 4)], "step, questions: 1 counted as dropped, but 0 rows"),
+        (["a", "b"], [Flow("questions", 5, 4)], "step, questions: 1 counted .* but 2 rows"),
+        (["a"], [Flow("chunks", 5, 4)], "step, chunks: 1 counted as dropped, but 0 rows"),
+        (["a"], [Flow("chunks", 5, 5)], "step, questions: 0 counted as dropped, but 1 rows"),
+    ],
+    ids=["lost", "one more", "in another unit", "unit not counted"],
+)
+def test_a_step_whose_rows_are_not_what_it_counted_is_named(tmp_path, rows, counts, message):
+    domain = filled(Domain(tmp_path))
+    domain.step("step", [Dropped("step", "questions", name, "d0", "r") for name in rows], counts)
+    with pytest.raises(AssertionError, match=message):
+        domain.ledger()
+    assert not (tmp_path / "dropped.parquet").exists()
+
+
+def test_a_step_given_twice_is_caught_with_and_without_counts(tmp_path):
+    domain = filled(Domain(tmp_path))
+    given_once = list(domain.dropped)
+    for path, item in zip(given_once, ("x-unfit-001", "d0-q1", "d1"), strict=True):
+        domain.dropped = [*given_once, path]
+        with pytest.raises(AssertionError, match=f"item {item} is dropped 2 times"):
+            domain.ledger()
+    domain.dropped, domain.flow = given_once, [*domain.flow, domain.flow[0]]
+    with pytest.raises(InputError, match="share a key"):
+        domain.ledger()
+
+
+def test_a_step_of_another_domain_is_caught(tmp_path):
+    domain = filled(Domain(tmp_path))
+    domain.step("other", [SOURCE_ROW._replace(item_id="y")], domain="science")
+    with pytest.raises(AssertionError, match=r"eng-Latn, law: y .* is of eng-Latn, science"):
+        domain.ledger()
+
+
+def test_counts_that_do_not_add_up_are_caught():
+    wrong = flow_frame("step", 0, [Flow("questions", 5, 5)]).with_columns(entered=pl.lit(6))
+    with pytest.raises(AssertionError, match="6 entered, but 5 kept and 0 dropped make 5"):
+        check_balance(dropped_frame(), wrong)
+
+
+def decisions(stage: str, items: pl.DataFrame, kept: list[bool]) -> pl.DataFrame:
+    nothing = {"score": pl.lit(None, pl.Float64), "decided_by": pl.lit(None, pl.String)}
+    return items.select(
+        rule=pl.lit(stage),
+        item_id="_id",
+        kept=pl.Series(kept, dtype=pl.Boolean),
+        reason=pl.lit("r"),
+        **nothing,
+    )
+
+
+def split(items: pl.DataFrame, sizes: list[int]) -> pl.DataFrame:
+    """Parts of items, as many of each as given: a document's chunks, a chunk's questions."""
+    rows = [
+        (f"{item}-{number}", doc_id)
+        for (item, doc_id), size in zip(items.rows(), sizes, strict=True)
+        for number in range(size)
+    ]
+    return pl.DataFrame(rows, schema=items.schema, orient="row")
+
+
+@st.composite
+def chains(draw):
+    """Documents, their chunks and questions, each through stages that drop some of them.
+
+    Returns the rows dropped, the counts, and per unit what entered its first stage and what its
+    last one left.
+    """
+    names = [f"d{k}" for k in range(draw(st.integers(0, 6)))]
+    items = pl.DataFrame({"_id": names, "doc_id": names}, schema=dict.fromkeys(ITEM, pl.String))
+    dropped, flow, ends = [dropped_frame()], [flow_frame("none", 0, [])], {}
+    for unit in UNITS:
+        if unit != UNITS[0]:
+            counts = st.lists(st.integers(0, 3), min_size=items.height, max_size=items.height)
+            items = split(items, draw(counts))
+        entered = items.height
+        for number in range(draw(st.integers(1, 3))):
+            stage = f"{unit}-{number}"
+            flags = st.lists(st.booleans(), min_size=items.height, max_size=items.height)
+            decided = decisions(stage, items, draw(flags))
+            dropped.append(dropped_rows(decided, items, stage=stage, unit=unit))
+            left = kept_items(items, decided)
+            flow.append(flow_frame(stage, len(flow), [Flow(unit, items.height, left.height)]))
+            items = left
+        ends[unit] = (entered, items.height)
+    return pl.concat(dropped), pl.concat(flow), ends
+
+
+ITEM = ("_id", "doc_id")
+
+
+@given(chains())
+def test_random_drops_through_a_chain_of_stages_balance(chain):
+    dropped, flow, ends = chain
+    check_balance(dropped, flow)
+    for unit, (entered, left) in ends.items():
+        assert entered == left + dropped.filter(unit=unit).height
+    assert dropped["doc_id"].null_count() == 0
+
+
+@given(chains().filter(lambda chain: chain[0].height > 0), st.data())
+def test_a_row_lost_doubled_or_moved_is_caught(chain, data):
+    dropped, flow, _ = chain
+    place = data.draw(st.integers(0, dropped.height - 1))
+    row, others = dropped[place], pl.concat([dropped[:place], dropped[place + 1 :]])
+    moved = data.draw(st.sampled_from([s for s in flow["stage"] if s != row["stage"][0]]))
+    wrong = {
+        "lost": others,
+        "doubled": pl.concat([dropped, row]),
+        "another item": pl.concat([dropped, row.with_columns(item_id=pl.lit("new"))]),
+        "another stage": pl.concat([others, row.with_columns(stage=pl.lit(moved))]),
+        "another unit": pl.concat([others, row.with_columns(unit=pl.lit("pairs"))]),
+    }
+    for frame in wrong.values():
+        with pytest.raises(AssertionError):
+            check_balance(frame, flow)
+    check_balance(pl.concat([others, row]), flow)  # the order does not matter

@@ -1,0 +1,161 @@
+import logging
+
+import polars as pl
+import pytest
+
+from psibench.build.rules.sampling_cells import tiny_subset
+from psibench.config.judging import Tiny
+from psibench.errors import InputError
+from psibench.stages.subset import run_subset
+from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.segments import POSITIONS
+
+SOURCE = Provenance(stage="assemble", stage_version=1, queries_by="llm:stand-in/rules")
+SPANS = {"beginning": [0, 10], "middle": [10, 20], "end": [20, 30]}
+
+
+def query(name, target, **more) -> dict:
+    return {
+        "_id": name,
+        "text": f"what is {name}?",
+        "pos_corpus_id": f"d-{name}",
+        "pos_char_span": SPANS[target or "middle"],
+        "pos_char_length": 30,
+        "pos_token_length": 6,
+        "target_position": target,
+        **more,
+    }
+
+
+def write_benchmark(folder, queries) -> dict:
+    documents = [row["pos_corpus_id"] for row in queries] + ["d-of-no-query"]
+    sizes = {"char_length": 30, "word_count": 6, "token_length": 6}
+    corpus = [{"_id": name, "text": "x" * 30, **sizes} for name in documents]
+    qrels = [
+        {"query-id": row["_id"], "corpus-id": doc, "score": score}
+        for row in queries
+        for doc, score in ((row["pos_corpus_id"], 2), ("d-of-no-query", 1))
+    ]
+    paths = {}
+    for name, spec, rows in (
+        ("corpus", CORPUS, corpus),
+        ("queries", QUERIES, queries),
+        ("qrels", QRELS, qrels),
+    ):
+        paths[name] = folder / f"{name}.parquet"
+        frame = pl.DataFrame(rows, infer_schema_length=None)
+        if name == "queries":
+            frame = frame.with_columns(pl.col("target_position").cast(pl.String))
+        write_table(frame, paths[name], spec, provenance=SOURCE)
+    return paths
+
+
+def draw(folder, queries, **section) -> dict[str, pl.DataFrame]:
+    paths = write_benchmark(folder, queries)
+    specs = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
+    made = {f"{name}_out": folder / "tiny" / f"{name}.parquet" for name in specs}
+    run_subset(Tiny(**section), **paths, **made)
+    return {name: read_table(made[f"{name}_out"], spec) for name, spec in specs.items()}
+
+
+# Four queries of each position; reading order goes round the positions.
+TWELVE = [query(f"q{i}", POSITIONS[i % 3]) for i in range(12)]
+
+
+def test_each_position_has_as_many_queries_as_asked_for(tmp_path, caplog):
+    tiny = draw(tmp_path, TWELVE, per_position=2)
+    assert sorted(tiny["queries"]["target_position"]) == sorted(POSITIONS * 2)
+    assert caplog.records == []
+
+
+def test_the_queries_are_those_of_the_authors_draw_in_reading_order(tmp_path):
+    found = draw(tmp_path, TWELVE, per_position=2)["queries"]["_id"].to_list()
+    targets = pl.DataFrame(
+        {
+            "query_id": [row["_id"] for row in TWELVE],
+            "targets": [[row["target_position"]] for row in TWELVE],
+            "text": [row["text"] for row in TWELVE],
+        }
+    )
+    drawn, _ = tiny_subset(targets, per_position=2, seed=42)
+    assert found != drawn["query_id"].to_list()  # the draw's own order is another one
+    wanted = set(drawn["query_id"])
+    assert found == [row["_id"] for row in TWELVE if row["_id"] in wanted]
+
+
+def test_all_qrels_of_the_queries_drawn_are_kept_and_no_others(tmp_path):
+    tiny = draw(tmp_path, TWELVE, per_position=1)
+    names = tiny["queries"]["_id"].to_list()
+    assert tiny["qrels"].select("query-id", "corpus-id", "score").rows() == [
+        row for name in names for row in ((name, f"d-{name}", 2), (name, "d-of-no-query", 1))
+    ]
+
+
+def test_the_corpus_is_the_same_row_by_row(tmp_path):
+    tiny = draw(tmp_path, TWELVE, per_position=1)
+    assert tiny["corpus"].height == 13
+    assert content_hash(tmp_path / "tiny" / "corpus.parquet") == content_hash(
+        tmp_path / "corpus.parquet"
+    )
+
+
+def test_a_position_that_is_short_gives_all_it_has_and_a_warning_says_so(tmp_path, caplog):
+    rows = [row for row in TWELVE if row["target_position"] != "end"] + [query("last", "end")]
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        tiny = draw(tmp_path, rows, per_position=3)
+    counts = tiny["queries"]["target_position"].value_counts().rows()
+    assert dict(counts) == {"beginning": 3, "middle": 3, "end": 1}
+    assert [record.getMessage() for record in caplog.records] == [
+        "tiny: 3 queries with target end wanted, 1 found; the subset takes all of them"
+    ]
+
+
+def test_a_query_of_two_thirds_is_drawn_for_both(tmp_path, caplog):
+    # Only "both" is at the end, so the draw of the end takes it; it is in the subset once.
+    both = query("both", None, positions=["middle", "end"])
+    rows = [query(name, p, positions=[p]) for name, p in (("b", "beginning"), ("m", "middle"))]
+    tiny = draw(tmp_path, [*rows, both], per_position=1)
+    assert "both" in tiny["queries"]["_id"].to_list()
+    assert tiny["queries"]["_id"].is_unique().all()
+    assert tiny["queries"]["positions"].to_list()[-1] == ["middle", "end"]
+    assert caplog.records == []
+
+
+def test_queries_left_out_for_other_reasons_than_the_draw_are_named(tmp_path, caplog):
+    again = query("again", "beginning") | {"text": "what is q0?"}
+    rows = [query("q0", "beginning"), again, query("untargeted", None), query("m", "middle")]
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        tiny = draw(tmp_path, [*rows, query("e", "end")], per_position=2)
+    left = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert [line.split(": ")[-1] for line in left] == [
+        "no target position is declared",
+        "its text stands earlier in the sample",
+    ]
+    assert all("1 queries of" in line for line in left)
+    assert set(tiny["queries"]["_id"]) - {"q0", "again"} == {"m", "e"}
+    assert tiny["queries"].height == 3  # one of the two with the same text
+
+
+def test_queries_without_any_target_are_refused(tmp_path):
+    rows = [query("a", None), query("b", None)]
+    with pytest.raises(InputError, match=r"none of the 2 queries has a target position.*`tiny`"):
+        draw(tmp_path, rows, per_position=1)
+    assert not (tmp_path / "tiny").exists()
+
+
+def test_another_seed_draws_other_queries_and_the_same_one_the_same(tmp_path):
+    drawn = [
+        tuple(draw(tmp_path, TWELVE, per_position=1, seed=seed)["queries"]["_id"])
+        for seed in (42, 42, *range(5))
+    ]
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) > 2
+
+
+def test_provenance_says_who_wrote_the_queries_and_how_they_were_drawn(tmp_path):
+    draw(tmp_path, TWELVE, per_position=2, seed=7)
+    record = read_provenance(tmp_path / "tiny" / "queries.parquet")
+    assert (record["stage"], record["queries_by"]) == ("subset", "llm:stand-in/rules")
+    assert record["params"] == {"per_position": 2, "seed": 7}
+    assert read_provenance(tmp_path / "tiny" / "corpus.parquet")["params"] == {}

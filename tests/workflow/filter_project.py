@@ -1,0 +1,116 @@
+"""A tiny project with every filter: margin, grades, audit, false negatives of both protocols."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from generated_project import PROMPTS
+from workflow_project import Project
+
+from psibench.tables import read_table
+from psibench.tables.schemas import SPECS
+
+CHAIN, ABOVE = "chain", "above"
+VIEWS = ("chain-raw", "chain-tiny", "above-raw")
+LEXICAL = ["embedded-bm25", "flat-bm25"]  # start fast; the second one is the config's own
+FLAT = {"backend": "bm25", "b": 0.0, "calibration": {"midpoint": 0.3, "slope": 10.0}}
+JUDGES = ["stand-in", "stand-in-sentence", "stand-in-rare"]
+N_DOCUMENTS, N_SENTENCES, N_TERMS = 8, 9, 6
+N_SHORT, N_SHARED = 3, 6
+"""So many documents are there a second time, as their first sentences alone; the last of them has
+each sentence cut in two, which divides the judges."""
+ECHO, SOURCE = 7, 1
+"""The sentence of a document that has the words of another one, each of them twice."""
+SYLLABLES = ("ba", "do", "fi", "gu", "ke", "lo", "mi", "na", "po", "ru", "sa", "te")
+
+
+def made_up(number: int) -> str:
+    """Return a word of three syllables that no other number has."""
+    first, rest = divmod(number, 144)
+    return SYLLABLES[first] + SYLLABLES[rest // 12] + SYLLABLES[rest % 12]
+
+
+def made_up_sentence(document: int, place: int) -> str:
+    """Return a sentence whose words no other one has, an `ECHO` aside."""
+    own = SOURCE if place == ECHO else place
+    start = (document * N_SENTENCES + own) * N_TERMS
+    terms = [made_up(number) for number in range(start, start + N_TERMS)]
+    again = f", {' '.join(terms)}" if place == ECHO else ""
+    return f"The {terms[0]} {terms[1]} of {terms[2]} near {' '.join(terms[3:])}{again} {place}."
+
+
+def write_doubled_corpus(path: Path) -> None:
+    """Write documents of nine sentences, and shorter ones that are the beginning of some."""
+    texts = {
+        f"doc{document:03d}": [made_up_sentence(document, n) for n in range(N_SENTENCES)]
+        for document in range(N_DOCUMENTS)
+    }
+    texts |= {f"short{n:03d}": texts[f"doc{n:03d}"][:N_SHARED] for n in range(N_SHORT)}
+    texts["short002"] = [text.replace(" near", ". Near") for text in texts["short002"]]
+    rows = [json.dumps({"_id": name, "text": " ".join(own)}) for name, own in texts.items()]
+    path.write_text("\n".join(rows) + "\n")
+
+
+def filter_config() -> dict[str, Any]:
+    """One benchmark with every step, after the rule of another recipe, and one of PosIR's."""
+
+    def task(name: str, llm: str = "stand-in", **more: Any) -> dict[str, Any]:
+        return {"llm": llm, "prompt": f"prompts/{name}.md", **more}
+
+    shared = {
+        "source": {"kind": "files", "paths": ["corpus.jsonl"]},
+        "sample": {"edges": [20, 2000]},
+        "buckets": ["thirds"],
+    }
+    judged = shared | {
+        "recipe": "fineweb_posq",
+        "summarise": task("summarise", max_words=40),
+        "generate_questions": task("generate_questions", n_questions=2, chunk_words=30),
+        "verify": {"rule": "margin", "rerankers": LEXICAL, "threshold": 0.05},
+        "grade": task("grade_relevance", "stand-in-rare"),
+        "audit": task("judge_segment", "stand-in-sentence", per_stratum=6),
+        "false_negatives": {
+            "protocol": "fineweb_posq",
+            "recall": {"model": "bm25", "top_k": 4},
+            "rerankers": LEXICAL,
+            "judges": JUDGES,
+            "prompt": "prompts/judges.md",
+        },
+        "tiny": {"per_position": 2},
+        "mixtures": {},
+    }
+    above = shared | {
+        "recipe": "posir",
+        "propose_questions": task("propose_questions", n_questions=2),
+        "locate_span": task("locate_span"),
+        "false_negatives": {
+            "protocol": "posir",
+            "recall": {"model": "minilm-static", "top_k": 4},  # it is not evaluated
+            "rerankers": ["embedded-bm25"],
+        },
+    }
+    return {
+        "benchmarks": {CHAIN: judged, ABOVE: above},
+        "models": ["bm25"],
+        "rerankers": {"flat-bm25": FLAT},
+        "length_tokenizer": "words",
+        "uncertainty": {"n_bootstrap": 100, "n_permutations": 100, "min_bucket_size": 1},
+    }
+
+
+def make_filter_project(folder: Path) -> Project:
+    """Write corpus, prompts and config of a project, and run nothing."""
+    write_doubled_corpus(folder / "corpus.jsonl")
+    shutil.copytree(PROMPTS, folder / "prompts")
+    shutil.copy2(PROMPTS / "grade_relevance.md", folder / "prompts" / "judges.md")
+    project = Project(folder)
+    project.write_config(filter_config())
+    return project
+
+
+def table(project: Project, benchmark: str, name: str, spec: str | None = None) -> pl.DataFrame:
+    """Read a table of a benchmark's or view's data folder."""
+    folder = project.folder / "results" / benchmark / "data" / "eng-Latn" / "general"
+    return read_table(folder / f"{name}.parquet", SPECS[spec or name])

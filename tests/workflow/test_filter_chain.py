@@ -1,0 +1,274 @@
+"""Every filter in one chain, with the real snakemake, lexical rerankers and the stand-in."""
+
+import shutil
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from filter_project import ABOVE, CHAIN, JUDGES, LEXICAL, N_SHORT, make_filter_project, table
+from generated_project import asked, read
+from workflow_project import Project, once_per_session
+
+from psibench.stages.ledger import check_balance
+from psibench.tables import read_provenance, read_table
+from psibench.tables.schemas import ATTRITION, PSI_TABLE
+
+BUILD = f"results/{CHAIN}/build/eng-Latn/general"
+STUDY = f"results/{CHAIN}/study/eng-Latn/general"
+TARGETS = [
+    "results/psi_table.csv",
+    f"results/{CHAIN}/attrition.parquet",
+    f"results/{ABOVE}/attrition.parquet",
+    f"{BUILD}/audit_table.parquet",
+    f"{BUILD}/mixtures.parquet",
+    f"{STUDY}/thresholds.csv",
+    f"{STUDY}/cells.csv",
+]
+AFTER_REMOVAL = {
+    **{"remove_negatives": 1, "tiny": 1, "mixtures": 1, "ledger": 1, "attrition": 1},
+    "psi_table": 1,
+}
+
+
+@pytest.fixture(scope="session")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project after one run. Do not change it: take ``chain_copy``."""
+    folder = once_per_session(
+        tmp_path_factory, "chain", lambda folder: make_filter_project(folder).run(*TARGETS)
+    )
+    return Project(folder)
+
+
+@pytest.fixture
+def chain_copy(chain: Project, tmp_path: Path) -> Project:
+    copy = tmp_path / "project"
+    shutil.copytree(chain.folder, copy, symlinks=True)
+    return Project(copy)
+
+
+def ids(project: Project, benchmark: str, name: str = "queries") -> list[str]:
+    return table(project, benchmark, name)["_id"].to_list()
+
+
+@pytest.mark.parametrize("benchmark", [CHAIN, ABOVE])
+def test_what_every_step_dropped_is_counted_and_says_where_it_belongs(
+    chain: Project, benchmark: str
+) -> None:
+    flow = read(chain, benchmark, "flow", "flow")
+    dropped = read(chain, benchmark, "dropped", "attrition")
+    check_balance(dropped, flow)
+    assert flow["dropped"].sum() == dropped.height > 0
+    assert flow["step"].is_sorted()
+    for column in ("doc_id", "unit", "length_bin"):
+        assert dropped[column].null_count() == 0, column
+    collected = chain.folder / "results" / benchmark / "attrition.parquet"
+    assert read_table(collected, ATTRITION).equals(dropped)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "stages"),
+    [
+        (CHAIN, ["generate_questions", "margin", "segment_grades", "false_negatives"]),
+        (ABOVE, ["propose_questions", "locate_span", "false_negatives"]),
+    ],
+)
+def test_each_filter_takes_what_the_one_before_it_kept_and_the_rest_are_the_queries(
+    chain: Project, benchmark: str, stages: list[str]
+) -> None:
+    questions = read(chain, benchmark, "flow", "flow").filter(unit="questions")
+    assert questions["stage"].to_list() == stages
+    assert questions["entered"].to_list()[1:] == questions["kept"].to_list()[:-1]
+    assert questions["kept"][-1] == len(ids(chain, benchmark)) > 0
+    filters = questions.filter(pl.col("stage").is_in(["margin", "segment_grades"]))
+    assert (filters["dropped"] > 0).all()
+
+
+def test_margins_reach_the_queries_and_every_decision_has_its_reason(chain: Project) -> None:
+    assert table(chain, CHAIN, "queries")["margin"].min() >= 0.05
+    margins = read(chain, CHAIN, "margins", "margins")
+    candidates = read(chain, CHAIN, "generate_questions", "candidates")
+    assert margins["query_id"].to_list() == candidates["_id"].to_list()
+    dropped = read(chain, CHAIN, "dropped", "attrition")
+    reasons = dict(dropped.group_by("stage").agg(pl.col("reason").unique().sort()).iter_rows())
+    assert reasons == {
+        "margin": ["margin_below_threshold", "target_not_first"],
+        "segment_grades": ["grade_low"],
+        "false_negatives": ["false_negative"],
+    }
+
+
+def test_questions_that_another_document_answers_leave_and_all_documents_stay(
+    chain: Project,
+) -> None:
+    raw, clean = ids(chain, f"{CHAIN}-raw"), ids(chain, CHAIN)
+    gone = [query for query in raw if query not in clean]
+    assert [query for query in raw if query in clean] == clean
+    dropped = read(chain, CHAIN, "dropped", "attrition").filter(stage="false_negatives")
+    assert dropped["item_id"].to_list() == gone != []
+    assert ids(chain, CHAIN, "corpus") == ids(chain, f"{CHAIN}-raw", "corpus")
+    assert table(chain, CHAIN, "qrels")["query-id"].to_list() == clean
+    # Only the documents that are there twice share words with another one.
+    twins = {name for n in range(N_SHORT) for name in (f"doc{n:03d}", f"short{n:03d}")}
+    assert set(dropped["doc_id"]) <= twins
+
+
+def test_judgements_say_who_found_what_and_the_verdict_drops_the_question(chain: Project) -> None:
+    judged = table(chain, CHAIN, "judgements")
+    assert set(judged["scorer"]) == {*LEXICAL, *JUDGES}
+    dropped = read(chain, CHAIN, "dropped", "attrition").filter(stage="false_negatives")
+    found = judged.filter("is_false_negative")["query_id"].unique()
+    assert set(found) == set(dropped["item_id"])
+    grades = judged.filter(kind="judge").pivot(
+        "scorer", index=["query_id", "doc_id"], values="vote"
+    )
+    # The third judge is asked where the first two disagree, and nowhere else.
+    divided = grades.filter(pl.col("stand-in-rare").is_not_null())
+    assert 0 < divided.height < grades.height
+    assert (divided["stand-in"] != divided["stand-in-sentence"]).all()
+    usage = read(chain, CHAIN, "llm_usage", "llm_usage").filter(stage="judge_3")
+    assert usage["n_items"].to_list() == [divided.height]
+
+
+def test_documents_above_the_positive_are_in_no_table_of_the_clean_benchmark(
+    chain: Project,
+) -> None:
+    removed = read(chain, ABOVE, "dropped", "attrition").filter(unit="documents")["item_id"]
+    assert sorted(removed) == [f"short{n:03d}" for n in range(N_SHORT)]
+    raw = table(chain, f"{ABOVE}-raw", "queries")
+    assert set(removed) <= set(raw["pos_corpus_id"])
+    assert set(removed) <= set(ids(chain, f"{ABOVE}-raw", "corpus"))
+    columns = {"corpus": "_id", "queries": "pos_corpus_id", "qrels": "corpus-id"}
+    for name, column in columns.items():
+        assert not set(table(chain, ABOVE, name)[column]) & set(removed), name
+    flow = read(chain, ABOVE, "flow", "flow").filter(stage="false_negatives", unit="documents")
+    assert flow["kept"].to_list() == [len(ids(chain, ABOVE, "corpus"))]
+    judged = table(chain, ABOVE, "judgements")
+    assert set(judged.filter("is_false_negative")["doc_id"]) == set(removed)
+    assert (judged["score"] > judged["positive_score"]).all()
+    run = chain.folder / f"results/{ABOVE}/runs/bm25/eng-Latn-eng-Latn.parquet"
+    assert not set(pl.read_parquet(run)["doc_id"]) & set(removed)
+
+
+def test_a_model_that_only_recalls_is_not_evaluated(chain: Project) -> None:
+    results = chain.folder / "results"
+    assert (results / f"{ABOVE}-raw/recall/minilm-static/eng-Latn-eng-Latn.parquet").is_file()
+    assert not list(results.glob("*/runs/minilm-static"))
+    assert set(read_table(results / "psi_table.parquet", PSI_TABLE)["model"]) == {"bm25"}
+
+
+def test_views_have_rows_of_their_own_with_their_own_number_of_queries(chain: Project) -> None:
+    rows = read_table(chain.folder / "results" / "psi_table.parquet", PSI_TABLE)
+    counts = dict(rows.filter(evidence="all").select("benchmark", "n_queries").iter_rows())
+    evaluated = [CHAIN, f"{CHAIN}-raw", f"{CHAIN}-tiny", ABOVE, f"{ABOVE}-raw"]
+    assert counts == {name: len(ids(chain, name)) for name in evaluated}
+    assert counts[f"{CHAIN}-raw"] > counts[CHAIN] > counts[f"{CHAIN}-tiny"]
+    assert rows["benchmark"].unique(maintain_order=True).to_list() == evaluated
+
+
+def test_the_tiny_view_has_some_queries_of_each_position_and_all_documents(chain: Project) -> None:
+    tiny, whole = (table(chain, name, "queries") for name in (f"{CHAIN}-tiny", CHAIN))
+    assert tiny.equals(whole.filter(pl.col("_id").is_in(tiny["_id"].to_list())))
+    counts = dict(tiny.group_by("target_position").len().iter_rows())
+    assert counts == {"beginning": 2, "middle": 2, "end": 2}
+    assert table(chain, f"{CHAIN}-tiny", "corpus").equals(table(chain, CHAIN, "corpus"))
+    assert table(chain, f"{CHAIN}-tiny", "qrels")["query-id"].to_list() == tiny["_id"].to_list()
+
+
+def test_training_mixtures_are_drawn_from_the_clean_queries(chain: Project) -> None:
+    drawn = read(chain, CHAIN, "mixtures", "mixtures")
+    assert set(drawn["query_id"]) <= set(ids(chain, CHAIN))
+    counts = dict(
+        drawn.group_by("configuration").agg(pl.col("target_position").n_unique()).iter_rows()
+    )
+    assert counts == {"begin": 1, "middle": 1, "end": 1, "uniform": 3}
+    sizes = drawn.filter(pl.col("configuration") != "uniform").group_by("configuration").len()
+    smallest = table(chain, CHAIN, "queries").group_by("target_position").len()["len"].min()
+    assert set(sizes["len"]) == {smallest}
+
+
+def test_the_audit_asks_about_every_third_and_drops_nothing(chain: Project) -> None:
+    strata = read(chain, CHAIN, "audit_table", "audit_table")
+    assert strata["n"].max() == 6
+    assert strata["n_unusable"].sum() == 0
+    flow = read(chain, CHAIN, "flow", "flow").filter(stage="audit")
+    assert flow.select("entered", "dropped").rows() == [(3 * strata["n"].sum(), 0)]
+    # The strata's ends: a target that is not first answers less exclusively than a clear one.
+    shares = strata.filter(pl.col("n") > 0)["exclusive"]
+    assert shares[0] < shares[-1]
+
+
+def test_who_judges_wrote_no_query(chain: Project) -> None:
+    n_judged = 0
+    for path in (chain.folder / "results").rglob("*.parquet"):
+        record = read_provenance(path)
+        assert record is not None, path
+        assert record["queries_by"] in ("llm:stand-in/rules", None), path
+        n_judged += "judge" in str(path)
+    assert n_judged > 0
+    queries = chain.folder / f"results/{CHAIN}/data/eng-Latn/general/queries.parquet"
+    record = read_provenance(queries)
+    assert record is not None
+    assert record["queries_by"] == "llm:stand-in/rules"
+    assert {f"reranker:{name}" for name in LEXICAL} <= set(record["revisions"])
+
+
+def test_a_study_counts_every_threshold_over_all_candidates(chain: Project) -> None:
+    flow = read(chain, CHAIN, "flow", "flow").filter(stage="margin").row(0, named=True)
+    counts = pl.read_csv(chain.folder / STUDY / "thresholds.csv")
+    assert counts.filter(condition="all")["n"].to_list() == [flow["entered"]]
+    assert counts.filter("is_configured")["n"].to_list() == [flow["kept"]]
+    assert len(ids(chain, f"{CHAIN}-candidates")) == flow["entered"]
+    cells = pl.read_csv(chain.folder / STUDY / "cells.csv").filter(condition="all")
+    assert cells["length_bin"].to_list() == ["20-2000", "all"]
+    assert chain.planned("study") == {"table_csv": 4, "study": 1}  # two are there already
+
+
+def test_a_second_run_of_the_chain_does_nothing(chain: Project) -> None:
+    assert chain.planned(*TARGETS) == {}
+
+
+def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy: Project) -> None:
+    config = chain_copy.read_config()
+    config["benchmarks"][CHAIN]["verify"]["threshold"] = 0.43
+    chain_copy.write_config(config)
+    assert chain_copy.planned(*TARGETS) == AFTER_REMOVAL | {
+        **{"verify_margin": 1, "grade_pairs": 2, "grade": 1, "audit_pairs": 1, "audit_table": 1},
+        **{"ask": 6, "gather": 6},  # grades, audit and judges: none that writes
+        **{"assemble_raw": 1, "recall_lexical": 1, "score_pairs": 2, "negatives": 1},
+        **{"judge_pairs": 3, "search_lexical": 3, "score": 3, "aggregate": 3},
+        **{"filter_study": 1, "table_csv": 2},
+    }
+    before, started = ids(chain_copy, f"{CHAIN}-raw"), time.time()
+    chain_copy.run(f"{BUILD}/pair_scores/{LEXICAL[0]}.parquet")
+    after = ids(chain_copy, f"{CHAIN}-raw")
+    assert set(after) < set(before)
+    assert asked(chain_copy, since=started) == {}  # every grade is known
+    log = chain_copy.folder / f"logs/{CHAIN}/score_pairs/eng-Latn/general/{LEXICAL[0]}.log"
+    assert log.stat().st_mtime > started
+    assert f"scoring {LEXICAL[0]}: 0 pairs scored now" in log.read_text()
+
+
+def test_the_judges_template_reruns_the_judges_and_what_follows(chain_copy: Project) -> None:
+    prompt = chain_copy.folder / "prompts" / "judges.md"
+    text = prompt.read_text()
+    header, body = text.rsplit("---\n", 1)
+    assert "Grade" in body
+    prompt.write_text(f"{header}---\n{body.replace('Grade', 'Now grade', 1)}")
+    evaluated = {"search_lexical": 2, "score": 2, "aggregate": 2}  # the clean one and the tiny one
+    judges = {"ask": 3, "gather": 3, "judge_pairs": 2}  # what the first one reads is as it was
+    assert chain_copy.planned(*TARGETS) == AFTER_REMOVAL | judges | evaluated
+    started = time.time()
+    chain_copy.run(f"{BUILD}/judge_1.parquet")
+    n_pairs = read(chain_copy, CHAIN, "judge_1_pairs", "pairs").height
+    assert asked(chain_copy, since=started) == {"judge_1": n_pairs}
+
+
+def test_the_size_of_an_audit_reruns_the_audit_alone(chain_copy: Project) -> None:
+    config = chain_copy.read_config()
+    config["benchmarks"][CHAIN]["audit"]["per_stratum"] = 5
+    chain_copy.write_config(config)
+    assert chain_copy.planned(*TARGETS) == {
+        **{"audit_pairs": 1, "ask": 1, "gather": 1, "audit_table": 1},
+        **{"ledger": 1, "attrition": 1},  # what it asked is counted
+    }

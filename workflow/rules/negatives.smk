@@ -1,0 +1,190 @@
+# Documents that answer a query and are not its positive: recalled, scored, judged, removed.
+# What is there before is the view `{benchmark}-raw`.
+
+
+# As for a run, over the raw tables and deeper.
+use rule search_lexical as recall_lexical with:
+    output:
+        "results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.parquet",
+    log:
+        "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("raw"),
+        model=lookup.pattern("lexical"),
+    params:
+        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        model_version=lambda wildcards: MODEL_VERSIONS[
+            lookup.models[wildcards.model].backend
+        ],
+        top_k=lambda wildcards: lookup.recall_depth(wildcards.benchmark),
+        version=STAGE_VERSIONS["search"],
+    message:
+        "Recalling documents of {wildcards.benchmark} with {wildcards.model}"
+
+
+use rule search_vectors as recall_vectors with:
+    output:
+        "results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.parquet",
+    log:
+        "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("raw"),
+        model=lookup.pattern("vector"),
+    params:
+        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        model_version=lambda wildcards: MODEL_VERSIONS[
+            lookup.models[wildcards.model].backend
+        ],
+        domains=lambda wildcards: lookup.domains(wildcards.benchmark),
+        top_k=lambda wildcards: lookup.recall_depth(wildcards.benchmark),
+        store=settings.store,
+        version=STAGE_VERSIONS["search"],
+    message:
+        "Recalling documents of {wildcards.benchmark} with {wildcards.model}"
+
+
+rule score_pairs:
+    input:
+        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
+        recall=recall_table,
+        # One after the other, the cheapest first: what is decided is not scored again.
+        earlier=score_tables(lookup.pair_panel, "pair_scores", until="reranker"),
+        checkpoint=lambda wildcards: lookup.reranker_files(wildcards.reranker),
+    output:
+        "results/{benchmark}/build/{lang}/{domain}/pair_scores/{reranker}.parquet",
+    log:
+        "logs/{benchmark}/score_pairs/{lang}/{domain}/{reranker}.log",
+    benchmark:
+        "benchmarks/{benchmark}/score_pairs/{lang}/{domain}/{reranker}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("purged"),
+        reranker=lookup.pattern("rerankers"),
+    conda:
+        "../../envs/gpu.yaml"
+    threads: 2
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(6000, 160 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 1440 * attempt,
+        device=settings.encoding.device,
+        tokens_per_batch=lambda wildcards: scoring_tokens(lookup, wildcards.reranker),
+    params:
+        scoring=lambda wildcards: pair_params(
+            lookup, wildcards.benchmark, wildcards.reranker
+        ),
+        store=settings.store,
+        version=STAGE_VERSIONS["score_pairs"],
+    message:
+        "Scoring recalled documents of {wildcards.benchmark} with {wildcards.reranker}"
+    script:
+        "../scripts/score_pairs.py"
+
+
+rule negatives:
+    input:
+        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
+        recall=recall_table,
+        scores=score_tables(lookup.pair_panel, "pair_scores"),
+    output:
+        "results/{benchmark}/build/{lang}/{domain}/negatives.parquet",
+    log:
+        "logs/{benchmark}/negatives/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}/negatives/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("purged"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 40 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        section=lambda wildcards: negatives_params(lookup, wildcards.benchmark),
+        version=STAGE_VERSIONS["negatives"],
+    message:
+        "Documents of {wildcards.benchmark} that rerankers call relevant"
+    script:
+        "../scripts/negatives.py"
+
+
+rule judge_pairs:
+    input:
+        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
+        negatives="results/{benchmark}/build/{lang}/{domain}/negatives.parquet",
+        # Nobody is asked what the judges before have decided.
+        earlier=judge_tables(until="number"),
+    output:
+        "results/{benchmark}/build/{lang}/{domain}/judge_{number}_pairs.parquet",
+    log:
+        "logs/{benchmark}/judge_pairs/{lang}/{domain}/{number}.log",
+    benchmark:
+        "benchmarks/{benchmark}/judge_pairs/{lang}/{domain}/{number}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("purged"),
+        number=r"[1-9][0-9]*",
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        section=lambda wildcards: negatives_params(lookup, wildcards.benchmark),
+        version=STAGE_VERSIONS["judge_pairs"],
+    message:
+        "What judge {wildcards.number} of {wildcards.benchmark} has to grade"
+    script:
+        "../scripts/judge_pairs.py"
+
+
+rule remove_negatives:
+    input:
+        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
+        negatives="results/{benchmark}/build/{lang}/{domain}/negatives.parquet",
+        scores=score_tables(lookup.pair_panel, "pair_scores"),
+        judged=judge_tables(),
+    output:
+        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        judgements="results/{benchmark}/data/{lang}/{domain}/judgements.parquet",
+        dropped="results/{benchmark}/build/{lang}/{domain}/false_negatives.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/{domain}/false_negatives.flow.parquet",
+        savings="results/{benchmark}/build/{lang}/{domain}/false_negatives.savings.parquet",
+    log:
+        "logs/{benchmark}/remove_negatives/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}/remove_negatives/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("purged"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 40 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        removal=lambda wildcards: removal_params(lookup, wildcards.benchmark),
+        version=STAGE_VERSIONS["remove_negatives"],
+    message:
+        "Removing false negatives of {wildcards.benchmark}"
+    script:
+        "../scripts/remove_negatives.py"

@@ -1,0 +1,195 @@
+# Other cuts of a benchmark: a tiny subset, training mixtures, and all candidates for filter studies.
+
+
+rule tiny:
+    input:
+        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+    output:
+        corpus="results/{benchmark}-tiny/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}-tiny/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}-tiny/data/{lang}/{domain}/qrels.parquet",
+    log:
+        "logs/{benchmark}-tiny/subset/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}-tiny/subset/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("tiny"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        section=lambda wildcards: lookup.dump(
+            lookup.benchmark(wildcards.benchmark).tiny
+        ),
+        version=STAGE_VERSIONS["subset"],
+    message:
+        "A tiny subset of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+    script:
+        "../scripts/subset.py"
+
+
+rule mixtures:
+    input:
+        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}/{domain}/sampling.parquet",
+        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
+    output:
+        mixtures="results/{benchmark}/build/{lang}/{domain}/mixtures.parquet",
+        cells="results/{benchmark}/build/{lang}/{domain}/mixture_cells.parquet",
+    log:
+        "logs/{benchmark}/mixtures/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}/mixtures/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("mixed"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        section=lambda wildcards: lookup.dump(
+            lookup.benchmark(wildcards.benchmark).mixtures
+        ),
+        version=STAGE_VERSIONS["mixtures"],
+    message:
+        "Training mixtures of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+    script:
+        "../scripts/mixtures.py"
+
+
+# Every candidate over the whole corpus: what a filter study evaluates.
+use rule assemble as assemble_candidates with:
+    input:
+        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        candidates=build_table(lookup.candidates_table),
+    output:
+        corpus="results/{benchmark}-candidates/data/{lang}/{domain}/corpus.parquet",
+        queries="results/{benchmark}-candidates/data/{lang}/{domain}/queries.parquet",
+        qrels="results/{benchmark}-candidates/data/{lang}/{domain}/qrels.parquet",
+    log:
+        "logs/{benchmark}-candidates/assemble/{lang}/{domain}.log",
+    benchmark:
+        "benchmarks/{benchmark}-candidates/assemble/{lang}/{domain}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("studied"),
+
+
+# Every part under every reranker; what the filter has scored comes from the store.
+use rule score_parts as score_all_parts with:
+    input:
+        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        candidates=build_table(lookup.candidates_table),
+        earlier=[],
+        checkpoint=lambda wildcards: lookup.reranker_files(wildcards.reranker),
+    output:
+        "results/{benchmark}/study/{lang}/{domain}/scores/{reranker}.parquet",
+    log:
+        "logs/{benchmark}/study/{lang}/{domain}/score_{reranker}.log",
+    benchmark:
+        "benchmarks/{benchmark}/study/{lang}/{domain}/score_{reranker}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("studied"),
+        reranker=lookup.pattern("rerankers"),
+    params:
+        scoring=lambda wildcards: score_params(
+            lookup, wildcards.benchmark, wildcards.reranker, complete=True
+        ),
+        store=settings.store,
+        version=STAGE_VERSIONS["score_parts"],
+
+
+rule filter_study:
+    input:
+        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}/{domain}/sampling.parquet",
+        candidates=build_table(lookup.candidates_table),
+        scores=study_scores,
+        query_scores=candidate_scores,
+    output:
+        thresholds="results/{benchmark}/study/{lang}/{domain}/thresholds.parquet",
+        threshold_psi="results/{benchmark}/study/{lang}/{domain}/threshold_psi.parquet",
+        agreement="results/{benchmark}/study/{lang}/{domain}/agreement.parquet",
+        leave_one_out="results/{benchmark}/study/{lang}/{domain}/leave_one_out.parquet",
+        leave_one_out_psi="results/{benchmark}/study/{lang}/{domain}/leave_one_out_psi.parquet",
+        cells="results/{benchmark}/study/{lang}/{domain}/cells.parquet",
+    log:
+        "logs/{benchmark}/study/{lang}/{domain}/filter_study.log",
+    benchmark:
+        "benchmarks/{benchmark}/study/{lang}/{domain}/filter_study.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("studied"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        verify=lambda wildcards: verify_params(lookup, wildcards.benchmark),
+        models=settings.models,
+        metric=settings.psi_metrics[0],
+        uncertainty=lookup.dump(settings.uncertainty),
+        version=STAGE_VERSIONS["filter_study"],
+    message:
+        "What the filters of {wildcards.benchmark} do to its queries and to every model's PSI"
+    script:
+        "../scripts/filter_study.py"
+
+
+rule study:
+    input:
+        [
+            "results/{benchmark}/study/{lang}/{domain}/".format(**labels)
+            + f"{table}.csv"
+            for labels in lookup.studied_domains()
+            for table in (
+                "thresholds",
+                "threshold_psi",
+                "cells",
+                "agreement",
+                "leave_one_out",
+                "leave_one_out_psi",
+            )
+        ],
+    localrule: True
+
+
+# Any table of a benchmark as CSV, on demand: lists become JSON.
+rule table_csv:
+    input:
+        "results/{benchmark}/{table}.parquet",
+    output:
+        "results/{benchmark}/{table}.csv",
+    log:
+        "logs/{benchmark}/csv/{table}.log",
+    benchmark:
+        "benchmarks/{benchmark}/csv/{table}.tsv"
+    wildcard_constraints:
+        table=r"[a-zA-Z0-9._/-]+",
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(2000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        version=STAGE_VERSIONS["collect"],
+    message:
+        "Writing {output}"
+    script:
+        "../scripts/table_csv.py"
