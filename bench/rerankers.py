@@ -1,0 +1,163 @@
+"""Pairs per second of the cross-scoring path, beside `CrossEncoder.predict` with its defaults.
+
+One checkpoint is built on the spot: BERT of 6 layers and 384 hidden units with random weights, and
+the embedded WordPiece tokenizer. Both score the same pairs of very different lengths: headings of
+the interpreter's documentation against its passages, whole and cut. Both do all their work in
+every round, tokenizing included; psibench also hashes each pair, as it does to look it up, but
+has no store. Rounds are interleaved, whoever goes first in turn; a ratio is the median over the
+rounds, above 1 where psibench needs less. CPU seconds count all threads of this process: beside
+them, other processes on the machine blur the pairs per second. Goal: none is set.
+
+    python bench/rerankers.py [--pairs 200] [--rounds 5] [--device auto]
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SEED = 42
+MAX_TOKENS = 512
+TOLERANCE = 1e-5
+SIZES = {
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 12,
+    "intermediate_size": 1536,
+}
+
+
+def save_checkpoint(folder: Path) -> None:
+    """Write a random classifier and the embedded tokenizer."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    from psibench.models.checkpoints import resolve_checkpoint
+
+    tokenizer = AutoTokenizer.from_pretrained(resolve_checkpoint("embedded:all-MiniLM-L6-v2"))
+    tokenizer.model_max_length = MAX_TOKENS
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(SEED)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=MAX_TOKENS,
+        num_labels=1,
+        initializer_range=0.1,  # so that scores differ
+        **SIZES,
+    )
+    BertForSequenceClassification(config).save_pretrained(folder)
+
+
+def make_pairs(n_pairs: int) -> list[tuple[str, str]]:
+    """Make distinct pairs: the first words of one passage, and another, half of them cut."""
+    import numpy as np
+
+    from psibench.sources.python_docs import read_python_docs
+
+    texts = read_python_docs(seed=SEED).get_column("text").to_list()
+    rng = np.random.default_rng(SEED)
+    pairs: dict[tuple[str, str], None] = {}
+    while len(pairs) < n_pairs:
+        asked, read = (texts[i] for i in rng.integers(0, len(texts), 2))
+        query = " ".join(asked.split()[: rng.integers(3, 15)])
+        if rng.random() < 0.5:
+            read = read[: int(rng.integers(40, max(41, len(read))))]
+        pairs[query, read] = None
+    return list(pairs)
+
+
+def scorers(folder: Path, device: str) -> dict[str, Callable[[list[tuple[str, str]]], Any]]:
+    """Load both; each returns the scores of pairs, ``(n_pairs,)``."""
+    from sentence_transformers import CrossEncoder
+
+    from psibench.config.rerankers import CrossEncoderReranker
+    from psibench.config.settings import Encoding
+    from psibench.models.dtypes import pick_device
+    from psibench.rerankers.load import load_reranker
+    from psibench.rerankers.scoring import score_pairs
+
+    entry = CrossEncoderReranker(
+        backend="cross-encoder", checkpoint=str(folder), max_tokens=MAX_TOKENS, dtype="float32"
+    )
+    ours = load_reranker("bench", entry, device=device)
+    theirs = CrossEncoder(str(folder), device=pick_device(device))
+    tokens = Encoding().tokens_per_batch
+
+    def psibench(pairs: list[tuple[str, str]]) -> Any:
+        return score_pairs(ours, pairs, store=None, tokens_per_batch=tokens).scores.score
+
+    return {"psibench": psibench, "CrossEncoder.predict": theirs.predict}
+
+
+def describe(folder: Path, pairs: list[tuple[str, str]]) -> str:
+    """Say how long the pairs are, tokens."""
+    import numpy as np
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    queries, texts = (list(side) for side in zip(*pairs, strict=True))
+    ids = tokenizer(queries, texts, truncation=True, max_length=MAX_TOKENS)["input_ids"]
+    lengths = np.array([len(one) for one in ids])
+    low, median, high = np.quantile(lengths, [0.05, 0.5, 0.95])
+    quantiles = f"5 % up to {low:.0f}, half up to {median:.0f}, 95 % up to {high:.0f}"
+    return f"{lengths.sum()} tokens in all; {quantiles}"
+
+
+def measure(
+    known: dict[str, Callable[[list[tuple[str, str]]], Any]],
+    pairs: list[tuple[str, str]],
+    rounds: int,
+) -> list[dict[str, tuple[float, float]]]:
+    """Time every scorer in every round: seconds by the clock, and of CPU."""
+    found = []
+    for number in range(rounds):
+        times = {}
+        for name in list(known)[:: -1 if number % 2 else 1]:
+            began, cpu = time.perf_counter(), time.process_time()
+            known[name](pairs)
+            times[name] = (time.perf_counter() - began, time.process_time() - cpu)
+        found.append(times)
+    return found
+
+
+def print_rates(rounds: list[dict[str, tuple[float, float]]], n_pairs: int) -> None:
+    """Print pairs per second of each, and the ratios of the second to the first."""
+    for kind, unit in enumerate(("pairs/s", "pairs/CPU s")):
+        for scorer in rounds[0]:
+            rates = [n_pairs / times[scorer][kind] for times in rounds]
+            shown = ", ".join(f"{rate:.1f}" for rate in rates)
+            print(f"{scorer:22s} {statistics.median(rates):7.1f} {unit} (rounds: {shown})")
+        ratios = [times["CrossEncoder.predict"][kind] / times["psibench"][kind] for times in rounds]
+        shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        print(f"{'ratio':22s} {statistics.median(ratios):7.2f} (rounds: {shown})")
+
+
+def main() -> None:
+    """Check that both agree, then time them."""
+    import numpy as np
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="auto")
+    args = parser.parse_args()
+    pairs = make_pairs(args.pairs)
+    with tempfile.TemporaryDirectory() as name:
+        save_checkpoint(Path(name))
+        known = scorers(Path(name), args.device)
+        words = describe(Path(name), pairs)
+        ours, theirs = (np.asarray(score(pairs), dtype=np.float64) for score in known.values())
+        rounds = measure(known, pairs, args.rounds)
+    difference = float(np.abs(ours - theirs).max())
+    print(f"{len(pairs)} pairs, {words}; scores {ours.min():.3f} to {ours.max():.3f}")
+    print(f"largest difference {difference:.1e}, allowed {TOLERANCE:g}")
+    print_rates(rounds, len(pairs))
+    if difference > TOLERANCE:
+        raise SystemExit("the scores do not agree")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Documents, queries and judgements of the filter studies: the default config's, asked in process.
+
+The stand-in is called without its server; a request gets the same reply as through it, and the
+same faults.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import polars as pl
+
+from psibench.build.sampling import length_measure, sample_documents
+from psibench.config.benchmarks import Controlled
+from psibench.config.generation import LlmTaskSection
+from psibench.config.load import load_config, load_llms
+from psibench.config.paths import DEFAULT_CONFIG, REGISTRY, prompt_path
+from psibench.llm.prompts import load_prompt
+from psibench.llm.replies import parse_reply
+from psibench.llm.standin.batch_lines import LineWorker
+from psibench.llm.standin.imperfections import Imperfections
+from psibench.recipes.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
+from psibench.recipes.judging import grading_task, pairs_table, verdict_task
+from psibench.recipes.llm_tasks import LlmTask, Replied, Tables
+from psibench.sources.documents import read_documents
+from psibench.stages.llm_requests import requests_of
+from psibench.stages.personas import read_personas
+from psibench.text.locate import locate_quote
+from psibench.text.segments import POSITIONS, equal_segments
+
+BENCHMARK = "python-docs"
+JUDGES = ("stand-in", "stand-in-sentence", "stand-in-rare")
+PAIRS_SCHEMA = dict.fromkeys(("_id", "query_id", "doc_id", "part", "query", "text"), pl.String)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Documents and the queries written about their thirds.
+
+    Attributes
+    ----------
+    documents
+        ``_id, text, origin, length, length_bin``.
+    candidates
+        Rows of the controlled recipe and two columns more: ``is_planted``, whether the query was
+        written with the fault; ``answer_position``, the third in which its answer really stands
+        (null where it stands nowhere whole, or at several places).
+    n_asked, n_planted
+        Queries written, and planted ones among them, before the recipe itself drops those that
+        have one text for two thirds.
+    """
+
+    documents: pl.DataFrame
+    candidates: pl.DataFrame
+    n_asked: int
+    n_planted: int
+
+
+@cache
+def default_section() -> Controlled:
+    """Return the default config's benchmark."""
+    config, _ = load_config(DEFAULT_CONFIG, registry=REGISTRY)
+    section = config.benchmarks[BENCHMARK]
+    assert isinstance(section, Controlled)
+    return section
+
+
+def draw_documents(n_documents: int, *, seed: int) -> pl.DataFrame:
+    """Draw documents of the default config's lengths, whatever their length bin."""
+    section = default_section()
+    edges = [section.sample.edges[0], section.sample.edges[-1]]
+    sample = section.sample.model_copy(
+        update={"edges": edges, "shares": None, "n_documents": n_documents, "seed": seed}
+    )
+    read = read_documents(section.source)
+    measure = length_measure(sample.unit)
+    return sample_documents(read.batches, sample=sample, measure=measure).documents
+
+
+def write_queries(documents: pl.DataFrame, *, wrong_position: float, seed: int) -> Written:
+    """Have the stand-in write one query per third, some of them about another third.
+
+    All documents have the same persona candidates: who asks does not enter the stand-in's
+    queries. Every query is asked for twice, with the fault and without: it is planted if the
+    replies differ.
+    """
+    section = default_section()
+    personas = read_personas(section.personas)[: section.personas.n_candidates]
+    tables: dict[str, pl.DataFrame] = {
+        "documents": documents,
+        "persona_candidates": documents.select("_id", personas=pl.lit(personas)),
+    }
+    choose = section.choose_configuration
+    generate = section.generate_positional_query.model_copy(update={"queries_per_position": 1})
+    chosen = CHOOSE_CONFIGURATION.gather(tables, choose, ask(CHOOSE_CONFIGURATION, choose, tables))
+    tables[CHOOSE_CONFIGURATION.name] = chosen.rows
+    task = GENERATE_POSITIONAL_QUERY
+    faults = Imperfections(wrong_position=wrong_position, seed=seed)
+    right = ask(task, generate, tables)
+    given = ask(task, generate, tables, faults)
+    planted = [
+        reply.item_id for reply, good in zip(given, right, strict=True) if reply.value != good.value
+    ]
+    candidates = task.gather(tables, generate, given).rows
+    texts = dict(documents.select("_id", "text").iter_rows())
+    positions = [
+        answer_position(texts[doc_id], answer)
+        for doc_id, answer in candidates.select("pos_corpus_id", "answer").iter_rows()
+    ]
+    found = candidates.with_columns(
+        is_planted=pl.col("_id").is_in(planted),
+        answer_position=pl.Series(positions, dtype=pl.String),
+    )
+    return Written(documents, found, len(given), len(planted))
+
+
+def ask(
+    task: LlmTask,
+    section: LlmTaskSection,
+    tables: Tables,
+    faults: Imperfections | None = None,
+) -> list[Replied]:
+    """Put a task's items to the stand-in, each once, as its server would be asked."""
+    worker, llm = LineWorker(Counter(), Counter()), load_llms()[section.llm]
+    prompt = load_prompt(prompt_path(task.template, section.prompt))
+    assert prompt.response is not None
+    replies = []
+    for item, request in requests_of(task, section, prompt, llm, tables):
+        body = request.body(output_limit_key=llm.output_limit_key)
+        line = worker.answer({"custom_id": item.id, "body": body}, faults or Imperfections(), "")
+        message: Mapping[str, Any] = line["response"]["body"]["choices"][0]["message"]
+        value = parse_reply(message["content"], prompt.response.schema)
+        replies.append(Replied(item.id, item.doc_id, item.target_position, value))
+    return replies
+
+
+def grades_of(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Have the stand-in's three judges grade PAIRS rows: JUDGE_GRADES rows."""
+    frames = []
+    for judge in JUDGES:
+        grades = _judged(grading_task("grade"), judge, pairs)
+        columns = ("query_id", "doc_id", "judge", "part", "grade")
+        frames.append(grades.with_columns(judge=pl.lit(judge)).select(columns))
+    return pl.concat(frames)
+
+
+def verdicts_of(pairs: pl.DataFrame, *, judge: str) -> pl.DataFrame:
+    """Have one of the stand-in's judges say yes or no to PAIRS rows: VERDICTS rows."""
+    return _judged(verdict_task("audit"), judge, pairs)
+
+
+def answer_position(text: str, answer: str) -> str | None:
+    """Return the third of a text that holds the whole answer, or most of it; None if none does."""
+    found = locate_quote(text, answer).span
+    if found is None:
+        return None
+    start, end = found
+    shared = [min(end, high) - max(start, low) for low, high in equal_segments(len(text))]
+    return str(POSITIONS[shared.index(max(shared))])
+
+
+def _judged(task: LlmTask, judge: str, pairs: pl.DataFrame) -> pl.DataFrame:
+    documents = pairs.select(_id="doc_id").unique(maintain_order=True)
+    tables = {"documents": documents, pairs_table(task.name): pairs}
+    section = LlmTaskSection(llm=judge)
+    return task.gather(tables, section, ask(task, section, tables)).rows

@@ -1,0 +1,162 @@
+"""How many queries about the wrong third each rule catches, and how many good ones it loses.
+
+    python studies/filters/wrong_positions.py [--help]
+
+The stand-in writes one query per third of documents of the default config; one in five is about
+another third than the declared one. All parts are scored and graded.
+"""
+
+import platform
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import polars as pl
+from asked import JUDGES, Written, draw_documents, grades_of, verdicts_of, write_queries
+from printed import Page, number, read_options, share
+from scored import PANEL, SHORT, opened, pairs_of_parts, segment_scores
+
+from psibench.build.rules.agreement import decide_agreement
+from psibench.build.rules.audit import audit_table
+from psibench.build.rules.cube import SPAN_PARTS
+from psibench.build.rules.grades import decide_segment_grades, decide_span_grades
+from psibench.build.rules.margin import MARGIN_THRESHOLDS, consensus_margins, decide_margin
+from psibench.build.rules.necessity import decide_necessity
+from psibench.build.rules.strata import strata, stratum_numbers
+from psibench.build.rules.targets import targets_of
+from psibench.text.segments import POSITIONS
+
+WRONG = 0.2
+LEAST = 20  # queries in a stratum that is compared
+COLUMNS = ("rule", "kept", "planted caught", "share of planted", "good lost", "share of good")
+
+
+def decided(
+    scores: pl.DataFrame, grades: pl.DataFrame, candidates: pl.DataFrame
+) -> Iterator[tuple[str, pl.Series]]:
+    """Yield each rule's label and the queries it keeps."""
+    targets = targets_of(candidates)
+    queries = candidates.select(query_id="_id")
+    margins = consensus_margins(scores, targets, rerankers=PANEL)
+    agreement = decide_agreement(scores, targets, rerankers=PANEL)
+    for name in PANEL:
+        alone = decide_agreement(scores, targets, rerankers=[name])
+        yield f"agreement, {SHORT[name]} alone", kept_of(alone)
+    yield "agreement of the three", kept_of(agreement)
+    for threshold in MARGIN_THRESHOLDS:
+        yield f"margin >= {threshold:g}", kept_of(decide_margin(margins, threshold=threshold))
+    for name in PANEL:
+        alone = decide_necessity(scores, queries, rerankers=[name])
+        yield f"span necessity, {SHORT[name]} alone", kept_of(alone)
+    yield "span necessity of the three", kept_of(decide_necessity(scores, queries, rerankers=PANEL))
+    for judge in JUDGES:
+        graded = decide_segment_grades(grades, targets, judges=[judge])
+        yield f"segment grades, {judge}", kept_of(graded)
+        by_span = decide_span_grades(grades, queries, judges=[judge])
+        yield f"span grades, {judge}", kept_of(by_span)
+        both = agreement.get_column("kept") & graded.get_column("kept")
+        label = f"agreement of the three, then segment grades, {judge}"
+        yield label, agreement.filter(both).get_column("item_id")
+
+
+def kept_of(decisions: pl.DataFrame) -> pl.Series:
+    """Return the ids that DECISIONS rows keep."""
+    return decisions.filter("kept").get_column("item_id")
+
+
+def caught_rows(
+    candidates: pl.DataFrame, scores: pl.DataFrame, grades: pl.DataFrame
+) -> Iterator[tuple[object, ...]]:
+    """Count, rule by rule, what is kept, caught and lost."""
+    planted = candidates.filter("is_planted").get_column("_id")
+    good = candidates.filter(~pl.col("is_planted")).get_column("_id")
+    for label, kept in decided(scores, grades, candidates):
+        n_caught = len(planted) - int(planted.is_in(kept.implode()).sum())
+        n_lost = len(good) - int(good.is_in(kept.implode()).sum())
+        caught, lost = share(n_caught, len(planted)), share(n_lost, len(good))
+        yield label, len(kept), n_caught, caught, n_lost, lost
+
+
+def print_audit(page: Page, written: Written, scores: pl.DataFrame, judge: str) -> None:
+    """Print the audit by strata; say where Exclusive falls."""
+    targets = targets_of(written.candidates)
+    margins = consensus_margins(scores, targets, rerankers=PANEL)
+    pairs = pairs_of_parts(written.candidates, written.documents, POSITIONS)
+    table = audit_table(verdicts_of(pairs, judge=judge), targets, margins)
+    planted = planted_by_stratum(margins, written.candidates)
+    rows = []
+    for row, of in zip(table.iter_rows(named=True), planted, strict=True):
+        cells = [number(row[name]) for name in ("target_yes", "distractor_no", "exclusive")]
+        interval = f"[{number(row['exclusive_low'])}, {number(row['exclusive_high'])}]"
+        rows.append((row["stratum"], row["n"], *cells, interval, of, share(of, row["n"])))
+    names = ("stratum", "n", "TargetYes", "DistractorNo", "Exclusive", "95 %", "planted")
+    page.text(f"Audit by {judge}:")
+    page.table((*names, "share planted"), rows)
+    page.text(verdict_on_order(table))
+
+
+def planted_by_stratum(margins: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
+    """Count the planted queries of every stratum, as `strata` lists them."""
+    joined = margins.with_columns(
+        stratum=pl.Series(stratum_numbers(margins, MARGIN_THRESHOLDS))
+    ).join(candidates, left_on="query_id", right_on="_id", maintain_order="left")
+    planted = joined.filter("is_planted").get_column("stratum").to_list()
+    return [planted.count(place) for place in range(len(strata(MARGIN_THRESHOLDS)))]
+
+
+def verdict_on_order(table: pl.DataFrame) -> str:
+    """Say whether Exclusive rises with the stratum, over the strata with enough queries."""
+    known = table.filter(pl.col("low").is_not_null() | pl.col("high").is_not_null())
+    rows = known.filter(pl.col("n") >= LEAST).rows(named=True)
+    falls = [
+        f"{first['stratum']} {first['exclusive']:.3f} -> {second['stratum']} "
+        f"{second['exclusive']:.3f} (intervals "
+        + ("overlap)" if second["exclusive_high"] >= first["exclusive_low"] else "apart)")
+        for first, second in pairwise(rows)
+        if second["exclusive"] < first["exclusive"]
+    ]
+    what = f"over the {len(rows)} strata with {LEAST} queries or more"
+    if falls:
+        return f"Exclusive does NOT rise with the stratum {what}: {'; '.join(falls)}."
+    return f"Exclusive rises with the stratum {what}."
+
+
+def summary(written: Written) -> str:
+    """Say what was written, and where the answers really stand."""
+    candidates = written.candidates
+    planted = candidates.filter("is_planted")
+    elsewhere = pl.col("answer_position") != pl.col("target_position")
+    n_wrong = planted.filter(elsewhere).height
+    n_nowhere = planted.filter(pl.col("answer_position").is_null()).height
+    n_odd = candidates.filter(~pl.col("is_planted") & elsewhere).height
+    return (
+        f"{written.documents.height} documents of Python {platform.python_version()}; "
+        f"{written.n_asked} queries written, {written.n_planted} of them planted. The recipe drops "
+        f"those with one text for two thirds: {candidates.height} are left, {planted.height} "
+        f"planted. Of these the answer stands in another third for {n_wrong}, is cut or ambiguous "
+        f"for {n_nowhere}. Of the good ones it stands elsewhere for {n_odd}."
+    )
+
+
+def main() -> None:
+    """Run the study and print its tables."""
+    options = read_options(__doc__, documents=300)
+    began = time.monotonic()
+    page = Page("wrong_positions", options.out)
+    documents = draw_documents(options.documents, seed=options.seed)
+    written = write_queries(documents, wrong_position=WRONG, seed=options.seed)
+    candidates = written.candidates
+    parts = pairs_of_parts(candidates, documents, (*POSITIONS, *SPAN_PARTS))
+    with opened(options.store) as store:
+        scores = segment_scores(parts, store=store)
+    grades = grades_of(parts)
+    page.text(summary(written))
+    page.table(COLUMNS, caught_rows(candidates, scores, grades))
+    for judge in JUDGES:
+        print_audit(page, written, scores, judge)
+    page.write()
+    print(f"{time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
