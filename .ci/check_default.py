@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
 
     queries = read_queries(folder, "python-docs")
     raw = read_queries(folder, "python-docs-raw")
-    assert 600 < queries.height < raw.height, (queries.height, raw.height)
+    assert 400 < queries.height < raw.height, (queries.height, raw.height)
     dropped = read_table(folder / "python-docs/attrition.parquet", ATTRITION)
     assert set(psi.get_column("queries_by")) == {"llm:stand-in/rules"}
 

@@ -247,3 +247,19 @@ def test_a_query_that_did_not_enter_is_refused(tmp_path):
     after = write_rows(tmp_path / "b.parquet", [[B], [M]])
     with pytest.raises(InputError, match="stage grade: query 'q1' was kept and did not enter"):
         run_position_shift(stages=[("grade", before, after)], output=tmp_path / "shift.parquet")
+
+
+def test_what_is_dropped_before_evidence_is_located_has_no_place_to_compare():
+    flow = flow_of(
+        ("propose_questions", 1, "questions", 9, 8, 1),
+        ("locate_span", 2, "questions", 8, 4, 4),  # dropped by the third asked for
+        ("span_necessity", 10, "questions", 4, 3, 1),
+    )
+    dropped = attrition_of(
+        ("propose_questions", "questions", B),
+        *(("locate_span", "questions", E) for _ in range(4)),
+        ("span_necessity", "questions", M),
+    )
+    found = position_shift(flow, dropped, queries_of([B, B, E]))
+    assert set(found["stage"]) == {"span_necessity"}
+    assert found.filter(target_position="middle")["n_entered"].to_list() == [1]

@@ -309,3 +309,17 @@ def test_the_template_is_no_parameter_of_a_decision():
     assert negatives_params(lookup, "b")["prompt"] is None
     params = removal_params(lookup, "b")
     assert (params["unit"], params["step"]) == ("queries", 11)  # after two tasks, three judges
+
+
+@pytest.mark.parametrize("name", ["all", "none"])
+def test_a_reranker_is_not_called_like_a_row_of_the_tables(name):
+    assert f"'{name}' means something else in the tables" in refusal({"rerankers": [name]})
+
+
+@pytest.mark.parametrize("nothing", ["none", {"protocol": "none"}, None])
+def test_no_protocol_of_false_negatives_may_be_called_none(nothing):
+    section = {"recipe": "controlled", "source": {"kind": "python_docs"}}
+    section |= {task: {"llm": "stand-in"} for task in TASKS["controlled"]}
+    section |= {"false_negatives": nothing}
+    config, _ = load_config(DEFAULT_CONFIG, {"benchmarks": {"b": section}}, registry=REGISTRY)
+    assert config.benchmarks["b"].false_negatives is None

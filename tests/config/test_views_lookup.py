@@ -138,9 +138,12 @@ def test_the_steps_have_their_places_in_order_with_room_for_balancing(lookup):
         "judge_3",
         "false_negatives",
     ]
-    assert [lookup.step("full", step) for step in steps] == list(range(1, 23, 2))
-    assert lookup.step("purged", "false_negatives") == 13
-    assert lookup.step("bare", "generate_positional_query") == 3
+    places = [lookup.step("full", step) for step in steps]
+    assert places == sorted(set(places))
+    assert lookup.step("full", "grade_first") > lookup.step("full", "verify") + 1
+    # Whatever else a benchmark has: a place is a parameter, and leaving an audit out reruns nothing.
+    assert lookup.step("purged", "false_negatives") == lookup.step("full", "false_negatives")
+    assert lookup.step("bare", "generate_positional_query") == 2
 
 
 def test_the_ledger_stacks_what_every_step_wrote(lookup):

@@ -145,9 +145,14 @@ def test_a_budget_too_small_to_divide_is_warned_of(tmp_path, caplog):
     assert of_uniform["n_drawn"].to_list() == [0] * 6
 
 
-def test_an_empty_cell_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no retained query of length 'long' and target 'end'"):
-        Case(tmp_path, {key: n for key, n in POOL.items() if key != ("long", "end")}).run()
+def test_an_empty_cell_leaves_nothing_to_draw_and_is_warned_of(tmp_path, caplog):
+    case = Case(tmp_path, {key: n for key, n in POOL.items() if key != ("long", "end")})
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        assert case.run().is_empty()
+    (record,) = caplog.records
+    assert "a cell of length bin and position is empty" in record.getMessage()
+    assert case.cells()["n_drawn"].sum() == 0
+    assert case.cells()["n_retained"].sum() > 0
 
 
 def test_a_candidate_of_an_unknown_document_is_refused(tmp_path):

@@ -67,7 +67,7 @@ def test_what_entered_is_kept_or_dropped_and_the_kept_are_the_queries(
     assert dropped["doc_id"].null_count() == dropped["length_bin"].null_count() == 0
     candidates = read(verified, benchmark, task, "candidates")
     last = flow.row(-1, named=True)
-    assert (last["stage"], last["step"], last["entered"]) == (rule, 5, candidates.height)
+    assert (last["stage"], last["step"], last["entered"]) == (rule, 10, candidates.height)
     assert last["dropped"] == dropped.filter(stage=rule).height
     kept = queries(verified, benchmark)
     assert kept.height == last["kept"] > 0

@@ -71,7 +71,9 @@ rule attrition:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        mem_mb=lambda wildcards, input, attempt: (
+            max(2000, 60 * input.size_mb) * attempt
+        ),
         runtime=lambda wildcards, attempt: 10 * attempt,
     params:
         table="attrition",
@@ -116,7 +118,9 @@ rule report:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 60 * input.size_mb) * attempt
+        ),
         runtime=lambda wildcards, attempt: 10 * attempt,
     params:
         benchmarks={name: lookup.dump(b) for name, b in settings.benchmarks.items()},

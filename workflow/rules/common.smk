@@ -13,10 +13,12 @@ try:
     from psibench.stages.sample import sample_params
     from psibench.stages.negatives_job import (
         audit_params,
+        candidate_params,
         grade_params,
-        negatives_params,
+        judge_params,
         pair_params,
         removal_params,
+        round_params,
     )
     from psibench.stages.verify_job import score_params, scoring_tokens, verify_params
     from psibench.stages.versions import STAGE_VERSIONS
@@ -99,7 +101,7 @@ def task_shards(table):
         folder = "results/{benchmark}/build/{lang}/{domain}/{task}".format(**wildcards)
         return [
             f"{folder}/{llm}/{shard}.{table}.parquet"
-            for shard in lookup.shards(wildcards.benchmark)
+            for shard in lookup.shards_of(wildcards.benchmark, wildcards.task)
         ]
 
     return paths

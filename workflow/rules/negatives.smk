@@ -13,6 +13,11 @@ use rule search_lexical as recall_lexical with:
     wildcard_constraints:
         benchmark=lookup.pattern("raw"),
         model=lookup.pattern("lexical"),
+    resources:
+        mem_mb=lambda wildcards, attempt: (
+            lookup.recall_mib(wildcards.benchmark) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 240 * attempt,
     params:
         entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
         model_version=lambda wildcards: MODEL_VERSIONS[
@@ -34,6 +39,12 @@ use rule search_vectors as recall_vectors with:
     wildcard_constraints:
         benchmark=lookup.pattern("raw"),
         model=lookup.pattern("vector"),
+    resources:
+        mem_mb=lambda wildcards, attempt: (
+            lookup.recall_mib(wildcards.benchmark) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 240 * attempt,
+        block_mib=settings.search.block_mib,
     params:
         entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
         model_version=lambda wildcards: MODEL_VERSIONS[
@@ -70,7 +81,7 @@ rule score_pairs:
     threads: 2
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(6000, 160 * input.size_mb) * attempt
+            max(lookup.scoring_mib(wildcards.reranker), 160 * input.size_mb) * attempt
         ),
         runtime=lambda wildcards, attempt: 1440 * attempt,
         device=settings.encoding.device,
@@ -110,7 +121,7 @@ rule negatives:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        section=lambda wildcards: negatives_params(lookup, wildcards.benchmark),
+        section=lambda wildcards: candidate_params(lookup, wildcards.benchmark),
         version=STAGE_VERSIONS["negatives"],
     message:
         "Documents of {wildcards.benchmark} that rerankers call relevant"
@@ -143,7 +154,9 @@ rule judge_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        section=lambda wildcards: negatives_params(lookup, wildcards.benchmark),
+        section=lambda wildcards: judge_params(
+            lookup, wildcards.benchmark, wildcards.number
+        ),
         version=STAGE_VERSIONS["judge_pairs"],
     message:
         "What judge {wildcards.number} of {wildcards.benchmark} has to grade"

@@ -6,6 +6,13 @@ rule encode:
         corpora=domain_tables("corpus"),
         queries=domain_tables("queries"),
         checkpoint=lambda wildcards: lookup.checkpoint_files(wildcards.model),
+        # Views share texts: one after the other, so that each text is encoded once.
+        earlier=lambda wildcards: ancient(
+            [
+                f"results/{name}/encodings/{wildcards.model}/{wildcards.lang}.parquet"
+                for name in lookup.encoded_before(wildcards.benchmark)
+            ]
+        ),
     output:
         "results/{benchmark}/encodings/{model}/{lang}.parquet",
     log:

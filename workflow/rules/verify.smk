@@ -21,7 +21,9 @@ rule score_parts:
         "../../envs/gpu.yaml"
     threads: 2
     resources:
-        mem_mb=lambda wildcards, attempt: 6000 * attempt,
+        mem_mb=lambda wildcards, input, attempt: (
+            max(lookup.scoring_mib(wildcards.reranker), 25 * input.size_mb) * attempt
+        ),
         runtime=lambda wildcards, attempt: 720 * attempt,
         device=settings.encoding.device,
         tokens_per_batch=lambda wildcards: scoring_tokens(lookup, wildcards.reranker),
@@ -59,7 +61,9 @@ rule verify:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         verify=lambda wildcards: verify_params(lookup, wildcards.benchmark),
@@ -112,7 +116,9 @@ rule grade_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        section=lambda wildcards: lookup.grade_params(wildcards.benchmark),
+        section=lambda wildcards: round_params(
+            lookup, wildcards.benchmark, wildcards.round
+        ),
         version=STAGE_VERSIONS["grade_pairs"],
     message:
         "What to grade of {wildcards.benchmark}: {wildcards.round}"
@@ -174,7 +180,9 @@ rule audit_pairs:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         section=lambda wildcards: audit_params(lookup, wildcards.benchmark),
@@ -202,7 +210,9 @@ rule audit_table:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
         version=STAGE_VERSIONS["audit_table"],

@@ -91,6 +91,8 @@ use rule score_parts as score_all_parts with:
         documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
         candidates=build_table(lookup.candidates_table),
         earlier=[],
+        # What the filter scores is in the store then.
+        filtered=score_tables(lookup.panel, "scores"),
         checkpoint=lambda wildcards: lookup.reranker_files(wildcards.reranker),
     output:
         "results/{benchmark}/study/{lang}/{domain}/scores/{reranker}.parquet",

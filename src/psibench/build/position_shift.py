@@ -13,10 +13,13 @@ from psibench.build.rules.frames import require_columns
 from psibench.build.rules.targets import target_mask, targets_of
 from psibench.build.shift_table import Counts, Filtered, shift_table
 from psibench.errors import InputError
+from psibench.recipes.posir import LOCATE, PROPOSE
 from psibench.text.segments import POSITIONS, tag_posq
 
 QUERY_UNITS = ("questions", "queries")
 """What queries and candidates for them are called in FLOW."""
+UNPLACED_STAGES = (PROPOSE, LOCATE)
+"""PosIR's: what they drop has the third that was asked for, what they keep the one located."""
 
 
 def position_shift(
@@ -26,7 +29,8 @@ def position_shift(
 
     It goes backwards from the final queries: what entered a filter is what it kept and what it
     dropped. The ledger has one position per item, so a query of two thirds (Myopic) counts in one,
-    that of the single-tag rule.
+    that of the single-tag rule. Stages that drop questions before their evidence is located have no
+    place of it to compare, and are left aside.
 
     Parameters
     ----------
@@ -46,8 +50,9 @@ def position_shift(
         If the counts, the dropped items and the queries do not add up.
     """
     require_columns(attrition, ("stage", "unit", "target_position"), "attrition")
+    is_placed = ~pl.col("stage").is_in(UNPLACED_STAGES)
     steps = (
-        flow.filter(pl.col("unit").is_in(QUERY_UNITS))
+        flow.filter(pl.col("unit").is_in(QUERY_UNITS) & is_placed)
         .group_by("stage", "unit", maintain_order=True)
         .agg(pl.col("step").min(), pl.col("entered", "kept", "dropped").sum())
         .sort("step", maintain_order=True)

@@ -19,6 +19,14 @@ def refuse_repeats(values: list[str]) -> list[str]:
     return values
 
 
+def refuse_reserved(values: list[str]) -> list[str]:
+    """Raise ValueError if a scorer is called like a row of the tables about scorers."""
+    reserved = [value for value in values if value in ("all", "none")]
+    if reserved:
+        raise ValueError(f"{reserved[0]!r} means something else in the tables; use another id")
+    return values
+
+
 class Section(BaseModel):
     """A config section: frozen, unknown keys forbidden, numbers not taken from strings."""
 

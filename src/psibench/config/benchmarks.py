@@ -97,7 +97,8 @@ class GeneratedBenchmark(BenchmarkBase):
     audit: Audit | None = None
     """A language model that says how good the margin is; needs `verify` by margin."""
     false_negatives: NegativesProtocol | None = None
-    """What is done about documents that answer a query and are not its positive; null: nothing.
+    """What is done about documents that answer a query and are not its positive; null or none:
+    nothing.
     The benchmark before it is evaluated too, under the id BENCHMARK-raw."""
     tiny: Tiny | None = None
     """A small subset of the queries, evaluated too, under the id BENCHMARK-tiny."""
@@ -112,10 +113,14 @@ class GeneratedBenchmark(BenchmarkBase):
     @model_validator(mode="before")
     @classmethod
     def _complete_verify(cls, given: Any) -> Any:
-        """Let `verify` without a rule mean the one of the recipe's paper."""
-        verify = given.get("verify") if isinstance(given, Mapping) else None
+        """Let `verify` without a rule mean the one of the recipe's paper, `none` no protocol."""
+        if not isinstance(given, Mapping):
+            return given
+        verify = given.get("verify")
         if isinstance(verify, Mapping) and "rule" not in verify:
-            return {**given, "verify": {"rule": cls.own_rule, **verify}}
+            given = {**given, "verify": {"rule": cls.own_rule, **verify}}
+        if given.get("false_negatives") in ("none", {"protocol": "none"}):
+            given = {**given, "false_negatives": None}
         return given
 
     @model_validator(mode="after")
@@ -135,6 +140,15 @@ class FinewebPosq(GeneratedBenchmark):
     summarise: Summarise
     generate_questions: GenerateQuestions
     own_rule = "agreement"
+
+    @model_validator(mode="after")
+    def _one_position_to_mix(self) -> "FinewebPosq":
+        if self.mixtures is not None and self.generate_questions.tagging == "myopic":
+            raise ValueError(
+                "mixtures need one position per query; `tagging: myopic` gives some two. Use "
+                "`tagging: posq`"
+            )
+        return self
 
 
 class Posir(GeneratedBenchmark):

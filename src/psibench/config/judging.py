@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from psibench.config.base import Id, Section, refuse_repeats
+from psibench.config.base import Id, Section, refuse_repeats, refuse_reserved
 from psibench.config.generation import LlmTaskSection
 
 
@@ -16,6 +16,7 @@ def _refuse_no_part(parts: list[int]) -> list[int]:
 
 
 Names = Annotated[list[Id], AfterValidator(refuse_repeats)]
+Panel = Annotated[list[Id], AfterValidator(refuse_repeats), AfterValidator(refuse_reserved)]
 Parts = Annotated[
     list[Annotated[int, Field(ge=0)]],
     Field(min_length=3, max_length=3),
@@ -66,11 +67,13 @@ class FalseNegatives(Section):
     """What the protocols of false negatives share."""
 
     recall: Recall
-    rerankers: Names = Field(min_length=1)
+    rerankers: Panel = Field(min_length=1)
     """Ids of config/rerankers.yaml or of your own `rerankers`, the cheapest first: what is decided
     is not scored by the next."""
     complete: bool = False
     """Score every recalled pair with every reranker, decided or not."""
+    evaluate_raw: bool = True
+    """Evaluate the benchmark before the removal too, as BENCHMARK-raw."""
 
 
 class FinewebNegatives(FalseNegatives):

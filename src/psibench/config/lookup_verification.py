@@ -74,6 +74,11 @@ class VerificationLookup:
         """List those rerankers up to one of them, that one the last."""
         return _until(self.pair_panel(name), reranker)
 
+    def scoring_mib(self, reranker: str) -> int:
+        """Return the memory that a reranker takes, MiB: language models pass through it first."""
+        is_causal = self.rerankers[reranker].backend in ("flag-llm", "flag-layerwise", "qwen3")
+        return 24_000 if is_causal else 6000
+
     def reranker_files(self, reranker: str) -> list[str]:
         """List the files of a reranker's local checkpoint."""
         return checkpoint_files(checkpoint_of(self.rerankers[reranker])[0])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from psibench.build.shards import shard_names
 from psibench.config.benchmarks import GeneratedBenchmark
 from psibench.config.judging import FinewebNegatives
 from psibench.config.load import load_registry
@@ -11,7 +12,7 @@ from psibench.config.models import Model
 from psibench.config.paths import REGISTRY
 from psibench.config.settings import Config
 from psibench.config.verification import VerifyMargin
-from psibench.config.views import RAW, TINY, evaluated_views, view_id, view_names
+from psibench.config.views import RAW, evaluated_views, view_id, view_names
 from psibench.errors import InputError
 
 
@@ -50,6 +51,19 @@ class ViewLookup(GenerationLookup):
         """List the benchmarks whose filter can be studied: those with a panel of rerankers."""
         return [name for name in self.having("verify") if len(self.panel(name)) > 1]
 
+    def encoded_before(self, name: str) -> list[str]:
+        """List what of the same texts is encoded before a benchmark or view: none, or one.
+
+        The raw view, then the benchmark, then its tiny subset and all candidates.
+        """
+        base, view = self._bases.get(name, (name, ""))
+        if view == RAW:
+            return []
+        if view:
+            return [base]
+        raw = view_id(name, RAW)
+        return [raw] if raw in self._bases else []
+
     def base(self, name: str) -> str:
         """Return the benchmark that a view is of; a benchmark's own name for itself."""
         return self._bases.get(name, (name, ""))[0]
@@ -69,7 +83,7 @@ class ViewLookup(GenerationLookup):
         """Return the evaluated views of each benchmark that has some: sort -> id."""
         found: dict[str, dict[str, str]] = {}
         for name, (base, view) in self._bases.items():
-            if view in (RAW, TINY):
+            if view in evaluated_views(self.config.benchmarks[base]):
                 found.setdefault(base, {})[view] = name
         return found
 
@@ -137,6 +151,14 @@ class ViewLookup(GenerationLookup):
             files["mixture_cells"] = f"{build}/mixture_cells.parquet"
         return files
 
+    def shards_of(self, name: str, task: str) -> list[str]:
+        """List the shards of a task: those of the benchmark, one for audits and judges.
+
+        They ask about hundreds of pairs where other tasks ask about all documents.
+        """
+        few = self.judging_kind(name, task) and not task.startswith("grade_")
+        return shard_names(1 if few else self.generated(name).shards)
+
     def judging_kind(self, name: str, task: str) -> str | None:
         """Return what a judging task makes, grades or verdicts; None for a task that writes."""
         from psibench.recipes.steps import judging_of
@@ -147,6 +169,10 @@ class ViewLookup(GenerationLookup):
     def recall_depth(self, name: str) -> int:
         """Return how many documents are recalled per query of a raw view."""
         return self.negatives(self.base(name)).recall.top_k
+
+    def recall_mib(self, name: str) -> int:
+        """Return the memory of a recall, MiB: 10 for each of the documents per query."""
+        return 6000 + 10 * self.recall_depth(name)
 
     def judges(self, name: str) -> list[str]:
         """List the steps of a benchmark's judges of false negatives, in order."""

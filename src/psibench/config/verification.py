@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from psibench.config.base import Id, Section, refuse_repeats
+from psibench.config.base import Id, Section, refuse_repeats, refuse_reserved
 
-Panel = Annotated[list[Id], AfterValidator(refuse_repeats)]
+Panel = Annotated[list[Id], AfterValidator(refuse_repeats), AfterValidator(refuse_reserved)]
 
 
 class VerifySection(Section):

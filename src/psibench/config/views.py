@@ -32,4 +32,8 @@ def view_names(section: Benchmark) -> Iterator[str]:
 
 def evaluated_views(section: Benchmark) -> list[str]:
     """List the views that have rows in the result tables."""
-    return [view for view in view_names(section) if view != CANDIDATES]
+    negatives = section.false_negatives if isinstance(section, GeneratedBenchmark) else None
+    left_out = {CANDIDATES}
+    if negatives is not None and not negatives.evaluate_raw:
+        left_out.add(RAW)
+    return [view for view in view_names(section) if view not in left_out]

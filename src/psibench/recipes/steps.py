@@ -17,8 +17,11 @@ UNITS = {"fineweb_posq": "questions", "posir": "questions", "controlled": "queri
 """What a candidate is called in FLOW, by recipe."""
 JUDGING = {"grades": grading_task, "verdicts": verdict_task}
 """Kind of judging task -> how it is made of a step's name."""
-SLOTS = 2
-"""Places in FLOW that a step takes: a filter may be followed by balancing."""
+PLACES = {VERIFY: 10, "grade_first": 20, "grade_rest": 21, GRADE: 22, AUDIT: 30, NEGATIVES: 100}
+"""Places of the filters in FLOW, the same whatever else a benchmark has: a place is a parameter of
+its rule, and an audit that is taken out reruns nothing. Balancing has the place after its rule."""
+FIRST_JUDGE = 40
+"""Place in FLOW before the first judge of false negatives."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,12 @@ def steps_of(section: GeneratedBenchmark) -> list[str]:
 
 def place_of(section: GeneratedBenchmark, step: str) -> int:
     """Return the place of a step in FLOW, from 1; what comes before the first task has 0."""
-    return 1 + SLOTS * steps_of(section).index(step)
+    if step in PLACES:
+        return PLACES[step]
+    judges = [one.name for one in judging_of(section) if one.name not in PLACES]
+    if step in judges:
+        return FIRST_JUDGE + 1 + judges.index(step)
+    return 1 + steps_of(section).index(step)
 
 
 def grade_rule(section: GeneratedBenchmark) -> str:

@@ -113,6 +113,7 @@ def run_ask(
         params=asking.params | {"task": asking.task.name, "shard": shard},
         files={str(asking.prompt): hash_file(asking.prompt)},
         prompt_hash=template.hash,
+        revisions=_judge_revision(asking, template) if asking.task.judges else None,
         llm_backend=asking.llm.backend,
         queries_by=None if asking.task.judges else f"llm:{asking.llm.model}",
     )
@@ -141,6 +142,12 @@ def usage_row(asking: Asking, template: Prompt, outcomes: pl.DataFrame) -> dict[
         **sums,
         "prompt_hash": template.hash,
     }
+
+
+def _judge_revision(asking: Asking, template: Prompt) -> dict[str, str]:
+    """Say who judges, for the record of the judgements: model and template."""
+    model = "@".join(filter(None, (asking.llm.model, asking.llm.revision)))
+    return {f"llm:{asking.llm_id}": model, f"prompt:{asking.task.name}": template.hash}
 
 
 def _stored(requests: Iterable[Item], asking: Asking, folder: Path) -> dict[str, Outcome]:

@@ -28,6 +28,11 @@ NOTHING_DRAWN = (
     "too few to be divided"
 )
 
+EMPTY_CELL = (
+    "mixtures: a cell of length bin and position is empty, and the smallest cell is the budget: "
+    "nothing is drawn. Lower the margin's threshold, sample more documents or use fewer length bins"
+)
+
 
 def run_mixtures(
     section: Mixtures,
@@ -39,6 +44,9 @@ def run_mixtures(
     table: str | Path | None = None,
 ) -> None:
     """Draw the training sets from the candidates that all filters kept.
+
+    A cell of length bin and position without a candidate leaves nothing to draw: the table is
+    empty then, and a warning says so.
 
     Parameters
     ----------
@@ -54,18 +62,23 @@ def run_mixtures(
     Raises
     ------
     InputError
-        If a cell of length bin and position is empty, a candidate has no target or several, or
-        its document is unknown.
+        If a candidate has no target or several, or its document is unknown.
     """
     pool = evidence_targets(with_bins(read_table(candidates, CANDIDATES), documents))
     bins = length_bins(sampling)
     configurations = {
         name: (begin, middle, end) for name, (begin, middle, end) in section.configurations.items()
     }
-    drawn = draw_mixtures(pool, length_bins=bins, configurations=configurations, seed=section.seed)
+    if cell_budget(pool, bins):
+        drawn = draw_mixtures(
+            pool, length_bins=bins, configurations=configurations, seed=section.seed
+        )
+    else:  # a table beside the benchmark: no reason to lose the benchmark
+        logger.warning(EMPTY_CELL)
+        drawn = pl.DataFrame(pl.from_arrow(MIXTURES.schema.empty_table()))
     cells = count_cells(pool, drawn, length_bins=bins, configurations=configurations)
     totals = dict(cells.group_by("configuration").agg(pl.col("n_drawn").sum()).iter_rows())
-    for name in configurations:
+    for name in configurations if drawn.height else ():
         if not totals[name]:
             logger.warning(NOTHING_DRAWN, name, cells.get_column("budget")[0])
     source = derived(

@@ -55,6 +55,24 @@ def negatives_params(lookup: Lookup, benchmark: str) -> dict[str, Any]:
     return section | {"prompt": None} if "prompt" in section else section
 
 
+def candidate_params(lookup: Lookup, benchmark: str) -> dict[str, Any]:
+    """Return what of a section of false negatives decides the rerankers' part."""
+    section = lookup.dump(lookup.negatives(benchmark))
+    return section | NO_JUDGES if "judges" in section else section
+
+
+def judge_params(lookup: Lookup, benchmark: str, number: str) -> dict[str, Any]:
+    """Return what decides which pairs a judge grades: for the first one no grade does."""
+    section = negatives_params(lookup, benchmark)
+    return section | {"needed": 1, "min_grade": 3} if number == "1" else section
+
+
+def round_params(lookup: Lookup, benchmark: str, name: str) -> dict[str, Any]:
+    """Return what decides which parts a round of grading asks about: no grade in the first."""
+    section = lookup.grade_params(benchmark)
+    return section | {"min_grade": 3, "min_lead": 1} if name == "grade_first" else section
+
+
 def removal_params(lookup: Lookup, benchmark: str) -> dict[str, Any]:
     """Return the parameters of a ``remove_negatives`` job."""
     return {

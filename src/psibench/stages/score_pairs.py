@@ -13,14 +13,17 @@ from psibench.config.reranker_registry import reranker_params
 from psibench.config.rerankers import RerankerModel
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Pair
-from psibench.stages.scoring import Load, load_when_needed, reranker_revision, score_texts
+from psibench.stages.scoring import (
+    PAIRS_PER_BLOCK,
+    Load,
+    load_when_needed,
+    reranker_revision,
+    score_texts,
+)
 from psibench.stages.tables import derived, read_all
 from psibench.tables import read_table, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN
 from psibench.tables.verify_schemas import PAIR_SCORES
-
-PAIRS_PER_BLOCK = 2_000_000
-"""Pairs held at a time: some 500 MB. For each block the whole pair store is read once."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def run_score_pairs(
         "score_pairs",
         [recall, corpus, queries, qrels, *read],
         params=scoring.params | {"fingerprint": done.fingerprint},
-        revisions=reranker_revision(scoring.name, scoring.entry),
+        revisions=reranker_revision(scoring.name, scoring.entry, done.fingerprint),
     )
     scored = wanted.with_columns(
         reranker=pl.lit(scoring.name), score=pl.Series(done.score), raw=pl.Series(done.raw)

@@ -1,6 +1,6 @@
 """Stage ``score_parts``: one reranker's scores of the parts of the candidates' documents."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,13 @@ from psibench.build.verification import find_verification, part_text, wanted_sco
 from psibench.config.reranker_registry import reranker_params
 from psibench.config.rerankers import RerankerModel
 from psibench.rerankers.protocols import Pair
-from psibench.stages.scoring import Load, load_when_needed, reranker_revision, score_texts
+from psibench.stages.scoring import (
+    PAIRS_PER_BLOCK,
+    Load,
+    load_when_needed,
+    reranker_revision,
+    score_texts,
+)
 from psibench.stages.tables import derived, read_all
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
@@ -91,11 +97,10 @@ def run_score_parts(
         complete=scoring.complete,
         floor=scoring.floor,
     )
-    pairs = _pairs(wanted, asked, read_table(documents, DOCUMENTS))
     done = score_texts(
         scoring.name,
         scoring.entry,
-        [pairs],
+        _pairs(wanted, asked, read_table(documents, DOCUMENTS)),
         load=load,
         store=store,
         device=device,
@@ -112,20 +117,21 @@ def run_score_parts(
         "score_parts",
         [candidates, documents, *earlier],
         params=scoring.params | {"fingerprint": done.fingerprint},
-        revisions=reranker_revision(scoring.name, scoring.entry),
+        revisions=reranker_revision(scoring.name, scoring.entry, done.fingerprint),
     )
     write_table(as_table(SEGMENT_SCORES, columns), output, SEGMENT_SCORES, provenance=source)
 
 
 def _pairs(
     wanted: Sequence[tuple[str, str]], candidates: pl.DataFrame, documents: pl.DataFrame
-) -> list[Pair]:
-    """Return the (query, text) pair of every scoring."""
+) -> Iterator[list[Pair]]:
+    """Yield the (query, text) pairs of all scorings, block by block."""
     texts = dict(documents.select("_id", "text").iter_rows())
     columns = ("_id", "text", "pos_corpus_id", "pos_char_span")
     asked = {row[0]: row[1:] for row in candidates.select(columns).iter_rows()}
-    pairs = []
-    for query_id, part in wanted:
-        query, doc_id, span = asked[query_id]
-        pairs.append((query, part_text(texts[doc_id], span, part)))
-    return pairs
+    for start in range(0, len(wanted), PAIRS_PER_BLOCK):
+        pairs = []
+        for query_id, part in wanted[start : start + PAIRS_PER_BLOCK]:
+            query, doc_id, span = asked[query_id]
+            pairs.append((query, part_text(texts[doc_id], span, part)))
+        yield pairs

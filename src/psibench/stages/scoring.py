@@ -17,6 +17,9 @@ from psibench.store.pairs import PairStore
 
 logger = logging.getLogger("psibench")
 
+PAIRS_PER_BLOCK = 2_000_000
+"""Pairs held at a time: some 500 MB. For each block the whole pair store is read once."""
+
 Load = Callable[..., Reranker]
 """(id, entry, device=...) -> reranker."""
 
@@ -45,9 +48,13 @@ def load_when_needed(name: str, entry: RerankerModel, *, device: str) -> Reranke
     return load_reranker(name, entry, device=device)
 
 
-def reranker_revision(name: str, entry: RerankerModel) -> dict[str, str]:
-    """Return what a score table's provenance says of who scored."""
-    return {f"reranker:{name}": checkpoint_identity(*checkpoint_of(entry))}
+def reranker_revision(name: str, entry: RerankerModel, fingerprint: str | None) -> dict[str, str]:
+    """Return what a score table's provenance says of who scored: checkpoint, and fingerprint.
+
+    The fingerprint stands for everything that decides a score; without one nothing was scored.
+    """
+    identity = checkpoint_identity(*checkpoint_of(entry))
+    return {f"reranker:{name}": identity if fingerprint is None else f"{identity} {fingerprint}"}
 
 
 def score_texts(
