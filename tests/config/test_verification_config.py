@@ -284,6 +284,7 @@ def test_what_decides_no_score_reruns_no_scoring_of_pairs():
     ):
         assert params(FINEWEB_NEGATIVES, **changes) == made
     assert params(FINEWEB_NEGATIVES, threshold=0.6) != made
+    assert params(FINEWEB_NEGATIVES, evaluate_raw=False) == made
     assert params(POSIR_NEGATIVES, under="all") != params(POSIR_NEGATIVES)
     for negatives, changes in (
         (FINEWEB_NEGATIVES, {"threshold": 0.6}),
@@ -308,7 +309,7 @@ def test_the_template_is_no_parameter_of_a_decision():
     lookup = lookup_of(None, keys=keys)
     assert negatives_params(lookup, "b")["prompt"] is None
     params = removal_params(lookup, "b")
-    assert (params["unit"], params["step"]) == ("queries", 11)  # after two tasks, three judges
+    assert (params["unit"], params["step"]) == ("queries", 100)
 
 
 @pytest.mark.parametrize("name", ["all", "none"])

@@ -141,7 +141,7 @@ def test_the_steps_have_their_places_in_order_with_room_for_balancing(lookup):
     places = [lookup.step("full", step) for step in steps]
     assert places == sorted(set(places))
     assert lookup.step("full", "grade_first") > lookup.step("full", "verify") + 1
-    # Whatever else a benchmark has: a place is a parameter, and leaving an audit out reruns nothing.
+    # Whatever else there is: a place is a parameter, and leaving an audit out reruns nothing.
     assert lookup.step("purged", "false_negatives") == lookup.step("full", "false_negatives")
     assert lookup.step("bare", "generate_positional_query") == 2
 

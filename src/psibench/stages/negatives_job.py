@@ -23,7 +23,7 @@ NO_JUDGES = {"judges": ["none"], "needed": 1, "min_grade": 3, "prompt": None}
 
 def pair_params(lookup: Lookup, benchmark: str, reranker: str) -> dict[str, Any]:
     """Return the parameters of a ``score_pairs`` job: what decides its scores."""
-    section = lookup.dump(lookup.negatives(benchmark))
+    section = _negatives(lookup, benchmark)
     panel = lookup.pair_panel_until(benchmark, reranker)
     if section["complete"]:  # then neither the rule nor the others decide what is scored
         section |= {"threshold": 0.5} if "threshold" in section else {"under": "any"}
@@ -51,13 +51,18 @@ def pair_scoring_of(params: Mapping[str, Any]) -> PairScoring:
 
 def negatives_params(lookup: Lookup, benchmark: str) -> dict[str, Any]:
     """Return the section of a benchmark's false negatives, less what the template says."""
-    section = lookup.dump(lookup.negatives(benchmark))
+    section = _negatives(lookup, benchmark)
     return section | {"prompt": None} if "prompt" in section else section
+
+
+def _negatives(lookup: Lookup, benchmark: str) -> dict[str, Any]:
+    """Return a benchmark's section of false negatives, less what decides no row of it."""
+    return lookup.dump(lookup.negatives(benchmark)) | {"evaluate_raw": True}
 
 
 def candidate_params(lookup: Lookup, benchmark: str) -> dict[str, Any]:
     """Return what of a section of false negatives decides the rerankers' part."""
-    section = lookup.dump(lookup.negatives(benchmark))
+    section = _negatives(lookup, benchmark)
     return section | NO_JUDGES if "judges" in section else section
 
 
