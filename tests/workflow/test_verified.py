@@ -17,6 +17,7 @@ FLAT = {"backend": "bm25", "b": 0.0, "calibration": {"midpoint": 0.3, "slope": 1
 BENCHMARKS = ("controlled", "posir")
 # The verified benchmark's tables, and all that was dropped on the way; retrieval is not needed.
 TARGETS = [f"results/{name}/data/eng-Latn/general/queries.parquet" for name in BENCHMARKS]
+LEDGERS = [f"results/{name}/build/eng-Latn/general/flow.parquet" for name in BENCHMARKS]
 
 
 def make(folder: Path) -> None:
@@ -29,7 +30,7 @@ def make(folder: Path) -> None:
     config["rerankers"] = {"flat-bm25": FLAT}
     project = Project(folder)
     project.write_config(config)
-    project.run(*TARGETS)
+    project.run(*TARGETS, *LEDGERS)
 
 
 @pytest.fixture(scope="session")
@@ -104,7 +105,7 @@ def test_verified_queries_say_who_wrote_and_who_scored_them(verified: Project) -
 
 
 def test_a_second_run_of_verified_benchmarks_does_nothing(verified: Project) -> None:
-    assert verified.planned(*TARGETS) == {}
+    assert verified.planned(*TARGETS, *LEDGERS) == {}
 
 
 def test_another_threshold_reruns_the_decision_and_scores_nothing(verified_copy: Project) -> None:

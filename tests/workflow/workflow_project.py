@@ -137,14 +137,16 @@ class Project:
             *("--cores", "2", *arguments),
         ]
 
-    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, check: bool = True, timeout_s: float = 240
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(*arguments),
             capture_output=True,
             text=True,
             env=ENVIRONMENT,
             cwd=self.folder,
-            timeout=240,
+            timeout=timeout_s,
         )
         if check and done.returncode:
             raise AssertionError(done.stdout[-3000:] + done.stderr[-6000:])
