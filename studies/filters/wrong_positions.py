@@ -28,7 +28,15 @@ from psibench.text.segments import POSITIONS
 
 WRONG = 0.2
 LEAST = 20  # queries in a stratum that is compared
-COLUMNS = ("rule", "kept", "planted caught", "share of planted", "good lost", "share of good")
+COLUMNS = (
+    "rule",
+    "kept",
+    "planted caught",
+    "share of planted",
+    "good lost",
+    "share of good",
+    "lost by third",
+)
 
 
 def decided(
@@ -69,12 +77,14 @@ def caught_rows(
 ) -> Iterator[tuple[object, ...]]:
     """Count, rule by rule, what is kept, caught and lost."""
     planted = candidates.filter("is_planted").get_column("_id")
-    good = candidates.filter(~pl.col("is_planted")).get_column("_id")
+    good = candidates.filter(~pl.col("is_planted"))
     for label, kept in decided(scores, grades, candidates):
         n_caught = len(planted) - int(planted.is_in(kept.implode()).sum())
-        n_lost = len(good) - int(good.is_in(kept.implode()).sum())
-        caught, lost = share(n_caught, len(planted)), share(n_lost, len(good))
-        yield label, len(kept), n_caught, caught, n_lost, lost
+        lost = good.filter(~pl.col("_id").is_in(kept.implode()))
+        thirds = lost.get_column("target_position").to_list()
+        shares = share(n_caught, len(planted)), share(lost.height, good.height)
+        by_third = " + ".join(str(thirds.count(position)) for position in POSITIONS)
+        yield label, len(kept), n_caught, shares[0], lost.height, shares[1], by_third
 
 
 def print_audit(page: Page, written: Written, scores: pl.DataFrame, judge: str) -> None:
@@ -128,13 +138,17 @@ def summary(written: Written) -> str:
     elsewhere = pl.col("answer_position") != pl.col("target_position")
     n_wrong = planted.filter(elsewhere).height
     n_nowhere = planted.filter(pl.col("answer_position").is_null()).height
-    n_odd = candidates.filter(~pl.col("is_planted") & elsewhere).height
+    good = candidates.filter(~pl.col("is_planted"))
+    n_odd = good.filter(elsewhere).height
+    thirds = good.get_column("target_position").to_list()
+    by_third = ", ".join(str(thirds.count(position)) for position in POSITIONS)
     return (
         f"{written.documents.height} documents of Python {platform.python_version()}; "
         f"{written.n_asked} queries written, {written.n_planted} of them planted. The recipe drops "
         f"those with one text for two thirds: {candidates.height} are left, {planted.height} "
         f"planted. Of these the answer stands in another third for {n_wrong}, is cut or ambiguous "
-        f"for {n_nowhere}. Of the good ones it stands elsewhere for {n_odd}."
+        f"for {n_nowhere}. Of the good ones it stands elsewhere for {n_odd}; "
+        f"{by_third} of them are about the beginning, middle and end."
     )
 
 
