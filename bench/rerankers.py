@@ -8,7 +8,7 @@ has no store. Rounds are interleaved, whoever goes first in turn; a ratio is the
 rounds, above 1 where psibench needs less. CPU seconds count all threads of this process: beside
 them, other processes on the machine blur the pairs per second. Goal: none is set.
 
-    python bench/rerankers.py [--pairs 200] [--rounds 5] [--device auto]
+    python bench/rerankers.py [--pairs 120] [--rounds 5] [--device auto]
 """
 
 import argparse
@@ -140,7 +140,7 @@ def main() -> None:
     import numpy as np
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--pairs", type=int, default=120)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
