@@ -3,7 +3,7 @@
 An item without a target position is counted in the row ``all`` alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -66,37 +66,6 @@ def position_shift(
         found.append(Filtered(row["stage"], row["unit"], kept + dropped, kept))
         kept = found[-1].entered
     return shift_table(reversed(found))
-
-
-def compare_positions(stages: Sequence[tuple[str, pl.DataFrame, pl.DataFrame]]) -> pl.DataFrame:
-    """Compare the positions of what entered and of what was kept, filter by filter.
-
-    Parameters
-    ----------
-    stages
-        (stage, TARGETS rows that entered, TARGETS rows kept); a query with two targets counts at
-        both.
-
-    Returns
-    -------
-    POSITION_SHIFT rows by stage, in the order given.
-
-    Raises
-    ------
-    InputError
-        If a query was kept that had not entered.
-    """
-    found = []
-    for stage, entered, kept in stages:
-        odd = kept.join(entered, on="query_id", how="anti", maintain_order="left")
-        if odd.height:
-            raise InputError(
-                f"stage {stage}: query {odd.item(0, 'query_id')!r} was kept and did not enter "
-                f"({odd.height} such queries); give the tables before and after the same filter"
-            )
-        left = entered.join(kept, on="query_id", how="semi", maintain_order="left")
-        found.append(Filtered(stage, QUERY_UNITS[1], _counts(entered), _counts(left)))
-    return shift_table(found)
 
 
 def _counts(targets: pl.DataFrame) -> Counts:
