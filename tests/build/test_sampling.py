@@ -21,8 +21,12 @@ CHARS = length_measure("chars")
 
 
 def documents(*lengths, prefix="d"):
-    """Documents of so many characters."""
-    rows = [(f"{prefix}{i}", "x" * length, f"o{i}") for i, length in enumerate(lengths)]
+    """Documents of so many characters, no two of the same text: d0xxx, d1xxxxx."""
+    keys = [f"{prefix}{i}" for i in range(len(lengths))]
+    rows = [
+        (key, key.ljust(length, "x"), f"o{i}")
+        for i, (key, length) in enumerate(zip(keys, lengths, strict=True))
+    ]
     return pl.DataFrame(rows, ["_id", "text", "origin"], orient="row")
 
 
@@ -73,16 +77,16 @@ def test_a_bin_has_its_lower_border_and_the_last_bin_both():
 def test_documents_have_their_length_and_bin_in_the_order_of_the_source():
     sampled = draw(documents(5, 30, 12, 20, 40, 41), edges=[10, 20, 40])
     assert sampled.documents.rows() == [
-        ("d1", "x" * 30, "o1", 30, "20-40"),
-        ("d2", "x" * 12, "o2", 12, "10-20"),
-        ("d3", "x" * 20, "o3", 20, "20-40"),
-        ("d4", "x" * 40, "o4", 40, "20-40"),
+        ("d1", "d1".ljust(30, "x"), "o1", 30, "20-40"),
+        ("d2", "d2".ljust(12, "x"), "o2", 12, "10-20"),
+        ("d3", "d3".ljust(20, "x"), "o3", 20, "20-40"),
+        ("d4", "d4".ljust(40, "x"), "o4", 40, "20-40"),
     ]
     conform(sampled.documents, DOCUMENTS, where="w")
     assert sampled.sampling.rows() == [
-        ("10-20", "chars", 10, 20, 1, None, 1),
-        ("20-40", "chars", 20, 40, 3, None, 3),
-        ("outside", "chars", None, None, 2, 0, 0),
+        ("10-20", "chars", 10, 20, 1, None, 1, 0),
+        ("20-40", "chars", 20, 40, 3, None, 3, 0),
+        ("outside", "chars", None, None, 2, 0, 0, 0),
     ]
     conform(sampled.sampling, SAMPLING, where="w")
 
@@ -143,8 +147,8 @@ def test_a_bin_that_cannot_be_filled_is_reported_and_warned_of(caplog):
     with caplog.at_level(logging.WARNING, logger="psibench"):
         sampled = draw(documents(10, 11, 25, 26, 27), edges=[10, 20, 30], n_documents=6)
     assert sampled.sampling.rows()[:2] == [
-        ("10-20", "chars", 10, 20, 2, 3, 2),
-        ("20-30", "chars", 20, 30, 3, 3, 3),
+        ("10-20", "chars", 10, 20, 2, 3, 2, 0),
+        ("20-30", "chars", 20, 30, 3, 3, 3, 0),
     ]
     assert [record.getMessage() for record in caplog.records] == [
         "sample: 3 documents of 10-20 chars wanted, 2 found; the sample is smaller than asked for"

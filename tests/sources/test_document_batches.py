@@ -15,7 +15,7 @@ from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.errors import InputError
 from psibench.recipes.registry import source_files
-from psibench.sources import files
+from psibench.sources import batches as batching
 from psibench.sources.documents import read_documents
 from psibench.sources.files import document_file_batches, read_document_files
 from psibench.sources.hub import hub_document_batches, read_hub_documents
@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(files, "BATCH_ROWS", 3)
+    monkeypatch.setattr(batching, "BATCH_ROWS", 3)
 
 
 def write_jsonl(path, records):
@@ -75,7 +75,7 @@ def test_files_come_in_batches_that_joined_are_what_is_read_whole():
 
 
 def test_long_documents_close_a_batch_early(monkeypatch):
-    monkeypatch.setattr(files, "BATCH_CHARS", 10)
+    monkeypatch.setattr(batching, "BATCH_CHARS", 10)
     write_jsonl("a.jsonl", [{"text": "x" * n} for n in (4, 5, 1, 30, 2)])
     assert keys(document_file_batches(["a.jsonl"])) == [["a:0", "a:1", "a:2"], ["a:3"], ["a:4"]]
 
@@ -140,7 +140,7 @@ def test_a_batch_is_handed_on_before_the_rest_is_read():
 
 
 def test_a_large_file_is_read_in_little_memory(monkeypatch):
-    monkeypatch.setattr(files, "BATCH_CHARS", 500_000)
+    monkeypatch.setattr(batching, "BATCH_CHARS", 500_000)
     write_jsonl("a.jsonl", [{"text": f"{i} " + "x" * 20_000} for i in range(1500)])  # 30 MB
     tracemalloc.start()
     try:

@@ -144,3 +144,17 @@ def test_paragraphs_outside_the_bounds_are_given_back():
 
 def test_a_page_without_paragraphs_has_no_passages():
     assert cut_passages([], 2, 4, np.random.default_rng(0)) == ([], [])
+
+
+def test_parts_share_out_all_passages_between_them(monkeypatch):
+    pages = tuple(python_pages.python_pages())  # read once
+    monkeypatch.setattr("psibench.sources.python_docs.python_pages", lambda: pages)
+    every = collect_python_docs(seed=1)
+    parts = [collect_python_docs(seed=1, part=part) for part in ("language", "network", "library")]
+    ids = [name for docs in parts for name in docs.documents["_id"]]
+    assert sorted(ids) == sorted(every.documents["_id"])
+    assert sum(docs.dropped.height for docs in parts) == every.dropped.height
+    language, network, library = (set(docs.documents["origin"]) for docs in parts)
+    assert all(origin.startswith("pydoc_data.topics") for origin in language)
+    assert "asyncio.tasks (docstrings)" in network
+    assert "threading (docstrings)" in library

@@ -1,56 +1,91 @@
 """A sample of documents by length: so many per length bin, read in one pass over the source."""
 
-import hashlib
-import heapq
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
+from psibench.build.distinct import Drawn, draw_distinct, duplicate_rows
+from psibench.build.length_bins import (
+    OUTSIDE,
+    Held,
+    LengthBin,
+    bin_numbers,
+    empty_bins,
+    priority,
+    quotas,
+)
+from psibench.build.length_measure import Measure, length_measure
 from psibench.config.generation import Sample
 from psibench.errors import InputError
-from psibench.models.counting import token_counter
 from psibench.tables.build_schemas import SAMPLING
-from psibench.text.lengths import count_words
 
+__all__ = [
+    "OUTSIDE",
+    "Measure",
+    "Sampled",
+    "bin_numbers",
+    "length_measure",
+    "quotas",
+    "sample_documents",
+]
 logger = logging.getLogger("psibench")
 
-Measure = Callable[[Sequence[str]], np.ndarray]
-
-OUTSIDE = "outside"
-TOO_FEW = "sample: %d documents of %s %s wanted, %d found; the sample is smaller than asked for"
+TOO_FEW = "sample: %d documents of %s %s wanted, %d found%s; the sample is smaller than asked for"
 SAMPLED_SCHEMA = dict.fromkeys(("_id", "text", "origin", "length", "length_bin"), pl.String) | {
     "length": pl.Int32
 }
+PART_ROWS = 2000
 
 
 @dataclass(frozen=True)
 class Sampled:
     """The documents drawn, in the order of the source, and how many there were of each length.
 
-    ``documents`` are DOCUMENTS rows with ``length`` (int32, in the sample's unit) and
-    ``length_bin``; ``sampling`` are SAMPLING rows, what lies outside of all bins the last.
+    Attributes
+    ----------
+    held
+        The documents with their length bins; the texts compressed.
+    sampling
+        SAMPLING rows; what lies outside of all bins is the last.
+    duplicates
+        `DUPLICATE_SCHEMA` rows: the documents left out for repeating another.
     """
 
-    documents: pl.DataFrame
+    held: Sequence[tuple[Held, str]]
     sampling: pl.DataFrame
+    duplicates: pl.DataFrame
+
+    @cached_property
+    def documents(self) -> pl.DataFrame:
+        """DOCUMENTS rows with ``length`` (int32, in the sample's unit) and ``length_bin``."""
+        return pl.concat(self.parts())
+
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """Yield `documents` in parts, anew at each call, for those who need not hold all texts."""
+        for start in range(0, len(self.held), PART_ROWS):
+            part = self.held[start : start + PART_ROWS]
+            rows = [(e.doc_id, e.text, e.origin, e.length, label) for e, label in part]
+            yield pl.DataFrame(rows, schema=SAMPLED_SCHEMA, orient="row")
 
 
 def sample_documents(
     batches: Iterable[pl.DataFrame], *, sample: Sample, measure: Measure
 ) -> Sampled:
-    """Draw documents by length, with what is kept and one batch in memory.
+    """Draw documents by length, with what may be drawn (compressed) and one batch in memory.
 
-    Each document has a priority, a hash of the seed and its id; a bin keeps those of the smallest.
+    Each document has a priority, a hash of the seed and its id; a bin takes those of the smallest.
     So the draw depends neither on the size of the batches nor on the order of the source; the rows
     keep that order: the same documents in another order give the same set, in that order.
 
-    A bin that the source cannot fill is reported in ``sampling`` and with a warning; what it lacks
-    is not made up for by other bins.
+    A document that repeats one of better priority is left out, and the next of its bin takes its
+    place: a bin holds some more than it needs for that, ``sample.reserve``. See `draw_distinct`.
+
+    A bin that cannot be filled is reported in ``sampling`` and with a warning; what it lacks is not
+    made up for by other bins.
 
     Parameters
     ----------
@@ -64,7 +99,24 @@ def sample_documents(
     InputError
         If no document is drawn.
     """
-    bins, extremes = _empty_bins(sample), [0, 0]
+    bins, extremes = _read(batches, sample, measure)
+    drawn = draw_distinct(bins, sample)
+    if not any(drawn.documents):
+        raise InputError(_nothing_drawn(bins, sample, extremes))
+    for own, documents, duplicates in zip(bins, drawn.documents, drawn.duplicates, strict=True):
+        if own.wanted is not None and len(documents) < own.wanted:
+            why = _why_too_few(own, len(duplicates))
+            logger.warning(TOO_FEW, own.wanted, own.label, sample.unit, len(documents), why)
+    return Sampled(
+        _in_order(bins, drawn), _sampling(bins, drawn, sample.unit), duplicate_rows(bins, drawn)
+    )
+
+
+def _read(
+    batches: Iterable[pl.DataFrame], sample: Sample, measure: Measure
+) -> tuple[list[LengthBin], list[int]]:
+    """Read the source to its end; returns the filled bins, and the least and greatest length."""
+    bins, extremes = empty_bins(sample), [0, 0]
     n_seen = 0
     for batch in batches:
         if batch.is_empty():
@@ -72,122 +124,40 @@ def sample_documents(
         lengths = np.asarray(measure(batch.get_column("text").to_list()))
         low, high = int(lengths.min()), int(lengths.max())
         extremes = [min(extremes[0], low) if n_seen else low, max(extremes[1], high)]
-        rows = batch.select("_id", "text", "origin").iter_rows()
         numbers = bin_numbers(lengths, sample.edges).tolist()
+        rows = batch.select("_id", "text", "origin").iter_rows()
         for number, length, row in zip(numbers, lengths.tolist(), rows, strict=True):
-            bins[number].offer((-_priority(sample.seed, row[0]), n_seen, *row, length))
+            bins[number].offer(-priority(sample.seed, row[0]), n_seen, row, length)
             n_seen += 1
-    documents = _documents(bins)
-    if documents.is_empty():
-        raise InputError(_nothing_drawn(bins, sample, extremes))
-    for held in bins:
-        if held.wanted is not None and len(held.kept) < held.wanted:
-            logger.warning(TOO_FEW, held.wanted, held.label, sample.unit, held.n_seen)
-    return Sampled(documents, _sampling(bins, sample.unit))
+    return bins, extremes
 
 
-def length_measure(
-    unit: Literal["chars", "words", "tokens"], length_tokenizer: str = "words"
-) -> Measure:
-    """Return texts -> (n_texts,) int32 lengths in a unit.
-
-    Parameters
-    ----------
-    unit
-        ``chars``; ``words``: the pieces split on one space; ``tokens``: those of
-        ``length_tokenizer``, special tokens left out.
-    length_tokenizer
-        As for `token_counter`; not looked at for other units.
-
-    Raises
-    ------
-    InputError
-        If the tokenizer cannot be loaded.
-    """
-    if unit == "chars":
-        return lambda texts: np.fromiter(map(len, texts), dtype=np.int32, count=len(texts))
-    return count_words if unit == "words" else token_counter(length_tokenizer)
+def _in_order(bins: Sequence[LengthBin], drawn: Drawn) -> list[tuple[Held, str]]:
+    """Put what was drawn into the order of the source."""
+    pairs = zip(bins, drawn.documents, strict=True)
+    held = [(entry, own.label) for own, documents in pairs for entry in documents]
+    return sorted(held, key=lambda pair: pair[0].place)
 
 
-def quotas(n_documents: int, shares: Sequence[int]) -> list[int]:
-    """Share out a number of documents by largest remainder, so that the parts sum to it.
-
-    Of equal remainders, the bin of shorter documents comes first.
-    """
-    total = sum(shares)
-    parts = [n_documents * share // total for share in shares]
-    remainders = [n_documents * share % total for share in shares]
-    by_remainder = sorted(range(len(shares)), key=lambda i: (-remainders[i], i))
-    for i in by_remainder[: n_documents - sum(parts)]:
-        parts[i] += 1
-    return parts
-
-
-def bin_numbers(lengths: np.ndarray, edges: Sequence[int]) -> np.ndarray:
-    """Return each length's bin, (n,) int64 from 0, or -1 outside.
-
-    A bin has its lower border and not its upper one; the last bin has both (PosQ, section 3.2:
-    500 to 1,024 words).
-    """
-    numbers = np.searchsorted(edges, lengths, side="right") - 1
-    numbers[lengths == edges[-1]] = len(edges) - 2
-    numbers[lengths > edges[-1]] = -1
-    return numbers
-
-
-@dataclass
-class _Bin:
-    """One length bin, or what lies outside of all, while the source is read.
-
-    ``kept`` has (negated priority, place in the source, id, text, origin, length). Where a number
-    is wanted it is a heap: first comes what goes next.
-    """
-
-    label: str
-    low: int | None
-    high: int | None
-    wanted: int | None
-    n_seen: int = 0
-    kept: list[tuple[Any, ...]] = field(default_factory=list)
-
-    def offer(self, entry: tuple[Any, ...]) -> None:
-        self.n_seen += 1
-        if self.wanted is None:
-            self.kept.append(entry)
-        elif len(self.kept) < self.wanted:
-            heapq.heappush(self.kept, entry)
-        elif self.kept and entry > self.kept[0]:
-            heapq.heapreplace(self.kept, entry)
-
-
-def _empty_bins(sample: Sample) -> list[_Bin]:
-    """Make the bins in order; what lies outside is the last, where the number -1 finds it."""
-    borders = list(pairwise(sample.edges))
-    wanted: list[int | None] = [None] * len(borders)
-    if sample.n_documents is not None:
-        wanted = [*quotas(sample.n_documents, sample.shares or [1] * len(borders))]
-    parts = zip(borders, wanted, strict=True)
-    bins = [_Bin(f"{low}-{high}", low, high, part) for (low, high), part in parts]
-    return [*bins, _Bin(OUTSIDE, None, None, 0)]
-
-
-def _priority(seed: int, doc_id: str) -> int:
-    return int.from_bytes(hashlib.blake2b(f"{seed}\x1f{doc_id}".encode(), digest_size=16).digest())
-
-
-def _documents(bins: Sequence[_Bin]) -> pl.DataFrame:
-    kept = sorted((entry[1:], held.label) for held in bins for entry in held.kept)
-    rows = [(*entry[1:], label) for entry, label in kept]
-    return pl.DataFrame(rows, schema=SAMPLED_SCHEMA, orient="row")
-
-
-def _sampling(bins: Sequence[_Bin], unit: str) -> pl.DataFrame:
-    rows = [(b.label, unit, b.low, b.high, b.n_seen, b.wanted, len(b.kept)) for b in bins]
+def _sampling(bins: Sequence[LengthBin], drawn: Drawn, unit: str) -> pl.DataFrame:
+    rows = [
+        (own.label, unit, own.low, own.high, own.n_seen, own.wanted, len(documents), len(left_out))
+        for own, documents, left_out in zip(bins, drawn.documents, drawn.duplicates, strict=True)
+    ]
     empty = pl.DataFrame(pl.from_arrow(SAMPLING.schema.empty_table()))
     return pl.DataFrame(rows, schema=empty.schema, orient="row")
 
 
-def _nothing_drawn(bins: Sequence[_Bin], sample: Sample, extremes: Sequence[int]) -> str:
+def _why_too_few(own: LengthBin, n_duplicates: int) -> str:
+    if not n_duplicates:
+        return ""
+    why = f" ({n_duplicates} duplicates left out"
+    if len(own.held) < own.n_seen:
+        why += f", and no more than {len(own.held)} of {own.n_seen} held: raise sample.reserve"
+    return f"{why})"
+
+
+def _nothing_drawn(bins: Sequence[LengthBin], sample: Sample, extremes: Sequence[int]) -> str:
     n_seen = sum(held.n_seen for held in bins)
     if not n_seen:
         return "sample: the source holds no document"

@@ -23,6 +23,15 @@ class Sample(Section):
     """Documents in all; null takes every document of a fitting length."""
     seed: int = Field(default=42, ge=0)
     """Seed of the draw."""
+    deduplicate: Literal["near", "exact", "none"] = "near"
+    """Drop documents that repeat one drawn before. exact: the same text but for case and white
+    space. near: also those that share most of their shingles of five words (of five characters in
+    scripts without spaces)."""
+    near_duplicate_jaccard: float = Field(default=0.8, ge=0.5, le=1)
+    """From which share of the shingles of two documents they are near duplicates: those in both
+    over those in either."""
+    reserve: float = Field(default=0.2, ge=0, le=10)
+    """Documents kept over a bin's number, as a share of it, to take the place of duplicates."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "Sample":

@@ -15,6 +15,39 @@ class SquadSource(Section):
     """Files in reading order, relative to the working directory."""
 
 
+Value = str | int | float | bool
+
+
+class Condition(Section):
+    """What a column has to hold for a record to be read; a null meets no condition."""
+
+    column: str = Field(min_length=1)
+    """Column of the record; with a dot one inside another, as in quality.score."""
+    equals: Value | None = None
+    """This text, number, or true or false."""
+    any_of: list[Value] | None = Field(default=None, min_length=1)
+    """One of these."""
+    at_least: float | None = Field(default=None, allow_inf_nan=False)
+    """A number from here up."""
+    at_most: float | None = Field(default=None, allow_inf_nan=False)
+    """A number up to here."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Condition":
+        bounds = (self.at_least, self.at_most)
+        given = [self.equals is not None, self.any_of is not None, bounds != (None, None)]
+        if sum(given) != 1:
+            raise ValueError(
+                f"where, column {self.column}: give equals, or any_of, or at_least and at_most"
+            )
+        if None not in bounds and self.at_least > self.at_most:  # type: ignore[operator]
+            raise ValueError(
+                f"where, column {self.column}: at_least {self.at_least} is above at_most "
+                f"{self.at_most}"
+            )
+        return self
+
+
 class HubSource(Section):
     """A dataset on the hub, or a folder laid out as one, read through ``datasets``."""
 
@@ -33,8 +66,11 @@ class HubSource(Section):
     """Column that holds the document id; without it ids are counted."""
     streaming: bool = False
     """Read record by record instead of downloading whole splits first."""
+    where: list[Condition] = Field(default=[])
+    """Read only the records that meet all of these conditions, as
+    [{column: language, equals: en}, {column: quality.score, at_least: 4}]."""
     max_documents: int | None = Field(default=None, ge=1)
-    """Stop after this many records."""
+    """Stop after this many records, those left out by `where` counted too."""
 
 
 class FilesSource(Section):
@@ -47,12 +83,18 @@ class FilesSource(Section):
     """Field of a jsonl or parquet record that holds the text."""
     id_column: str | None = None
     """Field that holds the document id; without it the id is made from file and record number."""
+    where: list[Condition] = Field(default=[])
+    """Read only the records that meet all of these conditions, as
+    [{column: language, equals: en}, {column: quality.score, at_least: 4}]."""
 
 
 class PythonDocsSource(Section):
     """The documentation shipped with the running Python interpreter: always there, no network."""
 
     kind: Literal["python_docs"]
+    part: Literal["all", "language", "network", "library"] = "all"
+    """Which pages: the language's own topics; modules about networks, mail and the web; the rest
+    of the library."""
     min_words: int = Field(default=60, ge=1)
     """Shortest passage, words."""
     max_words: int = Field(default=700, ge=1)

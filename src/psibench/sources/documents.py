@@ -43,7 +43,10 @@ def read_documents(
     """
     if isinstance(source, PythonDocsSource):
         docs = collect_python_docs(
-            min_words=source.min_words, max_words=source.max_words, seed=source.seed
+            min_words=source.min_words,
+            max_words=source.max_words,
+            seed=source.seed,
+            part=source.part,
         )
         return SourceDocuments(iter([docs.documents]), docs.dropped)
     if isinstance(source, FilesSource):
@@ -58,6 +61,7 @@ def read_documents(
             id_column=source.id_column,
             streaming=source.streaming,
             max_documents=source.max_documents,
+            where=source.where,
         )
         return SourceDocuments(batches)
     return SourceDocuments(iter([_contexts(read_squad_files(source.paths))]))
@@ -69,6 +73,7 @@ def _file_batches(source: FilesSource) -> Iterator[pl.DataFrame]:
         [shipped(path) for path in source.paths],
         text_column=source.text_column,
         id_column=source.id_column,
+        where=source.where,
     )
     if not any(path.startswith(SHIPPED) for path in source.paths):
         return batches

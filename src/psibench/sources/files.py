@@ -1,7 +1,6 @@
 """Documents from folders and files of jsonl, parquet, txt and md."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,117 +8,77 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from psibench.config.sources import Condition
 from psibench.errors import InputError
 from psibench.formats.text import read_records
-from psibench.sources.checks import (
-    read_text_file,
-    refuse_repeated,
-    require_id,
-    require_text,
-)
+from psibench.sources.batches import Row, batch_documents
+from psibench.sources.checks import read_text_file, require_id, require_text
+from psibench.sources.where import RecordFilter
 
-DOCUMENT_SCHEMA = {"_id": pl.String, "text": pl.String, "origin": pl.String}
-BATCH_ROWS = 10_000
-BATCH_CHARS = 32_000_000
 Record = tuple[str, dict[str, Any]]
-Row = tuple[str, str, str]
+PARQUET_ROWS = 256
+PARQUET_BUFFER = 1 << 20
 
 
 def read_document_files(
-    paths: Sequence[str | Path], *, text_column: str = "text", id_column: str | None = None
+    paths: Sequence[str | Path],
+    *,
+    text_column: str = "text",
+    id_column: str | None = None,
+    where: Sequence[Condition] = (),
 ) -> pl.DataFrame:
     """Read documents into one frame of DOCUMENTS rows; as `document_file_batches`."""
-    return pl.concat(document_file_batches(paths, text_column=text_column, id_column=id_column))
+    batches = document_file_batches(
+        paths, text_column=text_column, id_column=id_column, where=where
+    )
+    return pl.concat(batches)
 
 
 def document_file_batches(
-    paths: Sequence[str | Path], *, text_column: str = "text", id_column: str | None = None
+    paths: Sequence[str | Path],
+    *,
+    text_column: str = "text",
+    id_column: str | None = None,
+    where: Sequence[Condition] = (),
 ) -> Iterator[pl.DataFrame]:
     """Yield DOCUMENTS rows in batches, in the order given; folders in sorted order.
 
     A txt or md file is one document with its path (without suffix) as id. Records of jsonl and
     parquet files take their id from ``id_column``, else from ``_id`` or ``id`` where a record has
-    one, else from file name and record number (from 0). Blank texts are left out.
+    one, else from file name and record number (from 0; what ``where`` leaves out is counted).
+    Blank texts are left out.
 
     Raises
     ------
     InputError
-        If nothing is found, a file is not what its suffix says, a record lacks its text, or an id
-        occurs twice.
+        If nothing is found, a file is not what its suffix says, a record lacks its text or a
+        column of ``where``, ``where`` leaves nothing, or an id occurs twice.
     """
-    where = ", ".join(map(str, paths))
-    empty = f"{where}: every document is empty; expected text"
+    place = ", ".join(map(str, paths))
+    empty = f"{place}: every document is empty; expected text"
     yield from batch_documents(
-        lambda: _rows(paths, text_column, id_column), where=where, empty=empty
+        lambda: _rows(paths, text_column, id_column, RecordFilter(where, place=place)),
+        place=place,
+        empty=empty,
     )
 
 
-def batch_documents(
-    read: Callable[[], Iterator[Row]], *, where: str, empty: str
-) -> Iterator[pl.DataFrame]:
-    """Put rows (id, text, origin) into frames of DOCUMENTS rows, texts stripped, no blank ones.
-
-    A batch has at most ``BATCH_ROWS`` rows and is closed by the one that reaches ``BATCH_CHARS``
-    characters. Of earlier batches the hashes of the ids are kept, no text.
-
-    Parameters
-    ----------
-    read
-        Starts reading from the beginning; called again only to name the records of a repeated id.
-
-    Raises
-    ------
-    InputError
-        With the message ``empty`` if there is no text at all; if an id occurs twice.
-    """
-    seen: set[int] = set()
-    for rows in _cut(read()):
-        frame = pl.DataFrame(rows, schema=DOCUMENT_SCHEMA, orient="row")
-        refuse_repeated(frame, "_id", where=where)
-        ids = frame.get_column("_id")
-        hashes = ids.hash().to_list()
-        for key in (key for key, hashed in zip(ids, hashes, strict=True) if hashed in seen):
-            _refuse_second(key, read(), where)
-        seen.update(hashes)
-        yield frame
-    if not seen:
-        raise InputError(empty)
-
-
-def _refuse_second(key: str, rows: Iterator[Row], where: str) -> None:
-    """Raise InputError, naming both records, if an id and not only its hash is there twice."""
-    origins = (origin for other, text, origin in rows if other == key and text.strip())
-    both = list(islice(origins, 2))
-    if len(both) == 2:
-        raise InputError(
-            f"{where}: id {key!r} occurs 2 times ({'; '.join(both)}) or more. Ids must be unique."
-        )
-
-
-def _cut(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    batch: list[Row] = []
-    n_chars = 0
-    for key, text, origin in rows:
-        if stripped := text.strip():
-            batch.append((key, stripped, origin))
-            n_chars += len(stripped)
-        if len(batch) == BATCH_ROWS or n_chars >= BATCH_CHARS:
-            yield batch
-            batch, n_chars = [], 0
-    if batch:
-        yield batch
-
-
-def _rows(paths: Sequence[str | Path], text_column: str, id_column: str | None) -> Iterator[Row]:
+def _rows(
+    paths: Sequence[str | Path], text_column: str, id_column: str | None, chosen: RecordFilter
+) -> Iterator[Row]:
     for path, root in find_files(paths):
         suffix = _suffix(path)
         name = path.relative_to(root).as_posix()[: -len(suffix)]
         if suffix in WHOLE_FILE:
+            if chosen.conditions:
+                raise InputError(f"{path}: a {suffix} file has no columns; take `where` away")
             yield name, read_text_file(path, expected="plain text"), str(path)
             continue
         for number, (origin, record) in enumerate(READERS[suffix](path)):
-            text = _text(record, text_column, origin)
-            yield _identifier(record, id_column, f"{name}:{number}", origin), text, origin
+            if chosen.keeps(record, origin=origin):
+                text = _text(record, text_column, origin)
+                yield _identifier(record, id_column, f"{name}:{number}", origin), text, origin
+    chosen.finish()
 
 
 def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
@@ -155,7 +114,9 @@ def read_jsonl(path: Path) -> Iterator[Record]:
 def _read_parquet(path: Path) -> Iterator[Record]:
     try:
         row = 0
-        for batch in pq.ParquetFile(path).iter_batches(batch_size=1024):
+        # Arrow would keep every column chunk it has read ahead until the file is closed.
+        file = pq.ParquetFile(path, pre_buffer=False, buffer_size=PARQUET_BUFFER)
+        for batch in file.iter_batches(batch_size=PARQUET_ROWS):
             for record in batch.to_pylist():
                 yield f"{path}, row {row}", record
                 row += 1

@@ -5,12 +5,18 @@ from itertools import islice
 from typing import Any
 
 import polars as pl
+import pyarrow.dataset as parquet_files
 
+from psibench.config.sources import Condition
 from psibench.errors import InputError
+from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import require_id, require_text
-from psibench.sources.files import Row, batch_documents
 from psibench.sources.squad import Row as QuestionRow
 from psibench.sources.squad import check_answer, check_context, questions_frame
+from psibench.sources.where import RecordFilter
+
+PARQUET_ROWS = 256
+STREAM_BUFFER = 8 << 20
 
 
 def read_hub_questions(
@@ -21,16 +27,21 @@ def read_hub_questions(
     revision: str | None = None,
     streaming: bool = False,
     max_documents: int | None = None,
+    where: Sequence[Condition] = (),
 ) -> pl.DataFrame:
     """Read a SQuAD-like dataset (id, question, context, answers) into QUESTIONS rows.
 
     Raises
     ------
     InputError
-        If the dataset cannot be loaded, lacks a column, or an answer is not at its offset.
+        If the dataset cannot be loaded, lacks a column, an answer is not at its offset, or
+        ``where`` leaves nothing.
     """
     rows: list[QuestionRow] = []
+    chosen = RecordFilter(where, place=name)
     for origin, record in _records(name, splits, config, revision, streaming, max_documents):
+        if not chosen.keeps(record, origin=origin):
+            continue
         _need(record, ("id", "question", "context", "answers"), origin)
         context = check_context(record["context"], origin=origin)
         answer, start = _first_answer(record["answers"], origin)
@@ -39,6 +50,7 @@ def read_hub_questions(
         identifier = require_id(record["id"], "id", origin=origin)
         question = require_text(record["question"], "question", origin=origin)
         rows.append((identifier, question, context, answer, start, origin))
+    chosen.finish()
     return questions_frame(rows, where=name)
 
 
@@ -52,6 +64,7 @@ def read_hub_documents(
     id_column: str | None = None,
     streaming: bool = False,
     max_documents: int | None = None,
+    where: Sequence[Condition] = (),
 ) -> pl.DataFrame:
     """Read a text dataset into one frame of DOCUMENTS rows; as `hub_document_batches`."""
     batches = hub_document_batches(
@@ -63,6 +76,7 @@ def read_hub_documents(
         id_column=id_column,
         streaming=streaming,
         max_documents=max_documents,
+        where=where,
     )
     return pl.concat(batches)
 
@@ -77,30 +91,37 @@ def hub_document_batches(
     id_column: str | None = None,
     streaming: bool = False,
     max_documents: int | None = None,
+    where: Sequence[Condition] = (),
 ) -> Iterator[pl.DataFrame]:
     """Yield a text dataset as DOCUMENTS rows in batches; blank texts are left out.
 
-    Without ``id_column``, ids count the records over all splits, blank ones included.
+    Without ``id_column``, ids count the records over all splits, those that are blank or that
+    ``where`` leaves out included: domains chosen from one dataset share no id.
 
     Raises
     ------
     InputError
-        If the dataset cannot be loaded, lacks a column, holds no text, or repeats an id.
+        If the dataset cannot be loaded, lacks a column, holds no text (or none that ``where``
+        keeps), or repeats an id.
     """
     columns = (text_column,) if id_column is None else (text_column, id_column)
 
     def read() -> Iterator[Row]:
+        chosen = RecordFilter(where, place=name)
         records = _records(name, splits, config, revision, streaming, max_documents)
         for number, (origin, record) in enumerate(records):
+            if not chosen.keeps(record, origin=origin):
+                continue
             _need(record, columns, origin)
             text = require_text(record[text_column] or "", text_column, origin=origin)
             identifier = f"d{number:07d}"
             if id_column is not None:
                 identifier = require_id(record[id_column], id_column, origin=origin)
             yield identifier, text, origin
+        chosen.finish()
 
     empty = f"{name}: no text in column {text_column!r} of {', '.join(splits)}"
-    yield from batch_documents(read, where=name, empty=empty)
+    yield from batch_documents(read, place=name, empty=empty)
 
 
 def _records(
@@ -119,8 +140,10 @@ def _records(
         if left == 0:
             return
         try:
-            dataset = load_dataset(
-                name, config, split=split, revision=revision, streaming=streaming
+            dataset = (
+                _stream(name, config, split, revision)
+                if streaming
+                else load_dataset(name, config, split=split, revision=revision)
             )
             for index, record in enumerate(islice(dataset, left)):
                 yield f"{name}, {split}[{index}]", record
@@ -131,6 +154,22 @@ def _records(
                 f"cannot be loaded ({type(error).__name__}: {error}). Check name, split and "
                 "revision; on a machine without network, give a local folder."
             ) from error
+
+
+def _stream(name: str, config: str | None, split: str, revision: str | None) -> Any:
+    """Open a split to be read record by record; of Parquet files a row group at a time at most.
+
+    Left to itself, Arrow reads ahead: a file of 400 MB took 1.2 GB.
+    """
+    from datasets import load_dataset_builder
+
+    builder = load_dataset_builder(name, config, revision=revision)
+    if hasattr(builder.config, "fragment_scan_options"):
+        builder.config.fragment_scan_options = parquet_files.ParquetFragmentScanOptions(
+            pre_buffer=False, use_buffered_stream=True, buffer_size=STREAM_BUFFER
+        )
+        builder.config.batch_size = PARQUET_ROWS
+    return builder.as_streaming_dataset(split=split)
 
 
 def _first_answer(answers: Any, origin: str) -> tuple[str | None, int | None]:

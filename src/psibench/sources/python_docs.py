@@ -15,6 +15,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.sources.python_pages import Page, python_pages
+from psibench.sources.python_parts import Part, part_of
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.duplicates import SeenText
 from psibench.text.passages import cut_passages
@@ -63,14 +64,20 @@ def read_python_docs(*, min_words: int = 60, max_words: int = 700, seed: int) ->
     return collect_python_docs(min_words=min_words, max_words=max_words, seed=seed).documents
 
 
-def collect_python_docs(*, min_words: int = 60, max_words: int = 700, seed: int) -> PythonDocs:
-    """Read the interpreter's documentation; as `read_python_docs`, with what was left out."""
+def collect_python_docs(
+    *, min_words: int = 60, max_words: int = 700, seed: int, part: Part = "all"
+) -> PythonDocs:
+    """Read the interpreter's documentation; as `read_python_docs`, with what was left out.
+
+    ``part`` takes the pages of one part alone; what repeats another part's text is left out there,
+    too, so parts share no text.
+    """
     if min_words < 1 or max_words < min_words or seed < 0:
         raise InputError(
             f"min_words={min_words}, max_words={max_words}, seed={seed}; "
             "allowed: min_words >= 1, max_words >= min_words, seed >= 0"
         )
-    pages, dropped = drop_seen_paragraphs(python_pages())
+    pages, dropped = _of_part(python_pages(), part)
     documents = []
     for page in pages:
         rng = np.random.default_rng([seed, zlib.crc32(page.name.encode())])
@@ -116,6 +123,19 @@ def drop_seen_paragraphs(
         if paragraphs:
             kept.append(Page(page.name, page.origin, paragraphs))
     return kept, dropped
+
+
+def _of_part(pages: Iterable[Page], part: Part) -> tuple[list[Page], list[Dropped]]:
+    """Leave out what was met before, over all pages, then those of other parts."""
+    every = tuple(pages)
+    kept, dropped = drop_seen_paragraphs(every)
+    if part == "all":
+        return kept, dropped
+    own = {page.name.lower() for page in every if part_of(page.name, page.origin) == part}
+    return (
+        [page for page in kept if page.name.lower() in own],
+        [row for row in dropped if row.doc_id in own],
+    )
 
 
 def _unfit_passages(page: Page, texts: Iterable[str], min_words: int) -> Iterator[Dropped]:

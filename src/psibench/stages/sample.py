@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from psibench.build.passages import cut_into_passages
 from psibench.build.sampling import length_measure, sample_documents
-from psibench.config.benchmarks import GeneratedBenchmark, Passages
+from psibench.config.corpora import Passages
 from psibench.config.generation import Sample
 from psibench.config.sources import DocumentSource, PythonDocsSource
 from psibench.sources.documents import read_documents
@@ -17,16 +17,22 @@ from psibench.sources.local import dataset_revisions, local_files
 from psibench.stages.tables import provenance
 from psibench.tables import content_hash, read_provenance, write_table
 from psibench.tables.build_schemas import SAMPLING
-from psibench.tables.dropped import as_attrition
+from psibench.tables.parts import write_table_parts
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 
-def sample_params(section: GeneratedBenchmark, *, length_tokenizer: str) -> dict[str, Any]:
-    """Return the parameters of a benchmark's ``sample`` rule: what decides its documents."""
-    params = section.model_dump(mode="json", include={"source", "passages", "sample"})
-    if section.sample.unit == "tokens":
+def sample_params(
+    source: DocumentSource, passages: Passages | None, sample: Sample, *, length_tokenizer: str
+) -> dict[str, Any]:
+    """Return the parameters of a corpus' ``sample`` rule: what decides its documents."""
+    params: dict[str, Any] = {
+        "source": source.model_dump(mode="json"),
+        "passages": passages and passages.model_dump(mode="json"),
+        "sample": sample.model_dump(mode="json"),
+    }
+    if sample.unit == "tokens":
         params["length_tokenizer"] = length_tokenizer
-    if isinstance(section.source, PythonDocsSource):
+    if isinstance(source, PythonDocsSource):
         import platform
 
         params["python"] = platform.python_version()
@@ -43,17 +49,24 @@ def parse_sample_params(
     return source, passages or None, sample, params.get("length_tokenizer", "words")
 
 
-def is_current(path: str | Path, section: GeneratedBenchmark, *, length_tokenizer: str) -> bool:
-    """Say whether a documents table is what a section's sample would be now.
+def is_current(
+    path: str | Path,
+    source: DocumentSource,
+    passages: Passages | None,
+    sample: Sample,
+    *,
+    length_tokenizer: str,
+) -> bool:
+    """Say whether a documents table is what a corpus' sample would be now.
 
     A dataset on the hub counts as the same while its name and revision are.
     """
     record = read_provenance(path) or {}
-    wanted = sample_params(section, length_tokenizer=length_tokenizer)
+    wanted = sample_params(source, passages, sample, length_tokenizer=length_tokenizer)
     kept = {name: record.get("params", {}).get(name) for name in ("source", "passages", "sample")}
     same = all(kept[name] == wanted[name] for name in kept)
     return same and record.get("inputs") == {
-        path: content_hash(path) for path in local_files(section.source)
+        path: content_hash(path) for path in local_files(source)
     }
 
 
@@ -69,9 +82,11 @@ def run_sample(
     sampling: str | Path,
     dropped: str | Path,
 ) -> None:
-    """Draw a benchmark's documents from its source and write them, the counts, and what was left.
+    """Draw a corpus' documents from its source and write them, the counts, and what was left out.
 
     The source is read once, batch by batch; long documents are cut first where ``passages`` says.
+    Left out are what the source itself leaves out, pieces too short to keep, and documents that
+    repeat one drawn; not those that were not drawn.
     """
     read = read_documents(source)
     too_short: list[pl.DataFrame] = [read.dropped]
@@ -80,21 +95,18 @@ def run_sample(
         sample=sample,
         measure=length_measure(sample.unit, length_tokenizer),
     )
-    params = {
-        "source": source.model_dump(mode="json"),
-        "passages": passages and passages.model_dump(mode="json"),
-        "sample": sample.model_dump(mode="json"),
-        "length_tokenizer": length_tokenizer,
-    }
+    wanted = sample_params(source, passages, sample, length_tokenizer=length_tokenizer)
     origin = provenance(
         "sample",
-        params=params,
+        params=wanted | {"length_tokenizer": length_tokenizer},
         inputs={path: content_hash(path) for path in local_files(source)},
         revisions=dataset_revisions(source),
     )
-    write_table(drawn.documents, documents, DOCUMENTS, provenance=origin)
+    write_table_parts(drawn.parts, documents, DOCUMENTS, provenance=origin)
     write_table(drawn.sampling, sampling, SAMPLING, provenance=origin)
-    left_out = as_attrition(pl.concat(too_short), language=language, domain=domain)
+    left_out = pl.concat([*too_short, drawn.duplicates], how="diagonal")
+    labels = {"language": pl.lit(language), "domain": pl.lit(domain)}
+    left_out = left_out.with_columns(**labels)
     write_table(left_out, dropped, ATTRITION, provenance=origin)
 
 

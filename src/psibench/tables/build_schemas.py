@@ -16,6 +16,7 @@ SAMPLING = TableSpec(
         Column("n_seen", INT64, "documents of this length in the source"),
         Column("n_wanted", INT64, "documents asked for; null for all of them", True),
         Column("n_sampled", INT64, "documents drawn"),
+        Column("n_duplicates", INT64, "documents left out because they repeat one drawn before"),
     ),
     key=("bin",),
 )

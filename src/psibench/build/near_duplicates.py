@@ -1,0 +1,152 @@
+"""Texts that repeat an earlier one, word for word or nearly: MinHash over shingles, then the sets.
+
+The signatures are datasketch's. Its index holds a Python set per document and band, 580 MB for
+70,000 documents as measured; here the bands of all documents are one array of numbers, and only
+those that two documents share are put into a dictionary.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from psibench.text.shingles import normalise, shingle_hashes
+
+if TYPE_CHECKING:
+    from datasketch import MinHash
+
+N_PERMUTATIONS = 128
+MISSED = 1e-3
+"""A pair that is just as similar as the threshold is overlooked at most so often."""
+N_CACHED = 2000
+EXACT, NEAR = "exact_duplicate", "near_duplicate"
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """What a text repeats.
+
+    Attributes
+    ----------
+    number
+        The earlier text's, from 0.
+    reason
+        ``exact_duplicate``: the same but for case, compatibility forms of characters and white
+        space; else ``near_duplicate``.
+    jaccard
+        Of the two sets of shingles; 1 for an exact duplicate.
+    """
+
+    number: int
+    reason: str
+    jaccard: float
+
+
+class Repeats:
+    """Which of a number of texts repeat one that was kept before them.
+
+    Texts are read by number, first all of them in order, then those that may be near duplicates
+    again: the caller may hold them compressed. Of a text 16 bytes and 8 per band are held.
+
+    A pair of a Jaccard at or above the threshold is found with a probability of at least 0.999;
+    what is told to be one is one, the sets are compared.
+    """
+
+    def __init__(self, read: Callable[[int], str], n_texts: int, *, jaccard: float | None) -> None:
+        """Read every text once; ``jaccard`` is the threshold, None finds exact duplicates only."""
+        self._threshold = jaccard
+        self._digests: list[bytes] = []
+        self._kept: dict[bytes, int] = {}
+        self._buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
+        n_bands, n_rows = (0, 0) if jaccard is None else bands(jaccard)
+        self._bands = np.zeros((n_texts, n_bands), dtype=np.uint64)
+        has_shingles = np.zeros(n_texts, dtype=bool)
+        for number in range(n_texts):
+            text = normalise(read(number))
+            self._digests.append(hashlib.blake2b(text.encode(), digest_size=16).digest())
+            if jaccard is not None:
+                shingles = shingle_hashes(text)
+                has_shingles[number] = len(shingles) > 0
+                self._bands[number] = band_hashes(shingles, n_bands, n_rows)
+        self._shared = _shared(self._bands, has_shingles)
+        self._shingles = lru_cache(N_CACHED)(lambda number: shingle_hashes(normalise(read(number))))
+
+    def find(self, number: int) -> Repeat | None:
+        """Return the kept text that this one repeats: of several the most alike, then the first."""
+        same = self._kept.get(self._digests[number])
+        if same is not None:
+            return Repeat(same, EXACT, 1.0)
+        best: Repeat | None = None
+        for other in sorted({n for key in self._keys(number) for n in self._buckets.get(key, ())}):
+            alike = jaccard_of(self._shingles(number), self._shingles(other))
+            if alike >= (self._threshold or 0) and (best is None or alike > best.jaccard):
+                best = Repeat(other, NEAR, alike)
+        return best
+
+    def keep(self, number: int) -> None:
+        """Let later texts be compared with this one."""
+        self._kept.setdefault(self._digests[number], number)
+        for key in self._keys(number):
+            self._buckets[key].append(number)
+
+    def _keys(self, number: int) -> list[tuple[int, int]]:
+        shared = np.flatnonzero(self._shared[number])
+        hashes = self._bands[number, shared].tolist()
+        return list(zip(shared.tolist(), hashes, strict=True))
+
+
+def bands(jaccard: float) -> tuple[int, int]:
+    """Return the number of bands and of rows in each that find pairs at a threshold.
+
+    Two texts share a band of r rows with probability J^r, and one of b bands with 1 - (1 - J^r)^b
+    (Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4.2). The rows are as
+    many as leave at most ``MISSED`` of the pairs at J = ``jaccard``: the more, the fewer pairs
+    have to be compared.
+    """
+    rows = range(N_PERMUTATIONS, 1, -1)
+    fitting = (r for r in rows if (1 - jaccard**r) ** (N_PERMUTATIONS // r) <= MISSED)
+    n_rows = next(fitting, 1)
+    return N_PERMUTATIONS // n_rows, n_rows
+
+
+def band_hashes(shingles: np.ndarray, n_bands: int, n_rows: int) -> np.ndarray:
+    """Return (n_bands,) uint64 hashes of the bands of a set's MinHash signature."""
+    signature = _blank().copy()
+    signature.update_batch((shingles >> np.uint64(32)).tolist())
+    rows = signature.hashvalues[: n_bands * n_rows].astype(np.uint64).reshape(n_bands, n_rows)
+    hashes = np.zeros(n_bands, dtype=np.uint64)
+    for row in rows.T:
+        hashes = (hashes ^ row) * MULTIPLIER
+    return hashes
+
+
+def jaccard_of(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the Jaccard index of two sets, each an array of distinct values; 0 for empty ones."""
+    n_both = len(np.intersect1d(first, second, assume_unique=True))
+    n_either = len(first) + len(second) - n_both
+    return n_both / n_either if n_either else 0.0
+
+
+@cache
+def _blank() -> "MinHash":
+    """Make the signature of the empty set; its permutations serve every text."""
+    from datasketch import MinHash  # takes a second
+
+    return MinHash(N_PERMUTATIONS, seed=1, scheme="affine32", hashfunc=int)
+
+
+def _shared(hashes: np.ndarray, has_shingles: np.ndarray) -> np.ndarray:
+    """Say which bands a text shares with another one, (n_texts, n_bands) bool."""
+    shared = np.zeros(hashes.shape, dtype=bool)
+    places = np.flatnonzero(has_shingles)
+    for band in range(hashes.shape[1]):
+        _, inverse, counts = np.unique(
+            hashes[places, band], return_inverse=True, return_counts=True
+        )
+        shared[places, band] = counts[inverse] > 1
+    return shared

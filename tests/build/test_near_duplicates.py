@@ -1,0 +1,218 @@
+"""Exact and near duplicates: what is told to be one, and that none is overlooked."""
+
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.build.near_duplicates import (
+    EXACT,
+    MISSED,
+    N_PERMUTATIONS,
+    NEAR,
+    Repeat,
+    Repeats,
+    band_hashes,
+    bands,
+    jaccard_of,
+)
+from psibench.text.shingles import TOKEN, normalise, shingle_hashes
+
+VOCABULARY = [f"w{i}" for i in range(2000)]
+
+
+def text_of(rng, n_words=80):
+    return " ".join(rng.choices(VOCABULARY, k=n_words))
+
+
+def edited(text, rng, n_changes):
+    words = text.split(" ")
+    for place in rng.sample(range(len(words)), n_changes):
+        words[place] = rng.choice(VOCABULARY)
+    return " ".join(words)
+
+
+def greedy(texts, *, jaccard=0.8):
+    """Go through texts as a sample does; returns each one's Repeat, None where it was kept."""
+    repeats = Repeats(texts.__getitem__, len(texts), jaccard=jaccard)
+    found = []
+    for number in range(len(texts)):
+        found.append(repeats.find(number))
+        if found[-1] is None:
+            repeats.keep(number)
+    return found
+
+
+def word_shingles(text):
+    words = text.split()
+    return {" ".join(words[i : i + 5]) for i in range(max(1, len(words) - 4))}
+
+
+def by_hand(texts, threshold):
+    """The same, comparing every text with every kept one."""
+    kept, found = [], []
+    for number, text in enumerate(texts):
+        own = word_shingles(text)
+        alike = [
+            (len(own & other) / len(own | other), -place)
+            for place, other in ((k, word_shingles(texts[k])) for k in kept)
+        ]
+        best, place = max(alike, default=(0, 0))
+        if best >= threshold:
+            found.append(-place)
+        else:
+            found.append(None)
+            kept.append(number)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don't stop, 2nd É_x", ["don", "t", "stop", "2nd", "é_x"]),
+        ("長期的な Python 研究。", ["長", "期", "的", "な", "python", "研", "究"]),
+        ("ภาษาไทย", list("ภาษาไทย")),
+        ("ที่นี่", ["ท", "ี", "่", "น", "ี", "่"]),  # vowels and tones are marks, and count
+        ("हिन्दी में", ["हिन्दी", "में"]),  # vowel signs stay in their words
+        ("اللُّغة العربية", ["اللُّغة", "العربية"]),
+        ("한국어 문장", ["한국어", "문장"]),
+        ("😀 …", []),
+    ],
+)
+def test_words_are_words_and_characters_where_words_have_no_spaces(text, expected):
+    assert TOKEN.findall(normalise(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("", 0),
+        ("… !", 0),
+        ("one", 1),
+        ("a b c d", 1),
+        ("a b c d e", 1),
+        ("a b c d e f", 2),
+        ("a a a a a a a", 1),
+        ("一二三四五六", 2),
+    ],
+)
+def test_a_text_has_as_many_shingles_as_runs_of_five(text, n):
+    assert len(shingle_hashes(normalise(text))) == n
+
+
+def test_what_is_not_the_text_is_evened_out():
+    assert normalise(" Ａ\n\tSTRASSE  ﬁn ") == normalise("a straße fin")
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1), st.lists(st.sampled_from("abc"), min_size=1))
+def test_the_jaccard_of_hashes_is_that_of_the_shingles(first, second):
+    one, two = word_shingles(" ".join(first)), word_shingles(" ".join(second))
+    found = jaccard_of(shingle_hashes(" ".join(first)), shingle_hashes(" ".join(second)))
+    assert found == len(one & two) / len(one | two)
+
+
+def test_the_jaccard_of_nothing_is_zero():
+    nothing = np.zeros(0, dtype=np.uint64)
+    assert jaccard_of(nothing, nothing) == 0
+    assert jaccard_of(nothing, shingle_hashes("a")) == 0
+
+
+@pytest.mark.parametrize("jaccard", [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
+def test_bands_overlook_few_pairs_at_the_threshold(jaccard):
+    n_bands, n_rows = bands(jaccard)
+    assert n_bands * n_rows <= N_PERMUTATIONS
+    assert (1 - jaccard**n_rows) ** n_bands <= MISSED
+    more = n_rows + 1  # longer bands would overlook more, or do not fit
+    assert more > N_PERMUTATIONS or (1 - jaccard**more) ** (N_PERMUTATIONS // more) > MISSED
+
+
+def test_signatures_estimate_the_jaccard():
+    rng = random.Random(5)
+    text = text_of(rng, 400)
+    first, second = (shingle_hashes(t) for t in (text, edited(text, rng, 16)))
+    rows = [band_hashes(shingles, N_PERMUTATIONS, 1) for shingles in (first, second)]
+    estimate = float(np.mean(rows[0] == rows[1]))
+    assert estimate == pytest.approx(jaccard_of(first, second), abs=0.12)  # sd 0.042
+
+
+def test_duplicates_are_those_found_by_comparing_all_pairs():
+    rng = random.Random(7)
+    originals = [text_of(rng, rng.choice([6, 40, 80, 160])) for _ in range(60)]
+    texts = [*originals]
+    for _ in range(120):  # Jaccard from 1 down to nothing, on either side of 0.8
+        other = rng.choice(texts)
+        texts.append(edited(other, rng, rng.randint(0, max(1, len(other.split()) // 20))))
+    rng.shuffle(texts)
+    expected = by_hand(texts, 0.8)
+    found = greedy(texts)
+    assert [repeat and repeat.number for repeat in found] == expected
+    reasons = [repeat.reason for repeat in found if repeat]
+    assert min(reasons.count(EXACT), reasons.count(NEAR), expected.count(None)) > 10
+
+
+def test_one_word_in_a_hundred_makes_a_near_duplicate_and_one_in_ten_does_not():
+    rng = random.Random(1)
+    text = text_of(rng, 200)
+    one, far = edited(text, rng, 1), edited(text, rng, 20)
+    # One word changed: 5 of 196 shingles; 191 in both, 201 in either.
+    assert greedy([text, one, far])[1:] == [Repeat(0, NEAR, 191 / 201), None]
+
+
+def test_the_same_but_for_case_and_space_is_an_exact_duplicate():
+    assert greedy(["Ab  c\n", "x", "aB C"]) == [None, None, Repeat(0, EXACT, 1.0)]
+    assert greedy(["a b c", "a b, c"], jaccard=None) == [None, None]
+    assert greedy(["a b c", "a b, c"]) == [None, Repeat(0, NEAR, 1.0)]  # the same words
+
+
+def test_texts_without_words_repeat_only_their_like():
+    assert greedy(["…", "!", "… "]) == [None, None, Repeat(0, EXACT, 1.0)]
+
+
+def test_chinese_near_duplicates_are_found_by_characters():
+    rng = random.Random(2)
+    text = "".join(chr(rng.randint(0x4E00, 0x9FA5)) for _ in range(200))
+    changed = text[:100] + "一" + text[101:]
+    assert greedy([text, changed, text[::-1]])[1:] == [Repeat(0, NEAR, 191 / 201), None]
+
+
+def test_of_several_the_most_alike_is_named_then_the_first():
+    rng = random.Random(3)
+    text = text_of(rng, 200)
+    near, nearer = edited(text, rng, 4), edited(text, rng, 1)
+    repeats = Repeats([near, nearer, text, nearer + " more"].__getitem__, 4, jaccard=0.8)
+    for number in (0, 1):
+        repeats.keep(number)
+    assert repeats.find(2).number == 1
+    assert repeats.find(3).number == 1
+    both = Repeats([text + " a", text + " b", text].__getitem__, 3, jaccard=0.8)
+    both.keep(0)
+    both.keep(1)
+    assert both.find(2).number == 0
+
+
+def test_a_text_that_was_not_kept_is_no_one_s_original():
+    repeats = Repeats(["a b c", "a b c", "a b c"].__getitem__, 3, jaccard=0.8)
+    assert repeats.find(1) is None
+    repeats.keep(1)
+    assert repeats.find(2).number == 1
+
+
+def test_signatures_are_the_same_in_every_process():
+    code = (
+        "from psibench.build.near_duplicates import band_hashes;"
+        "from psibench.text.shingles import shingle_hashes;"
+        "print(band_hashes(shingle_hashes('one two three four five six'), 25, 5).tolist())"
+    )
+    again = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONHASHSEED": "123"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = band_hashes(shingle_hashes("one two three four five six"), 25, 5)
+    assert again.stdout.strip() == str(here.tolist())

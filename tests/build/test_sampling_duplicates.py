@@ -1,0 +1,200 @@
+"""Samples without duplicates: the quotas stay exact, and what goes is told."""
+
+import logging
+import random
+from collections import Counter
+
+import polars as pl
+import pytest
+
+from psibench.build.distinct import DUPLICATE_SCHEMA
+from psibench.build.length_bins import priority
+from psibench.build.sampling import length_measure, sample_documents
+from psibench.config.generation import Sample
+from psibench.text.shingles import normalise
+
+WORDS = [f"w{i}" for i in range(3000)]
+KINDS = ("none", "exact", "near")
+
+
+def corpus(n, *, seed=0, n_repeats=0, sizes=(20, 60, 100)):
+    """Documents of random words, the last ``n_repeats`` of them with the text of another."""
+    rng = random.Random(seed)
+    texts = [" ".join(rng.choices(WORDS, k=rng.choice(sizes))) for _ in range(n - n_repeats)]
+    texts += [rng.choice(texts).upper() for _ in range(n_repeats)]
+    return frame_of(texts)
+
+
+def frame_of(texts):
+    keys = [f"d{i:04d}" for i in range(len(texts))]
+    return pl.DataFrame({"_id": keys, "text": texts, "origin": [f"o{key}" for key in keys]})
+
+
+def draw(frame, **sample):
+    batches = (frame[start : start + 17] for start in range(0, frame.height, 17))
+    section = Sample(**{"edges": [0, 40, 80, 120]} | sample)
+    return sample_documents(batches, sample=section, measure=length_measure("words"))
+
+
+def ids(sampled):
+    return sampled.documents.get_column("_id").to_list()
+
+
+def by_priority(frame, seed=42):
+    return sorted(frame.get_column("_id"), key=lambda key: priority(seed, key))
+
+
+@pytest.mark.parametrize("n_documents", [None, 30, 120])
+def test_a_sample_without_duplicates_is_the_same_whatever_is_looked_for(n_documents):
+    frame = corpus(200)
+    samples = [draw(frame, n_documents=n_documents, deduplicate=kind) for kind in KINDS]
+    assert samples[0].documents.equals(samples[1].documents)
+    assert samples[0].documents.equals(samples[2].documents)
+    for sampled in samples:
+        assert sampled.duplicates.is_empty()
+        assert sampled.duplicates.schema == DUPLICATE_SCHEMA
+        assert sampled.sampling.get_column("n_duplicates").sum() == 0
+
+
+def test_quotas_are_exact_and_no_text_is_drawn_twice():
+    frame = corpus(400, n_repeats=80)
+    options = {"n_documents": 120, "shares": [3, 2, 1], "reserve": 1.0}
+    sampled = draw(frame, **options)
+    counts = Counter(sampled.documents.get_column("length_bin"))
+    assert counts == {"0-40": 60, "40-80": 40, "80-120": 20}
+    texts = [normalise(text) for text in sampled.documents.get_column("text")]
+    assert len(set(texts)) == 120
+    assert sampled.duplicates.height > 5
+    plain = draw(frame, **options, deduplicate="none")
+    assert len({normalise(text) for text in plain.documents.get_column("text")}) < 120
+
+
+def test_the_first_by_priority_of_a_bin_s_distinct_texts_are_drawn():
+    frame = corpus(300, n_repeats=100)
+    sampled = draw(frame, n_documents=90, reserve=5.0)
+    bins = dict(zip(("0-40", "40-80", "80-120"), (30, 30, 30), strict=True))
+    texts = dict(frame.select("_id", "text").iter_rows())
+    drawn, seen, dropped = set(), set(), set()
+    for key in by_priority(frame):  # the rule, in the simplest words
+        text = normalise(texts[key])
+        label = {20: "0-40", 60: "40-80", 100: "80-120"}[len(text.split(" "))]
+        if not bins[label]:
+            continue
+        if text in seen:
+            dropped.add(key)
+            continue
+        bins[label] -= 1
+        seen.add(text)
+        drawn.add(key)
+    assert set(ids(sampled)) == drawn
+    assert set(sampled.duplicates.get_column("item_id")) == dropped
+
+
+def test_a_duplicate_is_a_row_of_the_ledger_naming_what_it_repeats():
+    rng = random.Random(4)
+    text = " ".join(rng.choices(WORDS, k=100))
+    changed = text.replace(text.split(" ")[50], "other")
+    frame = frame_of([text, text.title(), changed])
+    first, second, third = by_priority(frame)
+    sampled = draw(frame)
+    assert ids(sampled) == [first]
+    rows = {row["item_id"]: row for row in sampled.duplicates.iter_rows(named=True)}
+    assert set(rows) == {second, third}
+    exact = {"d0000", "d0001"} - {first}
+    for key, row in rows.items():
+        is_exact = key in exact and first != "d0002"
+        assert row["reason"] == ("exact_duplicate" if is_exact else "near_duplicate")
+        assert row["score"] == (1.0 if is_exact else pytest.approx(91 / 101))
+        assert (row["stage"], row["unit"], row["doc_id"]) == ("deduplicate", "documents", key)
+        assert (row["detail"], row["length_bin"]) == (first, "80-120")
+        assert row["char_length"] == len(frame.filter(pl.col("_id") == key)["text"].item())
+    assert sampled.sampling.select("bin", "n_sampled", "n_duplicates").rows()[2] == ("80-120", 1, 2)
+
+
+def test_a_document_that_only_repeats_one_not_drawn_stays():
+    # b is the second of its bin by priority, one is wanted of each: b is held in reserve, and a
+    # longer document that repeats b's text nearly is drawn all the same.
+    rng = random.Random(6)
+    text = " ".join(rng.choices(WORDS, k=79))
+    texts = ["x " * 60, text, f"{text} more words"]  # 61, 79 and 81 pieces
+    for trial in range(200):
+        keys = [f"{trial}-{name}" for name in "abc"]
+        order = sorted(keys, key=lambda key: priority(42, key))
+        if order == keys:
+            break
+    frame = pl.DataFrame({"_id": keys, "text": texts, "origin": keys})
+    sampled = draw(frame, edges=[60, 80, 120], n_documents=2, reserve=1.0)
+    assert ids(sampled) == [keys[0], keys[2]]
+    assert sampled.duplicates.is_empty()
+    more = draw(frame, edges=[60, 80, 120], n_documents=4, reserve=1.0)
+    assert ids(more) == keys[:2]
+    assert more.duplicates.select("item_id", "detail").rows() == [(keys[2], keys[1])]
+
+
+def test_duplicates_are_found_across_bins():
+    rng = random.Random(8)
+    text = " ".join(rng.choices(WORDS, k=79))
+    frame = frame_of([text, f"{text} one two"])
+    sampled = draw(frame)
+    assert sampled.documents.height == 1
+    assert sampled.duplicates.height == 1
+    assert sampled.duplicates["length_bin"][0] != sampled.documents["length_bin"][0]
+
+
+def test_the_order_of_the_source_decides_nothing_with_duplicates_either():
+    frame = corpus(300, n_repeats=80)
+    options = {"n_documents": 90, "reserve": 1.0}
+    whole = draw(frame, **options)
+    order = random.Random(3).sample(range(frame.height), frame.height)
+    shuffled = draw(frame[order], **options)
+    assert set(ids(shuffled)) == set(ids(whole))
+    assert shuffled.duplicates.sort("item_id").equals(whole.duplicates.sort("item_id"))
+
+
+def test_all_distinct_documents_are_kept_where_no_number_is_given():
+    sampled = draw(corpus(100, n_repeats=30))
+    assert sampled.documents.height == 70
+    assert sampled.sampling.get_column("n_duplicates").sum() == 30
+
+
+def test_a_reserve_that_is_used_up_is_warned_of(caplog):
+    frame = frame_of(["one text " * 20] * 30)
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        sampled = draw(frame, edges=[0, 100], n_documents=10, reserve=0.5)
+    assert sampled.documents.height == 1
+    assert sampled.sampling.rows()[0] == ("0-100", "words", 0, 100, 30, 10, 1, 14)
+    assert [record.getMessage() for record in caplog.records] == [
+        "sample: 10 documents of 0-100 words wanted, 1 found (14 duplicates left out, and no more "
+        "than 15 of 30 held: raise sample.reserve); the sample is smaller than asked for"
+    ]
+
+
+def test_a_bin_too_small_for_its_duplicates_is_warned_of(caplog):
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        draw(frame_of(["a b", "A B", "c d"]), edges=[0, 9], n_documents=3)
+    assert [record.getMessage() for record in caplog.records] == [
+        "sample: 3 documents of 0-9 words wanted, 2 found (1 duplicates left out); the sample is "
+        "smaller than asked for"
+    ]
+
+
+def test_exact_leaves_near_duplicates_and_none_leaves_all():
+    rng = random.Random(9)
+    text = " ".join(rng.choices(WORDS, k=100))
+    frame = frame_of([text, text.upper(), f"{text} more"])
+    assert [draw(frame, deduplicate=kind).documents.height for kind in KINDS] == [3, 2, 1]
+
+
+@pytest.mark.parametrize(("jaccard", "n_kept"), [(0.5, 1), (0.9, 2), (1.0, 2)])
+def test_the_threshold_is_the_section_s(jaccard, n_kept):
+    rng = random.Random(10)
+    words = rng.choices(WORDS, k=100)
+    changed = [*words[:50], "other", *words[51:60], "another", *words[61:]]
+    frame = frame_of([" ".join(words), " ".join(changed)])  # 86 of 106 shingles in both: 0.81
+    assert draw(frame, near_duplicate_jaccard=jaccard).documents.height == n_kept
+
+
+def test_texts_come_out_as_they_went_in():
+    texts = ["a\n\n b", "é😀", "中文。 ", "اللُّغة", "0" * 3000]
+    sampled = draw(frame_of(texts), deduplicate="exact")
+    assert sampled.documents.get_column("text").to_list() == texts

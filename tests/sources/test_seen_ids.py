@@ -1,0 +1,47 @@
+"""Ids repeated over batches, found in 8 bytes per document."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.sources.seen_ids import SeenHashes
+
+SMALL = st.integers(0, 30).map(lambda value: value << 58 | value)  # all parts, many repeats
+CALLS = st.lists(st.lists(SMALL, max_size=20), max_size=12)
+
+
+@given(CALLS)
+def test_a_hash_is_told_if_an_earlier_call_had_it(calls):
+    seen, known = SeenHashes(), set()
+    for values in calls:
+        told = seen.add(np.array(values, dtype=np.uint64))
+        assert told.tolist() == [value in known for value in values]
+        known |= set(values)
+        assert len(seen) == len(known)
+
+
+@pytest.mark.parametrize("value", [0, 2**64 - 1, 2**63])
+def test_the_ends_of_the_range_are_hashes_like_others(value):
+    seen = SeenHashes()
+    one = np.array([value], dtype=np.uint64)
+    assert [bool(seen.add(one)[0]) for _ in range(3)] == [False, True, True]
+
+
+def test_a_million_hashes_take_little_more_than_their_bytes():
+    rng = np.random.default_rng(0)
+    batches = [rng.integers(0, 2**64, 10_000, dtype=np.uint64) for _ in range(100)]
+    seen = SeenHashes()
+    tracemalloc.start()
+    try:
+        for batch in batches:
+            assert not seen.add(batch).any()
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(seen) == 1_000_000
+    assert held < 9_000_000
+    assert peak < 12_000_000
+    assert all(seen.add(batch).all() for batch in batches)

@@ -1,0 +1,244 @@
+"""Conditions on the columns of a source's records."""
+
+import json
+import logging
+from pathlib import Path
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from psibench.config.sources import Condition, FilesSource, HubSource
+from psibench.errors import InputError
+from psibench.sources.documents import read_documents
+from psibench.sources.hub import read_hub_questions
+from psibench.sources.where import column_value, meets
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty working folder; datasets stay off the network and out of the home folder."""
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def condition(**given):
+    return Condition(column=given.pop("column", "c"), **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "expected"),
+    [
+        ({"equals": "en"}, "en", True),
+        ({"equals": "en"}, "EN", False),
+        ({"equals": "1"}, 1, False),
+        ({"equals": 1}, True, False),
+        ({"equals": False}, 0, False),
+        ({"equals": True}, True, True),
+        ({"equals": 4}, 4.0, True),
+        ({"any_of": ["en", 3]}, 3, True),
+        ({"any_of": ["en", 3]}, "de", False),
+        ({"at_least": 4.0}, 4, True),
+        ({"at_least": 4.0}, 3.999, False),
+        ({"at_most": 4}, 4.0, True),
+        ({"at_most": 4}, 5, False),
+        ({"at_least": 2, "at_most": 3}, 2.5, True),
+        ({"at_least": 2, "at_most": 3}, 3.5, False),
+        ({"at_least": 0}, float("nan"), False),
+        ({"equals": "en"}, None, False),
+        ({"at_least": 0}, None, False),
+    ],
+)
+def test_a_value_meets_a_condition_or_not(given, value, expected):
+    assert meets(value, condition(**given), origin="o") is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "message"),
+    [
+        ({"at_least": 1}, "5", "o: column 'c' is '5'; at_least and at_most compare numbers"),
+        ({"at_most": 1}, True, "o: column 'c' is True; at_least and at_most compare numbers"),
+        ({"equals": "a"}, ["a"], "o: column 'c' is list; `where` compares text, numbers"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(given, value, message):
+    with pytest.raises(InputError, match=message):
+        meets(value, condition(**given), origin="o")
+
+
+def test_columns_inside_others_are_named_with_dots():
+    record = {"a": {"b": {"c": 3}, "n": None}, "a.b": 5, "e": None}
+    assert column_value(record, "a.b", origin="o") == 5  # a column of that very name comes first
+    assert column_value(record, "a.b.c", origin="o") == 3
+    assert column_value(record, "a.n.any", origin="o") is None
+    assert column_value(record, "e.any", origin="o") is None
+
+
+@pytest.mark.parametrize("column", ["a.x", "x", "a.b.c", "a.b.c.d"])
+def test_a_missing_column_is_refused_naming_those_found(column):
+    with pytest.raises(InputError) as raised:
+        column_value({"text": "t", "a": {"b": 1, "d": {"e": 2}}}, column, origin="f, line 3")
+    assert str(raised.value) == (
+        f"f, line 3: no column '{column}'; found text, a.b, a.d.e. Mend `where`."
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"equals": "a", "any_of": ["a"]},
+        {"equals": "a", "at_least": 1},
+        {"any_of": []},
+        {"any_of": ["a"], "at_most": 1},
+        {"at_least": 2, "at_most": 1},
+        {"at_least": float("nan")},
+        {"at_least": "3"},
+        {"equals": "a", "column": ""},
+        {"equals": "a", "is": "b"},
+    ],
+)
+def test_a_condition_without_one_meaning_is_refused(given):
+    with pytest.raises(ValidationError):
+        condition(**given)
+
+
+def test_conditions_keep_the_kind_of_their_values():
+    values = ["en", 1, 1.5, True]
+    kept = Condition.model_validate({"column": "c", "any_of": values}).any_of
+    assert [(type(v), v) for v in kept] == [(type(v), v) for v in values]
+    again = Condition.model_validate(condition(any_of=values).model_dump(mode="json"))
+    assert [type(v) for v in again.any_of] == [type(v) for v in values]
+
+
+RECORDS = [
+    {"text": "one", "lang": "en", "quality": {"score": 4.5}, "field": "mining"},
+    {"text": "two", "lang": "de", "quality": {"score": 4.8}, "field": "mining"},
+    {"text": "three", "lang": "en", "quality": {"score": 3.0}, "field": "law"},
+    {"text": "four", "lang": "en", "quality": {"score": 5.0}, "field": "law"},
+    {"text": "five", "lang": None, "quality": None, "field": "law"},
+]
+GOOD_ENGLISH = [
+    {"column": "lang", "equals": "en"},
+    {"column": "quality.score", "at_least": 4},
+]
+
+
+def write(path, records=RECORDS):
+    Path(path).parent.mkdir(exist_ok=True)
+    if path.endswith(".parquet"):
+        pl.DataFrame(records).write_parquet(path)
+    else:
+        Path(path).write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def rows(source):
+    return pl.concat(read_documents(source).batches).select("_id", "text").rows()
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_files_are_read_where_all_conditions_hold(suffix, caplog):
+    write(f"d/a.{suffix}")
+    source = FilesSource.model_validate({"kind": "files", "paths": ["d"], "where": GOOD_ENGLISH})
+    with caplog.at_level(logging.INFO, logger="psibench"):
+        assert rows(source) == [("a:0", "one"), ("a:3", "four")]  # numbers count all records
+    assert [r.getMessage() for r in caplog.records] == ["d: `where` left out 3 of 5 records"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_several_domains_come_from_one_dataset_without_sharing_an_id(suffix, streaming):
+    write(f"s/train.{suffix}", RECORDS[:3])
+    write(f"s/test.{suffix}", RECORDS[3:4])
+
+    def domain(name):
+        return HubSource.model_validate(
+            {
+                "kind": "hub",
+                "name": "s",
+                "splits": ["train", "test"],
+                "streaming": streaming,
+                "where": [{"column": "field", "equals": name}],
+            }
+        )
+
+    assert rows(domain("mining")) == [("d0000000", "one"), ("d0000001", "two")]
+    assert rows(domain("law")) == [("d0000002", "three"), ("d0000003", "four")]
+    few = domain("mining").model_copy(update={"max_documents": 1})
+    assert rows(few) == [("d0000000", "one")]
+
+
+def test_records_left_out_count_towards_the_most_read():
+    write("s/train.jsonl")
+    source = HubSource.model_validate(
+        {
+            "kind": "hub",
+            "name": "s",
+            "max_documents": 3,
+            "where": [{"column": "field", "equals": "law"}],
+        }
+    )
+    assert rows(source) == [("d0000002", "three")]
+
+
+def test_without_conditions_nothing_is_logged(caplog):
+    write("a.jsonl")
+    with caplog.at_level(logging.INFO, logger="psibench"):
+        assert len(rows(FilesSource(kind="files", paths=["a.jsonl"]))) == 5
+    assert not caplog.records
+
+
+def test_a_record_that_is_left_out_needs_no_text():
+    write("a.jsonl", [{"lang": "de", "body": 3}, {"lang": "en", "text": "x"}])
+    where = [{"column": "lang", "equals": "en"}]
+    source = {"kind": "files", "paths": ["a.jsonl"], "where": where}
+    assert rows(FilesSource.model_validate(source)) == [("a:1", "x")]
+
+
+def test_where_nothing_is_left_the_values_found_are_named():
+    write("a.jsonl")
+    where = [{"column": "lang", "any_of": ["fr", "de"]}, {"column": "field", "equals": "law"}]
+    source = FilesSource.model_validate({"kind": "files", "paths": ["a.jsonl"], "where": where})
+    with pytest.raises(InputError) as raised:
+        rows(source)
+    assert str(raised.value) == (
+        "a.jsonl: `where` left out all 5 records. Among the values found: lang: 'en', None; "
+        "field: 'mining'. Change the conditions."
+    )
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_column_a_dataset_lacks_is_refused(streaming):
+    write("s/train.jsonl")
+    where = [{"column": "quality.mark", "at_least": 1}]
+    source = {"kind": "hub", "name": "s", "streaming": streaming, "where": where}
+    with pytest.raises(InputError) as raised:
+        rows(HubSource.model_validate(source))
+    assert str(raised.value).startswith("s, train[0]: no column 'quality.mark'; found ")
+    assert "quality.score" in str(raised.value)
+
+
+def test_a_file_without_columns_cannot_be_filtered():
+    write("d/a.jsonl")
+    Path("d/b.md").write_text("text")
+    source = {"kind": "files", "paths": ["d"], "where": [{"column": "lang", "equals": "en"}]}
+    with pytest.raises(InputError, match=r"d/b.md: a .md file has no columns; take `where` away"):
+        rows(FilesSource.model_validate(source))
+
+
+def test_questions_of_a_dataset_are_filtered_too():
+    def question(key, field):
+        answers = {"text": ["a"], "answer_start": [0]}
+        base = {"id": key, "question": "q", "context": "a b", "answers": answers}
+        return base | {"field": field}
+
+    write("s/train.jsonl", [question("q0", "law"), question("q1", "mining")])
+    law = [Condition(column="field", equals="law")]
+    frame = read_hub_questions("s", splits=["train"], where=law)
+    assert frame.get_column("_id").to_list() == ["q0"]
+    with pytest.raises(InputError, match="left out all 2 records"):
+        read_hub_questions("s", splits=["train"], where=[Condition(column="field", equals="x")])

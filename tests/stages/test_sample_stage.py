@@ -1,0 +1,125 @@
+"""The stage ``sample``: its tables, its parameters, and a ledger that balances over it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from psibench.config.corpora import Passages
+from psibench.config.generation import Sample
+from psibench.config.sources import FilesSource, PythonDocsSource
+from psibench.stages.ledger import run_ledger
+from psibench.stages.sample import is_current, parse_sample_params, run_sample, sample_params
+from psibench.tables import read_provenance, read_table
+from psibench.tables.build_schemas import SAMPLING
+from psibench.tables.schemas import ATTRITION, DOCUMENTS
+
+TEXTS = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(6)]
+RECORDS = [
+    *({"_id": f"d{i}", "text": text, "lang": "en"} for i, text in enumerate(TEXTS)),
+    {"_id": "again", "text": TEXTS[0].upper(), "lang": "en"},
+    {"_id": "other", "text": TEXTS[1], "lang": "de"},
+]
+TABLES = ("documents", "sampling", "dropped")
+SAMPLE = Sample(edges=[0, 50])
+SOURCE = FilesSource.model_validate(
+    {"kind": "files", "paths": ["a.jsonl"], "where": [{"column": "lang", "equals": "en"}]}
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    return tmp_path
+
+
+def run(*, source=SOURCE, passages=None, sample=SAMPLE):
+    paths = {name: Path(f"{name}.parquet") for name in TABLES}
+    run_sample(
+        source,
+        passages=passages,
+        sample=sample,
+        length_tokenizer="words",
+        language="eng-Latn",
+        domain="law",
+        **paths,
+    )
+    specs = (DOCUMENTS, SAMPLING, ATTRITION)
+    return [read_table(paths[name], spec) for name, spec in zip(TABLES, specs, strict=True)]
+
+
+def test_a_duplicate_is_written_with_its_bin_language_and_domain():
+    documents, sampling, dropped = run()
+    assert documents.height == 6
+    assert sampling.select("n_seen", "n_sampled", "n_duplicates").rows()[0] == (7, 6, 1)
+    row = dropped.row(0, named=True)
+    assert {row["item_id"], row["detail"]} == {"d0", "again"}
+    assert row["detail"] in documents.get_column("_id")
+    assert (row["stage"], row["reason"]) == ("deduplicate", "exact_duplicate")
+    assert (row["language"], row["domain"], row["length_bin"]) == ("eng-Latn", "law", "0-50")
+
+
+def test_pieces_too_short_are_written_beside_duplicates():
+    long = "\n\n".join(" ".join(f"p{i}y{j}" for j in range(20)) for i in range(3)) + "\n\nend"
+    with Path("a.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": "long", "text": long, "lang": "en"}) + "\n")
+    passages = Passages(min_words=40, max_words=45)
+    dropped = run(passages=passages)[2]
+    assert set(dropped.get_column("reason")) == {"exact_duplicate", "passage_too_short"}
+
+
+def test_a_ledger_over_the_sample_balances():
+    run()
+    out = {name: Path(f"out-{name}.parquet") for name in ("dropped", "flow", "usage")}
+    run_ledger(
+        language="eng-Latn",
+        domain="law",
+        documents="documents.parquet",
+        steps_dropped=["dropped.parquet"],
+        steps_flow=[],
+        steps_usage=[],
+        **out,
+    )
+    ledger = read_table(out["dropped"], ATTRITION)
+    assert ledger.select("stage", "unit", "reason").rows() == [
+        ("deduplicate", "documents", "exact_duplicate")
+    ]
+
+
+def test_two_runs_write_the_same_rows():
+    run(sample=Sample(edges=[0, 50], n_documents=4, reserve=1.0))
+    first = [read_provenance(f"{name}.parquet")["rows_hash"] for name in TABLES]
+    run(sample=Sample(edges=[0, 50], n_documents=4, reserve=1.0))
+    assert [read_provenance(f"{name}.parquet")["rows_hash"] for name in TABLES] == first
+
+
+@pytest.mark.parametrize("passages", [None, Passages(max_words=40)])
+@pytest.mark.parametrize("unit", ["words", "tokens"])
+def test_parameters_are_read_as_they_were_written(passages, unit):
+    sample = Sample(unit=unit, edges=[0, 9])
+    params = sample_params(SOURCE, passages, sample, length_tokenizer="./one")
+    params = json.loads(json.dumps(params))
+    tokenizer = "./one" if unit == "tokens" else "words"
+    assert parse_sample_params(params) == (SOURCE, passages, sample, tokenizer)
+
+
+def test_the_documentation_s_sample_depends_on_the_python():
+    source = PythonDocsSource(kind="python_docs")
+    assert "python" in sample_params(source, None, SAMPLE, length_tokenizer="words")
+    assert "python" not in sample_params(SOURCE, None, SAMPLE, length_tokenizer="words")
+
+
+def test_a_sample_is_current_until_source_settings_or_files_change():
+    run()
+
+    def current(source=SOURCE, passages=None, sample=SAMPLE):
+        path = "documents.parquet"
+        return is_current(path, source, passages, sample, length_tokenizer="words")
+
+    assert current()
+    assert not current(source=SOURCE.model_copy(update={"where": []}))
+    assert not current(passages=Passages())
+    assert not current(sample=Sample(edges=[0, 50], deduplicate="exact"))
+    Path("a.jsonl").write_text(json.dumps(RECORDS[0]) + "\n")
+    assert not current()

@@ -1,0 +1,100 @@
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.text.lengths import count_whitespace_tokens
+from psibench.text.parts import join_parts, split_parts
+
+
+def count_chars(texts):
+    return np.array([len(text) for text in texts])
+
+
+def pieces(text, max_tokens, count_tokens=count_whitespace_tokens):
+    parts = split_parts(text, max_tokens=max_tokens, count_tokens=count_tokens)
+    return [(text[part.start : part.end], part.separator) for part in parts]
+
+
+def test_a_text_that_fits_is_one_part_white_space_and_all():
+    assert pieces(" one two \n", 2) == [(" one two \n", "")]
+    assert pieces("", 1) == [("", "")]
+    assert pieces(" \n\n ", 1) == [(" \n\n ", "")]
+
+
+def test_a_part_takes_in_as_many_whole_paragraphs_as_fit():
+    text = "a b\n\nc d\n \ne\n\nf g h i"
+    # 2 + 2 + 1 words fit in 5, the fourth paragraph does not.
+    assert pieces(text, 5) == [("a b\n\nc d\n \ne", "\n\n"), ("f g h i", "")]
+    assert pieces(text, 4) == [("a b\n\nc d", "\n \n"), ("e", "\n\n"), ("f g h i", "")]
+
+
+def test_a_paragraph_that_is_too_long_is_cut_between_lines():
+    assert pieces("a\n\nb c\nd e\nf g\n\nh", 4) == [
+        ("a", "\n\n"),
+        ("b c\nd e", "\n"),
+        ("f g\n\nh", ""),
+    ]
+
+
+def test_a_line_that_is_too_long_is_cut_between_sentences_marks_and_all():
+    assert pieces('He said "no way." They went. And so on!  End', 6) == [
+        ('He said "no way." They went.', " "),
+        ("And so on!  End", ""),
+    ]
+
+
+def test_chinese_and_arabic_sentences_are_cut_at_their_own_marks():
+    assert pieces("你好吗？我很好。「走。」再见", 8, count_chars) == [
+        ("你好吗？我很好。", ""),
+        ("「走。」再见", ""),
+    ]
+    assert pieces("كيف الحال؟ بخير", 2) == [("كيف الحال؟", " "), ("بخير", "")]
+
+
+def test_a_sentence_that_is_too_long_is_cut_between_words_then_characters():
+    assert pieces("a b c d e", 2) == [("a b", " "), ("c d", " "), ("e", "")]
+    assert pieces("abcdefg", 3, count_chars) == [("abc", ""), ("def", ""), ("g", "")]
+    assert pieces("你好\U00020000吗", 2, count_chars) == [("你好", ""), ("\U00020000吗", "")]
+
+
+def test_a_character_that_counts_too_much_is_a_part_of_its_own():
+    assert pieces("ab", 1, lambda texts: 3 * count_chars(texts)) == [("a", ""), ("b", "")]
+
+
+TEXTS = st.text(alphabet='ab .!?\n\r\t。？」"é\U0001f600 ', max_size=80)
+
+
+@given(TEXTS, st.integers(1, 12), st.sampled_from([count_chars, count_whitespace_tokens]))
+def test_the_parts_fit_and_joined_again_are_the_text(text, most, count_tokens):
+    parts = split_parts(text, max_tokens=most, count_tokens=count_tokens)
+    texts = [text[part.start : part.end] for part in parts]
+    joined = join_parts(texts, [part.separator for part in parts])
+    assert joined.text == text
+    assert list(joined.joins) == [part.start for part in parts[1:]]
+    assert all(part.separator.strip() == "" for part in parts)
+    assert parts[-1].separator == ""
+    assert max(count_tokens(texts)) <= most  # either counts at most one for a character
+    assert len(parts) == 1 or all(texts)
+
+
+def test_joins_are_the_places_where_later_parts_begin():
+    joined = join_parts(["xx", "y", "zzz"], ["\n\n", "", ""], for_empty=" ")
+    assert joined.text == "xx\n\ny zzz"
+    assert [joined.text[at:] for at in joined.joins] == ["y zzz", "zzz"]
+    assert join_parts(["x"], [""]).joins == ()
+
+
+def test_no_part_can_have_no_token():
+    with pytest.raises(InputError, match="max_tokens is 0; allowed: at least 1"):
+        split_parts("a", max_tokens=0, count_tokens=count_chars)
+
+
+@pytest.mark.parametrize("text", [" " * 100_000 + "a b", "." * 50_000 + " b", "a" + "\n " * 50_000])
+def test_long_runs_take_linear_time(text):
+    start = time.perf_counter()
+    split_parts(f"a {text} c", max_tokens=1, count_tokens=count_whitespace_tokens)
+    assert time.perf_counter() - start < 2
