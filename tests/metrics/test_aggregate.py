@@ -1,6 +1,7 @@
 from dataclasses import replace
 from math import log2
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -10,9 +11,13 @@ from psibench.metrics.aggregate import (
     UncertaintySettings,
     bucket_scores,
     psi_table,
+    result_tables,
 )
+from psibench.metrics.bucket_statistics import bucket_statistics
+from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.query_scores import query_scores
 from psibench.metrics.slices import row_seed, slices
+from psibench.metrics.uncertainty import estimate_psi
 from psibench.search.ranking import rank_documents
 from psibench.tables import conform
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
@@ -259,3 +264,45 @@ def test_seeds_differ_by_label_and_are_stable():
 def test_a_metric_without_scores_is_refused():
     with pytest.raises(InputError, match=r"no scores for the metrics \['mrr@10'\]"):
         psi(made([(10, 1.0)]), metrics=["mrr@10"])
+
+
+def test_threads_decide_no_figure():
+    rows = [(13 * i % 600, (i * 37 % 11) / 11) for i in range(200)]
+    frame = made(rows, domain=["law", "art"] * 100, visible=[1.0, 1.0, 1.0, 0.5] * 50)
+    given = {"labels": LABELS, "metrics": METRICS, "domains": True, "settings": FAST}
+    one, two = (result_tables(frame, threads=n, **given) for n in (1, 2))
+    assert one.psi.height == 3 * 3 * 3
+    assert one.psi.equals(two.psi)
+    assert one.buckets.equals(two.buckets)
+
+
+def test_both_tables_at_once_are_those_made_one_by_one():
+    # A bucket of three queries is too small for PSI, but has its mean and interval.
+    frame = made([(10 + i % 40, (i % 7) / 7) for i in range(80)] + [(250, 0.4)] * 3)
+    settings = replace(FAST, min_bucket_size=10)
+    both = result_tables(frame, labels=LABELS, metrics=METRICS, settings=settings)
+    members = assign(frame, bucket_scheme("squad"))
+    seed = row_seed(
+        42, "bench", "squad", "eng-Latn", "all", "dense", "all", "ndcg@10", "model", "eng-Latn"
+    )
+    options = {"n_buckets": 6, "n_bootstrap": 50, "seed": seed}
+    data = (frame["ndcg@10"].to_numpy(), members.query_index, members.bucket_index)
+    apart = estimate_psi(*data, n_permutations=50, min_bucket_size=10, **options)
+    row = both.psi.filter(pl.col("buckets") == "squad").row(0, named=True)
+    assert (row["n_buckets"], row["psi"], row["psi_p"]) == (1, apart.psi, apart.psi_p)
+    means = bucket_statistics(*data, **options)
+    found = both.buckets.filter(pl.col("buckets") == "squad").head(6)
+    assert found["high"].drop_nulls().to_list() == means.high[~np.isnan(means.high)].tolist()
+
+
+def test_views_of_one_size_but_other_queries_have_figures_of_their_own():
+    # The first query's span runs over its text: the positive is whole, the span is not visible.
+    frame = made(
+        [(10, 0.8), (250, 0.4), (350, 0.1)], visible=[0.9, 1, 1], pos_visible=[1.0, 1.0, 0.7]
+    )
+    table = psi(frame)
+    assert table.select("evidence", "n_queries", "psi").rows() == [
+        ("all", 3, pytest.approx(0.875)),
+        ("visible", 2, pytest.approx(0.75)),
+        ("whole", 2, pytest.approx(0.5)),
+    ]

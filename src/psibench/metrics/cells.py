@@ -8,8 +8,9 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.buckets import BucketScheme, Memberships, assign, bucket_scheme
+from psibench.metrics.resampled import N_BOOTSTRAP, N_PERMUTATIONS
 from psibench.metrics.slices import Slice, evidence_views, row_seed
-from psibench.metrics.uncertainty import MIN_BUCKET_SIZE, N_BOOTSTRAP, N_PERMUTATIONS
+from psibench.metrics.uncertainty import MIN_BUCKET_SIZE
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,15 @@ class Cell:
     scores: np.ndarray
     members: Memberships
     seed: int
+
+    def has_figures_of(self, other: "Cell") -> bool:
+        """Whether all figures are those of the other: same scores, buckets and seed."""
+        return (
+            (self.scheme, self.seed) == (other.scheme, other.seed)
+            and np.array_equal(self.scores, other.scores)
+            and np.array_equal(self.members.query_index, other.members.query_index)
+            and np.array_equal(self.members.bucket_index, other.members.bucket_index)
+        )
 
 
 def cells(

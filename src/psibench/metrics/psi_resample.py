@@ -1,4 +1,4 @@
-"""Bootstrap and permutation of bucket means, drawn on count tables instead of queries."""
+"""Bootstrap of bucket means, drawn on count tables instead of queries."""
 
 from __future__ import annotations
 
@@ -44,29 +44,14 @@ def bootstrap_noise(table: ScoreTable, *, n_bootstrap: int, seed: int) -> Bootst
     sizes = table.pattern_sizes
     weights: FloatArray = PSEUDO_QUERIES / (PSEUDO_QUERIES + sizes.astype(np.float64))
     expected = sizes * (_smoothed_shares(table, weights) @ table.levels)
-    draw = _draw_bootstrap_by_query if _is_sparse(table) else _draw_bootstrap_by_cell
+    draw = _draw_bootstrap_by_query if is_sparse(table) else _draw_bootstrap_by_cell
     sums = np.concatenate(
-        [draw(table, weights, n, rng) for n in _chunks(n_bootstrap, table)], axis=1
+        [draw(table, weights, n, rng) for n in chunks(n_bootstrap, table)], axis=1
     )
     n = table.bucket_sizes.astype(np.float64)
     stretch = np.sqrt(n / np.maximum(n - 1, 1))
     errors = table.bucket_means(sums - expected[:, None]) * stretch[:, None]
     return BootstrapNoise(table.bucket_means(expected), errors)
-
-
-def permuted_bucket_means(table: ScoreTable, *, n_permutations: int, seed: int) -> FloatArray:
-    """Bucket means when memberships are permuted among the queries.
-
-    A query hands over its whole set of buckets, so overlaps stay as they are.
-
-    Returns
-    -------
-    float64 array of shape (n_buckets, n_permutations)
-    """
-    rng = np.random.default_rng([seed, 1])
-    draw = _draw_permuted_by_query if _is_sparse(table) else _draw_permuted_by_cell
-    sums = [draw(table, n, rng) for n in _chunks(n_permutations, table)]
-    return table.bucket_means(np.concatenate(sums, axis=1))
 
 
 # Each _draw function returns score sums per pattern, (n_patterns, n_draws). The two of a pair
@@ -83,38 +68,12 @@ def _draw_bootstrap_by_cell(
 def _draw_bootstrap_by_query(
     table: ScoreTable, weights: FloatArray, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
-    scores, sizes = _scores_by_pattern(table), table.pattern_sizes
+    scores, sizes = scores_by_pattern(table), table.pattern_sizes
     first = np.repeat(np.cumsum(sizes) - sizes, sizes)
     shape = (n_draws, len(scores))
     own = first + rng.integers(np.repeat(sizes, sizes), size=shape)
     pooled = rng.integers(len(scores), size=shape)
     drawn = scores[np.where(rng.random(shape) < np.repeat(weights, sizes), pooled, own)]
-    return np.add.reduceat(drawn, np.cumsum(sizes) - sizes, axis=1).T
-
-
-def _draw_permuted_by_cell(table: ScoreTable, n_draws: int, rng: np.random.Generator) -> FloatArray:
-    """Random tables with the given row and column totals, hypergeometric cell by cell."""
-    n_patterns, n_levels = table.counts.shape
-    left = np.repeat(table.counts.sum(axis=0)[:, None], n_draws, axis=1)
-    sums = np.zeros((n_patterns, n_draws))
-    for row, size in enumerate(table.pattern_sizes[:-1]):
-        others = left.sum(axis=0)
-        wanted = np.full(n_draws, size)
-        for column in range(n_levels):
-            others -= left[column]
-            drawn = rng.hypergeometric(left[column], others, wanted)
-            left[column] -= drawn
-            wanted -= drawn
-            sums[row] += drawn * table.levels[column]
-    sums[-1] = table.levels @ left
-    return sums
-
-
-def _draw_permuted_by_query(
-    table: ScoreTable, n_draws: int, rng: np.random.Generator
-) -> FloatArray:
-    scores, sizes = _scores_by_pattern(table), table.pattern_sizes
-    drawn = rng.permuted(np.tile(scores, (n_draws, 1)), axis=1)
     return np.add.reduceat(drawn, np.cumsum(sizes) - sizes, axis=1).T
 
 
@@ -126,17 +85,17 @@ def _smoothed_shares(table: ScoreTable, weights: FloatArray) -> FloatArray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def _scores_by_pattern(table: ScoreTable) -> FloatArray:
+def scores_by_pattern(table: ScoreTable) -> FloatArray:
     """Every query's level value, ``(n_queries,)``, sorted by pattern and value."""
     return np.repeat(np.tile(table.levels, len(table.counts)), table.counts.ravel())
 
 
-def _is_sparse(table: ScoreTable) -> bool:
+def is_sparse(table: ScoreTable) -> bool:
     """Whether there are more cells than queries, so that drawing query by query is cheaper."""
     return table.counts.size > int(table.counts.sum())
 
 
-def _chunks(n_replicates: int, table: ScoreTable) -> list[int]:
+def chunks(n_replicates: int, table: ScoreTable) -> list[int]:
     """Split replicates into runs whose arrays stay within `CHUNK_CELLS` elements."""
     step = max(1, CHUNK_CELLS // min(table.counts.size, int(table.counts.sum())))
     full, rest = divmod(n_replicates, step)

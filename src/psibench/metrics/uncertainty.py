@@ -1,4 +1,4 @@
-"""PSI of one table row with interval, permutation null and noise correction; bucket means."""
+"""PSI of one table row with interval, permutation null and noise correction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from psibench.errors import InputError
 from psibench.metrics.psi import (
     ROUNDING,
     FloatArray,
@@ -16,37 +15,19 @@ from psibench.metrics.psi import (
     psi_of_columns,
 )
 from psibench.metrics.psi_inversion import PsiInversion, invert_psi
-from psibench.metrics.psi_resample import bootstrap_noise, permuted_bucket_means
-from psibench.metrics.psi_table import (
-    IntArray,
-    ScoreTable,
-    checked_scores,
-    membership_matrix,
-    tabulate,
+from psibench.metrics.psi_permutation import permuted_bucket_means
+from psibench.metrics.psi_resample import BootstrapNoise
+from psibench.metrics.psi_table import ScoreTable
+from psibench.metrics.resampled import (
+    N_BOOTSTRAP,
+    N_PERMUTATIONS,
+    ResampledScores,
+    refuse_below,
+    refuse_odd_level,
+    score_limit,
 )
 
 MIN_BUCKET_SIZE = 30
-N_BOOTSTRAP = 1000
-N_PERMUTATIONS = 1000
-
-
-@dataclass(frozen=True)
-class BucketStatistics:
-    """Mean score per bucket with a confidence interval, arrays of shape ``(n_buckets,)``.
-
-    Attributes
-    ----------
-    n_queries : int64 array
-    mean : float64 array
-        NaN where the bucket is empty.
-    low, high : float64 array
-        Bootstrap interval of the mean; NaN where the bucket holds fewer than two queries.
-    """
-
-    n_queries: IntArray
-    mean: FloatArray
-    low: FloatArray
-    high: FloatArray
 
 
 @dataclass(frozen=True)
@@ -99,16 +80,28 @@ def estimate_psi(
     InputError
         Scores that are NaN, infinite or negative; indices out of range; settings out of range.
     """
-    _check_settings(n_buckets, min_bucket_size, n_bootstrap, n_permutations, level)
-    values = checked_scores(scores)
-    inside = membership_matrix(values, query_index, bucket_index, n_buckets)
-    used = np.flatnonzero(inside.sum(axis=0) >= min_bucket_size)
-    table = tabulate(values, inside[:, used])
+    row = ResampledScores(
+        scores, query_index, bucket_index, n_buckets=n_buckets, n_bootstrap=n_bootstrap, seed=seed
+    )
+    return psi_estimate_of(
+        row, min_bucket_size=min_bucket_size, n_permutations=n_permutations, level=level
+    )
+
+
+def psi_estimate_of(
+    row: ResampledScores, *, min_bucket_size: int, n_permutations: int, level: float
+) -> PsiEstimate:
+    """`estimate_psi` of a row whose bootstrap may be shared with its bucket means."""
+    refuse_below("min_bucket_size", min_bucket_size, 1)
+    refuse_below("n_permutations", n_permutations, 0)
+    refuse_odd_level(level)
+    used = row.held(min_bucket_size)
+    table = row.table(used)
     means = table.bucket_means(table.exact_sums)
     psi = position_sensitivity_index(means)
     known = psi is not None
-    ends = _invert(table, means, n_bootstrap, level, seed) if known and n_bootstrap else None
-    null = _permutation_null(table, n_permutations, seed) if known and n_permutations else None
+    ends = _invert(table, means, row.noise(used), level) if known and row.n_bootstrap else None
+    null = _permutation_null(table, n_permutations, row.seed) if known and n_permutations else None
     # Shuffled positions are an exact test of PSI = 0. Where they reproduce the PSI seen, the
     # interval holds 0, also near the scores' limit, where a bootstrap sees too little spread.
     flat = null is not None and null.p > (1 - level) / 2
@@ -130,45 +123,10 @@ def estimate_psi(
     )
 
 
-def bucket_statistics(
-    scores: npt.ArrayLike,
-    query_index: npt.ArrayLike,
-    bucket_index: npt.ArrayLike,
-    *,
-    n_buckets: int,
-    n_bootstrap: int = N_BOOTSTRAP,
-    level: float = 0.95,
-    seed: int,
-) -> BucketStatistics:
-    """Mean score of every bucket with a percentile-bootstrap interval over queries.
-
-    Arguments and errors as in `estimate_psi`; `n_bootstrap` must be at least 1. The interval is
-    for one bucket at a time, so of 20 buckets about one misses its true mean.
-    """
-    _check_settings(n_buckets, 1, n_bootstrap, 0, level)
-    if n_bootstrap < 1:
-        raise InputError(f"n_bootstrap is {n_bootstrap}; give at least 1")
-    values = checked_scores(scores)
-    inside = membership_matrix(values, query_index, bucket_index, n_buckets)
-    sizes = inside.sum(axis=0, dtype=np.int64)
-    mean, low, high = (np.full(n_buckets, np.nan) for _ in range(3))
-    used = np.flatnonzero(sizes)
-    if len(used):
-        table = tabulate(values, inside[:, used])
-        mean[used] = table.bucket_means(table.exact_sums)
-        errors = bootstrap_noise(table, n_bootstrap=n_bootstrap, seed=seed).errors
-        tails = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2], axis=1)
-        low[used] = np.maximum(mean[used] + np.minimum(tails[0], 0), 0.0)
-        high[used] = np.minimum(mean[used] + np.maximum(tails[1], 0), _score_limit(table))
-        low[sizes < 2] = high[sizes < 2] = np.nan
-    return BucketStatistics(sizes, mean, low, high)
-
-
 def _invert(
-    table: ScoreTable, means: FloatArray, n_bootstrap: int, level: float, seed: int
+    table: ScoreTable, means: FloatArray, noise: BootstrapNoise, level: float
 ) -> PsiInversion:
-    noise = bootstrap_noise(table, n_bootstrap=n_bootstrap, seed=seed)
-    return invert_psi(means, noise, level=level, score_limit=_score_limit(table))
+    return invert_psi(means, noise, level=level, score_limit=score_limit(table))
 
 
 def _permutation_null(table: ScoreTable, n_permutations: int, seed: int) -> _Null:
@@ -184,23 +142,3 @@ def _permutation_null(table: ScoreTable, n_permutations: int, seed: int) -> _Nul
         p95=float(np.quantile(permuted, 0.95)),
         p=(1 + at_least) / (1 + n_permutations),
     )
-
-
-def _score_limit(table: ScoreTable) -> float:
-    """Largest possible score: 1, or the largest seen if a metric goes beyond."""
-    return max(1.0, float(table.levels[-1]))
-
-
-def _check_settings(
-    n_buckets: int, min_bucket_size: int, n_bootstrap: int, n_permutations: int, level: float
-) -> None:
-    for name, value, least in (
-        ("n_buckets", n_buckets, 1),
-        ("min_bucket_size", min_bucket_size, 1),
-        ("n_bootstrap", n_bootstrap, 0),
-        ("n_permutations", n_permutations, 0),
-    ):
-        if value < least:
-            raise InputError(f"{name} is {value}; give {least} or more")
-    if not 0 < level < 1:
-        raise InputError(f"level is {level}; give a value between 0 and 1, such as 0.95")

@@ -1,0 +1,117 @@
+"""Declared schemas of the summaries over buckets, languages and leaderboards."""
+
+from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
+
+_BENCHMARK = Column("benchmark", STRING, "benchmark id")
+_LENGTH = Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive, or all")
+_MODEL = Column("model", STRING, "model id")
+_METRIC = Column("metric", STRING, "metric name, e.g. ndcg@10")
+_VIEW = (
+    Column("buckets", STRING, "bucket scheme: squad, thirds or relative-20"),
+    Column("evidence", STRING, "all, visible or whole, as in the PSI table"),
+)
+_SETTING = Column(
+    "setting", STRING, "monolingual: queries in the documents' language; else cross-lingual"
+)
+_QUERIES_BY = Column("queries_by", STRING, "who wrote the queries, as in the PSI table")
+
+POSITION_TREND = TableSpec(
+    "position_trend",
+    (
+        _BENCHMARK,
+        Column("query_lang", STRING, "language of the queries"),
+        Column("corpus_lang", STRING, "language of the documents"),
+        Column("domain", STRING, "domain, or all"),
+        _LENGTH,
+        _MODEL,
+        _METRIC,
+        *_VIEW,
+        Column("n_buckets", INT64, "buckets that count (minimum size reached)"),
+        Column(
+            "slope",
+            FLOAT64,
+            "least-squares slope of bucket mean on bucket centre, per document length (squad: per "
+            "character)",
+            True,
+        ),
+        Column("pearson", FLOAT64, "Pearson's correlation of the same", True),
+        Column("spearman", FLOAT64, "Spearman's rank correlation of the same", True),
+        Column("kendall", FLOAT64, "Kendall's tau-b of the same", True),
+        Column("kendall_p", FLOAT64, "two-sided p-value of tau", True),
+        _QUERIES_BY,
+    ),
+    key=(
+        "benchmark",
+        "query_lang",
+        "corpus_lang",
+        "domain",
+        "length_bucket",
+        "model",
+        "metric",
+        "buckets",
+        "evidence",
+    ),
+)
+
+LANGUAGE_AVERAGES = TableSpec(
+    "language_averages",
+    (
+        _BENCHMARK,
+        _SETTING,
+        _LENGTH,
+        _MODEL,
+        Column("kind", STRING, "model kind: sparse, dense, late-interaction, control, ..."),
+        _METRIC,
+        *_VIEW,
+        Column("n_languages", INT64, "languages (cross-lingual: pairs) with a score"),
+        Column("mean", FLOAT64, "mean over them of the mean over queries", True),
+        Column("n_mean_of_buckets", INT64, "of them, with a bucket that counts"),
+        Column("mean_of_buckets", FLOAT64, "mean over these of the mean over bucket means", True),
+        Column("n_psi", INT64, "of them, with a PSI"),
+        Column("psi", FLOAT64, "mean over these of the plain PSI", True),
+        Column("psi_null_mean", FLOAT64, "mean of the PSI that shuffled positions give", True),
+        Column("psi_corrected", FLOAT64, "mean of the PSI corrected for sampling noise", True),
+        Column("languages", STRING, "languages with a score; pairs as query language-documents'"),
+        _QUERIES_BY,
+    ),
+    key=(
+        "benchmark",
+        "setting",
+        "length_bucket",
+        "model",
+        "metric",
+        "buckets",
+        "evidence",
+    ),
+)
+
+LEADERBOARDS = TableSpec(
+    "leaderboards",
+    (
+        Column("leaderboard", STRING, "leaderboard, as the config names it"),
+        _BENCHMARK,
+        _SETTING,
+        _LENGTH,
+        _METRIC,
+        *_VIEW,
+        Column("average", STRING, "what is compared: mean or mean_of_buckets"),
+        Column("n_models", INT64, "models with both scores"),
+        Column("spearman", FLOAT64, "rank correlation; null with fewer than three models", True),
+        Column("p", FLOAT64, "its two-sided p-value", True),
+        Column("models", STRING, "these models"),
+        Column("unmatched", STRING, "models of the row that the leaderboard has no score of"),
+        _QUERIES_BY,
+    ),
+    key=(
+        "leaderboard",
+        "benchmark",
+        "setting",
+        "length_bucket",
+        "metric",
+        "buckets",
+        "evidence",
+        "average",
+    ),
+)
+
+SUMMARY_SPECS = (POSITION_TREND, LANGUAGE_AVERAGES, LEADERBOARDS)

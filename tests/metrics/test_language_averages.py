@@ -1,0 +1,146 @@
+import polars as pl
+import pytest
+
+from psibench.metrics.language_averages import language_averages
+from psibench.metrics.leaderboards import leaderboard_correlations
+from psibench.tables import conform
+from psibench.tables.schemas import PSI_TABLE
+from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS
+
+BASE = {
+    **{"benchmark": "b", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn", "domain": "all"},
+    **{"length_bucket": "all", "model": "m", "kind": "dense", "metric": "ndcg@10"},
+    **{"buckets": "relative-20", "evidence": "all", "n_queries": 100, "n_buckets": 20},
+    **{"mean": 0.5, "mean_of_buckets": 0.5, "psi": 0.2, "psi_null_mean": 0.1},
+    **{"psi_corrected": 0.15, "queries_by": "people"},
+}
+
+
+def table(*rows: dict) -> pl.DataFrame:
+    """PSI table of some rows; what a row does not say is as in BASE, or null."""
+    schema = pl.DataFrame(pl.from_arrow(PSI_TABLE.schema.empty_table())).schema
+    return pl.DataFrame([BASE | row for row in rows], schema=schema)
+
+
+def language(code: str, **values) -> dict:
+    return {"query_lang": code, "corpus_lang": code} | values
+
+
+def test_every_language_counts_alike():
+    found = language_averages(
+        table(
+            language("eng-Latn", n_queries=1000, mean=0.8, mean_of_buckets=0.7, psi=0.1),
+            language("ara-Arab", n_queries=10, mean=0.4, mean_of_buckets=0.5, psi=0.4),
+        )
+    )
+    row = found.row(0, named=True)
+    assert (row["setting"], row["n_languages"], row["n_psi"]) == ("monolingual", 2, 2)
+    assert row["languages"] == "ara-Arab, eng-Latn"
+    assert row["mean"] == pytest.approx(0.6)
+    assert row["mean_of_buckets"] == pytest.approx(0.6)
+    assert row["psi"] == pytest.approx(0.25)
+    assert row["psi_null_mean"] == pytest.approx(0.1)
+    conform(found, LANGUAGE_AVERAGES, where="averages")
+
+
+def test_cross_lingual_pairs_are_apart_and_named_as_pairs():
+    found = language_averages(
+        table(
+            language("eng-Latn", mean=0.8),
+            {"query_lang": "fra-Latn", "mean": 0.6},
+            {"query_lang": "deu-Latn", "mean": 0.4},
+        )
+    )
+    assert found.select("setting", "n_languages", "mean", "languages").rows() == [
+        ("monolingual", 1, 0.8, "eng-Latn"),
+        ("cross-lingual", 2, 0.5, "deu-Latn-eng-Latn, fra-Latn-eng-Latn"),
+    ]
+
+
+def test_a_language_without_psi_is_left_out_of_the_averages_of_psi_alone():
+    found = language_averages(
+        table(
+            language("eng-Latn", mean=0.8, psi=0.2, psi_null_mean=0.1),
+            language("ara-Arab", mean=0.0, psi=None, psi_null_mean=None, psi_corrected=None),
+            language("kor-Kore", mean=0.4, psi=None, psi_null_mean=None, mean_of_buckets=None),
+        )
+    )
+    row = found.row(0, named=True)
+    assert (row["n_languages"], row["n_mean_of_buckets"], row["n_psi"]) == (3, 2, 1)
+    assert row["mean"] == pytest.approx(0.4)
+    assert (row["psi"], row["psi_null_mean"], row["psi_corrected"]) == (0.2, 0.1, 0.15)
+
+
+def test_a_language_without_queries_counts_nowhere():
+    none = dict.fromkeys(("mean", "mean_of_buckets", "psi", "psi_null_mean"))
+    row = language_averages(table(language("ara-Arab", **none))).row(0, named=True)
+    assert (row["n_languages"], row["mean"], row["psi"], row["languages"]) == (0, None, None, "")
+
+
+def test_rows_of_domains_do_not_enter_and_other_labels_are_apart():
+    found = language_averages(
+        table(
+            language("eng-Latn", mean=0.8),
+            language("eng-Latn", mean=0.1, domain="law"),
+            language("eng-Latn", mean=0.7, length_bucket="Q1"),
+            language("eng-Latn", mean=0.6, model="other"),
+            language("eng-Latn", mean=0.5, evidence="whole"),
+        )
+    )
+    assert found["mean"].to_list() == [0.8, 0.7, 0.6, 0.5]
+
+
+def test_who_wrote_the_queries_is_named_once_each():
+    found = language_averages(
+        table(
+            language("eng-Latn", queries_by="people"),
+            language("ara-Arab", queries_by="llm:x, people"),
+        )
+    )
+    assert found["queries_by"].to_list() == ["llm:x, people"]
+
+
+def averages(means: dict[str, float], **values) -> pl.DataFrame:
+    rows = [{"model": model, "mean": mean} | values for model, mean in means.items()]
+    return language_averages(table(*rows))
+
+
+def test_models_are_correlated_by_rank_and_those_without_a_score_are_named():
+    found = leaderboard_correlations(
+        averages({"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.9}),
+        {"a": 10.0, "b": 50.0, "c": 99.0, "elsewhere": 1.0},
+        leaderboard="mteb",
+    )
+    row = found.filter(pl.col("average") == "mean").row(0, named=True)
+    assert (row["leaderboard"], row["n_models"], row["spearman"]) == ("mteb", 3, 1.0)
+    assert row["p"] == pytest.approx(2 / 6)
+    assert (row["models"], row["unmatched"]) == ("a, b, c", "d")
+    conform(found, LEADERBOARDS, where="leaderboards")
+
+
+def test_both_averages_are_correlated_each_with_the_models_that_have_it():
+    frame = averages({"a": 0.1, "b": 0.2, "c": 0.3}).with_columns(
+        mean_of_buckets=pl.Series([0.3, None, 0.1], dtype=pl.Float64)
+    )
+    found = leaderboard_correlations(frame, {"a": 1, "b": 2, "c": 3}, leaderboard="x")
+    assert found.select("average", "n_models", "spearman", "unmatched").rows() == [
+        ("mean", 3, 1.0, ""),
+        ("mean_of_buckets", 2, None, ""),
+    ]
+
+
+def test_length_buckets_and_settings_have_rows_of_their_own():
+    frame = pl.concat(
+        [
+            averages({"a": 0.1, "b": 0.2, "c": 0.3}),
+            averages({"a": 0.3, "b": 0.2, "c": 0.1}, length_bucket="Q4"),
+            averages({"a": 0.2, "b": 0.3, "c": 0.1}, query_lang="fra-Latn"),
+        ]
+    )
+    found = leaderboard_correlations(frame, {"a": 1, "b": 2, "c": 3}, leaderboard="x")
+    means = found.filter(pl.col("average") == "mean")
+    assert means.select("setting", "length_bucket", "spearman").rows() == [
+        ("monolingual", "all", 1.0),
+        ("monolingual", "Q4", -1.0),
+        ("cross-lingual", "all", -0.5),
+    ]

@@ -1,0 +1,151 @@
+import polars as pl
+import pytest
+
+from psibench.metrics.aggregate import (
+    RowLabels,
+    UncertaintySettings,
+    bucket_scores,
+)
+from psibench.metrics.buckets import bucket_scheme
+from psibench.metrics.position_trend import position_trend
+from psibench.tables import conform
+from psibench.tables.schemas import BUCKET_SCORES
+from psibench.tables.summary_schemas import POSITION_TREND
+
+FIGURES = ("slope", "pearson", "spearman", "kendall", "kendall_p")
+
+
+def rows(means, *, scheme="thirds", sizes=None, **labels) -> pl.DataFrame:
+    """Bucket scores of one row of the PSI table."""
+    buckets = bucket_scheme(scheme).buckets
+    given = {
+        **{"benchmark": "b", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn", "domain": "all"},
+        **{"length_bucket": "all", "model": "m", "metric": "ndcg@10", "evidence": "all"},
+        **labels,
+    }
+    frame = pl.DataFrame(
+        {
+            "bucket": [bucket.label for bucket in buckets],
+            "bucket_low": [float(bucket.low) for bucket in buckets],
+            "bucket_high": [float(bucket.high) for bucket in buckets],
+            "n_queries": sizes or [40] * len(buckets),
+            "mean": pl.Series(means, dtype=pl.Float64),
+            "low": None,
+            "high": None,
+            "buckets": scheme,
+            "queries_by": "people",
+        }
+    ).with_columns(pl.lit(value).alias(name) for name, value in given.items())
+    return pl.from_arrow(conform(frame, BUCKET_SCORES, where="test"))
+
+
+def trend(frame: pl.DataFrame, size: int = 30) -> dict:
+    return position_trend(frame, min_bucket_size=size).row(0, named=True)
+
+
+def test_trend_over_thirds_by_hand():
+    # Centres 1/6, 1/2, 5/6; means .9, .5, .6. Slope = (.6 - .9) / (2/3) = -.45. Deviations of the
+    # means 7/30, -5/30, -2/30: r = -.3 / (sqrt(2) * sqrt(78) / 30) = -9 / sqrt(156).
+    # Ranks 1 2 3 against 3 1 2: Spearman -.5; one of three pairs agrees: tau -1/3. Of 6 orders 4
+    # have |tau| = 1/3 and 2 have 1: p = 1.
+    row = trend(rows([0.9, 0.5, 0.6]))
+    assert row["n_buckets"] == 3
+    assert [row[name] for name in FIGURES] == pytest.approx(
+        [-0.45, -9 / 156**0.5, -0.5, -1 / 3, 1.0]
+    )
+    assert row["queries_by"] == "people"
+
+
+def test_slope_over_squad_is_per_character():
+    # The first five centres are 100 characters apart; the last bucket is too small to count.
+    row = trend(
+        rows([0.9, 0.8, 0.7, 0.6, 0.5, 0.1], scheme="squad", sizes=[40, 40, 40, 40, 40, 29])
+    )
+    assert row["n_buckets"] == 5
+    assert row["slope"] == pytest.approx(-0.001)
+    assert (row["pearson"], row["spearman"], row["kendall"]) == (-1, -1, -1)
+    assert row["kendall_p"] == pytest.approx(2 / 120)
+
+
+@pytest.mark.parametrize(
+    ("means", "sizes"),
+    [
+        pytest.param([0.9, 0.5, 0.6], [40, 29, 40], id="one too small"),
+        pytest.param([None, None, None], [0, 0, 0], id="no queries"),
+    ],
+)
+def test_fewer_than_three_buckets_have_no_trend(means, sizes):
+    row = trend(rows(means, sizes=sizes))
+    assert row["n_buckets"] == sum(size >= 30 for size in sizes)
+    assert [row[name] for name in FIGURES] == [None] * 5
+
+
+def test_an_empty_bucket_is_left_out_whatever_the_minimum_size():
+    assert trend(rows([0.9, None, 0.6], sizes=[1, 0, 1]), size=0)["n_buckets"] == 2
+
+
+def test_equal_means_have_a_slope_of_zero_and_no_correlation():
+    row = trend(rows([0.3, 0.1 + 0.2, 0.3]))
+    assert [row[name] for name in FIGURES] == [0, None, None, None, None]
+
+
+def test_every_row_has_its_own_trend_in_the_order_of_the_buckets_table():
+    parts = [
+        rows([0.1, 0.2, 0.3], model="b"),
+        rows([0.1, 0.2, 0.3], scheme="thirds", model="a", sizes=[40, 1, 40]),
+        rows([i / 20 for i in range(20)], scheme="relative-20", model="a"),
+        rows([0.3, 0.2, 0.1], model="a", domain="law", evidence="whole"),
+    ]
+    table = position_trend(pl.concat(parts), min_bucket_size=30)
+    assert table.select("model", "domain", "buckets", "evidence", "n_buckets").rows() == [
+        ("b", "all", "thirds", "all", 3),
+        ("a", "all", "thirds", "all", 2),
+        ("a", "all", "relative-20", "all", 20),
+        ("a", "law", "thirds", "whole", 3),
+    ]
+    assert table["spearman"].to_list() == [1, None, 1, -1]
+    for part in parts:
+        assert position_trend(part, min_bucket_size=30).row(0) in table.rows()
+    conform(table, POSITION_TREND, where="trend")
+
+
+def test_no_buckets_at_all_is_an_empty_table():
+    table = position_trend(rows([0.1, 0.2, 0.3]).clear(), min_bucket_size=30)
+    assert table.height == 0
+    conform(table, POSITION_TREND, where="trend")
+
+
+def test_blocks_give_the_same_figures(monkeypatch):
+    frame = pl.concat(rows([0.1 * i, 0.3, 0.7 - 0.1 * i], model=f"m{i}") for i in range(5))
+    whole = position_trend(frame, min_bucket_size=30)
+    monkeypatch.setattr("psibench.metrics.position_trend.PAIRS_AT_ONCE", 2 * 9)
+    assert position_trend(frame, min_bucket_size=30).equals(whole)
+
+
+def test_trend_of_aggregated_scores_points_down_for_a_model_that_reads_beginnings():
+    n = 300
+    scores = pl.DataFrame(
+        {
+            "query_id": [f"q{i:03d}" for i in range(n)],
+            "domain": "law",
+            "span_start_char": pl.Series([i * 3 for i in range(n)], dtype=pl.Int32),
+            "span_mid_char": [i * 3 + 1.0 for i in range(n)],
+            "pos_char_length": pl.Series([900] * n, dtype=pl.Int32),
+            "target_position": "middle",
+            "length_bucket": pl.Series([None] * n, dtype=pl.String),
+            "visible": 1.0,
+            "pos_visible": 1.0,
+            "ndcg@10": [1.0 if (i * 7) % n > i else 0.0 for i in range(n)],
+        }
+    )
+    table = bucket_scores(
+        scores,
+        labels=RowLabels("b", "eng-Latn", "eng-Latn", "m", "dense"),
+        metrics=["ndcg@10"],
+        schemes=["relative-5"],
+        settings=UncertaintySettings(n_bootstrap=20, n_permutations=20),
+    )
+    row = trend(table)
+    assert row["n_buckets"] == 5
+    assert row["slope"] == pytest.approx(-1, abs=0.1)
+    assert row["spearman"] == -1
