@@ -38,6 +38,13 @@ VALUES = {
     "query_length": "medium",
     "query": "brick warehouses Hamburg insurance",
     "passage": DOCUMENT,
+    "text": DOCUMENT,
+    "kind": "passage",
+    "source_language": "English",
+    "target_language": "pseudo-locale (Latin)",
+    "evidence": DOCUMENT.split("\n\n")[1],
+    "source": DOCUMENT,
+    "translation": DOCUMENT,
 }
 
 

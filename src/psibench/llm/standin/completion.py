@@ -9,7 +9,8 @@ from typing import Any
 from psibench.config.llms import STAND_IN_PREFIX
 from psibench.llm.standin.judges import judge_of
 from psibench.llm.standin.prompt import count_tokens
-from psibench.llm.standin.tasks import HANDLERS, Task
+from psibench.llm.standin.task import Task
+from psibench.llm.standin.tasks import HANDLERS
 
 REFUSAL = "I am sorry, but I cannot help with that."
 

@@ -5,11 +5,8 @@ A handler's random numbers depend on the request alone. It returns what the sche
 """
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from psibench.llm.standin.judges import Judge, by_words
 from psibench.llm.standin.prompt import (
     content_stems,
     own_terms,
@@ -17,23 +14,12 @@ from psibench.llm.standin.prompt import (
     tagged,
     tagged_number,
 )
+from psibench.llm.standin.task import Handler, Task
+from psibench.llm.standin.translating import TRANSLATING
 from psibench.text.segments import POSITIONS, inner_thirds
 
 MIN_WORDS = 4
 QUERY_WORDS = 6
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a handler works on: the messages joined, random numbers, whether to err, the judge."""
-
-    prompt: str
-    rng: random.Random
-    is_wrong: bool = False
-    judge: Judge = by_words
-
-
-Handler = Callable[[Task], dict[str, Any]]
 
 
 def summarise(task: Task) -> dict[str, Any]:
@@ -196,5 +182,6 @@ HANDLERS: dict[str, Handler] = {
         generate_positional_query,
         grade_relevance,
         judge_segment,
+        *TRANSLATING,
     )
 }

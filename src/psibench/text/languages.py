@@ -1,0 +1,152 @@
+"""Languages written as ``eng-Latn``: their English names, shorter codes, and how they are written.
+
+A language is its code of ISO 639-3, a hyphen, and its script's code of ISO 15924. ``qps`` is the
+pseudo-locale: text that a program has made look like another language, for tests.
+"""
+
+import re
+from functools import cache
+from string import ascii_lowercase
+from typing import TYPE_CHECKING
+
+from psibench.errors import InputError
+
+if TYPE_CHECKING:
+    from langcodes import Language
+
+PSEUDO = "qps"
+
+PRIVATE = frozenset(
+    f"q{second}{third}" for second in ascii_lowercase[:20] for third in ascii_lowercase
+)
+"""Codes that ISO 639-3 keeps free for private use."""
+
+RTL_SCRIPTS = frozenset(
+    """
+    Adlm Arab Aran Armi Avst Chrs Cprt Elym Garm Hatr Hebr Hung Khar Lydi Mand Mani Mend Merc Mero
+    Narb Nbat Nkoo Orkh Palm Phli Phlp Phnx Prti Rohg Samr Sarb Sogd Sogo Syrc Thaa Yezi
+    """.split()
+)
+"""Scripts whose letters have bidirectional class R or AL in Unicode."""
+
+UNSPACED_SCRIPTS = frozenset("Bopo Hani Hans Hant Hira Hrkt Jpan Kana".split())
+"""Scripts of Chinese and Japanese, which put no space between sentences."""
+
+_CODE = re.compile(r"([a-z]{3})-([A-Z][a-z]{3})")
+
+
+def english_name(code: str) -> str:
+    """Give the English name of a language, its script in brackets where that is not understood.
+
+    ``ara-Arab`` is Arabic, ``cmn-Hans`` Chinese (Simplified), ``srp-Cyrl`` Serbian (Cyrillic),
+    ``qps-Latn`` pseudo-locale (Latin).
+
+    Raises
+    ------
+    InputError
+        If the code is not of this form, or language or script do not exist.
+    """
+    if split_code(code)[0] == PSEUDO:
+        return f"pseudo-locale ({script_name(code)})"
+    language = _language(code)
+    if not language.is_valid() or split_code(code)[0] in PRIVATE:
+        raise InputError(f"language {code!r}: {_unknown(code)}; {_FORM}")
+    return language.display_name("en")
+
+
+def script_name(code: str) -> str:
+    """Give the English name of a language's script: Latin, Arabic, Simplified, Han.
+
+    Raises
+    ------
+    InputError
+        If the code is not of this form, or there is no such script.
+    """
+    from langcodes import Language
+
+    _, script = split_code(code)
+    if not Language.make(language="und", script=script).is_valid():
+        raise InputError(f"language {code!r}: {_unknown(code)}; {_FORM}")
+    return Language.make(script=script).script_name("en")
+
+
+def iso639_1(code: str) -> str | None:
+    """Give the two-letter code of ISO 639-1: ``de`` of ``deu-Latn``; None where there is none.
+
+    A language that ISO 639-3 counts to a macrolanguage has the latter's: ``cmn-Hans`` is ``zh``.
+
+    Raises
+    ------
+    InputError
+        If the code is not of this form.
+    """
+    short = _language(code).language or ""
+    return short if len(short) == 2 else None
+
+
+def html_lang(code: str) -> str:
+    """Give the tag of BCP 47, shortest form, as HTML's ``lang`` wants it: ``zh-Hans``, ``ar``.
+
+    Raises
+    ------
+    InputError
+        If the code is not of this form.
+    """
+    return _language(code).to_tag()
+
+
+def is_rtl(code: str) -> bool:
+    """Say whether a language is written from right to left.
+
+    Raises
+    ------
+    InputError
+        If the code is not of this form.
+    """
+    return split_code(code)[1] in RTL_SCRIPTS
+
+
+def spaces_sentences(code: str) -> bool:
+    """Say whether a language puts a space between sentences: all do but Chinese and Japanese.
+
+    Raises
+    ------
+    InputError
+        If the code is not of this form.
+    """
+    return split_code(code)[1] not in UNSPACED_SCRIPTS
+
+
+def split_code(code: str) -> tuple[str, str]:
+    """Return language and script of a code.
+
+    Raises
+    ------
+    InputError
+        If the code is not of this form.
+    """
+    found = _CODE.fullmatch(code)
+    if not found:
+        raise InputError(f"language {code!r}: not of the form of eng-Latn; {_FORM}")
+    return found[1], found[2]
+
+
+@cache
+def _language(code: str) -> "Language":
+    """Read a code, in the form that Unicode's locale data (CLDR) prefers."""
+    from langcodes import Language, standardize_tag
+
+    split_code(code)
+    return Language.get(standardize_tag(code, macro=True), normalize=False)
+
+
+def _unknown(code: str) -> str:
+    from langcodes import Language
+
+    language, script = split_code(code)
+    if Language.make(language="und", script=script).is_valid():
+        return f"there is no language {language!r}"
+    return f"there is no script {script!r}"
+
+
+_FORM = "write the language as in ISO 639-3 and its script as in ISO 15924, as eng-Latn or cmn-Hans"

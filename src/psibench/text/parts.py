@@ -1,0 +1,170 @@
+"""A long text in parts, cut where it breaks best; put together they are the text again."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from psibench.errors import InputError
+from psibench.text.lengths import TokenCounter
+
+_CLOSERS = "\"'”’»›)\\]」』）】"
+_PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*\n\s*")
+_LINE = re.compile(r"(?<=\S)[^\S\n]*\n\s*")
+_SENTENCE = re.compile(
+    # A mark and white space; or a mark of a script that writes no space there.
+    rf"(?:[.!?…؟۔।॥՞։።፧][{_CLOSERS}]*(?P<space>\s+)|[。！？｡][{_CLOSERS}]*(?P<any>\s*))"
+)
+_SPACE = re.compile(r"\s+")
+
+Gap = tuple[int, int]
+"""Where a text may be cut: the part before ends at the first offset, the next begins at the last.
+
+Between them there is white space or nothing."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a text.
+
+    Attributes
+    ----------
+    start, end
+        The part is ``text[start:end]``, characters.
+    separator
+        White space between it and the next part; empty for the last part.
+    """
+
+    start: int
+    end: int
+    separator: str
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Parts put together.
+
+    Attributes
+    ----------
+    text
+        All of it.
+    joins
+        Offsets in text at which the second part and each later one begin, characters.
+    """
+
+    text: str
+    joins: tuple[int, ...]
+
+
+def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> list[Part]:
+    """Cut a text into parts of at most ``max_tokens`` tokens, as few cuts as this takes.
+
+    A part takes in as many whole paragraphs (between blank lines) as fit. Where not even one
+    does, it takes whole lines, else whole sentences, else words, else characters. Cut at
+    characters, a part has at least one, whatever it counts.
+
+    Parameters
+    ----------
+    count_tokens
+        texts -> (n_texts,) token counts. What a longer beginning of a text counts should not be
+        less; where it is, a part may be shorter than it could be, and is never too long.
+
+    Returns
+    -------
+    list of Part
+        At least one, in order. Parts and their separators, one after the other, are the text.
+        White space at the ends of the text stays in the first and the last part.
+
+    Raises
+    ------
+    InputError
+        If ``max_tokens`` is below 1.
+    """
+    if max_tokens < 1:
+        raise InputError(f"max_tokens is {max_tokens}; allowed: at least 1")
+
+    def fits(start: int, end: int) -> bool:
+        return int(count_tokens([text[start:end]])[0]) <= max_tokens
+
+    if not text or fits(0, len(text)):
+        return [Part(0, len(text), "")]
+    kinds = [[*_gaps(text, pattern), (len(text), len(text))] for pattern in _PATTERNS]
+    parts: list[Part] = []
+    start = 0
+    while start < len(text):
+        end, following = _cut(start, kinds, len(text), partial(fits, start))
+        parts.append(Part(start, end, text[end:following]))
+        start = following
+    return parts
+
+
+def join_parts(texts: Sequence[str], separators: Sequence[str], *, for_empty: str = "") -> Joined:
+    """Put parts together, or what they became.
+
+    Parameters
+    ----------
+    texts, separators
+        Of the parts, in order; the last separator is not used.
+    for_empty
+        Stands where a separator is empty. Between Chinese sentences there is nothing, between
+        their translations there has to be a space.
+    """
+    pieces: list[str] = []
+    joins: list[int] = []
+    length = 0
+    for number, text in enumerate(texts):
+        if number:
+            between = separators[number - 1] or for_empty
+            pieces.append(between)
+            length += len(between)
+            joins.append(length)
+        pieces.append(text)
+        length += len(text)
+    return Joined("".join(pieces), tuple(joins))
+
+
+def _cut(start: int, kinds: list[list[Gap]], n_chars: int, fits: Callable[[int], bool]) -> Gap:
+    """Return where the part from ``start`` ends, at the best kind of gap that it reaches."""
+    for gaps in kinds:
+        first = bisect_right(gaps, start, key=_end)
+        last = _last_fitting([_end(gap) for gap in gaps[first:]], fits)
+        if last is not None:
+            return gaps[first + last]
+    last = _last_fitting(range(start + 1, n_chars + 1), fits)
+    end = start + 1 + (last or 0)
+    return end, end
+
+
+def _last_fitting(ends: Sequence[int], fits: Callable[[int], bool]) -> int | None:
+    """Return the index of the last end that fits, if those before it do; None if none does.
+
+    Steps double until one does not fit, then the last of them is halved: what is looked at is
+    little longer than what fits.
+    """
+    if not ends or not fits(ends[0]):
+        return None
+    low, step = 0, 1
+    while low + step < len(ends) and fits(ends[low + step]):
+        low += step
+        step *= 2
+    beyond = min(low + step, len(ends))
+    while beyond - low > 1:
+        middle = (low + beyond) // 2
+        low, beyond = (middle, beyond) if fits(ends[middle]) else (low, middle)
+    return low
+
+
+def _gaps(text: str, pattern: re.Pattern[str]) -> Iterator[Gap]:
+    """Yield the gaps of one kind inside a text, in order."""
+    for match in pattern.finditer(text):
+        start, end = match.span(match.lastgroup or 0)
+        if start > 0 and end < len(text):
+            yield start, end
+
+
+_PATTERNS = (_PARAGRAPH, _LINE, _SENTENCE, _SPACE)
+
+
+def _end(gap: Gap) -> int:
+    return gap[0]

@@ -1,0 +1,75 @@
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.llm.standin.locales import ACCENTED, ARABIC, LOCALES, locale_of
+from psibench.llm.standin.prompt import sentences
+from psibench.text.languages import english_name, is_rtl
+from psibench.text.words import tokenise
+
+TEXT = (
+    'Salted cod left the harbour for 3.5 markets, e.g. in Spain: "don\'t" ask!\n\n'
+    "A FIRE destroyed the wooden warehouses in 1843. Insurance paid for brick, see it?"
+)
+PLAIN = st.text(alphabet=st.characters(max_codepoint=0xFF))
+"""Text in letters of Western Europe, of which the locales have none."""
+
+
+def test_languages_are_known_by_their_english_names():
+    assert {name: locale_of(name) for name in LOCALES} == {
+        english_name("qps-Latn"): ACCENTED,
+        english_name("qps-Arab"): ARABIC,
+    }
+    assert locale_of("French") is ACCENTED
+    assert is_rtl("qps-Arab")
+
+
+def test_a_text_is_accented_and_its_longer_words_are_lengthened():
+    assert ACCENTED.translate("The old Oak, 3 pubs") == "Ṭḥẹ ọḷḍ Ọạḳ, 3 ṗụụḅṣ"
+    assert ACCENTED.translate("APPLE") == "ẠạṖṖḶẸẹ"
+    assert 1.15 < len(ACCENTED.translate(TEXT)) / len(TEXT) < 1.3
+
+
+def test_a_text_is_written_from_right_to_left_letter_by_letter():
+    made = ARABIC.translate(TEXT)
+    assert len(made) == len(TEXT)
+    assert ARABIC.translate("Cab 3") == "خاب 3"
+    letters = [letter for letter in made if letter.isalpha()]
+    assert {unicodedata.bidirectional(letter) for letter in letters} == {"AL"}
+
+
+@given(PLAIN)
+def test_a_text_comes_back_from_its_locale(text):
+    assert ACCENTED.invert(ACCENTED.translate(text)) == text
+    lowered = "".join(char.lower() if char.isascii() else char for char in text)
+    assert ARABIC.invert(ARABIC.translate(text)) == lowered
+
+
+@pytest.mark.parametrize("locale", [ACCENTED, ARABIC])
+def test_words_sentences_and_paragraphs_stay(locale):
+    made = locale.translate(TEXT)
+    assert len(tokenise(made)) == len(tokenise(TEXT))
+    assert [made[a:b] for a, b in sentences(made)] == [
+        locale.translate(TEXT[a:b]) for a, b in sentences(TEXT)
+    ]
+    assert made.count("\n\n") == 1
+    digits = [char for char in made if not char.isalpha()]
+    assert digits == [char for char in TEXT if not char.isalpha()]
+
+
+@pytest.mark.parametrize("locale", [ACCENTED, ARABIC])
+def test_a_word_is_the_same_word_wherever_it_stands(locale):
+    made = locale.translate("Harbour, the HARBOUR and harbours").lower()
+    word = locale.translate("harbour")
+    assert made.count(word) == 3
+
+
+@pytest.mark.parametrize("locale", [ACCENTED, ARABIC])
+def test_the_share_tells_a_translation_from_what_was_left(locale):
+    half = "harbour " + locale.translate("harbour")
+    assert locale.share(locale.translate(TEXT)) == 1
+    assert locale.share(TEXT) == 0
+    assert 0 < locale.share(half) < 1
+    assert locale.share("") == locale.share("3 → 你好") == 1

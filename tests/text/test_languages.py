@@ -1,0 +1,86 @@
+import unicodedata
+
+import pytest
+
+from psibench.errors import InputError
+from psibench.text.languages import (
+    RTL_SCRIPTS,
+    english_name,
+    html_lang,
+    is_rtl,
+    iso639_1,
+    script_name,
+    spaces_sentences,
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "short", "tag"),
+    [
+        ("ara-Arab", "Arabic", "ar", "ar"),
+        ("arb-Arab", "Arabic", "ar", "ar"),
+        ("cmn-Hans", "Chinese (Simplified)", "zh", "zh-Hans"),
+        ("zho-Hant", "Chinese (Traditional)", "zh", "zh-Hant"),
+        ("deu-Latn", "German", "de", "de"),
+        ("eng-Latn", "English", "en", "en"),
+        ("fra-Latn", "French", "fr", "fr"),
+        ("kor-Kore", "Korean", "ko", "ko"),
+        ("rus-Cyrl", "Russian", "ru", "ru"),
+        ("srp-Cyrl", "Serbian (Cyrillic)", "sr", "sr-Cyrl"),
+        ("hin-Latn", "Hindi (Latin)", "hi", "hi-Latn"),
+        ("ast-Latn", "Asturian (Latin)", None, "ast-Latn"),
+        ("qps-Latn", "pseudo-locale (Latin)", None, "qps-Latn"),
+        ("qps-Arab", "pseudo-locale (Arabic)", None, "qps-Arab"),
+    ],
+)
+def test_names_and_codes(code, name, short, tag):
+    assert (english_name(code), iso639_1(code), html_lang(code)) == (name, short, tag)
+
+
+def test_scripts_have_names():
+    assert (script_name("cmn-Hans"), script_name("ara-Arab")) == ("Simplified", "Arabic")
+
+
+@pytest.mark.parametrize(
+    ("code", "rtl"),
+    [("ara-Arab", True), ("heb-Hebr", True), ("qps-Arab", True), ("cmn-Hans", False)],
+)
+def test_the_script_decides_the_direction(code, rtl):
+    assert is_rtl(code) is rtl
+
+
+def test_direction_is_that_of_unicode():
+    names = {"Arab": "ARABIC LETTER ALEF", "Hebr": "HEBREW LETTER ALEF", "Nkoo": "NKO LETTER A"}
+    for script, name in names.items():
+        assert unicodedata.bidirectional(unicodedata.lookup(name)) in ("R", "AL")
+        assert script in RTL_SCRIPTS
+
+
+def test_chinese_and_japanese_have_no_space_between_sentences():
+    unspaced = [
+        code
+        for code in ("cmn-Hans", "jpn-Jpan", "kor-Kore", "tha-Thai")
+        if not spaces_sentences(code)
+    ]
+    assert unspaced == ["cmn-Hans", "jpn-Jpan"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("xyz-Latn", "'xyz-Latn': there is no language 'xyz'"),
+        ("qaa-Latn", "'qaa-Latn': there is no language 'qaa'"),
+        ("eng-Xxxx", "'eng-Xxxx': there is no script 'Xxxx'"),
+        ("qps-Xxxx", "'qps-Xxxx': there is no script 'Xxxx'"),
+        ("english", "'english': not of the form of eng-Latn"),
+    ],
+)
+def test_what_is_no_language_is_explained(code, message):
+    with pytest.raises(InputError, match=message):
+        english_name(code)
+
+
+@pytest.mark.parametrize("ask", [script_name, iso639_1, html_lang, is_rtl, spaces_sentences])
+def test_every_answer_needs_the_form(ask):
+    with pytest.raises(InputError, match="write the language as in ISO 639-3"):
+        ask("en")

@@ -1,0 +1,84 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.text.query_types import QUERY_TYPES, has_query_types, query_types
+
+ENGLISH = [
+    ("What is a reef?", "WHAT"),
+    ("what's a reef", "WHAT"),
+    ("In which year did it open?", "WHICH"),
+    ("and why is the sea salty", "WHY"),
+    ("How come it rains?", "WHY"),
+    ("how many reefs are there", "HOW"),
+    ("When was the reef found?", "WHEN"),
+    ("Where’s the reef?", "WHERE"),
+    ("Whose reef is it?", "WHO"),
+    ("To whom does it belong?", "WHO"),
+    ("According to the report, how deep is it?", "HOW"),
+    ("If a ship sinks, does the reef grow?", "OTHERS"),
+    ("Is the reef, which is old, protected?", "OTHERS"),
+    ("Doesn't it grow?", "OTHERS"),
+    ("Explain why ships sink.", "OTHERS"),
+    ("It lies under what bridge?", "OTHERS"),  # the interrogative does not open it
+    ("The reef, which is old, is protected", "CLAIM"),
+    ("When water boils, it turns to steam.", "CLAIM"),
+    ("copper mine depth", "CLAIM"),
+    ("", "CLAIM"),
+    ("?!", "CLAIM"),
+]
+CHINESE = [
+    ("什么是珊瑚礁？", "WHAT"),
+    ("甚麼是珊瑚礁", "WHAT"),
+    ("它被称为什么？", "WHAT"),  # what is it called, not why
+    ("为什么海水是咸的？", "WHY"),
+    ("為何海水是鹹的", "WHY"),
+    ("如何形成？", "HOW"),
+    ("有多少种鱼？", "HOW"),
+    ("有几种鱼？", "HOW"),
+    ("几乎没有鱼了吗？", "OTHERS"),  # almost, not how many
+    ("什么时候开放的？", "WHEN"),
+    ("它在哪？", "WHERE"),
+    ("在哪些地区？", "WHICH"),
+    ("誰發現的？", "WHO"),
+    ("哪个更大", "WHICH"),
+    ("鱼会不会游", "OTHERS"),
+    ("请列出鱼的种类。", "OTHERS"),
+    ("作者是？", "OTHERS"),
+    ("他解释了为什么。", "CLAIM"),
+    ("珊瑚礁 深度", "CLAIM"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind"), ENGLISH)
+def test_an_english_query_is_typed_by_the_interrogative_that_opens_it(text, kind):
+    assert query_types([text], language="eng-Latn") == [kind]
+
+
+@pytest.mark.parametrize(("text", "kind"), CHINESE)
+@pytest.mark.parametrize("language", ["cmn-Hans", "zho-Hant"])
+def test_a_chinese_query_is_typed_by_its_first_interrogative(text, kind, language):
+    assert query_types([text], language=language) == [kind]
+
+
+def test_other_languages_are_refused_by_name():
+    assert not has_query_types("fra-Latn")
+    with pytest.raises(InputError, match=r"'fra-Latn'; allowed: .* eng, cmn, zho"):
+        query_types(["Où ?"], language="fra-Latn")
+
+
+@given(st.text(max_size=60), st.sampled_from(["eng-Latn", "cmn-Hans"]))
+def test_any_text_has_one_of_the_types(text, language):
+    assert query_types([text], language=language)[0] in QUERY_TYPES
+
+
+@pytest.mark.parametrize(("name", "language"), [("en", "eng-Latn"), ("zh", "cmn-Hans")])
+def test_questions_by_people_are_seldom_claims(real_data, name, language):
+    articles = json.loads((real_data / f"xquad.{name}.json").read_text())["data"]
+    asked = [q["question"] for a in articles for p in a["paragraphs"] for q in p["qas"]]
+    found = query_types(asked, language=language)
+    assert found.count("CLAIM") < 0.01 * len(asked)
+    assert max(set(found), key=found.count) == "WHAT"
