@@ -1,0 +1,108 @@
+"""What counts as right for each planted class, and how often it came out so."""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+from cleaned import Cleaner, Outcome
+
+sys.path.append(str(Path(__file__).parents[1] / "filters"))
+
+from printed import share
+
+from psibench.build.translation.outliers import length_bounds
+
+REFUSALS = ("refusal", "refusal in English", "refusal after a sentence")
+FOREIGN = ("left in the source language",)
+LONG, SHORT = ("repeated", "concatenated"), ("truncated",)
+OUT_BY_REFUSAL = ("refusal", "refusal_unjudged")
+
+Test = Callable[[Outcome], bool]
+
+
+def is_removed(one: Outcome) -> bool:
+    """Say whether a prefix was removed, all of it and nothing else."""
+    return one.prefix is not None and one.text == one.planted.wanted
+
+
+def found(outcomes: Iterable[Outcome], labels: tuple[str, ...], test: Test) -> str:
+    """Word the share of the items of some classes that pass a test."""
+    of = [test(one) for one in outcomes if one.planted.label in labels]
+    return f"{sum(of)} of {len(of)}" if of else "-"
+
+
+def precision(outcomes: Iterable[Outcome], labels: tuple[str, ...], test: Test) -> str:
+    """Word the share of what passes a test that is of some classes."""
+    hits = [one.planted.label in labels for one in outcomes if test(one)]
+    return share(sum(hits), len(hits))
+
+
+def recall(outcomes: Iterable[Outcome], labels: tuple[str, ...], test: Test) -> str:
+    """Word the share of some classes that passes a test."""
+    of = [test(one) for one in outcomes if one.planted.label in labels]
+    return share(sum(of), len(of))
+
+
+def reason_in(*reasons: str) -> Test:
+    """Make a test: dropped for one of these reasons."""
+    return lambda one: one.reason in reasons
+
+
+ACTIONS: dict[str, tuple[tuple[str, ...], Test]] = {
+    "prefix removed": (
+        ("prefix, seen", "prefix, unseen", "query prefix, seen", "query prefix, unseen"),
+        lambda one: one.prefix is not None,
+    ),
+    "suspect": (
+        (*REFUSALS, *FOREIGN, "query refusal", "query left in the source language"),
+        lambda one: one.suspect is not None,
+    ),
+    "dropped as refusal": (
+        (*REFUSALS, *FOREIGN, "query refusal", "query left in the source language"),
+        reason_in(*OUT_BY_REFUSAL),
+    ),
+    "dropped as too long": (LONG, reason_in("too_long")),
+    "dropped as too short": (SHORT, reason_in("too_short")),
+}
+"""What is done -> the classes it is meant for, and how it is seen. Items of queries and documents
+are told apart by their class; honest ones of both kinds count for both."""
+
+RIGHT: dict[str, Test] = {
+    "prefix, seen": is_removed,
+    "prefix, unseen": is_removed,
+    **dict.fromkeys((*REFUSALS, *FOREIGN), reason_in(*OUT_BY_REFUSAL)),
+    "repeated": reason_in("too_long"),
+    "concatenated": reason_in("too_long"),
+    "truncated": reason_in("too_short"),
+    "query prefix, seen": is_removed,
+    "query prefix, unseen": is_removed,
+    "query refusal": reason_in(*OUT_BY_REFUSAL),
+    "query left in the source language": reason_in(*OUT_BY_REFUSAL),
+}
+BY_LENGTH: dict[str, Test] = {label: RIGHT[label] for label in (*LONG, *SHORT)}
+HONEST = ("honest", "honest, on translation", "honest, below a title")
+
+
+def by_ratio(cleaners: dict[str, Cleaner], low: float, high: float) -> list[str]:
+    """Count what bounds on the ratio of a translation's characters to its original's would find."""
+    made: list[Outcome] = []
+    tests = dict.fromkeys((*LONG, *SHORT, *REFUSALS), reason_in("out"))
+    for cleaner in cleaners.values():
+        originals = {paragraph.id: len(paragraph.text) for paragraph in cleaner.planted.source}
+        planted = cleaner.planted.documents
+        ratios = np.array([len(one.text) / originals[one.item_id] for one in planted])
+        usual = length_bounds(ratios, low=low, high=high)
+        for one, ratio in zip(planted, ratios, strict=True):
+            is_out = not usual.low <= ratio <= usual.high
+            made.append(Outcome(one, None, one.text, None, "out" if is_out else None))
+    return caught(made, tests)
+
+
+def caught(made: list[Outcome], tests: dict[str, Test]) -> list[str]:
+    """Word what of each class is found by its length, and the honest documents lost by it."""
+    honest = [one for one in made if one.planted.is_document and one.planted.label in HONEST]
+    lost = sum(one.reason in ("too_long", "too_short", "out") for one in honest)
+    classes = (*LONG, *SHORT, *REFUSALS[:1])
+    shares = [found(made, (label,), tests[label]) if label in tests else "-" for label in classes]
+    return [*shares, f"{lost} of {len(honest)}"]

@@ -1,0 +1,220 @@
+"""Sentences, their alignment by length, and evidence found again."""
+
+import time
+from math import erfc, log, sqrt
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rule_tables import examples
+
+from psibench.build.translation.alignment import PRIORS, VARIANCE, align_lengths
+from psibench.build.translation.location import align_texts, locate_span
+from psibench.build.translation.relocation import (
+    length_ratio,
+    quoted_spans,
+    relocate_by_sentences,
+)
+from psibench.build.translation.sentences import sentence_spans
+from psibench.errors import InputError
+
+SENTENCES = {
+    "Latin": [
+        "Dr. Smith met J. R. Brown at 3.5 km.",
+        "Then what?",
+        "“Go!”",
+        "e.g. this, etc. and so on.",
+    ],
+    "Cyrillic": ["В 1812 г. началась война.", "Кто победил?", "Об этом — т.е. о победе — спорят."],
+    "Arabic": ["ذهب أحمد إلى السوق.", "ماذا اشترى؟", "اشترى خبزا!"],
+    "Urdu": ["وہ گھر گیا۔", "وہ کیوں گیا؟"],
+    "Korean": ["서울은 한국의 수도이다.", "인구는 얼마나 되는가?", "약 천만 명이다."],
+    "Hindi": ["वह घर गया।", "वह क्यों गया?"],
+}
+
+
+@pytest.mark.parametrize("script", SENTENCES)
+def test_sentences_end_at_marks_and_not_at_abbreviations(script):
+    text = " ".join(SENTENCES[script])
+    assert [text[start:end] for start, end in sentence_spans(text)] == SENTENCES[script]
+
+
+def test_chinese_and_japanese_need_no_space():
+    text = "北京是首都。人口多少？“很多！”他说。"
+    found = [text[start:end] for start, end in sentence_spans(text)]
+    assert found == ["北京是首都。", "人口多少？", "“很多！”", "他说。"]
+
+
+def test_lines_end_sentences_and_blank_texts_have_none():
+    text = "\n Title\n\nA text "
+    assert [text[start:end] for start, end in sentence_spans(text)] == ["Title", "A text"]
+    assert sentence_spans(" \n ") == []
+
+
+@examples
+@given(st.text(alphabet="aB1.!?؟。 \n“”)", max_size=40))
+def test_sentences_cover_all_but_white_space(text):
+    spans = sentence_spans(text)
+    covered = "".join(text[start:end] for start, end in spans)
+    assert "".join(covered.split()) == "".join(text.split())
+    assert all(text[start:end] == text[start:end].strip() != "" for start, end in spans)
+    assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
+
+
+def bead_cost(source, target, ratio):
+    mean = (source + target / ratio) / 2
+    delta = abs(target - source * ratio) / (ratio * sqrt(mean * VARIANCE))
+    return -log(erfc(delta / sqrt(2)))
+
+
+def cheapest(source, target, ratio):
+    """All sequences of beads, tried one by one: the cost of the best."""
+    if not len(source) and not len(target):
+        return 0.0
+    costs = []
+    for (a, b), prior in PRIORS.items():
+        if a <= len(source) and b <= len(target):
+            unequal = bead_cost(sum(source[:a]), sum(target[:b]), ratio) if a and b else 0.0
+            own = unequal - log(prior)
+            costs.append(own + cheapest(source[a:], target[b:], ratio))
+    return min(costs)
+
+
+@examples
+@given(
+    source=st.lists(st.integers(1, 60), max_size=4),
+    target=st.lists(st.integers(1, 60), max_size=4),
+    ratio=st.sampled_from([0.3, 1.0, 1.2]),
+)
+def test_no_other_alignment_is_cheaper(source, target, ratio):
+    beads = align_lengths(np.array(source, float), np.array(target, float), ratio=ratio)
+    # the beads cover both sides, in order
+    for side, n in (("source", len(source)), ("target", len(target))):
+        edges = [0, *(edge for bead in beads for edge in getattr(bead, side)), n]
+        assert all(one == other for one, other in zip(edges[::2], edges[1::2], strict=True))
+    total = sum(
+        bead.cost - log(PRIORS[np.diff(bead.source)[0], np.diff(bead.target)[0]]) for bead in beads
+    )
+    assert total == pytest.approx(cheapest(source, target, ratio), abs=0.01)  # a grid of 0.01
+
+
+def shapes(source, target, ratio=1.0):
+    beads = align_lengths(np.array(source, float), np.array(target, float), ratio=ratio)
+    return [(bead.source, bead.target) for bead in beads]
+
+
+def test_equal_lengths_align_one_for_one():
+    assert shapes([50, 20, 90], [50, 20, 90]) == [
+        ((0, 1), (0, 1)),
+        ((1, 2), (1, 2)),
+        ((2, 3), (2, 3)),
+    ]
+
+
+def test_two_sentences_become_one():
+    # 100 | 60 60 | 200 against 100 | 120 | 200
+    assert shapes([100, 60, 60, 200], [100, 120, 200]) == [
+        ((0, 1), (0, 1)),
+        ((1, 3), (1, 2)),
+        ((3, 4), (2, 3)),
+    ]
+
+
+def test_a_sentence_left_out_stands_alone():
+    found = shapes([100, 300, 40, 150], [100, 40, 150])
+    assert found == [((0, 1), (0, 1)), ((1, 2), (1, 1)), ((2, 3), (1, 2)), ((3, 4), (2, 3))]
+
+
+def test_lengths_are_compared_at_the_languages_ratio():
+    found = shapes([100, 60, 60, 200], [30, 36, 60], ratio=0.3)
+    assert found == [((0, 1), (0, 1)), ((1, 3), (1, 2)), ((3, 4), (2, 3))]
+
+
+ENGLISH = (
+    "The old harbour was built by the Romans. It was fortified later. Ships of all nations came."
+)
+SPANISH = (
+    "El viejo puerto fue construido por los romanos. Más tarde fue fortificado. "
+    "Llegaban barcos de todas las naciones."
+)
+
+
+def test_evidence_is_found_as_the_sentences_that_align_with_its_own():
+    alignment = align_texts(ENGLISH, SPANISH, ratio=1.1)
+    at = ENGLISH.index("fortified")
+    found = locate_span(alignment, (at, at + len("fortified")))
+    assert found.span is not None
+    assert SPANISH[slice(*found.span)] == "Más tarde fue fortificado."
+    over_two = locate_span(alignment, (at, ENGLISH.index("Ships") + 5))
+    assert over_two.span is not None
+    assert SPANISH[slice(*over_two.span)].startswith("Más tarde")
+    assert SPANISH[slice(*over_two.span)].endswith("las naciones.")
+
+
+def test_an_alignment_that_is_poor_locates_nothing():
+    for target, reason in (
+        ("Sí.", "poor_alignment"),
+        (" ".join([SPANISH] * 4), "poor_alignment"),  # most of it has no counterpart
+        (" \n", "blank_text"),
+    ):
+        found = locate_span(align_texts(ENGLISH, target, ratio=1.1), (0, 10))
+        assert (found.span, found.reason) == (None, reason)
+
+
+def test_evidence_that_was_left_out_has_no_counterpart():
+    source = [f"{'Word ' * n}end." for n in (30, 25, 40, 18, 35, 28, 45, 33)]
+    target = [text for text in source if text != source[3]]
+    at = len(" ".join(source[:3])) + 1
+    found = locate_span(align_texts(" ".join(source), " ".join(target), ratio=1.0), (at, at + 20))
+    assert (found.span, found.reason) == (None, "no_counterpart")
+
+
+def queries(*rows):
+    schema = {"_id": pl.String, "pos_corpus_id": pl.String, "pos_char_span": pl.Array(pl.Int32, 2)}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def test_every_query_is_relocated_or_says_why_not():
+    at = ENGLISH.index("Ships")
+    asked = queries(("q1", "d1", [at, at + 5]), ("q2", "d2", [0, 3]))
+    sources = dict.fromkeys(("d1", "d2", "d3"), ENGLISH)
+    found = relocate_by_sentences(asked, sources, {"d1": SPANISH, "d2": "Sí.", "d3": SPANISH})
+    start = SPANISH.index("Llegaban")
+    assert found.rows() == [("q1", [start, len(SPANISH)], ""), ("q2", None, "poor_alignment")]
+
+
+def test_the_ratio_is_the_median_of_the_documents():
+    assert (
+        length_ratio({"a": "xx", "b": "xx", "c": "xx"}, {"a": "x", "b": "xx", "c": "xxxx"}) == 1.0
+    )
+    assert length_ratio({}, {}) == 1.0
+
+
+def relocated(*rows):
+    schema = {"_id": pl.String, "span": pl.Array(pl.Int32, 2), "reason": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def test_quoted_spans_go_to_their_queries():
+    asked = queries(("q1", "d", [0, 1]), ("q2", "d", [0, 1]), ("q3", "d", [0, 1]))
+    quoted = relocated(("q2", None, "quote_not_found"), ("q1", [2, 5], ""), ("other", [0, 1], ""))
+    assert quoted_spans(asked, quoted, {"d": 5}).rows() == [
+        ("q1", [2, 5], ""),
+        ("q2", None, "quote_not_found"),
+        ("q3", None, "no_usable_reply"),
+    ]
+    with pytest.raises(InputError, match=r"query 'q1': located at \[2, 5\) of a translation of 4"):
+        quoted_spans(asked, quoted, {"d": 4})
+
+
+def test_a_long_document_takes_milliseconds():
+    rng = np.random.default_rng(0)
+    source = rng.integers(20, 200, 100).astype(float)
+    align_lengths(source, source, ratio=1.0)
+    start = time.perf_counter()
+    for _ in range(5):
+        beads = align_lengths(source, source * 1.1, ratio=1.1)
+    assert (time.perf_counter() - start) / 5 < 0.5  # some 10 ms; a busy machine may take longer
+    assert len(beads) == 100

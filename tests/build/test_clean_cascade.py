@@ -1,0 +1,217 @@
+"""Joining of parts, odd lengths, and what leaves with what."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rule_tables import examples
+
+from psibench.build.translation.cascade import LEAVING_SCHEMA, cascade
+from psibench.build.translation.joining import join_items, pieces_of
+from psibench.build.translation.outliers import length_bounds, outliers
+from psibench.errors import InputError
+
+
+def leaving(*rows):
+    return pl.DataFrame(rows, schema=LEAVING_SCHEMA, orient="row")
+
+
+def positives_frame(rows):
+    return pl.DataFrame(rows, schema={"_id": str, "pos_corpus_id": str}, orient="row")
+
+
+def qrels_frame(rows):
+    schema = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def test_a_document_takes_its_queries_and_a_query_its_judgements():
+    left = cascade(
+        pl.Series(["d1", "d2", "d3"]),
+        positives_frame([("q1", "d1"), ("q2", "d2"), ("q3", "d3"), ("q4", "d1")]),
+        qrels_frame(
+            [("q1", "d1", 1), ("q2", "d2", 1), ("q3", "d3", 1), ("q4", "d1", 1), ("q1", "d2", 0)]
+        ),
+        documents_out=leaving(("d2", "too_long", "outside [1, 2] tokens", 9.0)),
+        queries_out=leaving(("q4", "refusal", "suspect by phrase", None)),
+    )
+    assert left.documents.to_list() == ["d1", "d3"]
+    assert left.queries.to_list() == ["q1", "q3"]
+    assert left.qrels.rows() == [("q1", "d1", 1), ("q3", "d3", 1)]
+    assert left.documents_out.rows() == [("d2", "too_long", "outside [1, 2] tokens", 9.0)]
+    assert left.queries_out.rows() == [
+        ("q2", "positive_removed", "document d2", None),
+        ("q4", "refusal", "suspect by phrase", None),
+    ]
+
+
+def test_a_query_with_several_positives_leaves_with_one_of_them():
+    left = cascade(
+        pl.Series(["d1", "d2"]),
+        positives_frame([("q1", "d1"), ("q2", "d1")]),
+        qrels_frame([("q1", "d1", 1), ("q1", "gone", 2), ("q2", "d1", 1), ("q2", "gone", 0)]),
+        documents_out=leaving(),
+        queries_out=leaving(),
+    )
+    assert left.queries.to_list() == ["q2"]
+    assert left.qrels.rows() == [("q2", "d1", 1)]
+    assert left.queries_out.rows() == [("q1", "positive_removed", "document gone", None)]
+
+
+def test_an_item_leaves_once_and_for_its_first_reason():
+    left = cascade(
+        pl.Series(["d1", "d2"]),
+        positives_frame([("q1", "d1"), ("q2", "d2")]),
+        qrels_frame([("q1", "d1", 1), ("q2", "d2", 1)]),
+        documents_out=leaving(("d1", "refusal", None, None), ("d1", "too_long", None, 9.0)),
+        queries_out=leaving(("q1", "refusal_unjudged", None, None)),
+    )
+    assert left.documents_out.get_column("reason").to_list() == ["refusal"]
+    assert left.queries_out.get_column("reason").to_list() == ["refusal_unjudged"]
+
+
+names = st.integers(0, 6)
+
+
+@examples
+@given(
+    positives=st.lists(names, min_size=1, max_size=8),
+    labels=st.lists(st.tuples(names, names, st.integers(0, 2)), max_size=12),
+    documents=st.sets(names),
+    bad_documents=st.lists(names, max_size=5),
+    bad_queries=st.lists(names, max_size=5),
+)
+def test_what_is_left_is_consistent_and_nothing_is_lost_unsaid(
+    positives, labels, documents, bad_documents, bad_queries
+):
+    there = [f"d{i}" for i in sorted(documents)]
+    asked = [(f"q{i}", f"d{doc}") for i, doc in enumerate(positives)]
+    pairs = {(f"q{q}", f"d{d}"): grade for q, d, grade in labels} | dict.fromkeys(asked, 1)
+    qrels = [(q, d, grade) for (q, d), grade in pairs.items()]
+    left = cascade(
+        pl.Series(there, dtype=pl.String),
+        positives_frame(asked),
+        qrels_frame(qrels),
+        documents_out=leaving(*((f"d{i}", "refusal", None, None) for i in bad_documents)),
+        queries_out=leaving(*((f"q{i}", "refusal", None, None) for i in bad_queries)),
+    )
+    kept_documents, kept_queries = set(left.documents), set(left.queries)
+    # every item once: kept, or dropped with a reason
+    for kept, gone, entered in (
+        (left.documents, left.documents_out, there),
+        (left.queries, left.queries_out, [query for query, _ in asked]),
+    ):
+        dropped = gone.get_column("item_id").to_list()
+        assert sorted([*kept, *dropped]) == sorted(entered)
+        assert gone.get_column("reason").null_count() == 0
+    # plain sets
+    assert kept_documents == set(there) - {f"d{i}" for i in bad_documents}
+    spoilt = {f"q{i}" for i in bad_queries}
+    spoilt |= {q for q, d, grade in qrels if grade > 0 and d not in kept_documents}
+    assert kept_queries == {query for query, _ in asked} - spoilt
+    # nothing points to nothing, and every query has its positive
+    assert all(q in kept_queries and d in kept_documents for q, d, _ in left.qrels.iter_rows())
+    labelled = {(q, d) for q, d, grade in left.qrels.iter_rows() if grade > 0}
+    assert all((q, d) in labelled for q, d in asked if q in kept_queries)
+
+
+def corpus(lengths):
+    ids = [f"d{i}" for i in range(len(lengths))]
+    return pl.DataFrame({"_id": ids, "token_length": pl.Series(lengths, dtype=pl.Int32)})
+
+
+def test_bounds_are_quartiles_and_their_distance():
+    # 10 20 30 40 50: Q1 = 20, Q3 = 40, IQR = 20; 20 - 3 * 20 = -40, 40 + 1.5 * 20 = 70
+    bounds = length_bounds(np.array([50, 10, 40, 20, 30]), low=3.0, high=1.5)
+    assert (bounds.low, bounds.high) == (-40.0, 70.0)
+    # 10 20 30 40: Q1 lies a quarter of the way from 10 + 20 * .75: 17.5, Q3 32.5, IQR 15
+    bounds = length_bounds(np.array([10, 20, 30, 40]), low=1.0, high=2.0)
+    assert (bounds.low, bounds.high) == (2.5, 62.5)
+
+
+def test_lengths_outside_the_bounds_are_listed_those_on_them_not():
+    found = outliers(corpus([1, 2, 5, 8, 9]), length_bounds(np.array([5, 5, 5]), low=1, high=1))
+    assert found.get_column("item_id").to_list() == ["d0", "d1", "d3", "d4"]
+    usual = length_bounds(np.array([4, 6]), low=2.0, high=1.0)  # [2.5, 6.5]: Q 4.5, 5.5, IQR 1
+    found = outliers(corpus([2, 3, 6, 7]), usual)
+    assert found.rows() == [
+        ("d0", "too_short", "outside [2.5, 6.5] tokens", 2.0),
+        ("d3", "too_long", "outside [2.5, 6.5] tokens", 7.0),
+    ]
+    edges = length_bounds(np.array([10, 20, 30, 40, 50]), low=0.5, high=1.5)  # [10, 70]
+    assert outliers(corpus([10, 70]), edges).is_empty()
+
+
+def test_of_no_documents_every_length_is_usual():
+    assert outliers(corpus([]), length_bounds(np.array([]), low=1, high=1)).is_empty()
+
+
+def parts_frame(*rows):
+    columns = ("_id", "doc_id", "item_id", "kind", "number", "n_parts", "text", "separator")
+    schema = dict.fromkeys(columns, pl.String) | {"number": pl.Int32, "n_parts": pl.Int32}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+PARTS = parts_frame(
+    ("d:a:0", "a", "a", "document", 0, 2, "one", "\n\n"),
+    ("q:a:0", "a", "a", "query", 0, 1, "which?", ""),
+    ("d:a:1", "a", "a", "document", 1, 2, "two", ""),
+    ("d:b:0", "b", "b", "document", 0, 2, "三。", ""),
+    ("d:b:1", "b", "b", "document", 1, 2, "四。", ""),
+)
+
+
+def replies(**texts):
+    ids = [f"{key[0]}:{key[1]}:{key[2]}" for key in texts]
+    return pl.DataFrame({"_id": ids, "text": list(texts.values())})
+
+
+def without_note(text, kind):
+    assert kind in ("document", "query")
+    head, found, rest = text.partition("NOTE ")
+    return (f"NOTE in a {kind}", rest) if found and not head else (None, text.strip())
+
+
+def test_parts_are_joined_and_each_is_cleaned():
+    made = replies(da0="NOTE uno", da1="NOTE dos ", qa0="¿cuál?", db0="tres.", db1="cuatro.")
+    joined = join_items(PARTS, made, language="spa-Latn", clean=without_note)
+    assert joined.lost.is_empty()
+    assert joined.items.select("_id", "kind", "text", "prefix", "n_parts", "joins").rows() == [
+        ("a", "document", "uno\n\ndos ", "NOTE in a document\n\nNOTE in a document", 2, [5]),
+        (
+            "b",
+            "document",
+            "tres. cuatro.",
+            None,
+            2,
+            [6],
+        ),  # Spanish puts a space where Chinese has none
+        ("a", "query", "¿cuál?", None, 1, []),
+    ]
+    for text, joins in joined.items.select("text", "joins").iter_rows():
+        assert "".join(pieces_of(text, joins)) == text
+    assert pieces_of("tres. cuatro.", [6]) == ["tres. ", "cuatro."]
+
+
+def test_no_space_is_put_between_chinese_parts():
+    made = replies(db0="三。", db1="四。")
+    joined = join_items(PARTS.tail(2), made, language="cmn-Hans", clean=without_note)
+    assert joined.items.get_column("text").to_list() == ["三。四。"]
+
+
+def test_what_lacks_a_part_is_lost_and_says_which():
+    made = replies(da0="uno", qa0="¿cuál?", db0="tres.", db1=" \n")
+    joined = join_items(PARTS, made, language="spa-Latn", clean=without_note)
+    assert joined.items.select("_id", "kind").rows() == [("a", "query")]
+    assert joined.lost.rows() == [
+        ("a", "document", "a", "part d:a:1 has no translation"),
+        ("b", "document", "b", "part d:b:1 has a blank translation"),
+    ]
+
+
+def test_tables_that_do_not_belong_together_are_refused():
+    with pytest.raises(InputError, match="translation 'd:x:0': there is no such part"):
+        join_items(PARTS, replies(dx0="x"), language="spa-Latn", clean=without_note)
+    with pytest.raises(InputError, match=r"parts of document 'a' are numbered \[0\], of \[2\]"):
+        join_items(PARTS.head(1), replies(da0="x"), language="spa-Latn", clean=without_note)

@@ -1,0 +1,163 @@
+"""What a model says before a translation: cut off, and nothing else."""
+
+import pytest
+
+from psibench.build.translation.prefixes import remove_prefix
+from psibench.errors import InputError
+from psibench.stages.cleaning_lists import read_prefixes
+
+RUSSIAN = "Москва — столица России.\n\nОна стоит на реке Москве с давних времён."
+BODIES = {
+    "rus-Cyrl": RUSSIAN,
+    "spa-Latn": "Madrid es la capital de España.\n\nEs su ciudad más poblada.",
+    "ara-Arab": "القاهرة هي عاصمة مصر.\n\nوهي أكبر مدنها.",
+    "cmn-Hans": "北京是中国的首都。\n\n它是一座古老的城市。",
+    "qps-Latn": "Ṃọṣċọẉ ịṣ ṭḥẹ ċạạpịịṭạạḷ.\n\nỊṭ ịṣ ọḷḍ ạṇḍ ḷạạṛġẹẹ.",
+}
+PREFIXES = [
+    "Here is the translation:\n\n",
+    "Sure! Here's the translation of the passage into {name}:\n",
+    "**Translation:**\n\n",
+    "Translation:\n---\n",
+    "Certainly. Below is the {name} translation of the provided document.\n\n",
+    'Here is the translation of "Capital cities":\n(Note: I have kept the formatting.)\n\n',
+    "I'd be happy to help! The following text has been translated into {name}:\n\n",
+]
+NAMES = {
+    "rus-Cyrl": "Russian",
+    "spa-Latn": "Spanish",
+    "ara-Arab": "Arabic",
+    "cmn-Hans": "Chinese (Simplified)",
+    "qps-Latn": "pseudo-locale (Latin)",
+}
+LISTS = {name: read_prefixes(name) for name in (*BODIES, "eng-Latn", "fra-Latn")}
+
+
+def cut(text, language, *, whole=False):
+    return remove_prefix(text, whole=whole, language=language, listed=LISTS[language])
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("language", BODIES)
+def test_a_prefix_is_removed_whole_and_the_text_stays(prefix, language):
+    said = prefix.format(name=NAMES[language])
+    assert cut(said + BODIES[language], language) == (said.strip(), BODIES[language])
+
+
+@pytest.mark.parametrize("language", BODIES)
+def test_a_text_without_a_prefix_stays(language):
+    assert cut(f" {BODIES[language]}\n", language) == (None, BODIES[language])
+
+
+HONEST = {
+    "an English title": ("spa-Latn", "Lost in Translation\nEs una película de 2003."),
+    "a title with the word and a colon": (
+        "spa-Latn",
+        "Translation: A Theory of Practice\nEs un libro sobre la traducción.",
+    ),
+    "a heading without a colon": ("rus-Cyrl", "Translation\nТрансляция — синтез белка."),
+    "a heading that is a word of the language": (
+        "fra-Latn",
+        "Translation :\nUne translation est un déplacement sans rotation.",
+    ),
+    "a sentence about translating in the language": (
+        "spa-Latn",
+        "Aquí está la traducción:\nlos romanos la llamaban así.",
+    ),
+    "an English quotation": (
+        "rus-Cyrl",
+        "The translation of this word is hard, he wrote.\nТак начинается его книга.",
+    ),
+    "an English text on translation, wanted in English": (
+        "eng-Latn",
+        "Translation:\nThe process by which ribosomes make proteins.",
+    ),
+    "English before a heading, wanted in English": (
+        "eng-Latn",
+        "The ribosome reads the messenger in steps of three.\nTranslation:\nProteins are made.",
+    ),
+    "a statement after honest text": (
+        "spa-Latn",
+        "Madrid es la capital de España.\nHere is the translation:\nEs grande.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_text_about_translation_stays(name):
+    language, text = HONEST[name]
+    assert cut(text, language) == (None, text)
+    assert cut(text, language, whole=True) == (None, text)
+
+
+def test_a_document_loses_lines_and_a_query_sentences():
+    text = "Here is the translation: ¿Cuál es la capital de España?"
+    assert cut(text, "spa-Latn") == (None, text)  # no line ends there
+    found = cut(text, "spa-Latn", whole=True)
+    assert found == ("Here is the translation:", "¿Cuál es la capital de España?")
+
+
+def test_an_english_title_after_the_prefix_stays_with_the_text():
+    body = "iPhone 15 Pro Max\nЭто телефон, который вышел в 2023 году."
+    assert cut("Translation:\n" + body, "rus-Cyrl") == ("Translation:", body)
+
+
+def english(n_chars):
+    sentence = "The town lies on the river and is known for the market in its old centre. "
+    return (sentence * (n_chars // len(sentence) + 1))[:n_chars].strip()
+
+
+@pytest.mark.parametrize("n_chars", [100, 480, 1900])
+def test_the_original_repeated_in_english_goes_with_its_heading(n_chars):
+    said = f"{english(n_chars)}\n\nTranslation:\n"
+    assert cut(said + RUSSIAN, "rus-Cyrl") == (said.strip(), RUSSIAN)
+
+
+def test_the_window_ends_at_2000_characters():
+    said = f"{english(2000)}\n\nTranslation:\n"
+    assert cut(said + RUSSIAN, "rus-Cyrl")[0] is None
+    # word inside, line's end outside: "Translation:" takes 12, its line ends at 2,000
+    edge = english(2000)[:1986].ljust(1986, "x") + "\n\n" + "Translation:\n"
+    assert edge.index("Translation") + len("Translation:") == 2000
+    assert cut(edge + RUSSIAN, "rus-Cyrl")[0] is None
+
+
+def test_nothing_is_removed_where_nothing_would_be_left():
+    assert cut("Here is the translation:\n", "rus-Cyrl") == (None, "Here is the translation:")
+
+
+def test_a_phrase_that_is_not_well_formed_is_refused(tmp_path):
+    path = tmp_path / "list.yaml"
+    path.write_text(
+        "slots: {}\nopenings: ['sure']\nstatements: ['here [is']\nlabels: []\nremarks: ['note']\n"
+    )
+    with pytest.raises(
+        InputError, match=r"list\.yaml: phrase 'here \[is': a bracket is not closed"
+    ):
+        read_prefixes("rus-Cyrl", path)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "message"),
+    [
+        ("a {what}", r"\{what\} is unknown"),
+        ("{loop}", r"\{loop\} is unknown or refers to itself"),
+        ("a] b", "'\\]' stands where it cannot"),
+        ("a | b", "'|' stands where it cannot"),
+    ],
+)
+def test_what_is_wrong_with_a_phrase_is_said(tmp_path, phrase, message):
+    path = tmp_path / "list.yaml"
+    path.write_text(
+        f"slots: {{loop: '{{loop}}'}}\nopenings: ['sure']\nstatements: ['{phrase}']\n"
+        "labels: []\nremarks: ['note']\n"
+    )
+    with pytest.raises(InputError, match=message):
+        read_prefixes("rus-Cyrl", path)
+
+
+def test_a_key_that_is_not_known_is_refused(tmp_path):
+    path = tmp_path / "list.yaml"
+    path.write_text("slots: {}\nprefixes: ['here is']\n")
+    with pytest.raises(InputError, match=r"list\.yaml: .*: "):
+        read_prefixes("rus-Cyrl", path)

@@ -1,0 +1,156 @@
+"""Suspects of refusal, and what becomes of them."""
+
+import polars as pl
+import pytest
+
+from psibench.build.translation.detection import is_english, is_foreign
+from psibench.build.translation.patterns import fold
+from psibench.build.translation.refusals import find_suspect, refused
+from psibench.errors import InputError
+from psibench.stages.cleaning_lists import read_refusals
+
+PATTERNS = read_refusals()
+
+REFUSALS = {
+    "eng-Latn": "I’m sorry, but I can't translate this text.",
+    "spa-Latn": "Lo siento, pero no puedo traducir este documento.",
+    "fra-Latn": "Je ne peux pas traduire ce texte.",
+    "deu-Latn": "Leider kann ich diesen Text nicht übersetzen.",
+    "ita-Latn": "Mi dispiace, ma non posso tradurre questo testo.",
+    "por-Latn": "Desculpe, mas não posso traduzir este texto.",
+    "rus-Cyrl": "Извините, но я не могу перевести этот текст.",
+    "ara-Arab": "عذرًا، لا أستطيع ترجمة هذا النص.",
+    "kor-Hang": "죄송하지만 이 텍스트를 번역할 수 없습니다.",
+    "cmn-Hans": "抱歉，我无法翻译这段文字。",
+    "jpn-Jpan": "申し訳ありませんが、このテキストを翻訳することはできません。",
+}
+HONEST = {
+    "eng-Latn": "No one could translate the poem for a century, critics said it cannot be done.",
+    "spa-Latn": "Los versos no se pueden traducir sin pérdida, según explicó el poeta.",
+    "fra-Latn": "On dit que la poésie ne peut pas être traduite sans perdre sa musique.",
+    "deu-Latn": "Das Wort lässt sich kaum übersetzen, weil es in keiner anderen Sprache vorkommt.",
+    "ita-Latn": "Il termine non si può tradurre con una sola parola, come nota il dizionario.",
+    "por-Latn": "A palavra saudade não se traduz bem, dizem os linguistas, e o tema é antigo.",
+    "rus-Cyrl": "Это слово трудно перевести на другие языки, и переводчики спорят о нём.",
+    "ara-Arab": "يصعب نقل هذه الكلمة إلى لغات أخرى، وقد اختلف المترجمون في معناها.",
+    "kor-Hang": "이 시는 다른 언어로 옮기기 어려워 여러 번역본이 서로 크게 다르다.",
+    "cmn-Hans": "这首诗很难译成其他语言，因此各种译本之间差别很大。",
+    "jpn-Jpan": "この詩は他の言語に移すのが難しく、訳によって意味が大きく異なる。",
+}
+
+
+def suspicion(text, language):
+    found = find_suspect([text], language=language, patterns=PATTERNS)
+    return found.suspicion if found else None
+
+
+@pytest.mark.parametrize("language", REFUSALS)
+def test_a_refusal_in_the_language_itself_is_suspect_by_its_phrase(language):
+    assert suspicion(REFUSALS[language], language) == "phrase"
+
+
+@pytest.mark.parametrize("language", HONEST)
+def test_honest_text_on_what_cannot_be_translated_is_no_suspect(language):
+    assert suspicion(HONEST[language], language) is None
+
+
+@pytest.mark.parametrize("written", HONEST)
+@pytest.mark.parametrize("language", ["eng-Latn", "rus-Cyrl", "ara-Arab"])
+def test_a_text_in_another_language_is_suspect(written, language):
+    assert suspicion(HONEST[written], language) == (None if written == language else "language")
+
+
+def test_a_pseudo_locale_only_tells_english():
+    assert suspicion(HONEST["eng-Latn"], "qps-Latn") == "language"
+    assert suspicion("Ṇọ ọṇẹ ċọụụḷḍ ṭṛạạṇṣḷạạṭẹẹ ṭḥẹ pọọẹẹṃ ạṇḍ ẉạṣ ġḷạḍ", "qps-Latn") is None
+    assert suspicion(HONEST["rus-Cyrl"], "qps-Latn") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "iPhone 15 Pro Max",  # too short to tell
+        "numpy.reshape(a, (2, 3)) np.ndarray[float64] x_1 = 3.14",  # code
+        "https://example.org/some/long/path/to/english/words.html",
+        "2024 1999 12.5 % 1,234",
+        "",
+    ],
+)
+def test_names_code_and_numbers_are_no_language(text):
+    assert not is_foreign(text, "rus-Cyrl")
+
+
+def test_a_question_with_foreign_names_is_in_its_language():
+    assert not is_foreign("Что такое NumPy ndarray.reshape и broadcasting?", "rus-Cyrl")
+    assert not is_foreign("¿Qué es Engineering News-Record?", "spa-Latn")
+    assert is_foreign("What is the Engineering News-Record?", "rus-Cyrl")
+
+
+def test_varieties_of_a_language_are_that_language():
+    assert not is_foreign("六次格莱美奖得主及奥斯卡奖提名者女神卡卡献唱了国歌。", "cmn-Hans")
+
+
+def test_short_texts_are_english_or_the_language():
+    assert is_english("Here is the translation:", "fra-Latn")
+    assert not is_english("Voici la traduction :", "fra-Latn")
+    assert is_english("Voici la traduction", "eng-Latn")  # the question does not arise
+
+
+def test_every_part_is_looked_at_and_the_suspected_one_shown():
+    pieces = ["Москва — столица России.", REFUSALS["rus-Cyrl"] + " " + "х" * 2000]
+    found = find_suspect(pieces, language="rus-Cyrl", patterns=PATTERNS)
+    assert found is not None
+    assert found.suspicion == "phrase"
+    assert found.text == pieces[1][:1500]
+
+
+def test_a_phrase_after_1500_characters_is_not_looked_at():
+    honest = HONEST["rus-Cyrl"] + " "
+    late = honest * (1500 // len(honest) + 1)
+    assert suspicion(late[:1500] + REFUSALS["eng-Latn"], "rus-Cyrl") is None
+
+
+def test_texts_are_compared_without_case_marks_and_forms():
+    assert fold(" I’M  SORRY，\n“x” ") == 'i\'m sorry, "x"'
+    assert fold("عذرًا، لا أستطيع") == "عذرا، لا استطيع"
+
+
+def items(*rows):
+    columns = ("kind", "_id", "suspect")
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
+
+
+def verdicts(*rows):
+    schema = {"_id": pl.String, "item_id": pl.String, "kind": pl.String, "is_refusal": pl.Boolean}
+    made = [(f"{kind[0]}:{item}", item, kind, verdict) for kind, item, verdict in rows]
+    return pl.DataFrame(made, schema=schema, orient="row")
+
+
+def test_a_suspect_leaves_unless_the_judge_says_it_is_none():
+    marked = items(
+        ("document", "a", "phrase"),
+        ("document", "b", "language"),
+        ("document", "c", "phrase"),
+        ("document", "d", "phrase"),
+        ("document", "e", None),
+        ("query", "a", None),
+        ("query", "b", "language"),
+    )
+    judged = verdicts(
+        ("document", "a", True),
+        ("document", "b", False),
+        ("document", "c", None),
+        ("query", "b", 1),
+    )
+    found = refused(marked, judged).select("kind", "item_id", "reason", "detail").rows()
+    assert found == [
+        ("document", "a", "refusal", "suspect by phrase"),
+        ("document", "c", "refusal_unjudged", "suspect by phrase"),  # no usable reply
+        ("document", "d", "refusal_unjudged", "suspect by phrase"),  # not asked
+        ("query", "b", "refusal", "suspect by language"),
+    ]
+
+
+def test_a_verdict_on_what_is_no_suspect_is_refused():
+    with pytest.raises(InputError, match="verdict 'd:e': this text is no suspect"):
+        refused(items(("document", "e", None)), verdicts(("document", "e", True)))

@@ -1,0 +1,413 @@
+"""The two stages that turn replies of a translator into a translated benchmark."""
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.stages.clean_translations import run_clean_translations
+from psibench.stages.ledger import check_balance
+from psibench.stages.mark_translations import run_mark_translations
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.build_schemas import FLOW
+from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
+from psibench.tables.translation_schemas import (
+    REFUSAL_SUSPECTS,
+    REFUSAL_VERDICTS,
+    RELOCATED,
+    TEXT_PARTS,
+    TRANSLATED,
+    TRANSLATIONS,
+)
+
+SOURCE = Provenance("assemble", 1, queries_by="llm:stand-in/rules")
+LABELS = {"language": "rus-Cyrl", "domain": "law"}
+SENTENCE = "Река течёт через город и впадает в море."
+REFUSAL = "Извините, но я не могу перевести этот текст."
+TWICE = dict.fromkeys(("low", "high"), 2.0)
+
+
+class Domain:
+    """A domain of documents d0, d1, ... with one query each, translated as told."""
+
+    def __init__(self, folder, documents, queries, *, originals=None):
+        self.folder = folder
+        texts = originals or [
+            f"The river number {i} flows to the sea. It is long." for i in documents
+        ]
+        self.originals = dict(zip(documents, texts, strict=True))
+        self._write_source(documents, queries)
+        self._write_parts(documents, queries)
+
+    def path(self, name):
+        return self.folder / f"{name}.parquet"
+
+    def write(self, name, frame, spec):
+        write_table(frame, self.path(name), spec, provenance=SOURCE)
+
+    def read(self, name, spec):
+        return read_table(self.path(name), spec)
+
+    def _write_source(self, documents, queries):
+        texts = [self.originals[i] for i in documents]
+        corpus = pl.DataFrame({"_id": [f"d{i}" for i in documents], "text": texts}).with_columns(
+            pl.col("text").str.len_chars().cast(pl.Int32).alias("char_length"),
+            *(pl.lit(9, pl.Int32).alias(name) for name in ("word_count", "token_length")),
+        )
+        asked = pl.DataFrame(
+            {
+                "_id": [f"q{i}" for i in queries],
+                "text": [f"Where does river {i} flow?" for i in queries],
+                "pos_corpus_id": [f"d{i}" for i in queries],
+                "pos_char_span": pl.Series([[4, 9]] * len(queries), dtype=pl.Array(pl.Int32, 2)),
+                "pos_char_length": pl.Series([48] * len(queries), dtype=pl.Int32),
+                "pos_token_length": pl.Series([9] * len(queries), dtype=pl.Int32),
+                "target_position": ["beginning"] * len(queries),
+                "answer": ["the sea"] * len(queries),  # what the recipe knows besides
+            }
+        )
+        qrels = asked.select(
+            pl.col("_id").alias("query-id"),
+            pl.col("pos_corpus_id").alias("corpus-id"),
+            pl.lit(1, pl.Int32).alias("score"),
+        )
+        self.write("source_corpus", corpus, CORPUS)
+        self.write("source_queries", asked, QUERIES)
+        self.write("source_qrels", qrels, QRELS)
+
+    def _write_parts(self, documents, queries):
+        rows = [
+            (
+                f"{kind[0]}:{kind[0]}{i}:{number}",
+                f"d{i}",
+                f"{kind[0]}{i}",
+                kind,
+                number,
+                n,
+                f"{i}",
+                between,
+            )
+            for kind, items in (("document", documents), ("query", queries))
+            for i, replies in items.items()
+            for n in [len(replies)]
+            for number, between in enumerate([*["\n\n"] * (n - 1), ""])
+        ]
+        columns = ("_id", "doc_id", "item_id", "kind", "number", "n_parts", "text", "separator")
+        schema = dict.fromkeys(columns, pl.String) | {"number": pl.Int32, "n_parts": pl.Int32}
+        self.write("text_parts", pl.DataFrame(rows, schema=schema, orient="row"), TEXT_PARTS)
+        made = [
+            (f"{kind}:{kind}{i}:{number}", reply)
+            for kind, items in (("d", documents), ("q", queries))
+            for i, replies in items.items()
+            for number, reply in enumerate(replies)
+            if reply is not None
+        ]
+        schema = {"_id": pl.String, "text": pl.String}
+        self.write("translations", pl.DataFrame(made, schema=schema, orient="row"), TRANSLATIONS)
+
+    def mark(self, *, prefixes=True, refusals=True):
+        run_mark_translations(
+            **LABELS,
+            corpus=self.path("source_corpus"),
+            queries=self.path("source_queries"),
+            text_parts=self.path("text_parts"),
+            translations=self.path("translations"),
+            prefixes=prefixes,
+            refusals=refusals,
+            step=7,
+            translated=self.path("translated"),
+            suspects=self.path("refusal_suspects"),
+            dropped=self.path("mark.dropped"),
+            flow=self.path("mark.flow"),
+        )
+        return self.read("translated", TRANSLATED)
+
+    def judge(self, verdict=lambda item: True):
+        suspects = self.read("refusal_suspects", REFUSAL_SUSPECTS)
+        verdicts = suspects.select("_id", "item_id", "kind").with_columns(
+            pl.Series("is_refusal", [verdict(i) for i in suspects["item_id"]], dtype=pl.Boolean)
+        )
+        self.write("verdicts", verdicts, REFUSAL_VERDICTS)
+
+    def clean(self, *, judged=True, relocate=None, outliers=None, relocations=None):
+        run_clean_translations(
+            **LABELS,
+            source_corpus=self.path("source_corpus"),
+            source_queries=self.path("source_queries"),
+            source_qrels=self.path("source_qrels"),
+            translated=self.path("translated"),
+            verdicts=self.path("verdicts") if judged else None,
+            relocations=relocations and self.path(relocations),
+            relocate=relocate,
+            outliers=outliers,
+            length_tokenizer="words",
+            step=8,
+            corpus=self.path("corpus"),
+            queries=self.path("queries"),
+            qrels=self.path("qrels"),
+            dropped=self.path("clean.dropped"),
+            flow=self.path("clean.flow"),
+        )
+        return (
+            self.read("corpus", CORPUS),
+            self.read("queries", QUERIES),
+            self.read("qrels", QRELS),
+        )
+
+    def reasons(self, stage):
+        rows = self.read(f"{stage}.dropped", ATTRITION).select("unit", "item_id", "reason").rows()
+        return {(unit, item): reason for unit, item, reason in rows}
+
+    def balance(self, stage):
+        check_balance(self.read(f"{stage}.dropped", ATTRITION), self.read(f"{stage}.flow", FLOW))
+
+
+def replied(*texts):
+    return list(texts)
+
+
+def asked(n, **others):
+    queries = {i: replied(f"Куда впадает река номер {i}?") for i in range(n)}
+    return queries | {int(key[1:]): value for key, value in others.items()}
+
+
+def test_parts_are_joined_prefixes_go_and_suspects_are_marked(tmp_path):
+    domain = Domain(
+        tmp_path,
+        {
+            0: replied("Here is the translation:\n\n" + SENTENCE, "Translation:\n" + SENTENCE),
+            1: replied(SENTENCE, REFUSAL),
+            2: replied("The river flows through the town and into the sea."),
+        },
+        asked(3, q2=replied("Here is the translation: Куда впадает река?")),
+    )
+    made = domain.mark()
+    assert made.select("_id", "kind", "prefix", "n_parts", "joins", "suspect").rows() == [
+        (
+            "d0",
+            "document",
+            "Here is the translation:\n\nTranslation:",
+            2,
+            [len(SENTENCE) + 2],
+            None,
+        ),
+        ("d1", "document", None, 2, [len(SENTENCE) + 2], "phrase"),
+        ("d2", "document", None, 1, [], "language"),
+        ("q0", "query", None, 1, [], None),
+        ("q1", "query", None, 1, [], None),
+        ("q2", "query", "Here is the translation:", 1, [], None),
+    ]
+    assert made["text"][0] == f"{SENTENCE}\n\n{SENTENCE}"
+    assert made["text"][5] == "Куда впадает река?"
+    suspects = domain.read("refusal_suspects", REFUSAL_SUSPECTS).rows()
+    assert suspects == [
+        ("d:d1", "d1", "d1", "document", REFUSAL),
+        ("d:d2", "d2", "d2", "document", "The river flows through the town and into the sea."),
+    ]
+    assert domain.reasons("mark") == {}
+    record = read_provenance(domain.path("translated"))
+    assert record["queries_by"] == "llm:stand-in/rules"
+    assert {"prefixes.yaml", "refusals.yaml"} <= set(record["inputs"])
+
+
+def test_what_is_switched_off_is_left_alone(tmp_path):
+    text = "Here is the translation:\n" + REFUSAL
+    domain = Domain(tmp_path, {0: replied(text)}, asked(1))
+    made = domain.mark(prefixes=False, refusals=False)
+    assert made.select("text", "prefix", "suspect").row(0) == (text, None, None)
+    assert domain.read("refusal_suspects", REFUSAL_SUSPECTS).is_empty()
+    corpus, queries, _ = domain.clean(judged=False)
+    assert (corpus.height, queries.height) == (1, 1)
+
+
+def test_an_item_that_lacks_a_part_is_dropped_and_queries_with_their_document(tmp_path):
+    documents = {
+        0: replied(SENTENCE, None),
+        1: replied(SENTENCE),
+        2: replied(" "),
+        3: replied(SENTENCE),
+    }
+    domain = Domain(tmp_path, documents, asked(4, q1=replied(None)))
+    assert domain.mark()["_id"].to_list() == ["d1", "d3", "q3"]
+    rows = domain.read("mark.dropped", ATTRITION)
+    columns = ("unit", "item_id", "doc_id", "reason", "detail", "target_position", "char_length")
+    assert rows.select(columns).rows() == [
+        ("documents", "d0", "d0", "untranslated", "part d:d0:1 has no translation", None, 48),
+        ("documents", "d2", "d2", "untranslated", "part d:d2:0 has a blank translation", None, 48),
+        ("queries", "q0", "d0", "positive_removed", "document d0", "beginning", 48),
+        ("queries", "q1", "d1", "untranslated", "part q:q1:0 has no translation", "beginning", 48),
+        ("queries", "q2", "d2", "positive_removed", "document d2", "beginning", 48),
+    ]
+    assert domain.read("mark.flow", FLOW).rows() == [
+        ("mark_translations", 7, "documents", 4, 2, 2),
+        ("mark_translations", 7, "queries", 4, 1, 3),
+    ]
+    domain.balance("mark")
+
+
+def test_no_translated_query_is_an_error_that_says_why(tmp_path):
+    domain = Domain(tmp_path, {0: replied(None), 1: replied(SENTENCE)}, asked(2, q1=replied(None)))
+    message = (
+        "none of 2 queries of law is left in rus-Cyrl; documents dropped: 1 untranslated; "
+        "queries dropped: 1 positive_removed, 1 untranslated"
+    )
+    with pytest.raises(InputError, match=message):
+        domain.mark()
+
+
+def test_parts_of_another_benchmark_are_refused(tmp_path):
+    domain = Domain(tmp_path, {0: replied(SENTENCE)}, asked(1))
+    other = Domain(tmp_path / "other", {5: replied(SENTENCE)}, asked(0, q5=replied("Куда?")))
+    domain.path("source_corpus").write_bytes(other.path("source_corpus").read_bytes())
+    with pytest.raises(InputError, match="document 'd0' is not in the tables"):
+        domain.mark()
+
+
+def test_refusals_leave_before_lengths_are_compared(tmp_path):
+    # 40 words each but: d8 a refusal of 8 words, d9 twice as long
+    documents = {i: replied(" ".join([SENTENCE] * 5)) for i in range(8)}
+    documents |= {8: replied(REFUSAL), 9: replied(" ".join([SENTENCE] * 10))}
+    documents[7] = replied(" ".join([SENTENCE] * 5) + " да")  # 41 words
+    domain = Domain(tmp_path, documents, asked(10, q1=replied(REFUSAL)))
+    domain.mark()
+    domain.judge()
+    corpus, queries, qrels = domain.clean(outliers=TWICE)
+    # of 40 x 7, 41, 80: Q1 = Q3 = 40, so IQR = 0 and only 40 is usual
+    assert corpus["_id"].to_list() == [f"d{i}" for i in range(7)]
+    assert queries["_id"].to_list() == ["q0", "q2", "q3", "q4", "q5", "q6"]
+    assert qrels["query-id"].to_list() == queries["_id"].to_list()
+    assert domain.reasons("clean") == {
+        ("documents", "d7"): "too_long",
+        ("documents", "d8"): "refusal",
+        ("documents", "d9"): "too_long",
+        ("queries", "q1"): "refusal",
+        ("queries", "q7"): "positive_removed",
+        ("queries", "q8"): "positive_removed",
+        ("queries", "q9"): "positive_removed",
+    }
+    gone = domain.read("clean.dropped", ATTRITION).filter(pl.col("item_id") == "d9")
+    assert gone.select("score", "detail").row(0) == (80.0, "outside [40, 40] tokens")
+    domain.balance("clean")
+
+
+def test_a_suspect_that_is_a_translation_stays_and_one_unjudged_leaves(tmp_path):
+    english = "The river flows through the town and into the sea."
+    domain = Domain(tmp_path, {i: replied(english) for i in range(3)}, asked(3))
+    domain.mark()
+    domain.judge({"d0": False, "d1": None, "d2": True}.get)
+    corpus, _, _ = domain.clean()
+    assert corpus["_id"].to_list() == ["d0"]
+    assert domain.reasons("clean")["documents", "d1"] == "refusal_unjudged"
+
+
+def test_suspects_without_verdicts_are_refused(tmp_path):
+    domain = Domain(tmp_path, {0: replied(REFUSAL)}, asked(1))
+    domain.mark()
+    with pytest.raises(InputError, match="'d0' is suspect of a refusal, and no verdicts are given"):
+        domain.clean(judged=False)
+
+
+def test_no_query_left_is_an_error_that_says_what_removed_them(tmp_path):
+    domain = Domain(
+        tmp_path, {0: replied(REFUSAL), 1: replied(SENTENCE)}, asked(2, q1=replied(REFUSAL))
+    )
+    domain.mark()
+    domain.judge()
+    message = "documents dropped: 1 refusal; queries dropped: 1 positive_removed, 1 refusal"
+    with pytest.raises(InputError, match=message):
+        domain.clean()
+
+
+def test_queries_keep_everything_of_the_original_but_their_text(tmp_path):
+    domain = Domain(tmp_path, {0: replied(SENTENCE), 1: replied(REFUSAL)}, asked(2))
+    domain.mark()
+    domain.judge()
+    corpus, queries, _ = domain.clean()
+    assert corpus.row(0) == ("d0", SENTENCE, len(SENTENCE), 8, 8)
+    source = domain.read("source_queries", QUERIES).head(1)
+    assert queries.select(source.columns).drop("text").equals(source.drop("text"))
+    assert queries["text"].to_list() == ["Куда впадает река номер 0?"]
+    assert queries["pos_translated_char_length"].to_list() == [len(SENTENCE)]
+    assert "located_char_span" not in queries.columns
+
+
+def test_evidence_is_relocated_by_sentences(tmp_path):
+    original = "The river flows through the town and to the sea. It is long and deep and very old."
+    text = f"{SENTENCE} Она длинная, глубокая и очень старая."
+    domain = Domain(tmp_path, {0: replied(text)}, asked(1), originals=[original])
+    domain.mark()
+    domain.judge()
+    _, queries, _ = domain.clean(relocate="sentences")
+    assert queries["located_char_span"].to_list() == [[0, len(SENTENCE)]]
+    assert queries["located_by"].to_list() == ["sentences"]
+    assert queries["not_located"].to_list() == [""]
+    assert queries["pos_char_span"].to_list() == [[4, 9]]  # the original's, as before
+
+
+def test_evidence_is_relocated_by_quotes(tmp_path):
+    domain = Domain(tmp_path, {i: replied(SENTENCE) for i in range(3)}, asked(3))
+    domain.mark()
+    domain.judge()
+    quoted = pl.DataFrame(
+        [("q0", [0, 4], ""), ("q1", None, "quote_not_found")],
+        schema={"_id": pl.String, "span": pl.Array(pl.Int32, 2), "reason": pl.String},
+        orient="row",
+    )
+    domain.write("quotes", quoted, RELOCATED)
+    _, queries, _ = domain.clean(relocate="quote", relocations="quotes")
+    assert queries.select("located_char_span", "located_by", "not_located").rows() == [
+        ([0, 4], "quote", ""),
+        (None, None, "quote_not_found"),
+        (None, None, "no_usable_reply"),
+    ]
+    with pytest.raises(InputError, match="no table of quoted spans is given"):
+        domain.clean(relocate="quote")
+
+
+@settings(
+    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    faults=st.lists(
+        st.sampled_from(["", "lost", "refusal", "english", "twice", "prefix"]),
+        min_size=2,
+        max_size=8,
+    ),
+    query_faults=st.lists(st.sampled_from(["", "lost", "refusal"]), min_size=8, max_size=8),
+    verdicts=st.lists(st.sampled_from([True, False, None]), min_size=2, max_size=2),
+)
+def test_whatever_goes_wrong_the_ledger_balances_and_the_tables_agree(
+    tmp_path_factory, faults, query_faults, verdicts
+):
+    texts = {
+        "": SENTENCE,
+        "lost": None,
+        "refusal": REFUSAL,
+        "english": "The river flows through the town and into the sea.",
+        "twice": f"{SENTENCE} {SENTENCE} {SENTENCE}",
+        "prefix": f"Translation:\n{SENTENCE}",
+    }
+    documents = {0: replied(SENTENCE)} | {
+        i: replied(texts[f]) for i, f in enumerate(faults, start=1)
+    }
+    queries = asked(1) | {
+        i: replied({"": "Куда впадает эта река?"}.get(fault, texts[fault]))
+        for i, fault in enumerate(query_faults[: len(faults)], start=1)
+    }
+    domain = Domain(tmp_path_factory.mktemp("domain"), documents, queries)
+    domain.mark()
+    domain.judge(lambda item: verdicts[int(item[1:]) % 2])
+    corpus, left, qrels = domain.clean(outliers={"low": 3.0, "high": 50.0}, relocate="sentences")
+    for stage in ("mark", "clean"):
+        domain.balance(stage)
+    ids, query_ids = set(corpus["_id"]), set(left["_id"])
+    assert set(left["pos_corpus_id"]) <= ids
+    assert sorted(qrels.rows()) == sorted((q, f"d{q[1:]}", 1) for q in query_ids)
+    gone = domain.reasons("mark") | domain.reasons("clean")
+    assert {item for unit, item in gone if unit == "documents"} == {
+        f"d{i}" for i in documents
+    } - ids
+    assert {item for unit, item in gone if unit == "queries"} == {
+        f"q{i}" for i in queries
+    } - query_ids

@@ -1,0 +1,20 @@
+from psibench.stages.clean_translations import run_clean_translations
+from psibench.stages.job import job
+
+with job(snakemake.log[0], threads=snakemake.threads):
+    run_clean_translations(
+        language=snakemake.wildcards.lang,
+        domain=snakemake.wildcards.domain,
+        source_corpus=snakemake.input.source_corpus,
+        source_queries=snakemake.input.source_queries,
+        source_qrels=snakemake.input.source_qrels,
+        translated=snakemake.input.translated,
+        verdicts=snakemake.input.get("verdicts") or None,
+        relocations=snakemake.input.get("relocations") or None,
+        **snakemake.params.clean,
+        corpus=snakemake.output.corpus,
+        queries=snakemake.output.queries,
+        qrels=snakemake.output.qrels,
+        dropped=snakemake.output.dropped,
+        flow=snakemake.output.flow,
+    )
