@@ -5,11 +5,12 @@ with job(snakemake.log[0], threads=snakemake.threads):
     run_statistics(
         benchmark=snakemake.wildcards.benchmark,
         language=snakemake.wildcards.lang,
-        domain=snakemake.wildcards.domain,
+        domains=snakemake.params.domains,
         schemes=snakemake.params.schemes,
-        corpus=snakemake.input.corpus,
-        queries=snakemake.input.queries,
-        qrels=snakemake.input.qrels,
+        corpora=list(snakemake.input.corpora),
+        queries=list(snakemake.input.queries),
+        qrels=list(snakemake.input.qrels),
         statistics=snakemake.output.statistics,
         histogram=snakemake.output.histogram,
+        relocation=snakemake.output.get("relocation"),
     )

@@ -5,7 +5,7 @@ from operator import itemgetter
 
 import polars as pl
 
-from psibench.config.benchmarks import Passages
+from psibench.config.corpora import Passages
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.passages import cut_documents
 

@@ -1,15 +1,30 @@
-"""Statistics of a benchmark: the rows of PosQ's Table 2 and the histogram of its Figure 2."""
+"""Statistics of a benchmark: PosQ's Table 2 and Figure 2, PosIR's Tables 4 to 6."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
 from psibench.metrics.buckets import BucketScheme, assign, bucket_scheme
 from psibench.text.lengths import count_words
+from psibench.text.query_types import QUERY_TYPES, has_query_types, query_types
 
 HISTOGRAM_BIN_CHARS = 50
 RELATIVE_BINS = 20
+QUERY_TYPE_PREFIX = "query_type:"
+LOCATED = "located_char_span"
+DOMAIN_STATISTICS = (
+    "passage_tokens_min",
+    "passage_tokens_q1",
+    "passage_tokens_median",
+    "passage_tokens_q3",
+    "share_of_documents",
+    "share_of_queries",
+    "query_chars_mean",
+    "share_located",
+)
+"""What `domain_statistics` computes, apart from the counts of query types."""
 
 
 def benchmark_statistics(
@@ -18,25 +33,67 @@ def benchmark_statistics(
     """Compute counts and lengths, long format: ``statistic``, ``value``.
 
     Lengths are words split on one space, standard deviations those of the population, as
-    published (PosQ, Table 2).
+    published (PosQ, Table 2). What is about queries is left out where there are none, what is
+    about passages where there are none of these.
     """
-    passages = corpus.get_column("word_count").to_numpy()
-    words = count_words(queries.get_column("text").to_list())
-    tokens = corpus.get_column("token_length").to_numpy()
-    values = {
-        "n_queries": queries.height,
-        "query_words_mean": words.mean(),
-        "query_words_std": words.std(),
-        "n_passages": corpus.height,
-        "passage_words_min": passages.min(),
-        "passage_words_mean": passages.mean(),
-        "passage_words_max": passages.max(),
-        "passage_words_std": passages.std(),
-        "passage_tokens_mean": tokens.mean(),
-        "passage_tokens_max": tokens.max(),
-        "positives_per_query_mean": qrels.height / queries.height,
-    }
-    return _long({name: float(value) for name, value in values.items()})
+    values: dict[str, float] = {"n_queries": queries.height}
+    if queries.height:
+        words = count_words(queries.get_column("text").to_list())
+        values |= {"query_words_mean": words.mean(), "query_words_std": words.std()}
+    values["n_passages"] = corpus.height
+    if corpus.height:
+        passages, tokens = (corpus[name].to_numpy() for name in ("word_count", "token_length"))
+        values |= {
+            "passage_words_min": passages.min(),
+            "passage_words_mean": passages.mean(),
+            "passage_words_max": passages.max(),
+            "passage_words_std": passages.std(),
+            "passage_tokens_mean": tokens.mean(),
+            "passage_tokens_max": tokens.max(),
+        }
+    if queries.height:
+        values["positives_per_query_mean"] = qrels.height / queries.height
+    return _long(values)
+
+
+def domain_statistics(
+    corpus: pl.DataFrame, queries: pl.DataFrame, *, n_documents: int, n_queries: int
+) -> pl.DataFrame:
+    """Compute what PosIR's Tables 4 and 5 have beyond the counts, as ``statistic``, ``value``.
+
+    Quartiles of token length are interpolated linearly. ``share_located`` is the share of queries
+    whose evidence was found again in the translation; other corpora do not have it.
+
+    Parameters
+    ----------
+    n_documents, n_queries
+        Those of all domains of the language: what the shares are of.
+    """
+    values: dict[str, float] = {}
+    if corpus.height:
+        tokens = corpus.get_column("token_length").to_numpy()
+        names = ("min", "q1", "median", "q3")
+        quartiles = np.quantile(tokens, (0, 0.25, 0.5, 0.75))
+        values = {f"passage_tokens_{n}": q for n, q in zip(names, quartiles, strict=True)}
+        values["share_of_documents"] = corpus.height / n_documents
+    if queries.height:
+        values["share_of_queries"] = queries.height / n_queries
+        chars = queries.get_column("text").str.len_chars()
+        values["query_chars_mean"] = float(chars.to_numpy().mean())
+        if LOCATED in queries.columns:
+            values["share_located"] = 1 - queries.get_column(LOCATED).null_count() / queries.height
+    return _long(values)
+
+
+def query_type_counts(queries: pl.DataFrame, *, language: str) -> pl.DataFrame:
+    """Count the queries of each type, as statistics ``query_type:WHAT``; English and Chinese only.
+
+    Other languages have no rows (PosIR's Table 6 has these two).
+    """
+    if not has_query_types(language):
+        return _long({})
+    counts = Counter(query_types(queries.get_column("text").to_list(), language=language))
+    return _long({f"{QUERY_TYPE_PREFIX}{name}": counts[name] for name in QUERY_TYPES})
 
 
 def bucket_counts(query_positions: pl.DataFrame, schemes: Sequence[BucketScheme]) -> pl.DataFrame:
@@ -59,11 +116,11 @@ def position_histogram(query_positions: pl.DataFrame) -> pl.DataFrame:
     Parameters
     ----------
     query_positions
-        One row per query, at least one, with ``span_start_char``, ``span_mid_char`` and
-        ``pos_char_length``.
+        One row per query with ``span_start_char``, ``span_mid_char`` and ``pos_char_length``;
+        without rows there are no bins of starts.
     """
     starts = query_positions.get_column("span_start_char").to_numpy()
-    n_bins = int(starts.max() // HISTOGRAM_BIN_CHARS) + 1
+    n_bins = int(starts.max() // HISTOGRAM_BIN_CHARS) + 1 if len(starts) else 0
     char_edges = np.arange(n_bins + 1) * float(HISTOGRAM_BIN_CHARS)
     scheme = bucket_scheme(f"relative-{RELATIVE_BINS}")
     relative = assign(query_positions, scheme).bucket_index
@@ -80,7 +137,7 @@ def _histogram(unit: str, bins: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
     counts = np.bincount(bins, minlength=len(edges) - 1)
     return pl.DataFrame(
         {
-            "unit": [unit] * len(counts),
+            "unit": pl.Series([unit] * len(counts), dtype=pl.String),
             "bin_low": edges[:-1],
             "bin_high": edges[1:],
             "n_queries": counts.astype(np.int64),
@@ -88,5 +145,7 @@ def _histogram(unit: str, bins: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
     )
 
 
-def _long(values: dict[str, float]) -> pl.DataFrame:
-    return pl.DataFrame({"statistic": list(values), "value": list(values.values())})
+def _long(values: Mapping[str, float]) -> pl.DataFrame:
+    numbers = [float(value) for value in values.values()]
+    schema = {"statistic": pl.String, "value": pl.Float64}
+    return pl.DataFrame({"statistic": list(values), "value": numbers}, schema=schema)

@@ -1,0 +1,12 @@
+from psibench.stages.job import job
+from psibench.stages.quality_sample import run_quality_sample
+
+with job(snakemake.log[0], threads=snakemake.threads):
+    run_quality_sample(
+        domains=snakemake.params.domains,
+        source_corpora=list(snakemake.input.source_corpora),
+        corpora=list(snakemake.input.corpora),
+        per_stratum=snakemake.params.per_stratum,
+        seed=snakemake.params.seed,
+        output=snakemake.output[0],
+    )
