@@ -100,3 +100,28 @@ def test_unknown_stemmer_lists_the_supported_ones():
 def test_corpus_without_terms_is_refused(texts):
     with pytest.raises(InputError, match="no document holds a term"):
         search_bm25(entry(), texts, ["cat"], k=3)
+
+
+def test_english_defaults_give_the_scores_of_the_named_english_analyser():
+    named = entry(stemmer="english", stopwords="english")
+    for query in ("dogs and mice", "the house"):
+        given, expected = (search_bm25(e, DOCUMENTS, [query], k=6) for e in (entry(), named))
+        np.testing.assert_array_equal(given.scores, expected.scores)
+        np.testing.assert_array_equal(given.documents, expected.documents)
+
+
+def test_documents_are_searched_in_their_own_language():
+    texts = ["los niños duermen", "el perro de los vecinos", "una casa"]
+    spanish, english = (
+        found(search_bm25(entry(), texts, ["el niño"], k=3, language=one))
+        for one in ("spa-Latn", "eng-Latn")
+    )
+    # `el` is a stop word of Spanish, and a term in English.
+    assert spanish == [0]
+    assert english == [0, 1]
+
+
+def test_chinese_is_found_by_its_pairs_of_characters():
+    texts = ["猫在追老鼠", "狗在睡觉", "图书馆在城市里"]
+    assert found(search_bm25(entry(), texts, ["老鼠在哪里？"], k=3, language="cmn-Hans")) == [0]
+    assert found(search_bm25(entry(), texts, ["老鼠在哪里？"], k=3)) == []

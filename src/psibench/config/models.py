@@ -1,10 +1,31 @@
 """Config of the model registry: one section per backend."""
 
+from string import Formatter
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from psibench.config.base import Section
+
+StopWordLanguage = Literal[
+    "chinese",
+    "danish",
+    "dutch",
+    "english",
+    "french",
+    "german",
+    "italian",
+    "korean",
+    "norwegian",
+    "portuguese",
+    "russian",
+    "spanish",
+    "swedish",
+    "turkish",
+]
+"""Languages whose stop words bm25s has."""
+RunFormat = Literal["parquet", "csv", "tsv", "jsonl", "mteb", "trec"]
+RUN_PLACEHOLDERS = ("benchmark", "query_lang", "corpus_lang", "domain")
 
 
 class ModelBase(Section):
@@ -27,10 +48,12 @@ class Bm25Model(ModelBase):
     b: float = Field(default=0.75, ge=0, le=1)
     delta: float = Field(default=0.5, ge=0)
     """Used by bm25l and bm25+ only."""
-    stemmer: str | None = "english"
-    """A PyStemmer language, or null."""
-    stopwords: Literal["english"] | None = "english"
-    """Stop words taken out of documents and queries, or null."""
+    stemmer: str | None = "auto"
+    """A PyStemmer language. auto: that of the documents' language, none where there is none."""
+    stopwords: Literal["auto"] | StopWordLanguage | None = "auto"
+    """Whose stop words are taken out of documents and queries. auto: those of the documents'
+    language, none where bm25s has none. Chinese, Japanese, Thai and other scripts without spaces
+    are indexed as pairs of characters; there auto takes out none."""
 
 
 class Windows(Section):
@@ -101,6 +124,45 @@ class StaticModel(EncoderModel):
     kind: Literal["dense", "control"] = "control"
 
 
+class RunFilesModel(ModelBase):
+    """Runs of a system outside psibench: files of scores, ranked and evaluated as they are.
+
+    Documents are ranked by score, ties by id; queries without results score 0. How much of a
+    document the system read is not known.
+    """
+
+    backend: Literal["runs"]
+    kind: Literal["sparse", "dense", "late-interaction", "reranker", "control", "run"] = "run"
+    path: str
+    """Where a run lies, relative to the working directory: {benchmark}, {query_lang},
+    {corpus_lang} and {domain} stand for what is evaluated. Without {domain} a file holds all
+    domains."""
+    format: RunFormat | None = None
+    """Null: by the file's suffix."""
+    part: str | None = None
+    """SUBSET/SPLIT of an MTEB prediction file that holds several; may have the placeholders."""
+    ignore_unknown: bool = False
+    """Leave out results of queries that the benchmark does not have; otherwise they are refused."""
+
+    @model_validator(mode="after")
+    def _known_placeholders(self) -> "RunFilesModel":
+        for key in ("path", "part"):
+            _check_placeholders(key, getattr(self, key) or "")
+        return self
+
+
+def _check_placeholders(key: str, text: str) -> None:
+    try:
+        pieces = list(Formatter().parse(text))
+    except ValueError as error:
+        raise ValueError(f"{key} {text!r}: {error}; a brace itself is written twice") from None
+    for _, name, spec, conversion in pieces:
+        if name is not None and (name not in RUN_PLACEHOLDERS or spec or conversion):
+            known = ", ".join(f"{{{known}}}" for known in RUN_PLACEHOLDERS)
+            raise ValueError(f"{key} {text!r} has the placeholder {{{name}}}; allowed: {known}")
+
+
 Model = Annotated[
-    Bm25Model | SentenceTransformerModel | StaticModel, Field(discriminator="backend")
+    Bm25Model | SentenceTransformerModel | StaticModel | RunFilesModel,
+    Field(discriminator="backend"),
 ]

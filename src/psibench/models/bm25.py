@@ -7,17 +7,29 @@ import numpy as np
 
 from psibench.config.models import Bm25Model
 from psibench.errors import InputError
+from psibench.models.analysis import Tokenizer, text_tokenizer
 from psibench.progress import Progress
 from psibench.search.topk import TopK, top_k_of_row
 
+DEFAULT_LANGUAGE = "eng-Latn"
+
 
 def search_bm25(
-    entry: Bm25Model, documents: Sequence[str], queries: Sequence[str], *, k: int
+    entry: Bm25Model,
+    documents: Sequence[str],
+    queries: Sequence[str],
+    *,
+    k: int,
+    language: str = DEFAULT_LANGUAGE,
 ) -> TopK:
     """Score every document for every query and keep the best ``k`` that share a term with it.
 
     Documents come in the order of their ids: among equal scores the first one wins. A document
     without any term of the query is not retrieved, so a row may have fewer than ``k``.
+
+    Parameters
+    ----------
+    language : of the documents; queries of another language are cut into terms as they are.
 
     Raises
     ------
@@ -26,7 +38,7 @@ def search_bm25(
     """
     import bm25s
 
-    tokenize = bm25_tokenizer(entry)
+    tokenize = bm25_tokenizer(entry, language)
     corpus_tokens = tokenize(documents)
     if not any(corpus_tokens):
         raise InputError("BM25: no document holds a term; is the corpus text in this language?")
@@ -61,28 +73,6 @@ def _matching(index: Any, tokens: Sequence[str]) -> np.ndarray:
     return np.unique(np.concatenate([documents[starts[i] : starts[i + 1]] for i in places]))
 
 
-def bm25_tokenizer(entry: Bm25Model) -> Any:
-    """Return texts -> lists of stems, as bm25s cuts words by default."""
-    import bm25s
-    import Stemmer
-
-    stemmer = None
-    if entry.stemmer is not None:
-        if entry.stemmer not in Stemmer.algorithms():
-            raise InputError(
-                f"stemmer {entry.stemmer!r} is unknown. Supported: "
-                f"{', '.join(Stemmer.algorithms())}, or null"
-            )
-        stemmer = Stemmer.Stemmer(entry.stemmer)
-
-    def tokenize(texts: Sequence[str]) -> list[list[str]]:
-        tokens: list[list[str]] = bm25s.tokenize(
-            list(texts),
-            stopwords=entry.stopwords,
-            stemmer=stemmer,
-            return_ids=False,
-            show_progress=False,
-        )
-        return tokens
-
-    return tokenize
+def bm25_tokenizer(entry: Bm25Model, language: str = DEFAULT_LANGUAGE) -> Tokenizer:
+    """Return texts -> lists of terms, as `entry` wants them in the language of the documents."""
+    return text_tokenizer(language, stemmer=entry.stemmer, stopwords=entry.stopwords)

@@ -5,7 +5,7 @@ entry gives other vectors or scores.
 """
 
 MODEL_VERSIONS: dict[str, int] = {
-    "bm25s": 1,
+    "bm25s": 2,
     "sentence-transformers": 1,
     "static-embeddings": 1,
 }

@@ -1,0 +1,121 @@
+"""The README.md of an exported benchmark: what it holds and where it came from."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psibench import __version__
+from psibench.stages.versions import STAGE_VERSIONS
+
+LICENCE = "FILL IN: the licence of the texts, and who to name"
+
+
+@dataclass(frozen=True)
+class DatasetCounts:
+    """How much one language and domain holds."""
+
+    language: str
+    domain: str
+    n_documents: int
+    n_queries: int
+    n_qrels: int
+
+
+def card_text(
+    name: str, counts: Sequence[DatasetCounts], records: Iterable[Mapping[str, Any]]
+) -> str:
+    """Return the card of a benchmark.
+
+    Parameters
+    ----------
+    counts : one per dataset, in the order they are listed.
+    records : provenance records of the tables; ``{}`` for a table without one.
+    """
+    return "\n".join([*_head(counts), "", f"# {name}", "", *_body(counts, list(records)), ""])
+
+
+def _head(counts: Sequence[DatasetCounts]) -> list[str]:
+    languages = sorted({count.language.split("-")[0] for count in counts})
+    lines = ["---", "license: other # fill in", "task_categories:", "- text-retrieval", "language:"]
+    lines += [f"- {language}" for language in languages]
+    lines.append("configs:")
+    for table in ("corpus", "queries", "qrels"):
+        lines += [f"- config_name: {table}", "  data_files:", "  - split: test"]
+        lines.append(f'    path: "*/*/{table}/test.parquet"')
+    return [*lines, "---"]
+
+
+def _body(counts: Sequence[DatasetCounts], records: list[Mapping[str, Any]]) -> list[str]:
+    return [
+        "A retrieval benchmark that says where in its document each query's evidence stands, in",
+        "the layout of PosIR: `{language}/{domain}/{corpus,queries,qrels}/test.parquet`.",
+        "",
+        "| table | columns |",
+        "|---|---|",
+        "| corpus | `_id`, `text` |",
+        "| queries | `_id`, `text`; `pos_char_span`: [start, end) of the evidence in the positive, "
+        "characters from 0; `pos_char_length`, `pos_token_length`: characters and tokens of the "
+        "positive |",
+        "| qrels | `query-id`, `corpus-id`, `score` (above 0: relevant) |",
+        "",
+        "In a language that was translated to, spans and lengths are those of the original.",
+        "",
+        "## Size",
+        "",
+        *_counts(counts),
+        "",
+        "## Where it comes from",
+        "",
+        *_origin(records),
+        "",
+        "## Licence",
+        "",
+        LICENCE,
+    ]
+
+
+def _counts(counts: Sequence[DatasetCounts]) -> list[str]:
+    rows = [
+        (one.language, one.domain, one.n_documents, one.n_queries, one.n_qrels) for one in counts
+    ]
+    totals = [sum(getattr(one, f"n_{what}") for one in counts) for what in _COUNTED]
+    return [
+        "| language | domain | documents | queries | qrels |",
+        "|---|---|--:|--:|--:|",
+        *(f"| {lang} | {domain} | {d:,} | {q:,} | {r:,} |" for lang, domain, d, q, r in rows),
+        f"| all | {len(counts)} datasets | " + " | ".join(f"{n:,}" for n in totals) + " |",
+    ]
+
+
+_COUNTED = ("documents", "queries", "qrels")
+
+
+def _origin(records: list[Mapping[str, Any]]) -> list[str]:
+    made_by = _distinct(record.get("psibench_version") for record in records)
+    stages = _distinct(
+        f"{record['stage']} {record['stage_version']}" for record in records if "stage" in record
+    )
+    revisions = {
+        str(name): str(revision)
+        for record in records
+        for name, revision in (record.get("revisions") or {}).items()
+    }
+    lines = [
+        f"- Built with psibench {made_by or 'not recorded'}, stages {stages or 'not recorded'}; "
+        f"exported with psibench {__version__}, export {STAGE_VERSIONS['export']}.",
+        f"- Queries by: {_named(records, 'queries_by') or 'not recorded'}.",
+    ]
+    if backends := _named(records, "llm_backend"):
+        lines.append(f"- Language models reached through: {backends}.")
+    lines += [f"- {name}: {revision}" for name, revision in sorted(revisions.items())]
+    return lines
+
+
+def _named(records: list[Mapping[str, Any]], field: str) -> str:
+    return _distinct(
+        name for record in records for name in str(record.get(field) or "").split(", ")
+    )
+
+
+def _distinct(values: Iterable[Any]) -> str:
+    return ", ".join(sorted({str(value) for value in values if value}))

@@ -1,0 +1,72 @@
+"""Where the runs of a system outside psibench lie: paths from a registry entry."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from psibench.config.models import RunFilesModel
+from psibench.errors import InputError
+
+DOMAIN = "{domain}"
+
+
+def run_files(
+    entry: RunFilesModel,
+    *,
+    benchmark: str,
+    query_lang: str,
+    corpus_lang: str,
+    domains: Sequence[str],
+) -> list[str]:
+    """List the files of one run: one per domain in their order, or one for all domains."""
+    labels = {"benchmark": benchmark, "query_lang": query_lang, "corpus_lang": corpus_lang}
+    if not is_per_domain(entry):
+        return [entry.path.format(**labels, domain="")]
+    return [entry.path.format(**labels, domain=domain) for domain in domains]
+
+
+def is_per_domain(entry: RunFilesModel) -> bool:
+    """Say whether each domain has a file of its own."""
+    return DOMAIN in entry.path
+
+
+def check_run_files(
+    model: str, entry: RunFilesModel, runs: Iterable[tuple[Mapping[str, str], Sequence[str]]]
+) -> None:
+    """Refuse files that are missing, or that stand for two runs.
+
+    Parameters
+    ----------
+    model : id of the entry, for messages.
+    runs : of each run its labels (``benchmark``, ``query_lang``, ``corpus_lang``; others are
+        ignored) and its domains.
+
+    Raises
+    ------
+    InputError
+        If a file does not exist, or the path gives the same file to two runs: with parallel query
+        ids the same results would count for both languages, and nothing would show it.
+    """
+    taken: dict[str, str] = {}
+    for labels, domains in runs:
+        benchmark, query_lang, corpus_lang = (
+            labels[key] for key in ("benchmark", "query_lang", "corpus_lang")
+        )
+        run = f"{benchmark}, {query_lang} -> {corpus_lang}"
+        for path in run_files(
+            entry,
+            benchmark=benchmark,
+            query_lang=query_lang,
+            corpus_lang=corpus_lang,
+            domains=domains,
+        ):
+            if path in taken:
+                raise InputError(
+                    f"model {model!r}: {path} stands for two runs ({taken[path]}; {run}). Put "
+                    "{benchmark}, {query_lang} or {corpus_lang} into its path"
+                )
+            taken[path] = run
+            if not Path(path).is_file():
+                raise InputError(
+                    f"model {model!r}: no file {path!r} in {Path.cwd()} for {run}; relative paths "
+                    "start at the working directory"
+                )

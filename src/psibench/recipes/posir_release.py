@@ -1,0 +1,163 @@
+"""A benchmark in the layout of PosIR's release, taken as it is: no text is made or changed.
+
+The evidence span, the characters and the tokens of a query's positive are those published. In a
+translated language these are the original's; the length of the positive's own text then stands in
+a column of its own.
+"""
+
+import logging
+
+import polars as pl
+
+from psibench.config.release import PosirReleaseSource
+from psibench.errors import InputError
+from psibench.formats.posir import ReleaseTables, read_dataset
+from psibench.recipes.base import Build
+from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.text.lengths import TokenCounter, with_lengths
+
+STAGE = "posir_release"
+OWN_LENGTH = "pos_translated_char_length"
+
+logger = logging.getLogger("psibench")
+
+
+def build_posir_release(
+    source: PosirReleaseSource,
+    *,
+    language: str,
+    domain: str,
+    prefix_ids: bool,
+    count_tokens: TokenCounter,
+) -> Build:
+    """Read one language and domain of a release.
+
+    A query's positive is its document of the highest grade among those in the corpus; of several,
+    the first whose length is the published one. Queries are dropped, with the reason, that have
+    no positive in the qrels (``no_positive``) or none in the corpus (``positive_missing``), or
+    whose span is empty, or begins outside its document (``span_outside``). A span that only ends
+    beyond it is kept: PosIR's relative position takes its middle as at most the length.
+
+    Parameters
+    ----------
+    prefix_ids : put ``{domain}/`` before the ids of documents and queries.
+    count_tokens : counts the documents' tokens; those of the positives stay as published.
+
+    Raises
+    ------
+    InputError
+        If the dataset cannot be read, or no query is left.
+    """
+    tables = read_dataset(source.path, language=language, domain=domain, revision=source.revision)
+    tables = _prefixed(tables, f"{domain}/") if prefix_ids else tables
+    corpus = with_lengths(tables.corpus, count_tokens=count_tokens)
+    usable = tables.qrels.join(
+        corpus.select(pl.col("_id").alias("corpus-id"), own_length="char_length"),
+        on="corpus-id",
+        how="inner",
+        maintain_order="left",
+    )
+    asked = tables.queries.join(
+        _positives(usable, tables.queries), on="_id", how="left", maintain_order="left"
+    ).with_columns(reason=_reason(tables.qrels))
+    kept = asked.filter(pl.col("reason").is_null())
+    where = f"{source.path}, {language}/{domain}"
+    if kept.is_empty():
+        counts = asked.get_column("reason").value_counts().rows()
+        raise InputError(f"{where}: no query is left of {asked.height}; dropped: {counts}")
+    _log_overruns(kept, where)
+    ids = kept.select(pl.col("_id").alias("query-id"))
+    qrels = usable.join(ids, on="query-id", how="semi", maintain_order="left")
+    return Build(
+        corpus,
+        _queries(kept),
+        qrels.select("query-id", "corpus-id", pl.col("score").cast(pl.Int32)),
+        _dropped(asked.filter(pl.col("reason").is_not_null())),
+    )
+
+
+def _prefixed(tables: ReleaseTables, prefix: str) -> ReleaseTables:
+    def put(*columns: str) -> list[pl.Expr]:
+        return [pl.concat_str(pl.lit(prefix), pl.col(name)).alias(name) for name in columns]
+
+    return ReleaseTables(
+        tables.corpus.with_columns(put("_id")),
+        tables.queries.with_columns(put("_id")),
+        tables.qrels.with_columns(put("query-id", "corpus-id")),
+    )
+
+
+def _positives(usable: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+    """Choose each query's positive: ``_id``, ``pos_corpus_id``, ``own_length``."""
+    lengths = queries.select(pl.col("_id").alias("query-id"), "pos_char_length")
+    return (
+        usable.filter(pl.col("score") > 0)
+        .join(lengths, on="query-id", how="inner", maintain_order="left")
+        .with_columns(other_length=pl.col("own_length") != pl.col("pos_char_length"))
+        .sort("score", "other_length", descending=[True, False], maintain_order=True)
+        .unique("query-id", keep="first", maintain_order=True)
+        .select(
+            pl.col("query-id").alias("_id"),
+            pl.col("corpus-id").alias("pos_corpus_id"),
+            "own_length",
+        )
+    )
+
+
+def _reason(qrels: pl.DataFrame) -> pl.Expr:
+    """Say why a query cannot be used; null if it can."""
+    judged = qrels.filter(pl.col("score") > 0).get_column("query-id").unique()
+    start, end = (pl.col("pos_char_span").list.get(place) for place in (0, 1))
+    inside = (start >= 0) & (start < end) & (start < pl.col("pos_char_length"))
+    return (
+        pl.when(~pl.col("_id").is_in(judged.implode()))
+        .then(pl.lit("no_positive"))
+        .when(pl.col("pos_corpus_id").is_null())
+        .then(pl.lit("positive_missing"))
+        .when(~inside)
+        .then(pl.lit("span_outside"))
+    )
+
+
+def _queries(kept: pl.DataFrame) -> pl.DataFrame:
+    """QUERIES rows; with the positive's own length where it is not the published one."""
+    queries = kept.select(
+        "_id",
+        "text",
+        "pos_corpus_id",
+        pl.col("pos_char_span").cast(pl.Array(pl.Int32, 2)),
+        pl.col("pos_char_length").cast(pl.Int32),
+        pl.col("pos_token_length").cast(pl.Int32),
+        pl.lit(None, dtype=pl.String).alias("target_position"),
+        pl.col("own_length").cast(pl.Int32).alias(OWN_LENGTH),
+    )
+    is_translated = (queries.get_column(OWN_LENGTH) != queries.get_column("pos_char_length")).any()
+    return queries if is_translated else queries.drop(OWN_LENGTH)
+
+
+def _dropped(left_out: pl.DataFrame) -> pl.DataFrame:
+    columns = ("_id", "pos_corpus_id", "reason", "pos_char_span", "pos_char_length")
+    return dropped_frame(
+        Dropped(
+            STAGE,
+            "queries",
+            query,
+            document,
+            reason,
+            detail=f"span {span}" if reason == "span_outside" else None,
+            char_length=length,
+        )
+        for query, document, reason, span, length in left_out.select(columns).iter_rows()
+    )
+
+
+def _log_overruns(kept: pl.DataFrame, where: str) -> None:
+    beyond = (
+        kept.get_column("pos_char_span").list.get(1) > kept.get_column("pos_char_length")
+    ).sum()
+    if beyond:
+        logger.warning(
+            "%s: %d spans end beyond their document; their middle counts as at most its length",
+            where,
+            beyond,
+        )

@@ -1,0 +1,118 @@
+"""Stage ``import_run``: the run of a system outside psibench, ranked by the project's own rule."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from psibench.config.models import RunFilesModel
+from psibench.errors import InputError
+from psibench.formats.checks import keep_known
+from psibench.formats.runs import read_run
+from psibench.metrics.query_scores import name_some
+from psibench.models.load import retrieval_params
+from psibench.models.run_files import is_per_domain, run_files
+from psibench.search.ranking import rank_documents
+from psibench.stages.tables import derived
+from psibench.tables import hash_file, read_table, write_table
+from psibench.tables.schemas import QUERIES, RUN
+
+logger = logging.getLogger("psibench")
+
+
+def run_import_run(
+    entry: RunFilesModel,
+    *,
+    model: str,
+    benchmark: str,
+    query_lang: str,
+    corpus_lang: str,
+    domains: Sequence[str],
+    queries: Sequence[str | Path],
+    judged: Sequence[str | Path],
+    prefix_ids: bool,
+    top_k: int,
+    output: str | Path,
+) -> None:
+    """Read the run of one language pair on all domains, rank it and write it.
+
+    Parameters
+    ----------
+    queries : QUERIES tables of the query language, in the order of ``domains``: who asks.
+    judged : QUERIES tables of the corpus language, likewise: what the positives are called there.
+    prefix_ids : whether the benchmark puts ``{domain}/`` before its ids. A file of one domain may
+        then have its ids as published: where none of its query ids is known as it stands, ids of
+        queries and documents get the prefix.
+    top_k : documents kept per query.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, holds none of the queries or none of their positives, or has
+        queries the benchmark lacks and the entry does not ignore them.
+    """
+    labels = {"benchmark": benchmark, "query_lang": query_lang, "corpus_lang": corpus_lang}
+    asked = [read_table(path, QUERIES).select("_id") for path in queries]
+    positives = [read_table(path, QUERIES).get_column("pos_corpus_id") for path in judged]
+    per_domain = is_per_domain(entry)
+    files = run_files(entry, **labels, domains=domains)
+    parts = list(zip(domains, asked, positives, strict=True))
+    if not per_domain:
+        parts = [("", pl.concat(asked), pl.concat(positives))]
+    frames = []
+    for path, (domain, known, wanted) in zip(files, parts, strict=True):
+        part = None if entry.part is None else entry.part.format(**labels, domain=domain)
+        found = read_run(Path(path), run_format=entry.format, part=part).frame
+        if prefix_ids and per_domain:
+            found = _prefixed(found, known, domain)
+        found = _known(found, known, path, entry)
+        _refuse_foreign_documents(found, wanted, path)
+        frames.append(rank_documents(found, top_k, source=path))
+    run = rank_documents(pl.concat(frames))
+    lacking = sum(frame.height for frame in asked) - run.get_column("query_id").n_unique()
+    if lacking:
+        logger.warning("%s: no results for %d queries; they score 0", model, lacking)
+    source = derived(
+        "import_run",
+        list(dict.fromkeys(map(str, [*queries, *judged]))),
+        params={**retrieval_params(entry), "top_k": top_k, "prefix_ids": prefix_ids},
+        files={path: hash_file(path) for path in files},
+        revisions={f"model:{model}": "runs from outside"},
+    )
+    write_table(run, output, RUN, provenance=source)
+
+
+def _prefixed(found: pl.DataFrame, known: pl.DataFrame, domain: str) -> pl.DataFrame:
+    """Put the domain before all ids of a run that knows no query as it stands."""
+    if found.get_column("query_id").is_in(known.get_column("_id").implode()).any():
+        return found
+    return found.with_columns(
+        pl.concat_str(pl.lit(f"{domain}/"), pl.col(column)).alias(column)
+        for column in ("query_id", "doc_id")
+    )
+
+
+def _known(
+    found: pl.DataFrame, known: pl.DataFrame, path: str, entry: RunFilesModel
+) -> pl.DataFrame:
+    """Keep the results of the benchmark's queries; refuse others unless they may be ignored."""
+    kept = keep_known(found, known, source=path, ignore_unknown=True)
+    if kept.height < found.height and not entry.ignore_unknown:
+        unknown = found.join(known, left_on="query_id", right_on="_id", how="anti")
+        raise InputError(
+            f"{path}: query ids that the benchmark does not have: "
+            f"{name_some(unknown.get_column('query_id').unique())}; leave them out with "
+            "`ignore_unknown: true` in the model's entry"
+        )
+    return kept
+
+
+def _refuse_foreign_documents(found: pl.DataFrame, positives: pl.Series, path: str) -> None:
+    """Refuse a run that holds none of the positives: its document ids are of another kind."""
+    documents = found.get_column("doc_id")
+    if not documents.is_in(positives.implode()).any():
+        raise InputError(
+            f"{path}: none of the {positives.n_unique()} positives occurs in it. It has document "
+            f"ids like {documents[0]!r}, the benchmark like {positives[0]!r}: make them the same"
+        )

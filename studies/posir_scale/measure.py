@@ -1,0 +1,180 @@
+"""Measure the evaluation of a release of PosIR's full shape, in the folder that was made.
+
+    python measure.py dag CONFIG        snakemake's dry run: seconds, peak memory, jobs by rule
+    python measure.py scores CONFIG MODEL [--threads N]
+                                        score and aggregate all pairs of a model: the same
+
+`scores` needs results/ up to the model's runs (`snakemake --until import_run`); what it computes
+goes to a temporary folder. Each measurement runs in a process of its own.
+"""
+
+import argparse
+import json
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+JOB = re.compile(r"^(\w+)\s+(\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A process that ran to its end: wall-clock and processor seconds, peak MiB, what it printed.
+
+    Processor seconds are what to look at where others use the machine too.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    peak_mib: float
+    output: str
+
+
+def main() -> None:
+    """Measure what is asked for and print it."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=["dag", "scores", "worker"])
+    parser.add_argument("config", type=Path)
+    parser.add_argument("model", nargs="?", help="for scores")
+    parser.add_argument("--threads", type=int, default=1, help="of each aggregation")
+    args = parser.parse_args()
+    if args.what == "dag":
+        print(dag_text(measure(dry_run(args.config))))
+        return
+    if args.model is None:
+        parser.error("name a model of the config")
+    if args.what == "worker":
+        score_all(args.config, args.model, threads=args.threads)
+        return
+    worker = [sys.executable, __file__, "worker", str(args.config), args.model]
+    print(scores_text(measure([*worker, "--threads", str(args.threads)])))
+
+
+def dry_run(config: Path) -> list[str]:
+    """Return the command of a dry run that prints the table of jobs."""
+    own = [str(Path(sys.executable).with_name("snakemake")), "--snakefile"]
+    return [
+        *own,
+        str(REPOSITORY / "Snakefile"),
+        *("--configfile", str(config), "--dry-run", "--quiet", "rules", "--cores", "1"),
+    ]
+
+
+def measure(command: Sequence[str]) -> Measured:
+    """Run a command in the working directory; its errors end this program."""
+    start = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)  # of this one: there is no other child
+    cpu = used.ru_utime + used.ru_stime
+    return Measured(seconds, cpu, used.ru_maxrss / 1024, done.stdout + done.stderr)
+
+
+def jobs_by_rule(output: str) -> dict[str, int]:
+    """Read the table of jobs that a dry run prints, its total left out."""
+    table = output.partition("Job stats:")[2].partition("\n\n")[0]
+    return {rule: int(count) for rule, count in JOB.findall(table) if rule != "total"}
+
+
+def dag_text(measured: Measured) -> str:
+    """Say how long the dry run took and how many jobs there are."""
+    jobs = jobs_by_rule(measured.output)
+    lines = [f"{rule:24}{count:8,}" for rule, count in sorted(jobs.items())]
+    lines.append(f"{'jobs':24}{sum(jobs.values()):8,}")
+    lines.append(cost_text(measured))
+    return "\n".join(lines)
+
+
+def scores_text(measured: Measured) -> str:
+    """Say how long scoring and aggregation took, pair by pair and in all."""
+    rows = [json.loads(line) for line in measured.output.splitlines() if line.startswith("{")]
+    lines = [
+        f"{row['pair']:20}{row['n_queries']:8,} queries  score {row['score_s']:5.2f} s  "
+        f"aggregate {row['aggregate_s']:6.2f} s"
+        for row in rows
+    ]
+    for key in ("score_s", "aggregate_s"):
+        lines.append(f"{key[:-2]}: {sum(row[key] for row in rows):.1f} s over {len(rows)} pairs")
+    lines.append(f"with imports: {cost_text(measured)}")
+    return "\n".join(lines)
+
+
+def cost_text(measured: Measured) -> str:
+    """Say what a process took."""
+    return (
+        f"{measured.seconds:.1f} s, {measured.cpu_seconds:.1f} s of processor, "
+        f"peak {measured.peak_mib:,.0f} MiB"
+    )
+
+
+def score_all(config: Path, model: str, *, threads: int) -> None:
+    """Score and aggregate every pair of a model; print a JSON line per pair."""
+    from psibench.config.load import load_config, read_yaml
+    from psibench.config.lookup import Lookup
+    from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+
+    settings, models = load_config(DEFAULT_CONFIG, read_yaml(config), registry=REGISTRY)
+    lookup = Lookup(settings, models)
+    runs = [row for row in lookup.runs() if row["model"] == model]
+    with tempfile.TemporaryDirectory() as folder:
+        for row in runs:
+            print(json.dumps(score_pair(lookup, row, Path(folder), threads=threads)), flush=True)
+
+
+def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:  # type: ignore[no-untyped-def]
+    """Score and aggregate one pair as the workflow's jobs do; return the seconds of each."""
+    import pyarrow.parquet as pq
+
+    from psibench.metrics.aggregate import RowLabels
+    from psibench.stages.score import run_aggregate, run_score
+
+    name, asking, searched = row["benchmark"], row["query_lang"], row["corpus_lang"]
+    section, settings = lookup.benchmark(name), lookup.config
+    domains = lookup.domains(name, asking, searched)
+
+    def tables(language: str, table: str) -> list[str]:
+        return [f"results/{name}/data/{language}/{domain}/{table}.parquet" for domain in domains]
+
+    scores = folder / "scores.parquet"
+    start = time.perf_counter()
+    run_score(
+        domains=domains,
+        run=f"results/{name}/runs/{row['model']}/{asking}-{searched}.parquet",
+        asked=tables(asking, "queries"),
+        queries=tables(searched, "queries"),
+        qrels=tables(searched, "qrels"),
+        encodings=None,
+        metrics=settings.metrics,
+        output=scores,
+    )
+    scored = time.perf_counter()
+    run_aggregate(
+        labels=RowLabels(name, asking, searched, row["model"], lookup.models[row["model"]].kind),
+        scores=scores,
+        metrics=settings.psi_metrics,
+        schemes=section.buckets,
+        length_buckets=section.length_buckets,
+        uncertainty=settings.uncertainty,
+        buckets=folder / "buckets.parquet",
+        psi=folder / "psi.parquet",
+        threads=threads,
+    )
+    return {
+        "pair": f"{asking}-{searched}",
+        "n_queries": pq.read_metadata(scores).num_rows,
+        "score_s": round(scored - start, 3),
+        "aggregate_s": round(time.perf_counter() - scored, 3),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""The layout of PosIR's release: what is found, what is read, what is refused."""
+
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from psibench.config.release import PosirReleaseSource
+from psibench.errors import InputError
+from psibench.formats.posir import (
+    COLUMNS,
+    ReleaseTables,
+    dataset_files,
+    discover,
+    read_dataset,
+    write_dataset,
+)
+
+ENGLISH = {"language": "eng-Latn", "domain": "game"}
+CORPUS = pl.DataFrame({"_id": ["a", "b"], "text": ["chess has kings", "go has stones 😀"]})
+QUERIES = pl.DataFrame(
+    {
+        "_id": ["q1"],
+        "text": ["what has stones?"],
+        "pos_char_span": [[7, 13]],
+        "pos_char_length": [15],
+        "pos_token_length": [4],
+    }
+)
+QRELS = pl.DataFrame({"query-id": ["q1"], "corpus-id": ["b"], "score": [1]})
+
+
+def lay_out(root, *, language="eng-Latn", domain="game", place="{table}/test.parquet", **tables):
+    """Write a dataset by hand; ``tables`` take the place of the sound ones."""
+    frames = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS} | tables
+    for table, frame in frames.items():
+        if frame is not None:
+            path = root / language / domain / place.format(table=table)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            frame.write_parquet(path)
+    return str(root)
+
+
+def test_languages_and_domains_are_found_sorted_and_other_folders_left_aside(tmp_path):
+    for language, domain in (("spa-Latn", "game"), ("eng-Latn", "mining"), ("eng-Latn", "game")):
+        lay_out(tmp_path, language=language, domain=domain)
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "README.md").write_text("x")
+    assert discover(str(tmp_path)) == {"eng-Latn": ["game", "mining"], "spa-Latn": ["game"]}
+
+
+@pytest.mark.parametrize("place", ["{table}/test.parquet", "{table}.parquet"])
+def test_a_dataset_is_read_in_the_published_columns(tmp_path, place):
+    extra = CORPUS.with_columns(title=pl.lit("t"))
+    tables = read_dataset(lay_out(tmp_path, place=place, corpus=extra), **ENGLISH)
+    assert tables.corpus.equals(CORPUS)
+    assert tables.queries.equals(QUERIES)
+    assert tables.qrels.equals(QRELS)
+    for table, columns in COLUMNS.items():
+        assert getattr(tables, table).schema == columns
+
+
+def test_numbers_serve_as_ids_whole_floats_as_grades_and_arrays_as_spans(tmp_path):
+    path = lay_out(
+        tmp_path,
+        corpus=CORPUS.with_columns(_id=pl.Series([7, 8])),
+        queries=QUERIES.with_columns(pl.col("pos_char_span").cast(pl.Array(pl.Int32, 2))),
+        qrels=QRELS.with_columns(pl.lit("8").alias("corpus-id"), score=pl.lit(1.0)),
+    )
+    tables = read_dataset(path, **ENGLISH)
+    assert tables.corpus["_id"].to_list() == ["7", "8"]
+    assert tables.qrels.rows() == [("q1", "8", 1)]
+    assert tables.queries["pos_char_span"].to_list() == [[7, 13]]
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"qrels": None}, r"qrels/test.parquet: no such file; a release has"),
+        ({"queries": QUERIES.drop("pos_char_span")}, r"missing columns pos_char_span; found"),
+        (
+            {"queries": QUERIES.with_columns(pos_char_length=pl.lit("15"))},
+            r"pos_char_length is String; expected whole numbers",
+        ),
+        (
+            {"queries": QUERIES.with_columns(pos_char_span=pl.Series([[1, 2, 3]]))},
+            r"a pos_char_span has not two numbers",
+        ),
+        ({"corpus": CORPUS.with_columns(text=pl.Series([1, 2]))}, r"text is Int64; expected text"),
+        (
+            {"qrels": QRELS.with_columns(score=pl.lit(0.5))},
+            r"score is Float64; expected whole numbers",
+        ),
+        (
+            {"corpus": CORPUS.with_columns(text=pl.Series(["x", None]))},
+            r"text is null in 1 of 2 rows",
+        ),
+        ({"corpus": pl.concat([CORPUS, CORPUS])}, r"ids that occur twice: 'a', 'b' \(2 in all\)"),
+    ],
+)
+def test_what_is_no_dataset_is_refused_with_its_file(tmp_path, tables, message):
+    with pytest.raises(InputError, match=message) as refused:
+        read_dataset(lay_out(tmp_path, **tables), **ENGLISH)
+    assert str(tmp_path / "eng-Latn" / "game") in str(refused.value)
+
+
+@pytest.mark.parametrize("domain", ["Game", "all", "current affairs"])
+def test_a_domain_that_cannot_be_an_id_is_refused(tmp_path, domain):
+    with pytest.raises(InputError, match="rename the folder"):
+        discover(lay_out(tmp_path, domain=domain))
+
+
+def test_a_folder_without_languages_or_none_at_all_is_refused(tmp_path):
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(InputError, match="no release; found notes, expected"):
+        discover(str(tmp_path))
+    with pytest.raises(InputError, match="no such folder"):
+        discover(str(tmp_path / "missing"))
+    with pytest.raises(InputError, match="no such folder"):
+        read_dataset(str(tmp_path / "missing"), **ENGLISH)
+
+
+def test_files_of_a_local_dataset_are_a_jobs_inputs_and_a_name_on_the_hub_has_none(tmp_path):
+    at = SimpleNamespace(**ENGLISH)
+    files = dataset_files(PosirReleaseSource(path=lay_out(tmp_path)), at)
+    assert files == [
+        str(tmp_path / "eng-Latn" / "game" / table / "test.parquet")
+        for table in ("corpus", "queries", "qrels")
+    ]
+    assert dataset_files(PosirReleaseSource(path="owner/release"), at) == []
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub with one dataset; the calls that reach it."""
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError
+
+    calls = []
+    root = tmp_path / "on_the_hub"
+
+    def download(name, path, *, repo_type, revision):
+        calls.append((name, path, repo_type, revision))
+        if name != "owner/release":
+            raise OSError("404")
+        if not (root / path).is_file():
+            raise EntryNotFoundError("no such entry")
+        return str(root / path)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    return SimpleNamespace(root=root, calls=calls)
+
+
+@pytest.mark.parametrize("place", ["{table}/test.parquet", "{table}.parquet"])
+def test_a_release_on_the_hub_is_read_file_by_file_at_its_revision(hub, place):
+    lay_out(hub.root, place=place)
+    tables = read_dataset("owner/release", **ENGLISH, revision="abc")
+    assert tables.corpus.equals(CORPUS)
+    assert {call[::2] for call in hub.calls} == {("owner/release", "dataset")}
+    assert {call[3] for call in hub.calls} == {"abc"}
+    asked = [path for _, path, _, _ in hub.calls]
+    assert asked[0] == "eng-Latn/game/corpus/test.parquet"
+
+
+def test_a_hub_without_the_dataset_or_the_file_says_what_to_check(hub):
+    lay_out(hub.root, qrels=None)
+    with pytest.raises(InputError, match=r"no file eng-Latn/game/qrels/test.parquet; check"):
+        read_dataset("owner/release", **ENGLISH)
+    with pytest.raises(InputError, match=r"no such folder .* cannot be loaded \(OSError: 404\)"):
+        read_dataset("owner/other", **ENGLISH)
+
+
+def test_a_written_dataset_is_read_back_the_same(tmp_path):
+    tables = ReleaseTables(CORPUS, QUERIES, QRELS)
+    write_dataset(tables, tmp_path, **ENGLISH)
+    back = read_dataset(str(tmp_path), **ENGLISH)
+    for table, columns in COLUMNS.items():
+        assert getattr(back, table).equals(getattr(tables, table))
+        written = pl.read_parquet_schema(tmp_path / "eng-Latn" / "game" / table / "test.parquet")
+        assert dict(written) == columns
+
+
+def test_further_columns_are_written_only_when_asked_for(tmp_path):
+    more = ReleaseTables(CORPUS.with_columns(origin=pl.lit("o")), QUERIES, QRELS)
+    for extra in (False, True):
+        write_dataset(more, tmp_path / str(extra), **ENGLISH, extra=extra)
+        path = tmp_path / str(extra) / "eng-Latn" / "game" / "corpus" / "test.parquet"
+        assert pl.read_parquet(path).columns == ["_id", "text", *["origin"] * extra]

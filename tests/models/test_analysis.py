@@ -1,0 +1,104 @@
+"""How texts of a language become terms."""
+
+import bm25s
+import pytest
+import Stemmer
+from bm25s.tokenization import tokenize as cut_by_bm25s
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.models.analysis import LANGUAGE_NAMES, STOP_WORD_LANGUAGES, text_tokenizer
+
+AUTO = {"stemmer": "auto", "stopwords": "auto"}
+PLAIN = {"stemmer": None, "stopwords": None}
+
+
+def terms(language: str, text: str, **options) -> list[str]:
+    return text_tokenizer(language, **(AUTO | options))([text])[0]
+
+
+@given(st.lists(st.text(), max_size=5))
+def test_english_terms_are_those_of_bm25s_with_its_stop_words_and_the_english_stemmer(texts):
+    expected = cut_by_bm25s(
+        texts,
+        stopwords="english",
+        stemmer=Stemmer.Stemmer("english"),
+        return_ids=False,
+        show_progress=False,
+    )
+    assert text_tokenizer("eng-Latn", **AUTO)(texts) == expected
+    assert text_tokenizer("eng-Latn", stemmer="english", stopwords="english")(texts) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        # Stop words (la, de, los) go, endings too.
+        ("spa-Latn", "La historia de los gatos", ["histori", "gat"]),
+        ("deu-Latn", "Die Katzen jagten die Mäuse", ["katz", "jagt", "maus"]),
+        ("rus-Cyrl", "Кошки ловят мышей", ["кошк", "лов", "мыш"]),
+        # No Arabic stop words in bm25s; article and feminine ending go by the stemmer.
+        ("ara-Arab", "المكتبة في المدينة", ["مكتب", "في", "مدين"]),
+        # Korean: no stemmer, words as they stand; stop word (그) is one character anyway.
+        ("kor-Kore", "그 고양이가 잔다", ["고양이가", "잔다"]),
+        # A language that neither library knows: words of two or more characters.
+        ("swh-Latn", "Paka a wanalala", ["paka", "wanalala"]),
+        ("qps-Latn", "The cats", ["the", "cats"]),
+    ],
+)
+def test_auto_takes_stemmer_and_stop_words_of_the_language(language, text, expected):
+    assert terms(language, text) == expected
+
+
+def test_signs_that_are_parts_of_words_do_not_cut_them():
+    # Vowel signs and the virama are combining marks; \w leaves them out.
+    assert terms("hin-Deva", "हिन्दी भाषा", **PLAIN) == ["हिन्दी", "भाषा"]
+    assert terms("ara-Arab", "كِتَابٌ جديد", **PLAIN) == ["كِتَابٌ", "جديد"]
+
+
+def test_composed_and_decomposed_letters_give_one_term():
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    assert terms("fra-Latn", composed) == terms("fra-Latn", decomposed)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("cmn-Hans", "猫追老鼠。", ["猫追", "追老", "老鼠"]),
+        ("cmn-Hant", "5G網路的iPhone 15", ["5g", "網路", "路的", "iphone", "15"]),
+        ("cmn-Hans", "我，你", ["我", "你"]),  # alone between marks: one character
+        ("jpn-Jpan", "ネコが好き", ["ネコ", "コが", "が好", "好き"]),
+        ("jpn-Jpan", "ﾈｺ ＡＢＣ", ["ネコ", "abc"]),  # half and full width are folded
+        ("tha-Thai", "ปลา 10 ตัว", ["ปล", "ลา", "10", "ตั", "ัว"]),
+        ("cmn-Hans", "𠀀𠀁", ["𠀀𠀁"]),  # beyond the basic plane
+        ("cmn-Hans", "", []),
+    ],
+)
+def test_scripts_without_spaces_are_cut_into_pairs_beside_whole_words(language, text, expected):
+    assert terms(language, text) == expected
+
+
+def test_stop_words_leave_pairs_alone_unless_they_are_named():
+    assert terms("cmn-Hans", "我们一起") == ["我们", "们一", "一起"]
+    assert terms("cmn-Hans", "我们一起", stopwords="chinese") == ["们一"]
+
+
+def test_named_stemmer_and_stop_words_go_before_the_language():
+    assert terms("spa-Latn", "los gatos running", stemmer="english") == ["gato", "run"]
+    assert terms("spa-Latn", "the los", stopwords="english") == ["los"]
+    assert terms("cmn-Hans", "running 猫猫", stemmer="english") == ["run", "猫猫"]
+
+
+def test_unknown_stemmer_lists_the_supported_ones_in_every_script():
+    for language in ("eng-Latn", "cmn-Hans"):
+        with pytest.raises(InputError, match=r"'klingon' is unknown. Supported: .*auto, or null"):
+            text_tokenizer(language, stemmer="klingon", stopwords=None)
+
+
+def test_every_name_is_one_that_a_library_knows():
+    known = {*Stemmer.algorithms(), *STOP_WORD_LANGUAGES}
+    assert set(LANGUAGE_NAMES.values()) <= known
+    for name in STOP_WORD_LANGUAGES:
+        assert bm25s.tokenize(["x"], stopwords=name, show_progress=False)
+        assert isinstance(terms("cmn-Hans", "x", stopwords=name), list)
