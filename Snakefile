@@ -23,6 +23,7 @@ include: "workflow/rules/build.smk"
 include: "workflow/rules/generate.smk"
 include: "workflow/rules/verify.smk"
 include: "workflow/rules/retrieve.smk"
+include: "workflow/rules/translate.smk"
 include: "workflow/rules/negatives.smk"
 include: "workflow/rules/views.smk"
 include: "workflow/rules/evaluate.smk"
@@ -35,4 +36,5 @@ rule all:
         "results/psi_table.csv",
         "results/bucket_scores.csv",
         "results/report.html",
+        summary_tables(),
     localrule: True

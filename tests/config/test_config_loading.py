@@ -85,7 +85,7 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
         ),
         (
             {"benchmarks": {"b": {**SQUAD, "recipe": "foo"}}},
-            "benchmarks.b.recipe: found 'foo'. Input should be 'squad_posq', 'known_item'",
+            "benchmarks.b.recipe: found 'foo'. Input should be 'squad_posq', 'posir_release',",
         ),
         (
             {"benchmarks": {"b": {**SQUAD, "source": {"kind": "files", "paths": ["x"]}}}},
@@ -95,7 +95,7 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
         ({"registry": {"m": {"max_tokens": 9}}}, "registry.m.backend: missing; it must be given."),
         (
             {"benchmarks": {"b": {"recipe": "known_item"}}},
-            "benchmarks.b.source: missing; it must be given.",
+            "benchmarks.b: give either `source` (one corpus) or `corpora` (a list of them)",
         ),
         (
             {"benchmarks": {"Bad Id": DOCS}},
@@ -230,15 +230,15 @@ def test_the_lookup_lists_runs_sources_and_patterns(tmp_path, monkeypatch):
             "models": ["bm25", "minilm-static"],
         }
     )
-    assert found.source_files("s") == ["a.json"]
-    assert found.source_files("d") == []
+    assert found.source_files("s", "eng-Latn", "wiki") == ["a.json"]
+    assert found.source_files("d", "deu-Latn", "general") == []
     assert [tuple(run.values()) for run in found.runs()] == [
         ("s", "bm25", "eng-Latn", "eng-Latn"),
         ("s", "minilm-static", "eng-Latn", "eng-Latn"),
         ("d", "bm25", "deu-Latn", "deu-Latn"),
         ("d", "minilm-static", "deu-Latn", "deu-Latn"),
     ]
-    assert found.domains("s") == ["wiki"]
+    assert found.domains("s", "eng-Latn") == ["wiki"]
     assert found.languages_and_domains("d") == [("deu-Latn", "general")]
     assert found.pattern("benchmarks") == "s|d"
     assert found.pattern("lexical") == "bm25"

@@ -6,15 +6,19 @@ import pytest
 from psibench.config import (
     Benchmark,
     benchmarks,
+    corpora,
     generation,
     judging,
+    leaderboards,
     llms,
     models,
     read_yaml,
+    release,
     rerankers,
     schema_text,
     settings,
     sources,
+    translation,
     verification,
 )
 from psibench.config.base import Section
@@ -31,6 +35,10 @@ MODULES = (
     settings,
     sources,
     verification,
+    corpora,
+    leaderboards,
+    release,
+    translation,
 )
 REMEDY = "is out of date: run `psibench schema` and commit the file"
 

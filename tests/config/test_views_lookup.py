@@ -83,7 +83,7 @@ def test_views_with_rows_of_their_own_stand_behind_their_benchmark(lookup):
 def test_a_view_has_the_section_and_the_domains_of_its_benchmark(lookup, name):
     assert lookup.base(name) == "full"
     assert lookup.benchmark(name) is lookup.config.benchmarks["full"]
-    assert lookup.domains(name) == ["general"]
+    assert lookup.domains(name, "eng-Latn") == ["general"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,12 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     registry = load_registry(REGISTRY)
     tables = {"corpora": [out / "corpus.parquet"], "queries": [out / "queries.parquet"]}
     run_lexical_search(
-        registry["bm25"], model="bm25", **tables, top_k=100, output=out / "bm25.run.parquet"
+        registry["bm25"],
+        model="bm25",
+        **tables,
+        language="eng-Latn",
+        top_k=100,
+        output=out / "bm25.run.parquet",
     )
     model = "all-minilm-l6-v2"
     encodings = out / "encodings.parquet"
@@ -71,6 +76,7 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_score(
             domains=["general"],
             run=out / f"{name}.run.parquet",
+            asked=tables["queries"],
             queries=tables["queries"],
             qrels=[out / "qrels.parquet"],
             encodings=seen,

@@ -70,7 +70,14 @@ class Case:
         for model, values in (models or own).items():
             rows = [_scored(name, targets[name], value) for name, value in values.items()]
             self.write(f"model-{model}", QUERY_SCORES, rows)
-        limits = {"unit": "chars", "low": 0, "high": 9, "n_seen": 9, "n_wanted": 9}
+        limits = {
+            "unit": "chars",
+            "low": 0,
+            "high": 9,
+            "n_seen": 9,
+            "n_wanted": 9,
+            "n_duplicates": 0,
+        }
         bins = [{"bin": name, **limits, "n_sampled": 9} for name in ("short", "long", "outside")]
         self.write("sampling", SAMPLING, bins)
 

@@ -21,9 +21,10 @@ from psibench.llm.standin.process import StandInProcess
 from psibench.llm.usage import Usage
 from psibench.recipes.generated import TASKS, task_section
 from psibench.recipes.llm_tasks import Replied
-from psibench.stages import llm_estimate_documents, llm_estimate_personas
+from psibench.stages import llm_estimate_personas, llm_estimate_sources
 from psibench.stages.llm_estimate import Estimator
 from psibench.stages.llm_estimate_documents import estimate_tables, spread
+from psibench.stages.llm_estimate_notes import document_notes
 from psibench.stages.llm_requests import requests_of
 from psibench.stages.llm_shard_estimate import estimate_items, infer_total
 from psibench.stages.sample import sample_params
@@ -64,7 +65,7 @@ MADE = Provenance("sample", 1)
 
 @pytest.fixture(autouse=True)
 def no_hub(monkeypatch):
-    for module in (llm_estimate_documents, llm_estimate_personas):
+    for module in (llm_estimate_sources, llm_estimate_personas):
         monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
 
 
@@ -114,11 +115,11 @@ def run_chain(section, tables, llm, folder):
 def test_the_estimate_of_a_stand_in_run_is_what_the_run_uses(recipe, tmp_path, served):
     section = section_of(recipe)
     tables = tables_of(section, tmp_path).tables
-    before = list(estimator(tmp_path, STAND_IN).tasks(section, tables))
+    before = estimator(tmp_path, STAND_IN).estimate(section, tables).tasks
     used = run_chain(section, tables, served, tmp_path / "answers")
     assert [(task.stage.n_requests, task.stage.usage) for task in before] == used
     assert {task.basis for task in before} == {"stand-in"}
-    after = list(estimator(tmp_path, STAND_IN).tasks(section, tables))
+    after = estimator(tmp_path, STAND_IN).estimate(section, tables).tasks
     assert [task.stage.n_answered for task in after] == [n for n, _ in used]
     assert all(task.stage.usage == Usage() and task.basis == "answered" for task in after)
 
@@ -127,7 +128,7 @@ def test_the_estimate_of_a_stand_in_run_is_what_the_run_uses(recipe, tmp_path, s
 def test_the_estimate_of_a_shard_is_that_of_its_requests_answered_or_not(recipe, tmp_path):
     section = section_of(recipe)
     tables = tables_of(section, tmp_path).tables
-    first = next(estimator(tmp_path, STAND_IN).tasks(section, tables))
+    first = estimator(tmp_path, STAND_IN).estimate(section, tables).tasks[0]
     task = TASKS[recipe][0]
     prompt = load_prompt(prompt_path(task.name, None))
     pairs = list(requests_of(task, task_section(section, task.name), prompt, STAND_IN, tables))
@@ -145,10 +146,10 @@ def test_a_part_answered_leaves_the_rest_and_counts_are_scaled(tmp_path, served)
     tables = tables_of(section, tmp_path).tables
     half = {"documents": tables["documents"].head(3)}
     run_chain(section, half, served, tmp_path / "answers")
-    (propose, locate) = estimator(tmp_path, STAND_IN).tasks(section, tables, scale=10.0)
+    (propose, locate) = estimator(tmp_path, STAND_IN).estimate(section, tables, scale=10.0).tasks
     assert (propose.stage.n_requests, propose.stage.n_answered) == (60, 30)
     rest = {"documents": tables["documents"].tail(3)}
-    alone = next(estimator(tmp_path / "other", STAND_IN).tasks(section, rest))
+    alone = estimator(tmp_path / "other", STAND_IN).estimate(section, rest).tasks[0]
     assert propose.stage.usage.input_tokens == 10 * alone.stage.usage.input_tokens
     assert locate.stage.n_requests > locate.stage.n_answered > 0
 
@@ -156,7 +157,7 @@ def test_a_part_answered_leaves_the_rest_and_counts_are_scaled(tmp_path, served)
 def test_without_answers_a_paid_model_replies_like_the_examples_and_has_its_price(tmp_path):
     section = section_of("posir")
     tables = tables_of(section, tmp_path).tables
-    propose, locate = estimator(tmp_path, PAID).tasks(section, tables, scale=2.0)
+    propose, locate = estimator(tmp_path, PAID).estimate(section, tables, scale=2.0).tasks
     assert (propose.stage.n_requests, locate.stage.n_requests) == (12, 24)  # 6, 6 x 2; twice
     assert {propose.basis, locate.basis} == {"example"}
     usage = propose.stage.usage
@@ -169,7 +170,7 @@ def test_a_batch_costs_its_share_and_a_model_without_price_or_bound_none(tmp_pat
     section = section_of("posir")
     tables = tables_of(section, tmp_path).tables
     plain, batch, nameless = (
-        next(estimator(tmp_path, PAID.model_copy(update=changes)).tasks(section, tables))
+        estimator(tmp_path, PAID.model_copy(update=changes)).estimate(section, tables).tasks[0]
         for changes in ({}, {"backend": "openai-batch"}, {"model": "mine"})
     )
     assert batch.stage.usd == pytest.approx(plain.stage.usd / 2)
@@ -185,9 +186,9 @@ def test_twenty_stored_answers_to_the_task_tell_more_than_an_example(tmp_path):
         with AnswerStore(folder / "answers") as store:
             for number in range(n):
                 store.add(replace(blank, key=f"{number:064x}"))
-        propose, locate = estimator(folder, PAID).tasks(section, tables)
+        propose, locate = estimator(folder, PAID).estimate(section, tables).tasks
         assert (propose.basis, locate.basis) == (expected, "example")
-    first = next(estimator(tmp_path / "20", PAID).tasks(section, tables))
+    first = estimator(tmp_path / "20", PAID).estimate(section, tables).tasks[0]
     assert first.stage.usage.output_tokens == 6 * 321
 
 
@@ -224,7 +225,13 @@ def test_documents_made_before_are_used_and_thinned_out_evenly_by_length(tmp_pat
     )
     personas = pl.DataFrame({"_id": ids, "personas": [[f"p of {i}"] for i in ids]})
     folder = tmp_path / "build"
-    made = Provenance("sample", 1, params=sample_params(section, length_tokenizer="words"))
+    made = Provenance(
+        "sample",
+        1,
+        params=sample_params(
+            section.source, section.passages, section.sample, length_tokenizer="words"
+        ),
+    )
     write_table(documents, folder / "documents.parquet", DOCUMENTS, provenance=made)
     write_table(
         personas, folder / "persona_candidates.parquet", PERSONA_CANDIDATES, provenance=MADE
@@ -249,29 +256,29 @@ def test_a_local_source_is_sampled_as_the_run_samples_it(tmp_path):
     section = section_of(
         "fineweb_posq",
         source={"kind": "files", "paths": [str(folder)]},
-        sample={"edges": [60, 260]},
+        sample={"edges": [60, 260], "deduplicate": "none"},
     )
     found = tables_of(section, tmp_path, most=3)
     # 70, 120, 170 and 220 words fit; of four, places 0, 2 and 3 by length.
     assert found.n_documents == 4
     assert found.tables["documents"]["length"].to_list() == [70, 170, 220]
     assert found.tables["documents"].columns == ["_id", "text", "origin", "length", "length_bin"]
-    assert found.notes == ("3 documents of the source",)
+    assert document_notes([found]) == ["3 documents of the source"]
 
 
 def test_stand_in_texts_take_the_place_of_a_dataset_out_of_reach(tmp_path):
     section = section_of("controlled")
     found = tables_of(section, tmp_path, most=10)
     assert (found.n_documents, found.tables["documents"].height) == (40, 10)
-    assert "stand-in texts" in found.notes[0]
-    assert "nobody/nothing cannot be read here" in found.notes[0]
+    assert "stand-in texts" in document_notes([found])[0]
+    assert "nobody/nothing cannot be read here" in document_notes([found])[0]
     assert found.tables["persona_candidates"].columns == ["_id", "personas"]
     unknown = section.model_copy(
         update={"sample": section.sample.model_copy(update={"n_documents": None})}
     )
     alone = tables_of(unknown, tmp_path, most=10)
     assert (alone.n_documents, alone.scale) == (10, 1.0)
-    assert "sample.n_documents is null" in alone.notes[0]
+    assert "sample.n_documents is null" in document_notes([alone])[0]
     with pytest.raises(InputError, match="give a number of documents"):
         tables_of(unknown, tmp_path, most=0)
 
@@ -286,7 +293,7 @@ def test_personas_are_the_first_of_their_table_or_placeholders(tmp_path):
     hub = section_of("controlled", personas={"source": HUB, "n_candidates": 3})
     tables = tables_of(hub, tmp_path)
     assert [len(list(row)) for row in tables.tables["persona_candidates"]["personas"]] == [3] * 6
-    assert "3 placeholders for personas" in tables.notes[1]
+    assert "3 placeholders for personas" in document_notes([tables])[1]
 
 
 @pytest.mark.parametrize(("unit", "tolerance"), [("words", 0), ("chars", 2), ("tokens", 15)])

@@ -19,7 +19,7 @@ from psibench.llm.usage import Usage
 from psibench.recipes.generated import TASKS
 from psibench.recipes.llm_tasks import Replied
 from psibench.recipes.steps import find_task_of
-from psibench.stages import llm_estimate_documents, llm_estimate_personas
+from psibench.stages import llm_estimate_personas, llm_estimate_sources
 from psibench.stages.llm_estimate import Estimator
 from psibench.stages.llm_estimate_candidates import QUERIES, expected_candidates
 from psibench.stages.llm_estimate_documents import estimate_tables
@@ -64,7 +64,7 @@ N_DOCUMENTS = 4
 
 @pytest.fixture(autouse=True)
 def no_hub(monkeypatch):
-    for module in (llm_estimate_documents, llm_estimate_personas):
+    for module in (llm_estimate_sources, llm_estimate_personas):
         monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
 
 
@@ -85,7 +85,7 @@ def estimates(section, tables, folder, *, llm=None, judge=None, **given):
     found = Estimator(llms, {}, {name: folder / name for name in llms})
     return {
         task.stage.stage: task
-        for task in found.tasks(section, tables, **given)
+        for task in found.estimate(section, tables, **given).tasks
         if task.stage.stage not in {task.name for task in TASKS[section.recipe]}
     }
 

@@ -52,7 +52,14 @@ class Case:
         self.write("candidates", CANDIDATES, candidates_of(pool))
         rows = [{"_id": f"d-{name}", "text": "x", "origin": "f:0"} for name in documents]
         self.write("documents", DOCUMENTS, [row | {"length_bin": row["_id"][2:]} for row in rows])
-        limits = {"unit": "chars", "low": 0, "high": 9, "n_seen": 9, "n_wanted": 9}
+        limits = {
+            "unit": "chars",
+            "low": 0,
+            "high": 9,
+            "n_seen": 9,
+            "n_wanted": 9,
+            "n_duplicates": 0,
+        }
         named = [{"bin": name, **limits, "n_sampled": 9} for name in (*BINS, "outside")]
         self.write("sampling", SAMPLING, named)
 

@@ -56,6 +56,7 @@ def score(tmp_path, domains: dict, run: list[tuple], seen=None) -> pl.DataFrame:
     run_score(
         domains=list(domains),
         run=write(tmp_path / "run.parquet", RUN, rows),
+        asked=[d["queries"] for d in domains.values()],
         queries=[d["queries"] for d in domains.values()],
         qrels=[d["qrels"] for d in domains.values()],
         encodings=encodings,
@@ -100,3 +101,96 @@ def test_query_id_in_two_domains_is_refused(tmp_path, domain):
 def test_provenance_keeps_who_wrote_the_queries(tmp_path, domain):
     score(tmp_path, {"a": domain("a")}, [])
     assert read_provenance(tmp_path / "scores.parquet")["queries_by"] == "simulation"
+
+
+def write_queries(path, rows: list[tuple]):
+    """Write queries: id, text, positive, span, characters and tokens of the positive."""
+    names = ("_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length", "pos_token_length")
+    return write(path, QUERIES, [dict(zip(names, row, strict=True)) for row in rows])
+
+
+def test_a_cross_lingual_pair_has_the_documents_judgements_and_spans(tmp_path):
+    """Queries that one language alone has are left out; of the others English decides."""
+    english = write_queries(
+        tmp_path / "eng.parquet",
+        [("q1", "where", "e1", [0, 10], 100, 20), ("q2", "when", "e2", [90, 100], 100, 600)],
+    )
+    spanish = write_queries(
+        tmp_path / "spa.parquet",
+        [("q2", "cuándo", "s2", [0, 5], 50, 10), ("q3", "quién", "s3", [0, 5], 50, 10)],
+    )
+    judged = [
+        {"query-id": name, "corpus-id": document, "score": 1}
+        for name, document in (("q1", "e1"), ("q2", "e2"))
+    ]
+    ranked = [
+        {"query_id": "q2", "doc_id": "e2", "rank": 1, "score": 1.0},
+        {"query_id": "q3", "doc_id": "e1", "rank": 1, "score": 1.0},
+    ]
+    output = tmp_path / "scores.parquet"
+    run_score(
+        domains=["a"],
+        run=write(tmp_path / "run.parquet", RUN, ranked),
+        asked=[spanish],
+        queries=[english],
+        qrels=[write(tmp_path / "qrels.parquet", QRELS, judged)],
+        encodings=None,
+        metrics=["ndcg@10"],
+        output=output,
+    )
+    rows = read_table(output, QUERY_SCORES).to_dicts()
+    assert [(r["query_id"], r["ndcg@10"], r["span_mid_char"]) for r in rows] == [("q2", 1.0, 95.0)]
+    assert (rows[0]["length_bucket"], rows[0]["target_position"]) == ("Q2", "end")
+
+
+def test_languages_without_a_query_in_common_are_refused(tmp_path):
+    one, other = (
+        write_queries(tmp_path / f"{name}.parquet", [(name, "?", "d", [0, 1], 9, 3)])
+        for name in ("q1", "q2")
+    )
+    judged = [{"query-id": "q2", "corpus-id": "d", "score": 1}]
+    with pytest.raises(InputError, match="domain a: the two languages share no query id"):
+        run_score(
+            domains=["a"],
+            run=write(tmp_path / "run.parquet", RUN, []),
+            asked=[one],
+            queries=[other],
+            qrels=[write(tmp_path / "qrels.parquet", QRELS, judged)],
+            encodings=None,
+            metrics=["ndcg@10"],
+            output=tmp_path / "scores.parquet",
+        )
+
+
+@pytest.mark.parametrize(
+    ("seen", "visible", "pos_visible"),
+    [
+        (80, 1.0, 1.0),  # the whole translation, twice as long as the original
+        (40, 1.0, 0.5),  # half of it: 20 of the original's 40 characters
+        (30, 0.5, 0.375),
+        (20, 0.0, 0.25),
+    ],
+)
+def test_what_was_seen_of_a_translation_is_taken_over_in_proportion(
+    tmp_path, seen, visible, pos_visible
+):
+    queries = write(
+        tmp_path / "queries.parquet",
+        QUERIES,
+        [
+            {
+                "_id": "qa",
+                "text": "?",
+                "pos_corpus_id": "da",
+                "pos_char_span": [10, 20],
+                "pos_char_length": 40,
+                "pos_token_length": 8,
+                "pos_translated_char_length": 80,
+            }
+        ],
+    )
+    judged = [{"query-id": "qa", "corpus-id": "da", "score": 1}]
+    domains = {"a": {"queries": queries, "qrels": write(tmp_path / "qrels.parquet", QRELS, judged)}}
+    scores = score(tmp_path, domains, [("qa", "da", 1, 0.9)], [("a", "da", seen)])
+    assert scores["visible"].to_list() == [visible]
+    assert scores["pos_visible"].to_list() == [pos_visible]

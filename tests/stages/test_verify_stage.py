@@ -70,7 +70,7 @@ class Chain:
             {"bin": "5-10", "unit": "chars", "low": 5, "high": 10, "n_wanted": None},
             {"bin": "outside", "unit": "chars", "low": None, "high": None, "n_wanted": None},
         ]
-        counts = {"n_seen": pl.lit(0, pl.Int64), "n_sampled": pl.lit(0, pl.Int64)}
+        counts = dict.fromkeys(("n_seen", "n_sampled", "n_duplicates"), pl.lit(0, pl.Int64))
         nothing = pl.col("n_wanted").cast(pl.Int64)
         self._write("sampling", pl.DataFrame(bins).with_columns(nothing, **counts))
         self._write("candidates", pl.DataFrame(candidates))

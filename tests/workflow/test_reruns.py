@@ -12,7 +12,14 @@ from workflow_project import Project
 from psibench.tables import read_provenance
 
 MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1, "aggregate": 1}
-COLLECTED = {"psi_table": 1, "bucket_scores": 1, "report": 1}
+COLLECTED = {
+    "psi_table": 1,
+    "bucket_scores": 1,
+    "position_trend": 1,
+    "language_averages": 1,
+    "published": 1,
+    "report": 1,
+}
 
 
 def touch(path: Path) -> None:

@@ -94,7 +94,7 @@ def test_the_slurm_profile_resolves_in_the_repository_root(tmp_path: Path) -> No
     [
         ({"modles": ["bm25"]}, "modles: unknown key"),
         ({"models": ["bm52"]}, "unknown model 'bm52'. Supported: "),
-        ({"benchmarks": {"x": {"recipe": "squad_posq"}}}, "benchmarks.x.source: missing"),
+        ({"benchmarks": {"x": {"recipe": "squad_posq"}}}, "benchmarks.x: give either `source`"),
         (
             {
                 "benchmarks": {

@@ -3,7 +3,9 @@
 
 rule build:
     input:
-        lambda wildcards: lookup.source_files(wildcards.benchmark),
+        lambda wildcards: lookup.source_files(
+            wildcards.benchmark, wildcards.lang, wildcards.domain
+        ),
     output:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
@@ -14,7 +16,7 @@ rule build:
     benchmark:
         "benchmarks/{benchmark}/build/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("direct"),
+        benchmark=lookup.native_pattern("direct"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -23,7 +25,7 @@ rule build:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         section=lambda wildcards: build_params(
-            lookup.benchmark(wildcards.benchmark),
+            lookup.section_at(wildcards.benchmark, wildcards.lang, wildcards.domain),
             length_tokenizer=settings.length_tokenizer,
         ),
         version=STAGE_VERSIONS["build"],
@@ -35,26 +37,57 @@ rule build:
 
 rule statistics:
     input:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}/data/{lang}/{domain}/qrels.parquet",
+        corpora=domain_tables("corpus"),
+        queries=domain_tables("queries"),
+        qrels=domain_tables("qrels"),
     output:
-        statistics="results/{benchmark}/build/{lang}/{domain}/statistics.parquet",
-        histogram="results/{benchmark}/build/{lang}/{domain}/position_histogram.parquet",
+        statistics="results/{benchmark}/build/{lang}/statistics.parquet",
+        histogram="results/{benchmark}/build/{lang}/position_histogram.parquet",
+        relocation="results/{benchmark}/build/{lang}/relocation.parquet",
     log:
-        "logs/{benchmark}/statistics/{lang}/{domain}.log",
+        "logs/{benchmark}/statistics/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/statistics/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/statistics/{lang}.tsv"
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        runtime=lambda wildcards, attempt: 60 * attempt,
     params:
+        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
         schemes=lambda wildcards: lookup.benchmark(wildcards.benchmark).buckets,
         version=STAGE_VERSIONS["statistics"],
     message:
-        "Statistics of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+        "Statistics of {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/statistics.py"
+
+
+# How alike the domains are, on demand: the mean vectors of their documents.
+rule similarity:
+    input:
+        "results/{benchmark}/encodings/{model}/{lang}.parquet",
+    output:
+        "results/{benchmark}/similarity/{model}/{lang}.parquet",
+    log:
+        "logs/{benchmark}/similarity/{model}/{lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/similarity/{model}/{lang}.tsv"
+    wildcard_constraints:
+        model=lookup.pattern("vector"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 6000 * attempt,
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
+        store=settings.store,
+        version=STAGE_VERSIONS["similarity"],
+    message:
+        "Similarity of the domains of {wildcards.benchmark}, {wildcards.lang}"
+    script:
+        "../scripts/similarity.py"

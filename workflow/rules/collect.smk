@@ -55,6 +55,117 @@ rule bucket_scores:
         "../scripts/collect.py"
 
 
+rule position_trend:
+    input:
+        "results/bucket_scores.parquet",
+    output:
+        parquet="results/position_trend.parquet",
+        csv="results/position_trend.csv",
+    log:
+        "logs/position_trend.log",
+    benchmark:
+        "benchmarks/position_trend.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(2000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        min_bucket_size=settings.uncertainty.min_bucket_size,
+        version=STAGE_VERSIONS["position_trend"],
+    message:
+        "Writing {output.csv}"
+    script:
+        "../scripts/position_trend.py"
+
+
+rule language_averages:
+    input:
+        "results/psi_table.parquet",
+    output:
+        parquet="results/language_averages.parquet",
+        csv="results/language_averages.csv",
+    log:
+        "logs/language_averages.log",
+    benchmark:
+        "benchmarks/language_averages.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(2000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        version=STAGE_VERSIONS["language_averages"],
+    message:
+        "Writing {output.csv}"
+    script:
+        "../scripts/language_averages.py"
+
+
+rule leaderboards:
+    input:
+        averages="results/language_averages.parquet",
+        boards=[board.path for board in settings.leaderboards],
+    output:
+        parquet="results/leaderboards.parquet",
+        csv="results/leaderboards.csv",
+    log:
+        "logs/leaderboards.log",
+    benchmark:
+        "benchmarks/leaderboards.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(2000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        boards=[lookup.dump(board) for board in settings.leaderboards],
+        version=STAGE_VERSIONS["leaderboards"],
+    message:
+        "Writing {output.csv}"
+    script:
+        "../scripts/leaderboards.py"
+
+
+rule published:
+    input:
+        psi_table="results/psi_table.parquet",
+        bucket_scores="results/bucket_scores.parquet",
+        published=published_tables(),
+    output:
+        parquet="results/published_comparison.parquet",
+        csv="results/published_comparison.csv",
+        html="results/published.html",
+    log:
+        "logs/published.log",
+    benchmark:
+        "benchmarks/published.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(2000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        benchmarks={name: lookup.dump(b) for name, b in settings.benchmarks.items()},
+        version=STAGE_VERSIONS["published"],
+    message:
+        "Writing {output.html}"
+    script:
+        "../scripts/published.py"
+
+
 rule attrition:
     input:
         lambda wildcards: [
@@ -88,26 +199,26 @@ rule report:
     input:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
-        statistics=per_benchmark_domain(
-            "results/{benchmark}/build/{lang}/{domain}/statistics.parquet"
-        ),
-        histograms=per_benchmark_domain(
-            "results/{benchmark}/build/{lang}/{domain}/position_histogram.parquet"
+        summaries=list(summary_files(lookup).values()),
+        statistics=per_language("results/{benchmark}/build/{lang}/statistics.parquet"),
+        histograms=per_language(
+            "results/{benchmark}/build/{lang}/position_histogram.parquet"
         ),
         attrition=per_benchmark("results/{benchmark}/attrition.parquet"),
-        flow=per_generated_domain(
-            "results/{benchmark}/build/{lang}/{domain}/flow.parquet"
-        ),
-        usage=per_generated_domain(
+        flow=per_asked_domain("results/{benchmark}/build/{lang}/{domain}/flow.parquet"),
+        usage=per_asked_domain(
             "results/{benchmark}/build/{lang}/{domain}/llm_usage.parquet"
         ),
-        dropped=per_generated_domain(
+        dropped=per_asked_domain(
             "results/{benchmark}/build/{lang}/{domain}/dropped.parquet"
         ),
         verification=[
             path for files in verification_files() for path in paths_in(files)
         ],
+        languages=[path for files in language_files(lookup) for path in paths_in(files)],
+        examples=[path for files in example_files(lookup) for path in paths_in(files)],
         published=published_tables(),
+        published_page="results/published.html",
     output:
         "results/report.html",
     log:
@@ -125,9 +236,13 @@ rule report:
     params:
         benchmarks={name: lookup.dump(b) for name, b in settings.benchmarks.items()},
         models={name: lookup.dump(lookup.models[name]) for name in settings.models},
-        generated=list(lookup.generated_domains()),
+        generated=lookup.asked_domains(),
         verification=verification_files(),
         views=lookup.report_views(),
+        languages=language_files(lookup),
+        summaries=summary_files(lookup),
+        examples=example_files(lookup),
+        published_page="published.html",
         prices={
             name: lookup.dump(price) for name, price in lookup.used_prices().items()
         },

@@ -4,13 +4,17 @@ from snakemake.exceptions import WorkflowError
 try:
     from psibench.config import load_config
     from psibench.config.lookup import Lookup
-    from psibench.config.paths import PUBLISHED
+    from psibench.config.lookup_report import (
+        example_files,
+        language_files,
+        summary_files,
+    )
+    from psibench.config.paths import CLEANING, PUBLISHED
     from psibench.errors import InputError
     from psibench.models.load import retrieval_params
     from psibench.models.versions import MODEL_VERSIONS
     from psibench.stages.build import build_params
-    from psibench.stages.llm_job import ask_params, gather_params
-    from psibench.stages.sample import sample_params
+    from psibench.stages.llm_job import ask_params, gather_params, place_params
     from psibench.stages.negatives_job import (
         audit_params,
         candidate_params,
@@ -54,14 +58,31 @@ wildcard_constraints:
 workflow.register_resource("budgeted_llm", 1)
 
 
-def domain_tables(table, lang="lang"):
+def domain_tables(table):
     """Input function: one table of all domains of a language, in the order of the domains."""
 
     def paths(wildcards):
-        return [
-            f"results/{wildcards.benchmark}/data/{getattr(wildcards, lang)}/{domain}/{table}.parquet"
-            for domain in lookup.domains(wildcards.benchmark)
-        ]
+        folder = "results/{benchmark}/data/{lang}".format(**wildcards)
+        domains = lookup.domains(wildcards.benchmark, wildcards.lang)
+        return [f"{folder}/{domain}/{table}.parquet" for domain in domains]
+
+    return paths
+
+
+def pair_domains(wildcards):
+    """The domains of a language pair, in order."""
+    return lookup.domains(
+        wildcards.benchmark, wildcards.query_lang, wildcards.corpus_lang
+    )
+
+
+def pair_tables(table, side):
+    """Input function: one table of all domains of a pair, of its query_lang or corpus_lang."""
+
+    def paths(wildcards):
+        folder = f"results/{wildcards.benchmark}/data/{getattr(wildcards, side)}"
+        domains = pair_domains(wildcards)
+        return [f"{folder}/{domain}/{table}.parquet" for domain in domains]
 
     return paths
 
@@ -71,14 +92,14 @@ def per_benchmark(path):
     return [path.format(benchmark=name) for name in settings.benchmarks]
 
 
-def per_benchmark_domain(path):
-    """Expand a path with {benchmark}, {lang} and {domain} over all benchmarks."""
-    return [path.format(**labels) for labels in lookup.benchmark_domains()]
+def per_language(path):
+    """Expand a path with {benchmark} and {lang} over all languages of all benchmarks."""
+    return [path.format(**labels) for labels in lookup.benchmark_languages()]
 
 
-def per_generated_domain(path):
-    """Expand a path with {benchmark}, {lang}, {domain} where a language model writes queries."""
-    return [path.format(**labels) for labels in lookup.generated_domains()]
+def per_asked_domain(path):
+    """Expand a path with {benchmark}, {lang}, {domain} where a language model is asked."""
+    return [path.format(**labels) for labels in lookup.asked_domains()]
 
 
 def per_pair(path):
@@ -88,9 +109,9 @@ def per_pair(path):
 
 def task_tables(wildcards):
     """Input function: the tables a task's items are made of, by name."""
-    folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
-    task = lookup.task(wildcards.benchmark, wildcards.task)
-    return {name: f"{folder}/{name}.parquet" for name in task.reads}
+    return lookup.task_tables(
+        wildcards.benchmark, wildcards.task, wildcards.lang, wildcards.domain
+    )
 
 
 def task_shards(table):
@@ -199,3 +220,11 @@ def candidate_scores(wildcards):
     folder = "results/{benchmark}-candidates/scores/".format(**wildcards)
     pair = "{lang}-{lang}.parquet".format(**wildcards)
     return [f"{folder}{model}/{pair}" for model in settings.models]
+
+
+def summary_tables():
+    """What is made of the two result tables besides the report, as far as it applies."""
+    made = ["position_trend.csv", "language_averages.csv", "published.html"]
+    if settings.leaderboards:
+        made.append("leaderboards.csv")
+    return [f"results/{name}" for name in made]

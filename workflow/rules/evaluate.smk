@@ -4,8 +4,10 @@
 rule score:
     input:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
-        queries=domain_tables("queries", lang="query_lang"),
-        qrels=domain_tables("qrels", lang="query_lang"),
+        # Who asks decides which queries count; positives and spans are the searched corpus'.
+        asked=pair_tables("queries", "query_lang"),
+        queries=pair_tables("queries", "corpus_lang"),
+        qrels=pair_tables("qrels", "corpus_lang"),
         encodings=lambda wildcards: (
             "results/{benchmark}/encodings/{model}/{corpus_lang}.parquet"
             if lookup.is_vector(wildcards.model)
@@ -24,7 +26,7 @@ rule score:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark),
+        domains=pair_domains,
         metrics=settings.metrics,
         version=STAGE_VERSIONS["score"],
     message:
@@ -51,6 +53,7 @@ rule aggregate:
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
         kind=lambda wildcards: lookup.models[wildcards.model].kind,
+        reading_known=lambda wildcards: not lookup.is_given(wildcards.model),
         schemes=lambda wildcards: lookup.benchmark(wildcards.benchmark).buckets,
         length_buckets=lambda wildcards: lookup.benchmark(
             wildcards.benchmark

@@ -3,7 +3,9 @@
 
 rule sample:
     input:
-        lambda wildcards: lookup.source_files(wildcards.benchmark),
+        lambda wildcards: lookup.source_files(
+            wildcards.benchmark, wildcards.lang, wildcards.domain
+        ),
     output:
         documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}/{domain}/sampling.parquet",
@@ -23,9 +25,8 @@ rule sample:
         ),
         runtime=lambda wildcards, attempt: 240 * attempt,
     params:
-        section=lambda wildcards: sample_params(
-            lookup.generated(wildcards.benchmark),
-            length_tokenizer=settings.length_tokenizer,
+        section=lambda wildcards: place_params(
+            lookup, wildcards.benchmark, wildcards.lang, wildcards.domain
         ),
         version=STAGE_VERSIONS["sample"],
     message:
@@ -106,7 +107,9 @@ rule ask:
         ),
         budgeted_llm=lambda wildcards: lookup.is_budgeted(wildcards.llm),
     params:
-        task=lambda wildcards: ask_params(lookup, wildcards.benchmark, wildcards.task),
+        task=lambda wildcards: ask_params(
+            lookup, wildcards.benchmark, wildcards.task, wildcards.lang
+        ),
         store=settings.store,
         version=STAGE_VERSIONS["ask"],
     message:
@@ -155,7 +158,7 @@ rule gather:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         task=lambda wildcards: gather_params(
-            lookup, wildcards.benchmark, wildcards.task
+            lookup, wildcards.benchmark, wildcards.task, wildcards.lang
         ),
         store=settings.store,
         version=STAGE_VERSIONS["gather"],
@@ -178,7 +181,7 @@ rule assemble:
     benchmark:
         "benchmarks/{benchmark}/assemble/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("unpurged"),
+        benchmark=lookup.native_pattern("unpurged"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -225,7 +228,7 @@ rule ledger:
     benchmark:
         "benchmarks/{benchmark}/ledger/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("generated"),
+        benchmark=lookup.native_pattern("generated"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1

@@ -50,7 +50,7 @@ use rule search_vectors as recall_vectors with:
         model_version=lambda wildcards: MODEL_VERSIONS[
             lookup.models[wildcards.model].backend
         ],
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark),
+        domains=pair_domains,
         top_k=lambda wildcards: lookup.recall_depth(wildcards.benchmark),
         store=settings.store,
         version=STAGE_VERSIONS["search"],
@@ -185,7 +185,7 @@ rule remove_negatives:
     benchmark:
         "benchmarks/{benchmark}/remove_negatives/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("purged"),
+        benchmark=lookup.native_pattern("purged"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1

@@ -10,7 +10,7 @@ rule encode:
         earlier=lambda wildcards: ancient(
             [
                 f"results/{name}/encodings/{wildcards.model}/{wildcards.lang}.parquet"
-                for name in lookup.encoded_before(wildcards.benchmark)
+                for name in lookup.encoded_before(wildcards.benchmark, wildcards.lang)
             ]
         ),
     output:
@@ -36,7 +36,7 @@ rule encode:
         model_version=lambda wildcards: MODEL_VERSIONS[
             lookup.models[wildcards.model].backend
         ],
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark),
+        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
         dtype=settings.encoding.dtype,
         float32_below_tokens=settings.encoding.float32_below_tokens,
         store=settings.store,
@@ -49,8 +49,8 @@ rule encode:
 
 rule search_lexical:
     input:
-        corpora=domain_tables("corpus", lang="corpus_lang"),
-        queries=domain_tables("queries", lang="query_lang"),
+        corpora=pair_tables("corpus", "corpus_lang"),
+        queries=pair_tables("queries", "query_lang"),
     output:
         "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
@@ -102,7 +102,7 @@ rule search_vectors:
         model_version=lambda wildcards: MODEL_VERSIONS[
             lookup.models[wildcards.model].backend
         ],
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark),
+        domains=pair_domains,
         top_k=settings.search.top_k,
         store=settings.store,
         version=STAGE_VERSIONS["search"],
@@ -110,3 +110,42 @@ rule search_vectors:
         "Searching {wildcards.benchmark} with {wildcards.model}"
     script:
         "../scripts/search_vectors.py"
+
+
+# Rankings that somebody else's system made: files of the user's.
+rule import_run:
+    input:
+        files=lambda wildcards: lookup.run_files(
+            wildcards.benchmark,
+            wildcards.model,
+            wildcards.query_lang,
+            wildcards.corpus_lang,
+        ),
+        queries=pair_tables("queries", "query_lang"),
+        judged=pair_tables("queries", "corpus_lang"),
+    output:
+        "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+    log:
+        "logs/{benchmark}/import_run/{model}/{query_lang}-{corpus_lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/import_run/{model}/{query_lang}-{corpus_lang}.tsv"
+    wildcard_constraints:
+        model=lookup.pattern("given"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
+        domains=pair_domains,
+        prefix_ids=lambda wildcards: lookup.prefixes_ids(wildcards.benchmark),
+        top_k=settings.search.top_k,
+        version=STAGE_VERSIONS["import_run"],
+    message:
+        "Reading the run of {wildcards.model} on {wildcards.benchmark}"
+    script:
+        "../scripts/import_run.py"

@@ -16,7 +16,9 @@ with job(snakemake.log[0], threads=snakemake.threads):
         metrics=snakemake.params.metrics,
         schemes=snakemake.params.schemes,
         length_buckets=snakemake.params.length_buckets,
+        reading_known=snakemake.params.reading_known,
         uncertainty=Uncertainty(**snakemake.params.uncertainty),
         buckets=snakemake.output.buckets,
         psi=snakemake.output.psi,
+        threads=snakemake.threads,
     )

@@ -7,6 +7,7 @@ with job(snakemake.log[0], threads=snakemake.threads):
         snakemake.config,
         benchmark=snakemake.wildcards.benchmark,
         task=snakemake.wildcards.task,
+        language=snakemake.wildcards.lang,
         prompt=snakemake.input.prompt,
     )
     run_ask(

@@ -1,26 +1,29 @@
 from psibench.config import parse_benchmark, parse_model
 from psibench.stages.job import job
 from psibench.stages.report import read_generation, run_report
+from psibench.stages.report_languages import read_examples, read_languages, read_summaries
 from psibench.stages.report_verification import read_verification
 
 with job(snakemake.log[0], threads=snakemake.threads):
-    benchmarks, models = snakemake.params.benchmarks, snakemake.params.models
+    given, asked = snakemake.input, snakemake.params
     run_report(
-        psi_table=snakemake.input.psi_table,
-        bucket_scores=snakemake.input.bucket_scores,
-        statistics=list(snakemake.input.statistics),
-        histograms=list(snakemake.input.histograms),
+        psi_table=given.psi_table,
+        bucket_scores=given.bucket_scores,
+        statistics=given.statistics,
+        histograms=given.histograms,
         generation=read_generation(
-            snakemake.params.generated,
-            flow=snakemake.input.flow,
-            usage=snakemake.input.usage,
-            dropped=snakemake.input.dropped,
-            prices=snakemake.params.prices,
+            asked.generated,
+            **{"flow": given.flow, "usage": given.usage, "dropped": given.dropped},
+            prices=asked.prices,
         ),
-        benchmarks={name: parse_benchmark(section) for name, section in benchmarks.items()},
-        models={name: parse_model(entry) for name, entry in models.items()},
-        verification=read_verification(snakemake.params.verification),
-        views=snakemake.params.views,
-        title=snakemake.params.title,
+        benchmarks={name: parse_benchmark(one) for name, one in asked.benchmarks.items()},
+        models={name: parse_model(entry) for name, entry in asked.models.items()},
+        verification=read_verification(asked.verification),
+        views=asked.views,
+        languages=read_languages(asked.languages),
+        summaries=read_summaries(asked.summaries),
+        examples=read_examples(asked.examples),
+        published=asked.published_page,
+        title=asked.title,
         output=snakemake.output[0],
     )

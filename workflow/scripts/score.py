@@ -6,6 +6,7 @@ with job(snakemake.log[0], threads=snakemake.threads):
     run_score(
         domains=snakemake.params.domains,
         run=snakemake.input.run,
+        asked=snakemake.input.asked,
         queries=snakemake.input.queries,
         qrels=snakemake.input.qrels,
         encodings=encodings if isinstance(encodings, str) else None,

@@ -8,6 +8,7 @@ with job(snakemake.log[0], threads=snakemake.threads):
         model=snakemake.wildcards.model,
         corpora=snakemake.input.corpora,
         queries=snakemake.input.queries,
+        language=snakemake.wildcards.corpus_lang,
         top_k=snakemake.params.top_k,
         output=snakemake.output[0],
     )

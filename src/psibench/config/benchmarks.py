@@ -5,7 +5,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from psibench.config.base import Id, Language, Section, refuse_repeats
+from psibench.config.base import LANGUAGE_PATTERN, Language, Section, refuse_repeats
+from psibench.config.corpora import (
+    Corpus,
+    Domain,
+    Passages,
+    QuestionCorpus,
+    check_corpora,
+)
 from psibench.config.generation import (
     ChooseConfiguration,
     GeneratePositionalQuery,
@@ -17,11 +24,19 @@ from psibench.config.generation import (
     Summarise,
 )
 from psibench.config.judging import Audit, Grade, Mixtures, NegativesProtocol, Tiny
+from psibench.config.release import PosirReleaseSource
 from psibench.config.sources import DocumentSource, QuestionSource
+from psibench.config.translation import Languages, Translate
 from psibench.config.verification import Verify, VerifyMargin
 
 BucketScheme = Annotated[str, StringConstraints(pattern=r"^(squad|thirds|relative-[1-9][0-9]?)$")]
 BucketSchemes = Annotated[list[BucketScheme], AfterValidator(refuse_repeats)]
+
+
+PAIR_PATTERN = rf"^{LANGUAGE_PATTERN[1:-1]}-{LANGUAGE_PATTERN[1:-1]}$"
+CrossLingual = Annotated[
+    list[Annotated[str, StringConstraints(pattern=PAIR_PATTERN)]], AfterValidator(refuse_repeats)
+]
 
 
 class BenchmarkBase(Section):
@@ -29,19 +44,26 @@ class BenchmarkBase(Section):
 
     language: Language = "eng-Latn"
     """Language and script of queries and documents, as in eng-Latn."""
-    domain: Id = "general"
+    domain: Domain = "general"
     """Name of the text's domain; a folder in results/."""
     description: str = ""
     """One line for the report."""
     length_buckets: bool = False
     """Also report by tokens of the positive: Q1 to 512, Q2 to 1,024, Q3 to 1,536, Q4 above."""
+    cross_lingual: CrossLingual | None = None
+    """Cross-lingual pairs QUERIES-DOCUMENTS, as spa-Latn-eng-Latn: queries of one language search
+    the documents of another. Null: from each translation to the language it was made from."""
+    translate: Translate | None = None
+    """Corpora and queries in further languages by a language model; null: none."""
 
 
 class SquadPosq(BenchmarkBase):
     """SQuAD-PosQ (PosQ, section 3.1): questions by the character at which their answer starts."""
 
     recipe: Literal["squad_posq"]
-    source: QuestionSource
+    source: QuestionSource | None = None
+    corpora: list[QuestionCorpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; in place of `source`."""
     labels: Literal["all", "published"] = "all"
     """all: every context that carries the question is relevant. published: the last one only."""
     subset: Literal["full", "tiny"] = "full"
@@ -49,23 +71,37 @@ class SquadPosq(BenchmarkBase):
     buckets: BucketSchemes = Field(default=["squad", "relative-20"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
+    @model_validator(mode="after")
+    def _has_corpora(self) -> "SquadPosq":
+        check_corpora(self.source, self.corpora, self.language)
+        return self
 
-class Passages(Section):
-    """Cut documents longer than max_words into passages, between paragraphs."""
 
-    min_words: int = Field(default=60, ge=1)
-    """Shortest passage cut, words; a shorter rest is left out."""
-    max_words: int = Field(default=700, ge=2)
-    """Longest passage, words. Documents up to this length stay as they are."""
-    seed: int = Field(default=42, ge=0)
-    """Seed of the passage lengths."""
+class PosirRelease(BenchmarkBase):
+    """A benchmark in the layout of PosIR's release, read as it is; nothing is built."""
+
+    recipe: Literal["posir_release"]
+    source: PosirReleaseSource
+    languages: Languages | None = None
+    """Languages to read; null: every folder of a local release. Needed for one on the hub."""
+    domains: list[Domain] | None = Field(default=None, min_length=1)
+    """Domains to read; null: every folder of a local release. Needed for one on the hub."""
+    queries_by: str | None = None
+    """Who wrote the queries, as llm:DeepSeek-V3.1 or people; null: not recorded."""
+    prefix_ids: bool = True
+    """Put the domain in front of each id, as in mining/123: ids have to differ between domains."""
+    length_buckets: bool = True
+    buckets: BucketSchemes = Field(default=["relative-20", "thirds"], min_length=1)
+    """Bucket schemes to report; the first one is the headline."""
 
 
 class KnownItem(BenchmarkBase):
     """Known-item queries simulated from each third of each passage, without an LLM."""
 
     recipe: Literal["known_item"]
-    source: DocumentSource
+    source: DocumentSource | None = None
+    corpora: list[Corpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; in place of `source`."""
     passages: Passages | None = None
     """Cut long documents into passages; without it a document is taken whole."""
     n_terms: int = Field(default=5, ge=1, le=20)
@@ -79,13 +115,21 @@ class KnownItem(BenchmarkBase):
     only: near a third's border sit only short spans of long passages, so finer schemes mix
     position with length (the position-blind control shows it)."""
 
+    @model_validator(mode="after")
+    def _has_corpora(self) -> "KnownItem":
+        check_corpora(self.source, self.corpora, self.language)
+        return self
+
 
 class GeneratedBenchmark(BenchmarkBase):
     """What the recipes share whose queries a language model writes."""
 
     recipe: str
-    source: DocumentSource
+    source: DocumentSource | None = None
+    corpora: list[Corpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; in place of `source`."""
     sample: Sample
+    """Drawn from each domain in each language."""
     passages: Passages | None = None
     """Cut long documents into passages; without it a document is taken whole."""
     shards: int = Field(default=1, ge=1, le=10_000)
@@ -122,6 +166,11 @@ class GeneratedBenchmark(BenchmarkBase):
         if given.get("false_negatives") in ("none", {"protocol": "none"}):
             given = {**given, "false_negatives": None}
         return given
+
+    @model_validator(mode="after")
+    def _has_corpora(self) -> "GeneratedBenchmark":
+        check_corpora(self.source, self.corpora, self.language)
+        return self
 
     @model_validator(mode="after")
     def _audit_has_margins(self) -> "GeneratedBenchmark":
@@ -180,5 +229,6 @@ GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
     "controlled": Controlled,
 }
 Benchmark = Annotated[
-    SquadPosq | KnownItem | FinewebPosq | Posir | Controlled, Field(discriminator="recipe")
+    SquadPosq | PosirRelease | KnownItem | FinewebPosq | Posir | Controlled,
+    Field(discriminator="recipe"),
 ]

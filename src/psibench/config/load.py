@@ -17,6 +17,7 @@ from psibench.config.models import Model
 from psibench.config.paths import LLMS, PRICES
 from psibench.config.secrets import refuse_secrets
 from psibench.config.settings import Config
+from psibench.config.translation import Translate
 from psibench.errors import InputError
 
 REPLACED_WHOLE = ("benchmarks", "models")
@@ -188,9 +189,21 @@ def _named_llms(config: Config) -> Iterator[tuple[str, str]]:
             value = getattr(section, key)
             if isinstance(value, LlmTaskSection):
                 yield f"benchmarks.{name}.{key}.llm", value.llm
+            if isinstance(value, Translate):
+                yield from _translating(f"benchmarks.{name}.{key}", value)
             elif isinstance(value, FinewebNegatives):
                 for number, judge in enumerate(value.judges):
                     yield f"benchmarks.{name}.{key}.judges.{number}", judge
+
+
+def _translating(key: str, section: Translate) -> Iterator[tuple[str, str]]:
+    """Yield those who clean, find again and grade translations."""
+    if section.clean.refusals is not None:
+        yield f"{key}.clean.refusals.llm", section.clean.refusals.llm
+    if section.relocate is not None and section.relocate.llm is not None:
+        yield f"{key}.relocate.llm", section.relocate.llm
+    if section.quality is not None:
+        yield f"{key}.quality.llm", section.quality.llm
 
 
 def _check_budgets(config: Config) -> None:

@@ -1,19 +1,21 @@
 """What a workflow asks of a config: which runs there are, and what a job needs to know."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from psibench.config.benchmarks import Benchmark
-from psibench.config.lookup_views import ViewLookup
-from psibench.config.models import Bm25Model, EncoderModel, Model
+from psibench.config.benchmarks import Benchmark, PosirRelease
+from psibench.config.corpora import POOLED
+from psibench.config.lookup_translation import TranslationLookup
+from psibench.config.models import Bm25Model, EncoderModel, Model, RunFilesModel
 from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_files
+from psibench.models.run_files import check_run_files, run_files
 
 
-class Lookup(ViewLookup):
+class Lookup(TranslationLookup):
     """Answers about one config.
 
     Raises
@@ -27,62 +29,98 @@ class Lookup(ViewLookup):
 
         super().__init__(config)
         self.models = {**self.recall_models, **models}
-        self._files: dict[str, list[str]] = {}
-        for name, section in config.benchmarks.items():
-            try:
-                self._files[name] = source_files(section)
-            except InputError as error:
-                raise InputError(f"config key benchmarks.{name}.source: {error}") from error
-        self._check_files()
-        for name in self.models:
+        self._files: dict[tuple[str, str, str], list[str]] = {}
+        for name in config.benchmarks:
+            for place in self.places(name):
+                section = self.section_at(name, place.language, place.domain)
+                try:
+                    files = source_files(section)
+                except InputError as error:
+                    raise InputError(
+                        f"config key benchmarks.{name}.{place.key}: {error}"
+                    ) from error
+                _check_files(files, f"benchmarks.{name}.{place.key}")
+                self._files[name, place.language, place.domain] = files
+        for name, entry in self.models.items():
             self.checkpoint_files(name)
+            if isinstance(entry, RunFilesModel):
+                check_run_files(name, entry, self._runs_of(name))
 
     def benchmark(self, name: str) -> Benchmark:
         """Return the section of a benchmark, or of the one that a view is of."""
         return self.config.benchmarks[self.base(name)]
 
-    def source_files(self, name: str) -> list[str]:
-        """List the local files a benchmark is read from."""
-        return self._files[name]
+    def source_files(self, name: str, language: str, domain: str) -> list[str]:
+        """List the local files a benchmark's domain is read from."""
+        return self._files[name, language, domain]
 
     def checkpoint_files(self, model: str) -> list[str]:
         """List the files of a model's local checkpoint: inputs of its encoding."""
         entry = self.models[model]
         return checkpoint_files(entry.checkpoint) if isinstance(entry, EncoderModel) else []
 
-    def domains(self, name: str) -> list[str]:
-        """List the domains of a benchmark or view."""
-        return [self.benchmark(name).domain]
+    def domains(self, name: str, queries: str, documents: str | None = None) -> list[str]:
+        """List the domains of a benchmark or view in a language, or in both of a pair."""
+        base = self.base(name)
+        found = self.domains_in(base, documents or queries)
+        also = self.domains_in(base, queries)
+        return [domain for domain in found if domain in also]
 
     def languages_and_domains(self, name: str) -> list[tuple[str, str]]:
-        """List a benchmark's (language, domain) folders."""
-        section = self.config.benchmarks[name]
-        return [(section.language, section.domain)]
+        """List a benchmark's (language, domain) folders, those of translations last."""
+        return [
+            (language, domain)
+            for language in self.languages(name)
+            for domain in self.domains_in(name, language)
+        ]
 
-    def benchmark_domains(self) -> Iterator[dict[str, str]]:
-        """Yield the labels of every domain of every benchmark."""
-        for name, section in self.config.benchmarks.items():
-            yield {"benchmark": name, "lang": section.language, "domain": section.domain}
+    def benchmark_languages(self) -> Iterator[dict[str, str]]:
+        """Yield the labels of every language of every benchmark."""
+        for name in self.config.benchmarks:
+            for language in self.languages(name):
+                yield {"benchmark": name, "lang": language}
+
+    def native_domains(self) -> Iterator[dict[str, str]]:
+        """Yield the labels of every domain of every benchmark in the languages it is read in."""
+        for name in self.config.benchmarks:
+            for place in self.places(name):
+                yield {"benchmark": name, "lang": place.language, "domain": place.domain}
 
     def generated_domains(self) -> Iterator[dict[str, str]]:
         """Yield the labels of every domain whose queries a language model writes."""
-        return (row for row in self.benchmark_domains() if self.is_generated(row["benchmark"]))
+        return (row for row in self.native_domains() if self.is_generated(row["benchmark"]))
+
+    def translated_domains(self) -> Iterator[dict[str, str]]:
+        """Yield the labels of every domain in every language it is translated to."""
+        for name in self.translated():
+            for language in self.translated_languages(name):
+                for domain in self.domains_in(name, language):
+                    yield {"benchmark": name, "lang": language, "domain": domain}
+
+    def asked_domains(self) -> list[dict[str, str]]:
+        """List the labels of every domain that a language model writes or translates."""
+        return [*self.generated_domains(), *self.translated_domains()]
 
     def studied_domains(self) -> Iterator[dict[str, str]]:
         """Yield the labels of every domain whose filter can be studied."""
-        return (row for row in self.benchmark_domains() if row["benchmark"] in self.studied())
+        return (row for row in self.native_domains() if row["benchmark"] in self.studied())
 
     def runs(self) -> Iterator[dict[str, str]]:
-        """Yield the labels of every run: benchmark or view, model, query and corpus language."""
+        """Yield the labels of every run: benchmark or view, model, query and corpus language.
+
+        Views are evaluated in the languages a benchmark is read in.
+        """
         for name in self.evaluated():
-            language = self.benchmark(name).language
-            for model in self.config.models:
-                yield {
-                    "benchmark": name,
-                    "model": model,
-                    "query_lang": language,
-                    "corpus_lang": language,
-                }
+            base = self.base(name)
+            alone = [(language, language) for language in self.native_languages(base)]
+            for queries, documents in self.pairs(name) if base == name else alone:
+                for model in self.models_of(name, queries, documents):
+                    yield {
+                        "benchmark": name,
+                        "model": model,
+                        "query_lang": queries,
+                        "corpus_lang": documents,
+                    }
 
     def is_lexical(self, model: str) -> bool:
         """Say whether a model searches texts itself rather than stored vectors."""
@@ -92,52 +130,98 @@ class Lookup(ViewLookup):
         """Say whether a model's texts are encoded."""
         return isinstance(self.models[model], EncoderModel)
 
+    def is_given(self, model: str) -> bool:
+        """Say whether a model's runs are files of the user's."""
+        return isinstance(self.models[model], RunFilesModel)
+
+    def run_files(self, name: str, model: str, queries: str, documents: str) -> list[str]:
+        """List the files of the user's that are a model's run on a language pair."""
+        entry = self.models[model]
+        assert isinstance(entry, RunFilesModel)
+        return run_files(
+            entry,
+            benchmark=name,
+            query_lang=queries,
+            corpus_lang=documents,
+            domains=self.domains(name, queries, documents),
+        )
+
+    def prefixes_ids(self, name: str) -> bool:
+        """Say whether a benchmark's ids have the domain in front."""
+        section = self.benchmark(name)
+        return isinstance(section, PosirRelease) and section.prefix_ids
+
+    def _runs_of(self, model: str) -> Iterator[tuple[Mapping[str, str], list[str]]]:
+        """Yield the labels and the domains of every run of a model."""
+        for row in self.runs():
+            if row["model"] == model:
+                pair = row["query_lang"], row["corpus_lang"]
+                yield row, self.domains(row["benchmark"], *pair)
+
+    def native_pattern(self, what: str) -> str:
+        """Return a pattern of {benchmark}, of one sort, in the languages it is read in."""
+        return self.place_pattern(self._ids(what), translated=False)
+
+    def translated_pattern(self) -> str:
+        """Return a pattern of {benchmark} in the languages it is translated to."""
+        return self.place_pattern(self.translated(), translated=True)
+
     def pattern(self, what: str) -> str:
         """Return a regular expression that matches the config's own ids of one sort."""
-        sections = self.config.benchmarks.values()
-        ids: list[str] = {
+        # Without an id of this sort nothing may match: not even the empty string.
+        names = sorted(set(self._ids(what)), reverse=True)
+        return "|".join(re.escape(name) for name in names) or r"(?!)none"
+
+    def _ids(self, what: str) -> list[str]:
+        every = list(self.config.benchmarks)
+        ids: dict[str, list[str]] = {
             "benchmarks": [*self.config.benchmarks, *self.views()],
-            "own": list(self.config.benchmarks),
+            "own": every,
             "models": list(self.models),
             "lexical": [name for name in self.models if self.is_lexical(name)],
             "vector": [name for name in self.models if self.is_vector(name)],
-            "languages": [section.language for section in sections],
-            "domains": [section.domain for section in sections],
-            "generated": [name for name in self.config.benchmarks if self.is_generated(name)],
+            "given": [name for name in self.models if self.is_given(name)],
+            "languages": [language for name in every for language in self.languages(name)],
+            "domains": [
+                POOLED,
+                *(place.domain for name in every for place in self.places(name)),
+            ],
+            "generated": [name for name in every if self.is_generated(name)],
             "views": self.views(),
             "raw": self.views("raw"),
             "purged": self.having("false_negatives"),
             "unpurged": [
                 name
-                for name in self.config.benchmarks
+                for name in every
                 if self.is_generated(name) and name not in self.having("false_negatives")
             ],
+            "translated": self.translated(),
+            "quality": self.translated("quality"),
             "tiny": self.having("tiny"),
             "graded": self.having("grade"),
             "audited": self.having("audit"),
             "mixed": self.having("mixtures"),
             "studied": self.studied(),
-            "direct": [name for name in self.config.benchmarks if not self.is_generated(name)],
-            "tasks": [task for name in self.config.benchmarks for task in self.task_names(name)],
+            "direct": [name for name in every if not self.is_generated(name)],
+            "tasks": [task for name in every for task in self.task_names(name)],
             "rerankers": list(self.rerankers),
             "margin": self.verified(by_margin=True),
             "verified": self.verified(by_margin=False),
             "vllm": [name for name, llm in self.llms.items() if llm.backend == "vllm"],
             "served": [name for name, llm in self.llms.items() if llm.backend != "vllm"],
-        }[what]
-        # Without an id of this sort nothing may match: not even the empty string.
-        return "|".join(re.escape(name) for name in sorted(set(ids), reverse=True)) or r"(?!)none"
+        }
+        return ids[what]
 
     def dump(self, section: Any) -> dict[str, Any]:
         """Turn a section into plain data for a job."""
         plain: dict[str, Any] = section.model_dump(mode="json")
         return plain
 
-    def _check_files(self) -> None:
-        for name, files in self._files.items():
-            for path in files:
-                if not Path(path).is_file():
-                    raise InputError(
-                        f"config key benchmarks.{name}.source: no file {path!r} in {Path.cwd()}; "
-                        "relative paths start at the working directory"
-                    )
+
+def _check_files(files: Iterable[str], key: str) -> None:
+    for path in files:
+        if not Path(path).is_file():
+            raise InputError(
+                f"config key {key}: no file {path!r} in {Path.cwd()}; relative paths start at the "
+                "working directory"
+            )

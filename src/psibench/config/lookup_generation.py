@@ -148,7 +148,7 @@ class GenerationLookup(VerificationLookup):
 
         for task, _ in self.tasks(name):
             try:
-                _check_template(task.template, load_prompt(self.prompt(name, task.name)))
+                check_template(task.template, load_prompt(self.prompt(name, task.name)))
             except InputError as error:
                 raise InputError(
                     f"config key benchmarks.{name}.{prompt_key(task.name)}: {error}"
@@ -168,7 +168,7 @@ def prompt_key(task: str) -> str:
     return f"{'grade' if task.startswith('grade_') else task}.prompt"
 
 
-def _check_template(task: str, prompt: "Prompt") -> None:
+def check_template(task: str, prompt: "Prompt") -> None:
     """Hold a template to the shipped one: other words, but the same values in and reply out."""
     from psibench.llm.prompts import load_prompt
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from psibench.config.benchmarks import GeneratedBenchmark
 from psibench.config.judging import FinewebNegatives, PosirNegatives
+from psibench.config.lookup_places import PlaceLookup
 from psibench.config.reranker_registry import checkpoint_of, resolve_rerankers
 from psibench.config.rerankers import RerankerModel
 from psibench.config.settings import Config
@@ -11,7 +12,7 @@ from psibench.config.verification import VerifyMargin, VerifySection
 from psibench.models.checkpoints import checkpoint_files
 
 
-class VerificationLookup:
+class VerificationLookup(PlaceLookup):
     """Answers about a config's rerankers.
 
     Attributes
@@ -26,7 +27,7 @@ class VerificationLookup:
     """
 
     def __init__(self, config: Config) -> None:
-        self.config = config
+        super().__init__(config)
         self.rerankers: Mapping[str, RerankerModel] = resolve_rerankers(config)
         for name in self.rerankers:
             self.reranker_files(name)

@@ -51,11 +51,14 @@ class ViewLookup(GenerationLookup):
         """List the benchmarks whose filter can be studied: those with a panel of rerankers."""
         return [name for name in self.having("verify") if len(self.panel(name)) > 1]
 
-    def encoded_before(self, name: str) -> list[str]:
+    def encoded_before(self, name: str, language: str) -> list[str]:
         """List what of the same texts is encoded before a benchmark or view: none, or one.
 
-        The raw view, then the benchmark, then its tiny subset and all candidates.
+        The raw view, then the benchmark, then its tiny subset and all candidates. Translations
+        have no views.
         """
+        if language in self.translated_languages(self.base(name)):
+            return []
         base, view = self._bases.get(name, (name, ""))
         if view == RAW:
             return []

@@ -9,13 +9,17 @@ from pydantic.fields import FieldInfo
 
 from psibench.config import (
     benchmarks,
+    corpora,
     generation,
     judging,
+    leaderboards,
     llms,
     models,
+    release,
     rerankers,
     settings,
     sources,
+    translation,
     verification,
 )
 from psibench.config.base import Section
@@ -36,7 +40,16 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
     ("Top level", (settings.Config,)),
     (
         "Benchmarks: `benchmarks.ID`",
-        (benchmarks.SquadPosq, benchmarks.KnownItem, benchmarks.Passages),
+        (
+            benchmarks.SquadPosq,
+            benchmarks.KnownItem,
+            benchmarks.PosirRelease,
+            release.PosirReleaseSource,
+        ),
+    ),
+    (
+        "Several domains and languages: `benchmarks.ID.corpora`",
+        (corpora.Corpus, corpora.QuestionCorpus, corpora.Passages),
     ),
     (
         "Benchmarks whose queries a language model writes: `benchmarks.ID`",
@@ -75,17 +88,35 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
         (judging.Tiny, judging.Mixtures),
     ),
     (
+        "Translations: `benchmarks.ID.translate`",
+        (
+            translation.Translate,
+            translation.Cleaning,
+            translation.Refusals,
+            translation.Outliers,
+            translation.Relocate,
+            translation.Quality,
+        ),
+    ),
+    (
         "Sources: `benchmarks.ID.source`",
         (
             sources.SquadSource,
             sources.HubSource,
             sources.FilesSource,
             sources.PythonDocsSource,
+            sources.Condition,
         ),
     ),
     (
         "Models: `config/models.yaml` and `registry.ID`",
-        (models.Bm25Model, models.SentenceTransformerModel, models.Windows, models.StaticModel),
+        (
+            models.Bm25Model,
+            models.SentenceTransformerModel,
+            models.Windows,
+            models.StaticModel,
+            models.RunFilesModel,
+        ),
     ),
     (
         "Language models: `config/llms.yaml` and `llms.ID`",
@@ -111,6 +142,7 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
         ),
     ),
     ("Prices: `config/prices.yaml` and `prices.MODEL`", (llms.Price,)),
+    ("Leaderboards of others: `leaderboards`", (leaderboards.Leaderboard,)),
     (
         "Settings",
         (settings.Encoding, settings.Search, settings.Uncertainty, settings.Report),

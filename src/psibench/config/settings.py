@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from psibench.config.base import Id, Section, refuse_repeats
 from psibench.config.benchmarks import Benchmark
+from psibench.config.leaderboards import Leaderboard
 from psibench.config.llms import LlmSettings, Price
 from psibench.config.models import Model
 from psibench.config.rerankers import RerankerModel
@@ -76,6 +77,8 @@ class Config(Section):
     """Further rerankers, over those of config/rerankers.yaml."""
     prices: dict[str, Price] = Field(default_factory=dict)
     """Further prices by model name, over those of config/prices.yaml; a name may end in `*`."""
+    leaderboards: list[Leaderboard] = Field(default_factory=list)
+    """Scores of the same models elsewhere, to correlate with."""
     metrics: Metrics = Field(default=list(DEFAULT_METRICS), min_length=1)
     """Per-query metrics. The first one is the headline."""
     psi_metrics: Metrics = Field(default=["ndcg@10"], min_length=1)

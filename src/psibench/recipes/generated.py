@@ -14,8 +14,9 @@ from psibench.recipes.llm_tasks import LlmTask
 from psibench.recipes.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.tables.build_schemas import PAIRS, PERSONA_CANDIDATES
 from psibench.tables.dropped import dropped_frame
-from psibench.tables.schemas import DOCUMENTS
+from psibench.tables.schemas import DOCUMENTS, QUERIES
 from psibench.tables.spec import TableSpec
+from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS, TRANSLATED
 from psibench.text.lengths import TokenCounter
 
 TASKS: Mapping[str, tuple[LlmTask, ...]] = {
@@ -28,9 +29,13 @@ TASKS: Mapping[str, tuple[LlmTask, ...]] = {
 STEP_SPECS: Mapping[str, TableSpec] = {
     "documents": DOCUMENTS,
     "persona_candidates": PERSONA_CANDIDATES,
+    "queries": QUERIES,
+    "text_parts": TEXT_PARTS,
+    "translated": TRANSLATED,
+    "refusal_suspects": REFUSAL_SUSPECTS,
     **{task.name: task.spec for tasks in TASKS.values() for task in tasks},
 }
-"""Schema of the tables that writing tasks read, by name."""
+"""Schema of the tables that tasks read, by name."""
 
 
 def step_spec(name: str) -> TableSpec:

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from psibench.tables.dropped import Dropped, dropped_frame
-from psibench.tables.schemas import TableSpec
+from psibench.tables.schemas import DOCUMENTS, TableSpec
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -103,6 +103,8 @@ class LlmTask:
         (tables of all documents, the task's section, replies in order of the documents) -> rows.
     prompt
         Task whose template it uses; None: its own.
+    documents
+        Schema of the table it reads as ``documents``.
     """
 
     name: str
@@ -112,6 +114,7 @@ class LlmTask:
     items: Callable[[Tables, Any], Iterator[TaskItem]]
     gather: Callable[[Tables, Any, Iterable[Replied]], Gathered]
     prompt: str | None = None
+    documents: TableSpec = DOCUMENTS
 
     @property
     def template(self) -> str:

@@ -1,24 +1,29 @@
 """Dispatch of benchmark sections to sources and recipes."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from psibench.build.passages import cut_into_passages
-from psibench.config.benchmarks import Benchmark, KnownItem, SquadPosq
+from psibench.config.benchmarks import Benchmark, KnownItem, PosirRelease, SquadPosq
+from psibench.config.places import places_of
 from psibench.config.sources import HubSource, SquadSource
 from psibench.errors import InputError
+from psibench.formats.posir import dataset_files
 from psibench.recipes.base import Build, complete_build
 from psibench.recipes.known_item import simulate_known_items
+from psibench.recipes.posir_release import build_posir_release
 from psibench.recipes.squad_posq import build_squad_posq
 from psibench.sources.documents import read_documents
 from psibench.sources.hub import read_hub_questions
-from psibench.sources.local import local_files
+from psibench.sources.local import dataset_revisions, local_files
 from psibench.sources.squad import read_squad_files
 from psibench.text.lengths import TokenCounter
 
 QUERIES_BY = {"squad_posq": "people", "known_item": "simulation"}
+"""Who wrote the queries, by recipe; a release says so itself."""
 
 
 def build_benchmark(section: Benchmark, *, count_tokens: TokenCounter) -> Build:
@@ -28,11 +33,30 @@ def build_benchmark(section: Benchmark, *, count_tokens: TokenCounter) -> Build:
 
 def source_files(section: Benchmark) -> list[str]:
     """List the local files a benchmark is read from, in order; none for a name on the hub."""
+    if isinstance(section, PosirRelease):
+        return [path for at in places_of(section) for path in dataset_files(section.source, at)]
+    assert section.source is not None
     return local_files(section.source)
+
+
+def queries_by_of(section: Benchmark) -> str | None:
+    """Say who wrote the queries of a benchmark that asks no language model."""
+    return section.queries_by if isinstance(section, PosirRelease) else QUERIES_BY[section.recipe]
+
+
+def revisions_of(section: Benchmark) -> dict[str, str]:
+    """Return the pinned revision of what is read from the hub, as provenance records it."""
+    if not isinstance(section, PosirRelease):
+        assert section.source is not None
+        return dataset_revisions(section.source)
+    source = section.source
+    is_local = Path(source.path).is_dir()
+    return {} if is_local else {f"dataset:{source.path}": source.revision or "not pinned"}
 
 
 def _build_squad_posq(section: Any, count_tokens: TokenCounter) -> Build:
     assert isinstance(section, SquadPosq)
+    assert section.source is not None
     return build_squad_posq(
         _read_questions(section.source),
         labels=section.labels,
@@ -43,6 +67,7 @@ def _build_squad_posq(section: Any, count_tokens: TokenCounter) -> Build:
 
 def _build_known_item(section: Any, count_tokens: TokenCounter) -> Build:
     assert isinstance(section, KnownItem)
+    assert section.source is not None
     source = read_documents(section.source)
     documents, left_out = pl.concat(source.batches), source.dropped
     if section.passages is not None:
@@ -61,6 +86,17 @@ def _build_known_item(section: Any, count_tokens: TokenCounter) -> Build:
         simulated.queries,
         simulated.qrels,
         pl.concat([left_out, simulated.dropped]),
+        count_tokens=count_tokens,
+    )
+
+
+def _build_posir_release(section: Any, count_tokens: TokenCounter) -> Build:
+    assert isinstance(section, PosirRelease)
+    return build_posir_release(
+        section.source,
+        language=section.language,
+        domain=section.domain,
+        prefix_ids=section.prefix_ids,
         count_tokens=count_tokens,
     )
 
@@ -86,10 +122,12 @@ def _read_questions(source: SquadSource | HubSource) -> pl.DataFrame:
         revision=source.revision,
         streaming=source.streaming,
         max_documents=source.max_documents,
+        where=source.where,
     )
 
 
 RECIPES: Mapping[str, Callable[[Any, TokenCounter], Build]] = {
     "squad_posq": _build_squad_posq,
     "known_item": _build_known_item,
+    "posir_release": _build_posir_release,
 }

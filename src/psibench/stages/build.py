@@ -6,15 +6,23 @@ from typing import Any
 from psibench.config.benchmarks import Benchmark
 from psibench.config.sources import PythonDocsSource
 from psibench.models.counting import token_counter
-from psibench.recipes.registry import QUERIES_BY, build_benchmark, source_files
-from psibench.sources.local import dataset_revisions
+from psibench.recipes.registry import build_benchmark, queries_by_of, revisions_of, source_files
 from psibench.stages.tables import provenance
 from psibench.tables import content_hash, write_table
 from psibench.tables.dropped import as_attrition
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 
 # Config leaves of a benchmark that do not decide its tables.
-EVALUATION_FIELDS = frozenset({"description", "buckets", "length_buckets"})
+EVALUATION_FIELDS = frozenset(
+    {
+        "description",
+        "buckets",
+        "length_buckets",
+        "cross_lingual",
+        "translate",
+        "corpora",
+    }
+)
 
 
 def build_params(section: Benchmark, *, length_tokenizer: str) -> dict[str, Any]:
@@ -43,8 +51,8 @@ def run_build(
         "build",
         params=build_params(section, length_tokenizer=length_tokenizer),
         inputs={path: content_hash(path) for path in source_files(section)},
-        revisions=dataset_revisions(section.source),
-        queries_by=QUERIES_BY[section.recipe],
+        revisions=revisions_of(section),
+        queries_by=queries_by_of(section),
     )
     left_out = as_attrition(built.dropped, language=section.language, domain=section.domain)
     write_table(built.corpus, corpus, CORPUS, provenance=source)

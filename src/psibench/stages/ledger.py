@@ -18,7 +18,7 @@ def run_ledger(
     *,
     language: str,
     domain: str,
-    documents: str | Path,
+    documents: str | Path | None,
     steps_dropped: Sequence[str | Path],
     steps_flow: Sequence[str | Path],
     steps_usage: Sequence[str | Path],
@@ -31,7 +31,8 @@ def run_ledger(
     Parameters
     ----------
     documents
-        DOCUMENTS table of the sample; its ``length_bin``, where it has one, goes to the items.
+        DOCUMENTS table of the sample; its ``length_bin``, where it has one, goes to the items. None
+        where there is no sample.
     steps_dropped, steps_flow, steps_usage
         ATTRITION, FLOW and LLM_USAGE tables of the steps; each list may be empty.
 
@@ -42,9 +43,9 @@ def run_ledger(
     InputError
         If a table cannot be read, or two steps count the same stage and unit.
     """
-    left_out = with_length_bins(
-        read_all(steps_dropped, ATTRITION), read_table(documents, DOCUMENTS)
-    )
+    left_out = read_all(steps_dropped, ATTRITION)
+    if documents is not None:
+        left_out = with_length_bins(left_out, read_table(documents, DOCUMENTS))
     counts = read_all(steps_flow, FLOW).sort("step", maintain_order=True)
     foreign = left_out.filter((pl.col("language") != language) | (pl.col("domain") != domain))
     for row in foreign.head(1).iter_rows(named=True):
@@ -53,7 +54,8 @@ def run_ledger(
             f"{row['language']}, {row['domain']}"
         )
     check_balance(left_out, counts)
-    source = derived("ledger", [documents, *steps_dropped], params={})
+    read = [*([] if documents is None else [documents]), *steps_dropped]
+    source = derived("ledger", read, params={})
     write_table(left_out, dropped, ATTRITION, provenance=source)
     for paths, frame, spec, output in (
         (steps_flow, counts, FLOW, flow),
@@ -66,14 +68,17 @@ def with_length_bins(dropped: pl.DataFrame, documents: pl.DataFrame) -> pl.DataF
     """Give every dropped item the length bin of its document; null where there is none.
 
     There is none where the sample has no bins, and for items of documents outside of the sample
-    (those a source or the cutting into passages left out).
+    (those a source or the cutting into passages left out), unless the item has one of its own, as
+    duplicates have.
     """
     if "length_bin" not in documents.columns:
         return dropped.with_columns(length_bin=pl.lit(None, pl.String))
-    bins = documents.select(doc_id="_id", length_bin="length_bin")
-    bare = dropped.drop("length_bin", strict=False)
-    joined = bare.join(bins, on="doc_id", how="left", maintain_order="left")
-    return joined.select(*bare.columns, "length_bin")
+    bins = documents.select(doc_id="_id", sampled_bin="length_bin")
+    joined = dropped.join(bins, on="doc_id", how="left", maintain_order="left")
+    if "length_bin" not in dropped.columns:
+        return joined.rename({"sampled_bin": "length_bin"})
+    both = pl.coalesce("sampled_bin", "length_bin").alias("length_bin")
+    return joined.with_columns(both).drop("sampled_bin")
 
 
 def check_balance(dropped: pl.DataFrame, flow: pl.DataFrame) -> None:

@@ -23,7 +23,7 @@ from psibench.llm.run import ask_all
 from psibench.llm.spending import stored_usage
 from psibench.progress import Progress
 from psibench.recipes.generated import step_spec
-from psibench.recipes.llm_tasks import LlmTask, TaskItem
+from psibench.recipes.llm_tasks import DOCUMENTS_TABLE, LlmTask, TaskItem
 from psibench.stages.llm_estimate import estimate_items
 from psibench.stages.llm_requests import requests_of
 from psibench.stages.tables import derived
@@ -67,7 +67,12 @@ def task_params(section: LlmTaskSection, prompt: str | Path) -> dict[str, Any]:
 
 def read_task_tables(task: LlmTask, paths: Mapping[str, str | Path]) -> dict[str, pl.DataFrame]:
     """Read the tables a task's items are made of, by name."""
-    return {name: read_table(paths[name], step_spec(name)) for name in task.reads}
+    return {
+        name: read_table(
+            paths[name], task.documents if name == DOCUMENTS_TABLE else step_spec(name)
+        )
+        for name in task.reads
+    }
 
 
 def run_ask(

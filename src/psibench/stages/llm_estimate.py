@@ -5,9 +5,12 @@ requests, replies, rows. What was counted is then scaled to all documents. Tasks
 estimated by the pairs of an earlier run or, from the candidates written here, by bounds.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import polars as pl
 
 from psibench.config.benchmarks import GeneratedBenchmark
 from psibench.config.generation import LlmTaskSection
@@ -15,51 +18,26 @@ from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.paths import prompt_path
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.estimate import StageEstimate
+from psibench.llm.expected import mean_stored_output
 from psibench.llm.prompts import load_prompt
 from psibench.llm.tokens import RequestCounter
-from psibench.llm.usage import Usage
 from psibench.recipes.generated import TASKS, task_section
 from psibench.recipes.llm_tasks import DOCUMENTS_TABLE, LlmTask, Tables
 from psibench.stages.llm_estimate_candidates import expected_candidates
-from psibench.stages.llm_estimate_judging import RequestsBasis, judged_pairs
+from psibench.stages.llm_estimate_judging import judged_pairs
+from psibench.stages.llm_estimate_task import RequestsBasis, TaskEstimate, scaled
 from psibench.stages.llm_shard_estimate import estimate_items
 from psibench.stages.llm_walk import Walked, walk_task
 
-__all__ = ["Estimator", "TaskEstimate", "estimate_items"]
+__all__ = ["Estimated", "Estimator", "TaskEstimate", "estimate_items"]
 
 
 @dataclass(frozen=True)
-class TaskEstimate:
-    """One task's estimate.
+class Estimated:
+    """The estimates of a benchmark's tasks, and the candidates to come from these documents."""
 
-    Attributes
-    ----------
-    llm
-        Id of its language model.
-    stage
-        Requests, the answered ones, tokens and money of the others, for all documents.
-    basis
-        What the output tokens rest on; see `Walked`.
-    at_most_usd
-        Money if each reply used all of max_output_tokens; None without a bound or a price.
-    requests_basis
-        What the number of requests rests on; ``at most``: all counts are bounds.
-    is_scaled
-        Whether the counts stand for more than went through.
-    """
-
-    llm: str
-    stage: StageEstimate
-    basis: str
-    at_most_usd: float | None
-    requests_basis: RequestsBasis = "documents"
-    is_scaled: bool = False
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether fewer requests may be needed."""
-        return self.requests_basis == "at most" and self.stage.n_to_ask > 0
+    tasks: tuple[TaskEstimate, ...]
+    candidates: pl.DataFrame
 
 
 class Estimator:
@@ -82,6 +60,7 @@ class Estimator:
         self._llms, self._prices, self._folders = llms, prices, folders
         self._stores: dict[str, AnswerStore] = {}
         self._counters: dict[str, RequestCounter] = {}
+        self._means: dict[tuple[str, str], tuple[int, float]] = {}
 
     def price(self, llm: str) -> Price | None:
         """Return a model's price, or None."""
@@ -96,7 +75,7 @@ class Estimator:
             self._counters[llm] = RequestCounter(self._llms[llm])
         return self._counters[llm]
 
-    def tasks(
+    def estimate(
         self,
         section: GeneratedBenchmark,
         tables: Tables,
@@ -104,7 +83,7 @@ class Estimator:
         scale: float = 1.0,
         made: Path | None = None,
         most: int = 0,
-    ) -> Iterator[TaskEstimate]:
+    ) -> Estimated:
         """Estimate a benchmark's tasks: those that write, then those that judge.
 
         Left out are judges of false negatives, unless an earlier run has their pairs.
@@ -125,27 +104,27 @@ class Estimator:
         InputError
             If a template is missing or wrong, or what it will be answered cannot be told.
         """
-        known = dict(tables)
+        known, estimates = dict(tables), []
         for task in TASKS[section.recipe]:
             chosen = task_section(section, task.name)
-            walked, estimate = self._task(task, chosen, known, scale)
-            yield estimate
+            walked, estimate = self.task(task, chosen, known, scale)
+            estimates.append(estimate)
             known[task.name] = task.gather(known, chosen, walked.replies).rows
         candidates = expected_candidates(task, known, walked, known[task.name])
         texts = known[DOCUMENTS_TABLE]
         for found in judged_pairs(section, candidates, texts, scale=scale, made=made, most=most):
             asked = found.judging.task, found.judging.section, found.tables, found.scale
-            _, estimate = self._task(*asked, is_bound=found.basis == "at most")
-            yield replace(estimate, requests_basis=found.basis)
+            estimates.append(self.task(*asked, basis=found.basis)[1])
+        return Estimated(tuple(estimates), candidates)
 
-    def _task(
+    def task(
         self,
         task: LlmTask,
         chosen: LlmTaskSection,
         tables: Tables,
         scale: float,
         *,
-        is_bound: bool = False,
+        basis: RequestsBasis = "documents",
     ) -> tuple[Walked, TaskEstimate]:
         """Go through one task and estimate it; for a bound, every item counts as a request.
 
@@ -160,33 +139,24 @@ class Estimator:
             tables,
             store=self._store(chosen.llm),
             counter=self.counter(chosen.llm),
+            stored_mean=partial(self._stored_mean, chosen.llm),
         )
-        if is_bound:
+        if basis == "at most":
             scale *= walked.n_items / max(1, walked.n_requests)
-        stage, at_most = _scaled(task.name, walked, scale, llm, self.price(chosen.llm))
-        return walked, TaskEstimate(
-            chosen.llm, stage, walked.basis, at_most, is_scaled=scale != 1.0
+        stage, at_most = scaled(task.name, walked, scale, llm, self.price(chosen.llm))
+        estimate = TaskEstimate(
+            chosen.llm, stage, walked.basis, at_most, basis, is_scaled=scale != 1.0
         )
+        return walked, estimate
+
+    def _stored_mean(self, llm: str, template: str) -> tuple[int, float]:
+        """Return the mean output of a template's stored answers; they are looked at once."""
+        if (llm, template) not in self._means:
+            self._means[llm, template] = mean_stored_output(self._store(llm), template)
+        return self._means[llm, template]
 
     def _store(self, llm: str) -> AnswerStore:
         if llm not in self._stores:
             self._stores[llm] = AnswerStore(self._folders[llm])
             self._stores[llm].refresh()
         return self._stores[llm]
-
-
-def _scaled(
-    task: str, walked: Walked, scale: float, settings: LlmSettings, price: Price | None
-) -> tuple[StageEstimate, float | None]:
-    """Scale counts to all documents and price them; also at the bound of each reply."""
-    is_batch, bound = settings.backend == "openai-batch", settings.sampling.max_output_tokens
-    n_requests, n_answered = round(walked.n_requests * scale), round(walked.n_answered * scale)
-    n_input, n_output = walked.usage.input_tokens, walked.usage.output_tokens
-    usage = Usage(round(n_input * scale), round(n_output * scale))
-    usd = at_most = None
-    if price is not None:
-        usd = price.cost(usage, is_batch=is_batch)
-        if bound is not None:
-            most = Usage(usage.input_tokens, bound * (n_requests - n_answered))
-            at_most = price.cost(most, is_batch=is_batch)
-    return StageEstimate(task, n_requests, n_answered, usage, usd), at_most

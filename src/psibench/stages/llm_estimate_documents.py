@@ -1,32 +1,34 @@
 """The documents an estimate goes through: the benchmark's own, its source's, or stand-in texts."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
-from psibench.build.passages import cut_into_passages
-from psibench.build.sampling import Measure, length_measure, sample_documents
 from psibench.build.stand_in_documents import stand_in_documents
-from psibench.config.benchmarks import Controlled, GeneratedBenchmark, Posir
-from psibench.config.generation import Sample
-from psibench.config.sources import HubSource
-from psibench.errors import InputError
-from psibench.llm.tokens import count_tokens_or_embedded
+from psibench.config.benchmarks import Controlled, GeneratedBenchmark
+from psibench.config.places import Place
 from psibench.recipes.llm_tasks import DOCUMENTS_TABLE
-from psibench.recipes.posir import is_drawn
-from psibench.sources.documents import read_documents
-from psibench.sources.reach import hub_is_reachable
 from psibench.stages.llm_estimate_personas import estimate_personas
+from psibench.stages.llm_estimate_sizes import (
+    documents_asked,
+    few_of,
+    share_asked,
+    share_of_place,
+    unbounded,
+)
+from psibench.stages.llm_estimate_sources import Reading
 from psibench.stages.sample import is_current
 from psibench.tables import read_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.schemas import DOCUMENTS
 
+Placed = tuple[Place, GeneratedBenchmark]
+"""A place, and its benchmark's section as if that place were all of it."""
+
+CHARS = pl.col("text").str.len_chars()
 MADE_UP = "stand-in texts, documentation of more tokens per word than most prose"
-RECORDS_PER_DOCUMENT = 25
-"""Records of a dataset on the hub looked at per document of the estimate."""
 
 
 @dataclass(frozen=True)
@@ -41,154 +43,149 @@ class EstimateTables:
         Documents the benchmark has or will have; those in the tables if nobody can tell.
     n_asked
         Those of them that are asked about: the tables hold no others.
-    notes
-        Where they come from, for people.
+    origin
+        Where the documents come from, for people.
+    personas
+        Where the persona candidates come from; "" without any.
     is_made
         Whether they are the benchmark's own, of an earlier run whose sample is the same.
+    places
+        The places that they are of, or stand for.
     """
 
     tables: dict[str, pl.DataFrame]
     n_documents: int
     n_asked: int
-    notes: tuple[str, ...]
+    origin: str
+    personas: str
     is_made: bool
+    places: tuple[Place, ...] = ()
+
+    @property
+    def documents(self) -> pl.DataFrame:
+        """The documents."""
+        return self.tables[DOCUMENTS_TABLE]
 
     @property
     def scale(self) -> float:
         """Documents asked about per document in the tables."""
-        return self.n_asked / max(1, self.tables[DOCUMENTS_TABLE].height)
+        return self.n_asked / max(1, self.documents.height)
 
 
-def estimate_tables(
-    section: GeneratedBenchmark, folder: Path, *, most: int, length_tokenizer: str
-) -> EstimateTables:
-    """Find documents for an estimate.
+def estimate_places(
+    placed: Sequence[Placed], build: Path, *, most: int, reading: Reading
+) -> list[EstimateTables]:
+    """Find documents for each of a benchmark's places; those out of reach share one estimate.
 
     In this order: the table that an earlier run made; the source, if it can be read here, of a
-    dataset on the hub the first records; texts made up of the interpreter's documentation, with
-    lengths drawn evenly within the sample's bins.
+    large one or one on the hub the first records; texts made up of the interpreter's documentation,
+    with lengths drawn evenly within the sample's bins.
 
     Parameters
     ----------
-    folder
-        Where the benchmark's build tables lie, or will.
+    placed
+        The places, each with the benchmark's section as if it were all of it.
+    build
+        Folder of the benchmark's build tables; a place has LANGUAGE/DOMAIN below it.
     most
-        Documents in the estimate; 0 for all. Of more, every so-manieth by length is taken.
+        Documents in the estimate, shared out among the places, 0 for all; see `share_of_place`.
+        Of more, every so-manieth by length is taken.
 
     Raises
     ------
     InputError
         If a table or a local source is there and cannot be read.
     """
-    sample = section.sample
-    made = folder / f"{DOCUMENTS_TABLE}.parquet"
-    is_made = made.is_file() and is_current(made, section, length_tokenizer=length_tokenizer)
-    if is_made:
-        whole = read_table(made, DOCUMENTS)
-        documents, total, note = _asked(section, whole), whole.height, f"documents of {made}"
-        n_asked = documents.height
-    else:
-        measure, *notes = _measure(sample, length_tokenizer)
-        documents, total, note = _from_source(section, measure, most)
-        note = "; ".join([note, *notes])
-        n_asked = round(total * share_asked(section))
-    chosen = spread(documents, most) if most else documents
-    tables = {DOCUMENTS_TABLE: chosen}
-    if n_asked < total:
-        note += f"; {n_asked:,} of all are asked about (propose_questions.share)"
-    texts = [f"{chosen.height:,} {note}"]
+    share = share_of_place(placed[0][1].sample, most, len(placed))
+    found: list[EstimateTables] = []
+    beyond: list[Placed] = []
+    for place, section in placed:
+        tables = _readable(section, build / place.language / place.domain, share, reading)
+        if tables is None:
+            beyond.append((place, section))
+        else:
+            found.append(replace(tables, places=(place,)))
+    if beyond:
+        fair = max(share, most * len(beyond) // len(placed)) if most else 0
+        found.append(_made_up(beyond, build, fair, reading))
+    return found
+
+
+def estimate_tables(
+    section: GeneratedBenchmark, folder: Path, *, most: int, length_tokenizer: str
+) -> EstimateTables:
+    """Find documents for a benchmark of one place, whose build tables lie in ``folder``, or will.
+
+    As `estimate_places`.
+    """
+    assert section.source is not None
+    reading = Reading(length_tokenizer)
+    place = Place(section.language, section.domain, section.source, section.passages, "source")
+    found = _readable(section, folder, most, reading)
+    return found or _made_up([(place, section)], folder.parent.parent, most, reading)
+
+
+def _readable(
+    section: GeneratedBenchmark, folder: Path, most: int, reading: Reading
+) -> EstimateTables | None:
+    """Return documents of an earlier run or of the source; None if it is out of reach."""
+    source, sample = section.source, section.sample
+    assert source is not None
+    path = folder / f"{DOCUMENTS_TABLE}.parquet"
+    if path.is_file() and is_current(
+        path, source, section.passages, sample, length_tokenizer=reading.wanted
+    ):
+        whole = read_table(path, DOCUMENTS)
+        asked = documents_asked(section, whole)
+        counts = (whole.height, asked.height)
+        return _chosen(section, folder, asked, counts, f"documents of {path}", most, is_made=True)
+    drawn = reading.draw(section, most)
+    if drawn is None:
+        return None
+    counts = (drawn.n_documents, round(drawn.n_documents * share_asked(section)))
+    origin = drawn.origin + reading.note(sample)
+    return _chosen(section, folder, drawn.documents, counts, origin, most)
+
+
+def _made_up(placed: Sequence[Placed], build: Path, most: int, reading: Reading) -> EstimateTables:
+    """Return texts that stand for the documents of places out of reach, whose samples are alike."""
+    place, section = placed[0]
+    sample, n = section.sample, few_of(section, most)
+    documents = stand_in_documents(sample, n, reading.measure(sample))
+    wanted = len(placed) * sample.n_documents if sample.n_documents else n
+    counts = (wanted, round(wanted * share_asked(section)))
+    names = list(dict.fromkeys(getattr(one.source, "name", one.key) for one, _ in placed))
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    origin = f"{MADE_UP} ({names[0]}{more} cannot be read here){unbounded(sample)}"
+    folder = build / place.language / place.domain
+    made = _chosen(section, folder, documents, counts, origin + reading.note(sample), most)
+    return replace(made, places=tuple(one for one, _ in placed))
+
+
+def _chosen(
+    section: GeneratedBenchmark,
+    folder: Path,
+    documents: pl.DataFrame,
+    counts: tuple[int, int],
+    origin: str,
+    most: int,
+    *,
+    is_made: bool = False,
+) -> EstimateTables:
+    """Take some of the documents, and add the other tables that the first task reads."""
+    n_documents, n_asked = counts
+    few = spread(documents, most) if most else documents
+    tables, about = {DOCUMENTS_TABLE: few}, ""
     if isinstance(section, Controlled):
-        personas, about = estimate_personas(section.personas, folder, chosen)
+        personas, about = estimate_personas(section.personas, folder, few)
         tables[PERSONA_CANDIDATES.name] = personas
-        texts.append(about)
-    return EstimateTables(tables, total, n_asked, tuple(texts), is_made)
+    return EstimateTables(tables, n_documents, n_asked, origin, about, is_made)
 
 
-def share_asked(section: GeneratedBenchmark) -> float:
-    """Return the share of its documents that a benchmark asks about."""
-    return section.propose_questions.share if isinstance(section, Posir) else 1.0
-
-
-def asking_all(section: GeneratedBenchmark) -> GeneratedBenchmark:
-    """Return a benchmark's section that asks about every document it is given."""
-    if not isinstance(section, Posir):
-        return section
-    proposing = section.propose_questions.model_copy(update={"share": 1.0})
-    return section.model_copy(update={"propose_questions": proposing})
-
-
-def _asked(section: GeneratedBenchmark, documents: pl.DataFrame) -> pl.DataFrame:
-    """Keep the documents that a benchmark asks about."""
-    if not isinstance(section, Posir):
-        return documents
-    share, seed = section.propose_questions.share, section.propose_questions.seed
-    drawn = [is_drawn(doc_id, share=share, seed=seed) for doc_id in documents["_id"]]
-    return documents.filter(pl.Series(drawn, dtype=pl.Boolean))
-
-
-def spread(documents: pl.DataFrame, n: int) -> pl.DataFrame:
+def spread(documents: pl.DataFrame, n: int, length: pl.Expr = CHARS) -> pl.DataFrame:
     """Take ``n`` documents at even distances in the order of their lengths; their order stays."""
     if documents.height <= n:
         return documents
-    by_length = documents.select(pl.col("text").str.len_chars().arg_sort()).to_series()
+    by_length = documents.select(length.arg_sort()).to_series()
     places = [(2 * i + 1) * documents.height // (2 * n) for i in range(n)]
     return documents[sorted(by_length.gather(places).to_list())]
-
-
-def _from_source(
-    section: GeneratedBenchmark, measure: Measure, most: int
-) -> tuple[pl.DataFrame, int, str]:
-    """Return documents, how many there will be in all, and where they come from."""
-    source, sample = section.source, section.sample
-    is_remote = isinstance(source, HubSource) and not Path(source.name).is_dir()
-    if not is_remote:
-        drawn = sample_documents(_batches(section), sample=sample, measure=measure).documents
-        return drawn, drawn.height, "documents of the source"
-    assert isinstance(source, HubSource)
-    n = most or sample.n_documents or 0
-    wanted = sample.n_documents or n
-    if not n:
-        raise InputError(
-            f"{source.name}: all documents of a dataset on the hub, and sample.n_documents is null;"
-            " give a number of documents"
-        )
-    about = "" if sample.n_documents else "; sample.n_documents is null: counted for these alone"
-    n = min(n, wanted)
-    try:
-        first = _first_records(source, n)
-        few = section.model_copy(update={"source": first, "sample": _fewer(sample, n)})
-        drawn = sample_documents(_batches(few), sample=few.sample, measure=measure).documents
-        return drawn, wanted, f"documents of the first records of {source.name}{about}"
-    except InputError:
-        made_up = stand_in_documents(sample, n, measure)
-        return made_up, wanted, f"{MADE_UP} ({source.name} cannot be read here){about}"
-
-
-def _first_records(source: HubSource, n: int) -> HubSource:
-    if not hub_is_reachable():
-        raise InputError(f"{source.name}: the hub is out of reach")
-    most = RECORDS_PER_DOCUMENT * n
-    records = min(source.max_documents or most, most)
-    return source.model_copy(update={"streaming": True, "max_documents": records})
-
-
-def _fewer(sample: Sample, n: int) -> Sample:
-    return sample.model_copy(update={"n_documents": n})
-
-
-def _batches(section: GeneratedBenchmark) -> Iterator[pl.DataFrame]:
-    for batch in read_documents(section.source).batches:
-        if section.passages is None:
-            yield batch
-        else:
-            yield cut_into_passages(batch, section.passages)[0]
-
-
-def _measure(sample: Sample, length_tokenizer: str) -> tuple[Measure, *tuple[str, ...]]:
-    """Return the sample's measure, and a note if it is not the one the run will use."""
-    if sample.unit != "tokens":
-        return (length_measure(sample.unit),)
-    count, used = count_tokens_or_embedded(length_tokenizer)
-    if used == length_tokenizer:
-        return (count,)
-    return count, f"lengths counted with {used}: {length_tokenizer} cannot be loaded here"

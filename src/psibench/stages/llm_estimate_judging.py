@@ -9,7 +9,6 @@ their pairs are known.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 
@@ -21,12 +20,10 @@ from psibench.recipes.judging import pairs_table
 from psibench.recipes.llm_tasks import DOCUMENTS_TABLE, Tables
 from psibench.recipes.steps import AUDIT, GRADE_ROUNDS, Judging, grade_rule, judging_of
 from psibench.stages.llm_estimate_documents import spread
+from psibench.stages.llm_estimate_task import RequestsBasis
 from psibench.tables import read_table
 from psibench.tables.build_schemas import PAIRS
 from psibench.text.segments import POSITIONS
-
-RequestsBasis = Literal["documents", "at most", "pairs of an earlier run"]
-"""What a task's number of requests rests on; a writing task's on the documents."""
 
 PAIRS_PER_DOCUMENT = 5
 """Pairs of one task that are tokenized, per document of the estimate; of more, a sample."""

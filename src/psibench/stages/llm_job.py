@@ -14,27 +14,46 @@ from psibench.config.llms import Price
 from psibench.config.load import load_config, resolve_llms, resolve_prices
 from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.config.release import PosirReleaseSource
 from psibench.recipes.generated import find_task
 from psibench.recipes.llm_tasks import LlmTask
 from psibench.recipes.steps import JUDGING, find_task_of
+from psibench.recipes.translation_tasks import (
+    TRANSLATION_TASKS,
+    TranslateSection,
+    translating_section,
+)
 from psibench.stages.llm_ask import Asking, llm_params, task_params
+from psibench.stages.sample import sample_params
 
 
-def ask_params(lookup: Lookup, benchmark: str, task: str) -> dict[str, Any]:
+def place_params(lookup: Lookup, benchmark: str, language: str, domain: str) -> dict[str, Any]:
+    """Return the parameters of a ``sample`` job: what decides a domain's documents."""
+    place = lookup.place(benchmark, language, domain)
+    assert not isinstance(place.source, PosirReleaseSource)
+    return sample_params(
+        place.source,
+        place.passages,
+        lookup.generated(benchmark).sample,
+        length_tokenizer=lookup.config.length_tokenizer,
+    )
+
+
+def ask_params(lookup: Lookup, benchmark: str, task: str, language: str) -> dict[str, Any]:
     """Return the parameters of an ``ask`` job: what decides the outcomes."""
-    section = lookup.task_section(benchmark, task)
+    section = lookup.task_section(benchmark, task, language)
     return {
-        "recipe": lookup.generated(benchmark).recipe,
+        "recipe": lookup.benchmark(benchmark).recipe,
         "section": task_params(section, lookup.prompt(benchmark, task)),
         "llm": llm_params(lookup.llm_of(benchmark, task)),
     }
 
 
-def gather_params(lookup: Lookup, benchmark: str, task: str) -> dict[str, Any]:
+def gather_params(lookup: Lookup, benchmark: str, task: str, language: str) -> dict[str, Any]:
     """Return the parameters of a ``gather`` job."""
-    section = lookup.task_section(benchmark, task)
+    section = lookup.task_section(benchmark, task, language)
     return {
-        "recipe": lookup.generated(benchmark).recipe,
+        "recipe": lookup.benchmark(benchmark).recipe,
         "judging": lookup.judging_kind(benchmark, task),
         "section": lookup.dump(section) | {"prompt": None},
         "step": lookup.step(benchmark, task),
@@ -42,19 +61,25 @@ def gather_params(lookup: Lookup, benchmark: str, task: str) -> dict[str, Any]:
 
 
 def asked_of(
-    config: Mapping[str, Any], *, benchmark: str, task: str, prompt: str | Path
+    config: Mapping[str, Any], *, benchmark: str, task: str, language: str, prompt: str | Path
 ) -> tuple[Asking, dict[str, Price]]:
     """Return what an ``ask`` job asks of whom, and the prices, from the config it was given."""
     loaded, _ = load_config(DEFAULT_CONFIG, config, registry=REGISTRY)
     section = loaded.benchmarks[benchmark]
-    assert isinstance(section, GeneratedBenchmark)
-    found, chosen = find_task_of(section, task)
+    if task in TRANSLATION_TASKS:
+        found = TRANSLATION_TASKS[task]
+        chosen: LlmTaskSection = translating_section(section, task, language)
+    else:
+        assert isinstance(section, GeneratedBenchmark)
+        found, chosen = find_task_of(section, task)
     llm = resolve_llms(loaded)[chosen.llm]
     return Asking(found, chosen, chosen.llm, llm, Path(prompt)), resolve_prices(loaded)
 
 
 def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskSection]:
     """Return a ``gather`` job's task and its section, from its parameters."""
+    if task in TRANSLATION_TASKS:
+        return TRANSLATION_TASKS[task], TranslateSection.model_validate(params["section"])
     if params["judging"] is not None:
         return JUDGING[params["judging"]](task), LlmTaskSection.model_validate(params["section"])
     annotation = GENERATED_RECIPES[params["recipe"]].model_fields[task].annotation

@@ -9,11 +9,11 @@ import numpy as np
 
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
-from psibench.llm.expected import expected_reply
 from psibench.llm.prompts import Prompt
 from psibench.llm.request import Request
 from psibench.llm.tokens import RequestCounter
 from psibench.recipes.llm_tasks import TaskItem
+from psibench.stages.llm_estimate_replies import expect_reply
 
 MOST_COUNTED = 200
 """Requests that are tokenized; the totals of all are inferred from them and their lengths."""
@@ -110,7 +110,7 @@ def _output_tokens(
     sample: Sequence[_Sampled], prompt: Prompt, llm: LlmSettings, counter: RequestCounter
 ) -> list[int]:
     try:
-        replies = [expected_reply(one.request, one.values, prompt, llm) for one in sample]
+        replies = [expect_reply(one.request, one.values, prompt, llm) for one in sample]
     except InputError:
         return [llm.sampling.max_output_tokens or 0] * len(sample)
     counts = counter.count_texts([reply.text for reply in replies])

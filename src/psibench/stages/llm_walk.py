@@ -1,6 +1,6 @@
 """One task over some documents without asking anyone: what it would ask, and go on with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -9,12 +9,13 @@ from psibench.config.generation import LlmTaskSection
 from psibench.config.llms import LlmSettings
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.chain import Chain
-from psibench.llm.expected import ENOUGH_ANSWERS, expected_reply, mean_stored_output
+from psibench.llm.expected import ENOUGH_ANSWERS
 from psibench.llm.prompts import Prompt
 from psibench.llm.request import Request
 from psibench.llm.tokens import RequestCounter
 from psibench.llm.usage import Usage
 from psibench.recipes.llm_tasks import LlmTask, Replied, Tables
+from psibench.stages.llm_estimate_replies import expect_reply
 from psibench.stages.llm_requests import requests_of
 
 BLOCK = 512
@@ -34,8 +35,8 @@ class Walked:
     usage
         Tokens of the others; of one that is to be asked again, those of the next request.
     basis
-        What its output tokens rest on: ``stored answers``, ``stand-in``, ``example``, or
-        ``answered`` if nothing is left to ask.
+        What its output tokens rest on: ``stored answers``, ``stand-in``, ``example``,
+        ``expansion``, or ``answered`` if nothing is left to ask.
     replies
         Usable replies of all items, stored or expected, in order.
     """
@@ -66,12 +67,19 @@ def walk_task(
     *,
     store: AnswerStore,
     counter: RequestCounter,
+    stored_mean: Callable[[str], tuple[int, float]],
 ) -> Walked:
     """Go through the items of a task.
 
-    A reply is the stored one if there is one, else what `expected_reply` gives. Output tokens of
+    A reply is the stored one if there is one, else what `expect_reply` gives. Output tokens of
     what is not answered are those of the expected replies; but the mean of the task's stored
-    answers where there are enough of them, unless the stand-in's rules tell it exactly.
+    answers where there are enough of them, unless the stand-in's rules tell it exactly or the
+    lengths of what is translated do.
+
+    Parameters
+    ----------
+    stored_mean
+        Template's task -> stored answers to it that were looked at, and their mean output tokens.
 
     Raises
     ------
@@ -86,11 +94,12 @@ def walk_task(
         pairs = zip(block, counts, strict=True)
         n_output = sum(n if one.n_output is None else one.n_output for one, n in pairs)
         walked.usage += Usage(n_input, n_output)
-    n_stored, mean = mean_stored_output(store, task.template)
-    if walked.basis == "example" and n_stored >= ENOUGH_ANSWERS:
-        n_output = round(mean * (walked.n_requests - walked.n_answered))
-        walked.usage = Usage(walked.usage.input_tokens, n_output)
-        walked.basis = "stored answers"
+    if walked.basis == "example":
+        n_stored, mean = stored_mean(task.template)
+        if n_stored >= ENOUGH_ANSWERS:
+            n_output = round(mean * (walked.n_requests - walked.n_answered))
+            walked.usage = Usage(walked.usage.input_tokens, n_output)
+            walked.basis = "stored answers"
     return walked
 
 
@@ -113,9 +122,9 @@ def _walk(
                 walked.n_answered += 1
                 values[key] = outcome.value
             else:
-                reply = expected_reply(chain.request, item.values, prompt, llm)
+                reply = expect_reply(chain.request, item.values, prompt, llm)
                 values[key] = reply.value
-                walked.basis = reply.source
+                walked.basis = reply.basis
                 yield _ToAsk(chain.request, reply.text, reply.output_tokens)
         if values[key] is not None:
             where = (item.id, item.doc_id, item.target_position)

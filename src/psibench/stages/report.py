@@ -7,13 +7,17 @@ from typing import Any
 import polars as pl
 
 from psibench import __version__
+from psibench.build.pooled_tables import pool_flow, pool_usage
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, SquadPosq
+from psibench.config.corpora import POOLED
 from psibench.config.llms import STAND_IN_PREFIX, Price, price_of
 from psibench.config.models import ModelBase
 from psibench.config.verification import VerifyMargin
 from psibench.errors import InputError
 from psibench.llm.usage import Usage
 from psibench.report import BenchmarkInfo, ModelInfo, ReportInput, write_report
+from psibench.report.examples import Example
+from psibench.report.facts import LanguageFacts, Summaries
 from psibench.report.generation import GenerationFacts
 from psibench.report.verification import VerificationFacts
 from psibench.stages.tables import read_all
@@ -55,6 +59,10 @@ def run_report(
     output: str | Path,
     verification: Sequence[VerificationFacts] = (),
     views: Mapping[str, Mapping[str, str]] | None = None,
+    languages: Sequence[LanguageFacts] = (),
+    summaries: Summaries | None = None,
+    examples: Sequence[Example] = (),
+    published: str = "",
 ) -> None:
     """Write the report.
 
@@ -64,6 +72,10 @@ def run_report(
         As `psibench.stages.report_verification.read_verification` returns it.
     views
         Per benchmark the ids of its views by sort, ``raw`` and ``tiny``, those that exist.
+    languages, summaries, examples
+        As the functions of `psibench.stages.report_languages` return them.
+    published
+        Address of the page of published figures, relative to ``output``; empty: no link.
     """
     table = read_table(psi_table, PSI_TABLE)
     authors = dict(table.select("benchmark", "queries_by").iter_rows())
@@ -80,6 +92,10 @@ def run_report(
         generation=tuple(generation),
         verification=tuple(verification),
         views=views or {},
+        languages=tuple(languages),
+        summaries=summaries or Summaries(),
+        examples=tuple(examples),
+        published=published,
         provenance=_facts(psi_table),
         title=title,
         created=now(),
@@ -118,26 +134,39 @@ def read_generation(
     dropped: Sequence[str | Path],
     prices: Mapping[str, Any],
 ) -> list[GenerationFacts]:
-    """Read how queries came about, domain by domain; ``labels`` name the domains.
+    """Read how queries came about, language by language; ``labels`` name the domains.
 
     ``prices`` is a price table as plain data: what a run cost is told at the config's prices.
     """
     table = {name: Price.model_validate(entry) for name, entry in prices.items()}
+    groups: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for name, *paths in zip(labels, flow, usage, dropped, strict=True):
+        place = (name["benchmark"], name["lang"])
+        groups.setdefault(place, []).append((name["domain"], *map(str, paths)))
     return [
-        GenerationFacts(
-            benchmark=name["benchmark"],
-            language=name["lang"],
-            domain=name["domain"],
-            flow=read_table(flow_path, FLOW),
-            usage=_with_money(read_table(usage_path, LLM_USAGE), table),
-            dropped=read_table(dropped_path, ATTRITION)
-            .group_by("stage", "unit", "reason", maintain_order=True)
-            .agg(pl.len().alias("n_items")),
-        )
-        for name, flow_path, usage_path, dropped_path in zip(
-            labels, flow, usage, dropped, strict=True
-        )
+        _generation_facts(benchmark, language, rows, table)
+        for (benchmark, language), rows in groups.items()
     ]
+
+
+def _generation_facts(
+    benchmark: str, language: str, rows: Sequence[tuple[str, ...]], prices: Mapping[str, Price]
+) -> GenerationFacts:
+    """Read the tables of one language; those of several domains are added up."""
+    domains, flow, usage, dropped = zip(*rows, strict=True)
+    left_out = pl.concat(
+        [read_table(path, ATTRITION).select("stage", "unit", "reason") for path in dropped]
+    )
+    return GenerationFacts(
+        benchmark=benchmark,
+        language=language,
+        domain=domains[0] if len(domains) == 1 else POOLED,
+        flow=pool_flow([read_table(path, FLOW) for path in flow]),
+        usage=_with_money(pool_usage([read_table(path, LLM_USAGE) for path in usage]), prices),
+        dropped=left_out.group_by("stage", "unit", "reason", maintain_order=True).agg(
+            pl.len().alias("n_items")
+        ),
+    )
 
 
 def _with_money(usage: pl.DataFrame, prices: Mapping[str, Price]) -> pl.DataFrame:

@@ -1,6 +1,7 @@
 """Stages ``score`` and ``aggregate``: per-query scores, then bucket scores and PSI."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import polars as pl
 
 from psibench.config.settings import Uncertainty
 from psibench.errors import InputError
-from psibench.metrics.aggregate import RowLabels, UncertaintySettings, bucket_scores, psi_table
+from psibench.metrics.aggregate import RowLabels, UncertaintySettings, result_tables
 from psibench.metrics.query_scores import query_scores
 from psibench.stages.tables import derived, queries_by
 from psibench.tables import read_table, write_table
@@ -22,11 +23,17 @@ from psibench.tables.schemas import (
     RUN,
 )
 
+logger = logging.getLogger("psibench")
+
+TRANSLATED_LENGTH = "pos_translated_char_length"
+"""Column of translated queries: characters in the translated positive."""
+
 
 def run_score(
     *,
     domains: Sequence[str],
     run: str | Path,
+    asked: Sequence[str | Path],
     queries: Sequence[str | Path],
     qrels: Sequence[str | Path],
     encodings: str | Path | None,
@@ -35,29 +42,63 @@ def run_score(
 ) -> None:
     """Score a run of all domains query by query.
 
-    ``encodings`` tells how much of each document the model saw; None if it sees everything.
+    Parameters
+    ----------
+    asked
+        QUERIES tables of the queries' language, domain by domain: who asks.
+    queries, qrels
+        QUERIES and QRELS tables of the documents' language: positives, spans and lengths of the
+        same query ids. In one language ``asked`` and ``queries`` are the same tables. Queries that
+        one of the two lacks are left out, and counted in the log.
+    encodings
+        Tells how much of each document the model saw; None if it sees everything.
     """
     ranked = read_table(run, RUN)
     seen = None if encodings is None else read_table(encodings, ENCODINGS)
     frames = []
-    for domain, queries_path, qrels_path in zip(domains, queries, qrels, strict=True):
-        asked = read_table(queries_path, QUERIES)
+    paths = zip(domains, asked, queries, qrels, strict=True)
+    for domain, asked_path, queries_path, qrels_path in paths:
+        known, judged = read_table(queries_path, QUERIES), read_table(qrels_path, QRELS)
+        if asked_path != queries_path:
+            known, judged = _of_both(read_table(asked_path, QUERIES), known, judged, domain)
         frames.append(
             query_scores(
-                ranked.join(asked.select(query_id="_id"), on="query_id", how="semi"),
-                asked,
-                read_table(qrels_path, QRELS),
+                ranked.join(known.select(query_id="_id"), on="query_id", how="semi"),
+                known,
+                judged,
                 domain=domain,
                 metrics=metrics,
-                visible_char_end=None if seen is None else _visible_ends(seen, domain),
+                visible_char_end=None if seen is None else _visible_ends(seen, domain, known),
             )
         )
     scores = pl.concat(frames)
     if scores.get_column("query_id").is_duplicated().any():
         raise InputError(f"{run}: a query id occurs in two domains; ids must differ between them")
-    paths = [run, *queries, *qrels, *([] if encodings is None else [encodings])]
-    source = derived("score", paths, params={"metrics": list(metrics)})
+    asking = [path for path in asked if path not in queries]
+    read = [run, *asking, *queries, *qrels, *([] if encodings is None else [encodings])]
+    source = derived("score", read, params={"metrics": list(metrics)})
     write_table(scores, output, QUERY_SCORES, provenance=source)
+
+
+def _of_both(
+    asked: pl.DataFrame, known: pl.DataFrame, judged: pl.DataFrame, domain: str
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Keep the queries of a cross-lingual pair that both languages have."""
+    both = known.join(asked.select("_id"), on="_id", how="semi", maintain_order="left")
+    if both.is_empty():
+        raise InputError(
+            f"domain {domain}: the two languages share no query id (first of each: "
+            f"{asked.item(0, '_id')!r}, {known.item(0, '_id')!r}); a cross-lingual pair needs the "
+            "same queries in both languages"
+        )
+    logger.info(
+        "%s: %d queries in both languages, %d in one alone",
+        domain,
+        both.height,
+        asked.height + known.height - 2 * both.height,
+    )
+    ids = both.select(pl.col("_id").alias("query-id"))
+    return both, judged.join(ids, on="query-id", how="semi", maintain_order="left")
 
 
 def run_aggregate(
@@ -70,37 +111,59 @@ def run_aggregate(
     uncertainty: Uncertainty,
     buckets: str | Path,
     psi: str | Path,
+    reading_known: bool = True,
+    threads: int = 1,
 ) -> None:
     """Aggregate per-query scores into one model's rows of the two result tables.
 
-    Who wrote the queries is taken from the provenance of the scores.
+    Who wrote the queries is taken from the provenance of the scores. Without ``reading_known``
+    (what a model read of a document is not known) there are rows of all evidence alone.
+    ``threads`` decides no figure.
     """
     frame = read_table(scores, QUERY_SCORES)
     labels = replace(labels, queries_by=queries_by(scores))
     settings = UncertaintySettings(**uncertainty.model_dump())
-
-    def aggregate(table: Callable[..., pl.DataFrame]) -> pl.DataFrame:
-        return table(
-            frame,
-            labels=labels,
-            metrics=metrics,
-            schemes=schemes,
-            length_buckets=length_buckets,
-            domains=True,
-            settings=settings,
-        )
 
     params = {
         "labels": asdict(labels),
         "metrics": list(metrics),
         "schemes": list(schemes),
         "settings": asdict(settings),
+        "reading_known": reading_known,
     }
     source = derived("aggregate", [scores], params=params)
-    write_table(aggregate(bucket_scores), buckets, BUCKET_SCORES, provenance=source)
-    write_table(aggregate(psi_table), psi, PSI_TABLE, provenance=source)
+    tables = result_tables(
+        frame,
+        labels=labels,
+        metrics=metrics,
+        schemes=schemes,
+        length_buckets=length_buckets,
+        domains=True,
+        settings=settings,
+        threads=threads,
+    )
+    for frame, path, spec in (
+        (tables.buckets, buckets, BUCKET_SCORES),
+        (tables.psi, psi, PSI_TABLE),
+    ):
+        shown = frame if reading_known else frame.filter(evidence="all")
+        write_table(shown, path, spec, provenance=source)
 
 
-def _visible_ends(encodings: pl.DataFrame, domain: str) -> pl.DataFrame:
+def _visible_ends(encodings: pl.DataFrame, domain: str, queries: pl.DataFrame) -> pl.DataFrame:
+    """Return how far the model saw into each document, in characters of the queries' spans.
+
+    Spans of a translation are those of its original: what was seen of the translated positive is
+    taken over in proportion of the two lengths. A positive seen whole stays so.
+    """
     documents = (pl.col("role") == "document") & (pl.col("domain") == domain)
-    return encodings.filter(documents).select("_id", "visible_char_end")
+    ends = encodings.filter(documents).select("_id", "visible_char_end")
+    if TRANSLATED_LENGTH not in queries.columns:
+        return ends
+    lengths = queries.select(
+        "pos_char_length", pl.col("pos_corpus_id").alias("_id"), TRANSLATED_LENGTH
+    ).unique("_id")
+    own, original = pl.col(TRANSLATED_LENGTH), pl.col("pos_char_length")
+    scaled = pl.col("visible_char_end").cast(pl.Int64) * original // own
+    found = ends.join(lengths, on="_id", how="inner")
+    return found.select("_id", pl.when(own.is_null()).then("visible_char_end").otherwise(scaled))

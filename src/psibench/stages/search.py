@@ -28,22 +28,23 @@ def run_lexical_search(
     model: str,
     corpora: Sequence[str | Path],
     queries: Sequence[str | Path],
+    language: str,
     top_k: int,
     output: str | Path,
 ) -> None:
-    """Search every domain with BM25 and write the run."""
+    """Search every domain with BM25 and write the run; ``language`` is the documents'."""
     frames = []
     for corpus_path, queries_path in zip(corpora, queries, strict=True):
         documents = read_table(corpus_path, CORPUS).sort("_id")
         asked = read_table(queries_path, QUERIES)
         texts, questions = (f.get_column("text").to_list() for f in (documents, asked))
-        best = search_bm25(entry, texts, questions, k=top_k)
+        best = search_bm25(entry, texts, questions, k=top_k, language=language)
         frames.append(_scores(best, asked.get_column("_id"), documents.get_column("_id")))
     source = derived(
         "search",
         [*corpora, *queries],
-        params={**retrieval_params(entry), "top_k": top_k},
-        revisions={f"model:{model}": f"bm25s {version('bm25s')}"},
+        params={**retrieval_params(entry), "top_k": top_k, "language": language},
+        revisions={f"model:{model}": f"bm25s {version('bm25s')}, PyStemmer {version('PyStemmer')}"},
     )
     _write_run(frames, output, source)
 
@@ -63,7 +64,7 @@ def run_vector_search(
     """Search every domain with a model's stored vectors and write the run."""
     sides = []
     for role, path in (("query", query_encodings), ("document", corpus_encodings)):
-        fingerprint = _fingerprint(path)
+        fingerprint = fingerprint_of(path)
         frame = read_table(path, ENCODINGS).filter(pl.col("role") == role)
         sides.append((frame, open_store(model, store=store, fingerprint=fingerprint)))
     (asked, query_store), (documents, document_store) = sides
@@ -86,7 +87,8 @@ def run_vector_search(
     _write_run(frames, output, derived("search", paths, params=params))
 
 
-def _fingerprint(encodings: str | Path) -> str:
+def fingerprint_of(encodings: str | Path) -> str:
+    """Return the fingerprint of the model whose vectors an encodings table points to."""
     params = (read_provenance(encodings) or {}).get("params", {})
     if "fingerprint" not in params:
         raise InputError(

@@ -8,6 +8,8 @@ columns only where ``TableSpec.open`` is true (what a recipe knows about its que
 import pyarrow as pa
 
 from psibench.tables.build_schemas import BUILD_SPECS
+from psibench.tables.published_schemas import PUBLISHED_SPECS
+from psibench.tables.quality_schemas import QUALITY_SPECS
 from psibench.tables.spec import (
     CHAR_SPAN,
     FLOAT32,
@@ -18,6 +20,8 @@ from psibench.tables.spec import (
     Column,
     TableSpec,
 )
+from psibench.tables.summary_schemas import SUMMARY_SPECS
+from psibench.tables.translation_schemas import TRANSLATION_SPECS
 from psibench.tables.verify_schemas import VERIFY_SPECS
 
 DOCUMENTS = TableSpec(
@@ -262,5 +266,9 @@ SPECS: dict[str, TableSpec] = {
         ATTRITION,
         *BUILD_SPECS,
         *VERIFY_SPECS,
+        *TRANSLATION_SPECS,
+        *QUALITY_SPECS,
+        *SUMMARY_SPECS,
+        *PUBLISHED_SPECS,
     )
 }

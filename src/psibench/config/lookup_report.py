@@ -1,0 +1,74 @@
+"""What the report asks a workflow for beyond the tables of every benchmark: plain data, paths."""
+
+from typing import Any
+
+from psibench.config.lookup import Lookup
+
+MAX_EXAMPLE_DOMAINS = 3
+
+
+def language_files(lookup: Lookup) -> list[dict[str, Any]]:
+    """Return what is known of each benchmark's languages and domains, by sort.
+
+    A benchmark without any is left out. ``relocation``: a path per language translated to;
+    ``similarity``: one per language read, of two or more domains, by the first model that encodes;
+    ``quality``, ``agreement`` and ``confusion``: where translations are graded.
+    """
+    graded = lookup.translated("quality")
+    found = []
+    for name in lookup.config.benchmarks:
+        files: dict[str, Any] = {"benchmark": name}
+        folder = f"results/{name}"
+        translated = lookup.translated_languages(name)
+        if translated:
+            files["relocation"] = [f"{folder}/build/{la}/relocation.parquet" for la in translated]
+        compared = _compared(lookup, name)
+        if compared:
+            files["similarity"] = compared
+        if name in graded:
+            sorts = ("quality", "agreement", "confusion")
+            files |= {sort: f"{folder}/translation_{sort}.parquet" for sort in sorts}
+        if len(files) > 1:
+            found.append(files)
+    return found
+
+
+def example_files(lookup: Lookup) -> list[dict[str, str]]:
+    """Return the domains that examples are taken from: labels, ``corpus`` and ``queries``.
+
+    Up to three domains per language, spread over the benchmark's.
+    """
+    found = []
+    for labels in lookup.benchmark_languages():
+        name, language = labels["benchmark"], labels["lang"]
+        for domain in spread(lookup.domains_in(name, language), MAX_EXAMPLE_DOMAINS):
+            folder = f"results/{name}/data/{language}/{domain}"
+            tables = {table: f"{folder}/{table}.parquet" for table in ("corpus", "queries")}
+            found.append({**labels, "domain": domain, **tables})
+    return found
+
+
+def summary_files(lookup: Lookup) -> dict[str, str]:
+    """Return the tables over all benchmarks, by name."""
+    names = ["position_trend", "language_averages"]
+    names += ["leaderboards"] if lookup.config.leaderboards else []
+    return {name: f"results/{name}.parquet" for name in names}
+
+
+def spread(names: list[str], n: int) -> list[str]:
+    """Return up to ``n`` names at equal distances, the first and the last among them."""
+    if len(names) <= n:
+        return names
+    return [names[round(place * (len(names) - 1) / (n - 1))] for place in range(n)]
+
+
+def _compared(lookup: Lookup, name: str) -> list[str]:
+    """List the tables of the similarity of a benchmark's domains, a path per language."""
+    model = next((model for model in lookup.config.models if lookup.is_vector(model)), None)
+    if model is None:
+        return []
+    return [
+        f"results/{name}/similarity/{model}/{language}.parquet"
+        for language in lookup.native_languages(name)
+        if len(lookup.domains_in(name, language)) > 1
+    ]

@@ -1,0 +1,184 @@
+"""What a workflow asks about a benchmark's translations."""
+
+from typing import TYPE_CHECKING, Any
+
+from psibench.build.shards import shard_names
+from psibench.config.benchmarks import GeneratedBenchmark
+from psibench.config.corpora import POOLED
+from psibench.config.generation import LlmTaskSection
+from psibench.config.load import load_registry
+from psibench.config.lookup_generation import check_template
+from psibench.config.lookup_views import ViewLookup
+from psibench.config.paths import REGISTRY
+from psibench.config.settings import Config
+from psibench.config.translation import Quality, Translate
+from psibench.errors import InputError
+
+if TYPE_CHECKING:
+    from psibench.recipes.llm_tasks import LlmTask
+
+
+class TranslationLookup(ViewLookup):
+    """Answers about the tasks and tables of translated languages.
+
+    Raises
+    ------
+    InputError
+        If a model that is to be evaluated on translations is not known.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        known = load_registry(REGISTRY) | config.registry
+        for name in self.translated():
+            self._check_templates(name)
+            for model in self.translate(name).models or ():
+                if model not in known:
+                    raise InputError(
+                        f"config key benchmarks.{name}.translate.models: unknown model {model!r}. "
+                        f"Supported: {', '.join(sorted(known))}"
+                    )
+
+    def _check_templates(self, name: str) -> None:
+        from psibench.llm.prompts import load_prompt
+
+        for task in self.translation_tasks(name):
+            key = f"config key benchmarks.{name}.translate"
+            try:
+                check_template(self.task(name, task).template, load_prompt(self.prompt(name, task)))
+            except InputError as error:
+                raise InputError(f"{key}, task {task}: {error}") from error
+
+    def translate(self, name: str) -> Translate:
+        """Return how a benchmark is translated that is."""
+        section = self.translation(name)
+        assert section is not None
+        return section
+
+    def translated(self, key: str = "") -> list[str]:
+        """List the benchmarks that are translated; those whose `translate` has ``key``."""
+        found = {name: self.translation(name) for name in self.config.benchmarks}
+        return [
+            name
+            for name, section in found.items()
+            if section is not None and (not key or getattr(section, key) is not None)
+        ]
+
+    def judged_refusals(self) -> list[str]:
+        """List the benchmarks in whose translations a language model finds refusals."""
+        return [name for name in self.translated() if self.translate(name).clean.refusals]
+
+    def quoting(self) -> list[str]:
+        """List the benchmarks in whose translations a language model quotes the evidence."""
+        return [
+            name for name in self.translated() if "relocate_spans" in self.translation_tasks(name)
+        ]
+
+    def quality(self, name: str) -> Quality:
+        """Return how a benchmark's translations are graded, where they are."""
+        section = self.translate(name).quality
+        assert section is not None
+        return section
+
+    def is_translated(self, name: str, language: str) -> bool:
+        """Say whether a benchmark is translated to a language."""
+        return language in self.translated_languages(self.base(name))
+
+    def models_of(self, name: str, queries: str, documents: str) -> list[str]:
+        """List the models evaluated on a language pair of a benchmark or view."""
+        section = self.translation(self.base(name))
+        crossed = self.is_translated(name, queries) or self.is_translated(name, documents)
+        if section is None or section.models is None or not crossed:
+            return list(self.config.models)
+        return [model for model in self.config.models if model in section.models]
+
+    def translation_tasks(self, name: str) -> dict[str, LlmTaskSection]:
+        """Return who is asked in each task of a benchmark's translation, in order."""
+        from psibench.recipes.translation_tasks import asked_in_translation
+
+        return asked_in_translation(self.translation(name))
+
+    def task(self, name: str, task: str) -> "LlmTask":
+        """Return one task of a benchmark, of its recipe or of its translation."""
+        if task in self.translation_tasks(name):
+            from psibench.recipes.translation_tasks import TRANSLATION_TASKS
+
+            return TRANSLATION_TASKS[task]
+        return super().task(name, task)
+
+    def task_section(self, name: str, task: str, language: str | None = None) -> LlmTaskSection:
+        """Return a task's part of a benchmark's section; a translation's, to ``language``."""
+        asked = self.translation_tasks(name).get(task)
+        if asked is None:
+            return super().task_section(name, task)
+        if language is None:
+            return LlmTaskSection(llm=asked.llm, prompt=asked.prompt)
+        from psibench.recipes.translation_tasks import translating_section
+
+        return translating_section(self.config.benchmarks[name], task, language)
+
+    def task_names(self, name: str) -> list[str]:
+        """List the names of all tasks of a benchmark, in order."""
+        return [*super().task_names(name), *self.translation_tasks(name)]
+
+    def judging_kind(self, name: str, task: str) -> str | None:
+        """Return what a judging task of the recipe makes; None for any other task."""
+        return None if task in self.translation_tasks(name) else super().judging_kind(name, task)
+
+    def task_tables(self, name: str, task: str, language: str, domain: str) -> dict[str, str]:
+        """Return the tables a task's items are made of: name -> path."""
+        build = f"results/{name}/build"
+        here = f"{build}/{language}/{domain}"
+        if task not in self.translation_tasks(name):
+            return {read: f"{here}/{read}.parquet" for read in self.task(name, task).reads}
+        source = self.source_language(name)
+        data = f"results/{name}/data/{source}/{domain}"
+        places = {
+            "documents": f"{data}/corpus.parquet",
+            "queries": f"{data}/queries.parquet",
+            "text_parts": f"{build}/{source}/{domain}/text_parts.parquet",
+            "translated": f"{here}/translated.parquet",
+            "refusal_suspects": f"{here}/refusal_suspects.parquet",
+        }
+        if domain == POOLED:
+            places["documents"] = f"{here}/quality_sample.parquet"
+        return {read: places[read] for read in self.task(name, task).reads}
+
+    def step(self, name: str, step: str) -> int:
+        """Return the place of a step in FLOW."""
+        from psibench.recipes.translation_tasks import PLACES
+
+        return PLACES[step] if step in PLACES else super().step(name, step)
+
+    def shards_of(self, name: str, task: str) -> list[str]:
+        """List the shards of a task."""
+        if task not in self.translation_tasks(name):
+            return super().shards_of(name, task)
+        if task not in ("translate", "relocate_spans"):
+            return shard_names(1)
+        section = self.config.benchmarks[name]
+        usual = section.shards if isinstance(section, GeneratedBenchmark) else 1
+        return shard_names(self.translate(name).shards or usual)
+
+    def translation_steps(self, name: str, table: str) -> list[str]:
+        """List the steps of one domain's translation that have a table ``dropped``, ``flow``...
+
+        What only mends and removes asks nobody and has no ``usage``.
+        """
+        asked = [task for task in self.translation_tasks(name) if task != "judge_translation"]
+        if table == "usage":
+            return asked
+        before = [task for task in asked if task == "translate"]
+        after = [task for task in asked if task != "translate"]
+        return [*before, "mark_translations", *after, "clean_translations"]
+
+    def clean_params(self, name: str) -> dict[str, Any]:
+        """Return what decides which translations stay, and what is found again in them."""
+        section = self.translate(name)
+        outliers = section.clean.outliers
+        return {
+            "outliers": outliers and outliers.model_dump(mode="json"),
+            "relocate": section.relocate and section.relocate.method,
+            "length_tokenizer": self.config.length_tokenizer,
+            "step": self.step(name, "clean_translations"),
+        }

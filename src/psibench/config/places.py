@@ -1,0 +1,93 @@
+"""The places of a benchmark: its languages and domains, each with the text it is made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psibench.config.benchmarks import Benchmark, PosirRelease
+from psibench.config.corpora import Corpus, Passages, QuestionCorpus
+from psibench.config.release import PosirReleaseSource
+from psibench.config.sources import DocumentSource, QuestionSource
+
+Source = DocumentSource | QuestionSource | PosirReleaseSource
+
+
+@dataclass(frozen=True)
+class Place:
+    """One domain in one language.
+
+    Attributes
+    ----------
+    key
+        Where in the benchmark's section its source is given.
+    """
+
+    language: str
+    domain: str
+    source: Source
+    passages: Passages | None
+    key: str
+
+
+def places_of(section: Benchmark) -> list[Place]:
+    """List the places a benchmark is read from, in order; translations are not among them.
+
+    Raises
+    ------
+    InputError
+        If the folders of a release have to be looked at and cannot be.
+    """
+    if isinstance(section, PosirRelease):
+        return _release_places(section)
+    passages: Passages | None = getattr(section, "passages", None)
+    if section.corpora is None:
+        assert section.source is not None
+        return [Place(section.language, section.domain, section.source, passages, "source")]
+    corpora: Sequence[Corpus | QuestionCorpus] = section.corpora
+    return [
+        Place(
+            corpus.language or section.language,
+            corpus.domain,
+            corpus.source,
+            (isinstance(corpus, Corpus) and corpus.passages) or passages,
+            f"corpora.{number}.source",
+        )
+        for number, corpus in enumerate(corpora)
+    ]
+
+
+def section_at(section: Benchmark, place: Place) -> Benchmark:
+    """Return a benchmark's section as if one place were all of it, and nothing else made of it."""
+    changed: dict[str, object] = {
+        "language": place.language,
+        "domain": place.domain,
+        "source": place.source,
+        "translate": None,
+        "cross_lingual": None,
+    }
+    if isinstance(section, PosirRelease):
+        changed |= {"languages": [place.language], "domains": [place.domain]}
+    else:
+        changed["corpora"] = None
+        if hasattr(section, "passages"):
+            changed["passages"] = place.passages
+    return section.model_copy(update=changed)
+
+
+def _release_places(section: PosirRelease) -> list[Place]:
+    from psibench.formats.posir import discover
+
+    languages, domains = section.languages, section.domains
+    if languages is None or domains is None:
+        found = discover(section.source.path)
+        named = {
+            language: [name for name in own if domains is None or name in domains]
+            for language, own in found.items()
+            if languages is None or language in languages
+        }
+    else:
+        named = {language: list(domains) for language in languages}
+    return [
+        Place(language, domain, section.source, None, "source")
+        for language, own in named.items()
+        for domain in own
+    ]

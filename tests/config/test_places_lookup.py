@@ -1,0 +1,190 @@
+import re
+
+import pytest
+
+from psibench.config.load import load_config
+from psibench.config.lookup import Lookup
+from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.errors import InputError
+
+DOCS = {"kind": "python_docs"}
+STAND_IN = {"llm": "stand-in"}
+MODELS = ["bm25", "minilm-static"]
+
+
+def controlled(**changes):
+    return {
+        "recipe": "controlled",
+        "source": DOCS,
+        "choose_configuration": STAND_IN,
+        "generate_positional_query": STAND_IN,
+        **changes,
+    }
+
+
+def several(*places, **changes):
+    corpora = [{"domain": d, "language": lang, "source": DOCS} for d, lang in places]
+    return controlled(source=None, corpora=corpora, **changes)
+
+
+def translate(*languages, **changes):
+    return {"llm": "stand-in", "to": list(languages), **changes}
+
+
+def lookup_of(models=MODELS, **benchmarks):
+    config, entries = load_config(
+        DEFAULT_CONFIG, {"benchmarks": benchmarks, "models": models}, registry=REGISTRY
+    )
+    return Lookup(config, entries)
+
+
+def test_one_source_is_one_place():
+    lookup = lookup_of(b=controlled(language="deu-Latn", domain="wiki"))
+    assert [(p.language, p.domain, p.key) for p in lookup.places("b")] == [
+        ("deu-Latn", "wiki", "source")
+    ]
+    assert lookup.pairs("b") == [("deu-Latn", "deu-Latn")]
+
+
+def test_corpora_take_the_benchmarks_language_and_passages():
+    corpora = [
+        {"domain": "a", "source": DOCS},
+        {"domain": "b", "source": DOCS, "passages": {"max_words": 90}},
+    ]
+    lookup = lookup_of(
+        x=controlled(source=None, corpora=corpora, language="fra-Latn", passages={"max_words": 300})
+    )
+    places = lookup.places("x")
+    assert [(p.language, p.domain, p.passages.max_words) for p in places] == [
+        ("fra-Latn", "a", 300),
+        ("fra-Latn", "b", 90),
+    ]
+    section = lookup.section_at("x", "fra-Latn", "b")
+    assert (section.domain, section.corpora, section.passages.max_words) == ("b", None, 90)
+
+
+def test_domains_may_differ_between_languages():
+    places = [("a", "eng-Latn"), ("b", "eng-Latn"), ("b", "spa-Latn"), ("c", "spa-Latn")]
+    lookup = lookup_of(x=several(*places, cross_lingual=["spa-Latn-eng-Latn"]))
+    assert lookup.domains("x", "eng-Latn") == ["a", "b"]
+    assert lookup.domains("x", "spa-Latn", "eng-Latn") == ["b"]
+    assert lookup.pairs("x")[-1] == ("spa-Latn", "eng-Latn")
+    assert lookup.languages_and_domains("x") == [
+        ("eng-Latn", "a"),
+        ("eng-Latn", "b"),
+        ("spa-Latn", "b"),
+        ("spa-Latn", "c"),
+    ]
+
+
+def test_a_translation_has_the_domains_of_its_source_and_searches_it():
+    places = [("a", "eng-Latn"), ("b", "eng-Latn"), ("a", "cmn-Hans")]
+    lookup = lookup_of(x=several(*places, translate=translate("spa-Latn", "ara-Arab")))
+    assert lookup.languages("x") == ["eng-Latn", "cmn-Hans", "spa-Latn", "ara-Arab"]
+    assert lookup.domains("x", "ara-Arab") == ["a", "b"]
+    assert lookup.pairs("x") == [
+        *((lang, lang) for lang in lookup.languages("x")),
+        ("spa-Latn", "eng-Latn"),
+        ("ara-Arab", "eng-Latn"),
+    ]
+    none_crossed = several(*places, translate=translate("spa-Latn"), cross_lingual=[])
+    assert lookup_of(x=none_crossed).pairs("x")[-1] == ("spa-Latn", "spa-Latn")
+
+
+def test_fewer_models_may_be_evaluated_on_translations():
+    section = controlled(translate=translate("spa-Latn", models=["bm25", "minilm-maxp"]))
+    runs = [(r["model"], r["query_lang"], r["corpus_lang"]) for r in lookup_of(b=section).runs()]
+    assert runs == [
+        ("bm25", "eng-Latn", "eng-Latn"),
+        ("minilm-static", "eng-Latn", "eng-Latn"),
+        ("bm25", "spa-Latn", "spa-Latn"),
+        ("bm25", "spa-Latn", "eng-Latn"),
+    ]
+
+
+def test_views_are_evaluated_where_a_benchmark_is_read():
+    section = controlled(
+        translate=translate("spa-Latn"),
+        tiny={"per_position": 5},
+    )
+    runs = {(r["benchmark"], r["query_lang"]) for r in lookup_of(b=section).runs()}
+    assert runs == {("b", "eng-Latn"), ("b", "spa-Latn"), ("b-tiny", "eng-Latn")}
+
+
+def test_patterns_tell_native_from_translated_languages():
+    lookup = lookup_of(
+        x=controlled(translate=translate("spa-Latn")), y=controlled(language="spa-Latn")
+    )
+    native = re.compile(f"results/(?:{lookup.native_pattern('generated')})/data/.*")
+    translated = re.compile(f"results/(?:{lookup.translated_pattern()})/build/.*")
+    assert native.fullmatch("results/x/data/eng-Latn/general/corpus.parquet")
+    assert native.fullmatch("results/y/data/spa-Latn/general/corpus.parquet")
+    assert not native.fullmatch("results/x/data/spa-Latn/general/corpus.parquet")
+    assert translated.fullmatch("results/x/build/spa-Latn/general/flow.parquet")
+    assert not translated.fullmatch("results/y/build/spa-Latn/general/flow.parquet")
+
+
+def test_tasks_of_a_translation():
+    chosen = translate(
+        "spa-Latn",
+        clean={"refusals": {"llm": "stand-in-sentence"}},
+        relocate={"method": "quote", "llm": "stand-in"},
+        quality={"llm": "stand-in-rare"},
+        shards=3,
+    )
+    lookup = lookup_of(b=controlled(translate=chosen))
+    assert {task: one.llm for task, one in lookup.translation_tasks("b").items()} == {
+        "translate": "stand-in",
+        "judge_refusals": "stand-in-sentence",
+        "relocate_spans": "stand-in",
+        "judge_translation": "stand-in-rare",
+    }
+    assert len(lookup.shards_of("b", "translate")) == 3
+    assert len(lookup.shards_of("b", "judge_refusals")) == 1
+    section = lookup.task_section("b", "translate", "spa-Latn")
+    assert (section.source_language, section.target_language) == ("eng-Latn", "spa-Latn")
+    tables = lookup.task_tables("b", "translate", "spa-Latn", "general")
+    assert tables["documents"] == "results/b/data/eng-Latn/general/corpus.parquet"
+    assert tables["text_parts"] == "results/b/build/eng-Latn/general/text_parts.parquet"
+    sample = lookup.task_tables("b", "judge_translation", "spa-Latn", "all")
+    assert sample["documents"] == "results/b/build/spa-Latn/all/quality_sample.parquet"
+    assert lookup.translation_steps("b", "flow") == [
+        "translate",
+        "mark_translations",
+        "judge_refusals",
+        "relocate_spans",
+        "clean_translations",
+    ]
+    steps = [lookup.step("b", step) for step in lookup.translation_steps("b", "flow")]
+    assert steps == sorted(steps)
+    assert set(lookup.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        (controlled(source=None), "give either `source`"),
+        (controlled(corpora=[{"domain": "a", "source": DOCS}]), "give either `source`"),
+        (several(("a", "eng-Latn"), ("a", "eng-Latn")), "named more than once: a in eng-Latn"),
+        (several(("all", "eng-Latn")), "'all' stands for all domains"),
+        (several(("a", "spa-Latn"), translate=translate("deu-Latn")), "there is no corpus"),
+        (controlled(translate=translate("eng-Latn")), "a language the benchmark is read in"),
+        (controlled(cross_lingual=["spa-Latn-eng-Latn"]), "the benchmark has no spa-Latn"),
+        (
+            several(("a", "eng-Latn"), ("b", "spa-Latn"), cross_lingual=["spa-Latn-eng-Latn"]),
+            "no domain is in both",
+        ),
+        (
+            controlled(translate=translate("spa-Latn", models=["minilm-max"])),
+            "unknown model 'minilm-max'. Supported: all-minilm",
+        ),
+        (
+            controlled(translate=translate("spa-Latn", relocate={"method": "quote"})),
+            "`llm` goes with `method: quote`",
+        ),
+        (controlled(cross_lingual=["spa-eng"]), "cross_lingual"),
+    ],
+)
+def test_what_does_not_fit_is_said(section, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        lookup_of(b=section)

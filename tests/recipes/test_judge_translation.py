@@ -1,0 +1,100 @@
+import polars as pl
+import pytest
+from answered_tasks import ask
+
+from psibench.config.paths import PROMPTS
+from psibench.errors import InputError
+from psibench.llm.prompts import load_prompt
+from psibench.llm.standin.locales import ACCENTED
+from psibench.recipes.llm_tasks import Replied
+from psibench.recipes.translation import TranslateSection
+from psibench.recipes.translation_quality import JUDGE_TRANSLATION
+from psibench.stages.llm_gather import gather
+from psibench.tables import conform
+from psibench.tables.build_schemas import OUTCOMES
+from psibench.tables.translation_schemas import TRANSLATION_GRADES
+
+SECTION = TranslateSection(llm="x", source_language="eng-Latn", target_language="fra-Latn")
+GOOD = {"fluency": 5, "accuracy": 4, "completeness": 3, "style": 1}
+
+
+def sample(*docs) -> dict[str, pl.DataFrame]:
+    names = ("_id", "text", "origin", "domain", "doc_id", "length_bin", "translation")
+    rows = [(f"law/{d}", f"text of {d}", "law", "law", d, "Q1", f"texte de {d}") for d in docs]
+    schema = dict.fromkeys(names, pl.String)
+    return {"documents": pl.DataFrame(rows, schema=schema, orient="row")}
+
+
+def rows_of(replies, *docs):
+    gathered = JUDGE_TRANSLATION.gather(sample(*docs), SECTION, iter(replies))
+    conform(gathered.rows, TRANSLATION_GRADES, where="test")
+    return gathered.rows.rows()
+
+
+def test_a_judge_sees_source_translation_and_the_languages_by_name():
+    items = list(JUDGE_TRANSLATION.items(sample("a", "b"), SECTION))
+    assert [(item.id, item.doc_id) for item in items] == [("law/a", "law/a"), ("law/b", "law/b")]
+    prompt = load_prompt(PROMPTS / "judge_translation.md")
+    assert prompt.task == JUDGE_TRANSLATION.template
+    assert JUDGE_TRANSLATION.judges
+    text = "\n".join(message.content for message in prompt.render(items[0].values))
+    for part in ("<source>\ntext of a\n</source>", "<translation>\ntexte de a\n</translation>"):
+        assert part in text
+    assert "in English" in text
+    assert "in French" in text
+
+
+def test_the_stand_in_grades_by_the_shipped_template():
+    section = TranslateSection(llm="x", source_language="eng-Latn", target_language="qps-Latn")
+    tables = sample("a", "b")
+    good, bad = ACCENTED.translate("text of a"), "nothing of the kind"
+    tables["documents"] = tables["documents"].with_columns(translation=pl.Series([good, bad]))
+    replies = ask(JUDGE_TRANSLATION, section, tables)
+    gathered = JUDGE_TRANSLATION.gather(tables, section, iter(replies))
+    assert gathered.rows.row(0)[4:] == (5, 5, 5, 5)
+    assert gathered.rows.row(1)[4:7] == (1, 1, 1)
+
+
+def test_every_document_has_a_row_and_null_grades_without_a_usable_reply():
+    replies = [Replied("law/b", "law/b", None, GOOD)]
+    assert rows_of(replies, "a", "b") == [
+        ("law/a", "law", "a", "Q1", None, None, None, None),
+        ("law/b", "law", "b", "Q1", 5, 4, 3, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({**GOOD, "style": 6}, r"law/a: style 6; allowed: 1 to 5"),
+        ({**GOOD, "style": 0}, r"style 0; allowed"),
+        ({**GOOD, "style": 4.5}, r"no int in field 'style'"),
+        ({"fluency": 5}, r"no int in field 'accuracy'"),
+    ],
+)
+def test_a_reply_without_four_grades_is_refused(value, message):
+    with pytest.raises(InputError, match=message):
+        rows_of([Replied("law/a", "law/a", None, value)], "a")
+
+
+def test_a_reply_about_another_sample_is_refused():
+    with pytest.raises(InputError, match="law/z, which is not in the quality sample"):
+        rows_of([Replied("law/z", "law/z", None, GOOD)], "a")
+
+
+def test_an_unusable_outcome_is_dropped_with_its_reason_and_keeps_its_row():
+    empty = pl.DataFrame(pl.from_arrow(OUTCOMES.schema.empty_table()))
+    row = dict.fromkeys(OUTCOMES.column_names) | {
+        "item_id": "law/a",
+        "doc_id": "law/a",
+        "status": "malformed",
+        "reason": "style_is_out_of_range",
+        "reply": "{}",
+    }
+    outcomes = pl.DataFrame([row], schema=empty.schema)
+    gathered, flow = gather(JUDGE_TRANSLATION, SECTION, sample("a"), outcomes)
+    assert gathered.rows["style"].to_list() == [None]
+    assert gathered.dropped.select("unit", "item_id", "reason").rows() == [
+        ("translations", "law/a", "malformed")
+    ]
+    assert [(count.unit, count.entered, count.kept) for count in flow] == [("translations", 1, 0)]

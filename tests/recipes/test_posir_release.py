@@ -1,0 +1,144 @@
+"""A release as a benchmark: published spans and lengths kept, what cannot be used dropped."""
+
+import logging
+
+import polars as pl
+import pytest
+
+from psibench.config.release import PosirReleaseSource
+from psibench.errors import InputError
+from psibench.formats.posir import ReleaseTables, write_dataset
+from psibench.recipes.posir_release import build_posir_release
+from psibench.tables import conform
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens
+
+TEXTS = {"d1": "chess has kings", "d2": "go has stones", "d3": "نرد"}
+# id, text, span, characters and tokens of the positive (as published)
+ASKED = [("q1", "who has kings?", [10, 15], 15, 400), ("q2", "who has stones?", [7, 13], 13, 900)]
+JUDGED = [("q1", "d1", 1), ("q2", "d2", 1)]
+
+
+def build(tmp_path, *, texts=TEXTS, asked=ASKED, judged=JUDGED, prefix_ids=False):
+    """Write a release of one dataset and build it."""
+    tables = ReleaseTables(
+        pl.DataFrame(list(texts.items()), schema=["_id", "text"], orient="row"),
+        pl.DataFrame(
+            asked,
+            schema=["_id", "text", "pos_char_span", "pos_char_length", "pos_token_length"],
+            orient="row",
+        ),
+        pl.DataFrame(judged, schema=["query-id", "corpus-id", "score"], orient="row"),
+    )
+    write_dataset(tables, tmp_path, language="eng-Latn", domain="game")
+    return build_posir_release(
+        PosirReleaseSource(path=str(tmp_path)),
+        language="eng-Latn",
+        domain="game",
+        prefix_ids=prefix_ids,
+        count_tokens=count_whitespace_tokens,
+    )
+
+
+def dropped(built):
+    return built.dropped.select("item_id", "doc_id", "reason").rows()
+
+
+def test_spans_and_lengths_stay_as_published_and_the_positive_comes_from_the_qrels(tmp_path):
+    built = build(tmp_path)
+    assert built.queries.rows() == [
+        ("q1", "who has kings?", "d1", [10, 15], 15, 400, None),
+        ("q2", "who has stones?", "d2", [7, 13], 13, 900, None),
+    ]
+    # Tokens of the corpus are counted: three words, and one.
+    assert built.corpus.rows() == [
+        ("d1", "chess has kings", 15, 3, 3),
+        ("d2", "go has stones", 13, 3, 3),
+        ("d3", "نرد", 3, 1, 1),
+    ]
+    assert built.qrels.rows() == JUDGED
+    assert dropped(built) == []
+
+
+def test_the_tables_fit_their_declared_schemas(tmp_path):
+    built = build(tmp_path, prefix_ids=True)
+    for frame, spec in ((built.corpus, CORPUS), (built.queries, QUERIES), (built.qrels, QRELS)):
+        conform(frame, spec, where=spec.name)
+
+
+def test_prefixed_ids_carry_the_domain_in_every_table(tmp_path):
+    built = build(tmp_path, prefix_ids=True)
+    assert built.corpus["_id"].to_list() == ["game/d1", "game/d2", "game/d3"]
+    assert built.queries.select("_id", "pos_corpus_id").rows() == [
+        ("game/q1", "game/d1"),
+        ("game/q2", "game/d2"),
+    ]
+    assert built.qrels.rows() == [("game/q1", "game/d1", 1), ("game/q2", "game/d2", 1)]
+
+
+def test_a_translation_keeps_the_originals_span_and_tells_its_own_length(tmp_path):
+    # d3 has 3 characters of its own; its original had 40.
+    built = build(
+        tmp_path,
+        asked=[("q3", "?", [10, 30], 40, 9), ASKED[0]],
+        judged=[("q3", "d3", 1), ("q1", "d1", 1)],
+    )
+    columns = ["_id", "pos_char_span", "pos_char_length", "pos_translated_char_length"]
+    assert built.queries.select(columns).rows() == [
+        ("q3", [10, 30], 40, 3),
+        ("q1", [10, 15], 15, 15),
+    ]
+    assert built.queries["pos_char_length"].dtype == pl.Int32
+
+
+def test_qrels_of_queries_that_are_not_there_are_left_out(tmp_path):
+    built = build(tmp_path, judged=[*JUDGED, ("q9", "d3", 1)])
+    assert built.qrels.rows() == JUDGED
+
+
+@pytest.mark.parametrize(
+    ("query", "judged", "row"),
+    [
+        (ASKED[1], [], ("q2", None, "no_positive")),
+        (ASKED[1], [("q2", "d2", 0)], ("q2", None, "no_positive")),
+        (ASKED[1], [("q2", "gone", 1)], ("q2", None, "positive_missing")),
+        (("q2", "?", [-1, 4], 13, 9), [("q2", "d2", 1)], ("q2", "d2", "span_outside")),
+        (("q2", "?", [4, 4], 13, 9), [("q2", "d2", 1)], ("q2", "d2", "span_outside")),
+        (("q2", "?", [13, 15], 13, 9), [("q2", "d2", 1)], ("q2", "d2", "span_outside")),
+    ],
+)
+def test_queries_that_cannot_be_used_are_dropped_with_the_reason(tmp_path, query, judged, row):
+    built = build(tmp_path, asked=[ASKED[0], query], judged=[JUDGED[0], *judged])
+    assert dropped(built) == [row]
+    assert built.queries["_id"].to_list() == ["q1"]
+    assert built.qrels.rows() == [JUDGED[0]]
+
+
+def test_a_span_that_only_ends_beyond_its_document_is_kept_and_logged(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        built = build(tmp_path, asked=[ASKED[0], ("q2", "?", [7, 20], 13, 9)])
+    assert built.queries["pos_char_span"].to_list() == [[10, 15], [7, 20]]
+    assert "1 spans end beyond their document" in caplog.text
+
+
+def test_of_several_positives_the_best_grade_then_the_published_length_decides(tmp_path):
+    same = {**TEXTS, "d4": "as long as it.."}  # 15 characters, as d1
+    one = [ASKED[0]]
+    graded = build(tmp_path / "1", asked=one, judged=[("q1", "d1", 1), ("q1", "d2", 2)])
+    assert graded.queries["pos_corpus_id"].to_list() == ["d2"]
+    by_length = build(tmp_path / "2", asked=one, judged=[("q1", "d2", 1), ("q1", "d1", 1)])
+    assert by_length.queries["pos_corpus_id"].to_list() == ["d1"]
+    first = build(tmp_path / "3", texts=same, asked=one, judged=[("q1", "d4", 1), ("q1", "d1", 1)])
+    assert first.queries["pos_corpus_id"].to_list() == ["d4"]
+    assert first.qrels.height == 2
+
+
+def test_another_positive_serves_where_the_first_is_not_in_the_corpus(tmp_path):
+    built = build(tmp_path, judged=[("q1", "gone", 3), *JUDGED])
+    assert built.queries["pos_corpus_id"].to_list() == ["d1", "d2"]
+    assert built.qrels.rows() == JUDGED
+
+
+def test_a_release_without_any_usable_query_is_refused_with_the_counts(tmp_path):
+    with pytest.raises(InputError, match=r"game: no query is left of 2; .*no_positive', 2"):
+        build(tmp_path, judged=[("q9", "d1", 1)])

@@ -1,0 +1,195 @@
+import json
+
+import polars as pl
+import pytest
+from answered_tasks import ask, documents
+
+from psibench.build.shards import shard_documents, shard_names
+from psibench.config.paths import PROMPTS
+from psibench.errors import InputError
+from psibench.llm.prompts import load_prompt
+from psibench.llm.request import Request
+from psibench.llm.standin.locales import ACCENTED, ARABIC
+from psibench.llm.standin.translating import fault_of
+from psibench.recipes.llm_tasks import Replied
+from psibench.recipes.translation import JUDGE_REFUSALS, TRANSLATE, TranslateSection
+from psibench.stages.llm_gather import gather
+from psibench.stages.text_parts import text_parts
+from psibench.tables import conform
+from psibench.tables.build_schemas import OUTCOMES
+from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS
+from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.text.parts import join_parts
+
+SECTION = TranslateSection(llm="x", source_language="eng-Latn", target_language="qps-Latn")
+RTL = SECTION.model_copy(update={"target_language": "qps-Arab"})
+LONG = "Steam was cheap. Ships grew.\n\nCoal ran out, so\nthe ships lay in port.\n\nSails returned."
+DOCUMENTS = documents({"b": LONG, "a": "Copper mines were opened."})
+QUERIES = pl.DataFrame(
+    {
+        "_id": ["q2", "q1"],
+        "text": ["old copper mines", "why did ships stay?"],
+        "pos_corpus_id": ["a", "b"],
+    }
+)
+
+
+def parts_of(max_tokens=6):
+    corpus = with_lengths(DOCUMENTS, count_tokens=count_whitespace_tokens)
+    return text_parts(corpus, QUERIES, max_tokens=max_tokens, count_tokens=count_whitespace_tokens)
+
+
+TABLES = {"documents": DOCUMENTS, "text_parts": parts_of()}
+
+
+def outcomes(rows):
+    """OUTCOMES rows of (item id, document, status, value)."""
+    empty = pl.DataFrame(pl.from_arrow(OUTCOMES.schema.empty_table()))
+    filled = [
+        {
+            "item_id": item_id,
+            "doc_id": doc_id,
+            "status": status,
+            "reason": "" if status == "ok" else "why",
+            "value": json.dumps(value) if status == "ok" else None,
+        }
+        for item_id, doc_id, status, value in rows
+    ]
+    return pl.DataFrame(filled, schema=empty.schema)
+
+
+def test_parts_are_asked_about_in_order_of_the_documents_with_their_queries():
+    assert (TRANSLATE.template, TRANSLATE.unit, TRANSLATE.judges) == ("translate", "texts", False)
+    items = list(TRANSLATE.items(TABLES, RTL))
+    assert [(item.id, item.doc_id, item.values["text"], item.values["kind"]) for item in items] == [
+        ("d:b:0", "b", "Steam was cheap. Ships grew.", "passage"),
+        ("d:b:1", "b", "Coal ran out, so", "passage"),
+        ("d:b:2", "b", "the ships lay in port.", "passage"),
+        ("d:b:3", "b", "Sails returned.", "passage"),
+        ("q:q1:0", "b", "why did ships stay?", "question"),
+        ("d:a:0", "a", "Copper mines were opened.", "passage"),
+        ("q:q2:0", "a", "old copper mines", "question"),
+    ]
+    assert {item.values["source_language"] for item in items} == {"English"}
+    assert {item.values["target_language"] for item in items} == {"pseudo-locale (Arabic)"}
+
+
+def test_the_shards_ask_about_every_part_once():
+    names = shard_names(3)
+    shards = [list(TRANSLATE.items(shard_documents(TABLES, name), SECTION)) for name in names]
+    found = sorted(item.id for shard in shards for item in shard)
+    assert found == sorted(TABLES["text_parts"]["_id"])
+
+
+def test_texts_that_are_the_same_share_a_request():
+    parts = pl.concat([TABLES["text_parts"], parts_of().with_columns(_id="x" + pl.col("_id"))])
+    prompt = load_prompt(PROMPTS / "translate.md")
+    items = list(TRANSLATE.items(TABLES | {"text_parts": parts}, SECTION))
+    keys = {Request(model="m", messages=prompt.render(item.values)).key for item in items}
+    assert (len(items), len(keys)) == (14, 7)
+
+
+@pytest.mark.parametrize(("section", "locale"), [(SECTION, ACCENTED), (RTL, ARABIC)])
+def test_a_document_of_several_parts_is_translated_and_joined(section, locale):
+    texts = [item.values for item in TRANSLATE.items(TABLES, section)]
+    faults = {fault_of(v["text"], v["target_language"])[1] for v in texts}
+    assert faults == {None}  # else the stand-in would have spoilt one
+    gathered = TRANSLATE.gather(TABLES, section, ask(TRANSLATE, section, TABLES))
+    conform(gathered.rows, TRANSLATE.spec, where="translations")
+    assert gathered.rows["_id"].to_list() == [item.id for item in TRANSLATE.items(TABLES, section)]
+    assert gathered.dropped.is_empty()
+    found = TABLES["text_parts"].join(gathered.rows, on="_id", suffix="_new").filter(item_id="b")
+    joined = join_parts(found["text_new"].to_list(), found["separator"].to_list())
+    assert joined.text == locale.translate(LONG)
+    starts = [joined.text[at:].split()[0] for at in joined.joins]
+    assert starts == [locale.translate(word) for word in ("Coal", "the", "Sails")]
+
+
+def test_a_part_without_a_usable_translation_is_dropped_with_the_reason():
+    rows = [
+        ("d:b:0", "b", "ok", {"translation": " Dampf\n"}),
+        ("d:b:1", "b", "ok", {"translation": " \n"}),
+        ("d:b:2", "b", "malformed", None),
+        ("q:q1:0", "b", "ok", {"translation": "Warum?"}),
+    ]
+    found, counts = gather(TRANSLATE, SECTION, TABLES, outcomes(rows))
+    assert found.rows.rows() == [("d:b:0", "Dampf"), ("q:q1:0", "Warum?")]
+    dropped = found.dropped.select("unit", "item_id", "doc_id", "reason", "char_length").rows()
+    assert dropped == [
+        ("texts", "d:b:2", "b", "malformed", len(LONG)),
+        ("texts", "d:b:1", "b", "empty_translation", len(LONG)),
+    ]
+    assert [(flow.unit, flow.entered, flow.kept) for flow in counts] == [("texts", 4, 2)]
+
+
+@pytest.mark.parametrize("value", [{"translation": 3}, {"text": "x"}, "x"])
+def test_a_reply_to_a_template_with_another_schema_is_explained(value):
+    with pytest.raises(InputError, match="no str in field 'translation'"):
+        TRANSLATE.gather(TABLES, SECTION, [Replied("d:b:0", "b", None, value)])
+
+
+@pytest.mark.parametrize("task", [TRANSLATE, JUDGE_REFUSALS], ids=lambda task: task.name)
+def test_rows_about_no_document_are_refused(task):
+    tables = tables_with_suspects() | {"documents": DOCUMENTS.head(1)}
+    with pytest.raises(InputError, match=r"belongs to document 'a', which is not in documents"):
+        task.gather(tables, SECTION, [])
+
+
+def test_nothing_is_asked_of_a_language_that_does_not_exist():
+    section = SECTION.model_copy(update={"target_language": "xyz-Latn"})
+    with pytest.raises(InputError, match="there is no language 'xyz'"):
+        list(TRANSLATE.items(TABLES, section))
+
+
+def tables_with_suspects():
+    rows = [
+        ("q:q2", "a", "q2", "query", "I'm sorry, but I cannot translate this question."),
+        ("d:b", "b", "b", "document", ACCENTED.translate("I cannot go, he said.")),
+        ("q:q1", "b", "q1", "query", ACCENTED.translate("why did ships stay?")),
+    ]
+    suspects = pl.DataFrame(rows, schema=list(REFUSAL_SUSPECTS.column_names), orient="row")
+    return TABLES | {"refusal_suspects": suspects}
+
+
+def test_suspects_are_judged_by_the_beginning_of_their_text():
+    tables = tables_with_suspects()
+    assert (JUDGE_REFUSALS.template, JUDGE_REFUSALS.unit) == ("judge_refusal", "suspects")
+    gathered = JUDGE_REFUSALS.gather(tables, SECTION, ask(JUDGE_REFUSALS, SECTION, tables))
+    conform(gathered.rows, JUDGE_REFUSALS.spec, where="verdicts")
+    assert gathered.rows.rows() == [
+        ("d:b", "b", "document", False),
+        ("q:q1", "q1", "query", False),
+        ("q:q2", "q2", "query", True),
+    ]
+
+
+def test_a_suspect_without_a_usable_verdict_has_a_row_without_one():
+    rows = [("d:b", "b", "refused", None), ("q:q2", "a", "ok", {"verdict": "translation"})]
+    found, counts = gather(JUDGE_REFUSALS, SECTION, tables_with_suspects(), outcomes(rows))
+    assert found.rows["is_refusal"].to_list() == [None, None, False]
+    assert found.dropped.select("unit", "item_id", "reason").rows() == [
+        ("suspects", "d:b", "refused")
+    ]
+    assert [(flow.entered, flow.kept) for flow in counts] == [(2, 1)]
+
+
+def test_an_odd_verdict_and_one_about_no_suspect_are_explained():
+    replies = [Replied("d:b", "b", None, {"verdict": "maybe"})]
+    with pytest.raises(
+        InputError, match="verdict 'maybe'; allowed: refusal, untranslated, translation"
+    ):
+        JUDGE_REFUSALS.gather(tables_with_suspects(), SECTION, replies)
+    replies = [Replied("d:z", "b", None, {"verdict": "refusal"})]
+    with pytest.raises(InputError, match="d:z, which is no row of refusal_suspects"):
+        JUDGE_REFUSALS.gather(tables_with_suspects(), SECTION, replies)
+
+
+def test_without_suspects_the_table_is_empty():
+    tables = tables_with_suspects()
+    none = tables | {"refusal_suspects": tables["refusal_suspects"].clear()}
+    assert list(JUDGE_REFUSALS.items(none, SECTION)) == []
+    assert JUDGE_REFUSALS.gather(none, SECTION, []).rows.is_empty()
+
+
+def test_the_parts_fit_their_schema():
+    conform(TABLES["text_parts"], TEXT_PARTS, where="text_parts")

@@ -1,0 +1,179 @@
+"""Runs from outside become run tables, ranked by the project's rule."""
+
+import json
+import logging
+
+import polars as pl
+import pytest
+
+from psibench.config import parse_model
+from psibench.errors import InputError
+from psibench.stages.import_run import run_import_run
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.schemas import QUERIES, RUN
+
+# Per domain: query -> its positive, with the domain in front of the ids.
+ASKED = {
+    "game": {"game/1": "game/a", "game/2": "game/b"},
+    "mining": {"mining/1": "mining/a"},
+}
+ROWS = {
+    "game": [("1", "b", 0.5), ("1", "a", 0.5), ("1", "c", 0.9), ("2", "b", 1.0)],
+    "mining": [("1", "a", 3.0), ("1", "z", 2.0)],
+}
+
+
+def trec(rows) -> str:
+    return "".join(f"{q} Q0 {d} 1 {s} run\n" for q, d, s in rows)
+
+
+def queries(folder, asked):
+    """Write QUERIES tables; returns their paths in the order of the domains."""
+    paths = []
+    for domain, positives in asked.items():
+        rows = [
+            {
+                "_id": query,
+                "text": "?",
+                "pos_corpus_id": positive,
+                "pos_char_span": [0, 1],
+                "pos_char_length": 9,
+                "pos_token_length": 3,
+            }
+            for query, positive in positives.items()
+        ]
+        empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
+        frame = pl.concat([empty, pl.DataFrame(rows)], how="diagonal_relaxed")
+        path = folder / domain / "queries.parquet"
+        source = Provenance(stage="build", stage_version=1, queries_by="people")
+        write_table(frame, path, QUERIES, provenance=source)
+        paths.append(path)
+    return paths
+
+
+def imported(tmp_path, path, *, asked=ASKED, judged=None, prefix_ids=True, top_k=10, **fields):
+    entry = parse_model({"backend": "runs", "path": f"{tmp_path}/{path}", **fields})
+    own = queries(tmp_path / "asked", asked)
+    run_import_run(
+        entry,
+        model="m",
+        benchmark="b",
+        query_lang="eng-Latn",
+        corpus_lang="eng-Latn",
+        domains=list(asked),
+        queries=own,
+        judged=queries(tmp_path / "judged", judged) if judged else own,
+        prefix_ids=prefix_ids,
+        top_k=top_k,
+        output=tmp_path / "run.parquet",
+    )
+    return read_table(tmp_path / "run.parquet", RUN).drop("score").rows()
+
+
+def per_domain(tmp_path, rows=ROWS, *, prefix=False):
+    for domain, own in rows.items():
+        start = f"{domain}/" if prefix else ""
+        text = trec((start + q, start + d, s) for q, d, s in own)
+        (tmp_path / f"{domain}.trec").write_text(text)
+
+
+# Document c first (0.9), then a before b: equal scores, the smaller id wins.
+EXPECTED = [
+    ("game/1", "game/c", 1),
+    ("game/1", "game/a", 2),
+    ("game/1", "game/b", 3),
+    ("game/2", "game/b", 1),
+    ("mining/1", "mining/a", 1),
+    ("mining/1", "mining/z", 2),
+]
+
+
+@pytest.mark.parametrize("prefix", [False, True])
+def test_files_per_domain_are_ranked_and_take_the_benchmarks_ids(tmp_path, prefix):
+    per_domain(tmp_path, prefix=prefix)
+    assert imported(tmp_path, "{domain}.trec") == EXPECTED
+
+
+def test_top_k_keeps_the_best_of_each_query(tmp_path):
+    per_domain(tmp_path)
+    assert imported(tmp_path, "{domain}.trec", top_k=1) == [r for r in EXPECTED if r[2] == 1]
+
+
+def whole(extra=()):
+    rows = [(f"{d}/{q}", f"{d}/{i}", s) for d, own in ROWS.items() for q, i, s in own]
+    return pl.DataFrame([*rows, *extra], schema=["query_id", "doc_id", "score"], orient="row")
+
+
+@pytest.mark.parametrize("suffix", ["trec", "parquet", "csv", "jsonl", "json"])
+def test_one_file_of_all_domains_in_every_format(tmp_path, suffix):
+    frame, path = whole(), tmp_path / f"eng-Latn.{suffix}"
+    if suffix == "trec":
+        path.write_text(trec(frame.rows()))
+    elif suffix == "parquet":
+        frame.write_parquet(path)
+    elif suffix == "csv":
+        frame.write_csv(path)
+    elif suffix == "jsonl":
+        frame.write_ndjson(path)
+    else:
+        scores: dict[str, dict[str, float]] = {}
+        for query, document, score in frame.rows():
+            scores.setdefault(query, {})[document] = score
+        parts = {"eng-Latn": {"test": scores}, "default": {"test": {}}}
+        path.write_text(json.dumps(parts))
+    fields = {"part": "{query_lang}/test"} if suffix == "json" else {}
+    assert imported(tmp_path, f"{{corpus_lang}}.{suffix}", **fields) == EXPECTED
+
+
+def test_queries_without_results_are_counted_in_the_log(tmp_path, caplog):
+    per_domain(tmp_path, {**ROWS, "game": ROWS["game"][:3]})
+    with caplog.at_level(logging.WARNING):
+        found = imported(tmp_path, "{domain}.trec")
+    assert "no results for 1 queries; they score 0" in caplog.text
+    assert "game/2" not in {query for query, _, _ in found}
+
+
+def test_results_of_unknown_queries_are_refused_unless_they_may_be_ignored(tmp_path):
+    whole([("game/9", "game/a", 1.0)]).write_parquet(tmp_path / "run0.parquet")
+    with pytest.raises(InputError, match=r"does not have: 'game/9' \(1 in all\); .*ignore_unknown"):
+        imported(tmp_path, "run0.parquet")
+    assert imported(tmp_path, "run0.parquet", ignore_unknown=True) == EXPECTED
+
+
+def test_a_run_about_other_queries_is_refused_also_where_unknown_ones_are_ignored(tmp_path):
+    per_domain(tmp_path, {**ROWS, "mining": [("77", "a", 1.0)]})
+    with pytest.raises(InputError, match=r"mining.trec: holds none of the queries"):
+        imported(tmp_path, "{domain}.trec", ignore_unknown=True)
+
+
+def test_a_run_with_document_ids_of_another_kind_is_refused(tmp_path):
+    per_domain(tmp_path, {**ROWS, "mining": [("1", "doc-1", 1.0)]})
+    with pytest.raises(InputError, match=r"none of the 1 positives occurs .*'mining/doc-1'"):
+        imported(tmp_path, "{domain}.trec")
+
+
+def test_positives_are_called_what_the_documents_language_calls_them(tmp_path):
+    per_domain(tmp_path)
+    named = {d: dict.fromkeys(own, f"{d}/spanish") for d, own in ASKED.items()}
+    assert imported(tmp_path, "{domain}.trec", asked=named, judged=ASKED) == EXPECTED
+    with pytest.raises(InputError, match="none of the 1 positives occurs"):
+        imported(tmp_path, "{domain}.trec", asked=ASKED, judged=named)
+
+
+def test_ids_stay_as_they_are_in_a_benchmark_without_prefixes(tmp_path):
+    plain = {"game": {"1": "a", "2": "b"}}
+    per_domain(tmp_path)
+    found = imported(tmp_path, "{domain}.trec", asked=plain, prefix_ids=False)
+    assert found == [
+        tuple(str(v).removeprefix("game/") for v in r[:2]) + r[2:] for r in EXPECTED[:4]
+    ]
+
+
+def test_provenance_names_the_files_and_their_hashes(tmp_path):
+    per_domain(tmp_path)
+    imported(tmp_path, "{domain}.trec")
+    record = read_provenance(tmp_path / "run.parquet")
+    assert record["stage"] == "import_run"
+    assert record["queries_by"] == "people"
+    assert record["inputs"][f"{tmp_path}/game.trec"].startswith("sha256:")
+    assert record["params"]["path"] == f"{tmp_path}/{{domain}}.trec"

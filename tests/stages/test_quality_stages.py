@@ -1,0 +1,130 @@
+"""From translated corpora to the tables of translation quality, on tiny tables."""
+
+import logging
+
+import polars as pl
+import pytest
+
+from psibench.build.quality import DIMENSIONS
+from psibench.errors import InputError
+from psibench.stages.quality import run_quality
+from psibench.stages.quality_sample import run_quality_sample
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.quality_schemas import (
+    TRANSLATION_AGREEMENT,
+    TRANSLATION_CONFUSION,
+    TRANSLATION_QUALITY,
+)
+from psibench.tables.schemas import CORPUS, DOCUMENTS
+from psibench.tables.translation_schemas import TRANSLATION_GRADES
+
+SOURCE = Provenance(stage="build", stage_version=1)
+LENGTHS = {"a": 100, "b": 300, "c": 600, "d": 5000}
+
+
+def write_corpus(path, lengths, text):
+    names = list(lengths)
+    rows = {
+        "_id": names,
+        "text": [text.format(name) for name in names],
+        "char_length": [9] * len(names),
+        "word_count": [2] * len(names),
+        "token_length": list(lengths.values()),
+    }
+    write_table(pl.DataFrame(rows), path, CORPUS, provenance=SOURCE)
+    return path
+
+
+def draw(tmp_path, kept=("a", "b", "c", "d"), **changes):
+    domains = ["law", "game"]
+    sources = [write_corpus(tmp_path / f"{d}-src", LENGTHS, f"{d} {{}}") for d in domains]
+    # Lengths of the translation say nothing: those of the source make the strata.
+    shorter = dict.fromkeys(reversed(kept), 1)
+    corpora = [write_corpus(tmp_path / f"{d}-deu", shorter, f"{d} auf {{}}") for d in domains]
+    values = {"per_stratum": 1, "seed": 3, "output": tmp_path / "sample.parquet"} | changes
+    run_quality_sample(domains=domains, source_corpora=sources, corpora=corpora, **values)
+    return read_table(values["output"], DOCUMENTS)
+
+
+def test_a_sample_has_documents_of_every_domain_and_length_beside_their_translations(
+    tmp_path, caplog
+):
+    with caplog.at_level(logging.INFO):
+        frame = draw(tmp_path)
+    assert frame["length_bin"].to_list() == ["Q1", "Q2", "Q4"] * 2
+    for row in frame.iter_rows(named=True):
+        assert row["_id"] == f"{row['domain']}/{row['doc_id']}"
+        assert row["origin"] == row["domain"]
+        assert row["text"] == f"{row['domain']} {row['doc_id']}"
+        assert row["translation"] == f"{row['domain']} auf {row['doc_id']}"
+    assert "law: documents drawn: 1 of 2 in Q1, 1 of 1 in Q2, 0 of 0 in Q3" in caplog.text
+    params = read_provenance(tmp_path / "sample.parquet")["params"]
+    assert params == {"per_stratum": 1, "seed": 3}
+
+
+def test_documents_that_cleaning_removed_are_not_drawn(tmp_path):
+    frame = draw(tmp_path, kept=("b", "c"), per_stratum=5)
+    assert frame["doc_id"].to_list() == ["b", "c"] * 2
+
+
+def test_a_translation_of_another_source_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"law-deu: document 'z' is not in .*law-src"):
+        draw(tmp_path, kept=("a", "z"))
+
+
+HUMAN = "language,domain,doc_id,fluency,accuracy,completeness,style\n"
+
+
+def assess(tmp_path, human=()):
+    """Two languages, two documents each; German grades 4 and 5, no usable reply on French b."""
+    paths = []
+    for language, given in (("deu-Latn", [4, 5]), ("fra-Latn", [3, None])):
+        rows = [(f"law/{d}", "law", d, "Q1", *[g] * 4) for d, g in zip("ab", given, strict=True)]
+        schema = dict.fromkeys(("_id", "domain", "doc_id", "length_bin"), pl.String)
+        schema |= dict.fromkeys(DIMENSIONS, pl.Int32)
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        paths.append(tmp_path / f"{language}.parquet")
+        write_table(frame, paths[-1], TRANSLATION_GRADES, provenance=SOURCE)
+    files = []
+    for place, text in enumerate(human):
+        files.append(tmp_path / f"human{place}.csv")
+        files[-1].write_text(HUMAN + text)
+    names = ("quality", "agreement", "confusion")
+    outputs = {name: tmp_path / f"{name}.parquet" for name in names}
+    run_quality(languages=["deu-Latn", "fra-Latn"], grades=paths, human=files, **outputs)
+    specs = (TRANSLATION_QUALITY, TRANSLATION_AGREEMENT, TRANSLATION_CONFUSION)
+    return [read_table(outputs[n], spec) for n, spec in zip(names, specs, strict=True)]
+
+
+def test_grades_become_tables_and_without_people_there_is_no_agreement(tmp_path):
+    quality, agreement, confusion = assess(tmp_path)
+    whole = quality.filter(domain="all", length_bin="all", dimension="overall")
+    assert whole.select("language", "n", "n_unjudged", "mean").rows() == [
+        ("deu-Latn", 2, 0, 4.5),
+        ("fra-Latn", 1, 1, 3.0),
+        ("all", 3, 1, 4.0),
+    ]
+    assert agreement.is_empty()
+    assert confusion.is_empty()
+
+
+def test_people_are_compared_and_a_document_outside_the_sample_is_counted(tmp_path, caplog):
+    text = "deu-Latn,law,a,5,4,4,4\ndeu-Latn,law,gone,1,1,1,1\nfra-Latn,law,b,5,5,5,5\n"
+    _, agreement, confusion = assess(tmp_path, [text])
+    row = agreement.filter(language="all", dimension="fluency").row(0, named=True)
+    assert (row["n"], row["n_unmatched"], row["mae"]) == (1, 2, 1.0)
+    assert confusion.filter(language="all", dimension="all")["n"].sum() == 4
+    assert "1 of 3 documents are not in the quality sample" in caplog.text
+    assert "gone" in caplog.text
+    inputs = read_provenance(tmp_path / "agreement.parquet")["inputs"]
+    assert any(path.endswith("human0.csv") for path in inputs)
+
+
+def test_a_file_about_no_document_of_the_sample_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"human1.csv: none of its 1 documents is in the quality"):
+        assess(tmp_path, ["deu-Latn,law,a,5,4,4,4\n", "deu-Latn,law,gone,1,1,1,1\n"])
+
+
+def test_an_unknown_language_is_refused_with_those_there_are(tmp_path):
+    with pytest.raises(InputError, match=r"'ita-Latn'; allowed: deu-Latn, fra-Latn"):
+        assess(tmp_path, ["ita-Latn,law,a,5,4,4,4\n"])

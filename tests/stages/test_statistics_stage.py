@@ -1,0 +1,148 @@
+import polars as pl
+import pytest
+
+from psibench.build.statistics import benchmark_statistics, position_histogram
+from psibench.metrics.query_scores import evidence_positions
+from psibench.stages.statistics import run_statistics
+from psibench.tables import Provenance, read_table, write_table
+from psibench.tables.quality_schemas import RELOCATION
+from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
+
+SOURCE = Provenance(stage="build", stage_version=1, queries_by="people")
+KINDS = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
+
+
+def corpus(lengths) -> pl.DataFrame:
+    n = len(lengths)
+    return pl.DataFrame(
+        {
+            "_id": [f"d{i}" for i in range(n)],
+            "text": ["x"] * n,
+            "char_length": [100] * n,
+            "word_count": [length - 1 for length in lengths],
+            "token_length": lengths,
+        }
+    )
+
+
+def asked(texts, *, located=None) -> pl.DataFrame:
+    n = len(texts)
+    empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
+    frame = pl.DataFrame(
+        {
+            "_id": [f"q{i}" for i in range(n)],
+            "text": texts,
+            "pos_corpus_id": ["d0"] * n,
+            "pos_char_span": [[10 * i, 10 * i + 2] for i in range(n)],
+            "pos_char_length": [100] * n,
+            "pos_token_length": [5] * n,
+            "target_position": [None] * n,
+        },
+        schema=empty.schema,
+    )
+    if located is None:
+        return frame
+    return frame.with_columns(
+        pl.Series("located_char_span", located, dtype=pl.Array(pl.Int32, 2)),
+        pl.Series("located_by", [found and "sentences" for found in located], dtype=pl.String),
+        pos_translated_char_length=pl.lit(100, dtype=pl.Int32),
+    )
+
+
+def judged(queries) -> pl.DataFrame:
+    ids = queries["_id"].to_list()
+    return pl.DataFrame(
+        {"query-id": ids, "corpus-id": ["d0"] * len(ids), "score": [1] * len(ids)},
+        schema={"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32},
+    )
+
+
+def run(tmp_path, domains, *, language="eng-Latn"):
+    """Run on (corpus, queries) by domain; statistics by domain, histogram, relocation."""
+    paths = {kind: [tmp_path / f"{name}-{kind}.parquet" for name in domains] for kind in KINDS}
+    for place, (documents, queries) in enumerate(domains.values()):
+        frames = (documents, queries, judged(queries))
+        for (kind, spec), frame in zip(KINDS.items(), frames, strict=True):
+            write_table(frame, paths[kind][place], spec, provenance=SOURCE)
+    outputs = {name: tmp_path / name for name in ("statistics", "histogram", "relocation")}
+    run_statistics(
+        benchmark="b",
+        language=language,
+        domains=list(domains),
+        schemes=["thirds"],
+        corpora=paths["corpus"],
+        queries=paths["queries"],
+        qrels=paths["qrels"],
+        **outputs,
+    )
+    table = read_table(outputs["statistics"], STATISTICS)
+    assert set(table.select("benchmark", "language").rows()) == {("b", language)}
+    found: dict[str, dict[str, float]] = {}
+    for domain, name, value in table.select("domain", "statistic", "value").iter_rows():
+        found.setdefault(domain, {})[name] = value
+    histogram = read_table(outputs["histogram"], POSITION_HISTOGRAM)
+    return found, histogram, read_table(outputs["relocation"], RELOCATION)
+
+
+LAW = (corpus([2, 4, 6, 8]), asked(["What is it?", "is it so"]))
+GAME = (corpus([10]), asked(["why", "how", "who"]))
+
+
+def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
+    found, histogram, relocation = run(tmp_path, {"law": LAW, "game": GAME})
+    assert list(found) == ["law", "game", "all"]
+    law, whole = found["law"], found["all"]
+    quartiles = [law[f"passage_tokens_{name}"] for name in ("min", "q1", "median", "q3", "max")]
+    assert quartiles == [2.0, 3.5, 5.0, 6.5, 8.0]
+    assert (law["share_of_documents"], law["share_of_queries"]) == (4 / 5, 2 / 5)
+    assert (whole["n_passages"], whole["n_queries"]) == (5.0, 5.0)
+    assert (whole["passage_tokens_mean"], whole["passage_tokens_median"]) == (6.0, 6.0)
+    assert whole["share_of_documents"] == whole["share_of_queries"] == 1.0
+    assert law["query_chars_mean"] == pytest.approx((11 + 8) / 2)
+    assert (whole["query_type:WHAT"], whole["query_type:OTHERS"]) == (1.0, 1.0)
+    assert sum(n for name, n in whole.items() if name.startswith("query_type:")) == 5
+    assert whole["bucket:beginning"] == 5.0
+    counted = histogram.filter(unit="relative").group_by("domain").agg(pl.col("n_queries").sum())
+    assert dict(counted.rows()) == {"law": 2, "game": 3, "all": 5}
+    assert relocation.is_empty()
+
+
+def test_the_values_of_a_domain_are_those_of_its_tables_to_the_last_bit(tmp_path):
+    found, histogram, _ = run(tmp_path, {"law": LAW, "game": GAME})
+    for domain, (documents, queries) in {"law": LAW, "game": GAME}.items():
+        whole = dict(benchmark_statistics(documents, queries, judged(queries)).iter_rows())
+        assert whole.items() <= found[domain].items()
+        bins = position_histogram(evidence_positions(queries))
+        assert histogram.filter(domain=domain).select(bins.columns).equals(bins)
+
+
+def test_a_single_domain_is_not_pooled_with_itself(tmp_path):
+    found, _, _ = run(tmp_path, {"law": LAW})
+    assert list(found) == ["law"]
+    assert found["law"]["share_of_documents"] == 1.0
+
+
+def test_a_domain_that_lost_all_queries_is_counted_and_has_no_means_of_them(tmp_path):
+    found, histogram, _ = run(tmp_path, {"law": LAW, "lost": (corpus([7]), asked([]))})
+    assert found["lost"]["n_queries"] == 0.0
+    assert found["lost"]["passage_tokens_mean"] == 7.0
+    assert not {name for name in found["lost"] if name.startswith("query_words")}
+    assert found["lost"]["bucket:end"] == found["lost"]["query_type:WHAT"] == 0.0
+    lost = histogram.filter(domain="lost")
+    assert (set(lost["unit"]), lost["n_queries"].sum()) == ({"relative"}, 0)
+
+
+def test_a_translation_says_how_much_evidence_was_found_again(tmp_path):
+    moved = asked(["a", "b", "c", "d"], located=[[0, 2], [60, 62], None, [30, 32]])
+    domains = {"law": (corpus([3]), moved), "game": (corpus([3]), asked(["e"], located=[None]))}
+    found, _, relocation = run(tmp_path, domains, language="deu-Latn")
+    assert found["law"]["share_located"] == 0.75
+    assert found["all"]["share_located"] == 0.6
+    assert not {name for name in found["law"] if name.startswith("query_type:")}
+    # middles of 100: 1 and 1; 11 and 61; 31 and 31
+    assert relocation.select("domain", "n_queries", "n_located", "median_shift").rows() == [
+        ("law", 4, 3, 0.0),
+        ("game", 1, 0, None),
+        ("all", 5, 3, 0.0),
+    ]
+    assert relocation["share_within_0.05"].to_list() == [2 / 3, None, 2 / 3]

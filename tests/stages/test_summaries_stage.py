@@ -1,0 +1,129 @@
+import csv
+
+import polars as pl
+import pytest
+
+from psibench.config.leaderboards import Leaderboard
+from psibench.errors import InputError
+from psibench.stages.leaderboard_file import read_leaderboard
+from psibench.stages.summaries import (
+    run_language_averages,
+    run_leaderboards,
+    run_position_trend,
+)
+from psibench.stages.tables import provenance
+from psibench.tables import read_provenance, read_table, write_table
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
+
+SOURCE = provenance("collect", params={}, inputs={})
+LABELS = {
+    **{"benchmark": "b", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn", "domain": "all"},
+    **{"length_bucket": "all", "metric": "ndcg@10", "buckets": "thirds", "evidence": "all"},
+    **{"queries_by": "people"},
+}
+
+
+def written(path, spec, rows):
+    schema = pl.DataFrame(pl.from_arrow(spec.schema.empty_table())).schema
+    write_table(pl.DataFrame(rows, schema=schema), path, spec, provenance=SOURCE)
+    return path
+
+
+def averages(folder):
+    """Language averages of models a, b, c: means .1, .2, .3."""
+    rows = [
+        LABELS
+        | {"model": model, "kind": "dense", "n_queries": 90, "n_buckets": 3, "mean": mean}
+        | {"mean_of_buckets": mean}
+        for model, mean in (("a", 0.1), ("b", 0.2), ("c", 0.3))
+    ]
+    psi = written(folder / "psi.parquet", PSI_TABLE, rows)
+    run_language_averages(psi, parquet=folder / "averages.parquet", csv=folder / "averages.csv")
+    return folder / "averages.parquet"
+
+
+def board(folder, *lines, **changes):
+    path = folder / "board.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return Leaderboard(**{"name": "mteb", "path": str(path)} | changes)
+
+
+def test_position_trend_is_written_with_its_csv(tmp_path):
+    rows = [
+        LABELS
+        | {"model": "m", "bucket": label, "bucket_low": low, "bucket_high": low + 0.3}
+        | {"n_queries": 30, "mean": mean}
+        for label, low, mean in (("x", 0.0, 0.9), ("y", 0.3, 0.6), ("z", 0.6, 0.3))
+    ]
+    path = written(tmp_path / "buckets.parquet", BUCKET_SCORES, rows)
+    out = tmp_path / "trend.parquet"
+    run_position_trend(path, min_bucket_size=30, parquet=out, csv=tmp_path / "trend.csv")
+    assert read_table(out, POSITION_TREND)["slope"].to_list() == pytest.approx([-1.0])
+    assert read_provenance(out)["params"] == {"min_bucket_size": 30}
+    with open(tmp_path / "trend.csv", encoding="utf-8") as handle:
+        assert float(next(csv.DictReader(handle))["slope"]) == pytest.approx(-1.0)
+
+
+def test_averages_and_leaderboards_are_written_with_their_csv(tmp_path, caplog):
+    path = averages(tmp_path)
+    assert read_table(path, LANGUAGE_AVERAGES)["mean"].to_list() == [0.1, 0.2, 0.3]
+    one = board(tmp_path, "model,score", "A,9", "b,8", "Org C,7", aliases={"Org C": "c"})
+    out = tmp_path / "boards.parquet"
+    run_leaderboards(path, boards=[one], parquet=out, csv=tmp_path / "boards.csv")
+    found = read_table(out, LEADERBOARDS)
+    assert found.select("leaderboard", "average", "n_models", "spearman").rows() == [
+        ("mteb", "mean", 3, -1.0),
+        ("mteb", "mean_of_buckets", 3, -1.0),
+    ]
+    assert one.path in read_provenance(out)["inputs"]
+    assert (tmp_path / "boards.csv").read_text(encoding="utf-8").count("\n") == 3
+
+
+def test_models_a_leaderboard_lacks_are_named_in_the_log(tmp_path, caplog):
+    path = averages(tmp_path)
+    one = board(tmp_path, "model,score", "a,9", "b,", "z,1")
+    run_leaderboards(path, boards=[one], parquet=tmp_path / "l.parquet", csv=tmp_path / "l.csv")
+    assert "board.csv has no score of: b, c" in caplog.text
+    assert read_table(tmp_path / "l.parquet", LEADERBOARDS)["unmatched"][0] == "b, c"
+
+
+def test_scores_are_read_by_lower_case_name_or_alias(tmp_path):
+    found = read_leaderboard(
+        board(
+            tmp_path,
+            "\ufeffname,retrieval,other",
+            "BGE-M3, 54.6 ,x",
+            '"GTE, large",57,x',
+            "none,,x",
+            model_column="name",
+            score_column="retrieval",
+            aliases={"GTE, large": "gte"},
+        )
+    )
+    assert found == {"bge-m3": 54.6, "gte": 57.0}
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes", "message"),
+    [
+        (["name,score"], {}, r"board.csv has no column 'model'; found \['name', 'score'\]"),
+        (["model,value"], {}, "has no column 'score'"),
+        (["model,score", "a,high"], {}, "line 2, score is 'high'"),
+        (["model,score", "a,nan"], {}, "line 2, score is 'nan'"),
+        (["model,score", "A,1", "a,2"], {}, "line 3: 'a' and 'A' are both the model 'a'"),
+        (
+            ["model,score", "a,1"],
+            {"aliases": {"B": "a"}},
+            r"has no model 'B', which `aliases` of the leaderboard 'mteb' names; found \['a'\]",
+        ),
+    ],
+)
+def test_a_wrong_leaderboard_says_what_is_wrong(tmp_path, lines, changes, message):
+    with pytest.raises(InputError, match=message):
+        read_leaderboard(board(tmp_path, *lines, **changes))
+
+
+def test_a_missing_leaderboard_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"gone.csv cannot be read as CSV"):
+        read_leaderboard(Leaderboard(name="x", path=str(tmp_path / "gone.csv")))

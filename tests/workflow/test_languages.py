@@ -1,0 +1,215 @@
+"""Several domains and languages, native and translated, with real snakemake runs."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from workflow_project import Project, once_per_session
+
+from psibench.stages.ledger import check_balance
+from psibench.tables import read_provenance, read_table
+from psibench.tables.build_schemas import FLOW
+from psibench.tables.quality_schemas import RELOCATION, TRANSLATION_QUALITY
+from psibench.tables.schemas import ATTRITION, CORPUS, PSI_TABLE, QRELS, QUERIES, STATISTICS
+from psibench.tables.summary_schemas import LANGUAGE_AVERAGES
+
+SENTENCES = {
+    "eng-Latn": "The {a} keeper counted {b} barrels. Rain fell over the {c} harbour all night.",
+    "spa-Latn": "El guarda {a} contaba {b} barriles. La lluvia cayó sobre el puerto {c} anoche.",
+}
+NAMES = [f"{a}{b}" for a in ("ba", "do", "fi", "gu", "ke") for b in ("rin", "sol", "tam", "vex")]
+DOMAINS = {"ports": ("eng-Latn", "spa-Latn"), "mills": ("eng-Latn",)}
+SUMMARIES = {"position_trend", "language_averages", "published"}
+
+
+def write_questions(path: Path, domain: str, language: str, *, n_contexts: int = 16) -> None:
+    """Write SQuAD-format data: questions about the first and the last sentence of a context."""
+    paragraphs = []
+    for number in range(n_contexts):
+        names = [NAMES[(number * 3 + k * 7) % len(NAMES)] + domain for k in range(9)]
+        parts = [
+            SENTENCES[language].format(a=a, b=number + 2, c=c)
+            for a, c in zip(names[::2], names[1::2], strict=False)
+        ]
+        context = "\n\n".join(parts)
+        qas = []
+        for place, name in (("early", names[0]), ("late", names[7])):
+            answer = {"text": name, "answer_start": context.index(name)}
+            question = f"{name} {names[2]} {number}?"
+            qas.append({"id": f"{domain}-{number}-{place}", "question": question})
+            qas[-1]["answers"] = [answer]
+        paragraphs.append({"context": context, "qas": qas})
+    path.write_text(json.dumps({"version": "test", "data": [{"paragraphs": paragraphs}]}))
+
+
+def languages_config() -> dict[str, Any]:
+    corpora = [
+        {
+            "domain": domain,
+            "language": language,
+            "source": {"kind": "squad", "paths": [f"{domain}.{language}.json"]},
+        }
+        for domain, languages in DOMAINS.items()
+        for language in languages
+    ]
+    return {
+        "benchmarks": {
+            "many": {
+                "recipe": "squad_posq",
+                "corpora": corpora,
+                "cross_lingual": ["spa-Latn-eng-Latn", "qps-Latn-eng-Latn"],
+                "buckets": ["thirds"],
+                "translate": {
+                    "llm": "stand-in",
+                    "to": ["qps-Latn"],
+                    "max_part_tokens": 40,
+                    "clean": {"refusals": {"llm": "stand-in-sentence"}, "outliers": None},
+                    "relocate": {"method": "quote", "llm": "stand-in"},
+                    "quality": {"llm": "stand-in"},
+                },
+            }
+        },
+        "models": ["bm25"],
+        "length_tokenizer": "words",
+        "uncertainty": {"n_bootstrap": 100, "n_permutations": 100, "min_bucket_size": 5},
+    }
+
+
+def make(folder: Path) -> None:
+    for domain, languages in DOMAINS.items():
+        for language in languages:
+            write_questions(folder / f"{domain}.{language}.json", domain, language)
+    project = Project(folder)
+    project.write_config(languages_config())
+    project.run(timeout_s=600)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(once_per_session(tmp_path_factory, "languages", make))
+
+
+@pytest.fixture
+def changed(made: Project, tmp_path: Path) -> Project:
+    """The finished project, in a place of its own."""
+    shutil.copytree(made.folder, tmp_path / "copy", symlinks=True, copy_function=shutil.copy2)
+    return Project(tmp_path / "copy")
+
+
+def table(made: Project, path: str, spec: Any) -> pl.DataFrame:
+    return read_table(made.folder / "results" / path, spec)
+
+
+def data(made: Project, language: str, domain: str, name: str, spec: Any) -> pl.DataFrame:
+    return table(made, f"many/data/{language}/{domain}/{name}.parquet", spec)
+
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_every_pair_has_rows_of_its_own_and_of_its_domains(made: Project) -> None:
+    psi = table(made, "psi_table.parquet", PSI_TABLE).filter(evidence="all")
+    rows = {(r["query_lang"], r["corpus_lang"], r["domain"]) for r in psi.to_dicts()}
+    english = {("eng-Latn", "eng-Latn", domain) for domain in ("all", "mills", "ports")}
+    translated = {
+        (queries, documents, domain)
+        for queries, documents in (("qps-Latn", "qps-Latn"), ("qps-Latn", "eng-Latn"))
+        for domain in ("all", "mills", "ports")
+    }
+    spanish = {("spa-Latn", "spa-Latn", "all"), ("spa-Latn", "eng-Latn", "all")}
+    assert rows == english | translated | spanish
+    found = {(r["query_lang"], r["corpus_lang"]): r for r in psi.filter(domain="all").to_dicts()}
+    # Names are the same in both languages, so BM25 finds English documents by Spanish questions.
+    assert found["spa-Latn", "eng-Latn"]["mean"] > 0.5
+    assert found["spa-Latn", "eng-Latn"]["n_queries"] == 32
+    assert found["qps-Latn", "qps-Latn"]["mean"] > 0.9
+    assert found["qps-Latn", "eng-Latn"]["mean"] < 0.5
+    averages = table(made, "language_averages.parquet", LANGUAGE_AVERAGES).filter(evidence="all")
+    assert set(averages.get_column("setting")) == {"monolingual", "cross-lingual"}
+    assert averages.filter(setting="monolingual").get_column("n_languages").to_list() == [3]
+
+
+def test_translations_share_ids_judgements_and_the_originals_positions(made: Project) -> None:
+    for domain in DOMAINS:
+        english, pseudo = (
+            data(made, language, domain, "queries", QUERIES)
+            for language in ("eng-Latn", "qps-Latn")
+        )
+        joined = pseudo.join(english, on="_id", suffix="_original", validate="1:1")
+        assert 0 < joined.height == pseudo.height <= english.height
+        for name in ("pos_char_span", "pos_char_length", "pos_token_length", "pos_corpus_id"):
+            assert joined[name].to_list() == joined[f"{name}_original"].to_list()
+        assert not set(pseudo["text"]) & set(english["text"])
+        corpus = data(made, "qps-Latn", domain, "corpus", CORPUS)
+        qrels = data(made, "qps-Latn", domain, "qrels", QRELS)
+        assert set(qrels["query-id"]) == set(pseudo["_id"])
+        assert set(qrels["corpus-id"]) <= set(corpus["_id"])
+        texts = dict(corpus.select("_id", "text").iter_rows())
+        located = pseudo.filter(pl.col("located_char_span").is_not_null())
+        assert located.height > pseudo.height / 2
+        for row in located.iter_rows(named=True):
+            start, end = row["located_char_span"]
+            assert row["pos_translated_char_length"] == len(texts[row["pos_corpus_id"]])
+            assert texts[row["pos_corpus_id"]][start:end].strip()
+
+
+def test_what_a_translation_loses_is_in_the_ledger(made: Project) -> None:
+    lost = table(made, "many/attrition.parquet", ATTRITION).filter(language="qps-Latn")
+    for domain in DOMAINS:
+        flow = table(made, f"many/build/qps-Latn/{domain}/flow.parquet", FLOW)
+        check_balance(lost.filter(domain=domain), flow)
+        for unit, name, spec in (("documents", "corpus", CORPUS), ("queries", "queries", QUERIES)):
+            kept = flow.filter(stage="clean_translations", unit=unit).item(0, "kept")
+            assert kept == data(made, "qps-Latn", domain, name, spec).height
+    record = read_provenance(made.folder / "results/many/data/qps-Latn/ports/corpus.parquet")
+    assert record is not None
+    assert record["llm_backend"] == "stand-in"
+    assert record["revisions"]["llm:stand-in-sentence"] == "stand-in/sentence"
+
+
+def test_quality_statistics_and_relocation_are_by_language(made: Project) -> None:
+    made.run("results/many/translation_quality.parquet")
+    quality = table(made, "many/translation_quality.parquet", TRANSLATION_QUALITY)
+    pooled = quality.filter(language="qps-Latn", domain="all", length_bin="all")
+    assert pooled.filter(dimension="overall").item(0, "mean") > 4
+    statistics = table(made, "many/build/eng-Latn/statistics.parquet", STATISTICS)
+    assert set(statistics["domain"]) == {"all", "mills", "ports"}
+    relocation = table(made, "many/build/qps-Latn/relocation.parquet", RELOCATION)
+    assert relocation.filter(domain="all", method="all").item(0, "share_located") > 0.5
+
+
+def test_a_finished_run_does_nothing(made: Project) -> None:
+    assert made.planned() == {}
+
+
+def test_a_further_language_translates_again_nothing(changed: Project) -> None:
+    config = changed.read_config()
+    config["benchmarks"]["many"]["translate"]["to"].append("qps-Arab")
+    changed.write_config(config)
+    planned = changed.planned()
+    assert planned.keys().isdisjoint({"build", "text_parts"})
+    assert planned["ask"] == 2 * 3 + 1  # translate, judge_refusals, relocate_spans; the quality
+    assert planned["clean_translations"] == 2
+
+
+def test_a_bound_of_lengths_cleans_again_and_asks_nobody(changed: Project) -> None:
+    config = changed.read_config()
+    config["benchmarks"]["many"]["translate"]["clean"]["outliers"] = {"low": 1.0, "high": 1.0}
+    changed.write_config(config)
+    planned = changed.planned()
+    assert planned["clean_translations"] == 2
+    assert planned.keys().isdisjoint({"build", "text_parts", "mark_translations"})
+    assert planned.get("ask", 0) <= 1  # the sample whose quality is judged may be another
+    # The English tables are the same: only pairs with a translation are evaluated again.
+    assert planned["score"] == 2
+
+
+def test_a_pair_taken_out_evaluates_nothing_again(changed: Project) -> None:
+    config = changed.read_config()
+    config["benchmarks"]["many"]["cross_lingual"] = []
+    changed.write_config(config)
+    planned = set(changed.planned())
+    assert planned == {"psi_table", "bucket_scores", "report"} | SUMMARIES
