@@ -26,13 +26,13 @@ LOCK := $(shell command -v flock >/dev/null && echo "flock --nonblock --conflict
 psi: setup
 	@$(if $(CONFIG),psibench check $(CONFIG))
 	@mkdir -p .snakemake
-	@$(LOCK) snakemake results/psi_table.csv results/bucket_scores.csv results/report.html \
+	@$(LOCK) snakemake \
 	  $(if $(LOCK),--nolock) --profile profiles/local --cores $(CORES) \
 	  $(if $(CONFIG),--configfile $(CONFIG)) --quiet host reason || { status=$$?; \
 	  test $$status != 75 || echo "psibench: another run, or a job of a killed one, is still active in this folder: wait for it or end it" >&2; \
 	  exit 2; }
 	@psibench show results/psi_table.parquet
-	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Page: results/report.html"
+	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Pages: results/report.html results/published.html"
 
 test: setup
 	@pytest -n auto $(ARGS)

@@ -1,4 +1,4 @@
-"""Check the tables of the embedded default: row counts, and that both controls did their work."""
+"""Check the tables of the embedded default, and that both controls did their work."""
 
 import sys
 from pathlib import Path
@@ -9,12 +9,15 @@ from psibench.commands.check import check_table
 from psibench.stages.ledger import check_balance
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.quality_schemas import RELOCATION, TRANSLATION_QUALITY
 from psibench.tables.schemas import ATTRITION, BUCKET_SCORES, PSI_TABLE, QUERIES
 from psibench.tables.verify_report_schemas import AUDIT_TABLE
 from psibench.tables.verify_schemas import JUDGEMENTS
 
-BENCHMARKS = ["python-docs", "python-docs-raw"]
-MODELS = 7
+BENCHMARK, RAW, ENGLISH = "python-docs", "python-docs-raw", "eng-Latn"
+DOMAINS = ("language", "network", "library")
+TRANSLATED = ("qps-Latn", "qps-Arab")
+MODELS, MODELS_OF_TRANSLATIONS = 7, 3
 VIEWS = 3
 ENOUGH = 20  # audited queries of a stratum whose rate is compared
 TOLERANCE = 0.05  # of the estimate of requests and tokens
@@ -24,33 +27,28 @@ def main(folder: Path) -> None:
     """Raise AssertionError with the numbers if anything is off."""
     psi = read_table(folder / "psi_table.parquet", PSI_TABLE)
     buckets = read_table(folder / "bucket_scores.parquet", BUCKET_SCORES)
-    assert psi["benchmark"].unique().sort().to_list() == BENCHMARKS
-    lengths = psi.get_column("length_bucket").n_unique()
-    assert psi.height == len(BENCHMARKS) * MODELS * VIEWS * lengths, psi.height
-    assert buckets.height == psi.height * 3, buckets.height
+    check_pairs(psi)
+    assert buckets.height == psi.height * 3, (buckets.height, psi.height)
     assert len((folder / "psi_table.csv").read_text().splitlines()) == psi.height + 1
-
-    queries = read_queries(folder, "python-docs")
-    raw = read_queries(folder, "python-docs-raw")
-    assert 400 < queries.height < raw.height, (queries.height, raw.height)
-    dropped = read_table(folder / "python-docs/attrition.parquet", ATTRITION)
     assert set(psi.get_column("queries_by")) == {"llm:stand-in/rules"}
 
-    build = folder / "python-docs/build/eng-Latn/python"
-    flow = read_table(build / "flow.parquet", FLOW)
-    check_balance(dropped, flow)
-    assert dropped["doc_id"].null_count() == 0, dropped
-    sampled = dropped.join(flow, on="stage", how="semi")  # what the source left out has no bin
-    assert sampled["length_bin"].null_count() == 0, sampled
-    assert flow["kept"][-1] == queries.height, flow
-    check_judges(folder, n_dropped=raw.height - queries.height)
-    usage = read_table(build / "llm_usage.parquet", LLM_USAGE)
-    for row in usage.iter_rows(named=True):
-        for name in ("requests", "input_tokens", "output_tokens"):
-            actual = row["n_requests" if name == "requests" else name]
-            assert abs(row[f"estimated_{name}"] - actual) <= TOLERANCE * actual, row
+    queries, raw = (sum(counted(folder, name)) for name in (BENCHMARK, RAW))
+    assert 400 < queries < raw, (queries, raw)
+    dropped = read_table(folder / BENCHMARK / "attrition.parquet", ATTRITION)
+    for language in (ENGLISH, *TRANSLATED):
+        for domain in DOMAINS:
+            check_ledger(folder, dropped, language, domain)
+    check_judges(folder, n_dropped=raw - queries)
+    check_translations(folder)
 
-    pooled = psi.filter(benchmark="python-docs", length_bucket="all", evidence="all")
+    pooled = psi.filter(
+        benchmark=BENCHMARK,
+        query_lang=ENGLISH,
+        corpus_lang=ENGLISH,
+        domain="all",
+        length_bucket="all",
+        evidence="all",
+    )
     rows = {row["model"]: row for row in pooled.iter_rows(named=True)}
     blind, cut = rows["minilm-static"], rows["minilm-first-128"]
     assert blind["psi"] <= blind["psi_null_p95"], blind
@@ -59,31 +57,85 @@ def main(folder: Path) -> None:
 
     for path in folder.rglob("*.parquet"):
         check_table(path)
-    page = (folder / "report.html").read_text()
-    assert "python-docs" in page
-    assert "http://" not in page.replace("http://www.w3.org/", "")
-    print(f"default: {psi.height} PSI rows, {queries.height} queries, every table verified")
+    for name in ("report.html", "published.html"):
+        page = (folder / name).read_text()
+        assert BENCHMARK in page
+        assert "http://" not in page.replace("http://www.w3.org/", "")
+    print(f"default: {psi.height} PSI rows, {queries} queries, every table verified")
     print(f"position-blind control: PSI {blind['psi']:.3f}, null p95 {blind['psi_null_p95']:.3f}")
     print(f"truncating control: PSI {cut['psi']:.3f}, interval from {cut['psi_low']:.3f}")
 
 
-def read_queries(folder: Path, benchmark: str) -> pl.DataFrame:
-    """Read the queries of a benchmark or of its view."""
-    return read_table(folder / benchmark / "data/eng-Latn/python/queries.parquet", QUERIES)
+def check_pairs(psi: pl.DataFrame) -> None:
+    """See that every language pair has all of its models, domains and views."""
+    wanted = {(BENCHMARK, ENGLISH, ENGLISH): MODELS, (RAW, ENGLISH, ENGLISH): MODELS}
+    for language in TRANSLATED:
+        wanted[BENCHMARK, language, language] = MODELS_OF_TRANSLATIONS
+        wanted[BENCHMARK, language, ENGLISH] = MODELS_OF_TRANSLATIONS
+    keys = ["benchmark", "query_lang", "corpus_lang"]
+    found = psi.group_by(keys).agg(pl.col("model").n_unique())
+    assert {row[:3]: row[3] for row in found.iter_rows()} == wanted, found
+    for _, rows in psi.group_by(*keys, "model"):
+        assert set(rows["domain"]) == {"all", *DOMAINS}, rows
+        lengths = rows.get_column("length_bucket").n_unique()
+        assert lengths >= 3, rows
+        assert rows.height == VIEWS * (lengths + len(DOMAINS)), rows
+
+
+def counted(folder: Path, benchmark: str, language: str = ENGLISH) -> list[int]:
+    """Count the queries of a benchmark or of its view, domain by domain."""
+    data = folder / benchmark / "data" / language
+    return [read_table(data / domain / "queries.parquet", QUERIES).height for domain in DOMAINS]
+
+
+def check_ledger(folder: Path, dropped: pl.DataFrame, language: str, domain: str) -> None:
+    """See that a domain's ledger balances, and that it was estimated as it was asked."""
+    build = folder / BENCHMARK / "build" / language / domain
+    flow = read_table(build / "flow.parquet", FLOW)
+    own = dropped.filter(language=language, domain=domain)
+    check_balance(own, flow)
+    assert own["doc_id"].null_count() == 0, own
+    sampled = own.join(flow, on="stage", how="semi")  # what the source left out has no bin
+    assert sampled["length_bin"].null_count() == 0, sampled
+    n_queries = counted(folder, BENCHMARK, language)[DOMAINS.index(domain)]
+    assert flow["kept"][-1] == n_queries, flow
+    for row in read_table(build / "llm_usage.parquet", LLM_USAGE).iter_rows(named=True):
+        for name in ("requests", "input_tokens", "output_tokens"):
+            actual = row["n_requests" if name == "requests" else name]
+            assert abs(row[f"estimated_{name}"] - actual) <= TOLERANCE * actual, row
 
 
 def check_judges(folder: Path, *, n_dropped: int) -> None:
     """See that judges dropped questions, and that the audit's Exclusive rises with the margin."""
-    data = folder / "python-docs/data/eng-Latn/python"
-    judged = read_table(data / "judgements.parquet", JUDGEMENTS)
-    hit = judged.filter("is_false_negative").get_column("query_id").n_unique()
+    hit = 0
+    rates: list[tuple[float, float]] = []
+    for domain in DOMAINS:
+        data = folder / BENCHMARK / "data" / ENGLISH / domain
+        judged = read_table(data / "judgements.parquet", JUDGEMENTS)
+        hit += judged.filter("is_false_negative").get_column("query_id").n_unique()
+        build = folder / BENCHMARK / "build" / ENGLISH / domain
+        audit = read_table(build / "audit_table.parquet", AUDIT_TABLE)
+        known = audit.filter(pl.col("n") >= ENOUGH).get_column("exclusive").to_list()
+        rates += [(known[0], known[-1])] if len(known) > 1 else []
     assert hit == n_dropped > 0, (hit, n_dropped)
-    audit = read_table(
-        folder / "python-docs/build/eng-Latn/python/audit_table.parquet", AUDIT_TABLE
-    )
-    rates = audit.filter(pl.col("n") >= ENOUGH).get_column("exclusive").to_list()
-    assert len(rates) >= 3, audit
-    assert rates[0] < rates[-1], audit
+    assert rates, "no domain has two strata with enough audited queries"
+    assert all(low < high for low, high in rates), rates
+
+
+def check_translations(folder: Path) -> None:
+    """See that translations are complete but for what cleaning took, located and graded."""
+    whole = sum(counted(folder, BENCHMARK))
+    quality = read_table(folder / BENCHMARK / "translation_quality.parquet", TRANSLATION_QUALITY)
+    for language in TRANSLATED:
+        kept = sum(counted(folder, BENCHMARK, language))
+        assert 0.8 * whole < kept < whole, (language, kept, whole)
+        found = read_table(folder / BENCHMARK / f"build/{language}/relocation.parquet", RELOCATION)
+        share = found.filter(domain="all", method="all").item(0, "share_located")
+        assert share > 0.8, found
+        graded = quality.filter(
+            language=language, domain="all", length_bin="all", dimension="overall"
+        )
+        assert graded.item(0, "mean") > 4, graded
 
 
 if __name__ == "__main__":

@@ -90,3 +90,14 @@ def test_the_histogram_of_real_data_counts_every_query(real_data, name):
     bins = position_histogram(evidence_positions(built.queries))
     sums = bins.group_by("unit").agg(pl.col("n_queries").sum()).get_column("n_queries")
     assert sums.to_list() == [built.queries.height] * 2
+
+
+def test_what_there_is_none_of_has_no_mean():
+    corpus = pl.DataFrame({"word_count": [2], "token_length": [3]})
+    none = queries().with_columns(pl.col("text").cast(pl.String))
+    qrels = pl.DataFrame({"query-id": []})
+    without_queries = dict(benchmark_statistics(corpus, none, qrels).iter_rows())
+    assert without_queries.keys() & {"query_words_mean", "positives_per_query_mean"} == set()
+    assert (without_queries["n_queries"], without_queries["passage_words_max"]) == (0.0, 2.0)
+    without_corpus = dict(benchmark_statistics(corpus.clear(), none, qrels).iter_rows())
+    assert without_corpus == {"n_queries": 0.0, "n_passages": 0.0}

@@ -156,3 +156,74 @@ def test_a_config_without_registry_adds_no_model(tmp_path, capsys, config):
 def test_a_bad_registry_entry_ends_models_with_code_2(tmp_path, capsys, entry, message):
     path = write_config(tmp_path, {"registry": {"mine": entry}})
     assert message in refusal(capsys, "models", "--config", path)
+
+
+MANY = {
+    "recipe": "squad_posq",
+    "corpora": [
+        {"domain": "law", "source": SQUAD["source"]},
+        {"domain": "art", "source": SQUAD["source"]},
+        {"domain": "law", "language": "cmn-Hans", "source": SQUAD["source"]},
+    ],
+}
+
+
+def test_a_config_says_languages_domains_and_pairs(tmp_path, capsys):
+    path = write_config(tmp_path, {"benchmarks": {"m": MANY}, "models": ["bm25"]})
+    assert main(["check", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:6] == [
+        "  benchmark m: squad_posq",
+        "    eng-Latn: 2 domains (law, art)",
+        "    cmn-Hans: 1 domain (law)",
+        "    evaluated in 2 languages (eng-Latn, cmn-Hans)",
+        "  model bm25: bm25s",
+    ]
+
+
+def test_a_config_says_what_is_done_to_translations(tmp_path, capsys):
+    translate = {
+        "llm": "stand-in",
+        "to": ["deu-Latn", "spa-Latn"],
+        "clean": {"refusals": {"llm": "stand-in-rare"}},
+        "relocate": {"method": "quote", "llm": "stand-in"},
+        "quality": {"llm": "stand-in", "per_stratum": 5},
+        "models": ["bm25"],
+    }
+    section = SQUAD | {"translate": translate}
+    path = write_config(tmp_path, {"benchmarks": {"s": section}, "models": ["bm25"]})
+    assert main(["check", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:6] == [
+        "    eng-Latn: 1 domain (general)",
+        "    evaluated in 3 languages (eng-Latn, deu-Latn, spa-Latn)",
+        "    across languages: 2 pairs (deu-Latn in eng-Latn, spa-Latn in eng-Latn)",
+        "    translated from eng-Latn to deu-Latn spa-Latn by stand-in, in parts of 2,048 tokens, "
+        "prefixes removed, refusals judged by stand-in-rare, spans quoted by stand-in, outliers "
+        "removed (below Q1 - 3 IQR, above Q3 + 1.5 IQR), quality graded by stand-in, 5 per "
+        "stratum, evaluated with 1 model (bm25)",
+    ]
+    plain = {"llm": "stand-in", "to": ["deu-Latn"], "relocate": {}}
+    plain["clean"] = {"prefixes": False, "outliers": None}
+    section = SQUAD | {"translate": plain}
+    path = write_config(tmp_path, {"benchmarks": {"s": section}, "models": ["bm25"]})
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[5] == (
+        "    translated from eng-Latn to deu-Latn by stand-in, in parts of 2,048 tokens, "
+        "spans found by aligned sentences"
+    )
+
+
+def test_many_domains_are_counted_and_a_few_named(tmp_path, capsys):
+    corpora = [{"domain": f"d{n}", "source": SQUAD["source"]} for n in range(7)]
+    section = MANY | {"corpora": corpora}
+    path = write_config(tmp_path, {"benchmarks": {"m": section}, "models": ["bm25"]})
+    assert main(["check", str(path)]) == 0
+    assert "    eng-Latn: 7 domains (d0, d1, d2, d3, d4, ...)\n" in capsys.readouterr().out
+
+
+def test_a_pair_of_a_language_that_is_not_there_ends_with_code_2(tmp_path, capsys):
+    section = MANY | {"cross_lingual": ["deu-Latn-eng-Latn"]}
+    path = write_config(tmp_path, {"benchmarks": {"m": section}, "models": ["bm25"]})
+    message = refusal(capsys, "check", path)
+    assert "benchmarks.m.cross_lingual: deu-Latn-eng-Latn: the benchmark has no deu-Latn" in message

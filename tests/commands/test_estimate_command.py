@@ -16,7 +16,7 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.run import ask_all
 from psibench.llm.usage import Usage
 from psibench.sources import reach
-from psibench.stages import llm_estimate_documents, llm_estimate_personas
+from psibench.stages import llm_estimate_personas, llm_estimate_sources
 from psibench.stages.sample import run_sample
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import PAIRS
@@ -62,7 +62,7 @@ def folder(tmp_path, monkeypatch):
         text = " ".join(f"The {x}er of {x}ville sold {x}onic {x}wood to {x}land." for x in names)
         (tmp_path / "texts" / f"{n}.txt").write_text(text)
     monkeypatch.chdir(tmp_path)
-    for module in (reach, llm_estimate_documents, llm_estimate_personas):
+    for module in (reach, llm_estimate_sources, llm_estimate_personas):
         monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
     monkeypatch.setattr("psibench.llm.tokens.hub_is_reachable", lambda: False)
     return tmp_path
@@ -225,10 +225,10 @@ def test_money_is_written_for_people(usd, text):
 @pytest.mark.parametrize(
     ("preset", "n_documents", "n_requests"),
     [
-        # Summaries of 13,902 passages; 3,010 of 70,000 documents, then three questions of each;
-        # 982,670 configurations, then a query for each third.
+        # Summaries of 13,902 passages; 62 x 3,010 of 62 x 70,000 documents, then three questions of
+        # each; 982,670 configurations, then a query for each third.
         ("fineweb_posq", 13_902, [13_902, None]),
-        ("posir", 70_000, [3_010, 9_030]),
+        ("posir", 4_340_000, [186_620, 559_860]),
         ("controlled", 982_670, [982_670, 2_948_010]),
     ],
 )
@@ -335,3 +335,88 @@ def test_pairs_of_a_run_with_other_documents_are_not_used(folder, capsys):
     path = config(folder, benchmarks={"mine": other})
     (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
     assert benchmark["uncounted"] == ["judge_1", "judge_2"]
+
+
+def squad(folder):
+    """Write three contexts with a question each; return their source."""
+    paragraphs = []
+    for year, name in enumerate(("Ahrn", "Bexley", "Corve"), start=1800):
+        context = f"The mill of {name} stood by the river until it burnt down in {year}."
+        answer = {"text": str(year), "answer_start": context.index(str(year))}
+        question = f"When did the mill of {name} burn?"
+        qas = [{"id": name, "question": question, "answers": [answer]}]
+        paragraphs.append({"context": context, "qas": qas})
+    path = folder / "squad.json"
+    path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    return {"kind": "squad", "paths": [str(path)]}
+
+
+TRANSLATED = {
+    "llm": "paid",
+    "to": ["deu-Latn", "fin-Latn"],
+    "clean": {"refusals": {"llm": "free"}},
+    "quality": {"llm": "free"},
+}
+
+
+def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, capsys):
+    asked = {"recipe": "squad_posq", "source": squad(folder), "translate": TRANSLATED}
+    path = config(folder, benchmarks={"xq": asked, "known": BENCHMARKS["known"]})
+    (benchmark,) = (found := plain(capsys, "--config", path))["benchmarks"]
+    assert (benchmark["documents"], benchmark["unread"]) == (3, [])
+    assert benchmark["places"] == [{"language": "eng-Latn", "domain": "general", "n_documents": 3}]
+    rows = [(task["task"], task["language"], task["requests"]) for task in benchmark["tasks"]]
+    steps = [("translate", 6), ("judge_refusals", 1), ("judge_translation", 3)]
+    assert rows == [(task, to, n) for to in ("deu-Latn", "fin-Latn") for task, n in steps]
+    german, finnish = (task for task in benchmark["tasks"] if task["task"] == "translate")
+    assert german["expansion"] == pytest.approx(1.504, abs=0.001)
+    assert finnish["expansion"] == 1.4
+    assert german["output_tokens"] > finnish["output_tokens"]
+    assert found["usd"] == pytest.approx(german["usd"] + finnish["usd"])
+
+    printed = estimate(capsys, "--config", path)
+    lines = printed.splitlines()
+    assert lines[0] == "xq (squad_posq): 3 documents"
+    assert lines[1] == "  estimated from 3 documents and 3 queries to translate, of the source"
+    assert lines[3].split()[:4] == ["translate", "deu-Latn", "paid", "6"]
+    assert "times 1.50 for German, 1.40 for Finnish (a guess): mean tokens of the" in printed
+    assert "requests of judge_refusals: as if 1% of the translations were suspect" in printed
+    assert "known" not in lines[0]
+
+
+def test_several_places_are_one_benchmark_and_said_to_be_several(folder, capsys):
+    corpora = [
+        {"domain": domain, "language": language, "source": {"kind": "files", "paths": ["texts"]}}
+        for domain, language in (("law", "eng-Latn"), ("law", "spa-Latn"), ("art", "eng-Latn"))
+    ]
+    mine = {key: value for key, value in BENCHMARKS["mine"].items() if key != "source"}
+    many = mine | {"corpora": corpora, "translate": {"llm": "paid", "to": ["spa-Arab"]}}
+    path = config(folder, benchmarks={"mine": many})
+    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
+    assert benchmark["documents"] == 12
+    assert [place["n_documents"] for place in benchmark["places"]] == [4, 4, 4]
+    counts = [
+        (task["task"], task["requests"], task["requests_basis"]) for task in benchmark["tasks"]
+    ]
+    assert counts == [
+        ("propose_questions", 12, "documents"),
+        ("locate_span", 24, "documents"),
+        ("translate", 2 * (4 + 8), "at most"),
+    ]
+    lines = estimate(capsys, "--config", path).splitlines()
+    assert lines[0] == "mine (posir): 12 documents in 3 places (languages 2, domains 2)"
+    assert lines[1] == "  estimated from 12 documents of the source, for 3 places"
+    assert lines[2].startswith("  estimated from at most 8 documents and 16 queries to translate")
+    assert "translate spa-Arab, at most" in lines[6]
+
+
+def test_a_corpus_on_the_hub_that_is_not_built_yet_is_named(folder, capsys):
+    hub = {"kind": "hub", "name": "nobody/nothing"}
+    asked = {"recipe": "known_item", "source": hub, "translate": TRANSLATED}
+    path = config(folder, benchmarks={"far": asked})
+    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
+    assert (benchmark["tasks"], benchmark["unread"]) == ([], ["eng-Latn/general"])
+    printed = estimate(capsys, "--config", path)
+    assert "the translation of eng-Latn/general of far: not counted, and not in the totals" in (
+        printed
+    )

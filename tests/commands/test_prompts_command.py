@@ -9,7 +9,9 @@ from psibench.config.paths import prompt_path
 from psibench.llm.prompts import load_prompt
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import PAIRS, PROPOSED
-from psibench.tables.schemas import DOCUMENTS
+from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
+from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS
+from psibench.tables.translation_schemas import TRANSLATED as TRANSLATED_SPEC
 
 POSIR = {
     "recipe": "posir",
@@ -35,7 +37,11 @@ JUDGED = {
 PROMPT = """---
 task: locate_span
 variables: [document, question, answer]
-response: {type: object, properties: {quote: {type: string}}, required: [quote]}
+response:
+  type: object
+  properties: {quote: {type: string}}
+  required: [quote]
+  additionalProperties: false
 ---
 ## system
 Find it.
@@ -110,13 +116,17 @@ def test_list_names_every_shipped_template_with_its_variables(capsys):
         "generate_positional_query",
         "generate_questions",
         "grade_relevance",
+        "judge_refusal",
         "judge_segment",
+        "judge_translation",
         "locate_span",
         "propose_questions",
+        "relocate_span",
         "summarise",
+        "translate",
     ]
-    assert "locate_span                document, question, answer" in lines[6]
-    assert lines[6].endswith("quoted word for word (recipe posir).")
+    assert "locate_span                document, question, answer" in lines[8]
+    assert lines[8].endswith("quoted word for word (recipe posir).")
 
 
 def test_render_prints_the_final_messages_under_their_roles(folder, capsys):
@@ -227,3 +237,122 @@ def test_a_template_that_is_no_task_is_refused_with_the_tasks_that_use_it(folder
         capsys, "render", "judge_3", "--row", "x", "--config", path, "--benchmark", "other"
     )
     assert message.endswith("tasks: propose_questions, locate_span\n")
+
+
+TRANSLATED = {
+    "recipe": "squad_posq",
+    "source": {"kind": "squad", "paths": ["a.json"]},
+    "translate": {
+        "llm": "stand-in",
+        "to": ["deu-Latn", "spa-Latn"],
+        "clean": {"refusals": {"llm": "stand-in"}},
+        "relocate": {"method": "quote", "llm": "stand-in"},
+        "quality": {"llm": "stand-in"},
+    },
+}
+TEXT = "Salt was dear. Then the railway came."
+MADE = Provenance("translate", 1)
+
+
+def translated_tables(domain="general", doc_id="d1"):
+    """Write what the tasks of a translation to Spanish read."""
+    results = Path("results/mine")
+    source = f"eng-Latn/{domain}"
+    document = {"_id": [doc_id], "text": [TEXT], "char_length": [37], "word_count": [7]}
+    corpus = pl.DataFrame(document | {"token_length": [9]}).with_columns(
+        pl.col("char_length", "word_count", "token_length").cast(pl.Int32)
+    )
+    write_table(corpus, results / "data" / source / "corpus.parquet", CORPUS, provenance=MADE)
+    query = [("q1", "What came?", doc_id, [15, 37], 37, 9, None)]
+    queries = frame_of(QUERIES, query)
+    write_table(queries, results / "data" / source / "queries.parquet", QUERIES, provenance=MADE)
+    part = [(f"d:{doc_id}:0", doc_id, doc_id, "document", 0, 1, TEXT, "")]
+    path = results / "build" / source / "text_parts.parquet"
+    write_table(frame_of(TEXT_PARTS, part), path, TEXT_PARTS, provenance=MADE)
+    there = results / "build" / "spa-Latn" / domain
+    rows = [
+        (doc_id, "document", doc_id, "La sal era cara. Vino el tren.", None, 1, [], None),
+        ("q1", "query", doc_id, "¿Qué vino?", None, 1, [], None),
+    ]
+    path = there / "translated.parquet"
+    write_table(frame_of(TRANSLATED_SPEC, rows), path, TRANSLATED_SPEC, provenance=MADE)
+    suspect = [("q:q1", doc_id, "q1", "query", "Lo siento.")]
+    path = there / "refusal_suspects.parquet"
+    write_table(frame_of(REFUSAL_SUSPECTS, suspect), path, REFUSAL_SUSPECTS, provenance=MADE)
+
+
+def frame_of(spec, rows):
+    empty = pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
+    return pl.DataFrame(rows, schema=empty.schema, orient="row")
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "words"),
+    [
+        ("translate", "d:d1:0", ["<target_language>Spanish</target_language>", f"\n{TEXT}\n"]),
+        ("judge_refusals", "q:q1", ["<target_language>Spanish</target_language>", "Lo siento."]),
+        ("relocate_spans", "q1", ["\nThen the railway came.\n", "¿Qué vino?", "Vino el tren."]),
+    ],
+)
+def test_render_shows_what_a_task_of_a_translation_asks(task, row, words, folder, capsys):
+    translated_tables()
+    asked = ["render", task, "--row", row, "--config", config(folder, mine=TRANSLATED)]
+    assert main(["prompts", *asked, "--language", "spa-Latn"]) == 0
+    printed = capsys.readouterr().out
+    assert [word for word in words if word not in printed] == []
+
+
+def test_the_grades_of_a_translation_are_asked_over_all_domains(folder, capsys):
+    sample = pl.DataFrame(
+        {
+            "_id": ["law/d1"],
+            "text": [TEXT],
+            "origin": ["law"],
+            "domain": ["law"],
+            "doc_id": ["d1"],
+            "length_bin": ["Q1"],
+            "translation": ["La sal era cara."],
+        }
+    )
+    path = Path("results/mine/build/deu-Latn/all/quality_sample.parquet")
+    write_table(sample, path, DOCUMENTS, provenance=MADE)
+    given = ["--config", config(folder, mine=TRANSLATED)]
+    assert main(["prompts", "render", "judge_translation", "--row", "law/d1", *given]) == 0
+    printed = capsys.readouterr().out
+    assert "La sal era cara." in printed
+    assert "German" in printed
+
+
+def test_a_part_that_is_translated_to_several_languages_needs_a_choice(folder, capsys):
+    translated_tables()
+    asked = ["render", "translate", "--row", "d:d1:0", "--config", config(folder, mine=TRANSLATED)]
+    message = refusal(capsys, *asked)
+    assert "'d:d1:0' is in deu-Latn/general, spa-Latn/general: choose with --language" in message
+    assert "nothing is asked in eng-Latn; there are 2 languages and domains" in refusal(
+        capsys, *asked, "--language", "eng-Latn"
+    )
+
+
+def test_an_item_is_found_in_whichever_domain_has_it(folder, capsys):
+    texts = {"kind": "squad", "paths": ["a.json"]}
+    corpora = [{"domain": name, "source": texts} for name in ("law", "art", "sea")]
+    many = TRANSLATED | {"source": None, "corpora": corpora}
+    translated_tables("art", "d2")
+    path = config(folder, mine=many)
+    asked = ["render", "translate", "--config", path, "--language", "deu-Latn", "--row"]
+    assert main(["prompts", *asked, "d:d2:0"]) == 0
+    assert "<target_language>German</target_language>" in capsys.readouterr().out
+    message = refusal(capsys, *asked, "d:d9:0")
+    assert "no item 'd:d9:0' among 1; some ids: d:d2:0; the tables of 2 more domains" in message
+    message = refusal(capsys, *asked, "d:d2:0", "--domain", "law")
+    assert "data/eng-Latn/law/corpus.parquet, results/mine/build/eng-Latn/law/text_parts" in message
+
+
+def test_a_recipes_task_is_rendered_from_the_place_that_has_the_document(folder, capsys):
+    tables(folder)
+    texts = {"kind": "files", "paths": ["texts"]}
+    corpora = [{"domain": name, "source": texts} for name in ("law", "general")]
+    many = POSIR | {"source": None, "corpora": corpora}
+    path = config(folder, mine=many)
+    assert main(["prompts", "render", "propose_questions", "--row", "d1", "--config", path]) == 0
+    assert "<document>\nText 1.\n</document>" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """The page in a real browser: what its script does to the table."""
 
+import dataclasses
 import html
 import json
 import os
@@ -10,10 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from language_inputs import languages_input
 from report_tables import psi_row, report_input
 from verification_tables import verified_input
 
 from psibench.report import ReportInput, render_report, write_report
+from psibench.report.examples import make_example
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
@@ -180,3 +183,61 @@ def test_panels_of_verification_fit_the_page(tmp_path: Path, width: int) -> None
     if width == 1200:
         assert found["wide"] == []
         assert found["smallest"] >= 12
+
+
+ARABIC = "الغطاء أزرق. الصندوق أحمر، رقم 42 (B). الحبل طويل."
+
+
+def with_examples() -> ReportInput:
+    """Three languages; an example in Arabic and one in English."""
+    inputs = languages_input(alpha=3.0, beta=2.0, blind=1.0)
+    texts = {"ara-Arab": (ARABIC, (13, 37)), "eng-Latn": ("The box is red. It is big.", (0, 15))}
+    examples = tuple(
+        make_example(
+            {"_id": language, "text": text[slice(*span)], "pos_char_span": list(span)}
+            | {"pos_char_length": len(text), "pos_token_length": 9},
+            text,
+            benchmark="b",
+            language=language,
+            domain="law",
+        )
+        for language, (text, span) in texts.items()
+    )
+    return dataclasses.replace(inputs, examples=examples, published="published.html")
+
+
+@pytest.mark.parametrize("width", [1200, 500])
+def test_languages_and_examples_fit_the_page_and_run_in_their_direction(
+    tmp_path: Path, width: int
+) -> None:
+    page = tmp_path / "report.html"
+    write_report(with_examples(), page)
+    measure = """
+    <script>
+      const root = document.documentElement;
+      const wide = [...document.querySelectorAll("#languages .scroll")].filter(
+        (one) => one.scrollWidth > one.clientWidth + 1);
+      document.title = JSON.stringify({
+        overflow: root.scrollWidth - root.clientWidth, wide: wide.length,
+        marks: [...document.querySelectorAll(".passage mark")].map((mark) => {
+          const [inner, outer] = [mark, mark.parentElement].map((x) => x.getBoundingClientRect());
+          const style = getComputedStyle(mark.parentElement);
+          return {
+            text: mark.textContent, direction: style.direction, bidi: style.unicodeBidi,
+            left: inner.left - outer.left, right: outer.right - inner.right,
+          };
+        }),
+      });
+    </script></body>"""
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
+    dom = opened(page, tmp_path / "profile", flags=(f"--window-size={width},2400",))
+    found = json.loads(html.unescape(dom.split("<title>")[1].split("</title>")[0]))
+    assert found["overflow"] == 0
+    arabic, english = found["marks"]
+    assert arabic["text"] == "الصندوق أحمر، رقم 42 (B)"
+    assert (arabic["direction"], english["direction"]) == ("rtl", "ltr")
+    assert {arabic["bidi"], english["bidi"]} == {"isolate"}
+    assert arabic["right"] < arabic["left"]  # a line begins at the right
+    assert english["left"] < english["right"]
+    if width == 1200:
+        assert found["wide"] == 0

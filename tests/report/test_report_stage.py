@@ -21,10 +21,13 @@ from psibench.config.lookup import Lookup
 from psibench.config.models import Bm25Model
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
+from psibench.report.examples import make_example
+from psibench.report.facts import LanguageFacts
 from psibench.stages.report import benchmark_info, run_report
 from psibench.stages.report_verification import KEYS, read_verification
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW
+from psibench.tables.quality_schemas import TRANSLATION_QUALITY
 from psibench.tables.schemas import (
     ATTRITION,
     BUCKET_SCORES,
@@ -203,6 +206,15 @@ def test_threshold_and_unit_of_a_benchmark_are_those_of_its_section() -> None:
 
 def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_path: Path) -> None:
     inputs = verified_input()
+    grade = {"language": "deu-Latn", "domain": "all", "length_bin": "all", "n": 1, "n_unjudged": 0}
+    dimensions = ("fluency", "accuracy", "completeness", "style", "overall")
+    quality = frame(
+        TRANSLATION_QUALITY, [grade | {"dimension": name, "mean": 4.0} for name in dimensions]
+    )
+    asked = query("q", "middle") | {"pos_char_span": [4, 7]}
+    example = make_example(
+        asked, "The box!!", benchmark="fineweb", language="eng-Latn", domain="law"
+    )
     run_report(
         psi_table=folder.write("psi_table", inputs.psi_table, PSI_TABLE),
         bucket_scores=folder.write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
@@ -225,10 +237,16 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
             model.id: Bm25Model.model_validate({"backend": "bm25s", "description": "d"})
             for model in MODELS
         },
+        languages=[LanguageFacts("fineweb", quality=quality)],
+        examples=[example],
+        published="published.html",
         title="Page",
         output=tmp_path / "report.html",
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "m ≥ 0.2, kept" in page
+    assert "Quality of the translations" in page
+    assert "<mark>box</mark>" in page
+    assert 'href="published.html"' in page
     assert "ndcg@10, raw" in page
     assert "fineweb-raw" not in page

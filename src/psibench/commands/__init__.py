@@ -3,6 +3,7 @@
 from psibench.commands.base import Command
 from psibench.commands.check import CHECK
 from psibench.commands.estimate import ESTIMATE
+from psibench.commands.export import EXPORT
 from psibench.commands.models import MODELS
 from psibench.commands.prompts import PROMPTS_COMMAND
 from psibench.commands.schema import SCHEMA
@@ -14,6 +15,7 @@ COMMANDS: dict[str, Command] = {
     "show": SHOW,
     "check": CHECK,
     "estimate": ESTIMATE,
+    "export": EXPORT,
     "models": MODELS,
     "prompts": PROMPTS_COMMAND,
     "schema": SCHEMA,

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from psibench.commands.base import Command
+from psibench.commands.check_languages import language_lines
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.config.load import load_config, read_yaml, resolve_llms
 from psibench.config.lookup import Lookup
@@ -63,12 +64,17 @@ def check_config(path: Path) -> str:
     """Validate a config laid over the default one; return what it would run.
 
     Local source files need not exist yet: they are named.
+
+    Raises
+    ------
+    InputError
+        If the config is not valid, or names languages that a benchmark does not have.
     """
     config, models = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
     lines = [f"{path}: valid"]
-    lines += [
-        f"  benchmark {name}: {_steps(section)}" for name, section in config.benchmarks.items()
-    ]
+    for name, section in config.benchmarks.items():
+        lines.append(f"  benchmark {name}: {_steps(section)}")
+        lines += [f"    {line}" for line in language_lines(config, name)]
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     lines += [
         f"  language model {name}: {llm.model}, backend {llm.backend}"

@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=DOCUMENTS,
         metavar="N",
-        help=f"documents that go through the tasks, 0 for all (default {DOCUMENTS})",
+        help="documents of each benchmark that go through the tasks, shared out among its domains, "
+        f"a few each at least; 0 for all (default {DOCUMENTS})",
     )
     parser.add_argument("--benchmark", metavar="ID", help="this benchmark of the config alone")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -47,8 +48,9 @@ ESTIMATE = Command(
     help="say what the language models of a config will be asked, and what it will cost",
     description="Send a sample of the documents through the tasks without asking anyone, and "
     "print requests, those already answered, tokens and money per task, benchmark and language "
-    "model. Of tasks that judge candidates it gives bounds or, after a first run, the pairs that "
-    "were judged. Run it where you run the workflow: it uses the tables and answers made so far.",
+    "model, of translations per language. Of tasks that judge candidates or translate them it "
+    "gives bounds or, after a first run, counts what there is. Run it where you run the workflow: "
+    "it uses the tables and answers made so far.",
     add_arguments=add_arguments,
     run=run_estimate,
 )

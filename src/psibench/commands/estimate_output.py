@@ -1,18 +1,13 @@
 """How an estimate is told: a table per benchmark, the language models, what is assumed."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from psibench.commands.estimate_assumptions import assumptions
 from psibench.llm.estimate import StageEstimate
-from psibench.llm.usage import Usage
-from psibench.stages.llm_estimate import TaskEstimate
-from psibench.stages.llm_estimate_config import (
-    BenchmarkEstimate,
-    ConfigEstimate,
-    LlmEstimate,
-    total_usd,
-)
+from psibench.stages.llm_estimate_results import BenchmarkEstimate, ConfigEstimate, LlmEstimate
+from psibench.stages.llm_estimate_task import TaskEstimate, add_stages
 
 HEAD = ("task", "llm", "requests", "answered", "to ask", "input tokens", "output tokens", "USD")
 NONE = "No benchmark of this config asks a language model."
@@ -37,12 +32,14 @@ def plain_estimate(found: ConfigEstimate) -> dict[str, Any]:
             {
                 "id": row.name,
                 "recipe": row.recipe,
+                "places": [asdict(place) for place in row.places],
                 "documents": row.n_documents,
                 "documents_estimated": row.n_here,
                 "usd": _sum(row.tasks).usd,
                 "is_bound": row.is_bound,
                 "notes": list(row.notes),
                 "uncounted": list(row.uncounted),
+                "unread": list(row.unread),
                 "tasks": [_plain_task(task) for task in row.tasks],
             }
             for row in found.benchmarks
@@ -54,6 +51,7 @@ def plain_estimate(found: ConfigEstimate) -> dict[str, Any]:
 def _plain_task(task: TaskEstimate) -> dict[str, Any]:
     return {
         "task": task.stage.stage,
+        "language": task.language,
         "llm": task.llm,
         "requests": task.stage.n_requests,
         "requests_basis": task.requests_basis,
@@ -61,6 +59,7 @@ def _plain_task(task: TaskEstimate) -> dict[str, Any]:
         "input_tokens": task.stage.usage.input_tokens,
         "output_tokens": task.stage.usage.output_tokens,
         "output_basis": task.basis,
+        "expansion": task.expansion,
         "usd": task.stage.usd,
         "at_most_usd": task.at_most_usd,
     }
@@ -86,33 +85,38 @@ def _plain_llm(row: LlmEstimate) -> dict[str, Any]:
 
 
 def _benchmark(row: BenchmarkEstimate) -> Iterator[str]:
-    yield f"{row.name} ({row.recipe}): {row.n_documents:,} documents"
+    yield f"{row.name} ({row.recipe}): {row.n_documents:,} documents{_places(row)}"
     yield from (f"  estimated from {note}" for note in row.notes)
     cells = [
-        _cells(task.stage, task.llm, is_scaled=task.is_scaled, is_bound=task.is_bound)
+        _cells(task.stage, task.llm, task.language, scaled=task.is_scaled, bound=task.is_bound)
         for task in row.tasks
     ]
-    total = _cells(_sum(row.tasks), "", is_scaled=row.is_scaled, is_bound=row.is_bound)
-    yield from (f"  {line}" for line in _aligned([HEAD, *cells, total]))
+    total = _cells(_sum(row.tasks), "", scaled=row.is_scaled, bound=row.is_bound)
+    if cells:
+        yield from (f"  {line}" for line in _aligned([HEAD, *cells, total]))
     yield ""
 
 
+def _places(row: BenchmarkEstimate) -> str:
+    """Count the languages and domains, where there are several."""
+    if len(row.places) == 1:
+        return ""
+    n_languages = len({place.language for place in row.places})
+    n_domains = len({place.domain for place in row.places})
+    return f" in {len(row.places)} places (languages {n_languages}, domains {n_domains})"
+
+
 def _sum(tasks: Sequence[TaskEstimate]) -> StageEstimate:
-    stages = [task.stage for task in tasks]
-    return StageEstimate(
-        "total",
-        sum(stage.n_requests for stage in stages),
-        sum(stage.n_answered for stage in stages),
-        sum((stage.usage for stage in stages), Usage()),
-        total_usd(stage.usd for stage in stages),
-    )
+    return add_stages("total", (task.stage for task in tasks))
 
 
-def _cells(stage: StageEstimate, llm: str, *, is_scaled: bool, is_bound: bool) -> tuple[str, ...]:
-    mark = "~" if is_scaled and stage.n_answered else ""
+def _cells(
+    stage: StageEstimate, llm: str, language: str | None = None, *, scaled: bool, bound: bool
+) -> tuple[str, ...]:
+    mark = "~" if scaled and stage.n_answered else ""
     counts = (stage.n_to_ask, stage.usage.input_tokens, stage.usage.output_tokens)
     return (
-        stage.stage + (", at most" if is_bound else ""),
+        " ".join(filter(None, (stage.stage, language))) + (", at most" if bound else ""),
         llm,
         f"{stage.n_requests:,}",
         f"{mark}{stage.n_answered:,}",

@@ -30,11 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_show(args: argparse.Namespace) -> None:
-    """Print the table, one block per benchmark, best-known rows first."""
+    """Print the table, one block per benchmark and language pair, best-known rows first."""
     table = read_table(args.file, PSI_TABLE)
-    for name in table.get_column("benchmark").unique(maintain_order=True):
-        rows = table.filter(pl.col("benchmark") == name)
-        print(f"\n{name}\n{format_psi_table(rows if args.all else headline_rows(rows))}")
+    for (name,), rows in table.group_by("benchmark", maintain_order=True):
+        pairs = rows.group_by("query_lang", "corpus_lang", maintain_order=True)
+        several = rows.select("query_lang", "corpus_lang").n_unique() > 1
+        for (asked, searched), own in pairs:
+            title = f"{name}, {pair_text(str(asked), str(searched))}" if several else str(name)
+            print(f"\n{title}\n{format_psi_table(own if args.all else headline_rows(own))}")
     record = read_provenance(args.file) or {}
     for author in str(record.get("queries_by") or "").split(", "):
         if author:
@@ -45,6 +48,11 @@ def run_show(args: argparse.Namespace) -> None:
             "Lower uncertainty.min_bucket_size or make more queries."
         )
     print("A PSI below 'null p95' cannot be told from no position effect (docs/psi.md).")
+
+
+def pair_text(asked: str, searched: str) -> str:
+    """Name a language pair: one language, or queries of one against documents of another."""
+    return searched if asked == searched else f"queries {asked}, documents {searched}"
 
 
 def author_text(author: str) -> str:

@@ -161,4 +161,5 @@ def _curve(ax: Any, axis: Axis, line: Line) -> None:
         linewidth=1.8,
         linestyle=drawn,
         zorder=3,
+        clip_on=False,
     )

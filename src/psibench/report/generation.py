@@ -11,7 +11,7 @@ from psibench.report.wording import MISSING, count
 
 @dataclass(frozen=True)
 class GenerationFacts:
-    """One domain of one benchmark whose queries a language model wrote.
+    """One language of one benchmark whose texts a language model wrote; domain `all`: pooled.
 
     Attributes
     ----------
@@ -46,9 +46,19 @@ def generation_tables(facts: Sequence[GenerationFacts], benchmark: str) -> list[
     return tables
 
 
-FLOW_HEADER = ("domain", "stage", "items", "entered", "kept", "dropped", "reasons")
-USAGE_HEADER = ("domain", "stage", "model", "backend", "items", "with a value", "requests")
+FLOW_HEADER = ("language", "domain", "stage", "items", "entered", "kept", "dropped", "reasons")
+USAGE_HEADER = (
+    "language",
+    "domain",
+    "stage",
+    "model",
+    "backend",
+    "items",
+    "with a value",
+    "requests",
+)
 COST_HEADER = (
+    "language",
     "domain",
     "stage",
     "input tokens, estimate",
@@ -72,13 +82,14 @@ def _flow_rows(facts: Sequence[GenerationFacts]) -> list[tuple[str, ...]]:
             )
             numbers = (count(row[name]) for name in ("entered", "kept", "dropped"))
             shown = named if row["dropped"] else MISSING
-            rows.append((fact.domain, row["stage"], row["unit"], *numbers, shown))
+            rows.append((fact.language, fact.domain, row["stage"], row["unit"], *numbers, shown))
     return rows
 
 
 def _usage_rows(facts: Sequence[GenerationFacts]) -> list[tuple[str, ...]]:
     return [
         (
+            fact.language,
             fact.domain,
             row["stage"],
             row["model"],
@@ -94,6 +105,7 @@ def _cost_rows(facts: Sequence[GenerationFacts]) -> list[tuple[str, ...]]:
     names = ("estimated_input_tokens", "input_tokens", "estimated_output_tokens", "output_tokens")
     return [
         (
+            fact.language,
             fact.domain,
             row["stage"],
             *(count(row[name]) for name in names),

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
 from psibench.report import psi_rows
 from psibench.report.data import data_section
+from psibench.report.examples import example_section
 from psibench.report.inputs import (
     BenchmarkInfo,
     ModelInfo,
@@ -20,23 +20,22 @@ from psibench.report.inputs import (
     model_infos,
     without_views,
 )
-from psibench.report.panels import comparison_figure, curve_figures, slug
-from psibench.report.sections import control_reading, visibility_rows
+from psibench.report.languages import language_section, leaderboard_table
+from psibench.report.panels import comparison_figure, curve_figures
+from psibench.report.readings import controls, verdicts, visibility
 from psibench.report.styles import model_styles
-from psibench.report.verdict import verdict
+from psibench.report.templating import TEMPLATES, environment
 from psibench.report.view_tables import PsiRows
 from psibench.report.views import (
-    bucket_order,
+    Headline,
     headline_metric,
     headlines,
-    main_scheme,
-    schemes_of,
+    language_order,
     with_headline,
 )
-from psibench.report.wording import SCHEME_TEXTS
+from psibench.report.wording import SCHEME_TEXTS, pair_text
 from psibench.tables.atomic import write_text
 
-TEMPLATES = Path(__file__).parent / "templates"
 SLICE_COLUMNS = ("benchmark", "buckets", "pair", "domain", "length_bucket", "evidence", "metric")
 
 
@@ -56,20 +55,8 @@ def render_report(inputs: ReportInput) -> str:
         If a frame does not follow its declared schema.
     """
     every = checked(inputs)
-    template = _environment().get_template("report.html")
+    template = environment().get_template("report.html")
     return template.render(**_context(without_views(every), every.psi_table)) + "\n"
-
-
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["slug"] = slug
-    return environment
 
 
 def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
@@ -78,12 +65,13 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
     ``inputs`` are without views; ``every`` has the PSI rows of benchmarks and views.
     """
     benchmarks, models = benchmark_infos(inputs), model_infos(inputs)
+    languages = language_order(inputs.statistics)
     by_id = {model.id: model for model in models}
-    leading = headlines(inputs.psi_table)
+    leading = headlines(inputs.psi_table, languages)
     metric = headline_metric(inputs.psi_table)
     names = [info.id for info in benchmarks]
     marked = with_headline(inputs.psi_table, leading)
-    table = psi_rows.prepared(marked, by_id, benchmarks=names)
+    table = psi_rows.prepared(psi_rows.fitting(marked), by_id, benchmarks=names)
     lead = table.filter(pl.col("headline") & (pl.col("metric") == metric))
     return {
         "title": inputs.title,
@@ -96,15 +84,20 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
         "by_id": by_id,
         "kinds": _kinds(table, models),
         "scheme_texts": SCHEME_TEXTS,
-        "verdicts": _verdicts(lead, benchmarks, by_id),
-        "controls": _controls(lead, inputs.bucket_scores, models),
-        "visibility": _visibility(lead, benchmarks),
+        "verdicts": verdicts(lead, benchmarks, by_id),
+        "leading_pairs": _leading_pairs(inputs.psi_table, leading),
+        "controls": controls(lead, inputs.bucket_scores, models),
+        "visibility": visibility(lead, benchmarks),
+        "leaderboards": leaderboard_table(inputs, benchmarks, metric=metric),
+        "examples": example_section(inputs.examples, benchmarks),
+        "published": inputs.published,
+        "n_left_out": inputs.psi_table.height - table.height,
         "provenance": dict(inputs.provenance),
         "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         "script": Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
         **_table_context(table, lead, metric),
         **_drawings(inputs, benchmarks, models, metric),
-        "data": data_section(inputs, benchmarks, PsiRows(every, metric, tuple(by_id))),
+        "data": data_section(inputs, benchmarks, PsiRows(every, metric, tuple(by_id), languages)),
     }
 
 
@@ -127,7 +120,8 @@ def _drawings(
     metric: str,
 ) -> dict[str, Any]:
     scores = inputs.bucket_scores.filter(pl.col("metric") == metric)
-    leading = headlines(scores) | headlines(inputs.psi_table)
+    languages = language_order(inputs.statistics)
+    leading = headlines(scores, languages) | headlines(inputs.psi_table, languages)
     rows = with_headline(scores, leading).filter(pl.col("headline"))
     styles = model_styles(models)
     curves = [
@@ -136,6 +130,7 @@ def _drawings(
     ]
     return {
         "curves": curves,
+        "languages": language_section(inputs, benchmarks, models, styles=styles, metric=metric),
         "comparison": comparison_figure(rows, benchmarks, models, styles=styles, metric=metric),
     }
 
@@ -145,48 +140,14 @@ def _kinds(table: pl.DataFrame, models: Sequence[ModelInfo]) -> dict[str, str]:
     return {m.id: "control" if m.control else shown.get(m.id, m.kind) for m in models}
 
 
-def _verdicts(
-    lead: pl.DataFrame, benchmarks: Sequence[BenchmarkInfo], models: Mapping[str, ModelInfo]
-) -> list[Any]:
-    found = []
-    for info in benchmarks:
-        scheme = main_scheme(schemes_of(lead, info.id), info.recipe)
-        rows = _rows(lead.filter(pl.col("evidence") == "all"), info.id, scheme)
-        found.append(verdict(info, scheme, rows, models=models))
-    return found
-
-
-def _rows(lead: pl.DataFrame, benchmark: str, scheme: str | None) -> list[dict[str, Any]]:
-    if scheme is None:
-        return []
-    mine = (pl.col("benchmark") == benchmark) & (pl.col("buckets") == scheme)
-    return lead.filter(mine).to_dicts()
-
-
-def _controls(
-    lead: pl.DataFrame, bucket_scores: pl.DataFrame, models: Sequence[ModelInfo]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of each control over all queries, with what they say."""
-    rows = lead.filter(pl.col("evidence") == "all").to_dicts()
-    end = psi_rows.scale_end(lead)
-    found: dict[str, list[dict[str, Any]]] = {"position-blind": [], "truncating": []}
-    for model in models:
-        for row in (row for row in rows if row["model"] == model.id and model.control):
-            mine = (pl.col("benchmark") == row["benchmark"]) & (pl.col("buckets") == row["buckets"])
-            order = bucket_order(bucket_scores.filter(mine))
-            reading = control_reading(row, str(model.control), order[0] if order else None)
-            cells = psi_rows.cells(row, end=end)
-            found[str(model.control)].append({**cells, "reading": reading})
-    return found
-
-
-def _visibility(
-    lead: pl.DataFrame, benchmarks: Sequence[BenchmarkInfo]
-) -> list[tuple[BenchmarkInfo, str, list[dict[str, Any]]]]:
-    found = []
-    for info in benchmarks:
-        scheme = main_scheme(schemes_of(lead, info.id), info.recipe)
-        rows = visibility_rows(_rows(lead, info.id, scheme))
-        if rows and scheme is not None:
-            found.append((info, scheme, rows))
-    return found
+def _leading_pairs(psi_table: pl.DataFrame, leading: Mapping[str, Headline]) -> dict[str, str]:
+    """Return the language pair that the page leads with, of benchmarks that have several."""
+    several = (
+        psi_table.group_by("benchmark")
+        .agg(pl.struct("query_lang", "corpus_lang").n_unique().alias("n"))
+        .filter(pl.col("n") > 1)
+    )
+    return {
+        name: pair_text(leading[name].query_lang, leading[name].corpus_lang)
+        for name in several["benchmark"]
+    }

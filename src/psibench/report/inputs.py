@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from psibench.report.facts import LanguageFacts, Summaries
 from psibench.tables.io import conform
 from psibench.tables.schemas import (
     BUCKET_SCORES,
@@ -16,6 +17,7 @@ from psibench.tables.schemas import (
 )
 
 if TYPE_CHECKING:
+    from psibench.report.examples import Example
     from psibench.report.generation import GenerationFacts
     from psibench.report.verification import VerificationFacts
 
@@ -62,6 +64,10 @@ class ReportInput:
 
     ``views`` names, per benchmark, the ids of its views by sort: ``raw`` (before false negatives
     were removed) and ``tiny``. A view is shown beside its benchmark and has no section of its own.
+
+    ``languages`` and ``summaries`` tell of language pairs, translations and domains; ``examples``
+    are queries with their evidence; ``published`` is the address of the page of published figures,
+    relative to this one, or empty.
     """
 
     psi_table: pl.DataFrame
@@ -73,6 +79,10 @@ class ReportInput:
     generation: tuple["GenerationFacts", ...] = ()
     verification: tuple["VerificationFacts", ...] = ()
     views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    languages: tuple[LanguageFacts, ...] = ()
+    summaries: Summaries = field(default_factory=Summaries)
+    examples: tuple["Example", ...] = ()
+    published: str = ""
     provenance: Mapping[str, str] = field(default_factory=dict)
     title: str = "Position bias of retrievers"
     created: str = ""
@@ -92,6 +102,7 @@ def checked(inputs: ReportInput) -> ReportInput:
         bucket_scores=_conformed(inputs.bucket_scores, BUCKET_SCORES),
         statistics=_conformed(inputs.statistics, STATISTICS),
         position_histogram=_conformed(inputs.position_histogram, POSITION_HISTOGRAM),
+        summaries=inputs.summaries.checked(),
     )
 
 
@@ -107,6 +118,7 @@ def without_views(inputs: ReportInput) -> ReportInput:
         bucket_scores=inputs.bucket_scores.filter(shown),
         statistics=inputs.statistics.filter(shown),
         position_histogram=inputs.position_histogram.filter(shown),
+        summaries=inputs.summaries.without(sorted(hidden)),
     )
 
 

@@ -32,15 +32,19 @@ MAX_OVERLAID = 6
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing, with a name above it where there are several."""
+    """One drawing, with a name above and a line of text below it where there are several."""
 
     svg: str
     name: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class FigureView:
-    """One figure of the page: panels, legend, caption, and the numbers behind it."""
+    """One figure of the page: panels, legend, caption, and the numbers behind it.
+
+    A folded one shows its title and caption alone until it is opened.
+    """
 
     anchor: str
     title: str
@@ -49,6 +53,7 @@ class FigureView:
     legend: tuple[tuple[str, LineStyle], ...]
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    is_folded: bool = False
 
 
 def curve_figures(

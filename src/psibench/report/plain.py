@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+FOLDED_ROWS = 40
+
 
 @dataclass(frozen=True)
 class Table:
@@ -18,6 +20,11 @@ class Table:
     n_names: int = 2
     groups: tuple[tuple[str, int], ...] = ()
     note: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the table is folded until it is asked for."""
+        return len(self.rows) > FOLDED_ROWS
 
     @property
     def edges(self) -> frozenset[int]:

@@ -20,6 +20,8 @@ from psibench.report.wording import (
 )
 
 DECIMALS = 5
+MAX_ROWS = 20_000
+"""Rows up to which the page has all, those of single domains among them."""
 TEXT_COLUMNS = (
     "model",
     "kind",
@@ -45,6 +47,19 @@ NUMBER_COLUMNS = (
     "psi_p",
     "psi_corrected",
 )
+
+
+def fitting(psi_table: pl.DataFrame, *, limit: int = MAX_ROWS) -> pl.DataFrame:
+    """Return the rows that a page can carry: all up to ``limit``, else those of pooled domains.
+
+    ``psi_table`` carries ``headline``; the leading rows stay.
+    """
+    if psi_table.height <= limit:
+        return psi_table
+    is_pooled = pl.col("domain") == POOLED
+    return psi_table.filter(
+        is_pooled | pl.col("headline") | ~is_pooled.any().over("benchmark"),
+    )
 
 
 def prepared(
@@ -101,7 +116,7 @@ def payload(rows: pl.DataFrame, *, metric: str) -> str:
         columns[name] = [_finite(value) for value in rows[name]]
     columns["headline"] = [int(value) for value in rows["headline"]]
     data = {"n": rows.height, "metric": metric, "pooled": POOLED, "columns": columns}
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     escapes = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028"}
     for character, escape in (escapes | {"\u2029": "\\u2029"}).items():
         text = text.replace(character, escape)

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from psibench.build.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
 from psibench.report.figures import draw_histogram
 from psibench.report.inputs import BenchmarkInfo
 from psibench.report.panels import slug
@@ -113,16 +114,20 @@ def visibility_reading(whole: Mapping[str, Any], seen: Mapping[str, Any]) -> str
 def statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
     """Return a benchmark's statistics: one table of sizes and one of queries per bucket.
 
-    Rows are language and domain, pooled ones first; names without a known meaning are shown as
-    they are. No rows give no table.
+    Rows are language and domain in the order given, pooled ones first; names without a known
+    meaning are shown as they are. What the tables of languages and domains show is left out. No
+    rows give no table.
     """
-    mine = statistics.filter(pl.col("benchmark") == benchmark)
+    elsewhere = pl.col("statistic").is_in(DOMAIN_STATISTICS) | pl.col("statistic").str.starts_with(
+        QUERY_TYPE_PREFIX
+    )
+    mine = statistics.filter((pl.col("benchmark") == benchmark) & ~elsewhere)
     names = list(dict.fromkeys(mine["statistic"]))
     plain = [name for name in names if not name.startswith(BUCKET_PREFIX)]
     bucket = [name for name in names if name.startswith(BUCKET_PREFIX)]
     values = {(la, do, st): va for _, la, do, st, va in mine.iter_rows()}
     groups = list(dict.fromkeys(zip(mine["language"], mine["domain"], strict=True)))
-    groups.sort(key=lambda group: (group[0] != POOLED, group[1] != POOLED, group))
+    groups.sort(key=lambda group: (group[0] != POOLED, group[1] != POOLED))
     tables = []
     for title, chosen in (("Sizes", plain), ("Queries per bucket", bucket)):
         if not chosen:

@@ -24,11 +24,12 @@ TINY_NOTE = (
 
 @dataclass(frozen=True)
 class PsiRows:
-    """PSI rows of benchmarks and their views, the metric shown, and the models in page order."""
+    """PSI rows of benchmarks and views, the metric shown, models and languages in page order."""
 
     table: pl.DataFrame
     metric: str
     models: tuple[str, ...]
+    languages: Sequence[str] = ()
 
 
 def clean_block(psi_rows: PsiRows, info: BenchmarkInfo, raw: str, *, flow: pl.DataFrame) -> Table:
@@ -68,7 +69,7 @@ def beside(
         Ids in the order of the columns.
     """
     table = psi_rows.table
-    leading = headlines(table).get(info.id)
+    leading = headlines(table, psi_rows.languages).get(info.id)
     scheme = main_scheme(schemes_of(table, info.id), info.recipe)
     if leading is None or scheme is None:
         return ()

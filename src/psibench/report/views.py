@@ -12,6 +12,7 @@ RECIPE_SCHEMES = {
     "fineweb_posq": "thirds",
     "controlled": "thirds",
     "posir": "relative-20",
+    "posir_release": "relative-20",
 }
 SCHEME_ORDER = ("squad", "thirds", "relative-20")
 SLICE = ("query_lang", "corpus_lang", "domain", "length_bucket")
@@ -33,17 +34,30 @@ def headline_metric(psi_table: pl.DataFrame) -> str:
     return PREFERRED_METRIC if PREFERRED_METRIC in metrics or not metrics else str(metrics[0])
 
 
-def headlines(psi_table: pl.DataFrame) -> dict[str, Headline]:
+def language_order(statistics: pl.DataFrame) -> list[str]:
+    """Return the languages of STATISTICS rows in their order."""
+    return list(dict.fromkeys(statistics["language"]))
+
+
+def headlines(psi_table: pl.DataFrame, languages: Sequence[str] = ()) -> dict[str, Headline]:
     """Return the leading slice of every benchmark of the table.
 
     ``all`` is taken in each of language pair, domain and length bucket where it occurs; where it
-    does not, the value whose rows hold the most queries, the first by name on a tie.
+    does not, the value whose rows hold the most queries, and a pair of one language before a pair
+    of two. On a tie the first of ``languages`` is taken, then the first by name.
     """
     best: dict[str, Headline] = {}
     grouped = psi_table.group_by("benchmark", *SLICE).agg(pl.col("n_queries").max())
     pooled = pl.sum_horizontal([(pl.col(name) == POOLED).cast(pl.Int32) for name in SLICE])
-    ordered = grouped.with_columns(pooled.alias("n_pooled")).sort(
-        ["n_pooled", "n_queries", *SLICE], descending=[True, True, False, False, False, False]
+    places = {language: place for place, language in enumerate(languages)}
+    ranked = [
+        pl.col(name).replace_strict(places, default=len(places), return_dtype=pl.Int64)
+        for name in ("corpus_lang", "query_lang")
+    ]
+    is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
+    named = [pl.col(name) for name in SLICE]
+    ordered = grouped.sort(
+        [-pooled, is_crossed, -pl.col("n_queries"), *ranked, *named], maintain_order=True
     )
     for row in ordered.iter_rows(named=True):
         best.setdefault(row["benchmark"], Headline(**{name: row[name] for name in SLICE}))

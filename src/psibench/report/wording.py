@@ -22,6 +22,7 @@ STATISTIC_TEXTS = {
     "passage_words_std": "words per passage, std",
     "passage_tokens_mean": "tokens per passage, mean",
     "passage_tokens_max": "tokens per passage, max",
+    "positives_per_query_mean": "positives per query, mean",
 }
 
 

@@ -229,7 +229,7 @@
         select.append(made);
       };
       const pooled = filter.initial === POOLED;
-      if (pooled) option(POOLED, "pooled");
+      if (pooled) option(POOLED, filter.key === "pair" ? "leading pair" : "pooled");
       option(ANY, pooled ? "every one" : "any");
       values.slice().sort(new Intl.Collator("en", { numeric: true }).compare).forEach((one) => {
         if (!(pooled && one === data.pooled)) option(one, one || "unknown");

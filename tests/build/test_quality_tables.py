@@ -1,0 +1,98 @@
+import polars as pl
+import pytest
+
+from psibench.build.quality import (
+    DIMENSIONS,
+    draw_quality_sample,
+    graded,
+    quality_table,
+    stratum_counts,
+)
+from psibench.tables import conform
+from psibench.tables.quality_schemas import TRANSLATION_QUALITY
+
+
+def documents(lengths) -> pl.DataFrame:
+    return pl.DataFrame({"_id": list(lengths), "token_length": list(lengths.values())})
+
+
+def grades(*rows) -> pl.DataFrame:
+    """Rows: domain, document, stratum, four grades or None."""
+    schema = dict.fromkeys(("_id", "domain", "doc_id", "length_bin"), pl.String)
+    schema |= dict.fromkeys(DIMENSIONS, pl.Int32)
+    full = [(f"{d}/{i}", d, i, q, *(given or [None] * 4)) for d, i, q, given in rows]
+    return pl.DataFrame(full, schema=schema, orient="row")
+
+
+def values(table, **place) -> dict[str, tuple]:
+    kept = table.filter([pl.col(name) == value for name, value in place.items()])
+    return {row["dimension"]: (row["n"], row["mean"], row["sd"]) for row in kept.to_dicts()}
+
+
+def test_the_same_number_is_drawn_from_each_stratum_and_long_documents_are_in_the_last():
+    lengths = {f"d{n:02d}": n * 100 for n in range(1, 41)}  # 100 to 4,000 tokens
+    drawn = draw_quality_sample(documents(lengths), domain="law", per_stratum=3, seed=1)
+    assert drawn["length_bin"].to_list() == ["Q1"] * 3 + ["Q2"] * 3 + ["Q3"] * 3 + ["Q4"] * 3
+    assert drawn["_id"].to_list() == [f"law/{name}" for name in drawn["doc_id"]]
+    for name, stratum in drawn.select("doc_id", "length_bin").iter_rows():
+        assert stratum == f"Q{min(4, -(-lengths[name] // 512))}"
+
+
+def test_a_stratum_with_fewer_documents_gives_what_it_has():
+    frame = documents({"a": 10, "b": 512, "c": 513})
+    drawn = draw_quality_sample(frame, domain="law", per_stratum=2, seed=1)
+    assert stratum_counts(frame, drawn) == [("Q1", 2, 2), ("Q2", 1, 1), ("Q3", 0, 0), ("Q4", 0, 0)]
+    empty = draw_quality_sample(frame.clear(), domain="law", per_stratum=2, seed=1)
+    assert empty.is_empty()
+
+
+def test_the_draw_depends_on_seed_and_ids_and_not_on_order_or_other_documents():
+    frame = documents({f"d{n}": 100 for n in range(50)})
+    first = draw_quality_sample(frame, domain="law", per_stratum=5, seed=1)
+    again = draw_quality_sample(frame.reverse(), domain="law", per_stratum=5, seed=1)
+    assert again.equals(first)
+    other = draw_quality_sample(frame, domain="law", per_stratum=5, seed=2)
+    assert other["doc_id"].to_list() != first["doc_id"].to_list()
+    # A document that cleaning removed is replaced by one; the other four stay.
+    fewer = frame.filter(pl.col("_id") != first.item(0, "doc_id"))
+    drawn = draw_quality_sample(fewer, domain="law", per_stratum=5, seed=1)
+    assert drawn["doc_id"].to_list()[:4] == first["doc_id"].to_list()[1:]
+
+
+def test_grades_are_averaged_by_domain_and_length_and_pooled():
+    table = quality_table(
+        {
+            "deu-Latn": grades(
+                ("law", "a", "Q1", [5, 4, 3, 4]),
+                ("law", "b", "Q2", [3, 4, 3, 2]),
+                ("game", "c", "Q1", [1, 1, 1, 1]),
+                ("game", "d", "Q1", None),
+            )
+        }
+    )
+    conform(table, TRANSLATION_QUALITY, where="test")
+    whole = values(table, language="deu-Latn", domain="all", length_bin="all")
+    # overall: 4, 3 and 1
+    assert whole["overall"] == (3, pytest.approx(8 / 3), pytest.approx((7 / 3) ** 0.5))
+    assert whole["fluency"] == (3, 3.0, 2.0)
+    law = values(table, language="deu-Latn", domain="law", length_bin="Q2")
+    assert law["accuracy"] == (1, 4.0, None)
+    unjudged = table.filter(domain="game", length_bin="Q1", dimension="style")
+    assert unjudged.select("n", "n_unjudged", "mean").rows() == [(1, 1, 1.0)]
+    assert set(table["language"]) == {"deu-Latn"}  # one language is not pooled with itself
+    assert table.row(0)[:4] == ("deu-Latn", "all", "all", "fluency")
+
+
+def test_several_languages_are_pooled_over_their_documents():
+    one, three = [("law", "a", "Q1", [1] * 4)], [("law", n, "Q1", [5] * 4) for n in "abc"]
+    table = quality_table({"b": grades(*one), "a": grades(*three)})
+    assert list(dict.fromkeys(table["language"])) == ["b", "a", "all"]
+    whole = values(table, language="all", domain="all", length_bin="all")
+    assert whole["overall"][:2] == (4, 4.0)
+
+
+def test_without_grades_means_are_null_and_the_documents_are_counted():
+    table = quality_table({"deu-Latn": grades(("law", "a", "Q1", None))})
+    assert set(table.select("n", "n_unjudged", "mean", "sd").rows()) == {(0, 1, None, None)}
+    half = graded({"deu-Latn": grades(("law", "a", "Q1", [5, 4, 3, None]))})
+    assert half["overall"].to_list() == [None]

@@ -1,0 +1,172 @@
+"""A release read, built and exported is the release it was."""
+
+import polars as pl
+import pytest
+import yaml
+
+from psibench.cli import main
+from psibench.config.release import PosirReleaseSource
+from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
+from psibench.recipes.posir_release import build_posir_release
+from psibench.tables import Provenance, write_table
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens
+
+PLACES = [("ara-Arab", "game"), ("eng-Latn", "game"), ("eng-Latn", "mining")]
+SOURCE = Provenance(
+    stage="build",
+    stage_version=2,
+    queries_by="llm:writer-1",
+    llm_backend="openai",
+    revisions={"dataset:owner/release": "abc123"},
+)
+
+
+def release(root):
+    """Three datasets whose ids repeat between domains; Arabic spans are those of the English."""
+    for language, domain in PLACES:
+        texts = ["نص قصير", "نص"] if language == "ara-Arab" else [f"{domain} one", "two 😀 lines\n"]
+        tables = ReleaseTables(
+            pl.DataFrame({"_id": ["9", "10"], "text": texts}),
+            pl.DataFrame(
+                {
+                    "_id": ["q2", "q1"],
+                    "text": ["second?", "first?"],
+                    "pos_char_span": [[0, 3], [2, 9]],
+                    "pos_char_length": [12, len(f"{domain} one")],
+                    "pos_token_length": [700, 1600],
+                }
+            ),
+            pl.DataFrame({"query-id": ["q1", "q2"], "corpus-id": ["9", "10"], "score": [1, 2]}),
+        )
+        write_dataset(tables, root, language=language, domain=domain)
+    return root
+
+
+def built(root, results, *, prefix_ids=True):
+    """The tables of results/ for a release."""
+    for language, domain in PLACES:
+        made = build_posir_release(
+            PosirReleaseSource(path=str(root)),
+            language=language,
+            domain=domain,
+            prefix_ids=prefix_ids,
+            count_tokens=count_whitespace_tokens,
+        )
+        folder = results / "data" / language / domain
+        for name, spec in (("corpus", CORPUS), ("queries", QUERIES), ("qrels", QRELS)):
+            frame = getattr(made, name)
+            write_table(frame, folder / f"{name}.parquet", spec, provenance=SOURCE)
+    return results
+
+
+def tables_of(root):
+    return {
+        (language, domain, table): pl.read_parquet(
+            root / language / domain / table / "test.parquet"
+        )
+        for language, domain in PLACES
+        for table in COLUMNS
+    }
+
+
+@pytest.fixture
+def results(tmp_path):
+    return built(release(tmp_path / "release"), tmp_path / "results" / "posir")
+
+
+def run(*args):
+    return main(["export", *map(str, args)])
+
+
+@pytest.mark.parametrize("prefix_ids", [True, False])
+def test_release_built_and_exported_equals_the_release(tmp_path, prefix_ids):
+    before = tables_of(release(tmp_path / "release"))
+    results = built(tmp_path / "release", tmp_path / "r" / "b", prefix_ids=prefix_ids)
+    assert run(results, tmp_path / "out", "--layout", "posir") == 0
+    after = tables_of(tmp_path / "out")
+    for place, frame in before.items():
+        assert after[place].columns == frame.columns
+        assert after[place].schema == frame.schema
+        for column in frame.columns:
+            assert after[place][column].equals(frame[column]), (place, column)
+
+
+def test_kept_ids_have_the_domain_in_front(tmp_path, results):
+    run(results, tmp_path / "out", "--keep-ids")
+    after = tables_of(tmp_path / "out")
+    assert after["eng-Latn", "mining", "corpus"]["_id"].to_list() == ["mining/9", "mining/10"]
+    assert after["eng-Latn", "mining", "qrels"]["corpus-id"][0] == "mining/9"
+
+
+def test_ids_stay_in_all_languages_where_one_language_has_an_id_without_the_domain(
+    tmp_path, results
+):
+    path = results / "data" / "ara-Arab" / "game" / "corpus.parquet"
+    corpus = pl.read_parquet(path)
+    odd = corpus.with_columns(_id=pl.Series(["game/9", "other"]))
+    write_table(odd, path, CORPUS, provenance=SOURCE)
+    run(results, tmp_path / "out")
+    after = tables_of(tmp_path / "out")
+    assert after["eng-Latn", "game", "corpus"]["_id"][0] == "game/9"
+    assert after["eng-Latn", "mining", "corpus"]["_id"][0] == "9"
+
+
+def test_further_columns_come_only_with_extra(tmp_path, results):
+    run(results, tmp_path / "plain")
+    run(results, tmp_path / "extra", "--extra")
+    name = ("ara-Arab", "game", "queries")
+    assert tables_of(tmp_path / "plain")[name].columns == list(COLUMNS["queries"])
+    extra = tables_of(tmp_path / "extra")[name]
+    assert "pos_translated_char_length" in extra.columns
+    assert extra["pos_corpus_id"].to_list() == ["10", "9"]
+
+
+def test_the_card_has_counts_languages_and_where_it_came_from(tmp_path, results):
+    run(results, tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text()
+    _, head, body = text.split("---\n", 2)
+    card = yaml.safe_load(head)
+    assert card["language"] == ["ara", "eng"]
+    assert [one["config_name"] for one in card["configs"]] == list(COLUMNS)
+    assert "| eng-Latn | mining | 2 | 2 | 2 |" in body
+    assert "| all | 3 datasets | 6 | 6 | 6 |" in body
+    assert "Queries by: llm:writer-1." in body
+    assert "dataset:owner/release: abc123" in body
+    assert "stages build 2" in body
+    assert "FILL IN" in body
+
+
+def test_a_folder_that_holds_something_is_not_written_to(tmp_path, results, capsys):
+    (tmp_path / "out").mkdir()
+    assert run(results, tmp_path / "out") == 0  # empty: taken
+    before = sorted(tmp_path.rglob("*"))
+    assert run(results, tmp_path / "out") == 2
+    assert "is there and not empty" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_incomplete_benchmark_leaves_nothing_behind(tmp_path, results, capsys):
+    (results / "data" / "eng-Latn" / "mining" / "qrels.parquet").unlink()
+    assert run(results, tmp_path / "out") == 2
+    assert "mining: no qrels; the benchmark is not built" in capsys.readouterr().err
+    damaged = results / "data" / "eng-Latn" / "mining" / "qrels.parquet"
+    damaged.write_bytes((results / "data/eng-Latn/game/corpus.parquet").read_bytes())
+    assert run(results, tmp_path / "out", "--keep-ids") == 2
+    assert "not a 'qrels' table" in capsys.readouterr().err
+    assert run(results, tmp_path / "out") == 2
+    assert "missing columns query-id, corpus-id" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["release", "results"]
+
+
+def test_lengths_that_the_layout_needs_and_the_benchmark_lacks_are_named(tmp_path, results, capsys):
+    path = results / "data" / "eng-Latn" / "game" / "queries.parquet"
+    unknown = pl.read_parquet(path).with_columns(pos_token_length=pl.lit(None, pl.Int32))
+    write_table(unknown, path, QUERIES, provenance=SOURCE)
+    assert run(results, tmp_path / "out") == 2
+    assert "2 queries have no pos_token_length" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_benchmark_is_refused(tmp_path, capsys):
+    assert run(tmp_path, tmp_path / "out") == 2
+    assert "no folder data/LANGUAGE/DOMAIN in it" in capsys.readouterr().err

@@ -1,0 +1,163 @@
+import polars as pl
+import pytest
+
+from psibench.build.similarity import similarity_rows
+from psibench.report.language_panels import language_blocks, render_languages
+from psibench.report.panels import FigureView
+from psibench.report.plain import Table
+from psibench.tables.quality_schemas import RELOCATION
+from psibench.text.query_types import QUERY_TYPES
+
+NAMES = ("law", "game")
+
+
+def sizes(n_documents, n_queries, mean, **more) -> dict[str, float]:
+    tokens = {"min": 2, "q1": 4, "median": 5, "q3": 6, "max": 9.0 + n_documents, "mean": mean}
+    values = {f"passage_tokens_{name}": value for name, value in tokens.items()}
+    return {"n_passages": n_documents, "n_queries": n_queries, **values, **more}
+
+
+def statistics(found) -> pl.DataFrame:
+    rows = [
+        ("b", language, domain, name, float(value))
+        for (language, domain), values in found.items()
+        for name, value in values.items()
+    ]
+    schema = ["benchmark", "language", "domain", "statistic", "value"]
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+TYPES = {f"query_type:{name}": 0 for name in QUERY_TYPES} | {"query_type:WHAT": 3}
+ENGLISH = {
+    ("eng-Latn", "law"): sizes(10, 1, 6.0),
+    ("eng-Latn", "game"): sizes(30, 3, 10.0),
+    ("eng-Latn", "all"): sizes(40, 4, 9.0, **TYPES),
+}
+GERMAN = {
+    ("deu-Latn", "law"): sizes(10, 2, 9.0),
+    ("deu-Latn", "game"): sizes(10, 2, 18.0),
+    ("deu-Latn", "all"): sizes(20, 4, 13.5),
+}
+
+
+def blocks_of(found, **more):
+    return {
+        block.name if isinstance(block, Table) else block.title: block
+        for block in language_blocks(statistics(found), benchmark="b", **more)
+    }
+
+
+def test_languages_have_shares_and_their_length_beside_the_first_language():
+    table = blocks_of(ENGLISH | GERMAN)["Languages"]
+    assert table.rows == (
+        ("eng-Latn", "40", "66.67 %", "4", "50.00 %", *"2456", "49", "9.0", "1.00"),
+        ("deu-Latn", "20", "33.33 %", "4", "50.00 %", *"2456", "29", "13.5", "1.50"),
+        # mean: (40 x 9 + 20 x 13.5) / 60
+        ("all", "60", "100.00 %", "8", "100.00 %", "2", "–", "–", "–", "49", "10.5", "–"),
+    )
+    assert len(table.header) == len(table.rows[0])
+
+
+def test_domains_of_several_languages_are_added_up():
+    table = blocks_of(ENGLISH | GERMAN)["Domains"]
+    assert table.rows == (
+        ("law", "20", "33.33 %", "3", "37.50 %", "2", "19", "7.5"),
+        ("game", "40", "66.67 %", "5", "62.50 %", "2", "39", "12.0"),
+        ("all", "60", "100.00 %", "8", "100.00 %", "2", "49", "10.5"),
+    )
+    assert table.note == "Together: eng-Latn, deu-Latn."
+
+
+def test_one_language_keeps_its_quartiles_and_has_no_table_of_languages():
+    blocks = blocks_of(ENGLISH)
+    assert "Languages" not in blocks
+    assert blocks["Domains"].rows[0] == (
+        "law",
+        "10",
+        "25.00 %",
+        "1",
+        "25.00 %",
+        *"2456",
+        "19",
+        "6.0",
+    )
+    assert blocks["Domains"].rows[-1][-2:] == ("49", "9.0")
+
+
+def test_one_domain_in_one_language_has_neither_table():
+    assert blocks_of({("deu-Latn", "law"): sizes(1, 1, 3.0)}) == {}
+    assert render_languages(statistics(GERMAN).clear(), benchmark="b") == ""
+
+
+def test_query_types_stand_beside_the_published_ones_of_the_same_language():
+    published = pl.DataFrame(
+        {"query_type": QUERY_TYPES, "english": [0.3446] * 9, "chinese": [0.4144] * 9}
+    )
+    table = blocks_of(ENGLISH | GERMAN, published_types=published)["What queries ask"]
+    assert table.header == ("type", "queries", "share", "english")
+    assert table.rows[0] == ("WHAT", "3", "75.00 %", "34.46 %")
+    chinese = {("cmn-Hans", "law"): sizes(1, 4, 3.0, **TYPES)}
+    both = blocks_of(ENGLISH | chinese, published_types=published)["What queries ask"]
+    assert both.rows[0][-2:] == ("34.46 %", "41.44 %")
+    assert [name for name, _ in both.groups[1:]] == [
+        "eng-Latn",
+        "cmn-Hans",
+        "published: PosIR, table 6",
+    ]
+    alone = blocks_of(ENGLISH)["What queries ask"]
+    assert len(alone.rows) == 9
+    assert alone.header == ("type", "queries", "share")
+
+
+def test_relocation_shows_pooled_rows_where_there_are_several_domains():
+    rows = [
+        ("deu-Latn", "law", "all", 4, 2, 0.5, 0.1, 0.25),
+        ("deu-Latn", "all", "all", 8, 6, 0.75, 0.02, 0.9),
+        ("ara-Arab", "law", "all", 4, 0, 0.0, None, None),
+    ]
+    frame = pl.DataFrame(rows, schema=list(RELOCATION.column_names), orient="row")
+    table = blocks_of(ENGLISH, relocation=frame)["Does position survive translation?"]
+    assert table.rows == (
+        ("deu-Latn", "all methods", "8", "6", "75.0 %", "0.020", "90.0 %"),
+        ("ara-Arab", "all methods", "4", "0", "0.0 %", "–", "–"),
+    )
+
+
+def similarity(languages, *, model="m", names=NAMES) -> pl.DataFrame:
+    frames = []
+    for place, language in enumerate(languages):
+        cosines = pl.Series([0.1 * (place + 1)] * len(names) ** 2).to_numpy()
+        rows = similarity_rows(names, cosines)
+        labels = {"benchmark": "b", "language": language, "model": model}
+        frames.append(rows.select(*(pl.lit(v).alias(k) for k, v in labels.items()), pl.all()))
+    return pl.concat(frames)
+
+
+def figures_of(frame):
+    blocks = language_blocks(statistics(ENGLISH), benchmark="b", similarity=frame)
+    return [block for block in blocks if isinstance(block, FigureView)]
+
+
+def test_the_first_language_stands_below_the_diagonal_and_the_second_above():
+    (figure,) = figures_of(similarity(["eng-Latn", "cmn-Hans"]))
+    assert figure.rows == (("law", "–", "0.200"), ("game", "0.100", "–"))
+    assert "Below the diagonal: eng-Latn. Above: cmn-Hans. Model: m." in figure.caption
+    (alone,) = figures_of(similarity(["eng-Latn"]))
+    assert alone.rows == (("law", "–", "–"), ("game", "0.100", "–"))
+
+
+def test_further_languages_and_models_have_figures_of_their_own():
+    three = similarity(["eng-Latn", "cmn-Hans", "deu-Latn"])
+    figures = figures_of(pl.concat([three, similarity(["eng-Latn"], model="n")]))
+    assert len({figure.anchor for figure in figures}) == len(figures) == 3
+    assert figures_of(similarity(["eng-Latn"], names=("law",))) == []
+    assert figures_of(three.with_columns(benchmark=pl.lit("other"))) == []
+
+
+@pytest.mark.parametrize("found", [ENGLISH, ENGLISH | GERMAN])
+def test_every_row_has_a_cell_per_column(found):
+    for block in blocks_of(found).values():
+        assert {len(row) for row in block.rows} == {len(block.header)}
+        assert sum(width for _, width in block.groups) == len(block.header)
+    html = render_languages(statistics(found), benchmark="b", similarity=similarity(["eng-Latn"]))
+    assert html.count("<svg") == 1

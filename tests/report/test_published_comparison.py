@@ -1,0 +1,261 @@
+"""A run's figures beside the papers': what is matched, the differences, the intervals."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+from report_tables import bucket_rows, frame, psi_row
+
+from psibench.report.comparison import compare
+from psibench.report.comparison_intervals import mean_intervals
+from psibench.report.comparison_sections import Cell, Section, sections
+from psibench.report.published_figures import published_figures
+from psibench.tables import conform
+from psibench.tables.published_schemas import PUBLISHED_COMPARISON
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+
+SQUAD = {"data": "squad_posq", "differs": ""}
+RELEASE = {"data": "posir", "differs": ""}
+OWN = {"data": "fineweb_posq", "differs": "own questions"}
+FIGURES = published_figures()
+TEN = FIGURES.filter(spec="posir_table10")["query_lang"].unique().sort().to_list()
+
+
+def found(
+    psi: list[dict[str, Any]],
+    buckets: list[dict[str, Any]] | None = None,
+    **facts: dict[str, str],
+) -> pl.DataFrame:
+    return compare(
+        FIGURES,
+        psi_table=frame(PSI_TABLE, psi),
+        bucket_scores=frame(BUCKET_SCORES, buckets or []),
+        facts=facts,
+    )
+
+
+def squad_row(model: str = "bm25", **changes: Any) -> dict[str, Any]:
+    row = psi_row(model, benchmark="squad", buckets="squad", n_queries=92_749, n_buckets=6)
+    return row | changes
+
+
+def squad_bucket(label: str, mean: float, **changes: Any) -> dict[str, Any]:
+    low, high = (float(edge) for edge in label.split("-"))
+    base = bucket_rows("bm25", (mean, None, None), benchmark="squad", buckets="squad")[0]
+    own = {"bucket": label, "bucket_low": low, "bucket_high": high, "n_queries": 100}
+    return base | own | changes
+
+
+def release_row(language: str = "fra-Latn", **changes: Any) -> dict[str, Any]:
+    pair = {"query_lang": language, "corpus_lang": language}
+    row = psi_row("bge-m3", benchmark="release", buckets="relative-20", n_buckets=20, **pair)
+    return row | changes
+
+
+def test_psi_of_squad_is_held_against_posq_with_its_difference() -> None:
+    rows = found([squad_row(psi=0.0644, psi_low=0.06, psi_high=0.07)], squad=SQUAD)
+    (row,) = rows.to_dicts()  # Myopic prints no PSI
+    assert (row["paper"], row["table"], row["model_name"]) == ("PosQ", "table 1", "BM25")
+    # PosQ, table 1: 0.059, so 0.0644 - 0.059
+    assert (row["published"], row["own"]) == (0.059, 0.0644)
+    assert row["difference"] == pytest.approx(0.0054)
+    # 0.059 is at most 0.0595 before rounding, below 0.06
+    assert row["inside"] is False
+    assert (row["n_queries"], row["n_published"], row["differs"]) == (92_749, 92_749, None)
+
+
+@pytest.mark.parametrize(("low", "inside"), [(0.0594, True), (0.0596, False)])
+def test_rounding_of_the_printed_figure_is_granted(low: float, inside: bool) -> None:
+    rows = found([squad_row(psi=0.0644, psi_low=low, psi_high=0.07)], squad=SQUAD)
+    assert rows["inside"].to_list() == [inside]
+
+
+def test_a_bucket_is_held_against_both_papers_in_zero_to_one() -> None:
+    buckets = [squad_bucket("0-100", 0.7762, low=0.76, high=0.79)]
+    rows = found([squad_row(psi=None)], buckets, squad=SQUAD)
+    assert rows["paper"].to_list() == ["PosQ", "Myopic"]
+    assert rows["published"].to_list() == pytest.approx([0.7662, 0.7662])
+    assert rows["difference"].to_list() == pytest.approx([0.01, 0.01])
+    assert rows["inside"].to_list() == [True, True]
+
+
+def test_other_numbers_of_queries_and_other_rules_are_told() -> None:
+    fact = {"data": "squad_posq", "differs": "labels"}
+    rows = found([squad_row(n_queries=1_190)], squad=fact)
+    assert rows["differs"].to_list() == ["labels; 1,190 queries, the paper has 92,749"]
+
+
+def test_rerankers_are_held_against_the_tiny_subset() -> None:
+    rows = found([squad_row("bge-reranker-v2-m3")], squad=SQUAD)
+    assert rows["n_published"].to_list() == [10_000]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "bm25-mine"},
+        {"query_lang": "spa-Latn", "corpus_lang": "spa-Latn"},
+        {"buckets": "relative-20"},
+        {"domain": "python"},
+        {"evidence": "visible"},
+        {"metric": "mrr@10"},
+        {"length_bucket": "Q1"},
+        {"benchmark": "other"},
+        {"psi": None},
+    ],
+    ids=str,
+)
+def test_a_row_about_something_else_is_no_counterpart(changes: dict[str, Any]) -> None:
+    assert found([squad_row(**changes)], squad=SQUAD).is_empty()
+
+
+def test_taggings_of_fineweb_posq_go_to_their_own_papers() -> None:
+    buckets = bucket_rows("bm25", (0.9, 0.9, 0.9), benchmark="web")
+    psi = [psi_row("bm25", benchmark="web")]
+    posq = found(psi, buckets, web=OWN)
+    assert posq["paper"].to_list() == ["PosQ"] * 4  # three thirds and PSI
+    myopic = found(psi, buckets, web=OWN | {"data": "fineweb_myopic"})
+    assert myopic["paper"].to_list() == ["Myopic"] * 3
+
+
+def test_posir_means_are_over_queries_in_all_and_over_bins_in_a_length_bucket() -> None:
+    rows = [
+        release_row(mean=0.45, mean_of_buckets=0.1, psi=None, n_queries=42_001),
+        release_row(mean=0.1, mean_of_buckets=0.59, psi=None, length_bucket="Q1"),
+    ]
+    every, first = found(rows, release=RELEASE).to_dicts()
+    # bge-m3, fra-Latn: 44.07 over all lengths, 58.53 in Q1 (PosIR, table 10)
+    assert (every["length_bucket"], every["quantity"]) == ("all", "mean")
+    assert every["difference"] == pytest.approx(0.45 - 0.4407)
+    assert (first["length_bucket"], first["quantity"]) == ("Q1", "mean_of_buckets")
+    assert first["difference"] == pytest.approx(0.59 - 0.5853)
+    # the number of queries is that of the language, not of the length bucket
+    assert [every["n_queries"], first["n_queries"]] == [42_001, 42_001]
+    assert [every["differs"], first["differs"]] == [None, None]
+
+
+def test_cross_lingual_queries_search_english() -> None:
+    row = release_row(corpus_lang="eng-Latn", psi=0.40)
+    psi = found([row], release=RELEASE).filter(quantity="psi")
+    assert psi["corpus_lang"].to_list() == ["eng-Latn"]
+    assert psi["published"].to_list() == [0.35]  # PosIR, table 10
+
+
+def test_means_over_languages_need_every_language_of_the_paper() -> None:
+    scores = [0.4 + 0.01 * place for place in range(10)]  # mean 0.445
+    rows = [release_row(lang, mean=s, psi=s) for lang, s in zip(TEN, scores, strict=True)]
+    means = found(rows, release=RELEASE).filter(query_lang="all")
+    assert means["table"].to_list() == ["table 2", "table 3"]
+    assert means["own"].to_list() == pytest.approx([0.445, 0.445])
+    # bge-m3: 43.22 in table 2, mean PSI 0.343
+    assert means["difference"].to_list() == pytest.approx([0.445 - 0.4322, 0.445 - 0.343])
+    assert means["inside"].to_list() == [None, None]
+    assert means["n_queries"].to_list() == [12_000, 12_000]
+    nine = found(rows[:-1], release=RELEASE)
+    assert nine.filter(query_lang="all").is_empty()
+    assert nine.filter(spec="posir_table10").height == 18
+
+
+def test_trained_models_carry_their_training_in_the_id() -> None:
+    row = squad_row("qwen3-0.6b-uniform", psi=0.07, mean_of_buckets=0.66)
+    mean, psi = found([row], squad=SQUAD).to_dicts()
+    assert (mean["quantity"], mean["published"]) == ("mean_of_buckets", 0.655)
+    assert (psi["quantity"], psi["published"]) == ("psi", 0.068)
+    assert "does not say which subset" in psi["differs"]
+
+
+def test_interval_of_a_mean_adds_half_widths_in_squares() -> None:
+    row = psi_row("bm25", mean=0.5, mean_of_buckets=0.6, n_queries=400)
+    sizes, widths = (200, 100, 100), (0.03, 0.06, 0.02)
+    buckets = [
+        line | {"n_queries": n, "low": 0.5 - w, "high": 0.5 + 2 * w}
+        for line, n, w in zip(bucket_rows("bm25", (0.5, 0.5, 0.5)), sizes, widths, strict=True)
+    ]
+    (got,) = mean_intervals(frame(PSI_TABLE, [row]), frame(BUCKET_SCORES, buckets)).to_dicts()
+    # over queries: sqrt((.5 x .03)^2 + (.25 x .06)^2 + (.25 x .02)^2) = sqrt(.000475)
+    assert got["mean_low"] == pytest.approx(0.5 - 0.000475**0.5)
+    assert got["mean_high"] == pytest.approx(0.5 + 2 * 0.000475**0.5)
+    # over buckets: sqrt(.03^2 + .06^2 + .02^2) / 3 = 0.07 / 3
+    assert got["mean_of_buckets_low"] == pytest.approx(0.6 - 0.07 / 3)
+    assert got["mean_of_buckets_high"] == pytest.approx(0.6 + 0.14 / 3)
+
+
+def test_a_mean_whose_buckets_share_or_lose_queries_has_no_interval() -> None:
+    buckets = frame(BUCKET_SCORES, bucket_rows("bm25", (0.5, 0.5, 0.5)))  # 3 x 400
+    overlapping = frame(PSI_TABLE, [psi_row("bm25", n_queries=1199)])
+    (got,) = mean_intervals(overlapping, buckets).to_dicts()
+    assert [got["mean_low"], got["mean_of_buckets_low"]] == [None, None]
+    too_small = frame(PSI_TABLE, [psi_row("bm25", n_buckets=2)])
+    (got,) = mean_intervals(too_small, buckets).to_dicts()
+    assert got["mean_low"] is not None
+    assert got["mean_of_buckets_low"] is None
+
+
+def test_an_empty_run_gives_an_empty_table_of_the_declared_columns() -> None:
+    empty = found([])
+    assert empty.is_empty()
+    table = conform(
+        empty.select(PUBLISHED_COMPARISON.column_names), PUBLISHED_COMPARISON, where="here"
+    )
+    assert table.schema.names == list(PUBLISHED_COMPARISON.column_names)
+
+
+def test_the_comparison_has_its_key_and_the_order_of_the_rows_does_not_matter() -> None:
+    rows = [release_row(lang, n_queries=1000 + i) for i, lang in enumerate(TEN)]
+    rows += [squad_row(), squad_row("bge-m3")]
+    forwards = found(rows, release=RELEASE, squad=SQUAD)
+    backwards = found(rows[::-1], release=RELEASE, squad=SQUAD)
+    assert not forwards.select(PUBLISHED_COMPARISON.key).is_duplicated().any()
+    assert forwards.equals(backwards)
+
+
+def section(name: str, rows: pl.DataFrame) -> Section:
+    return next(one for one in sections(FIGURES, rows) if one.id == name)
+
+
+def test_a_section_counts_what_was_not_run_and_names_the_models() -> None:
+    buckets = [squad_bucket("0-100", 0.77), squad_bucket("100-200", 0.7)]
+    rows = found([squad_row(psi=0.05)], buckets, squad=SQUAD)
+    posq = section("posq_table1", rows)
+    assert (posq.n_figures, posq.n_compared, posq.n_with_interval) == (216, 3, 3)
+    # inside: 76.62 in 0.72-0.82 only; PSI 0.059 not in 0.2-0.3, 79.37 not in 0.65-0.75
+    assert posq.n_inside == 1
+    assert len(posq.missing) == 19
+    assert "BM25" not in posq.missing
+    assert posq.differs == (("squad", ""),)
+    controlled = section("controlled_table3", rows)
+    assert (controlled.n_figures, controlled.n_compared, len(controlled.missing)) == (88, 0, 8)
+
+
+def test_the_run_stands_beneath_its_model_in_the_papers_unit() -> None:
+    rows = found(
+        [squad_row(psi=0.0586)], [squad_bucket("0-100", 0.7, low=0.6, high=0.7)], squad=SQUAD
+    )
+    (panel,) = section("posq_table1", rows).panels
+    assert panel.groups == (("SQuAD-PosQ", 7), ("FineWeb-PosQ", 4))
+    assert panel.edges == {7}
+    printed, own, following = panel.lines[:3]
+    assert (printed.name, own.name, own.is_own, following.name) == (
+        "BM25",
+        "squad",
+        True,
+        "bge-m3-dense",
+    )
+    assert printed.cells[0] == Cell("76.62")
+    assert own.cells[0] == Cell("70.00", "\N{MINUS SIGN}6.62", is_outside=True)
+    assert own.cells[1] == Cell("")
+    # 0.0586 - 0.059 is nothing at three decimals: no sign
+    assert own.cells[6] == Cell("0.059", "0.000", is_outside=True)
+
+
+def test_mmteb_is_shown_and_not_counted() -> None:
+    table = section("posir_table2", found([]))
+    (panel,) = table.panels
+    assert panel.columns == ("MMTEB", "PosIR", "Q1", "Q2", "Q3", "Q4")
+    assert table.n_figures == 10 * 5
+
+
+def test_a_dash_of_the_paper_stays_a_dash() -> None:
+    (panel,) = section("posq_table1", found([])).panels
+    row = next(line for line in panel.lines if line.name == "colbertv2.0")
+    assert [cell.text for cell in row.cells[7:]] == ["–"] * 4

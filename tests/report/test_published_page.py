@@ -1,0 +1,119 @@
+"""The page of published figures: whole, self-contained, with the run beside the papers."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from report_tables import bucket_rows, frame, psi_row
+
+from psibench.errors import InputError
+from psibench.report.plain import Table
+from psibench.report.printed import printed_table
+from psibench.report.published import PUBLISHED, TABLE_7
+from psibench.report.published_others import CONTROLLED_14, OTHER_SPECS
+from psibench.report.published_tables import CONTROLLED_11, POSIR_4, POSIR_7
+from psibench.stages.published import run_published
+from psibench.stages.tables import derived
+from psibench.tables import read_provenance, read_table, write_table
+from psibench.tables.published_schemas import PUBLISHED_COMPARISON
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+
+FILES = sorted(PUBLISHED.glob("*.csv"))
+SQUAD = {"data": "squad_posq", "differs": "labels: all"}
+
+
+def written(
+    folder: Path, psi: list[dict[str, Any]], facts: dict[str, dict[str, str]], **more: Any
+) -> str:
+    source = derived("collect", [], params={})
+    buckets = bucket_rows("bm25", (0.5, 0.5, 0.5))
+    write_table(frame(PSI_TABLE, psi), folder / "psi.parquet", PSI_TABLE, provenance=source)
+    scores = frame(BUCKET_SCORES, buckets)
+    write_table(scores, folder / "buckets.parquet", BUCKET_SCORES, provenance=source)
+    run_published(
+        psi_table=folder / "psi.parquet",
+        bucket_scores=folder / "buckets.parquet",
+        benchmarks=facts,
+        **{"published": FILES, **more},
+        parquet=folder / "c.parquet",
+        csv=folder / "c.csv",
+        html=folder / "c.html",
+    )
+    return (folder / "c.html").read_text(encoding="utf-8")
+
+
+def squad(**changes: Any) -> dict[str, Any]:
+    return psi_row("bm25", benchmark="squad<1>", buckets="squad", psi=0.0644, **changes)
+
+
+def test_the_stage_writes_table_csv_and_page(tmp_path: Path) -> None:
+    page = written(tmp_path, [squad()], {"squad<1>": SQUAD})
+    rows = read_table(tmp_path / "c.parquet", PUBLISHED_COMPARISON)
+    assert rows["difference"].to_list() == pytest.approx([0.0054])
+    assert pl.read_csv(tmp_path / "c.csv").height == 1
+    record = read_provenance(tmp_path / "c.parquet") or {}
+    assert str(PUBLISHED / "posq_table1.csv") in record["inputs"]
+    assert "run here: <bdi>squad&lt;1&gt;</bdi>" in page
+    assert "+0.005" in page
+    assert "labels: all; 1,200 queries, the paper has 92,749" in page
+
+
+def test_the_page_asks_nothing_of_the_network(tmp_path: Path) -> None:
+    page = written(tmp_path, [squad()], {"squad<1>": SQUAD})
+    assert "default-src 'none'" in page
+    assert re.findall(r"<(?:script|link|img|iframe|object|base)\b", page) == []
+    assert re.findall(r"""(?:src|href)=["']?(?!#)[^"'\s>]+""", page) == []
+    assert re.findall(r"@import|url\(|https?://", page) == []
+
+
+def test_every_published_table_has_its_place_and_links_lead_somewhere(tmp_path: Path) -> None:
+    page = written(tmp_path, [squad()], {"squad<1>": SQUAD})
+    for name in ("PosIR, table 10", "Myopic, table 1", "Controlled, table 14", "Needles, table 1"):
+        assert f"{name}: " in page
+    ids = re.findall(r'id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)
+
+
+def test_a_run_without_a_counterpart_says_so(tmp_path: Path) -> None:
+    page = written(tmp_path, [psi_row("bm25")], {})
+    assert "No benchmark of this run stands for a paper" in page
+    assert "Not run here: all 216 figures." in page
+    assert "<details open>" not in page
+    assert read_table(tmp_path / "c.parquet", PUBLISHED_COMPARISON).is_empty()
+
+
+def test_files_of_two_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="published tables lie in 2 folders"):
+        written(tmp_path, [squad()], {}, published=[FILES[0], tmp_path / "x.csv"])
+    with pytest.raises(InputError, match="none given"):
+        written(tmp_path, [squad()], {}, published=[])
+
+
+@pytest.mark.parametrize("spec", OTHER_SPECS, ids=lambda spec: spec.name)
+def test_printed_tables_are_rectangular(spec: Any) -> None:
+    table = printed_table(spec, PUBLISHED)
+    assert {len(row) for row in table.rows} == {len(table.header)}
+    if table.groups:
+        assert sum(width for _, width in table.groups) == len(table.header)
+
+
+def test_printed_tables_keep_the_digits_of_the_file() -> None:
+    assert printed_table(TABLE_7, PUBLISHED).rows[1][-1] == "0.670"
+    arabic = printed_table(POSIR_4, PUBLISHED).rows[0]
+    assert arabic[:4] == ("ara-Arab", "1,712,847", "41,894", "0.0989")
+
+
+def test_long_tables_are_shown_wide() -> None:
+    beir = printed_table(CONTROLLED_14, PUBLISHED)
+    assert beir.header == ("model", "dataset", "begin", "middle", "end", "uniform")
+    assert beir.rows[0] == ("BERT-base", "SciFact", "0.298", "0.154", "0.138", "0.273")
+    assert beir.groups == (("", 2), ("nDCG@10", 4))
+    trained: Table = printed_table(CONTROLLED_11, PUBLISHED)
+    assert trained.groups == (("", 1), ("nDCG@10", 4), ("PSI", 4))
+    assert trained.rows[0][:2] == ("ModernBERT-base", "0.341")
+    quality = printed_table(POSIR_7, PUBLISHED)
+    assert quality.groups[1] == ("Qwen3-30B-A3B", 5)
+    assert quality.rows[0][:6] == ("ara-Arab", "4.38", "4.18", "4.19", "4.33", "4.27")

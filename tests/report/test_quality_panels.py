@@ -1,0 +1,123 @@
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+
+from psibench.build.agreement import agreement_table, confusion_table
+from psibench.build.quality import DIMENSIONS, graded, quality_table
+from psibench.formats.human_grades import SCHEMA
+from psibench.report.panels import FigureView
+from psibench.report.plain import Table
+from psibench.report.quality_panels import quality_blocks, render_quality
+
+
+def grades(*rows) -> pl.DataFrame:
+    """Rows: domain, document, one grade for all dimensions or None."""
+    schema = dict.fromkeys(("_id", "domain", "doc_id", "length_bin"), pl.String)
+    schema |= dict.fromkeys(DIMENSIONS, pl.Int32)
+    full = [(f"{d}/{i}", d, i, "Q1", *[g] * 4) for d, i, g in rows]
+    return pl.DataFrame(full, schema=schema, orient="row")
+
+
+GRADES = {
+    "deu-Latn": grades(("law", "a", 5), ("game", "b", 4)),
+    "ara-Arab": grades(("law", "a", 3), ("game", "b", None)),
+}
+PEOPLE = pl.DataFrame(
+    [("<b>", "deu-Latn", "law", "a", 5, 5, 5, 1), ("bo", "deu-Latn", "law", "a", 4, 5, 5, 5)],
+    schema=SCHEMA,
+    orient="row",
+)
+PUBLISHED = pl.DataFrame({"dimension": ["fluency"], "agreement": [0.981], "mae": [0.44]})
+
+
+@pytest.fixture(scope="module")
+def tables():
+    every = graded(GRADES)
+    return {
+        "agreement": agreement_table(every, PEOPLE),
+        "confusion": confusion_table(every, PEOPLE),
+        "published_agreement": PUBLISHED,
+    }
+
+
+def blocks_of(**tables):
+    return {
+        block.name if isinstance(block, Table) else block.title: block
+        for block in quality_blocks(quality_table(GRADES), benchmark="b", **tables)
+    }
+
+
+def test_languages_have_their_means_and_what_was_not_graded():
+    table = blocks_of()["Quality of the translations"]
+    missing = ("–",) * 3
+    assert table.rows == (
+        ("deu-Latn", "2", "0", *["4.50"] * 5, "4.50", *missing),
+        ("ara-Arab", "1", "1", *["3.00"] * 5, "3.00", *missing),
+        ("all languages", "3", "1", *["4.00"] * 5, "4.00", *missing),
+    )
+
+
+def test_heat_maps_show_dimensions_and_domains_by_language():
+    blocks = blocks_of()
+    by_dimension = blocks["Grades by language"]
+    assert by_dimension.header == ("language", *DIMENSIONS, "overall")
+    by_domain = blocks["Overall grade by domain and language"]
+    assert by_domain.header == ("domain", "deu-Latn", "ara-Arab", "all languages")
+    assert by_domain.rows == (
+        ("all domains", "4.50", "3.00", "4.00"),
+        ("law", "5.00", "3.00", "4.00"),
+        ("game", "4.00", "–", "4.00"),
+    )
+
+
+def test_one_language_has_no_heat_maps():
+    quality = quality_table({"deu-Latn": GRADES["deu-Latn"]})
+    blocks = quality_blocks(quality, benchmark="b")
+    assert not any(isinstance(block, FigureView) for block in blocks)
+    assert render_quality(quality.clear(), benchmark="b") == ""
+
+
+def test_published_agreement_stands_beside_the_whole_only(tables):
+    rows = blocks_of(**tables)["Agreement with people"].rows
+    beside = {row[:3]: row[-2:] for row in rows}
+    assert beside["all languages", "each", "fluency"] == ("98.1 %", "0.44")
+    assert beside["deu-Latn", "each", "fluency"] == ("–", "–")
+    assert beside["all languages", "each", "the four together"] == ("–", "–")
+    without = blocks_of(agreement=tables["agreement"])["Agreement with people"]
+    assert len(without.rows[0]) == len(without.header) == 9
+
+
+def test_the_confusion_matrix_has_counts_and_shares(tables):
+    table = blocks_of(**tables)["Grades by people and by the language model"]
+    assert table.rows[4] == ("5", "0\n0.0 %", "0\n0.0 %", "0\n0.0 %", "0\n0.0 %", "6\n100.0 %")
+    assert table.rows[1] == ("2", *["0\n–"] * 5)
+
+
+class Tags(HTMLParser):
+    """Checks that tags close in order, and keeps ids."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.ids += [value for name, value in attrs if name == "id"]
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.ids += [value for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_html_is_sound_and_names_are_escaped(tables):
+    html = render_quality(quality_table(GRADES), benchmark="b<1>", **tables)
+    parser = Tags()
+    parser.feed(html)
+    assert parser.open == []
+    assert len(parser.ids) == len(set(parser.ids))
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+    assert html.count("<svg") == 2

@@ -1,0 +1,186 @@
+"""Reading what the report shows of languages, and what it asks a workflow for."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from report_tables import frame
+
+from psibench.config import load_config
+from psibench.config.lookup import Lookup
+from psibench.config.lookup_report import example_files, language_files, spread, summary_files
+from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.errors import InputError
+from psibench.stages.report_languages import read_examples, read_languages, read_summaries
+from psibench.tables import Provenance, write_table
+from psibench.tables.quality_schemas import DOMAIN_SIMILARITY, RELOCATION, TRANSLATION_QUALITY
+from psibench.tables.schemas import CORPUS, QUERIES
+from psibench.tables.spec import TableSpec
+from psibench.tables.summary_schemas import POSITION_TREND
+
+SOURCE = Provenance("build", 1)
+
+
+def written(path: Path, spec: TableSpec, rows: list[dict[str, Any]]) -> str:
+    table = frame(spec, rows)
+    extra = {name for row in rows for name in row} - set(spec.column_names)
+    for name in sorted(extra):
+        table = table.with_columns(pl.Series(name, [row.get(name) for row in rows]))
+    write_table(table, path, spec, provenance=SOURCE)
+    return str(path)
+
+
+def domain(folder: Path, name: str, n: int, *, language: str = "eng-Latn", **more: Any) -> dict:
+    """One domain of ``n`` queries, each on a document of its own."""
+    text = "The lid is blue. The box is red."
+    sizes = {"char_length": len(text), "word_count": 8, "token_length": 10}
+    documents = [{"_id": f"{name}-{i}", "text": text, **sizes} for i in range(n)]
+    queries = [
+        {"_id": f"{name}-q{i}", "text": f"query {i}", "pos_corpus_id": f"{name}-{i}"}
+        | {"pos_char_span": [0, 16], "pos_char_length": len(text), "pos_token_length": 10}
+        | more
+        for i in range(n)
+    ]
+    place = folder / language / name
+    return {
+        "benchmark": "b",
+        "lang": language,
+        "domain": name,
+        "corpus": written(place / "corpus.parquet", CORPUS, documents),
+        "queries": written(place / "queries.parquet", QUERIES, queries),
+    }
+
+
+@pytest.mark.parametrize(
+    ("sizes", "taken"),
+    [
+        ({"law": 5}, {"law": 3}),
+        ({"law": 5, "game": 5}, {"law": 2, "game": 1}),
+        ({"law": 5, "game": 5, "art": 5}, {"law": 1, "game": 1, "art": 1}),
+        ({"law": 2}, {"law": 2}),
+        ({"law": 0}, {}),
+    ],
+)
+def test_three_queries_of_a_language_are_divided_among_its_domains(
+    tmp_path: Path, sizes: dict[str, int], taken: dict[str, int]
+) -> None:
+    found = read_examples([domain(tmp_path, name, n) for name, n in sizes.items()])
+    counted = {name: sum(one.domain == name for one in found) for name in sizes}
+    assert {name: n for name, n in counted.items() if n} == taken
+    assert all(one.excerpt.evidence == ("The lid is blue.",) for one in found)
+
+
+def test_the_same_queries_are_shown_in_every_language(tmp_path: Path) -> None:
+    arabic = {"language": "ara-Arab", "pos_translated_char_length": 32}
+    found = read_examples([domain(tmp_path, "law", 9), domain(tmp_path, "law", 9, **arabic)])
+    ids = [[one.query_id for one in found if one.language == la] for la in ("eng-Latn", "ara-Arab")]
+    assert ids[0] == ids[1]
+    assert found[3].excerpt.evidence == ()  # translated, its evidence not looked for
+
+
+def test_a_missing_document_is_told(tmp_path: Path) -> None:
+    files = domain(tmp_path, "law", 1)
+    files["corpus"] = domain(tmp_path, "other", 1)["corpus"]
+    with pytest.raises(InputError, match="no document 'law-0'"):
+        read_examples([files])
+
+
+def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:
+    def relocation(language: str) -> str:
+        row = {"language": language, "domain": "all", "method": "all", "n_queries": 1}
+        return written(tmp_path / f"{language}.parquet", RELOCATION, [row | {"n_located": 0}])
+
+    similar = {"benchmark": "b", "language": "eng-Latn", "model": "m", "cosine": 0.5}
+    grade = {"language": "all", "domain": "all", "length_bin": "all", "dimension": "overall"}
+    (found,) = read_languages(
+        [
+            {
+                "benchmark": "b",
+                "relocation": [relocation("deu-Latn"), relocation("ara-Arab")],
+                "similarity": [
+                    written(
+                        tmp_path / "similarity.parquet",
+                        DOMAIN_SIMILARITY,
+                        [similar | {"domain_a": "law", "domain_b": "game"}],
+                    )
+                ],
+                "quality": written(
+                    tmp_path / "quality.parquet",
+                    TRANSLATION_QUALITY,
+                    [grade | {"n": 1, "n_unjudged": 0}],
+                ),
+            }
+        ]
+    )
+    assert found.relocation is not None
+    assert list(found.relocation["language"]) == ["deu-Latn", "ara-Arab"]
+    assert found.similarity is not None
+    assert found.similarity.height == 1
+    assert found.quality is not None
+    assert found.agreement is None
+
+
+def test_summaries_are_read_by_name(tmp_path: Path) -> None:
+    path = written(tmp_path / "trend.parquet", POSITION_TREND, [])
+    found = read_summaries({"position_trend": path})
+    assert found.position_trend is not None
+    assert found.leaderboards is None
+    with pytest.raises(InputError, match="'language_averages'"):
+        read_summaries({"language_averages": written(tmp_path / "x.parquet", CORPUS, [])})
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"), [(1, "a"), (3, "abc"), (4, "acd"), (5, "ace"), (31, "apE")]
+)
+def test_domains_are_spread(n: int, expected: str) -> None:
+    names = list("abcdefghijklmnopqrstuvwxyzABCDE")[:n]
+    assert spread(names, 3) == list(expected)
+
+
+def lookup(**changes: Any) -> Lookup:
+    """A benchmark of two domains in English and two languages that it is translated to."""
+    source = {"kind": "python_docs"}
+    translate = {"llm": "stand-in", "to": ["qps-Latn", "qps-Arab"], "quality": {"llm": "stand-in"}}
+    section = {
+        "recipe": "controlled",
+        "corpora": [{"domain": name, "source": source} for name in ("law", "game")],
+        "choose_configuration": {"llm": "stand-in"},
+        "generate_positional_query": {"llm": "stand-in"},
+        "translate": translate,
+    }
+    given = {"benchmarks": {"b": section}, "models": ["bm25", "minilm-static"], **changes}
+    return Lookup(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
+
+
+def test_workflow_is_asked_for_what_a_translated_benchmark_has() -> None:
+    (found,) = language_files(lookup())
+    assert found == {
+        "benchmark": "b",
+        "relocation": [
+            "results/b/build/qps-Latn/relocation.parquet",
+            "results/b/build/qps-Arab/relocation.parquet",
+        ],
+        # the first model that has vectors, in the language that is read
+        "similarity": ["results/b/similarity/minilm-static/eng-Latn.parquet"],
+        "quality": "results/b/translation_quality.parquet",
+        "agreement": "results/b/translation_agreement.parquet",
+        "confusion": "results/b/translation_confusion.parquet",
+    }
+    assert "similarity" not in language_files(lookup(models=["bm25"]))[0]
+
+
+def test_examples_are_asked_for_in_every_language() -> None:
+    found = example_files(lookup())
+    assert [(one["lang"], one["domain"]) for one in found] == [
+        (language, name)
+        for language in ("eng-Latn", "qps-Latn", "qps-Arab")
+        for name in ("law", "game")
+    ]
+    assert found[-1]["queries"] == "results/b/data/qps-Arab/game/queries.parquet"
+
+
+def test_leaderboards_are_read_where_the_config_names_some() -> None:
+    assert list(summary_files(lookup())) == ["position_trend", "language_averages"]
+    board = {"name": "board", "path": "board.csv"}
+    assert "leaderboards" in summary_files(lookup(leaderboards=[board]))
