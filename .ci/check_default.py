@@ -20,7 +20,7 @@ TRANSLATED = ("qps-Latn", "qps-Arab")
 MODELS, MODELS_OF_TRANSLATIONS = 7, 3
 VIEWS = 3
 ENOUGH = 20  # audited queries of a stratum whose rate is compared
-TOLERANCE = 0.05  # of the estimate of requests and tokens
+TOLERANCES = {"requests": 0.05, "input_tokens": 0.05, "output_tokens": 0.1}  # of the estimate
 
 
 def main(folder: Path) -> None:
@@ -78,7 +78,7 @@ def check_pairs(psi: pl.DataFrame) -> None:
     for _, rows in psi.group_by(*keys, "model"):
         assert set(rows["domain"]) == {"all", *DOMAINS}, rows
         lengths = rows.get_column("length_bucket").n_unique()
-        assert lengths >= 3, rows
+        assert lengths >= 2, rows
         assert rows.height == VIEWS * (lengths + len(DOMAINS)), rows
 
 
@@ -100,9 +100,9 @@ def check_ledger(folder: Path, dropped: pl.DataFrame, language: str, domain: str
     n_queries = counted(folder, BENCHMARK, language)[DOMAINS.index(domain)]
     assert flow["kept"][-1] == n_queries, flow
     for row in read_table(build / "llm_usage.parquet", LLM_USAGE).iter_rows(named=True):
-        for name in ("requests", "input_tokens", "output_tokens"):
+        for name, tolerance in TOLERANCES.items():
             actual = row["n_requests" if name == "requests" else name]
-            assert abs(row[f"estimated_{name}"] - actual) <= TOLERANCE * actual, row
+            assert abs(row[f"estimated_{name}"] - actual) <= tolerance * actual, row
 
 
 def check_judges(folder: Path, *, n_dropped: int) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import polars as pl
 from planted_set import Planted, PlantedSet
 
+from psibench.build.translation.outliers import Measure
 from psibench.build.translation.patterns import fold
+from psibench.models.counting import token_counter
 from psibench.stages.clean_translations import run_clean_translations
 from psibench.stages.cleaning_lists import read_refusals
 from psibench.stages.mark_translations import run_mark_translations
@@ -21,7 +23,7 @@ from psibench.tables.translation_schemas import (
     TRANSLATED,
     TRANSLATIONS,
 )
-from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.text.lengths import with_lengths
 
 TOKENIZER = "embedded:all-MiniLM-L6-v2"
 JUDGED_CHARS = 200
@@ -52,8 +54,8 @@ class Cleaner:
         self._mark()
         self._judge()
 
-    def outcomes(self, bounds: Bounds | None) -> list[Outcome]:
-        """Clean with these bounds (low, high) and tell what became of documents and queries."""
+    def outcomes(self, bounds: Bounds, *, of: Measure = "length") -> list[Outcome]:
+        """Clean with bounds (low, high) of a measure; tell what became of documents and queries."""
         dropped = self.folder / "clean.dropped.parquet"
         run_clean_translations(
             language=self.target,
@@ -65,7 +67,7 @@ class Cleaner:
             verdicts=self._path("verdicts"),
             relocations=None,
             relocate=None,
-            outliers=None if bounds is None else {"low": bounds[0], "high": bounds[1]},
+            outliers={"of": of, "low": bounds[0], "high": bounds[1]},
             length_tokenizer=TOKENIZER,
             step=1,
             corpus=self._path("clean_corpus"),
@@ -108,7 +110,8 @@ class Cleaner:
         documents = pl.DataFrame(
             [(p.id, p.text) for p in paragraphs], schema=["_id", "text"], orient="row"
         )
-        self._write("corpus", with_lengths(documents, count_tokens=count_whitespace_tokens), CORPUS)
+        lengths = with_lengths(documents, count_tokens=token_counter(TOKENIZER))
+        self._write("corpus", lengths, CORPUS)
         rows = [
             (q.id, q.text, p.id, list(q.span), len(p.text), None, None)
             for p in paragraphs

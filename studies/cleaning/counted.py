@@ -4,14 +4,11 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import numpy as np
-from cleaned import Cleaner, Outcome
+from cleaned import Outcome
 
 sys.path.append(str(Path(__file__).parents[1] / "filters"))
 
 from printed import share
-
-from psibench.build.translation.outliers import length_bounds
 
 REFUSALS = ("refusal", "refusal in English", "refusal after a sentence")
 FOREIGN = ("left in the source language",)
@@ -80,29 +77,17 @@ RIGHT: dict[str, Test] = {
     "query refusal": reason_in(*OUT_BY_REFUSAL),
     "query left in the source language": reason_in(*OUT_BY_REFUSAL),
 }
-BY_LENGTH: dict[str, Test] = {label: RIGHT[label] for label in (*LONG, *SHORT)}
+OUT_BY_LENGTH = reason_in("too_long", "too_short")
 HONEST = ("honest", "honest, on translation", "honest, below a title")
 
 
-def by_ratio(cleaners: dict[str, Cleaner], low: float, high: float) -> list[str]:
-    """Count what bounds on the ratio of a translation's characters to its original's would find."""
-    made: list[Outcome] = []
-    tests = dict.fromkeys((*LONG, *SHORT, *REFUSALS), reason_in("out"))
-    for cleaner in cleaners.values():
-        originals = {paragraph.id: len(paragraph.text) for paragraph in cleaner.planted.source}
-        planted = cleaner.planted.documents
-        ratios = np.array([len(one.text) / originals[one.item_id] for one in planted])
-        usual = length_bounds(ratios, low=low, high=high)
-        for one, ratio in zip(planted, ratios, strict=True):
-            is_out = not usual.low <= ratio <= usual.high
-            made.append(Outcome(one, None, one.text, None, "out" if is_out else None))
-    return caught(made, tests)
+def caught(made: list[Outcome]) -> list[str]:
+    """Word what of each class is found by its length, and the honest documents lost by it.
 
-
-def caught(made: list[Outcome], tests: dict[str, Test]) -> list[str]:
-    """Word what of each class is found by its length, and the honest documents lost by it."""
+    Of refusals, those count that had not left before.
+    """
     honest = [one for one in made if one.planted.is_document and one.planted.label in HONEST]
-    lost = sum(one.reason in ("too_long", "too_short", "out") for one in honest)
-    classes = (*LONG, *SHORT, *REFUSALS[:1])
-    shares = [found(made, (label,), tests[label]) if label in tests else "-" for label in classes]
-    return [*shares, f"{lost} of {len(honest)}"]
+    lost = sum(OUT_BY_LENGTH(one) for one in honest)
+    left = [one for one in made if one.reason not in OUT_BY_REFUSAL]
+    shares = [found(made, (label,), RIGHT[label]) for label in (*LONG, *SHORT)]
+    return [*shares, found(left, REFUSALS, OUT_BY_LENGTH), f"{lost} of {len(honest)}"]

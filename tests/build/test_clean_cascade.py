@@ -9,7 +9,7 @@ from rule_tables import examples
 
 from psibench.build.translation.cascade import LEAVING_SCHEMA, cascade
 from psibench.build.translation.joining import join_items, pieces_of
-from psibench.build.translation.outliers import length_bounds, outliers
+from psibench.build.translation.outliers import length_bounds, measured, outliers
 from psibench.errors import InputError
 
 
@@ -121,6 +121,10 @@ def corpus(lengths):
     return pl.DataFrame({"_id": ids, "token_length": pl.Series(lengths, dtype=pl.Int32)})
 
 
+def lengths_of(lengths):
+    return measured(corpus(lengths), corpus([]), of="length")
+
+
 def test_bounds_are_quartiles_and_their_distance():
     # 10 20 30 40 50: Q1 = 20, Q3 = 40, IQR = 20; 20 - 3 * 20 = -40, 40 + 1.5 * 20 = 70
     bounds = length_bounds(np.array([50, 10, 40, 20, 30]), low=3.0, high=1.5)
@@ -131,20 +135,31 @@ def test_bounds_are_quartiles_and_their_distance():
 
 
 def test_lengths_outside_the_bounds_are_listed_those_on_them_not():
-    found = outliers(corpus([1, 2, 5, 8, 9]), length_bounds(np.array([5, 5, 5]), low=1, high=1))
+    found = outliers(lengths_of([1, 2, 5, 8, 9]), length_bounds(np.array([5, 5, 5]), low=1, high=1))
     assert found.get_column("item_id").to_list() == ["d0", "d1", "d3", "d4"]
     usual = length_bounds(np.array([4, 6]), low=2.0, high=1.0)  # [2.5, 6.5]: Q 4.5, 5.5, IQR 1
-    found = outliers(corpus([2, 3, 6, 7]), usual)
+    found = outliers(lengths_of([2, 3, 6, 7]), usual)
     assert found.rows() == [
         ("d0", "too_short", "outside [2.5, 6.5] tokens", 2.0),
         ("d3", "too_long", "outside [2.5, 6.5] tokens", 7.0),
     ]
     edges = length_bounds(np.array([10, 20, 30, 40, 50]), low=0.5, high=1.5)  # [10, 70]
-    assert outliers(corpus([10, 70]), edges).is_empty()
+    assert outliers(lengths_of([10, 70]), edges).is_empty()
 
 
 def test_of_no_documents_every_length_is_usual():
-    assert outliers(corpus([]), length_bounds(np.array([]), low=1, high=1)).is_empty()
+    assert outliers(lengths_of([]), length_bounds(np.array([]), low=1, high=1)).is_empty()
+
+
+def test_ratios_are_tokens_per_token_of_the_source_of_the_same_id():
+    source = corpus([10, 100, 0, 7]).reverse()  # d3 has no translation
+    ratios = measured(corpus([15, 50, 3]), source, of="ratio")
+    assert ratios.rows() == [("d0", 1.5), ("d1", 0.5), ("d2", 3.0)]
+    usual = length_bounds(np.array([1.0, 1.0, 2.0, 2.0]), low=0.25, high=0.5)  # [0.75, 2.5]
+    assert outliers(ratios, usual, of="ratio").rows() == [
+        ("d1", "too_short", "outside [0.75, 2.5] of the source's tokens", 0.5),
+        ("d2", "too_long", "outside [0.75, 2.5] of the source's tokens", 3.0),
+    ]
 
 
 def parts_frame(*rows):

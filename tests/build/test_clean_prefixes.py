@@ -19,6 +19,7 @@ PREFIXES = [
     "Sure! Here's the translation of the passage into {name}:\n",
     "**Translation:**\n\n",
     "Translation:\n---\n",
+    "<translation>\n",
     "Certainly. Below is the {name} translation of the provided document.\n\n",
     'Here is the translation of "Capital cities":\n(Note: I have kept the formatting.)\n\n',
     "I'd be happy to help! The following text has been translated into {name}:\n\n",
@@ -95,6 +96,13 @@ def test_a_document_loses_lines_and_a_query_sentences():
     assert cut(text, "spa-Latn") == (None, text)  # no line ends there
     found = cut(text, "spa-Latn", whole=True)
     assert found == ("Here is the translation:", "¿Cuál es la capital de España?")
+
+
+@pytest.mark.parametrize("language", BODIES)
+def test_a_question_named_by_its_language_loses_its_name(language):
+    said = f"Here is the translation. The question in {NAMES[language]} is:"
+    question = BODIES[language].split("\n")[0]
+    assert cut(f"{said} {question}", language, whole=True) == (said, question)
 
 
 def test_an_english_title_after_the_prefix_stays_with_the_text():

@@ -1,5 +1,7 @@
 """A release read, built and exported is the release it was."""
 
+import json
+
 import polars as pl
 import pytest
 import yaml
@@ -43,9 +45,9 @@ def release(root):
     return root
 
 
-def built(root, results, *, prefix_ids=True):
+def built(root, results, *, prefix_ids=True, places=PLACES):
     """The tables of results/ for a release."""
-    for language, domain in PLACES:
+    for language, domain in places:
         made = build_posir_release(
             PosirReleaseSource(path=str(root)),
             language=language,
@@ -170,3 +172,85 @@ def test_lengths_that_the_layout_needs_and_the_benchmark_lacks_are_named(tmp_pat
 def test_a_folder_that_is_no_benchmark_is_refused(tmp_path, capsys):
     assert run(tmp_path, tmp_path / "out") == 2
     assert "no folder data/LANGUAGE/DOMAIN in it" in capsys.readouterr().err
+
+
+def aimed(results):
+    """Declare positions that are not the thirds of the spans' middles, and another positive."""
+    path = results / "data" / "eng-Latn" / "game" / "queries.parquet"
+    # q2: [0, 3) of 12, beginning; q1: [2, 9) of 8, its middle in the end
+    queries = pl.read_parquet(path).with_columns(target_position=pl.Series(["end", "middle"]))
+    write_table(queries, path, QUERIES, provenance=SOURCE)
+    return queries
+
+
+@pytest.mark.parametrize("options", [(), ("--keep-ids",)])
+def test_declared_positions_and_positives_survive_the_round_trip_with_extra(
+    tmp_path, results, options
+):
+    queries = aimed(results)
+    # q1 gets a second positive of the same grade that would be taken by its length
+    place = results / "data" / "eng-Latn" / "game"
+    more = pl.read_parquet(place / "qrels.parquet")
+    more = pl.concat([more, more.with_columns(pl.col("corpus-id").reverse(), score=3)])
+    more = more.with_columns(pl.col("score").cast(pl.Int32))
+    write_table(more, place / "qrels.parquet", QRELS, provenance=SOURCE)
+    assert run(results, tmp_path / "out", "--extra", *options) == 0
+    built(tmp_path / "out", tmp_path / "again", prefix_ids=not options)
+    for language, domain in PLACES:
+        name = f"data/{language}/{domain}/queries.parquet"
+        before, after = pl.read_parquet(results / name), pl.read_parquet(tmp_path / "again" / name)
+        assert after.equals(before), name
+    assert queries["pos_corpus_id"].to_list() == ["game/10", "game/9"]
+    # without, the qrels decide and positions are left to the spans
+    assert run(results, tmp_path / "plain", *options) == 0
+    built(tmp_path / "plain", tmp_path / "third", prefix_ids=not options)
+    lost = pl.read_parquet(tmp_path / "third" / "data/eng-Latn/game/queries.parquet")
+    assert lost["target_position"].to_list() == [None, None]
+    assert lost["pos_corpus_id"].to_list() == ["game/9", "game/10"]
+
+
+def test_positions_that_the_layout_loses_are_told(tmp_path, results, capsys):
+    assert run(results, tmp_path / "a") == 0
+    assert "target_position" not in capsys.readouterr().out
+    aimed(results)
+    assert run(results, tmp_path / "b") == 0
+    lost = "`target_position` of 2 of 6 queries is not the third"
+    assert f"warning: the {lost}" in capsys.readouterr().out
+    assert f"Note: the {lost}" in (tmp_path / "b" / "README.md").read_text()
+    assert run(results, tmp_path / "c", "--extra") == 0
+    assert lost not in capsys.readouterr().out + (tmp_path / "c" / "README.md").read_text()
+
+
+def test_languages_and_domains_can_be_chosen_and_are_told(tmp_path, results, capsys):
+    assert run(results, tmp_path / "all") == 0
+    lines = capsys.readouterr().out.splitlines()
+    made = pl.read_parquet_metadata(results / "data/eng-Latn/game/corpus.parquet")["psibench"]
+    day = json.loads(made)["created"][:10]
+    assert lines[0] == f"ara-Arab: 1 domain (game), 2 queries; build 2, created {day}"
+    assert lines[1] == f"eng-Latn: 2 domains (game, mining), 4 queries; build 2, created {day}"
+    assert run(results, tmp_path / "few", "--languages", "eng-Latn", "--domains", "mining") == 0
+    assert [p.parent.name for p in (tmp_path / "few").glob("*/*/*")] == ["mining"] * 3
+    assert run(results, tmp_path / "one", "--domains", "game, mining") == 0
+    assert len(list((tmp_path / "one").glob("*/*"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--languages", "eng-Latn,deu-Latn"), "--languages: no dataset of deu-Latn"),
+        (
+            ("--languages", "ara-Arab", "--domains", "game,mining"),
+            "--domains: no dataset of mining",
+        ),
+        (("--languages", "ara-Arab", "--domains", "mining"), "has ara-Arab/game, eng-Latn/game"),
+    ],
+)
+def test_what_is_not_there_cannot_be_chosen(tmp_path, results, capsys, options, message):
+    assert run(results, tmp_path / "out", *options) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dataset_that_is_not_chosen_may_be_incomplete(tmp_path, results):
+    (results / "data" / "eng-Latn" / "mining" / "qrels.parquet").unlink()
+    assert run(results, tmp_path / "out", "--domains", "game") == 0

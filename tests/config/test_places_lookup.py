@@ -63,6 +63,40 @@ def test_corpora_take_the_benchmarks_language_and_passages():
     assert (section.domain, section.corpora, section.passages.max_words) == ("b", None, 90)
 
 
+def test_ids_of_several_domains_get_the_domain_in_front():
+    lookup = lookup_of(
+        one=several(("a", "eng-Latn"), ("a", "spa-Latn")),
+        two=several(("a", "eng-Latn"), ("b", "eng-Latn")),
+    )
+    assert lookup.id_prefix("one", "a") == ""
+    assert lookup.id_prefix("two", "b") == "b/"
+
+
+@pytest.fixture
+def release(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for language, domain in (("eng-Latn", "a"), ("eng-Latn", "b"), ("spa-Latn", "a")):
+        for table in ("corpus", "queries", "qrels"):
+            path = tmp_path / "release" / language / domain / table / "test.parquet"
+            path.parent.mkdir(parents=True)
+            path.touch()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"domains": ["a", "zz"]}, "no domains zz in the release; it has a, b"),
+        ({"languages": ["fra-Latn"]}, "no languages fra-Latn in the release; it has eng-Latn"),
+    ],
+)
+def test_what_a_release_does_not_have_is_refused(release, wanted, message):
+    section = {"recipe": "posir_release", "source": {"path": "release"}}
+    with pytest.raises(InputError, match=message):
+        lookup_of(b=section | wanted)
+    found = lookup_of(b=section | {"domains": ["a"]})
+    assert found.languages_and_domains("b") == [("eng-Latn", "a"), ("spa-Latn", "a")]
+
+
 def test_domains_may_differ_between_languages():
     places = [("a", "eng-Latn"), ("b", "eng-Latn"), ("b", "spa-Latn"), ("c", "spa-Latn")]
     lookup = lookup_of(x=several(*places, cross_lingual=["spa-Latn-eng-Latn"]))

@@ -19,18 +19,18 @@ ASKED = [("q1", "who has kings?", [10, 15], 15, 400), ("q2", "who has stones?", 
 JUDGED = [("q1", "d1", 1), ("q2", "d2", 1)]
 
 
-def build(tmp_path, *, texts=TEXTS, asked=ASKED, judged=JUDGED, prefix_ids=False):
-    """Write a release of one dataset and build it."""
+def build(tmp_path, *, texts=TEXTS, asked=ASKED, judged=JUDGED, prefix_ids=False, further=None):
+    """Write a release of one dataset, with further columns of queries, and build it."""
     tables = ReleaseTables(
         pl.DataFrame(list(texts.items()), schema=["_id", "text"], orient="row"),
         pl.DataFrame(
             asked,
             schema=["_id", "text", "pos_char_span", "pos_char_length", "pos_token_length"],
             orient="row",
-        ),
+        ).with_columns(pl.Series(name, values) for name, values in (further or {}).items()),
         pl.DataFrame(judged, schema=["query-id", "corpus-id", "score"], orient="row"),
     )
-    write_dataset(tables, tmp_path, language="eng-Latn", domain="game")
+    write_dataset(tables, tmp_path, language="eng-Latn", domain="game", extra=bool(further))
     return build_posir_release(
         PosirReleaseSource(path=str(tmp_path)),
         language="eng-Latn",
@@ -142,3 +142,35 @@ def test_another_positive_serves_where_the_first_is_not_in_the_corpus(tmp_path):
 def test_a_release_without_any_usable_query_is_refused_with_the_counts(tmp_path):
     with pytest.raises(InputError, match=r"game: no query is left of 2; .*no_positive', 2"):
         build(tmp_path, judged=[("q9", "d1", 1)])
+
+
+def test_further_columns_are_taken_where_they_say_something(tmp_path):
+    judged = [("q1", "d2", 2), *JUDGED]
+    further = {
+        "target_position": ["end", None],
+        "pos_corpus_id": ["d1", None],
+        "pos_translated_char_length": [15, None],
+    }
+    built = build(tmp_path, judged=judged, further=further, prefix_ids=True)
+    columns = ("pos_corpus_id", "target_position", "pos_translated_char_length")
+    assert built.queries.select(columns).rows() == [("game/d1", "end", 15), ("game/d2", None, 13)]
+    conform(built.queries, QUERIES, where="queries")
+    empty = {name: [None, None] for name in further}
+    plain = build(tmp_path / "none", judged=judged, further=empty)
+    assert plain.queries["pos_corpus_id"].to_list() == ["d2", "d2"]
+    assert plain.queries["target_position"].to_list() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        ({"pos_corpus_id": ["d3", "d2"]}, "query 'q1' has pos_corpus_id 'd3', which is not in"),
+        ({"pos_corpus_id": ["d1", "gone"]}, "query 'q2' has pos_corpus_id 'gone'"),
+        ({"pos_translated_char_length": [15, 14]}, "'q2' has pos_translated_char_length 14, and"),
+        ({"target_position": ["end", "last"]}, "query 'q2' has target_position 'last'; allowed"),
+        ({"target_position": [1, 2]}, "column target_position is Int64; expected text"),
+    ],
+)
+def test_further_columns_that_contradict_the_tables_are_refused(tmp_path, further, message):
+    with pytest.raises(InputError, match=message):
+        build(tmp_path, further=further)

@@ -7,6 +7,7 @@ import pytest
 from language_inputs import LANGUAGES, MODELS, PAIRS, languages_input
 from report_tables import bucket_rows, psi_row, report_input
 
+from psibench.metrics.language_averages import language_averages
 from psibench.report import BenchmarkInfo, ReportInput, render_report
 from psibench.report.languages import language_section, leaderboard_table
 from psibench.report.pair_tables import pairs_of
@@ -83,13 +84,55 @@ def test_an_average_of_fewer_languages_says_so() -> None:
     assert table.rows[0][3].startswith("0.250 (2 of 3)\n")
 
 
+def averages_without(wanted: pl.Expr) -> dict[str, Table | FigureView]:
+    """The blocks where the PSI table lacks some rows."""
+    inputs = languages_input()
+    averages = language_averages(inputs.psi_table.filter(~wanted))
+    return section(replace(inputs, summaries=replace(inputs.summaries, language_averages=averages)))
+
+
+def test_a_model_that_lacks_a_language_has_a_dash_and_no_number() -> None:
+    lacking = pl.col("model").is_in(["alpha", "beta"]) & (pl.col("corpus_lang") == "cmn-Hans")
+    crossing = (pl.col("model") == "alpha") & (pl.col("query_lang") == "ara-Arab")
+    crossing = crossing & (pl.col("corpus_lang") == "eng-Latn")
+    blocks = averages_without(lacking | crossing)
+    table = blocks["Average over languages, monolingual"]
+    assert isinstance(table, Table)
+    rows = {line[0]: line[1:] for line in table.rows}
+    assert rows["alpha"] == rows["beta"] == ("–\n2 of 3 languages",) * 4
+    assert rows["blind"][:2] == ("0.310", "0.155")
+    assert table.note.startswith("3 languages: ara-Arab, cmn-Hans, eng-Latn.")
+    crossed = blocks["Average over languages, cross-lingual"]
+    assert isinstance(crossed, Table)
+    assert {line[0]: line[1] for line in crossed.rows}["alpha"] == "–\n1 of 2 pairs"
+    assert crossed.note.startswith("2 pairs (queries → documents): ara-Arab → eng-Latn, cmn-")
+
+
+def test_the_caption_names_all_languages_even_if_no_model_has_them_all() -> None:
+    lacks = {"alpha": "cmn-Hans", "beta": "ara-Arab", "blind": "eng-Latn"}
+    lacking = pl.any_horizontal(
+        (pl.col("model") == model) & (pl.col("corpus_lang") == one) for model, one in lacks.items()
+    )
+    table = averages_without(lacking)["Average over languages, monolingual"]
+    assert isinstance(table, Table)
+    assert {cell for line in table.rows for cell in line[1:]} == {"–\n2 of 3 languages"}
+    assert table.note.startswith("3 languages: ara-Arab, cmn-Hans, eng-Latn.")
+
+
+def test_a_length_that_a_language_lacks_altogether_is_told_from_the_caption() -> None:
+    lacking = (pl.col("corpus_lang") == "cmn-Hans") & (pl.col("length_bucket") == "Q1")
+    table = averages_without(lacking)["Average over languages, monolingual"]
+    assert isinstance(table, Table)
+    psi = "0.250\nchance 0.040"
+    q1 = "0.250 (2 of 3)\nchance 0.040"
+    assert table.rows[2] == ("alpha", "0.510", "0.253 (2 of 3)", psi, q1)  # (0.25 + 0.255) / 2
+
+
 def test_one_language_with_one_crossing_has_no_averages() -> None:
     inputs = languages_input()
     two = pl.col("query_lang").is_in(["eng-Latn", "ara-Arab"]) & (
         pl.col("corpus_lang") == "eng-Latn"
     )
-    from psibench.metrics.language_averages import language_averages
-
     table = inputs.psi_table.filter(two)
     averages = language_averages(table)
     summaries = replace(inputs.summaries, language_averages=averages)

@@ -34,7 +34,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*, source=SOURCE, passages=None, sample=SAMPLE):
+def run(*, source=SOURCE, passages=None, sample=SAMPLE, **more):
     paths = {name: Path(f"{name}.parquet") for name in TABLES}
     run_sample(
         source,
@@ -44,6 +44,7 @@ def run(*, source=SOURCE, passages=None, sample=SAMPLE):
         language="eng-Latn",
         domain="law",
         **paths,
+        **more,
     )
     specs = (DOCUMENTS, SAMPLING, ATTRITION)
     return [read_table(paths[name], spec) for name, spec in zip(TABLES, specs, strict=True)]
@@ -58,6 +59,20 @@ def test_a_duplicate_is_written_with_its_bin_language_and_domain():
     assert row["detail"] in documents.get_column("_id")
     assert (row["stage"], row["reason"]) == ("deduplicate", "exact_duplicate")
     assert (row["language"], row["domain"], row["length_bin"]) == ("eng-Latn", "law", "0-50")
+
+
+def test_ids_get_their_prefix_also_where_something_was_left_out():
+    long = "\n\n".join(" ".join(f"p{i}y{j}" for j in range(20)) for i in range(3)) + "\n\nend"
+    with Path("a.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": "long", "text": long, "lang": "en"}) + "\n")
+    documents, _, dropped = run(passages=Passages(min_words=40, max_words=45), id_prefix="law/")
+    assert documents["_id"].str.starts_with("law/").all()
+    for name in ("item_id", "doc_id"):
+        assert dropped[name].str.count_matches("law/").to_list() == [1] * dropped.height
+    assert set(dropped["reason"]) == {"exact_duplicate", "passage_too_short"}
+    params = sample_params(SOURCE, None, SAMPLE, length_tokenizer="words", id_prefix="law/")
+    assert params["id_prefix"] == "law/"
+    assert "id_prefix" not in sample_params(SOURCE, None, SAMPLE, length_tokenizer="words")
 
 
 def test_pieces_too_short_are_written_beside_duplicates():

@@ -2,6 +2,7 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
+from psibench.stages import score_rows
 from psibench.stages.score import run_score
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import ENCODINGS, QRELS, QUERIES, QUERY_SCORES, RUN, TableSpec
@@ -194,3 +195,42 @@ def test_what_was_seen_of_a_translation_is_taken_over_in_proportion(
     scores = score(tmp_path, domains, [("qa", "da", 1, 0.9)], [("a", "da", seen)])
     assert scores["visible"].to_list() == [visible]
     assert scores["pos_visible"].to_list() == [pos_visible]
+
+
+def test_ranks_below_the_deepest_metric_and_pairs_without_a_judgement_change_nothing(
+    tmp_path, domain, monkeypatch
+):
+    monkeypatch.setattr(score_rows, "RUN_ROWS", 7)  # many batches
+    deep = [(f"q{d}", f"x{rank}", rank, 1 / rank) for d in "ab" for rank in range(1, 30)]
+    deep[3], deep[29 + 19] = ("qa", "da", 4, 0.25), ("qb", "db", 20, 0.05)
+    scores = score(tmp_path, {"a": domain("a"), "b": domain("b")}, deep)
+    assert scores["mrr@10"].to_list() == [0.25, 0.0]
+    (tmp_path / "scores.parquet").unlink()
+    shallow = [row for row in deep if row[2] <= 10]
+    assert score(tmp_path, {"a": domain("a"), "b": domain("b")}, shallow).equals(scores)
+
+
+def test_a_run_of_other_columns_is_refused(tmp_path, domain):
+    wrong = pl.DataFrame({"query_id": ["qa"], "doc_id": ["da"]})
+    wrong.write_parquet(tmp_path / "wrong.parquet")
+    parts = domain("a")
+    with pytest.raises(InputError, match="not a 'run' table: missing columns: rank, score"):
+        run_score(
+            domains=["a"],
+            run=tmp_path / "wrong.parquet",
+            asked=[parts["queries"]],
+            queries=[parts["queries"]],
+            qrels=[parts["qrels"]],
+            encodings=None,
+            metrics=["ndcg@10"],
+            output=tmp_path / "scores.parquet",
+        )
+
+
+def test_a_missing_run_is_named(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        score_rows.judged_rows(
+            tmp_path / "none.parquet",
+            [pl.DataFrame({"query-id": ["q"], "corpus-id": ["d"]})],
+            ["ndcg@10"],
+        )

@@ -27,6 +27,7 @@ rule build:
         section=lambda wildcards: build_params(
             lookup.section_at(wildcards.benchmark, wildcards.lang, wildcards.domain),
             length_tokenizer=settings.length_tokenizer,
+            id_prefix=lookup.id_prefix(wildcards.benchmark, wildcards.domain),
         ),
         version=STAGE_VERSIONS["build"],
     message:

@@ -14,8 +14,13 @@ use rule search_lexical as recall_lexical with:
         benchmark=lookup.pattern("raw"),
         model=lookup.pattern("lexical"),
     resources:
-        mem_mb=lambda wildcards, attempt: (
-            lookup.recall_mib(wildcards.benchmark) * attempt
+        # As for a run.
+        mem_mb=lambda wildcards, input, attempt: (
+            max(
+                lookup.recall_mib(wildcards.benchmark),
+                40 * input.size_mb * largest_share(wildcards),
+            )
+            * attempt
         ),
         runtime=lambda wildcards, attempt: 240 * attempt,
     params:
@@ -40,8 +45,13 @@ use rule search_vectors as recall_vectors with:
         benchmark=lookup.pattern("raw"),
         model=lookup.pattern("vector"),
     resources:
-        mem_mb=lambda wildcards, attempt: (
-            lookup.recall_mib(wildcards.benchmark) * attempt
+        # As for a run.
+        mem_mb=lambda wildcards, input, attempt: (
+            max(
+                lookup.recall_mib(wildcards.benchmark),
+                400 * input.size_mb * largest_share(wildcards),
+            )
+            * attempt
         ),
         runtime=lambda wildcards, attempt: 240 * attempt,
         block_mib=settings.search.block_mib,

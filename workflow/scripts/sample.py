@@ -13,4 +13,5 @@ with job(snakemake.log[0], threads=snakemake.threads):
         documents=snakemake.output.documents,
         sampling=snakemake.output.sampling,
         dropped=snakemake.output.dropped,
+        id_prefix=snakemake.params.section.get("id_prefix", ""),
     )

@@ -19,6 +19,12 @@ POOLED = "all"
 GROUPS = ("language", "domain", "length_bin")
 
 
+def _with_domain(domain: str) -> pl.Expr:
+    """Put the domain in front of an id that has not got it."""
+    has_it = pl.col("_id").str.starts_with(f"{domain}/")
+    return pl.when(has_it).then("_id").otherwise(pl.format("{}/{}", pl.lit(domain), "_id"))
+
+
 def draw_quality_sample(
     documents: pl.DataFrame, *, domain: str, per_stratum: int, seed: int
 ) -> pl.DataFrame:
@@ -40,7 +46,7 @@ def draw_quality_sample(
     stratum, then in the order of the draw.
     """
     found = documents.select(
-        pl.format("{}/{}", pl.lit(domain), "_id").alias("_id"),
+        _with_domain(domain),
         pl.lit(domain).alias("domain"),
         pl.col("_id").alias("doc_id"),
         length_bucket(pl.col("token_length")).alias("length_bin"),

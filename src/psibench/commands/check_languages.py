@@ -69,7 +69,8 @@ def translation_chain(section: Translate, source: str) -> Iterator[str]:
 
 
 def _bounds(outliers: Outliers) -> str:
-    return f"(below Q1 - {outliers.low:g} IQR, above Q3 + {outliers.high:g} IQR)"
+    of = "" if outliers.of == "length" else "by the ratio to the original "
+    return f"{of}(below Q1 - {outliers.low:g} IQR, above Q3 + {outliers.high:g} IQR)"
 
 
 def _counted(names: Sequence[str], what: str) -> str:

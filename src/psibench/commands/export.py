@@ -3,32 +3,19 @@
 import argparse
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from psibench.commands.base import Command
-from psibench.commands.export_card import DatasetCounts, card_text
+from psibench.commands.export_card import DatasetCounts, card_text, origin_lines
+from psibench.commands.export_datasets import Dataset, find_datasets, prefixed_domains
 from psibench.errors import InputError
 from psibench.formats.posir import COLUMNS, TABLES, ReleaseTables, write_dataset
-from psibench.formats.tabular import read_parquet
+from psibench.metrics.buckets import third_of_middle
 from psibench.tables import SPECS, read_provenance, read_table, write_text
 
 LAYOUTS = ("posir",)
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """The folder of one language and domain of a benchmark."""
-
-    language: str
-    domain: str
-    folder: Path
-
-    def path(self, table: str) -> Path:
-        """Where one of its tables lies."""
-        return self.folder / f"{table}.parquet"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--extra", action="store_true", help="also the columns that the layout does not have"
     )
     parser.add_argument(
+        "--languages", type=_names, metavar="A,B", help="only these; default: all that are found"
+    )
+    parser.add_argument(
+        "--domains", type=_names, metavar="X,Y", help="only these; default: all that are found"
+    )
+    parser.add_argument(
         "--keep-ids",
         action="store_true",
         help="leave ids as they are; by default a domain's name is taken off its ids where every "
@@ -51,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_export(args: argparse.Namespace) -> None:
     """Write all datasets and a README.md, or nothing."""
-    datasets = find_datasets(args.benchmark)
+    datasets = find_datasets(args.benchmark, languages=args.languages, domains=args.domains)
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise InputError(f"{args.out} is there and not empty; name a new folder, or remove it")
     prefixed = set() if args.keep_ids else prefixed_domains(datasets)
@@ -62,8 +55,9 @@ def run_export(args: argparse.Namespace) -> None:
             _export(dataset, temporary, strip=dataset.domain in prefixed, extra=args.extra)
             for dataset in datasets
         ]
-        records = [read_provenance(d.path(table)) or {} for d in datasets for table in TABLES]
-        text = card_text(args.benchmark.resolve().name, counts, records)
+        records = {d: [read_provenance(d.path(t)) or {} for t in TABLES] for d in datasets}
+        every = [record for of in records.values() for record in of]
+        text = card_text(args.benchmark.resolve().name, counts, every, extra=args.extra)
         write_text(text, temporary / "README.md")
         temporary.chmod(0o755)
         if args.out.exists():
@@ -71,50 +65,17 @@ def run_export(args: argparse.Namespace) -> None:
         temporary.replace(args.out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+    for line in origin_lines(counts, list(records.values()), extra=args.extra):
+        print(line)
     queries = sum(count.n_queries for count in counts)
     print(f"{len(datasets)} datasets, {queries:,} queries written to {args.out}")
 
 
-def find_datasets(benchmark: Path) -> list[Dataset]:
-    """List the languages and domains of a benchmark, sorted.
-
-    Raises
-    ------
-    InputError
-        If there is none, or one lacks a table.
-    """
-    found = sorted((benchmark / "data").glob("*/*/"))
-    datasets = [Dataset(folder.parent.name, folder.name, folder) for folder in found]
-    if not datasets:
-        raise InputError(
-            f"{benchmark}: no folder data/LANGUAGE/DOMAIN in it; name the folder of a benchmark in "
-            "results/, as in results/python-docs"
-        )
-    for dataset in datasets:
-        lacking = [table for table in TABLES if not dataset.path(table).is_file()]
-        if lacking:
-            raise InputError(
-                f"{dataset.folder}: no {', '.join(lacking)}; the benchmark is not built to its "
-                "end, run it first"
-            )
-    return datasets
-
-
-def prefixed_domains(datasets: list[Dataset]) -> set[str]:
-    """Name the domains that stand before all of their own ids, in every language."""
-    named = {dataset.domain for dataset in datasets}
-    bare = {dataset.domain for dataset in datasets if not _all_prefixed(dataset)}
-    return named - bare
-
-
-def _all_prefixed(dataset: Dataset) -> bool:
-    columns = {"corpus": ["_id"], "queries": ["_id"], "qrels": ["query-id", "corpus-id"]}
-    prefix = f"{dataset.domain}/"
-    for table, names in columns.items():
-        frame = read_parquet(dataset.path(table), names)
-        if not all(column.str.starts_with(prefix).all() for column in frame.iter_columns()):
-            return False
-    return True
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError("names with commas between them, as in eng-Latn,ara-Arab")
+    return names
 
 
 def _export(dataset: Dataset, out: Path, *, strip: bool, extra: bool) -> DatasetCounts:
@@ -131,8 +92,18 @@ def _export(dataset: Dataset, out: Path, *, strip: bool, extra: bool) -> Dataset
     write_dataset(
         ReleaseTables(**frames), out, language=dataset.language, domain=dataset.domain, extra=extra
     )
-    sizes = (frames[table].height for table in TABLES)
-    return DatasetCounts(dataset.language, dataset.domain, *sizes)
+    n_documents, n_queries, n_qrels = (frames[table].height for table in TABLES)
+    moved = n_elsewhere(frames["queries"])
+    return DatasetCounts(dataset.language, dataset.domain, n_documents, n_queries, n_qrels, moved)
+
+
+def n_elsewhere(queries: pl.DataFrame) -> int:
+    """Count queries whose declared position is not the third their span's middle lies in."""
+    aimed = queries.filter(pl.col("target_position").is_not_null())
+    ends = aimed.get_column("pos_char_span").cast(pl.List(pl.Int64))
+    twice_mid = (ends.list.get(0) + ends.list.get(1)).to_numpy()
+    length = aimed.get_column("pos_char_length").cast(pl.Int64).to_numpy()
+    return int((third_of_middle(twice_mid, length) != aimed["target_position"].to_numpy()).sum())
 
 
 def _without_prefix(frame: pl.DataFrame, prefix: str) -> pl.DataFrame:

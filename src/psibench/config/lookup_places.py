@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from psibench.config.benchmarks import Benchmark
+from psibench.config.benchmarks import Benchmark, PosirRelease
 from psibench.config.corpora import POOLED
 from psibench.config.places import Place, places_of, section_at
 from psibench.config.settings import Config
@@ -42,6 +42,16 @@ class PlaceLookup:
             if (place.language, place.domain) == (language, domain):
                 return place
         raise InputError(f"benchmark {name!r} has no domain {domain!r} in {language}")
+
+    def id_prefix(self, name: str, domain: str) -> str:
+        """Return what comes before the ids of a domain: its name, if a benchmark has several.
+
+        Records of two sources are often counted or named alike. A release says itself whether its
+        ids get one.
+        """
+        several = len({place.domain for place in self._places[name]}) > 1
+        is_release = isinstance(self.config.benchmarks[name], PosirRelease)
+        return f"{domain}/" if several and not is_release else ""
 
     def section_at(self, name: str, language: str, domain: str) -> Benchmark:
         """Return a benchmark's section as if one place were all of it."""

@@ -7,6 +7,7 @@ from psibench.config.benchmarks import Benchmark, PosirRelease
 from psibench.config.corpora import Corpus, Passages, QuestionCorpus
 from psibench.config.release import PosirReleaseSource
 from psibench.config.sources import DocumentSource, QuestionSource
+from psibench.errors import InputError
 
 Source = DocumentSource | QuestionSource | PosirReleaseSource
 
@@ -77,17 +78,26 @@ def _release_places(section: PosirRelease) -> list[Place]:
     from psibench.formats.posir import discover
 
     languages, domains = section.languages, section.domains
-    if languages is None or domains is None:
+    if languages is not None and domains is not None:
+        named = {language: list(domains) for language in languages}
+    else:
         found = discover(section.source.path)
+        _refuse_absent("languages", languages, list(found))
+        _refuse_absent("domains", domains, [name for own in found.values() for name in own])
         named = {
             language: [name for name in own if domains is None or name in domains]
             for language, own in found.items()
             if languages is None or language in languages
         }
-    else:
-        named = {language: list(domains) for language in languages}
     return [
         Place(language, domain, section.source, None, "source")
         for language, own in named.items()
         for domain in own
     ]
+
+
+def _refuse_absent(key: str, wanted: Sequence[str] | None, found: Sequence[str]) -> None:
+    absent = [name for name in wanted or () if name not in found]
+    if absent:
+        there = ", ".join(dict.fromkeys(found)) or "none"
+        raise InputError(f"no {key} {', '.join(absent)} in the release; it has {there}")

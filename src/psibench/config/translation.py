@@ -17,10 +17,13 @@ class Outliers(Section):
     the paper's text, so these are a choice.
     """
 
+    of: Literal["length", "ratio"] = "length"
+    """length: tokens of the translation, as in PosIR. ratio: these over the tokens of its source
+    document, which shows what is cut short or said twice where documents differ much in length."""
     low: float = Field(default=3.0, ge=0)
-    """Shortest: first quartile less this many interquartile ranges, in tokens."""
+    """Shortest: first quartile less this many interquartile ranges, of tokens or of the ratio."""
     high: float = Field(default=1.5, ge=0)
-    """Longest: third quartile plus this many interquartile ranges, in tokens."""
+    """Longest: third quartile plus this many interquartile ranges, of tokens or of the ratio."""
 
 
 class Refusals(LlmTaskSection):

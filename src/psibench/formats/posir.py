@@ -4,51 +4,48 @@ Corpus: `_id`, `text`. Queries: `_id`, `text`, `pos_char_span` ([start, end) of 
 positive, characters), `pos_char_length` and `pos_token_length` (of the positive). Qrels:
 `query-id`, `corpus-id`, `score`. In a translated language spans and lengths are those of the
 original. Folders with `{table}.parquet` in place of `{table}/test.parquet`, which the authors' code
-reads, are read as well.
+reads, are read as well; and so are three columns of queries that `psibench export --extra` adds
+(`FURTHER`).
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from psibench.config.base import ID_PATTERN, LANGUAGE_PATTERN
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
+from psibench.formats.posir_columns import COLUMNS, FURTHER, read_columns
 from psibench.formats.posir_hub import REPOSITORY, release_on_hub
-from psibench.formats.tabular import read_parquet
 from psibench.metrics.query_scores import name_some
 from psibench.tables import atomic_path
 
 if TYPE_CHECKING:
     from psibench.config.places import Place
 
+__all__ = [
+    "COLUMNS",
+    "FURTHER",
+    "TABLES",
+    "ReleaseTables",
+    "dataset_files",
+    "discover",
+    "read_dataset",
+    "release_files",
+    "write_dataset",
+]
+
 TABLES = ("corpus", "queries", "qrels")
 PLACES = ("{table}/test.parquet", "{table}.parquet")
 LAYOUT = "{language}/{domain}/corpus|queries|qrels/test.parquet, as in eng-Latn/game/corpus/..."
 
-TEXT, NUMBER, SPAN = pl.String(), pl.Int64(), pl.List(pl.Int64)
-COLUMNS: Mapping[str, dict[str, Any]] = {
-    "corpus": {"_id": TEXT, "text": TEXT},
-    "queries": {
-        "_id": TEXT,
-        "text": TEXT,
-        "pos_char_span": SPAN,
-        "pos_char_length": NUMBER,
-        "pos_token_length": NUMBER,
-    },
-    "qrels": {"query-id": TEXT, "corpus-id": TEXT, "score": NUMBER},
-}
-"""The published columns with the types they are written in."""
-IDS = ("_id", "query-id", "corpus-id")
-
 
 @dataclass(frozen=True)
 class ReleaseTables:
-    """One dataset of a release, in the published columns (`COLUMNS`), in file order."""
+    """One dataset of a release, in file order: `COLUMNS`, and what there is of `FURTHER`."""
 
     corpus: pl.DataFrame
     queries: pl.DataFrame
@@ -124,10 +121,10 @@ def read_dataset(
     ------
     InputError
         If a file is missing or no Parquet file, a column is missing or of another type, a value is
-        null, or an id occurs twice.
+        null, a position none of the three, or an id occurs twice.
     """
     files = release_files(path, language=language, domain=domain, revision=revision)
-    tables = {table: _read(files[table], table) for table in TABLES}
+    tables = {table: read_columns(files[table], table) for table in TABLES}
     for table in ("corpus", "queries"):
         ids = tables[table].get_column("_id")
         if ids.is_duplicated().any():
@@ -162,38 +159,3 @@ def _local_file(folder: Path, table: str) -> Path:
         if path.is_file():
             return path
     raise InputError(f"{paths[0]}: no such file; a release has {LAYOUT}")
-
-
-def _read(path: Path, table: str) -> pl.DataFrame:
-    columns = COLUMNS[table]
-    frame = read_parquet(path, list(columns), hint=f"a release's {table} has {', '.join(columns)}")
-    frame = frame.select(_typed(frame, name, kind, path) for name, kind in columns.items())
-    for name in columns:
-        nulls = frame.get_column(name).null_count()
-        if nulls:
-            raise InputError(f"{path}: column {name} is null in {nulls} of {frame.height} rows")
-    return frame
-
-
-def _typed(frame: pl.DataFrame, name: str, kind: Any, path: Path) -> pl.Series:
-    """Cast a column to its type; numbers serve as ids, and texts never as numbers."""
-    column = frame.get_column(name)
-    found = column.dtype
-    is_text = found in (pl.String, pl.Categorical)
-    fits = {
-        TEXT: is_text or (found.is_integer() and name in IDS),
-        NUMBER: found.is_integer() or _is_whole(column),
-        SPAN: isinstance(found, pl.List | pl.Array) and found.inner.is_integer(),
-    }
-    if not fits[kind]:
-        expected = {TEXT: "text", NUMBER: "whole numbers", SPAN: "[start, end] numbers"}
-        raise InputError(f"{path}: column {name} is {found}; expected {expected[kind]}")
-    cast = column.cast(kind)
-    if kind == SPAN and (cast.list.len() != 2).any():
-        raise InputError(f"{path}: a {name} has not two numbers; expected [start, end]")
-    return cast
-
-
-def _is_whole(column: pl.Series) -> bool:
-    """Say whether floats are whole numbers: some writers store grades so."""
-    return column.dtype.is_float() and bool((column.is_finite() & (column == column.round())).all())

@@ -8,7 +8,9 @@ from psibench.tables.summary_schemas import LANGUAGE_AVERAGES
 MONOLINGUAL = "monolingual"
 CROSS_LINGUAL = "cross-lingual"
 
-_ROW = ("benchmark", "setting", "length_bucket", "model", "kind", "metric", "buckets", "evidence")
+_SET = ("benchmark", "setting", "length_bucket", "metric", "buckets", "evidence")
+_ROW = (*_SET, "model", "kind")
+_AVERAGES = ("mean", "mean_of_buckets", "psi", "psi_null_mean", "psi_corrected")
 
 
 def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
@@ -24,9 +26,14 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
         Monolingual rows average over languages, cross-lingual ones over pairs of languages.
         `mean` averages the means over queries (PosIR's overall nDCG@10), `mean_of_buckets` the
         means over bucket means (PosIR's nDCG@10 of a length bucket), `psi` the plain PSI (PosIR,
-        table 3). A language whose value is null is left out of that average; `n_languages`,
-        `n_mean_of_buckets` and `n_psi` say how many are in. Read averages of PSI beside
-        `psi_null_mean`, the average of what chance gives the same languages.
+        table 3). Read averages of PSI beside `psi_null_mean`, the average of what chance gives
+        the same languages.
+
+        Models are averaged over the same languages: those in which any model of the benchmark,
+        setting, length bucket, metric, bucket scheme and evidence view has a score
+        (`n_all_languages`). A model that lacks one of them has null averages; `n_languages` and
+        `languages` say what it has. Of a language with a score, a null PSI or mean over bucket
+        means is left out of that average; `n_psi` and `n_mean_of_buckets` say how many are in.
 
     Notes
     -----
@@ -43,6 +50,9 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
     )
     scored = pl.col("mean").is_not_null()
     known = pl.col("psi").is_not_null()
+    full = rows.group_by(_SET).agg(
+        pl.col("language").filter(scored).n_unique().cast(pl.Int64).alias("n_all_languages")
+    )
     averaged = rows.group_by(_ROW, maintain_order=True).agg(
         scored.sum().cast(pl.Int64).alias("n_languages"),
         pl.col("mean_of_buckets").count().cast(pl.Int64).alias("n_mean_of_buckets"),
@@ -52,7 +62,15 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
         pl.col("language").filter(scored).sort().str.join(", ").alias("languages"),
         joined_names("queries_by"),
     )
+    averaged = averaged.join(full, on=_SET, how="left", maintain_order="left").with_columns(
+        pl.when(has_all_languages()).then(pl.col(name)).alias(name) for name in _AVERAGES
+    )
     return averaged.select(LANGUAGE_AVERAGES.column_names)
+
+
+def has_all_languages() -> pl.Expr:
+    """Whether a row of LANGUAGE_AVERAGES has every language that any model has."""
+    return pl.col("n_languages") == pl.col("n_all_languages")
 
 
 def joined_names(column: str) -> pl.Expr:

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from psibench.metrics.correlation import spearman
-from psibench.metrics.language_averages import joined_names
+from psibench.metrics.language_averages import has_all_languages, joined_names
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS
 
 AVERAGES = ("mean", "mean_of_buckets")
@@ -31,14 +31,17 @@ def leaderboard_correlations(
         For every row that models share (benchmark, setting, length bucket, metric, buckets,
         evidence) one row per kind of average. PosIR correlates with the mean over queries for all
         lengths together and with the mean over bucket means for a length bucket (table 2); both
-        are here for both. Of the models with an average, those without a leaderboard score are
-        named in `unmatched`.
+        are here for both. Only models with all languages are ranked; `incomplete` names the
+        others. Of the models with an average, those without a leaderboard score are named in
+        `unmatched`.
     """
     rows: list[dict[str, Any]] = []
     for _, part in averages.sort("model").group_by(_ROW, maintain_order=True):
         author = part.select(joined_names("queries_by")).item()
+        complete = part.filter(has_all_languages())
+        incomplete = part.filter(~has_all_languages()).get_column("model").to_list()
         for average in AVERAGES:
-            known = part.drop_nulls(average)
+            known = complete.drop_nulls(average)
             matched = known.filter(pl.col("model").is_in(list(scores)))
             models = matched.get_column("model").to_list()
             others = sorted(set(known.get_column("model")) - set(models))
@@ -50,6 +53,7 @@ def leaderboard_correlations(
                 | {"leaderboard": leaderboard, "average": average, "queries_by": author}
                 | {"n_models": found.n, "spearman": found.value, "p": found.p}
                 | {"models": ", ".join(models), "unmatched": ", ".join(others)}
+                | {"incomplete": ", ".join(incomplete)}
             )
     schema = pl.DataFrame(pl.from_arrow(LEADERBOARDS.schema.empty_table())).schema
     columns = {name: [row[name] for row in rows] for name in LEADERBOARDS.column_names}

@@ -2,7 +2,8 @@
 
 The evidence span, the characters and the tokens of a query's positive are those published. In a
 translated language these are the original's; the length of the positive's own text then stands in
-a column of its own.
+a column of its own. A release that psibench exported with ``--extra`` says which document is a
+query's positive and which position it was made for: these are taken, too.
 """
 
 import logging
@@ -11,13 +12,14 @@ import polars as pl
 
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
-from psibench.formats.posir import ReleaseTables, read_dataset
+from psibench.formats.posir import FURTHER, ReleaseTables, read_dataset
 from psibench.recipes.base import Build
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter, with_lengths
 
 STAGE = "posir_release"
 OWN_LENGTH = "pos_translated_char_length"
+QUERY_IDS = ("_id", "pos_corpus_id")
 
 logger = logging.getLogger("psibench")
 
@@ -32,11 +34,13 @@ def build_posir_release(
 ) -> Build:
     """Read one language and domain of a release.
 
-    A query's positive is its document of the highest grade among those in the corpus; of several,
-    the first whose length is the published one. Queries are dropped, with the reason, that have
-    no positive in the qrels (``no_positive``) or none in the corpus (``positive_missing``), or
-    whose span is empty, or begins outside its document (``span_outside``). A span that only ends
-    beyond it is kept: PosIR's relative position takes its middle as at most the length.
+    A query's positive is the one in ``pos_corpus_id`` where the release has that column; else its
+    document of the highest grade among those in the corpus; of several, the first whose length is
+    the published one. ``target_position`` is the release's, or null. Queries are dropped, with the
+    reason, that have no positive in the qrels (``no_positive``) or none in the corpus
+    (``positive_missing``), or whose span is empty, or begins outside its document
+    (``span_outside``). A span that only ends beyond it is kept: PosIR's relative position takes
+    its middle as at most the length.
 
     Parameters
     ----------
@@ -46,7 +50,8 @@ def build_posir_release(
     Raises
     ------
     InputError
-        If the dataset cannot be read, or no query is left.
+        If the dataset cannot be read, no query is left, or what it says of a positive is not so: it
+        is not in corpus and qrels, or has another length.
     """
     tables = read_dataset(source.path, language=language, domain=domain, revision=source.revision)
     tables = _prefixed(tables, f"{domain}/") if prefix_ids else tables
@@ -57,11 +62,13 @@ def build_posir_release(
         how="inner",
         maintain_order="left",
     )
-    asked = tables.queries.join(
-        _positives(usable, tables.queries), on="_id", how="left", maintain_order="left"
+    named = _with_further(tables.queries)
+    asked = named.join(
+        _positives(usable, named), on="_id", how="left", maintain_order="left"
     ).with_columns(reason=_reason(tables.qrels))
-    kept = asked.filter(pl.col("reason").is_null())
     where = f"{source.path}, {language}/{domain}"
+    _refuse_contradictions(asked, where)
+    kept = asked.filter(pl.col("reason").is_null())
     if kept.is_empty():
         counts = asked.get_column("reason").value_counts().rows()
         raise InputError(f"{where}: no query is left of {asked.height}; dropped: {counts}")
@@ -82,17 +89,43 @@ def _prefixed(tables: ReleaseTables, prefix: str) -> ReleaseTables:
 
     return ReleaseTables(
         tables.corpus.with_columns(put("_id")),
-        tables.queries.with_columns(put("_id")),
+        tables.queries.with_columns(put(*(n for n in QUERY_IDS if n in tables.queries.columns))),
         tables.qrels.with_columns(put("query-id", "corpus-id")),
     )
 
 
+def _with_further(queries: pl.DataFrame) -> pl.DataFrame:
+    """Give the queries all of `FURTHER`; a positive and its length as ``stated`` by the release."""
+    lacking = {n: kind for n, kind in FURTHER["queries"].items() if n not in queries.columns}
+    return queries.with_columns(
+        pl.lit(None, dtype=kind).alias(name) for name, kind in lacking.items()
+    ).rename({"pos_corpus_id": "stated", OWN_LENGTH: "stated_length"})
+
+
+def _refuse_contradictions(asked: pl.DataFrame, where: str) -> None:
+    """Refuse a positive that is not there, and a length that is not its own."""
+    is_lost = pl.col("stated").is_not_null() & pl.col("pos_corpus_id").is_null()
+    for query_id, stated in asked.filter(is_lost).select("_id", "stated").head(1).iter_rows():
+        raise InputError(
+            f"{where}: query {query_id!r} has pos_corpus_id {stated!r}, which is not in the corpus "
+            "or has no score above 0 for it in the qrels; correct it, or leave the column out"
+        )
+    is_other = pl.col("stated_length") != pl.col("own_length")
+    columns = ("_id", "stated_length", "pos_corpus_id", "own_length")
+    for query_id, stated, document, length in asked.filter(is_other).select(columns).iter_rows():
+        raise InputError(
+            f"{where}: query {query_id!r} has {OWN_LENGTH} {stated}, and its positive {document!r} "
+            f"has {length} characters; correct it, or leave the column out"
+        )
+
+
 def _positives(usable: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """Choose each query's positive: ``_id``, ``pos_corpus_id``, ``own_length``."""
-    lengths = queries.select(pl.col("_id").alias("query-id"), "pos_char_length")
+    lengths = queries.select(pl.col("_id").alias("query-id"), "pos_char_length", "stated")
     return (
         usable.filter(pl.col("score") > 0)
         .join(lengths, on="query-id", how="inner", maintain_order="left")
+        .filter(pl.col("stated").is_null() | (pl.col("stated") == pl.col("corpus-id")))
         .with_columns(other_length=pl.col("own_length") != pl.col("pos_char_length"))
         .sort("score", "other_length", descending=[True, False], maintain_order=True)
         .unique("query-id", keep="first", maintain_order=True)
@@ -120,7 +153,7 @@ def _reason(qrels: pl.DataFrame) -> pl.Expr:
 
 
 def _queries(kept: pl.DataFrame) -> pl.DataFrame:
-    """QUERIES rows; with the positive's own length where it is not the published one."""
+    """QUERIES rows; with the positive's own length where it is stated or not the published one."""
     queries = kept.select(
         "_id",
         "text",
@@ -128,11 +161,12 @@ def _queries(kept: pl.DataFrame) -> pl.DataFrame:
         pl.col("pos_char_span").cast(pl.Array(pl.Int32, 2)),
         pl.col("pos_char_length").cast(pl.Int32),
         pl.col("pos_token_length").cast(pl.Int32),
-        pl.lit(None, dtype=pl.String).alias("target_position"),
+        "target_position",
         pl.col("own_length").cast(pl.Int32).alias(OWN_LENGTH),
     )
-    is_translated = (queries.get_column(OWN_LENGTH) != queries.get_column("pos_char_length")).any()
-    return queries if is_translated else queries.drop(OWN_LENGTH)
+    is_other = queries.get_column(OWN_LENGTH) != queries.get_column("pos_char_length")
+    is_stated = kept.get_column("stated_length").is_not_null()
+    return queries if is_other.any() or is_stated.any() else queries.drop(OWN_LENGTH)
 
 
 def _dropped(left_out: pl.DataFrame) -> pl.DataFrame:

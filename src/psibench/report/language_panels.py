@@ -17,7 +17,8 @@ from psibench.report.wording import count, number, percent
 
 SHIFT_NOTE = (
     "Found: queries whose evidence was found again in the translation. Shift: how far its relative "
-    "position moved, as a share of the document's length; 0.05 is one of twenty bins."
+    "position moved, as a share of the document's length; 0.05 is one of twenty bins. Where "
+    "sentences were aligned, the whole sentences on both sides are compared."
 )
 SIMILARITY_NOTE = "Cosine of the means of the domains' document vectors."
 

@@ -19,8 +19,8 @@ from psibench.report.wording import MISSING, change, p_text
 LEADERBOARD_NOTE = (
     "Spearman's rank correlation of the models' averages over languages (All: means over queries; "
     "Q1 to Q4: means over bucket means) with their scores on the leaderboard. With few models it "
-    "says little: look at p and at the number of models. Both averages for every length, and the "
-    "models without a score: leaderboards.csv."
+    "says little: look at p and at the number of models. Models that lack a language are not "
+    "ranked. Both averages for every length, and who is left out: leaderboards.csv."
 )
 
 

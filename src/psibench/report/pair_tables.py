@@ -22,7 +22,9 @@ AVERAGE_NOTE = (
     "Every language counts alike, however many queries it has. PosIR averages the means over "
     "queries for all lengths together, and for a length bucket the means over position buckets; "
     "so does this table, and language_averages.csv has both for both. Below each average PSI: the "
-    "average of what shuffled positions give. There is no interval (languages share queries)."
+    "average of what shuffled positions give. There is no interval (languages share queries). A "
+    "model that lacks a language has no average, so that all models are averaged over the same; "
+    "(2 of 3): two of the three languages or pairs have such a value."
 )
 
 
@@ -97,37 +99,40 @@ def average_tables(rows: pl.DataFrame, models: Sequence[str], *, metric: str) ->
     tables: list[Table] = []
     for setting in (MONOLINGUAL, CROSS_LINGUAL):
         mine = rows.filter(pl.col("setting") == setting)
-        if mine.is_empty() or max(mine["n_languages"]) < 2:
+        if mine.is_empty() or max(mine["n_all_languages"]) < 2:
             continue
         present = set(mine["length_bucket"])
         lengths = [name for name in LENGTH_BUCKETS if name in present]
         cells = {(r["model"], r["length_bucket"]): r for r in mine.iter_rows(named=True)}
         shown = [name for name in models if name in set(mine["model"])]
         found = {name: [cells.get((name, one)) for one in (POOLED, *lengths)] for name in shown}
+        names = _languages(mine)
         groups = [("", 1), (f"{metric}, over queries", 1)]
         groups += [(f"{metric}, over buckets", len(lengths))] if lengths else []
         tables.append(
             Table(
                 f"Average over languages, {setting}",
                 ("model", "All", *lengths, "All", *lengths),
-                tuple(_average_line(name, by_length) for name, by_length in found.items()),
+                tuple(_average_line(name, found[name], len(names)) for name in shown),
                 n_names=1,
                 groups=(*groups, ("PSI", 1 + len(lengths))),
-                note=_languages(mine, setting),
+                note=_caption(names, setting),
             )
         )
     # what holds for both stands once, below the last
     return [*tables[:-1], *(replace(one, note=f"{one.note} {AVERAGE_NOTE}") for one in tables[-1:])]
 
 
-def _languages(rows: pl.DataFrame, setting: str) -> str:
+def _languages(rows: pl.DataFrame) -> list[str]:
+    """Return the languages, or pairs, in which any model has a score."""
+    return sorted({name for one in rows["languages"] if one for name in one.split(", ")})
+
+
+def _caption(names: Sequence[str], setting: str) -> str:
     """Name the languages, or pairs, that averages are of."""
-    largest = rows.sort("n_languages", "model", descending=[True, False]).row(0, named=True)
-    names = largest["languages"].split(", ")
-    if setting == CROSS_LINGUAL:
-        names = [_arrow(name) for name in names]
+    shown = names if setting == MONOLINGUAL else [_arrow(name) for name in names]
     what = "languages" if setting == MONOLINGUAL else "pairs (queries → documents)"
-    return f"{len(names)} {what}: {', '.join(names)}."
+    return f"{len(names)} {what}: {', '.join(shown)}."
 
 
 def _arrow(pair: str) -> str:
@@ -136,29 +141,34 @@ def _arrow(pair: str) -> str:
     return pair_text("-".join(parts[: len(parts) // 2]), "-".join(parts[len(parts) // 2 :]))
 
 
-def _average_line(name: str, by_length: Sequence[Mapping[str, Any] | None]) -> tuple[str, ...]:
-    """Return one model's averages; ``by_length`` has all lengths together first."""
+def _average_line(
+    name: str, by_length: Sequence[Mapping[str, Any] | None], total: int
+) -> tuple[str, ...]:
+    """Return one model's averages; ``by_length`` has all lengths together first.
+
+    ``total`` is the number of languages, or pairs, that the caption names.
+    """
     return (
         name,
-        _average(by_length[0], "mean", "n_languages"),
-        *(_average(row, "mean_of_buckets", "n_mean_of_buckets") for row in by_length[1:]),
-        *map(_average_psi, by_length),
+        _average(by_length[0], "mean", "n_languages", total),
+        *(_average(row, "mean_of_buckets", "n_mean_of_buckets", total) for row in by_length[1:]),
+        *(_average(row, "psi", "n_psi", total) for row in by_length),
     )
 
 
-def _average(row: Mapping[str, Any] | None, name: str, n_name: str) -> str:
-    if row is None or row[name] is None:
+def _average(row: Mapping[str, Any] | None, name: str, n_name: str, total: int) -> str:
+    """Return one average, or a dash and what the model has where it lacks a language."""
+    if row is None:
         return MISSING
-    return f"{number(row[name])}{_of(row, n_name)}"
-
-
-def _average_psi(row: Mapping[str, Any] | None) -> str:
-    if row is None or row["psi"] is None:
+    if row["n_languages"] < row["n_all_languages"]:
+        what = "languages" if row["setting"] == MONOLINGUAL else "pairs"
+        return f"{MISSING}\n{row['n_languages']} of {row['n_all_languages']} {what}"
+    if row[name] is None:
         return MISSING
-    return f"{number(row['psi'])}{_of(row, 'n_psi')}\nchance {number(row['psi_null_mean'])}"
+    chance = f"\nchance {number(row['psi_null_mean'])}" if name == "psi" else ""
+    return f"{number(row[name])}{_of(row[n_name], total)}{chance}"
 
 
-def _of(row: Mapping[str, Any], n_name: str) -> str:
-    """Say how many languages an average is of, where some lack a value."""
-    n, total = row[n_name], row["n_languages"]
+def _of(n: int, total: int) -> str:
+    """Say how many languages an average is of, where it is not of all in the caption."""
     return "" if n == total else f" ({n} of {total})"

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from psibench.build.id_prefix import prefixed_build
 from psibench.config.benchmarks import Benchmark
 from psibench.config.sources import PythonDocsSource
 from psibench.models.counting import token_counter
@@ -25,10 +26,14 @@ EVALUATION_FIELDS = frozenset(
 )
 
 
-def build_params(section: Benchmark, *, length_tokenizer: str) -> dict[str, Any]:
+def build_params(
+    section: Benchmark, *, length_tokenizer: str, id_prefix: str = ""
+) -> dict[str, Any]:
     """Return the parameters of a benchmark's build rule: the leaves that decide its tables."""
     params = section.model_dump(mode="json", exclude=set(EVALUATION_FIELDS))
     params["length_tokenizer"] = length_tokenizer
+    if id_prefix:
+        params["id_prefix"] = id_prefix
     if isinstance(section.source, PythonDocsSource):
         import platform
 
@@ -44,12 +49,14 @@ def run_build(
     queries: str | Path,
     qrels: str | Path,
     dropped: str | Path,
+    id_prefix: str = "",
 ) -> None:
-    """Build one domain of a benchmark and write its four tables."""
+    """Build one domain of a benchmark and write its four tables; ids begin with ``id_prefix``."""
     built = build_benchmark(section, count_tokens=token_counter(length_tokenizer))
+    built = prefixed_build(built, id_prefix)
     source = provenance(
         "build",
-        params=build_params(section, length_tokenizer=length_tokenizer),
+        params=build_params(section, length_tokenizer=length_tokenizer, id_prefix=id_prefix),
         inputs={path: content_hash(path) for path in source_files(section)},
         revisions=revisions_of(section),
         queries_by=queries_by_of(section),

@@ -1,13 +1,14 @@
 """Stage ``clean_translations``: a translated benchmark without refusals and odd lengths."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 import polars as pl
 
+from psibench.build.relocation import with_origins
 from psibench.build.translation.cascade import Left, cascade
-from psibench.build.translation.outliers import length_bounds, outliers
+from psibench.build.translation.outliers import Measure, length_bounds, measured, outliers
 from psibench.build.translation.refusals import refused
 from psibench.errors import InputError
 from psibench.models.counting import token_counter
@@ -22,6 +23,14 @@ from psibench.tables.translation_schemas import REFUSAL_VERDICTS, TRANSLATED
 from psibench.text.lengths import with_lengths
 
 STAGE = "clean_translations"
+
+
+class OutlierBounds(TypedDict):
+    """How documents of unusual length are told: ``of`` (default: length), and `length_bounds`."""
+
+    of: NotRequired[Measure]
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ def run_clean_translations(
     verdicts: str | Path | None,
     relocations: str | Path | None,
     relocate: Method | None,
-    outliers: Mapping[str, float] | None,
+    outliers: OutlierBounds | None,
     length_tokenizer: str,
     step: int,
     corpus: str | Path,
@@ -69,7 +78,7 @@ def run_clean_translations(
     relocate
         How evidence is found again in the translation; None: it is not.
     outliers
-        ``low`` and ``high`` of `length_bounds`; None keeps every length.
+        ``of``, what is compared, ``low`` and ``high`` of `length_bounds`; None keeps every length.
 
     Raises
     ------
@@ -96,6 +105,8 @@ def run_clean_translations(
     asked = translated_queries(_in_order(source.queries, left.queries), items, kept)
     if relocate:
         asked = asked.hstack(located_columns(asked, source.corpus, kept, relocate, relocations))
+    if relocate == "sentences":
+        asked = with_origins(asked, source.corpus)
     gone = ledger_rows(left, source.corpus, source.queries, stage=STAGE)
     params = {"relocate": relocate, "outliers": dict(outliers) if outliers else None}
     made = derived(STAGE, paths, params={**params, "length_tokenizer": length_tokenizer})
@@ -121,7 +132,7 @@ def _leave(
     source: _Source,
     *,
     verdicts: str | Path | None,
-    bounds: Mapping[str, float] | None,
+    bounds: OutlierBounds | None,
 ) -> Left:
     """Decide what leaves, in the order of the protocol; lengths are compared without refusals."""
     refusals = _refusals(items, verdicts)
@@ -131,8 +142,11 @@ def _leave(
     leaving = by_kind["document"]
     if bounds is not None:
         rest = documents.join(leaving, left_on="_id", right_on="item_id", how="anti")
-        usual = length_bounds(rest.get_column("token_length").to_numpy(), **bounds)
-        leaving = pl.concat([leaving, outliers(rest, usual)])
+        of = bounds.get("of", "length")
+        found = measured(rest, source.corpus, of=of)
+        values = found.get_column("value").to_numpy()
+        usual = length_bounds(values, low=bounds["low"], high=bounds["high"])
+        leaving = pl.concat([leaving, outliers(found, usual, of=of)])
     asked = items.filter(pl.col("kind") == "query").select("_id")
     known = source.queries.select("_id", "pos_corpus_id")
     return cascade(

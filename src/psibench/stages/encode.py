@@ -1,8 +1,8 @@
 """Stage ``encode``: the vectors of a benchmark's texts in one language, by one model."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,30 +10,29 @@ import polars as pl
 
 from psibench.config.models import EncoderModel, SentenceTransformerModel
 from psibench.config.settings import Encoding
+from psibench.models import dtypes
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.dtypes import choose_dtype, pick_device
-from psibench.models.encoding import encode_texts
+from psibench.models.dtypes import pick_device
 from psibench.models.load import load_encoder, retrieval_params
-from psibench.models.protocols import Encoder, Role, TokenizedText
+from psibench.models.protocols import Encoder, TokenizedText
 from psibench.models.transformer import TransformerEncoder
+from psibench.stages.encode_blocks import (
+    Block,
+    Source,
+    encode_source,
+    first_pass,
+    list_sources,
+    read_blocks,
+    read_ids,
+    sample_texts,
+    spread,
+)
 from psibench.stages.tables import derived
 from psibench.store.embeddings import EmbeddingStore
-from psibench.tables import read_table, write_table
-from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
+from psibench.tables import write_table
+from psibench.tables.schemas import ENCODINGS
 
 logger = logging.getLogger("psibench")
-
-SAMPLE_TEXTS = 32  # texts on which a reduced number format is checked
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Texts of one role in one domain."""
-
-    role: Role
-    domain: str
-    ids: list[str]
-    texts: list[str]
 
 
 def run_encode(
@@ -47,25 +46,31 @@ def run_encode(
     settings: Encoding,
     output: str | Path,
 ) -> None:
-    """Encode all domains of a language into the store and write where each text's vectors lie."""
-    groups = _read_groups(domains, corpora, queries)
+    """Encode all domains of a language into the store and write where each text's vectors lie.
+
+    Texts are in memory block by block. They are tokenized twice only where the number format
+    depends on all of them and they are many.
+    """
+    sources = list_sources(domains, corpora, queries)
+    ids = [read_ids(source) for source in sources]
     device = pick_device(settings.device)
     encoder = load_encoder(entry, device=device)
-    tokenized = [encoder.tokenize(group.texts, group.role) for group in groups]
-    encoder = with_dtype(encoder, entry, tokenized, settings, device)
+    encoder, kept = _prepare(encoder, entry, sources, settings, device)
     vectors = EmbeddingStore(Path(store) / "embeddings" / model, encoder.fingerprint)
-    frames = [
-        _encode_group(encoder, group, items, model=model, store=vectors, settings=settings)
-        for group, items in zip(groups, tokenized, strict=True)
-    ]
-    source = derived(
+    frames = []
+    for number, source in enumerate(sources):
+        blocks = read_blocks(encoder, source) if kept is None else kept[number]
+        rows = encode_source(encoder, source, blocks, model=model, store=vectors, settings=settings)
+        role, domain = pl.lit(source.role).alias("role"), pl.lit(source.domain).alias("domain")
+        frames.append(rows.select(role, domain, ids[number], "*"))
+    provenance = derived(
         "encode",
         [*corpora, *queries],
         params=retrieval_params(entry)
         | {"dtype": getattr(encoder, "dtype", "float32"), "fingerprint": encoder.fingerprint},
         revisions=_revisions(model, entry),
     )
-    write_table(pl.concat(frames), output, ENCODINGS, provenance=source)
+    write_table(pl.concat(frames), output, ENCODINGS, provenance=provenance)
 
 
 def open_store(model: str, *, store: str | Path, fingerprint: str) -> EmbeddingStore:
@@ -73,51 +78,28 @@ def open_store(model: str, *, store: str | Path, fingerprint: str) -> EmbeddingS
     return EmbeddingStore(Path(store) / "embeddings" / model, fingerprint)
 
 
-def _read_groups(
-    domains: Sequence[str], corpora: Sequence[str | Path], queries: Sequence[str | Path]
-) -> list[Texts]:
-    groups = []
-    for domain, corpus_path, queries_path in zip(domains, corpora, queries, strict=True):
-        documents = read_table(corpus_path, CORPUS).select("_id", "text")
-        asked = read_table(queries_path, QUERIES).select("_id", "text")
-        for role, frame in (("document", documents), ("query", asked)):
-            ids, texts = (frame.get_column(name).to_list() for name in ("_id", "text"))
-            groups.append(Texts(role, domain, ids, texts))  # type: ignore[arg-type]
-    return groups
-
-
-def _encode_group(
+def _prepare(
     encoder: Encoder,
-    group: Texts,
-    items: Sequence[TokenizedText],
-    *,
-    model: str,
-    store: EmbeddingStore,
+    entry: EncoderModel,
+    sources: Sequence[Source],
     settings: Encoding,
-) -> pl.DataFrame:
-    """Encode what the store lacks of a group; returns its rows of the encodings table."""
-    encoded = encode_texts(
+    device: str,
+) -> tuple[Encoder, list[list[Block]] | None]:
+    """Choose the number format; returns the blocks too, if all were read and kept for it."""
+    if not isinstance(encoder, TransformerEncoder):
+        return encoder, None
+    if _wanted_dtype(entry, settings) != "auto" or dtypes.fast_dtype(device) == "float32":
+        return with_dtype(encoder, entry, [], settings, device), None
+    seen = first_pass(encoder, sources)
+    chosen = _choose(
         encoder,
-        group.texts,
-        items,
-        salt=encoder.salt(group.role),
-        store=store,
-        tokens_per_batch=settings.tokens_per_batch,
-        tokens_per_shard=settings.tokens_per_shard,
-        description=f"encoding {model}: {group.domain}, {group.role}",
+        "auto",
+        settings,
+        device,
+        n_tokens=sum(int(counts.sum(dtype=np.int64)) for counts in seen.n_tokens),
+        sample=lambda: sample_texts(encoder, sources, seen.n_tokens),
     )
-    logger.info(
-        "%s, %s: %d texts, %d encoded now", group.domain, group.role, len(items), encoded.n_new
-    )
-    return pl.DataFrame(
-        {
-            "_id": group.ids,
-            "key": encoded.keys,
-            "n_tokens": encoded.n_tokens,
-            "visible_char_end": encoded.visible_char_end,
-        },
-        schema_overrides={"_id": pl.String, "key": pl.Binary},
-    ).select(pl.lit(group.role).alias("role"), pl.lit(group.domain).alias("domain"), "*")
+    return chosen, seen.kept
 
 
 def with_dtype(
@@ -131,13 +113,36 @@ def with_dtype(
     if not isinstance(encoder, TransformerEncoder):
         return encoder
     items = [item for group in tokenized for item in group]
-    wanted = entry.dtype if isinstance(entry, SentenceTransformerModel) else None
-    dtype = choose_dtype(
-        wanted or settings.dtype,
-        device=device,
+    return _choose(
+        encoder,
+        _wanted_dtype(entry, settings),
+        settings,
+        device,
         n_tokens=sum(item.n_tokens for item in items),
+        sample=lambda: items,
+    )
+
+
+def _wanted_dtype(entry: EncoderModel, settings: Encoding) -> str:
+    own = entry.dtype if isinstance(entry, SentenceTransformerModel) else None
+    return own or settings.dtype
+
+
+def _choose(
+    encoder: TransformerEncoder,
+    wanted: str,
+    settings: Encoding,
+    device: str,
+    *,
+    n_tokens: int,
+    sample: Callable[[], Sequence[TokenizedText]],
+) -> TransformerEncoder:
+    dtype = dtypes.choose_dtype(
+        wanted,
+        device=device,
+        n_tokens=n_tokens,
         float32_below_tokens=settings.float32_below_tokens,
-        cosine=lambda reduced: smallest_cosine(encoder, reduced, items),
+        cosine=lambda reduced: smallest_cosine(encoder, reduced, sample()),
     )
     logger.info("device %s, dtype %s", device, dtype)
     return replace(encoder, dtype=dtype)
@@ -153,7 +158,7 @@ def smallest_cosine(
     if not items:
         return 1.0
     by_length = sorted(items, key=lambda item: item.n_tokens)
-    places = np.unique(np.linspace(0, len(by_length) - 1, SAMPLE_TEXTS).astype(int))
+    places = spread(len(by_length))
     windows = [by_length[place].windows[0] for place in places]
     content = [by_length[place].content[0] for place in places]
     smallest = 1.0

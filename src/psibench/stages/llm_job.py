@@ -36,6 +36,7 @@ def place_params(lookup: Lookup, benchmark: str, language: str, domain: str) -> 
         place.passages,
         lookup.generated(benchmark).sample,
         length_tokenizer=lookup.config.length_tokenizer,
+        id_prefix=lookup.id_prefix(benchmark, domain),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 from pydantic import TypeAdapter
 
+from psibench.build.id_prefix import DROPPED_IDS, prefixed, prefixed_batches
 from psibench.build.passages import cut_into_passages
 from psibench.build.sampling import length_measure, sample_documents
 from psibench.config.corpora import Passages
@@ -22,7 +23,12 @@ from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 
 def sample_params(
-    source: DocumentSource, passages: Passages | None, sample: Sample, *, length_tokenizer: str
+    source: DocumentSource,
+    passages: Passages | None,
+    sample: Sample,
+    *,
+    length_tokenizer: str,
+    id_prefix: str = "",
 ) -> dict[str, Any]:
     """Return the parameters of a corpus' ``sample`` rule: what decides its documents."""
     params: dict[str, Any] = {
@@ -32,6 +38,8 @@ def sample_params(
     }
     if sample.unit == "tokens":
         params["length_tokenizer"] = length_tokenizer
+    if id_prefix:
+        params["id_prefix"] = id_prefix
     if isinstance(source, PythonDocsSource):
         import platform
 
@@ -81,21 +89,25 @@ def run_sample(
     documents: str | Path,
     sampling: str | Path,
     dropped: str | Path,
+    id_prefix: str = "",
 ) -> None:
     """Draw a corpus' documents from its source and write them, the counts, and what was left out.
 
     The source is read once, batch by batch; long documents are cut first where ``passages`` says.
+    ``id_prefix`` comes before every id, also where ids decide the draw.
     Left out are what the source itself leaves out, pieces too short to keep, and documents that
     repeat one drawn; not those that were not drawn.
     """
     read = read_documents(source)
     too_short: list[pl.DataFrame] = [read.dropped]
     drawn = sample_documents(
-        _cut(read.batches, passages, too_short),
+        prefixed_batches(_cut(read.batches, passages, too_short), id_prefix),
         sample=sample,
         measure=length_measure(sample.unit, length_tokenizer),
     )
-    wanted = sample_params(source, passages, sample, length_tokenizer=length_tokenizer)
+    wanted = sample_params(
+        source, passages, sample, length_tokenizer=length_tokenizer, id_prefix=id_prefix
+    )
     origin = provenance(
         "sample",
         params=wanted | {"length_tokenizer": length_tokenizer},
@@ -104,7 +116,8 @@ def run_sample(
     )
     write_table_parts(drawn.parts, documents, DOCUMENTS, provenance=origin)
     write_table(drawn.sampling, sampling, SAMPLING, provenance=origin)
-    left_out = pl.concat([*too_short, drawn.duplicates], how="diagonal")
+    undrawn = prefixed(pl.concat(too_short), id_prefix, DROPPED_IDS)
+    left_out = pl.concat([undrawn, drawn.duplicates], how="diagonal")
     labels = {"language": pl.lit(language), "domain": pl.lit(domain)}
     left_out = left_out.with_columns(**labels)
     write_table(left_out, dropped, ATTRITION, provenance=origin)

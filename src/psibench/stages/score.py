@@ -11,22 +11,18 @@ from psibench.config.settings import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics.aggregate import RowLabels, UncertaintySettings, result_tables
 from psibench.metrics.query_scores import query_scores
+from psibench.stages.score_rows import judged_rows, read_seen, visible_ends
 from psibench.stages.tables import derived, queries_by
 from psibench.tables import read_table, write_table
 from psibench.tables.schemas import (
     BUCKET_SCORES,
-    ENCODINGS,
     PSI_TABLE,
     QRELS,
     QUERIES,
     QUERY_SCORES,
-    RUN,
 )
 
 logger = logging.getLogger("psibench")
-
-TRANSLATED_LENGTH = "pos_translated_char_length"
-"""Column of translated queries: characters in the translated positive."""
 
 
 def run_score(
@@ -53,24 +49,20 @@ def run_score(
     encodings
         Tells how much of each document the model saw; None if it sees everything.
     """
-    ranked = read_table(run, RUN)
-    seen = None if encodings is None else read_table(encodings, ENCODINGS)
-    frames = []
-    paths = zip(domains, asked, queries, qrels, strict=True)
-    for domain, asked_path, queries_path, qrels_path in paths:
-        known, judged = read_table(queries_path, QUERIES), read_table(qrels_path, QRELS)
-        if asked_path != queries_path:
-            known, judged = _of_both(read_table(asked_path, QUERIES), known, judged, domain)
-        frames.append(
-            query_scores(
-                ranked.join(known.select(query_id="_id"), on="query_id", how="semi"),
-                known,
-                judged,
-                domain=domain,
-                metrics=metrics,
-                visible_char_end=None if seen is None else _visible_ends(seen, domain, known),
-            )
+    sides = _read_sides(domains, asked, queries, qrels)
+    hits = judged_rows(run, [judged for _, judged in sides], metrics)
+    seen = None if encodings is None else read_seen(encodings, [known for known, _ in sides])
+    frames = [
+        query_scores(
+            hits,
+            known,
+            judged,
+            domain=domain,
+            metrics=metrics,
+            visible_char_end=None if seen is None else visible_ends(seen, domain, known),
         )
+        for domain, (known, judged) in zip(domains, sides, strict=True)
+    ]
     scores = pl.concat(frames)
     if scores.get_column("query_id").is_duplicated().any():
         raise InputError(f"{run}: a query id occurs in two domains; ids must differ between them")
@@ -78,6 +70,23 @@ def run_score(
     read = [run, *asking, *queries, *qrels, *([] if encodings is None else [encodings])]
     source = derived("score", read, params={"metrics": list(metrics)})
     write_table(scores, output, QUERY_SCORES, provenance=source)
+
+
+def _read_sides(
+    domains: Sequence[str],
+    asked: Sequence[str | Path],
+    queries: Sequence[str | Path],
+    qrels: Sequence[str | Path],
+) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Read queries and qrels of each domain, of a cross-lingual pair those of both languages."""
+    sides = []
+    paths = zip(domains, asked, queries, qrels, strict=True)
+    for domain, asked_path, queries_path, qrels_path in paths:
+        known, judged = read_table(queries_path, QUERIES), read_table(qrels_path, QRELS)
+        if asked_path != queries_path:
+            known, judged = _of_both(read_table(asked_path, QUERIES), known, judged, domain)
+        sides.append((known.drop("text"), judged))
+    return sides
 
 
 def _of_both(
@@ -148,22 +157,3 @@ def run_aggregate(
     ):
         shown = frame if reading_known else frame.filter(evidence="all")
         write_table(shown, path, spec, provenance=source)
-
-
-def _visible_ends(encodings: pl.DataFrame, domain: str, queries: pl.DataFrame) -> pl.DataFrame:
-    """Return how far the model saw into each document, in characters of the queries' spans.
-
-    Spans of a translation are those of its original: what was seen of the translated positive is
-    taken over in proportion of the two lengths. A positive seen whole stays so.
-    """
-    documents = (pl.col("role") == "document") & (pl.col("domain") == domain)
-    ends = encodings.filter(documents).select("_id", "visible_char_end")
-    if TRANSLATED_LENGTH not in queries.columns:
-        return ends
-    lengths = queries.select(
-        "pos_char_length", pl.col("pos_corpus_id").alias("_id"), TRANSLATED_LENGTH
-    ).unique("_id")
-    own, original = pl.col(TRANSLATED_LENGTH), pl.col("pos_char_length")
-    scaled = pl.col("visible_char_end").cast(pl.Int64) * original // own
-    found = ends.join(lengths, on="_id", how="inner")
-    return found.select("_id", pl.when(own.is_null()).then("visible_char_end").otherwise(scaled))

@@ -65,7 +65,8 @@ RELOCATION = TableSpec(
         Column(
             "median_shift",
             FLOAT64,
-            "median of |relative position in the original - in the translation|, located ones",
+            "median of |relative position in the original - in the translation|, located ones; "
+            "by sentences: of the whole sentences in both",
             True,
         ),
         Column("share_within_0.05", FLOAT64, "share of located ones that moved at most 0.05", True),

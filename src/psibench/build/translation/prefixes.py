@@ -17,7 +17,11 @@ from psibench.text.languages import english_name, split_code
 WINDOWS = (500, 1000, 1500, 2000)
 """Characters of a document in which word and line's end have to stand, one after the other."""
 
-_KEYWORD = re.compile(r"\b(?:translat(?:e[ds]?|ing|ions?|or)|rendering)\b", re.IGNORECASE)
+_KEYWORD = re.compile(
+    r"\b(?:translat(?:e[ds]?|ing|ions?|or)|rendering|version"
+    r"|(?:question|query|text|passage|document) in)\b",
+    re.IGNORECASE,
+)
 _MARKUP = re.compile(r"[*_#`>~]+")
 _SENTENCE = re.compile(r"([^.!:]+)([.!:]*)")
 _SENTENCE_END = re.compile(r"[.!:：。！…]+|\n|$")
