@@ -33,7 +33,8 @@ def test_hub_name_stays_as_it_is():
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere", "~/nowhere-at-all", "a/b/c", "../x", ""])
-def test_path_that_does_not_exist_is_refused(name):
+def test_path_that_does_not_exist_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
         resolve_checkpoint(name)
 

@@ -123,10 +123,11 @@ def test_every_pair_has_rows_of_its_own_and_of_its_domains(made: Project) -> Non
     assert rows == english | translated | spanish
     found = {(r["query_lang"], r["corpus_lang"]): r for r in psi.filter(domain="all").to_dicts()}
     # Names are the same in both languages, so BM25 finds English documents by Spanish questions.
-    assert found["spa-Latn", "eng-Latn"]["mean"] > 0.5
+    alone = found["eng-Latn", "eng-Latn"]["mean"]
+    assert found["spa-Latn", "eng-Latn"]["mean"] > 0.8 * alone > 0.4
     assert found["spa-Latn", "eng-Latn"]["n_queries"] == 32
-    assert found["qps-Latn", "qps-Latn"]["mean"] > 0.9
-    assert found["qps-Latn", "eng-Latn"]["mean"] < 0.5
+    assert found["qps-Latn", "qps-Latn"]["mean"] > 0.8 * alone
+    assert found["qps-Latn", "eng-Latn"]["mean"] < 0.5 * alone
     averages = table(made, "language_averages.parquet", LANGUAGE_AVERAGES).filter(evidence="all")
     assert set(averages.get_column("setting")) == {"monolingual", "cross-lingual"}
     assert averages.filter(setting="monolingual").get_column("n_languages").to_list() == [3]
