@@ -228,3 +228,51 @@ def summary_tables():
     if settings.leaderboards:
         made.append("leaderboards.csv")
     return [f"results/{name}" for name in made]
+
+
+def largest_share(wildcards):
+    """Bound the share of the largest domain: three times that of domains of one size."""
+    return min(1, 3 / len(pair_domains(wildcards)))
+
+
+def source_table(table):
+    """Input function: a table of the benchmark in the language it is translated from."""
+
+    def path(wildcards):
+        language = lookup.source_language(wildcards.benchmark)
+        return f"results/{wildcards.benchmark}/{table}".format(
+            lang=language, domain=wildcards.domain
+        )
+
+    return path
+
+
+def source_tables(table):
+    """Input function: one table of all domains, in the language translated from."""
+
+    def paths(wildcards):
+        language = lookup.source_language(wildcards.benchmark)
+        return [
+            f"results/{wildcards.benchmark}/data/{language}/{domain}/{table}.parquet"
+            for domain in lookup.domains(wildcards.benchmark, language)
+        ]
+
+    return paths
+
+
+def where_asked(benchmarks, path):
+    """Input function: a table of those benchmarks that have it, nothing for others."""
+    return lambda wildcards: (
+        path.format(**wildcards) if wildcards.benchmark in benchmarks else []
+    )
+
+
+def translation_tables(table):
+    """Input function: one table of all steps of a translation, in their order."""
+
+    def paths(wildcards):
+        folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
+        steps = lookup.translation_steps(wildcards.benchmark, table)
+        return [f"{folder}/{step}.{table}.parquet" for step in steps]
+
+    return paths

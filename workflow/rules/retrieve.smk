@@ -1,11 +1,6 @@
 # Vectors and runs.
 
 
-def largest_share(wildcards):
-    """Bound the share of the largest domain: three times that of domains of one size."""
-    return min(1, 3 / len(pair_domains(wildcards)))
-
-
 rule encode:
     input:
         corpora=domain_tables("corpus"),
