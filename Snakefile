@@ -7,10 +7,13 @@
 #   {benchmark}/build/{lang}/{domain}/{task}/{llm}/{shard}.*.parquet  what a language model said
 #   {benchmark}/build/{lang}/{domain}/scores|pair_scores/{reranker}.parquet  what a reranker said
 #   {benchmark}/study/{lang}/{domain}/                                filter studies (target `study`)
-#   {benchmark}/statistics|attrition.parquet                          over all its domains
+#   {benchmark}/build/{lang}/statistics|position_histogram|relocation.parquet  over a language
+#   {benchmark}/build/{lang}/all/...                                  a sample of its translations
+#   {benchmark}/attrition|translation_quality|...parquet              over all its languages
 #   {benchmark}/encodings/{model}/{lang}.parquet                      addresses in store/
 #   {benchmark}/runs|scores|tables/{model}/{query_lang}-{corpus_lang}...
-#   psi_table.csv  bucket_scores.csv  report.html                     over all benchmarks
+#   psi_table.csv  bucket_scores.csv  position_trend.csv  language_averages.csv  ...
+#   report.html  published.html                                       over all benchmarks
 # Views of a benchmark have folders of their own: {benchmark}-raw, -tiny, -candidates.
 # Logs and job benchmarks repeat these paths under logs/ and benchmarks/.
 from snakemake.utils import min_version

@@ -78,7 +78,7 @@ def test_a_reply_without_four_grades_is_refused(value, message):
 
 
 def test_a_reply_about_another_sample_is_refused():
-    with pytest.raises(InputError, match="law/z, which is not in the quality sample"):
+    with pytest.raises(InputError, match="law/z, which is no row of the quality sample"):
         rows_of([Replied("law/z", "law/z", None, GOOD)], "a")
 
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from psibench.config.benchmarks import Benchmark, PosirRelease
-from psibench.config.corpora import POOLED
 from psibench.config.places import Place, places_of, section_at
 from psibench.config.settings import Config
 from psibench.config.translation import Translate
@@ -147,6 +146,3 @@ def _places(name: str, section: Benchmark) -> list[Place]:
 def _split(pair: str) -> Pair:
     parts = pair.split("-")
     return "-".join(parts[:2]), "-".join(parts[2:])
-
-
-__all__ = ["POOLED", "Pair", "PlaceLookup"]

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
+from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
 from psibench.recipes.llm_tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -79,12 +80,11 @@ def _judging_task(
 
     def gather(tables: Tables, _section: Any, replies: Iterable[Replied]) -> Gathered:
         """Make a row of every pair; the judgement is null without a usable reply."""
-        _refuse_unknown_documents(tables, source)
+        refuse_unknown_documents(tables, source)
         found = [(reply.item_id, read(reply)) for reply in replies]
         judgements = pl.DataFrame(found, schema={"_id": pl.String, judged: kind}, orient="row")
         pairs = _in_document_order(tables, source)
-        _refuse_unknown_pairs(judgements, pairs, source)
-        rows = pairs.join(judgements, on="_id", how="left", maintain_order="left", validate="1:1")
+        rows = with_judgements(pairs, judgements, table=source)
         return Gathered(rows.select(spec.column_names))
 
     reads = (DOCUMENTS_TABLE, source)
@@ -97,27 +97,6 @@ def _in_document_order(tables: Tables, source: str, *more: str) -> pl.DataFrame:
     pairs = tables[source].select(*PAIR_COLUMNS, *more)
     joined = documents.join(pairs, on="doc_id", maintain_order="left_right")
     return joined.select(*PAIR_COLUMNS, *more)
-
-
-def _refuse_unknown_documents(tables: Tables, source: str) -> None:
-    documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
-    odd = tables[source].join(documents, on="doc_id", how="anti", maintain_order="left")
-    if odd.height:
-        pair_id, doc_id = odd.select("_id", "doc_id").row(0)
-        raise InputError(
-            f"{source}: pair {pair_id!r} is about document {doc_id!r}, which is not in "
-            f"{DOCUMENTS_TABLE} ({odd.height} such pairs); nobody was asked about it. Make both "
-            "tables again from the same sample."
-        )
-
-
-def _refuse_unknown_pairs(judgements: pl.DataFrame, pairs: pl.DataFrame, source: str) -> None:
-    odd = judgements.join(pairs, on="_id", how="anti", maintain_order="left")
-    if odd.height:
-        raise InputError(
-            f"reply about {odd.item(0, '_id')}, which is no pair of {source} ({odd.height} such "
-            "replies); the outcomes are of another table. Ask again."
-        )
 
 
 def _grade(reply: Replied) -> int:

@@ -11,6 +11,7 @@ import polars as pl
 from psibench.config.base import Language
 from psibench.config.generation import LlmTaskSection
 from psibench.errors import InputError
+from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
 from psibench.recipes.llm_tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -58,25 +59,6 @@ def of_documents(tables: Tables, name: str, *columns: str) -> pl.DataFrame:
     documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
     rows = tables[name].select("doc_id", *columns)
     return documents.join(rows, on="doc_id", maintain_order="left_right")
-
-
-def refuse_unknown_documents(tables: Tables, name: str) -> None:
-    """Refuse a table with rows about no document: nobody was asked about these.
-
-    Raises
-    ------
-    InputError
-        If there is such a row.
-    """
-    documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
-    odd = tables[name].join(documents, on="doc_id", how="anti", maintain_order="left")
-    if odd.height:
-        row_id, doc_id = odd.select("_id", "doc_id").row(0)
-        raise InputError(
-            f"{name}: {row_id!r} belongs to document {doc_id!r}, which is not in "
-            f"{DOCUMENTS_TABLE} ({odd.height} such rows); nobody was asked about it. Make both "
-            "tables again from the same corpus."
-        )
 
 
 def translation_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
@@ -129,13 +111,7 @@ def gather_verdicts(
     found = [(reply.item_id, _is_refusal(reply)) for reply in replies]
     schema = {"_id": pl.String, "is_refusal": pl.Boolean}
     verdicts = pl.DataFrame(found, schema=schema, orient="row")
-    odd = verdicts.join(suspects, on="_id", how="anti", maintain_order="left")
-    if odd.height:
-        raise InputError(
-            f"reply about {odd.item(0, '_id')}, which is no row of {SUSPECTS} ({odd.height} such "
-            "replies); the outcomes are of another table. Ask again."
-        )
-    rows = suspects.join(verdicts, on="_id", how="left", maintain_order="left", validate="1:1")
+    rows = with_judgements(suspects, verdicts, table=SUSPECTS)
     return Gathered(rows.select(REFUSAL_VERDICTS.column_names))
 
 

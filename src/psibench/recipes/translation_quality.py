@@ -10,6 +10,7 @@ import polars as pl
 
 from psibench.build.quality import DIMENSIONS
 from psibench.errors import InputError
+from psibench.recipes.judged_rows import with_judgements
 from psibench.recipes.llm_tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -48,13 +49,7 @@ def gather_quality(
     found = [(reply.item_id, *_grades(reply)) for reply in replies]
     schema = {"_id": pl.String, **dict.fromkeys(DIMENSIONS, pl.Int32)}
     grades = pl.DataFrame(found, schema=schema, orient="row")
-    odd = grades.join(sample, on="_id", how="anti", maintain_order="left")
-    if odd.height:
-        raise InputError(
-            f"reply about {odd.item(0, '_id')}, which is not in the quality sample ({odd.height} "
-            "such replies); the outcomes are of another sample. Ask again."
-        )
-    rows = sample.join(grades, on="_id", how="left", maintain_order="left", validate="1:1")
+    rows = with_judgements(sample, grades, table="the quality sample")
     return Gathered(rows.select(TRANSLATION_GRADES.column_names))
 
 
