@@ -18,7 +18,7 @@ HOURS = 3
 def test_the_default_on_slurm_has_the_table_of_a_local_run(
     slurm: None, tmp_path: Path, note: Callable[[str], None]
 ) -> None:
-    local = [sys.executable, "-m", "snakemake", "--profile", "profiles/local", "--quiet", TABLE]
+    local = [sys.executable, "-m", "snakemake", TABLE, "--profile", "profiles/local", "--quiet"]
     subprocess.run(local, check=True, cwd=REPOSITORY, env=ENVIRONMENT)
 
     project = SlurmProject(tmp_path)
@@ -29,8 +29,19 @@ def test_the_default_on_slurm_has_the_table_of_a_local_run(
     finally:
         project.end_heads()
     minutes = (time.monotonic() - started) / 60
-    asked = Counter(fact["Partition"] for fact in (job.facts() for job in head.jobs()))
-    assert asked["gpu"] > 0
+    facts = [job.facts() for job in head.jobs()]
+    assert {fact["JobState"] for fact in facts} == {"COMPLETED"}
+    asked = Counter(fact["Partition"] for fact in facts)
+    lines = [
+        (path.relative_to(project.folder / "logs"), line.split("INFO ", 1)[-1])
+        for path in sorted(project.folder.glob("logs/*/encode/*/*.log"))
+        for line in path.read_text().splitlines()
+        if "CUDA_VISIBLE_DEVICES" in line
+    ]
+    assert lines
+    assert all("partition gpu" in line and "DEVICES=0" in line for _, line in lines)
     assert (project.folder / TABLE).read_bytes() == (REPOSITORY / TABLE).read_bytes()
     counted = ", ".join(f"{n} on {name}" for name, n in sorted(asked.items()))
     note(f"the embedded default: {asked.total()} jobs in {minutes:.0f} min, {counted}; same: yes")
+    for path, line in (lines[0], lines[-1]):
+        note(f"  {path}: {line}")
