@@ -107,3 +107,13 @@ def test_views_of_a_benchmark_are_encoded_in_one_job_after_the_first():
     lookup = lookup_of({"b": TINY}, encoding={"shards": 3})
     assert len(lookup.encode_shards("b", "all-minilm-l6-v2", "eng-Latn")) == 3
     assert lookup.encode_shards("b-tiny", "all-minilm-l6-v2", "eng-Latn") == ["1-of-1"]
+
+
+def test_models_that_vllm_runs_take_the_gpus_of_their_entry():
+    entry = {"backend": "vllm", "checkpoint": "owner/large", "max_tokens": 512, "gpus": 2}
+    lookup = lookup_of(
+        {"b": PLAIN}, models=["large", "all-minilm-l6-v2"], registry={"large": entry}
+    )
+    assert lookup.gpus("large") == 2
+    assert lookup.pattern("encoded by vllm") == "large"
+    assert lookup.pattern("encoded without vllm") == re.escape("all-minilm-l6-v2")

@@ -35,7 +35,7 @@ def gpu_rules() -> set[str]:
 def test_every_rule_that_loads_a_model_gets_a_gpu_on_a_cluster() -> None:
     profile = yaml.safe_load((REPOSITORY / "profiles" / "slurm" / "config.yaml").read_text())
     rules = gpu_rules()
-    assert {"encode", "score_pairs", "score_all_parts", "ask_vllm"} <= rules
+    assert {"encode", "encode_shard_vllm", "score_pairs", "score_all_parts", "ask_vllm"} <= rules
     on_gpu = {
         name
         for name, given in profile["set-resources"].items()
@@ -51,3 +51,11 @@ def test_a_profile_names_only_rules_that_there_are(name: str) -> None:
     known = {found[1] or found[3] for found in RULE.finditer(text)}
     named = {*profile.get("set-resources", {}), *profile.get("set-threads", {})}
     assert named <= known
+
+
+def test_models_that_vllm_runs_have_the_gpus_of_their_entry() -> None:
+    profile = yaml.safe_load((REPOSITORY / "profiles" / "slurm" / "config.yaml").read_text())
+    given = profile["set-resources"]
+    named = {name for name in given if name.endswith("_vllm")}
+    assert named == {"encode_vllm", "encode_shard_vllm", "ask_vllm"}
+    assert all("gpu" not in given[name] for name in named)

@@ -95,6 +95,24 @@ def test_the_slurm_profile_resolves_in_the_repository_root(tmp_path: Path) -> No
     assert "encode" in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("shards", "rule"), [(1, "encode_vllm"), (3, "encode_shard_vllm")])
+def test_a_model_that_vllm_runs_has_a_rule_of_its_own(
+    tmp_path: Path, shards: int, rule: str
+) -> None:
+    revision = "5a0b3c9d1e7f4628ab31c05d9e6f7482b0c1d3e5"
+    entry = {"backend": "vllm", "checkpoint": "owner/large", "revision": revision}
+    entry |= {"max_tokens": 512}
+    project = Project(tmp_path)
+    project.write_config(
+        tiny_config()
+        | {"models": ["large"], "registry": {"large": entry}, "encoding": {"shards": shards}}
+    )
+    write_squad(tmp_path / "squad.json", n_contexts=2)
+    done = project.run("--dry-run")
+    jobs = re.findall(r"(?m)^(encode\w*) +(\d+)$", done.stdout + done.stderr)
+    assert set(jobs) == {(rule, str(shards))}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

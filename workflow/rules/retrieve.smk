@@ -54,7 +54,7 @@ rule encode:
         "benchmarks/{benchmark}/encode/{model}/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.encoding_pattern(in_shards=False),
-        model=lookup.pattern("encoded"),
+        model=lookup.pattern("encoded without vllm"),
     conda:
         "../../envs/gpu.yaml"
     threads: model_threads
@@ -91,6 +91,14 @@ rule encode:
         "Encoding {wildcards.benchmark}, {wildcards.lang}, with {wildcards.model}"
     script:
         "../scripts/encode.py"
+
+
+# Rules of its own for vLLM: in a SLURM profile all jobs of a rule have the same number of GPUs,
+# unless the profile names none; these have those of the model's entry.
+use rule encode as encode_vllm with:
+    wildcard_constraints:
+        benchmark=lookup.encoding_pattern(in_shards=False),
+        model=lookup.pattern("encoded by vllm"),
 
 
 # What is encoded, in one file: a hundred tables as inputs of a thousand shards slow every start.
@@ -132,7 +140,7 @@ use rule encode as encode_shard with:
         "benchmarks/{benchmark}/encode/{model}/{lang}/{shard}.tsv"
     wildcard_constraints:
         benchmark=lookup.encoding_pattern(in_shards=True),
-        model=lookup.pattern("encoded"),
+        model=lookup.pattern("encoded without vllm"),
     params:
         entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
         model_version=lambda wildcards: MODEL_VERSIONS[
@@ -148,6 +156,12 @@ use rule encode as encode_shard with:
         version=STAGE_VERSIONS["encode"],
     message:
         "Encoding {wildcards.benchmark}, {wildcards.lang}, {wildcards.shard}, with {wildcards.model}"
+
+
+use rule encode_shard as encode_shard_vllm with:
+    wildcard_constraints:
+        benchmark=lookup.encoding_pattern(in_shards=True),
+        model=lookup.pattern("encoded by vllm"),
 
 
 rule join_shards:

@@ -18,7 +18,8 @@ def has_gpus() -> bool:
 def gpus_of(entry: ModelBase | None, device: str) -> int:
     """Return the GPUs that a job of a model takes where it runs beside others.
 
-    None where there are none: there jobs share the cores. A SLURM profile asks for its own number.
+    None where there are none: there jobs share the cores. A SLURM profile asks for its own number,
+    except of models that vLLM runs.
     """
     if isinstance(entry, VllmModel):
         return entry.gpus

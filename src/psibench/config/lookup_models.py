@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.encoders import VllmModel
 from psibench.config.judging import Tiny
 from psibench.config.load import load_registry
 from psibench.config.lookup_translation import TranslationLookup
@@ -70,6 +71,10 @@ class ModelLookup(TranslationLookup):
             "lexical": self.is_lexical,
             "vector": self.is_vector,
             "encoded": self.is_encoded,
+            "encoded by vllm": self.is_vllm,
+            "encoded without vllm": lambda model: (
+                self.is_encoded(model) and not self.is_vllm(model)
+            ),
             "api": self.is_api,
             "reranking": self.is_reranker,
             "given": self.is_given,
@@ -88,6 +93,10 @@ class ModelLookup(TranslationLookup):
     def is_encoded(self, model: str) -> bool:
         """Say whether a model's texts are encoded by a job of ours."""
         return isinstance(self.models[model], EncoderModel)
+
+    def is_vllm(self, model: str) -> bool:
+        """Say whether vLLM encodes a model's texts, on as many GPUs as the entry says."""
+        return isinstance(self.models[model], VllmModel)
 
     def is_api(self, model: str) -> bool:
         """Say whether a service makes a model's vectors."""
