@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from psibench.models.batches import pad_windows
-from psibench.models.passes import Wait, to_host
+from psibench.models.passes import Wait, launch_parts, to_host
 from psibench.models.protocols import Role
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
@@ -92,30 +91,18 @@ class LateEncoder:
         length: int | None = None,
         rows: int | None = None,
     ) -> Wait:
-        """Begin to encode a batch; the call returned waits for (n_kept_tokens, dim) arrays.
-
-        Attention without a mask is another kernel than with one, and gives other bits. So windows
-        of which all places are attended to never share a pass with others.
-        """
+        """Begin to encode a batch; the call returned waits for (n_kept_tokens, dim) arrays."""
         length = length or max(len(window) for window in windows)
         unattended = [self.n_unattended(window) for window in windows]
-        parts: dict[bool, list[int]] = {}
-        for place, (window, n) in enumerate(zip(windows, unattended, strict=True)):
-            parts.setdefault(len(window) - n == length, []).append(place)
-        surplus = (rows or len(windows)) - len(windows)
-        waits = []
-        for is_full, part in parts.items():
+
+        def launch(part: list[int], is_full: bool, n_rows: int) -> Wait:
+            own, kept = [windows[place] for place in part], [content[place] for place in part]
             ends = None if is_full else [len(windows[place]) - unattended[place] for place in part]
-            n_rows = rows if rows is not None and self.fills_rows else len(part) + surplus
-            kept = [content[place] for place in part]
-            waits.append(self._launch([windows[i] for i in part], kept, ends, length, n_rows))
+            return self._launch(own, kept, ends, length, n_rows)
 
-        def wait() -> list[np.ndarray]:
-            found = chain.from_iterable(wait_part() for wait_part in waits)
-            vectors = dict(zip(chain.from_iterable(parts.values()), found, strict=True))
-            return [vectors[place] for place in range(len(windows))]
-
-        return wait
+        attended = (len(window) - n for window, n in zip(windows, unattended, strict=True))
+        is_full = [n == length for n in attended]
+        return launch_parts(is_full, launch, rows=rows, fills_rows=self.fills_rows)
 
     def forward(
         self,

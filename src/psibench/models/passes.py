@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,47 @@ from psibench.models.batches import Side, pad_windows
 from psibench.models.networks import Network
 
 Wait = Callable[[], list[np.ndarray]]
+
+
+def launch_parts(
+    is_full: Sequence[bool],
+    launch: Callable[[list[int], bool, int], Wait],
+    *,
+    rows: int | None,
+    fills_rows: bool,
+) -> Wait:
+    """Begin the passes of a batch; the call returned waits for what they give, in its order.
+
+    Attention without a mask is another kernel than with one, and gives other bits. So windows
+    that need none never share a pass with others.
+
+    Parameters
+    ----------
+    is_full
+        Which windows need no mask because they fill all places.
+    launch
+        Begins a pass: called with places in the batch, whether these windows are full, and the
+        number of rows.
+    rows
+        Rows that the batch has; as many as windows when None.
+    fills_rows
+        Whether each pass has that many, or only as many more as the batch has.
+    """
+    parts: dict[bool, list[int]] = {}
+    for place, full in enumerate(is_full):
+        parts.setdefault(full, []).append(place)
+    surplus = (rows or len(is_full)) - len(is_full)
+    waits = [
+        launch(part, full, rows if rows is not None and fills_rows else len(part) + surplus)
+        for full, part in parts.items()
+    ]
+
+    def wait() -> list[np.ndarray]:
+        found = chain.from_iterable(wait_part() for wait_part in waits)
+        vectors = dict(zip(chain.from_iterable(parts.values()), found, strict=True))
+        return [vectors[place] for place in range(len(is_full))]
+
+    return wait
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from psibench.models.appending import append_tokens, pool_behind_prompt, tokens_
 from psibench.models.backbones import usable_positions
 from psibench.models.checkpoints import checkpoint_identity, loading
 from psibench.models.networks import Network, load_network
-from psibench.models.passes import Pass, Wait
+from psibench.models.passes import Pass, Wait, launch_parts
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
@@ -110,38 +109,15 @@ class TransformerEncoder:
         length: int | None = None,
         rows: int | None = None,
     ) -> Wait:
-        """Begin to encode a batch; on a GPU the call returned waits for it.
-
-        On a GPU attention without a mask is another kernel than with one. So windows that fill all
-        places never share a pass with shorter ones, unless no mask is needed at all.
-        """
+        """Begin to encode a batch; on a GPU the call returned waits for it."""
         length = length or max(1, *(len(window) for window in windows))
-        parts = self._parts(windows, length)
-        surplus = (rows or len(windows)) - len(windows)
-        waits = [
-            self._pass.launch(
-                [windows[place] for place in part],
-                [content[place] for place in part],
-                length,
-                len(part) + surplus if rows is None or not self.fills_rows else rows,
-            )
-            for part in parts
-        ]
 
-        def wait() -> list[np.ndarray]:
-            found = chain.from_iterable(wait_part() for wait_part in waits)
-            vectors = dict(zip(chain.from_iterable(parts), found, strict=True))
-            return [vectors[place] for place in range(len(windows))]
+        def launch(part: list[int], _is_full: bool, n_rows: int) -> Wait:
+            own = [windows[place] for place in part]
+            return self._pass.launch(own, [content[place] for place in part], length, n_rows)
 
-        return wait
-
-    def _parts(self, windows: Sequence[np.ndarray], length: int) -> list[list[int]]:
-        """Split a batch into places of windows that fill all places, and of the others."""
-        parts: dict[bool, list[int]] = {}
-        for place, window in enumerate(windows):
-            is_full = len(window) == length and self.model.needs_mask
-            parts.setdefault(is_full, []).append(place)
-        return list(parts.values())
+        is_full = [len(window) == length and self.model.needs_mask for window in windows]
+        return launch_parts(is_full, launch, rows=rows, fills_rows=self.fills_rows)
 
     @property
     def _pass(self) -> Pass:
