@@ -9,7 +9,7 @@ loading. Rounds are interleaved, whoever goes first in turn; a ratio is the medi
 above 1 where psibench needs less. CPU seconds count all threads of this process: beside them, other
 processes on the machine blur the tokens per second. Goal: 3 times.
 
-    python bench/encode.py [--texts 700] [--rounds 3] [--threads 2]
+    python bench/encode.py [--texts 300] [--rounds 3] [--threads 2]
 """
 
 import argparse
@@ -163,7 +163,7 @@ def compare(max_tokens: int, texts: list[str], rounds: int) -> tuple[float, floa
 def main() -> None:
     """Compare at two lengths."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--texts", type=int, default=700)
+    parser.add_argument("--texts", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
