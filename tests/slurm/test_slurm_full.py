@@ -1,4 +1,4 @@
-"""The embedded default through SLURM: `make slurm-test FULL=1`, some 20 minutes on two cores."""
+"""The embedded default through SLURM: `make slurm-test FULL=1`, 36 minutes on two cores."""
 
 import subprocess
 import sys

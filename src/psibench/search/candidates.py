@@ -1,7 +1,5 @@
 """The candidates of each query while the blocks of rough scores come."""
 
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +9,6 @@ from psibench.search.topk import TopK
 if TYPE_CHECKING:
     import torch
 
-PARALLEL_SCORES = 500_000  # for so many a thread of its own pays
 ROOM = 3  # times as many places as are kept: fewer choices, each of more
 FIRST_SHARE = 4  # of the first documents, four times as many as are kept are sorted
 
@@ -71,19 +68,18 @@ class Candidates:
         self._lowest = np.full((n_queries, 1), -np.inf, dtype=np.float32)
 
     def add(self, rows: slice, scores: "torch.Tensor", documents: "torch.Tensor") -> None:
-        """Merge scores (n_rows, n_documents) of ``documents`` (n_documents,)."""
-        import torch
+        """Merge scores (n_rows, n_documents) of ``documents`` (n_documents,).
 
+        Several threads may, each for rows of its own.
+        """
         block, numbers = scores.numpy(), documents.numpy()
-        n_parts = min(torch.get_num_threads(), block.size // PARALLEL_SCORES)
-        if n_parts < 2:
-            self._add(rows, block, numbers)
-            return
-        edges = np.linspace(0, len(block), n_parts + 1).astype(int)
-        parts = [slice(a, b) for a, b in pairwise(edges)]
-        shifted = [slice(rows.start + part.start, rows.start + part.stop) for part in parts]
-        with ThreadPoolExecutor(n_parts) as pool:
-            list(pool.map(self._add, shifted, (block[p] for p in parts), repeat(numbers)))
+        first, width = 0, block.shape[1]
+        while first < width and rows.start < rows.stop:
+            seen = int(self._seen[rows].min())
+            last = min(width, first + max(FIRST_SHARE * self._n_kept, seen))
+            self._append(rows, block[:, first:last], numbers[first:last])
+            self._seen[rows] += last - first
+            first = last
 
     def result(self) -> TopK:
         """Return (n_queries, n_kept) scores and documents, best first; -inf, -1 where unused."""
@@ -92,15 +88,6 @@ class Candidates:
         order = np.argsort(-scores, axis=1)
         documents = np.take_along_axis(self._documents, np.take_along_axis(best, order, 1), 1)
         return TopK(np.take_along_axis(scores, order, axis=1), documents)
-
-    def _add(self, rows: slice, block: np.ndarray, numbers: np.ndarray) -> None:
-        first, width = 0, block.shape[1]
-        while first < width and rows.start < rows.stop:
-            seen = int(self._seen[rows].min())
-            last = min(width, first + max(FIRST_SHARE * self._n_kept, seen))
-            self._append(rows, block[:, first:last], numbers[first:last])
-            self._seen[rows] += last - first
-            first = last
 
     def _append(self, rows: slice, block: np.ndarray, numbers: np.ndarray) -> None:
         """Put what may be among the best behind them."""

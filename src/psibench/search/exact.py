@@ -7,9 +7,9 @@ import numpy as np
 from psibench.search.candidates import candidates_on
 from psibench.search.device import full_precision, put, score_bytes
 from psibench.search.rescore import exact_scores, rescore
-from psibench.search.rough import RoughScores
+from psibench.search.rough import RoughScores, Scored
 from psibench.search.topk import BestKeys, TopK
-from psibench.search.vectors import DocumentVectors, Groups, pairings
+from psibench.search.vectors import DocumentVectors, Groups
 
 BLOCK_BYTES = 256 * 1024 * 1024
 SPARE = 16  # documents kept beyond k, so that rounding in the blocks seldom asks for a second look
@@ -62,10 +62,12 @@ def search_vectors(
     with full_precision():
         rough = RoughScores(queries, device, score_bytes(device, block_bytes))
         candidates = candidates_on(device, len(queries), _width(k + SPARE, groups))
-        for rows, numbers, vectors in pairings(source, groups, block_bytes // 2):
-            documents = put(numbers, device)
-            for asked, inside, scores in rough.of_block(rows, vectors):
-                candidates.add(asked, scores, documents[inside])
+        rough.search(
+            source,
+            groups,
+            block_bytes // 2,
+            lambda found: candidates.add(found.rows, found.scores, found.documents),
+        )
         found = candidates.result()
         rounding = _rounding(queries, float(rough.longest))
         best = _rescored(queries, source, found, kept, rounding, block_bytes)
@@ -127,10 +129,13 @@ def _search_again(
     again = BestKeys(len(unsure), best.scores.shape[1])
     # A candidate needs some ten times the memory of its score.
     rough = RoughScores(asked, device, score_bytes(device, block_bytes) // 8)
-    for rows, numbers, vectors in pairings(source, some, block_bytes // 2):
-        for part, inside, scores in rough.of_block(rows, vectors):
-            row, place = (scores >= lowest[part]).nonzero(as_tuple=True)
-            row, place = row.cpu().numpy() + part.start, place.cpu().numpy() + inside.start
-            again.add_pairs(row, exact_scores(asked, vectors, row, place), numbers[place])
+
+    def take(scored: Scored) -> None:
+        row, place = (scored.scores >= lowest[scored.rows]).nonzero(as_tuple=True)
+        documents = scored.documents[place].cpu().numpy()
+        row, text = row.cpu().numpy() + scored.rows.start, place.cpu().numpy() + scored.texts.start
+        again.add_pairs(row, exact_scores(asked, scored.vectors, row, text), documents)
+
+    rough.search(source, some, block_bytes // 2, take)
     found = again.result()
     best.scores[unsure], best.documents[unsure] = found.scores, found.documents

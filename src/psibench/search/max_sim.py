@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from psibench.search.threads import one_blas_thread
 from psibench.search.vectors import Vectors
 
 
@@ -29,7 +30,7 @@ def exact_max_sim(
         for pair in pairs:
             scores[pair] = (_wide(queries, rows[pair]) @ document).max(axis=1).sum()
 
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(torch.get_num_threads()) as pool:
         list(pool.map(score, np.split(order, edges[1:])))
     return scores
 

@@ -1,12 +1,15 @@
 """Which documents may be among the best of a query: float32 products, block by block."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from psibench.search.device import put, wait
-from psibench.search.vectors import Vectors
+from psibench.search.threads import crew_for
+from psibench.search.vectors import DocumentVectors, Groups, Vectors, pairings
 
 if TYPE_CHECKING:
     import torch
@@ -14,8 +17,33 @@ if TYPE_CHECKING:
 MAX_QUERY_ROWS = 2048
 
 
+@dataclass(frozen=True)
+class Scored:
+    """Scores of some queries with some documents of a block.
+
+    Attributes
+    ----------
+    rows
+        The queries.
+    scores
+        (n_rows, n_documents) float32 on the device; overwritten by the next ones.
+    documents
+        (n_documents,) int64 on the device, their numbers in the corpus.
+    texts
+        Which of the block's texts these documents are.
+    vectors
+        Those of the whole block.
+    """
+
+    rows: slice
+    scores: "torch.Tensor"
+    documents: "torch.Tensor"
+    texts: slice
+    vectors: Vectors
+
+
 class RoughScores:
-    """Inner products of queries with blocks of documents, on a device.
+    """Inner products of queries with all documents of a corpus, block by block, on a device.
 
     Attributes
     ----------
@@ -30,21 +58,44 @@ class RoughScores:
         self.queries = put(queries, device)
         self.longest = torch.zeros((), device=device)
         self._room = room
-        self._products = np.empty(0, dtype=np.float32)
+        self._memory = threading.local()
 
-    def of_block(
-        self, rows: slice, vectors: Vectors
-    ) -> Iterator[tuple[slice, slice, "torch.Tensor"]]:
-        """Yield (queries, documents of the block, their scores).
+    def search(
+        self,
+        source: DocumentVectors,
+        groups: Groups,
+        block_bytes: int,
+        take: Callable[[Scored], None],
+    ) -> None:
+        """Hand the scores of queries with the documents of their group to ``take``.
 
         Scores are those of a document's best vector, 0 for a document without vectors; they take
-        at most the room given, and those of one query with one document at least. They stay until
-        the next ones are asked for.
+        at most the room given, and those of one query with one document at least. On a CPU
+        threads call ``take`` at the same time, each for queries of its own.
         """
-        wait(self.device)
-        values = put(vectors.values, self.device)
-        self.longest = self.longest.maximum(longest_norm(values))
-        query_rows, blocks = plan(rows.stop - rows.start, vectors.offsets, self._room)
+        with crew_for(self.device) as crew:
+            room = max(1, self._room // crew.n_threads)
+            for rows, numbers, vectors in pairings(source, groups, block_bytes):
+                wait(self.device)
+                values, documents = put(vectors.values, self.device), put(numbers, self.device)
+                self.longest = self.longest.maximum(longest_norm(values))
+
+                def score(
+                    part: slice,
+                    values: "torch.Tensor" = values,
+                    documents: "torch.Tensor" = documents,
+                    vectors: Vectors = vectors,
+                ) -> None:
+                    for asked, texts, scores in self._of_block(part, values, vectors, room):
+                        take(Scored(asked, scores, documents[texts], texts, vectors))
+
+                crew.each(score, rows, len(vectors.values))
+
+    def _of_block(
+        self, rows: slice, values: "torch.Tensor", vectors: Vectors, room: int
+    ) -> Iterator[tuple[slice, slice, "torch.Tensor"]]:
+        """Yield (queries, texts of the block, their scores)."""
+        query_rows, blocks = plan(rows.stop - rows.start, vectors.offsets, room)
         is_single = vectors.is_single
         for first, last in blocks:
             part = values[vectors.offsets[first] : vectors.offsets[last]]
@@ -56,13 +107,14 @@ class RoughScores:
                 yield asked, slice(first, last), scores
 
     def _multiply(self, queries: "torch.Tensor", vectors: "torch.Tensor") -> "torch.Tensor":
-        """Return (n_queries, n_vectors) float32; on a CPU always in the same memory."""
+        """Return (n_queries, n_vectors) float32; on a CPU in memory that a thread uses again."""
         if self.device != "cpu":
             return inner_products(queries, vectors)
         size = len(queries) * len(vectors)
-        if len(self._products) < size:
-            self._products = np.empty(size, dtype=np.float32)
-        out = self._products[:size].reshape(len(queries), len(vectors))
+        memory = getattr(self._memory, "products", None)
+        if memory is None or len(memory) < size:
+            memory = self._memory.products = np.empty(size, dtype=np.float32)
+        out = memory[:size].reshape(len(queries), len(vectors))
         return inner_products(queries, vectors, out)
 
 
