@@ -1,6 +1,6 @@
 """Exact late interaction: sum over query tokens of the best document token (ColBERT)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from psibench.search.device import full_precision, put, score_bytes, wait
 from psibench.search.max_sim import exact_max_sim, rounding_of
 from psibench.search.rescore import rescore
 from psibench.search.rough import longest_norm
+from psibench.search.threads import crew_for
 from psibench.search.topk import BestKeys, TopK
 from psibench.search.vectors import DocumentVectors, Groups, Vectors, pairings
 
@@ -68,8 +69,7 @@ def search_token_vectors(
     with full_precision():
         rough = RoughMaxSim(queries, source, block_bytes, device)
         keys = BestKeys(n_queries, width, device)
-        for asked, inside, numbers, _, scores in rough.blocks(groups):
-            keys.add(asked, scores, put(numbers[inside], device))
+        rough.search(groups, lambda some: keys.add(some.rows, some.scores, some.documents))
         found = keys.result()
         score = partial(exact_max_sim, queries)
         exact = rescore(score, source, found.documents, block_bytes=block_bytes // 4)
@@ -95,12 +95,42 @@ def _search_again(
     some = Groups(np.searchsorted(unsure, groups.queries), groups.documents)
     keys = BestKeys(len(unsure), best.scores.shape[1])
     again = RoughMaxSim(asked, rough.source, rough.block_bytes, rough.device)
-    for part, inside, numbers, vectors, scores in again.blocks(some):
-        row, place = (t.cpu().numpy() for t in (scores >= lowest[part]).nonzero(as_tuple=True))
-        row, text = row + part.start, inside[place]
-        keys.add_pairs(row, exact_max_sim(asked, vectors, row, text), numbers[text])
+
+    def take(scored: ScoredTexts) -> None:
+        reached = (scored.scores >= lowest[scored.rows]).nonzero(as_tuple=True)
+        row, place = (found.cpu().numpy() for found in reached)
+        documents = scored.documents[reached[1]].cpu().numpy()
+        row, text = row + scored.rows.start, scored.texts[place]
+        keys.add_pairs(row, exact_max_sim(asked, scored.vectors, row, text), documents)
+
+    again.search(some, take)
     found = keys.result()
     best.scores[unsure], best.documents[unsure] = found.scores, found.documents
+
+
+@dataclass(frozen=True)
+class ScoredTexts:
+    """Scores of some queries with some texts of a block.
+
+    Attributes
+    ----------
+    rows
+        The queries.
+    scores
+        (n_rows, n_texts) float32 on the device.
+    documents
+        (n_texts,) int64 on the device, the texts' numbers in the corpus.
+    texts
+        (n_texts,) int64, which of the block's texts these are.
+    vectors
+        Those of the whole block.
+    """
+
+    rows: slice
+    scores: "torch.Tensor"
+    documents: "torch.Tensor"
+    texts: np.ndarray
+    vectors: Vectors
 
 
 @dataclass
@@ -123,26 +153,40 @@ class RoughMaxSim:
 
         self.longest = torch.zeros((), device=self.device)
 
-    def blocks(
-        self, groups: Groups
-    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, Vectors, "torch.Tensor"]]:
-        """Yield queries, documents of a block, the block's numbers and vectors, and scores.
+    def search(self, groups: Groups, take: Callable[[ScoredTexts], None]) -> None:
+        """Hand the scores of queries with the documents of their group to ``take``.
 
-        Scores are (n_queries, n_documents) float32.
+        On a CPU threads call it at the same time, each for queries of its own.
         """
-        offsets, quarter, device = self.queries.offsets, self.block_bytes // 4, self.device
-        room = score_bytes(device, self.block_bytes)
+        quarter, device = self.block_bytes // 4, self.device
         tokens = put(self.queries.values, device)
-        for rows, numbers, vectors in pairings(self.source, groups, quarter):
-            wait(device)
-            values = put(vectors.values, device)
-            self.longest = self.longest.maximum(longest_norm(values))
-            for inside, places in _padded(vectors, quarter):
-                padded = values[put(places, device)] if places.size else None
-                for asked in _query_runs(offsets, rows, max(1, places.size), room):
-                    part = offsets[asked.start : asked.stop + 1]
-                    scores = _max_sim(tokens, part, padded, len(inside))
-                    yield asked, inside, numbers, vectors, scores
+        with crew_for(device) as crew:
+            room = max(1, score_bytes(device, self.block_bytes) // crew.n_threads)
+            for rows, numbers, vectors in pairings(self.source, groups, quarter):
+                wait(device)
+                values = put(vectors.values, device)
+                self.longest = self.longest.maximum(longest_norm(values))
+                n_tokens = int(self.queries.counts[rows].max())
+                for texts, places in _padded(vectors, quarter):
+                    padded = values[put(places, device)] if places.size else None
+                    found = (put(numbers[texts], device), texts, vectors)
+                    work = partial(self._score, take, tokens, padded, found, room)
+                    crew.each(work, rows, places.size * n_tokens)
+
+    def _score(
+        self,
+        take: Callable[[ScoredTexts], None],
+        tokens: "torch.Tensor",
+        padded: "torch.Tensor | None",
+        found: "tuple[torch.Tensor, np.ndarray, Vectors]",
+        room: int,
+        rows: slice,
+    ) -> None:
+        """Score a run of texts, (n_texts, length, dim), for some queries."""
+        n_vectors = 1 if padded is None else max(1, padded.shape[0] * padded.shape[1])
+        for asked in _query_runs(self.queries.offsets, rows, n_vectors, room):
+            ends = self.queries.offsets[asked.start : asked.stop + 1]
+            take(ScoredTexts(asked, _max_sim(tokens, ends, padded, len(found[1])), *found))
 
 
 def _max_sim(

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,17 +80,21 @@ class RoughScores:
                 wait(self.device)
                 values, documents = put(vectors.values, self.device), put(numbers, self.device)
                 self.longest = self.longest.maximum(longest_norm(values))
+                work = partial(self._score, take, values, documents, vectors, room)
+                crew.each(work, rows, len(vectors.values))
 
-                def score(
-                    part: slice,
-                    values: "torch.Tensor" = values,
-                    documents: "torch.Tensor" = documents,
-                    vectors: Vectors = vectors,
-                ) -> None:
-                    for asked, texts, scores in self._of_block(part, values, vectors, room):
-                        take(Scored(asked, scores, documents[texts], texts, vectors))
-
-                crew.each(score, rows, len(vectors.values))
+    def _score(
+        self,
+        take: Callable[[Scored], None],
+        values: "torch.Tensor",
+        documents: "torch.Tensor",
+        vectors: Vectors,
+        room: int,
+        rows: slice,
+    ) -> None:
+        """Score a block for some queries."""
+        for asked, texts, scores in self._of_block(rows, values, vectors, room):
+            take(Scored(asked, scores, documents[texts], texts, vectors))
 
     def _of_block(
         self, rows: slice, values: "torch.Tensor", vectors: Vectors, room: int

@@ -17,13 +17,14 @@ class Crew:
         self.n_threads = n_threads
         self._pool = pool
 
-    def each(self, work: Callable[[slice], None], rows: slice, n_documents: int) -> None:
+    def each(self, work: Callable[[slice], None], rows: slice, n_scores: int) -> None:
         """Call ``work`` with parts of ``rows`` that are disjoint and together all of them.
 
-        There are fewer parts than threads where a part would have few scores.
+        There are fewer parts than threads where a part would have few scores, of which a row has
+        ``n_scores``.
         """
         n_rows = rows.stop - rows.start
-        n_parts = min(self.n_threads, n_rows, n_rows * n_documents // PARALLEL_SCORES)
+        n_parts = min(self.n_threads, n_rows, n_rows * n_scores // PARALLEL_SCORES)
         if n_parts < 2 or self._pool is None:
             work(rows)
             return
