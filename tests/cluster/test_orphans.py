@@ -60,6 +60,13 @@ def test_cancel_ends_these_jobs_alone(run, slurm, tmp_path, capsys):
     assert capsys.readouterr().out == f"No orphans in {run}.\n"
 
 
+def test_a_folder_that_is_not_there_is_an_error(run, slurm, capsys):
+    assert main(["orphans", "--folder", "nope"]) == 2
+    assert (
+        "--folder nope: no such folder; give a run's working directory" in capsys.readouterr().err
+    )
+
+
 def test_jobs_that_do_not_end_are_named(run, slurm, capsys, monkeypatch):
     slurm.add("17", run)
     (slurm.folder / "stubborn").touch()

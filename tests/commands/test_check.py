@@ -129,6 +129,72 @@ def test_a_bad_config_ends_with_code_2(tmp_path, capsys, config, message):
     assert "sesame" not in printed
 
 
+MISSING = {"backend": "sentence-transformers", "checkpoint": "./not/there", "max_tokens": 64}
+
+
+def test_everything_that_is_missing_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    benchmarks = {
+        "s": SQUAD,
+        "f": {"recipe": "known_item", "source": {"kind": "files", "paths": ["no/where"]}},
+        "p": {"recipe": "posir_release", "source": {"path": "./release"}},
+    }
+    registry = {"mine": MISSING, "given": {"backend": "runs", "path": "{benchmark}.trec"}}
+    config = {"benchmarks": benchmarks, "models": ["mine", "given"], "registry": registry}
+    assert main(["check", str(write_config(tmp_path, config))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    missing = [line.removeprefix("  not there yet: ") for line in lines if "not there yet" in line]
+    assert [line.split(":")[:2] for line in missing] == [
+        ["config key benchmarks.p.source", " ./release"],
+        ["model 'mine'", " checkpoint './not/there'"],
+        ["config key benchmarks.f.source", " no/where"],
+        ["config key benchmarks.s.source", f" no file 'not/there.json' in {tmp_path}; relative "
+         "paths start at the working directory"],
+        ["model 'given'", f" no file 'f.trec' in {tmp_path} for f, eng-Latn -> eng-Latn; relative "
+         "paths start at the working directory"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"registry": {"m": {"backend": "rerank", "reranker": "nope"}}},
+            "config key registry.m.reranker: unknown reranker 'nope'. Supported: ",
+        ),
+        (
+            {"registry": {"m": MISSING | {"checkpoint": "embedded:all-mini"}}},
+            "model 'm': checkpoint embedded:all-mini: unknown. Supported: embedded:all-MiniLM",
+        ),
+        (
+            {
+                "registry": {"m": {"backend": "rerank", "reranker": "embedded-bm25"}},
+                "search": {"first_stage": "bm52"},
+            },
+            "model 'm': its first stage is 'bm52'; allowed: a model that searches",
+        ),
+        (
+            {
+                "registry": {
+                    "m": MISSING | {"checkpoint": "embedded:all-MiniLM-L6-v2", "max_tokens": 513}
+                }
+            },
+            "model 'm': checkpoint 'embedded:all-MiniLM-L6-v2': max_tokens 513 is more than its "
+            "512 positions; lower max_tokens",
+        ),
+        (
+            {"registry": {"m": {"backend": "runs", "path": "not-there.trec"}}},
+            "model 'm': not-there.trec stands for two runs",
+        ),
+    ],
+)
+def test_what_is_wrong_is_an_error_whatever_is_missing_besides(tmp_path, capsys, changes, message):
+    registry = changes["registry"] | {"absent": MISSING}
+    config = {"benchmarks": {"s": SQUAD, "t": SQUAD}, "models": ["absent", "m"]}
+    path = write_config(tmp_path, config | changes | {"registry": registry})
+    assert message in refusal(capsys, "check", path)
+
+
 def test_models_lists_the_registry_and_a_configs_own_entries(tmp_path, capsys):
     path = write_config(tmp_path, {"registry": {"mine": {"backend": "bm25s", "description": "d"}}})
     assert main(["models", "--config", str(path)]) == 0
@@ -212,6 +278,22 @@ def test_a_config_says_what_is_done_to_translations(tmp_path, capsys):
         "    translated from eng-Latn to deu-Latn by stand-in, in parts of 2,048 tokens, "
         "spans found by aligned sentences"
     )
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (["bm25", "mine"], "evaluated with 1 model (bm25); translate.models leaves out mine"),
+        (["mine"], "evaluated with no model; translate.models leaves out mine"),
+        (["minilm-static", "bm25"], "evaluated with 2 models (minilm-static, bm25)"),
+    ],
+)
+def test_the_models_of_translations_are_those_that_run(tmp_path, capsys, models, said):
+    """Of the default benchmark, whose translate.models are shipped ones."""
+    registry = {"mine": {"backend": "bm25s"}}
+    path = write_config(tmp_path, {"models": models, "registry": registry})
+    assert main(["check", str(path)]) == 0
+    assert f", {said}\n" in capsys.readouterr().out
 
 
 def test_many_domains_are_counted_and_a_few_named(tmp_path, capsys):

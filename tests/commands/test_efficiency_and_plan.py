@@ -141,7 +141,45 @@ def test_a_plan_counts_jobs_and_gpu_hours(folder, capsys):
     assert pl.read_csv("plan.csv").get_column("jobs").to_list() == [7, 1]
 
 
+def test_a_plan_tells_of_jobs_that_find_their_texts_encoded(folder, capsys):
+    (folder / "my.yaml").write_text("models: [bm25, minilm-maxp]\n")
+    assert main(["plan", "--config", "my.yaml"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # minilm-maxp is evaluated on the benchmark and its raw view, all-minilm-l6-v2 recalls false
+    # negatives of the raw view; translations have other models.
+    assert [line.split()[:3] for line in lines[1:3]] == [
+        ["python-docs-raw", "eng-Latn", "minilm-maxp"],
+        ["python-docs-raw", "eng-Latn", "all-minilm-l6-v2"],
+    ]
+    assert lines[3:5] == [
+        "2 jobs that encode.",
+        "1 more job of python-docs eng-Latn: its texts are those of python-docs-raw, which are "
+        "encoded and stored by then.",
+    ]
+
+
+def test_one_job_is_one_job(folder, capsys):
+    section = {"recipe": "known_item", "source": {"kind": "python_docs"}}
+    config = {"benchmarks": {"small": section}, "models": ["minilm-maxp"]}
+    (folder / "my.yaml").write_text(yaml.safe_dump(config))
+    assert main(["plan", "--config", "my.yaml"]) == 0
+    assert capsys.readouterr().out.splitlines()[2] == "1 job that encodes."
+
+
+@pytest.mark.parametrize("command", ["plan", "efficiency"])
+def test_a_csv_file_needs_a_folder_that_is_there(folder, capsys, command):
+    assert main([command, "--csv", "nope/x.csv"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "--csv nope/x.csv: no such folder nope. Make it, or name a file" in printed.err
+    assert not (folder / "nope").exists()
+    assert main([command, "--csv", str(folder)]) == 2
+    assert "is a folder; name a file" in capsys.readouterr().err
+
+
 def test_a_config_without_encoders_has_no_plan(folder, capsys):
-    (folder / "my.yaml").write_text("models: [bm25]\n")
+    section = {"recipe": "known_item", "source": {"kind": "python_docs"}}
+    config = {"benchmarks": {"small": section}, "models": ["bm25"]}
+    (folder / "my.yaml").write_text(yaml.safe_dump(config))
     assert main(["plan", "--config", "my.yaml"]) == 0
     assert capsys.readouterr().out == "No model of this config encodes texts.\n"

@@ -222,6 +222,55 @@ def test_the_first_stage_of_a_reranker_is_paid_for_too(folder, capsys):
     assert plain(capsys, "--config", path)["tokens"] == TOKENS
 
 
+FREE = {"free": {"backend": "stand-in", "model": "stand-in/rules", "tokenizer": "stand-in"}}
+TRANSLATED = SQUAD | {"translate": {"llm": "free", "to": ["deu-Latn"], "models": ["bm25"]}}
+
+
+def languages(found) -> list[tuple[str, str]]:
+    return [(row["id"], row["language"]) for row in found["benchmarks"]]
+
+
+def test_translations_are_paid_for_where_the_model_runs_on_them(folder, capsys):
+    path = config(folder, benchmarks={"known": TRANSLATED}, llms=FREE)
+    assert languages(plain(capsys, "--config", path)) == [("known", "eng-Latn")]
+    # A reranker that runs there needs its first stage there.
+    translate = TRANSLATED["translate"] | {"models": ["again"]}
+    again = {"backend": "rerank", "reranker": "embedded-bm25", "first_stage": "paid"}
+    path = config(
+        folder,
+        benchmarks={"known": SQUAD | {"translate": translate}},
+        models=["paid", "again"],
+        registry={"paid": API, "again": again},
+        llms=FREE,
+    )
+    both = [("known", "eng-Latn"), ("known", "deu-Latn")]
+    assert languages(plain(capsys, "--config", path)) == both
+
+
+def test_a_benchmark_with_models_of_its_own_is_paid_for_by_these(folder, capsys):
+    benchmarks = {"known": SQUAD, "other": SQUAD | {"models": ["bm25"]}}
+    path = config(folder, benchmarks=benchmarks)
+    assert languages(plain(capsys, "--config", path)) == [("known", "eng-Latn")]
+
+
+def test_the_recall_of_false_negatives_is_paid_for(folder, capsys):
+    section = {
+        "recipe": "posir",
+        "source": {"kind": "hub", "name": "nobody/nothing"},
+        "sample": {"unit": "tokens", "edges": [20, 60], "n_documents": 30},
+        "propose_questions": {"llm": "free"},
+        "locate_span": {"llm": "free"},
+        "verify": {"rerankers": ["embedded-bm25"]},
+        "false_negatives": {
+            "protocol": "posir",
+            "recall": {"model": "paid"},
+            "rerankers": ["embedded-bm25"],
+        },
+    }
+    path = config(folder, benchmarks={"mine": section}, models=["bm25"], llms=FREE)
+    assert languages(plain(capsys, "--config", path)) == [("mine", "eng-Latn")]
+
+
 def test_what_is_stored_is_known_where_the_tokenizer_is_out_of_reach(folder, capsys, monkeypatch):
     """On the machine of the jobs a download's manifest says where it lies; here nothing does."""
     place = write_tables(folder, DOCUMENTS, QUESTIONS)

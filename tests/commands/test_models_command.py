@@ -114,6 +114,22 @@ def test_json_has_all_fields_of_the_registry_and_of_a_configs_own_entries(tmp_pa
     assert records[-1]["append"] == ""  # a field that the entry does not name
 
 
+def test_entries_named_are_shown_whole_as_a_config_would_have_them(tmp_path, capsys):
+    assert main(["models", "bge-m3", "bm25"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    known = load_registry(REGISTRY)
+    assert list(shown) == ["bge-m3", "bm25"]
+    assert validate_registry(shown, "here") == {name: known[name] for name in shown}
+    assert shown["bge-m3"]["revision"] == known["bge-m3"].revision
+    assert main(["models", "bm25", "--json"]) == 0
+    assert [record["id"] for record in json.loads(capsys.readouterr().out)] == ["bm25"]
+
+
+def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):
+    assert main(["models", "bgem3"]) == 2
+    assert "unknown model 'bgem3'; did you mean bge-m3?" in capsys.readouterr().err
+
+
 def test_nothing_of_the_kind_is_an_empty_list(capsys):
     assert main(["models", "--kind", "run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []

@@ -10,6 +10,7 @@ from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
 
 N_QUERIES = 80
+FILE_ENDS = (("queries", "parquet"), ("qrels", "tsv"))
 IDS = [f"q{i:02d}" for i in range(N_QUERIES)]
 
 
@@ -98,6 +99,24 @@ def test_provenance_names_the_inputs_by_content(files):
     assert record["stage"] == "score"
     assert sorted(record["inputs"]) == ["qrels", "queries", "run:bm25.trec"]
     assert str(files) not in json.dumps(record)
+
+
+def test_queries_and_qrels_of_several_files_are_put_together(files):
+    whole, parts = files / "whole", files / "parts"
+    assert main(arguments(files, out=whole)) == 0
+    queries = pl.read_parquet(files / "queries.parquet")
+    header, *lines = (files / "qrels.tsv").read_text().splitlines(keepends=True)
+    for name, some in (("law", slice(0, 60)), ("art", slice(60, None))):
+        queries[some].write_parquet(files / f"{name}.parquet")
+        (files / f"{name}.tsv").write_text(header + "".join(lines[some]))
+    given = {kind: [files / f"{n}.{end}" for n in ("law", "art")] for kind, end in FILE_ENDS}
+    assert main(arguments(files, out=parts, **given)) == 0
+    for table in ("psi_table.csv", "bucket_scores.csv"):
+        assert (parts / table).read_bytes() == (whole / table).read_bytes()
+    inputs = read_provenance(parts / "psi_table.parquet")["inputs"]
+    assert sorted(inputs) == ["qrels:0", "qrels:1", "queries:0", "queries:1", "run:bm25.trec"]
+    twice = given | {"queries": [files / "law.parquet", files / "law.parquet"]}
+    assert main(arguments(files, out=files / "none", **twice)) == 2
 
 
 def test_several_runs_share_the_tables_and_do_not_move_each_other(files):

@@ -154,7 +154,19 @@ def test_every_problem_is_told_at_once():
 
 
 def test_remote_code_with_a_pinned_revision_is_allowed():
-    load({"registry": {"m": {**DENSE, "trust_remote_code": True, "revision": "abc"}}})
+    load({"registry": {"m": {**DENSE, "trust_remote_code": True, "revision": "a" * 40}}})
+
+
+@pytest.mark.parametrize("revision", ["main", "...", "a" * 39, "A" * 40, "a" * 40 + "\n", ""])
+@pytest.mark.parametrize(
+    ("registry", "entry"),
+    [("registry", DENSE), ("rerankers", {"backend": "flag", "checkpoint": "c", "max_tokens": 64})],
+)
+def test_a_revision_is_a_whole_commit(registry, entry, revision):
+    load({registry: {"m": entry | {"revision": "0a" * 20}}})
+    load({registry: {"m": entry | {"revision": None}}})
+    message = refusal({registry: {"m": entry | {"revision": revision}}})
+    assert f"{registry}.m.revision: found {revision!r}. A commit has 40 digits" in message
 
 
 def test_an_unknown_model_is_named_with_the_known_ones():

@@ -56,6 +56,7 @@ def test_a_value_that_looks_like_a_secret_is_refused_without_showing_it(value):
         {"api_key": None},
         {"password": ""},
         {"length_tokenizer": "words", "tokens_per_batch": 5, "max_tokens": 9, "sort_key": "x"},
+        {"max_token": 256, "query_token": 32},  # misspelt: an unknown key, no secret
         {"query_prompt": "risk-adjusted-returns-of-funds: "},
         {"revision": "0123456789abcdef0123456789abcdef01234567"},
     ],

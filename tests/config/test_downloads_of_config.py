@@ -17,7 +17,7 @@ from psibench.errors import InputError
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ENCODER = {"backend": "sentence-transformers", "max_tokens": 64, "checkpoint": "owner/name"}
 API = {"backend": "embedding-api", "url": "https://here/v1", "model": "m", "max_tokens": 64}
-CODE = {"trust_remote_code": True, "code_revision": "abc"}
+CODE = {"trust_remote_code": True, "code_revision": "b" * 40}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_models_that_are_on_the_hub_are_downloaded(entry, expected):
     [
         (
             {"backend": "cross-encoder", "checkpoint": "a/b", "revision": COMMIT, **CODE},
-            [Download("a/b", COMMIT, code=True, code_revision="abc")],
+            [Download("a/b", COMMIT, code=True, code_revision="b" * 40)],
         ),
         ({"backend": "flag", "checkpoint": "a/b"}, [Download("a/b")]),
         (

@@ -117,3 +117,21 @@ def test_models_that_vllm_runs_take_the_gpus_of_their_entry():
     assert lookup.gpus("large") == 2
     assert lookup.pattern("encoded by vllm") == "large"
     assert lookup.pattern("encoded without vllm") == re.escape("all-minilm-l6-v2")
+
+
+EMBEDDED = {"backend": "sentence-transformers", "checkpoint": "embedded:all-MiniLM-L6-v2"}
+
+
+def test_more_tokens_than_positions_are_refused_before_any_job():
+    lookup_of({"b": PLAIN}, models=["m"], registry={"m": EMBEDDED | {"max_tokens": 512}})
+    entry = EMBEDDED | {"max_tokens": 1024}
+    with pytest.raises(InputError, match=r"^model 'm': .*max_tokens 1024 is more than its 512 pos"):
+        lookup_of({"b": PLAIN}, models=["m"], registry={"m": entry})
+    scorer = {
+        "backend": "bi-encoder",
+        "encoder": entry,
+        "calibration": {"midpoint": 0.5, "slope": 1.0},
+    }
+    entries = {"m": {"backend": "rerank", "reranker": "r"}}
+    with pytest.raises(InputError, match=r"^reranker 'r': .*max_tokens 1024 is more than its 512"):
+        lookup_of({"b": PLAIN}, models=["m"], registry=entries, rerankers={"r": scorer})

@@ -40,3 +40,10 @@ def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(monkeypatc
     with pytest.raises(InputError, match=r"SOME_KEY.*copy the key anew") as caught:
         Secret.from_environment("SOME_KEY")
     assert value not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["api_key_env", "key_env"])
+def test_a_variable_that_is_not_set_is_told_with_the_config_key_that_names_it(monkeypatch, key):
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    with pytest.raises(InputError, match=rf"\(config key {key}\) is not set.*set {key} to null"):
+        Secret.from_environment("SOME_KEY", key=key)

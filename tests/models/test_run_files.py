@@ -50,13 +50,13 @@ def test_every_format_that_can_be_read_can_be_named():
 def test_the_same_file_for_two_runs_is_refused(tmp_path):
     (tmp_path / "eng-Latn.trec").write_text("")
     model = entry(f"{tmp_path}/{{corpus_lang}}.trec")
-    check_run_files("m", model, [(PAIR, ["game"])])
+    check_run_files(model, [(PAIR, ["game"])])
     other = PAIR | {"query_lang": "eng-Latn"}
     with pytest.raises(InputError, match=r"stands for two runs \(b, spa-Latn -> eng-Latn; b, eng"):
-        check_run_files("m", model, [(PAIR, ["game"]), (other, ["game"])])
+        check_run_files(model, [(PAIR, ["game"]), (other, ["game"])])
 
 
 def test_a_missing_file_is_named_with_its_run(tmp_path):
     model = entry(f"{tmp_path}/{{domain}}.trec")
-    with pytest.raises(InputError, match=r"model 'm': no file .*game.trec.* for b, spa-Latn"):
-        check_run_files("m", model, [(PAIR, ["game"])])
+    with pytest.raises(InputError, match=r"no file .*game.trec.* for b, spa-Latn"):
+        check_run_files(model, [(PAIR, ["game"])])

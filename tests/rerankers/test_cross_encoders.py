@@ -161,10 +161,10 @@ def test_code_that_fails_in_any_way_becomes_an_explained_error(remote, load):
     [
         ({"trust_remote_code": True}, "trust_remote_code needs a pinned revision"),
         (
-            {"trust_remote_code": True, "revision": "a", "architecture": "gte"},
+            {"trust_remote_code": True, "revision": "a" * 40, "architecture": "gte"},
             "architecture: gte runs no remote code",
         ),
-        ({"code_revision": "a"}, "code_revision is for trust_remote_code: true"),
+        ({"code_revision": "a" * 40}, "code_revision is for trust_remote_code: true"),
         ({"max_tokens": 8}, "greater than or equal to 32"),
         ({"activation": "tanh"}, "'sigmoid' or 'none'"),
         ({"cutoff_layer": 3}, "Extra inputs are not permitted"),

@@ -3,6 +3,9 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+from psibench.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -16,3 +19,28 @@ class Command:
     description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
+
+
+def refuse_unwritable(option: str, path: Path | None) -> None:
+    """Refuse an output file whose folder is missing, before anything is computed for it.
+
+    Parameters
+    ----------
+    option
+        What the user named it with, as ``--csv``.
+    path
+        The file; None was not given.
+
+    Raises
+    ------
+    InputError
+        If there is no such folder, or the path is a folder itself.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError(f"{option} {path} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise InputError(
+            f"{option} {path}: no such folder {path.parent}. Make it, or name a file elsewhere"
+        )

@@ -11,7 +11,7 @@ from psibench.commands.base import Command
 from psibench.commands.check_languages import language_lines
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.config.load import load_config, read_yaml, resolve_llms
-from psibench.config.lookup import Lookup
+from psibench.config.lookup_survey import Survey
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.reranker_registry import resolve_rerankers
 from psibench.errors import InputError
@@ -63,18 +63,19 @@ def check_table(path: Path) -> str:
 def check_config(path: Path) -> str:
     """Validate a config laid over the default one; return what it would run.
 
-    Local source files need not exist yet: they are named.
+    Local files and folders need not exist yet: those missing are named.
 
     Raises
     ------
     InputError
-        If the config is not valid, or names languages that a benchmark does not have.
+        If the workflow would refuse the config, whatever files there were.
     """
     config, models = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
+    lookup = Survey(config, models)
     lines = [f"{path}: valid"]
     for name, section in config.benchmarks.items():
         lines.append(f"  benchmark {name}: {_steps(section)}")
-        lines += [f"    {line}" for line in language_lines(config, name)]
+        lines += [f"    {line}" for line in language_lines(lookup, name)]
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     lines += [
         f"  language model {name}: {llm.model}, backend {llm.backend}"
@@ -83,10 +84,7 @@ def check_config(path: Path) -> str:
     lines += [
         f"  reranker {name}: {entry.backend}" for name, entry in resolve_rerankers(config).items()
     ]
-    try:
-        Lookup(config, models)
-    except InputError as error:
-        lines.append(f"  not there yet: {error}")
+    lines += [f"  not there yet: {what}" for what in lookup.missing]
     return "\n".join(lines)
 
 
@@ -115,7 +113,8 @@ def _lines(record: dict[str, Any]) -> str:
 CHECK = Command(
     help="verify a table's provenance, or validate a config",
     description="Parquet: verify schema, key and content hash and print the provenance. YAML: "
-    "validate a config laid over the default one and print what it would run.",
+    "validate a config laid over the default one and print what it would run; what is wrong with "
+    "it is an error, files and folders that are missing are named.",
     add_arguments=add_arguments,
     run=run_check,
 )

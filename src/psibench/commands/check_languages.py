@@ -2,34 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 
-from psibench.config.lookup_places import PlaceLookup
-from psibench.config.places import places_of
-from psibench.config.settings import Config
+from psibench.config.lookup import Lookup
 from psibench.config.translation import Outliers, Translate
-from psibench.errors import InputError
 
 MOST_NAMED = {"domain": 5}
 """Domains that are named; of more, these and how many there are. Of others:"""
 USUALLY_NAMED = 10
 
 
-def language_lines(config: Config, name: str) -> Iterator[str]:
+def language_lines(lookup: Lookup, name: str) -> Iterator[str]:
     """Yield lines about one benchmark; none if it is one domain in one language.
 
     Nothing is said of a release whose folders are not there yet.
-
-    Raises
-    ------
-    InputError
-        If a cross-lingual pair or a translation is of a language that the benchmark does not have.
     """
-    section = config.benchmarks[name]
-    try:
-        places_of(section)
-    except InputError:
-        return
-    lookup = PlaceLookup(config.model_copy(update={"benchmarks": {name: section}}))
-    if len(lookup.places(name)) == 1 and section.translate is None:
+    section = lookup.config.benchmarks[name]
+    places = lookup.places(name)
+    if not places or (len(places) == 1 and section.translate is None):
         return
     for language in lookup.native_languages(name):
         domains = lookup.domains_in(name, language)
@@ -44,7 +32,19 @@ def language_lines(config: Config, name: str) -> Iterator[str]:
     if crossed:
         yield f"across languages: {_counted(crossed, 'pair')}"
     if section.translate is not None:
-        yield f"translated {', '.join(translation_chain(section.translate, section.language))}"
+        steps = [*translation_chain(section.translate, section.language)]
+        steps += [_evaluated(lookup, name)] if section.translate.models is not None else []
+        yield f"translated {', '.join(steps)}"
+
+
+def _evaluated(lookup: Lookup, name: str) -> str:
+    """Say which of the models that run on a benchmark run on its translations, and which do not."""
+    source, target = lookup.source_language(name), lookup.translated_languages(name)[0]
+    every = lookup.models_of(name, source, source)
+    chosen = lookup.models_of(name, target, target)
+    left_out = ", ".join(model for model in every if model not in chosen)
+    said = f"evaluated with {_counted(chosen, 'model') if chosen else 'no model'}"
+    return f"{said}; translate.models leaves out {left_out}" if left_out else said
 
 
 def translation_chain(section: Translate, source: str) -> Iterator[str]:
@@ -64,8 +64,6 @@ def translation_chain(section: Translate, source: str) -> Iterator[str]:
         yield "spans found by aligned sentences"
     if section.quality is not None:
         yield f"quality graded by {section.quality.llm}, {section.quality.per_stratum} per stratum"
-    if section.models is not None:
-        yield f"evaluated with {_counted(section.models, 'model')}"
 
 
 def _bounds(outliers: Outliers) -> str:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from psibench.commands.base import Command
+from psibench.commands.base import Command, refuse_unwritable
 from psibench.commands.text_table import aligned
 
 HEADINGS = (
@@ -46,6 +46,7 @@ def run_efficiency(args: argparse.Namespace) -> None:
     from psibench.cluster.job_records import read_records
     from psibench.tables.atomic import atomic_path
 
+    refuse_unwritable("--csv", args.csv)
     table = summarise(read_records(args.benchmarks, args.logs))
     rows = [HEADINGS, *(_cells(row) for row in table.iter_rows(named=True))]
     print("\n".join(aligned(rows, n_text=N_TEXT_COLUMNS)))

@@ -4,8 +4,12 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
+
+import yaml
 
 from psibench.commands.base import Command
 from psibench.commands.models_text import model_row, table_lines
@@ -14,10 +18,14 @@ from psibench.config.models import Model
 from psibench.config.paths import REGISTRY
 from psibench.config.reranker_registry import load_rerankers
 from psibench.config.secrets import refuse_secrets
+from psibench.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a config whose `registry:` is listed too, what to list, and how."""
+    parser.add_argument(
+        "ids", nargs="*", metavar="ID", help="show these entries whole, defaults included, as YAML"
+    )
     parser.add_argument("--config", type=Path, help="also list the entries of this config")
     parser.add_argument("--kind", choices=_choices("kind"), help="list models of this kind only")
     parser.add_argument(
@@ -27,7 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_models(args: argparse.Namespace) -> None:
-    """Print a line per model, cut to the terminal if it is one, or a JSON list of entries."""
+    """Print a line per model, cut to the terminal if it is one, or whole entries.
+
+    Raises
+    ------
+    InputError
+        On an id that is not in the registry.
+    """
     entries = load_registry(REGISTRY)
     if args.config is not None:
         raw = read_yaml(args.config).get("registry") or {}
@@ -35,17 +49,33 @@ def run_models(args: argparse.Namespace) -> None:
         entries |= validate_registry(raw, f"{args.config}: registry")
     shown = {
         name: entry
-        for name, entry in entries.items()
+        for name, entry in _named(entries, args.ids).items()
         if args.kind in (None, entry.kind) and args.backend in (None, entry.backend)
     }
     if args.json:
         records = [{"id": name, **entry.model_dump(mode="json")} for name, entry in shown.items()]
         print(json.dumps(records, indent=2, ensure_ascii=False))
         return
+    if args.ids:
+        whole = {name: entry.model_dump(mode="json") for name, entry in shown.items()}
+        print(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), end="")
+        return
     rerankers = load_rerankers()
     rows = [model_row(name, entry, rerankers) for name, entry in shown.items()]
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print("\n".join(table_lines(rows, columns=columns)))
+
+
+def _named(entries: dict[str, Model], ids: Sequence[str]) -> dict[str, Model]:
+    """Return the entries of these ids, all without any."""
+    for name in ids:
+        if name not in entries:
+            near = get_close_matches(name, entries, n=3) or sorted(entries)
+            raise InputError(
+                f"unknown model {name!r}; did you mean {', '.join(near)}? "
+                "`psibench models` lists all, with --config FILE also those of a config"
+            )
+    return {name: entries[name] for name in ids} if ids else entries
 
 
 def _choices(field: str) -> list[str]:

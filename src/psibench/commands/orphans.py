@@ -37,13 +37,15 @@ def run_orphans(args: argparse.Namespace) -> None:
     Raises
     ------
     InputError
-        If they are to be cancelled and their head lives, or nobody can tell and there is no
-        --force; if SLURM does not answer, or jobs do not end.
+        If there is no such folder; if they are to be cancelled and their head lives, or nobody can
+        tell and there is no --force; if SLURM does not answer, or jobs do not end.
     """
     from psibench.cluster.head_lock import UnknownHolderError, holder, lock_paths
     from psibench.cluster.orphans import jobs_of
 
     folder = args.folder.resolve()
+    if not folder.is_dir():
+        raise InputError(f"--folder {args.folder}: no such folder; give a run's working directory")
     jobs = jobs_of(folder)
     _, lock = lock_paths(".", folder)
     try:

@@ -1,15 +1,20 @@
 """`psibench plan`: how much a config has to encode, and in how many jobs."""
 
 import argparse
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from psibench.commands.base import Command
+from psibench.commands.base import Command, refuse_unwritable
 from psibench.commands.text_table import aligned
 from psibench.config.load import load_config, read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+
+if TYPE_CHECKING:
+    from psibench.config.encoding_plan import Encoding
 
 HEADINGS = (
     "benchmark",
@@ -34,9 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_plan(args: argparse.Namespace) -> None:
     """Print a row per benchmark, language and model that is encoded, and their sums."""
-    from psibench.config.encoding_plan import encoding_plan
+    from psibench.config.encoding_plan import encoding_plan, later_encodings
     from psibench.tables.atomic import atomic_path
 
+    refuse_unwritable("--csv", args.csv)
     given = read_yaml(args.config) if args.config is not None else {}
     config, models = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
     plan = encoding_plan(config, models)
@@ -45,7 +51,7 @@ def run_plan(args: argparse.Namespace) -> None:
         return
     rows = [HEADINGS, *(_cells(row) for row in plan.iter_rows(named=True))]
     print("\n".join(aligned(rows, n_text=N_TEXT_COLUMNS)))
-    print(_sums(plan, gpu_tflops=config.encoding.gpu_tflops))
+    print(_sums(plan, later_encodings(config, models), gpu_tflops=config.encoding.gpu_tflops))
     if args.csv is not None:
         with atomic_path(args.csv) as path:
             plan.write_csv(path)
@@ -65,9 +71,16 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _sums(plan: pl.DataFrame, *, gpu_tflops: float) -> str:
+def _sums(plan: pl.DataFrame, later: Sequence["Encoding"], *, gpu_tflops: float) -> str:
     known = plan.drop_nulls("gpu_minutes")
-    lines = [f"{plan.get_column('jobs').sum():,} jobs that encode."]
+    n_jobs = sum(plan.get_column("jobs"))
+    lines = [f"{n_jobs:,} {_jobs(n_jobs)} that encode{'s' if n_jobs == 1 else ''}."]
+    counts = Counter((one.benchmark, one.language, one.after) for one in later)
+    for (name, language, first), n in counts.items():
+        lines.append(
+            f"{n:,} more {_jobs(n)} of {name} {language}: its texts are those of {first}, which "
+            "are encoded and stored by then."
+        )
     if known.height:
         per_job = known.select(pl.col("minutes_per_job").repeat_by("jobs").explode()).to_series()
         hours = known.get_column("gpu_minutes").sum() / 60
@@ -85,6 +98,10 @@ def _sums(plan: pl.DataFrame, *, gpu_tflops: float) -> str:
             "encoding.shards: NUMBER cuts them into that many jobs."
         )
     return "\n".join(lines)
+
+
+def _jobs(n: int) -> str:
+    return "job" if n == 1 else "jobs"
 
 
 def _number(value: int | None) -> str:

@@ -80,13 +80,13 @@ def _checked_options(args: argparse.Namespace) -> tuple[tuple[str, ...], Uncerta
 
 
 def _read_judgements(args: argparse.Namespace) -> Judgements:
-    queries = read_queries(args.queries, queries_format=args.queries_format)
-    check_queries(queries, source=str(args.queries), spans_may_overrun=args.spans_may_overrun)
-    qrels = read_qrels(args.qrels, qrels_format=args.qrels_format)
+    queries = pl.concat(read_queries(p, queries_format=args.queries_format) for p in args.queries)
+    check_queries(queries, source=_names(args.queries), spans_may_overrun=args.spans_may_overrun)
+    qrels = pl.concat(read_qrels(p, qrels_format=args.qrels_format) for p in args.qrels)
     judged, kept = match_qrels(
         queries,
         qrels,
-        source=str(args.qrels),
+        source=_names(args.qrels),
         ignore_unknown=args.ignore_unknown,
         ignore_unjudged=args.ignore_unjudged,
     )
@@ -159,7 +159,10 @@ def _aggregate(
 def _provenance(
     args: argparse.Namespace, schemes: Sequence[str], settings: UncertaintySettings
 ) -> Provenance:
-    files = {"queries": args.queries, "qrels": args.qrels}
+    files: dict[str, Path] = {}
+    for name in ("queries", "qrels"):
+        given = getattr(args, name)
+        files |= {f"{name}:{i}" if len(given) > 1 else name: path for i, path in enumerate(given)}
     names = [path.name for path in args.run]
     for index, path in enumerate(args.run):
         place = f"{index}:" if names.count(path.name) > 1 else ""
@@ -177,9 +180,14 @@ def _provenance(
     )
 
 
-def _queries_by(path: Path) -> str:
-    """Return who wrote the queries, where the file says so."""
-    return queries_by(path) if path.suffix.lower() == ".parquet" else "not recorded"
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(str(path) for path in paths)
+
+
+def _queries_by(paths: Sequence[Path]) -> str:
+    """Return who wrote the queries, where the files say so."""
+    found = {queries_by(p) if p.suffix.lower() == ".parquet" else "not recorded" for p in paths}
+    return ", ".join(sorted(found))
 
 
 SCORE = Command(

@@ -29,13 +29,23 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
         help="scores of one model; may be repeated. By suffix: "
         + "; ".join(f"{name} {' '.join(f.suffixes)}" for name, f in RUN_FORMATS.items()),
     )
-    group.add_argument("--queries", type=Path, required=True, metavar="FILE", help=NEEDED)
+    group.add_argument(
+        "--queries",
+        type=Path,
+        nargs="+",
+        action="extend",
+        required=True,
+        metavar="FILE",
+        help=f"{NEEDED}; several files, as of domains that a run pools, are put together",
+    )
     group.add_argument(
         "--qrels",
         type=Path,
+        nargs="+",
+        action="extend",
         required=True,
         metavar="FILE",
-        help="query-id, corpus-id, score with a header, or TREC qrels",
+        help="query-id, corpus-id, score with a header, or TREC qrels; several are put together",
     )
     group.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the tables")
     group.add_argument("--run-format", choices=RUN_FORMATS, help="instead of the suffix")

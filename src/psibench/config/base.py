@@ -1,14 +1,33 @@
 """What every config section shares: unknown keys refused, ids and paths typed."""
 
+import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 
 ID_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
 LANGUAGE_PATTERN = r"^[a-z]{3}-[A-Z][a-z]{3}$"
+COMMIT_PATTERN = r"^[0-9a-f]{40}$"
 
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, max_length=80)]
 Language = Annotated[str, StringConstraints(pattern=LANGUAGE_PATTERN)]
+
+
+def _refuse_no_commit(value: str) -> str:
+    if not re.fullmatch(COMMIT_PATTERN, value):
+        raise ValueError(
+            "A commit has 40 digits of 0-9 and a-f (a branch or tag moves): copy it from the "
+            "repository's history on the hub, or leave the key out for its default branch"
+        )
+    return value
+
+
+Commit = Annotated[
+    str,
+    AfterValidator(_refuse_no_commit),
+    WithJsonSchema({"type": "string", "pattern": COMMIT_PATTERN}),
+]
+"""A commit of a checkpoint's repository on the hub."""
 
 
 def refuse_repeats(values: list[str]) -> list[str]:

@@ -70,6 +70,8 @@ class SquadPosq(BenchmarkBase):
     """all: every context that carries the question is relevant. published: the last one only."""
     subset: Literal["full", "tiny"] = "full"
     """tiny: 10,000 questions drawn as the authors did (seed 42), the same corpus."""
+    queries_by: str | None = "people"
+    """Who wrote the questions: people, as SQuAD's, or for example llm:NAME; null: not recorded."""
     buckets: BucketSchemes = Field(default=["squad", "relative-20"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 

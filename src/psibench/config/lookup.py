@@ -10,7 +10,7 @@ from psibench.config.corpora import POOLED
 from psibench.config.lookup_encoding import EncodingLookup
 from psibench.config.models import Model, RunFilesModel
 from psibench.config.settings import Config
-from psibench.errors import InputError
+from psibench.errors import MissingError
 from psibench.models.run_files import check_run_files
 
 
@@ -31,17 +31,14 @@ class Lookup(EncodingLookup):
         for name in config.benchmarks:
             for place in self.places(name):
                 section = self.section_at(name, place.language, place.domain)
-                try:
+                with self._looking(f"config key benchmarks.{name}.{place.key}"):
                     files = source_files(section)
-                except InputError as error:
-                    raise InputError(
-                        f"config key benchmarks.{name}.{place.key}: {error}"
-                    ) from error
-                _check_files(files, f"benchmarks.{name}.{place.key}")
-                self._files[name, place.language, place.domain] = files
+                    _check_files(files)
+                    self._files[name, place.language, place.domain] = files
         for name, entry in self.models.items():
             if isinstance(entry, RunFilesModel):
-                check_run_files(name, entry, self._runs_of(name))
+                with self._looking(f"model {name!r}"):
+                    check_run_files(entry, list(self._runs_of(name)))
 
     def benchmark(self, name: str) -> Benchmark:
         """Return the section of a benchmark, or of the one that a view is of."""
@@ -178,10 +175,9 @@ class Lookup(EncodingLookup):
         return plain
 
 
-def _check_files(files: Iterable[str], key: str) -> None:
+def _check_files(files: Iterable[str]) -> None:
     for path in files:
         if not Path(path).is_file():
-            raise InputError(
-                f"config key {key}: no file {path!r} in {Path.cwd()}; relative paths start at the "
-                "working directory"
+            raise MissingError(
+                f"no file {path!r} in {Path.cwd()}; relative paths start at the working directory"
             )

@@ -121,11 +121,15 @@ class EncodingLookup(ModelLookup):
         return "|".join(parts) or r"(?!)none"
 
     def _downloads(self) -> Iterator[Download]:
-        for entry in self.models.values():
-            yield from model_downloads(entry)
-        for reranker in self.rerankers.values():
-            yield from reranker_downloads(reranker)
+        for name, entry in self.models.items():
+            with self._looking(f"model {name!r}"):
+                yield from model_downloads(entry)
+        for name, reranker in self.rerankers.items():
+            with self._looking(f"reranker {name!r}"):
+                yield from reranker_downloads(reranker)
         for name, section in self.config.benchmarks.items():
             if isinstance(section, Controlled):
-                yield from model_downloads(self.encoder(self.personas(name).model))
-        yield from tokenizer_downloads(self.config.length_tokenizer)
+                with self._looking(f"config key benchmarks.{name}.personas"):
+                    yield from model_downloads(self.encoder(self.personas(name).model))
+        with self._looking("config key length_tokenizer"):
+            yield from tokenizer_downloads(self.config.length_tokenizer)

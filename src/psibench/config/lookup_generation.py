@@ -16,6 +16,7 @@ from psibench.config.settings import Config
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_files
+from psibench.models.positions import refuse_beyond_positions
 
 if TYPE_CHECKING:
     from psibench.llm.prompts import Prompt
@@ -147,18 +148,13 @@ class GenerationLookup(VerificationLookup):
         from psibench.llm.prompts import load_prompt
 
         for task, _ in self.tasks(name):
-            try:
+            key = f"config key benchmarks.{name}.{prompt_key(task.name)}"
+            with self._looking(key):
                 check_template(task.template, load_prompt(self.prompt(name, task.name)))
-            except InputError as error:
-                raise InputError(
-                    f"config key benchmarks.{name}.{prompt_key(task.name)}: {error}"
-                ) from error
         if isinstance(self.config.benchmarks[name], Controlled):
-            try:
-                self.encoder(self.personas(name).model)
+            with self._looking(f"config key benchmarks.{name}.personas"):
+                refuse_beyond_positions(self.encoder(self.personas(name).model))
                 self.persona_files(name)
-            except InputError as error:
-                raise InputError(f"config key benchmarks.{name}.personas: {error}") from error
 
 
 def prompt_key(task: str) -> str:

@@ -17,6 +17,7 @@ from psibench.config.settings import Config
 from psibench.config.views import TINY, view_id
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_files
+from psibench.models.positions import refuse_beyond_positions
 from psibench.models.run_files import run_files
 
 
@@ -32,8 +33,8 @@ class ModelLookup(TranslationLookup):
     Raises
     ------
     InputError
-        If a model's local checkpoint does not exist, or the first stage of a reranker is no model
-        that searches.
+        If a model's local checkpoint does not exist or has fewer positions than its entry asks for,
+        or the first stage of a reranker is no model that searches.
     """
 
     def __init__(self, config: Config, models: Mapping[str, Model]) -> None:
@@ -47,9 +48,11 @@ class ModelLookup(TranslationLookup):
         }
         self.rerankers = {**self.rerankers, **find_rerankers(config, evaluated)}
         for name in evaluated.values():
-            self.reranker_files(name)
-        for name in self.models:
-            self.checkpoint_files(name)
+            self._check_reranker(name)
+        for name, entry in self.models.items():
+            with self._looking(f"model {name!r}"):
+                self.checkpoint_files(name)
+                refuse_beyond_positions(entry)
 
     def models_of(self, name: str, queries: str, documents: str) -> list[str]:
         """List the models evaluated on a language pair of a benchmark or view.

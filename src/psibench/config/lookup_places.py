@@ -1,7 +1,8 @@
 """What a workflow asks about the languages, domains and language pairs of its benchmarks."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from psibench.config.benchmarks import Benchmark, PosirRelease
 from psibench.config.places import Place, places_of, section_at
@@ -25,11 +26,13 @@ class PlaceLookup:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._places: Mapping[str, list[Place]] = {
-            name: _places(name, section) for name, section in config.benchmarks.items()
-        }
-        for name in config.benchmarks:
-            self._check_languages(name)
+        self._places: dict[str, list[Place]] = {}
+        for name, section in config.benchmarks.items():
+            self._places[name] = []
+            with self._looking(f"config key benchmarks.{name}.source"):
+                self._places[name] = places_of(section)
+            if self._places[name]:
+                self._check_languages(name)
 
     def places(self, name: str) -> list[Place]:
         """List the places a benchmark is read from."""
@@ -107,6 +110,14 @@ class PlaceLookup:
         ]
         return "|".join(parts) or r"(?!)none"
 
+    @contextmanager
+    def _looking(self, where: str) -> Iterator[None]:
+        """Surround what looks for one thing's files; errors of it say where it is named."""
+        try:
+            yield
+        except InputError as error:
+            raise error.under(where) from error
+
     def _check_languages(self, name: str) -> None:
         native, known = self.native_languages(name), self.languages(name)
         where = f"config key benchmarks.{name}"
@@ -134,13 +145,6 @@ class PlaceLookup:
                 raise InputError(
                     f"{where}.cross_lingual: {queries}-{documents}: no domain is in both languages"
                 )
-
-
-def _places(name: str, section: Benchmark) -> list[Place]:
-    try:
-        return places_of(section)
-    except InputError as error:
-        raise InputError(f"config key benchmarks.{name}.source: {error}") from error
 
 
 def _split(pair: str) -> Pair:

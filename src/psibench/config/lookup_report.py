@@ -48,6 +48,19 @@ def example_files(lookup: Lookup) -> list[dict[str, str]]:
     return found
 
 
+def compared_domains(lookup: Lookup, name: str) -> list[tuple[str, str]]:
+    """Return by which model the domains of a benchmark are compared, and in which languages.
+
+    The first that makes vectors; languages that it is read in, with two or more domains.
+    """
+    model = next((model for model in lookup.config.models if lookup.is_vector(model)), None)
+    return [
+        (model, language)
+        for language in lookup.native_languages(name)
+        if model is not None and len(lookup.domains_in(name, language)) > 1
+    ]
+
+
 def summary_files(lookup: Lookup) -> dict[str, str]:
     """Return the tables over all benchmarks, by name."""
     names = ["position_trend", "language_averages"]
@@ -64,11 +77,7 @@ def spread(names: list[str], n: int) -> list[str]:
 
 def _compared(lookup: Lookup, name: str) -> list[str]:
     """List the tables of the similarity of a benchmark's domains, a path per language."""
-    model = next((model for model in lookup.config.models if lookup.is_vector(model)), None)
-    if model is None:
-        return []
     return [
         f"results/{name}/similarity/{model}/{language}.parquet"
-        for language in lookup.native_languages(name)
-        if len(lookup.domains_in(name, language)) > 1
+        for model, language in compared_domains(lookup, name)
     ]

@@ -43,11 +43,9 @@ class TranslationLookup(ViewLookup):
         from psibench.llm.prompts import load_prompt
 
         for task in self.translation_tasks(name):
-            key = f"config key benchmarks.{name}.translate"
-            try:
-                check_template(self.task(name, task).template, load_prompt(self.prompt(name, task)))
-            except InputError as error:
-                raise InputError(f"{key}, task {task}: {error}") from error
+            template = self.task(name, task).template
+            with self._looking(f"config key benchmarks.{name}.translate, task {task}"):
+                check_template(template, load_prompt(self.prompt(name, task)))
 
     def translate(self, name: str) -> Translate:
         """Return how a benchmark is translated that is."""

@@ -6,10 +6,11 @@ from psibench.config.benchmarks import GeneratedBenchmark
 from psibench.config.judging import FinewebNegatives, PosirNegatives
 from psibench.config.lookup_places import PlaceLookup
 from psibench.config.reranker_registry import checkpoint_of, resolve_rerankers
-from psibench.config.rerankers import RerankerModel
+from psibench.config.rerankers import BiEncoderReranker, RerankerModel
 from psibench.config.settings import Config
 from psibench.config.verification import VerifyMargin, VerifySection
 from psibench.models.checkpoints import checkpoint_files
+from psibench.models.positions import refuse_beyond_positions
 
 
 class VerificationLookup(PlaceLookup):
@@ -23,14 +24,15 @@ class VerificationLookup(PlaceLookup):
     Raises
     ------
     InputError
-        If a reranker is not known, or its local checkpoint does not exist.
+        If a reranker is not known, or its local checkpoint does not exist or has fewer positions
+        than its entry asks for.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.rerankers: Mapping[str, RerankerModel] = resolve_rerankers(config)
         for name in self.rerankers:
-            self.reranker_files(name)
+            self._check_reranker(name)
 
     def verification(self, name: str) -> VerifySection | None:
         """Return how a benchmark's candidates are checked; None if they are not."""
@@ -83,6 +85,13 @@ class VerificationLookup(PlaceLookup):
     def reranker_files(self, reranker: str) -> list[str]:
         """List the files of a reranker's local checkpoint."""
         return checkpoint_files(checkpoint_of(self.rerankers[reranker])[0])
+
+    def _check_reranker(self, name: str) -> None:
+        with self._looking(f"reranker {name!r}"):
+            self.reranker_files(name)
+            entry = self.rerankers[name]
+            if isinstance(entry, BiEncoderReranker):
+                refuse_beyond_positions(entry.encoder)
 
 
 def _until(panel: list[str], reranker: str) -> list[str]:

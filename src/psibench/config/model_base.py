@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from psibench.config.base import Section
+from psibench.config.base import Commit, Section
 
 Scoring = Literal["cosine", "maxsim", "mean-maxsim"]
 """cosine: of unit vectors, the best window's; maxsim: the sum over query tokens of the best
@@ -44,8 +44,8 @@ class EncoderModel(ModelBase):
 
     checkpoint: str
     """embedded:all-MiniLM-L6-v2, a local folder, or a name on the hub."""
-    revision: str | None = None
-    """Commit of the hub repository. Pin it: a branch name moves."""
+    revision: Commit | None = None
+    """Commit of the hub repository, 40 hex digits; null is not pinned: the default branch moves."""
     query_prompt: str = ""
     """Text put before each query."""
     document_prompt: str = ""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from psibench.config.base import Section
+from psibench.config.base import Commit, Section
 from psibench.config.models import SentenceTransformerModel
 
 FLAG_PROMPT = (
@@ -29,8 +29,8 @@ class CheckpointReranker(RerankerBase):
 
     checkpoint: str
     """A local folder, or a name on the hub."""
-    revision: str | None = None
-    """Commit of the hub repository; null is not pinned: a branch moves."""
+    revision: Commit | None = None
+    """Commit of the hub repository, 40 hex digits; null is not pinned: the default branch moves."""
     max_tokens: int = Field(ge=32)
     """Longest input; what comes after it is not seen. Keep it above query plus longest text:
     a filter that cuts texts off is blind to late evidence."""
@@ -50,7 +50,7 @@ class CrossEncoderReranker(CheckpointReranker):
     """From the raw output to a score in [0, 1]; none where the output lies there already."""
     trust_remote_code: bool = False
     """Run code that comes with the checkpoint. Only with a pinned revision."""
-    code_revision: str | None = None
+    code_revision: Commit | None = None
     """Commit of the repository the code comes from, where it is another one."""
 
     @model_validator(mode="after")

@@ -24,7 +24,7 @@ def refuse_secrets(value: Any, *, key: str = "") -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             path = f"{key}.{name}" if key else str(name)
-            if SECRET_KEY.search(str(name)) and inner not in (None, ""):
+            if _is_secret(str(name), inner):
                 raise _refusal(path)
             refuse_secrets(inner, key=path)
     elif isinstance(value, str):
@@ -33,6 +33,12 @@ def refuse_secrets(value: Any, *, key: str = "") -> None:
     elif isinstance(value, Sequence):
         for index, inner in enumerate(value):
             refuse_secrets(inner, key=f"{key}[{index}]")
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    """Say whether a key is named like a secret and holds one; a token may also be counted."""
+    is_count = isinstance(value, int | float) and name.lower().endswith("token")
+    return bool(SECRET_KEY.search(name)) and value not in (None, "") and not is_count
 
 
 def _refusal(key: str) -> InputError:

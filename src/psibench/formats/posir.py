@@ -17,7 +17,7 @@ import polars as pl
 
 from psibench.config.base import ID_PATTERN, LANGUAGE_PATTERN
 from psibench.config.release import PosirReleaseSource
-from psibench.errors import InputError
+from psibench.errors import InputError, MissingError
 from psibench.formats.posir_columns import COLUMNS, FURTHER, read_columns
 from psibench.formats.posir_hub import REPOSITORY, release_on_hub
 from psibench.metrics.query_scores import name_some
@@ -65,7 +65,7 @@ def discover(path: str) -> dict[str, list[str]]:
     """
     root = Path(path)
     if not root.is_dir():
-        raise InputError(
+        raise MissingError(
             f"{path}: no such folder in {Path.cwd()}. Give the folder of a release "
             f"({LAYOUT}); of one on the hub, name `languages` and `domains`"
         )
@@ -99,7 +99,7 @@ def release_files(
     if Path(path).is_dir():
         return {table: _local_file(Path(path) / folder, table) for table in TABLES}
     if not re.match(REPOSITORY, path):
-        raise InputError(f"{path}: no such folder in {Path.cwd()}, and no name on the hub")
+        raise MissingError(f"{path}: no such folder in {Path.cwd()}, and no name on the hub")
     wanted = {t: [f"{folder}/{place.format(table=t)}" for place in PLACES] for t in TABLES}
     return release_on_hub(path, wanted, revision=revision)
 
@@ -158,4 +158,4 @@ def _local_file(folder: Path, table: str) -> Path:
     for path in paths:
         if path.is_file():
             return path
-    raise InputError(f"{paths[0]}: no such file; a release has {LAYOUT}")
+    raise MissingError(f"{paths[0]}: no such file; a release has {LAYOUT}")

@@ -21,7 +21,7 @@ import jinja2.meta
 import yaml
 from jinja2.sandbox import SandboxedEnvironment
 
-from psibench.errors import InputError
+from psibench.errors import InputError, MissingError
 from psibench.llm.examples import KEYS as EXAMPLE_KEYS
 from psibench.llm.examples import ExampleError, ReplyExample, read_example
 from psibench.llm.request import Message, ResponseSchema
@@ -104,6 +104,8 @@ def load_prompt(path: str | Path) -> Prompt:
     """
     try:
         text = Path(path).read_text(encoding="utf-8").replace("\r\n", "\n")
+    except FileNotFoundError as error:
+        raise MissingError(f"{path}: {error.strerror}; expected a prompt template") from error
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; expected a prompt template") from error
     found = _HEADER.match(text)

@@ -25,8 +25,8 @@ class Secret:
         self._value = value
 
     @classmethod
-    def from_environment(cls, name: str | None) -> "Secret":
-        """Read the variable ``name``; no name is no key.
+    def from_environment(cls, name: str | None, *, key: str = "api_key_env") -> "Secret":
+        """Read the variable ``name``, which stands in config key ``key``; no name is no key.
 
         Raises
         ------
@@ -38,12 +38,12 @@ class Secret:
         value = os.environ.get(name, "").strip()
         if not value:
             raise InputError(
-                f"environment variable {name} (config key api_key_env) is not set; export it with "
-                "the server's API key, or set api_key_env to null for a server without keys"
+                f"environment variable {name} (config key {key}) is not set; export it with "
+                f"the server's API key, or set {key} to null for a server without keys"
             )
         if not value.isascii() or not value.isprintable():
             raise InputError(
-                f"environment variable {name} (config key api_key_env) holds characters that no "
+                f"environment variable {name} (config key {key}) holds characters that no "
                 "API key has; copy the key anew"
             )
         return cls(value)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from psibench.config.models import EncoderModel
-from psibench.errors import InputError
+from psibench.errors import InputError, MissingError
 from psibench.models.manifests import FOLDER_VARIABLE, MAIN, Part, find_manifest, is_commit
 from psibench.models.node_cache import cached_on_node
 from psibench.tables.hashing import hash_file
@@ -61,7 +61,7 @@ def local_folder(checkpoint: str) -> Path | None:
     if checkpoint and path.is_dir():
         return path
     if not checkpoint or checkpoint.startswith((".", "/", "~")) or checkpoint.count("/") > 1:
-        raise InputError(
+        raise (MissingError if checkpoint else InputError)(
             f"checkpoint {checkpoint!r}: no such folder (relative to {os.getcwd()}). Give a folder "
             "with a checkpoint, a hub name as owner/name, or embedded:all-MiniLM-L6-v2."
         )

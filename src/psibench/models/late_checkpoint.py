@@ -10,6 +10,7 @@ from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.backbones import usable_positions
 from psibench.models.hub import read_json
+from psibench.models.positions import refuse_more
 
 logger = logging.getLogger("psibench")
 
@@ -114,12 +115,7 @@ def refuse_too_long(entry: Entry, model: Any, keys: tuple[str, ...]) -> None:
     """
     positions = usable_positions(model)
     for key in keys:
-        tokens = getattr(entry, key)
-        if positions is not None and tokens > positions:
-            raise InputError(
-                f"checkpoint {entry.checkpoint!r}: {key} {tokens} is more than its {positions} "
-                f"positions; lower {key}"
-            )
+        refuse_more(positions, entry.checkpoint, key, getattr(entry, key))
 
 
 def warn_of_other_settings(entry: ColbertModel, folder: Path) -> None:

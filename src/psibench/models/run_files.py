@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from psibench.config.models import RunFilesModel
-from psibench.errors import InputError
+from psibench.errors import InputError, MissingError
 
 DOMAIN = "{domain}"
 
@@ -30,21 +30,22 @@ def is_per_domain(entry: RunFilesModel) -> bool:
 
 
 def check_run_files(
-    model: str, entry: RunFilesModel, runs: Iterable[tuple[Mapping[str, str], Sequence[str]]]
+    entry: RunFilesModel, runs: Iterable[tuple[Mapping[str, str], Sequence[str]]]
 ) -> None:
     """Refuse files that are missing, or that stand for two runs.
 
     Parameters
     ----------
-    model : id of the entry, for messages.
     runs : of each run its labels (``benchmark``, ``query_lang``, ``corpus_lang``; others are
         ignored) and its domains.
 
     Raises
     ------
     InputError
-        If a file does not exist, or the path gives the same file to two runs: with parallel query
-        ids the same results would count for both languages, and nothing would show it.
+        If the path gives the same file to two runs: with parallel query ids the same results would
+        count for both languages, and nothing would show it.
+    MissingError
+        If a file does not exist.
     """
     taken: dict[str, str] = {}
     for labels, domains in runs:
@@ -61,12 +62,13 @@ def check_run_files(
         ):
             if path in taken:
                 raise InputError(
-                    f"model {model!r}: {path} stands for two runs ({taken[path]}; {run}). Put "
+                    f"{path} stands for two runs ({taken[path]}; {run}). Put "
                     "{benchmark}, {query_lang} or {corpus_lang} into its path"
                 )
             taken[path] = run
-            if not Path(path).is_file():
-                raise InputError(
-                    f"model {model!r}: no file {path!r} in {Path.cwd()} for {run}; relative paths "
-                    "start at the working directory"
-                )
+    for path, run in taken.items():
+        if not Path(path).is_file():
+            raise MissingError(
+                f"no file {path!r} in {Path.cwd()} for {run}; relative paths start at the working "
+                "directory"
+            )

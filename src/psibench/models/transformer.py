@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from psibench.config.models import SentenceTransformerModel, Windows
-from psibench.errors import InputError
 from psibench.models.appending import append_tokens, pool_behind_prompt, tokens_to_append
 from psibench.models.backbones import usable_positions
 from psibench.models.checkpoints import checkpoint_identity, loading
 from psibench.models.networks import Network, load_network
 from psibench.models.passes import Pass, Wait, launch_parts
+from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
@@ -156,11 +156,7 @@ def load_transformer(
     with loading(entry):
         network = load_network(entry, device=device, dtype=dtype)
     positions = usable_positions(network.transformer)
-    if positions is not None and entry.max_tokens > positions:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: max_tokens {entry.max_tokens} is more than its "
-            f"{positions} positions; lower max_tokens"
-        )
+    refuse_more(positions, entry.checkpoint, "max_tokens", entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     return TransformerEncoder(entry, network, device, dtype, identity, appended)

@@ -22,9 +22,6 @@ from psibench.sources.local import dataset_revisions, local_files
 from psibench.sources.squad import read_squad_files
 from psibench.text.lengths import TokenCounter
 
-QUERIES_BY = {"squad_posq": "people", "known_item": "simulation"}
-"""Who wrote the queries, by recipe; a release says so itself."""
-
 
 def build_benchmark(section: Benchmark, *, count_tokens: TokenCounter) -> Build:
     """Read a benchmark's source and run its recipe."""
@@ -41,7 +38,10 @@ def source_files(section: Benchmark) -> list[str]:
 
 def queries_by_of(section: Benchmark) -> str | None:
     """Say who wrote the queries of a benchmark that asks no language model."""
-    return section.queries_by if isinstance(section, PosirRelease) else QUERIES_BY[section.recipe]
+    if isinstance(section, KnownItem):
+        return "simulation"
+    assert isinstance(section, SquadPosq | PosirRelease)
+    return section.queries_by
 
 
 def revisions_of(section: Benchmark) -> dict[str, str]:

@@ -19,7 +19,7 @@ from psibench.report.wording import (
     undefined_reason,
 )
 
-DECIMALS = 5
+DECIMALS = 8
 MAX_ROWS = 20_000
 """Rows up to which the page has all, those of single domains among them."""
 TEXT_COLUMNS = (

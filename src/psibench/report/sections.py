@@ -102,7 +102,10 @@ def visibility_reading(whole: Mapping[str, Any], seen: Mapping[str, Any]) -> str
     fewer = seen["n_buckets"] < whole["n_buckets"]
     caution = "; fewer buckets remain, so the two are not like for like" if fewer else ""
     if exceeds_chance(seen):
-        return "position matters in passages it saw whole: neglect, not truncation" + caution
+        found = "position matters in passages it saw whole, too: neglect"
+        if whole["psi"] is not None and whole["psi"] > seen["psi"]:
+            found += "; truncation may explain the rest"
+        return found + caution
     if exceeds_chance(whole):
         return (
             "within chance in passages it saw whole: truncation is enough to explain the rest"

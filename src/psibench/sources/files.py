@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.config.sources import Condition
-from psibench.errors import InputError
+from psibench.errors import InputError, MissingError
 from psibench.formats.text import read_records
 from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import read_text_file, require_id, require_text
@@ -94,10 +94,10 @@ def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
         if path.is_dir():
             inside = [p for p in sorted(path.rglob("*")) if p.is_file() and _suffix(p) in SUFFIXES]
             if not inside:
-                raise InputError(f"{path}: no document in this folder. Supported: {SUPPORTED}")
+                raise MissingError(f"{path}: no document in this folder. Supported: {SUPPORTED}")
             found += [(p, path) for p in inside]
         elif not path.exists():
-            raise InputError(f"{path}: no such file or folder")
+            raise MissingError(f"{path}: no such file or folder")
         elif _suffix(path) not in SUFFIXES:
             raise InputError(f"{path}: unknown suffix {path.suffix!r}. Supported: {SUPPORTED}")
         else:

@@ -1,15 +1,16 @@
 """What embedding services will be asked for a config's benchmarks, and what it will cost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.encoding_plan import needed_encodings
 from psibench.config.llms import MILLION
-from psibench.config.load import load_registry
-from psibench.config.models import Model, RerankModel
-from psibench.config.paths import REGISTRY
+from psibench.config.lookup import Lookup
+from psibench.config.lookup_survey import Survey
+from psibench.config.models import Model
 from psibench.config.places import places_of, section_at
 from psibench.config.planned_texts import TRANSLATION_GROWTH, texts_of
 from psibench.config.settings import Config
@@ -80,7 +81,9 @@ def estimate_embeddings(
     exact: bool = False,
     only: str | None = None,
 ) -> tuple[EmbeddingEstimate, ...]:
-    """Estimate the embedding APIs among a config's models and the first stages of its rerankers.
+    """Estimate the embedding APIs whose vectors a config's results ask for, where they ask.
+
+    They are models that are evaluated, first stages of rerankers, or recall false negatives.
 
     Tables that an earlier run made are counted; of other benchmarks the source, where it is on this
     machine, or what the config plans.
@@ -97,26 +100,27 @@ def estimate_embeddings(
     Raises
     ------
     InputError
-        If a table or a source is there and cannot be read.
+        If a table or a source is there and cannot be read, or the workflow would refuse the config.
     """
     reading = Reading(config.length_tokenizer)
-    return tuple(
-        _Estimate(config, name, entry, results, reading, exact=exact).run(only)
-        for name, entry in _apis(config, models)
-    )
-
-
-def _apis(config: Config, models: Mapping[str, Model]) -> Iterator[tuple[str, EmbeddingApiModel]]:
-    firsts = [
-        entry.first_stage or config.search.first_stage
-        for entry in models.values()
-        if isinstance(entry, RerankModel)
-    ]
-    known = load_registry(REGISTRY) | config.registry
-    named = {**{name: known[name] for name in firsts if name in known}, **models}
-    for name, entry in named.items():
+    lookup = Survey(config, models)
+    asked = needed_encodings(lookup)
+    found = []
+    for name, entry in lookup.models.items():
         if isinstance(entry, EmbeddingApiModel):
-            yield name, entry
+            places = {(lookup.base(e.benchmark), e.language) for e in asked if e.model == name}
+            estimate = _Estimate(config, name, entry, results, reading, exact=exact)
+            found.append(
+                estimate.run([place for place in _places(lookup, only) if place in places])
+            )
+    return tuple(found)
+
+
+def _places(lookup: Lookup, only: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the benchmarks and their languages, all or those of one benchmark."""
+    for labels in lookup.benchmark_languages():
+        if only in (None, labels["benchmark"]):
+            yield labels["benchmark"], labels["lang"]
 
 
 class _Estimate:
@@ -139,13 +143,12 @@ class _Estimate:
         self._counter = TextCounter(entry, model=model, folder=folder, storage=storage)
         self._ledger = Ledger(folder, job="", price=entry.price)
 
-    def run(self, only: str | None) -> EmbeddingEstimate:
-        """Count all benchmarks, or one."""
+    def run(self, places: Sequence[tuple[str, str]]) -> EmbeddingEstimate:
+        """Count benchmarks in languages."""
+        sections = self._config.benchmarks
         rows = [
-            EmbeddingRow(name, language, self._count(name, section, language))
-            for name, section in self._config.benchmarks.items()
-            if only in (None, name)
-            for language in _languages(section)
+            EmbeddingRow(name, language, self._count(name, sections[name], language))
+            for name, language in places
         ]
         spent = None if self._entry.price is None else self._ledger.spent_usd()
         return EmbeddingEstimate(
@@ -189,9 +192,3 @@ class _Estimate:
             growth = TRANSLATION_GROWTH if is_translated else 1.0
             total = add_counts(total, self._counter.source(texts, growth=growth))
         return total
-
-
-def _languages(section: Benchmark) -> list[str]:
-    """List the languages that a benchmark has texts in."""
-    own = [place.language for place in places_of(section)]
-    return list(dict.fromkeys([*own, *(section.translate.to if section.translate else ())]))

@@ -34,7 +34,7 @@ class EmbeddingClient:
     def __init__(self, entry: EmbeddingApiModel) -> None:
         self._url, self._timeout_s = entry.url, entry.timeout_s
         self._concurrency = entry.concurrency
-        self._secret = Secret.from_environment(entry.key_env)
+        self._secret = Secret.from_environment(entry.key_env, key="key_env")
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, body: bytes) -> Any:
