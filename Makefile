@@ -37,7 +37,7 @@ psi: setup
 	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Pages: results/report.html results/published.html"
 
 test: setup
-	@pytest -n auto $(ARGS)
+	@pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 slurm-test: setup
 	@PSIBENCH_SLURM=1 PSIBENCH_SLURM_FULL=$(FULL) python tools/slurm_node.py run \

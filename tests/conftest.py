@@ -5,6 +5,15 @@ from pathlib import Path
 
 import pytest
 
+WORKFLOWS = ("workflow", "end_to_end")
+"""Folders of tests that run whole workflows."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take minutes first: what then evens out the workers takes seconds."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in WORKFLOWS)
+
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
