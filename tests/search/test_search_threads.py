@@ -7,10 +7,11 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from psibench.search import threads
+from psibench.search import late as late_search
+from psibench.search import rough, threads
 from psibench.search.exact import search_vectors
 from psibench.search.threads import crew_for
-from psibench.search.vectors import ArrayVectors, Groups
+from psibench.search.vectors import ArrayVectors, Groups, Vectors
 
 
 @pytest.fixture
@@ -96,3 +97,29 @@ def test_the_number_of_threads_changes_nothing(four_threads, block_bytes, duplic
         torch.set_num_threads(4)
         np.testing.assert_array_equal(many.documents, one.documents)
         np.testing.assert_array_equal(many.scores, one.scores)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_search_shares_its_queries_out(four_threads, monkeypatch, late):
+    rng = np.random.default_rng(4)
+    queries = rng.standard_normal((40, 16), dtype=np.float32)
+    documents = rng.standard_normal((600, 16), dtype=np.float32)
+    seen, module, name = set(), (late_search if late else rough), "_max_sim" if late else "plan"
+    true = getattr(module, name)
+    meet = threading.Barrier(4)  # all four at the same time, or it breaks
+
+    def noted(*args):
+        if threading.get_ident() not in seen:
+            seen.add(threading.get_ident())
+            meet.wait(60)
+        return true(*args)
+
+    monkeypatch.setattr(module, name, noted)
+    if late:
+        tokens = Vectors(queries, np.arange(0, 41, 2))
+        source = ArrayVectors(documents, np.arange(0, 601, 3))
+        late_search.search_token_vectors(tokens, source, k=5)
+    else:
+        search_vectors(queries, ArrayVectors(documents), k=5)
+    assert len(seen) == 4
+    assert threading.get_ident() not in seen
