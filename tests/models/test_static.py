@@ -57,11 +57,11 @@ def test_vector_does_not_depend_on_the_batch(control):
         np.testing.assert_array_equal(found, vector(control, text))
 
 
-def test_places_and_rows_of_a_batch_change_nothing(control):
+def test_places_of_a_batch_change_nothing(control):
     (item,) = control.tokenize(["a cat and a dog"], "document")
-    (found,) = control.start(item.windows, item.content, length=64, rows=3)()
+    (found,) = control.start(item.windows, item.content, length=64)()
     np.testing.assert_array_equal(found, vector(control, "a cat and a dog"))
-    assert not control.fills_rows
+    assert not control.runs_ahead
 
 
 def test_long_text_is_not_truncated(control):

@@ -115,7 +115,7 @@ class CountingEncoder:
     fails_at_call: int | None = None
     calls: list[int] = field(default_factory=list)
     tokenized: list[str] = field(default_factory=list)
-    fills_rows: bool = False
+    runs_ahead: bool = False
     fingerprint: str = "c" * 64
 
     def salt(self, role):
@@ -126,7 +126,7 @@ class CountingEncoder:
         ids = [np.frombuffer(text.encode("utf-32-le"), dtype=np.int32) for text in texts]
         return [TokenizedText((i,), (np.ones(len(i), bool),), len(i)) for i in ids]
 
-    def start(self, windows, content, *, length=None, rows=None):
+    def start(self, windows, content, *, length=None):
         if len(self.calls) == self.fails_at_call:
             raise RuntimeError("killed")
         self.calls.append(len(windows))

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import polars as pl
 import pytest
+from closeness import assert_vectors_close
 
 from psibench.config.models import SentenceTransformerModel, StaticModel
 from psibench.config.settings import Encoding
@@ -130,30 +131,40 @@ def small_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("fields", [{}, {"dtype": "bfloat16"}, {"scoring": "maxsim"}])
-def test_blocks_give_the_rows_and_bits_of_the_whole(tmp_path, paths, request, fields):
+def test_blocks_give_the_rows_and_vectors_of_the_whole(tmp_path, paths, request, fields):
     entry = TRANSFORMER.model_copy(update=fields)
     whole, vectors = encode(paths, entry, tmp_path / "whole")
     request.getfixturevalue("small_blocks")
     blocked, again = encode(paths, entry, tmp_path / "blocks", tokens_per_batch=64)
     assert blocked.equals(whole)
     assert whole.height == 65 + 13
-    assert np.array_equal(again, vectors)
+    assert_vectors_close(again, vectors, dtype=fields.get("dtype", "float32"))
 
 
 @pytest.mark.parametrize("entry", [TRANSFORMER, STATIC], ids=["transformer", "static"])
 @pytest.mark.parametrize("n", [1, 7])
-def test_shards_give_the_table_and_the_bits_of_one_job(tmp_path, paths, small_blocks, entry, n):
+def test_shards_give_the_table_and_the_vectors_of_one_job(tmp_path, paths, small_blocks, entry, n):
     whole, vectors = encode(paths, entry, tmp_path / "whole")
     names = [f"{number}-of-{n}" for number in range(n, 0, -1)]  # in any order
     joined, again = encode_in_shards(paths, entry, tmp_path / "shards", names)
     assert joined.equals(whole)
-    assert np.array_equal(again, vectors)
+    assert_vectors_close(again, vectors)
     records = [
         read_provenance(tmp_path / name / "encodings.parquet") for name in ("whole", "shards")
     ]
     for record in records:
         del record["created"]
     assert records[0] == records[1]
+
+
+@pytest.mark.parametrize("entry", [TRANSFORMER, STATIC], ids=["transformer", "static"])
+def test_a_shard_repeated_gives_the_same_table(tmp_path, paths, small_blocks, entry):
+    tables = []
+    for name in ("first", "again"):
+        encode_in_shards(paths, entry, tmp_path / name, ["1-of-2", "2-of-2"])
+        tables.append(read_table(tmp_path / name / "2-of-2.parquet", SHARD_ENCODINGS))
+    assert 0 < tables[0].height < 65 + 13
+    assert tables[1].equals(tables[0])
 
 
 def test_each_distinct_text_is_in_one_shard_only(tmp_path, paths):
@@ -278,11 +289,11 @@ def test_models_of_one_number_format_need_no_survey(tmp_path, paths, events):
     assert events == 2 * ["load_encoder"]
 
 
-def test_a_format_that_is_set_gives_the_rows_and_bits_of_one_that_is_chosen(tmp_path, paths):
+def test_a_format_that_is_set_gives_the_rows_and_vectors_of_one_that_is_chosen(tmp_path, paths):
     chosen, vectors = encode(paths, TRANSFORMER, tmp_path / "auto")
     given, again = encode(paths, TRANSFORMER, tmp_path / "set", dtype="float32")
     assert given.equals(chosen)
-    assert np.array_equal(again, vectors)
+    assert_vectors_close(again, vectors)
 
 
 def test_characters_without_a_survey_are_those_of_all_rows(paths):
@@ -339,19 +350,6 @@ def test_a_job_logs_what_it_did_for_programs_to_read(tmp_path, paths, caplog):
     assert record["texts"] == len(set(read_table(tmp_path / "encodings.parquet", ENCODINGS)["key"]))
     assert record["tokens_per_s"] > 0
     assert 0 <= record["wait_share"] <= 1
-
-
-def test_the_log_says_how_many_tokens_rows_are_filled_for(tmp_path, paths, caplog, monkeypatch):
-    caplog.set_level("INFO")
-    kind = type(load_encoder(TRANSFORMER, device="cpu"))
-    encode(paths, TRANSFORMER, tmp_path / "cpu", tokens_per_batch=512)
-    monkeypatch.setattr(kind, "fills_rows", True)
-    encode(paths, TRANSFORMER, tmp_path / "gpu", tokens_per_batch=512)
-    lines = [m for m in caplog.messages if m.startswith("encode-stats ")]
-    records = [json.loads(line.removeprefix("encode-stats ")) for line in lines]
-    assert [record.get("rows_filled_for") for record in records] == [None, 512]
-    params = [read_provenance(tmp_path / f / "encodings.parquet")["params"] for f in ("cpu", "gpu")]
-    assert params[0] == params[1]
 
 
 def test_an_error_while_reading_ahead_reaches_the_job():

@@ -33,7 +33,7 @@ class BatchRunner:
 
     def __init__(self, encoder: Encoder, bins: Bins, stats: EncodeStats) -> None:
         self._encoder, self._bins, self._stats = encoder, bins, stats
-        self._depth = 2 if encoder.fills_rows else 1
+        self._depth = 2 if encoder.runs_ahead else 1
         self._running: deque[_Running] = deque()
         self._last_end = 0.0
 
@@ -54,14 +54,9 @@ class BatchRunner:
 
         windows = [window.ids for window in batch.windows]
         content = [window.content for window in batch.windows]
-        if self._encoder.fills_rows:
-            # Copies of a window, so that a batch without padding stays one.
-            surplus = batch.rows - len(windows)
-            windows += surplus * [windows[-1]]
-            content += surplus * [np.zeros_like(content[-1])]
         started = time.perf_counter()
         try:
-            wait = self._encoder.start(windows, content, length=batch.length, rows=len(windows))
+            wait = self._encoder.start(windows, content, length=batch.length)
         except torch.OutOfMemoryError:
             wait = None
         # Not in the handler: the error's traceback holds the tensors of the batch.
@@ -88,7 +83,7 @@ class BatchRunner:
         self._stats.slowest_batch_s = max(self._stats.slowest_batch_s, took)
         self._stats.batches += 1
         self._stats.padded_tokens += batch.length * len(vectors)
-        return list(zip(batch.windows, vectors[: len(batch.windows)], strict=True))
+        return list(zip(batch.windows, vectors, strict=True))
 
     def _halve(self, failed: Batch) -> None:
         """Make batches half as large from now on, or run single rows alone; begin anew what runs.
@@ -100,7 +95,7 @@ class BatchRunner:
         """
         import torch
 
-        rows = failed.rows if self._encoder.fills_rows else len(failed.windows)
+        rows = len(failed.windows)
         if rows == 1 and not self._running:
             raise InputError(
                 f"one text of {len(failed.windows[0].ids)} tokens does not fit into the device's "
@@ -126,6 +121,6 @@ class BatchRunner:
             return
         logger.warning(
             "not enough memory for %d texts of %d tokens; on with %d tokens per batch (set "
-            "tokens_per_batch to it: the vectors of other batches differ by rounding)",
+            "tokens_per_batch to it, and the next job begins there)",
             rows, failed.length, self._bins.tokens_per_batch,
         )  # fmt: skip

@@ -13,7 +13,6 @@ def pad_windows(
     *,
     pad_id: int,
     length: int | None = None,
-    rows: int | None = None,
     side: Side = "right",
     device: str = "cpu",
 ) -> dict[str, Any]:
@@ -24,12 +23,10 @@ def pad_windows(
     windows
         Token ids, at least one array.
     pad_id
-        Token of the places that are masked.
+        Token of the places that are masked. A window without tokens keeps one that is not, so that
+        no row attends to nothing.
     length
         Places per row; None: those of the longest window.
-    rows
-        Rows; None: one per window. Surplus rows, and those of windows without tokens, hold one pad
-        token that is not masked, so that no row attends to nothing.
     side
         Side of the padding. With ``left``, ``position_ids`` count from each row's first token.
     device
@@ -38,20 +35,17 @@ def pad_windows(
     Returns
     -------
     dict
-        ``input_ids``, ``attention_mask`` and perhaps ``position_ids``: (rows, length) int64.
+        ``input_ids``, ``attention_mask`` and perhaps ``position_ids``: (n_windows, length) int64.
 
     Raises
     ------
     ValueError
-        If a window is longer than ``length``, or there are more windows than ``rows``.
+        If a window is longer than ``length``.
     """
     longest = max(1, *(len(window) for window in windows))
-    shape = (rows or len(windows), length or longest)
-    if longest > shape[1] or len(windows) > shape[0]:
-        raise ValueError(
-            f"{len(windows)} windows of up to {longest} tokens do not fit into {shape[0]} rows of "
-            f"{shape[1]} places"
-        )
+    shape = (len(windows), length or longest)
+    if longest > shape[1]:
+        raise ValueError(f"a window of {longest} tokens does not fit into {shape[1]} places")
     ids = np.full(shape, pad_id, dtype=np.int64)
     mask = np.zeros(shape, dtype=np.int64)
     for row, window in enumerate(windows):

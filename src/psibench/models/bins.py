@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from psibench.models.shapes import batch_rows, padded_length
+from psibench.models.shapes import padded_length
 
 
 @dataclass(frozen=True)
@@ -21,21 +21,17 @@ class Window:
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows padded to one length.
-
-    ``rows`` is what their shape always has where a vector depends on it: at least their number.
-    """
+    """Windows padded to one length."""
 
     length: int
-    rows: int
     windows: tuple[Window, ...]
 
 
 class Bins:
-    """Collect windows by shape and hand them out in batches.
+    """Collect windows by padded length and hand them out in batches.
 
-    Windows that fill their padded length never share a batch with those that do not: where
-    nothing is padded, transformers runs attention without a mask, which rounds differently.
+    Windows that fill their length do not share a batch with those that do not: where nothing is
+    padded, attention runs without a mask, which is faster.
 
     Parameters
     ----------
@@ -53,7 +49,7 @@ class Bins:
         """Let a window wait; returns whether its batch is full now."""
         length, queue = self._queue(window)
         queue.append(window)
-        return len(queue) >= batch_rows(length, self.tokens_per_batch)
+        return len(queue) >= self._rows(length)
 
     def put_back(self, windows: tuple[Window, ...]) -> None:
         """Let the windows of a batch that failed wait again, before all others."""
@@ -68,6 +64,9 @@ class Bins:
         """Take out everything, the longest windows first."""
         return self._take(at_least=1)
 
+    def _rows(self, length: int) -> int:
+        return max(1, self.tokens_per_batch // length)
+
     def _queue(self, window: Window) -> tuple[int, deque[Window]]:
         n_tokens = len(window.ids)
         length = padded_length(n_tokens, self._longest)
@@ -77,11 +76,11 @@ class Bins:
         """Take batches out; the size is looked up each time, as it may shrink meanwhile."""
         while True:
             for shape in sorted(self._bins, reverse=True):
-                rows = batch_rows(shape[0], self.tokens_per_batch)
+                rows = self._rows(shape[0])
                 queue = self._bins[shape]
                 if len(queue) >= (at_least or rows):
                     taken = min(rows, len(queue))
-                    yield Batch(shape[0], rows, tuple(queue.popleft() for _ in range(taken)))
+                    yield Batch(shape[0], tuple(queue.popleft() for _ in range(taken)))
                     break
             else:
                 return

@@ -19,7 +19,7 @@ class EncodeStats:
     texts, tokens
         Encoded now, without what the store had.
     padded_tokens
-        Tokens computed: rows times padded length, surplus rows included.
+        Tokens computed: texts times the length they were padded to.
     seconds
         Wall-clock time of encoding: computing, writing and waiting.
     wait_s

@@ -42,8 +42,8 @@ def encode_texts(
 ) -> Encoded:
     """Encode the texts that are not in the store yet, each distinct one once.
 
-    A vector does not depend on the other texts, their order, or where a killed job was resumed:
-    a text's length alone decides the shape it is computed in.
+    The other texts, their order, and where a killed job was resumed change a vector by rounding
+    only: see ``models.rounding``.
 
     Raises
     ------

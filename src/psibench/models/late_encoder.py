@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from psibench.models.batches import pad_windows
-from psibench.models.passes import Wait, launch_parts, to_host
+from psibench.models.passes import Wait, to_host
 from psibench.models.protocols import Role
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
@@ -53,8 +53,8 @@ class LateEncoder:
         )
 
     @property
-    def fills_rows(self) -> bool:
-        """Whether a vector's bits depend on the number of rows of its batch: on a GPU."""
+    def runs_ahead(self) -> bool:
+        """Whether ``start`` returns before its batch is computed: on a GPU."""
         return self.device == "cuda"
 
     @property
@@ -89,54 +89,18 @@ class LateEncoder:
         content: Sequence[np.ndarray],
         *,
         length: int | None = None,
-        rows: int | None = None,
     ) -> Wait:
         """Begin to encode a batch; the call returned waits for (n_kept_tokens, dim) arrays."""
-        length = length or max(len(window) for window in windows)
-        unattended = [self.n_unattended(window) for window in windows]
-
-        def launch(part: list[int], is_full: bool, n_rows: int) -> Wait:
-            own, kept = [windows[place] for place in part], [content[place] for place in part]
-            ends = None if is_full else [len(windows[place]) - unattended[place] for place in part]
-            return self._launch(own, kept, ends, length, n_rows)
-
-        attended = (len(window) - n for window, n in zip(windows, unattended, strict=True))
-        is_full = [n == length for n in attended]
-        return launch_parts(is_full, launch, rows=rows, fills_rows=self.fills_rows)
-
-    def forward(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        *,
-        length: int | None = None,
-        rows: int | None = None,
-    ) -> list[np.ndarray]:
-        """Encode a batch: (n_kept_tokens, dim) float32 unit vectors per window."""
-        return self.start(windows, content, length=length, rows=rows)()
-
-    def _launch(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        ends: Sequence[int] | None,
-        length: int,
-        rows: int,
-    ) -> Wait:
-        """Begin one pass; ``ends``: where the attended tokens of each window end, None: nowhere.
-
-        Vectors are normalised before those that are kept are picked out, so that what is computed
-        has the same shape whatever is kept.
-        """
         import torch
         from torch.nn.functional import normalize
 
-        shape = {"pad_id": self.pad_id, "length": length, "rows": rows, "device": self.device}
+        length = length or max(len(window) for window in windows)
+        attended = [window[: len(window) - self.n_unattended(window)] for window in windows]
+        shape = {"pad_id": self.pad_id, "length": length, "device": self.device}
         inputs = pad_windows(windows, **shape)  # type: ignore[arg-type]
-        if ends is None:
+        if all(len(seen) == length for seen in attended):
             inputs.pop("attention_mask")
         else:
-            attended = [window[:end] for window, end in zip(windows, ends, strict=True)]
             inputs["attention_mask"] = pad_windows(attended, **shape)["attention_mask"]  # type: ignore[arg-type]
         reduced = self.dtype != self.weights
         with torch.inference_mode():
@@ -148,6 +112,16 @@ class LateEncoder:
             ready = to_host(unit.flatten(0, 1)[on_device])
         cuts = np.cumsum(counts)[:-1]
         return lambda: [part.copy() for part in np.split(ready(), cuts)]
+
+    def forward(
+        self,
+        windows: Sequence[np.ndarray],
+        content: Sequence[np.ndarray],
+        *,
+        length: int | None = None,
+    ) -> list[np.ndarray]:
+        """Encode a batch: (n_kept_tokens, dim) float32 unit vectors per window."""
+        return self.start(windows, content, length=length)()
 
 
 def kept_places(content: Sequence[np.ndarray], width: int) -> tuple[np.ndarray, list[int]]:

@@ -36,17 +36,20 @@ class TokenizedText:
 
 
 class Encoder(Protocol):
-    """Turns texts into vectors, in two steps so that batches can be planned by length."""
+    """Turns texts into vectors, in two steps so that batches can be planned by length.
+
+    What a text is encoded beside changes its vector by rounding only: see ``models.rounding``.
+    """
 
     @property
     def fingerprint(self) -> str:
         """Hash of everything that decides the vectors besides the text and its prompt."""
 
     @property
-    def fills_rows(self) -> bool:
-        """Whether a vector's bits depend on the number of rows of its batch, as on a GPU.
+    def runs_ahead(self) -> bool:
+        """Whether ``start`` returns before its batch is computed, as on a GPU.
 
-        Then every batch of a length is given the same number of rows.
+        Then the next batch is prepared meanwhile.
         """
 
     def salt(self, role: Role) -> str:
@@ -61,7 +64,6 @@ class Encoder(Protocol):
         content: Sequence[np.ndarray],
         *,
         length: int | None = None,
-        rows: int | None = None,
     ) -> Callable[[], list[np.ndarray]]:
         """Begin to encode one batch of windows; the call returned waits for its vectors.
 
@@ -71,8 +73,6 @@ class Encoder(Protocol):
             As in ``TokenizedText``.
         length
             Places per row, at least the longest window; None: the longest window.
-        rows
-            Rows computed, at least ``len(windows)``; None: as many. Surplus rows are dropped.
 
         Returns
         -------
@@ -86,7 +86,6 @@ class Encoder(Protocol):
         content: Sequence[np.ndarray],
         *,
         length: int | None = None,
-        rows: int | None = None,
     ) -> list[np.ndarray]:
         """Encode one batch of windows: ``start(...)()``."""
 

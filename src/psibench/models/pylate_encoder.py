@@ -2,7 +2,7 @@
 
 PyLate (version 1.6.0) pins other versions of transformers and torch than psibench, and runs in an
 environment of its own. It cuts, marks and fills up texts and projects their tokens; batches are
-laid out here, so that vectors depend on nothing but the text.
+laid out here, as those of all encoders.
 """
 
 import json

@@ -1,9 +1,4 @@
-"""The few shapes that batches have.
-
-The bits of a vector depend on the length its text is padded to: matrix products and sums are cut
-differently. With the length decided by the text alone, vectors do not depend on what else is
-encoded beside them, on shards or on where a job was resumed.
-"""
+"""The few lengths that texts are padded to: those of like length share a batch."""
 
 LADDER = ((128, 8), (256, 16), (512, 32), (1024, 64), (2048, 128))
 """Up to so many tokens, padded lengths are multiples of so many; above, of ``LAST_STEP``.
@@ -25,8 +20,3 @@ def padded_length(n_tokens: int, longest: int | None = None) -> int:
     step = next((step for limit, step in LADDER if n_tokens <= limit), LAST_STEP)
     length = max(step, -(-n_tokens // step) * step)
     return length if longest is None else max(n_tokens, min(length, longest))
-
-
-def batch_rows(length: int, tokens_per_batch: int) -> int:
-    """Return how many windows of a padded length make a batch: at least one."""
-    return max(1, tokens_per_batch // length)

@@ -40,8 +40,8 @@ class StaticEncoder:
         return tokenize_texts(self.tokenizer, texts, prompt=prompt, special_tokens=False)
 
     @property
-    def fills_rows(self) -> bool:
-        """Whether a vector's bits depend on the number of rows of its batch."""
+    def runs_ahead(self) -> bool:
+        """False: a batch is computed at once."""
         return False
 
     def start(
@@ -50,10 +50,9 @@ class StaticEncoder:
         content: Sequence[np.ndarray],
         *,
         length: int | None = None,
-        rows: int | None = None,
     ) -> Callable[[], list[np.ndarray]]:
         """Encode a batch at once; the call returned gives its vectors."""
-        vectors = self.forward(windows, content, length=length, rows=rows)
+        vectors = self.forward(windows, content, length=length)
         return lambda: vectors
 
     def forward(
@@ -62,7 +61,6 @@ class StaticEncoder:
         content: Sequence[np.ndarray],  # noqa: ARG002 - every token counts
         *,
         length: int | None = None,  # noqa: ARG002 - nothing is padded
-        rows: int | None = None,  # noqa: ARG002
     ) -> list[np.ndarray]:
         """Average the word embeddings of each text into a (1, dim) unit vector.
 

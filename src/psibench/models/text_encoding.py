@@ -1,4 +1,4 @@
-"""Encode texts as they come, each distinct one once, in batches of fixed shapes."""
+"""Encode texts as they come, each distinct one once, in batches of like length."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,7 @@ from psibench.models.appending import append_tokens, pool_behind_prompt, tokens_
 from psibench.models.backbones import usable_positions
 from psibench.models.checkpoints import checkpoint_identity, loading
 from psibench.models.networks import Network, load_network
-from psibench.models.passes import Pass, Wait, launch_parts
+from psibench.models.passes import Pass, Wait
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
@@ -64,8 +64,8 @@ class TransformerEncoder:
         )
 
     @property
-    def fills_rows(self) -> bool:
-        """Whether a vector's bits depend on the number of rows of its batch."""
+    def runs_ahead(self) -> bool:
+        """Whether ``start`` returns before its batch is computed: on a GPU."""
         return self.device == "cuda"
 
     def salt(self, role: Role) -> str:
@@ -96,10 +96,9 @@ class TransformerEncoder:
         content: Sequence[np.ndarray],
         *,
         length: int | None = None,
-        rows: int | None = None,
     ) -> list[np.ndarray]:
         """Encode a batch into unit vectors: (1, dim) each, or (n_content_tokens, dim)."""
-        return self.start(windows, content, length=length, rows=rows)()
+        return self.start(windows, content, length=length)()
 
     def start(
         self,
@@ -107,23 +106,12 @@ class TransformerEncoder:
         content: Sequence[np.ndarray],
         *,
         length: int | None = None,
-        rows: int | None = None,
     ) -> Wait:
         """Begin to encode a batch; on a GPU the call returned waits for it."""
-        length = length or max(1, *(len(window) for window in windows))
-
-        def launch(part: list[int], _is_full: bool, n_rows: int) -> Wait:
-            own = [windows[place] for place in part]
-            return self._pass.launch(own, [content[place] for place in part], length, n_rows)
-
-        is_full = [len(window) == length and self.model.needs_mask for window in windows]
-        return launch_parts(is_full, launch, rows=rows, fills_rows=self.fills_rows)
-
-    @property
-    def _pass(self) -> Pass:
         side = self.entry.padding_side if self.model.first_position is not None else "right"
         by_token = self.entry.scoring == "maxsim"
-        return Pass(self.model, self.device, self.dtype, side, by_token)
+        one = Pass(self.model, self.device, self.dtype, side, by_token)
+        return one.launch(windows, content, length or max(1, *map(len, windows)))
 
     def _prompt(self, role: Role) -> str:
         return self.entry.query_prompt if role == "query" else self.entry.document_prompt

@@ -30,10 +30,9 @@ and not in a child that would run the job's script anew, and nothing is sent any
 class VllmEncoder:
     """An ``Encoder`` over vLLM; see ``load_vllm``.
 
-    vLLM cuts work into batches itself, by what else is under way, and its sums depend on them:
-    hence its switch VLLM_BATCH_INVARIANT. A text's vector is the same from batch to batch to
-    rounding only: ``length`` and ``rows`` of a batch mean nothing here, and no two runs are sure to
-    give the same bits.
+    vLLM cuts work into batches itself, by what else is under way, and its sums depend on them
+    (hence its switch VLLM_BATCH_INVARIANT): the ``length`` of a batch means nothing here, and even
+    two equal runs give the same vectors to rounding only.
 
     Attributes
     ----------
@@ -67,8 +66,8 @@ class VllmEncoder:
         )
 
     @property
-    def fills_rows(self) -> bool:
-        """False: what is asked together is not what is computed together."""
+    def runs_ahead(self) -> bool:
+        """False: vLLM keeps the GPU busy by itself."""
         return False
 
     def salt(self, role: Role) -> str:
@@ -91,10 +90,9 @@ class VllmEncoder:
         content: Sequence[np.ndarray],
         *,
         length: int | None = None,
-        rows: int | None = None,
     ) -> Callable[[], list[np.ndarray]]:
         """Encode at once: vLLM keeps the GPU busy by itself. See ``forward``."""
-        return partial(list, self.forward(windows, content, length=length, rows=rows))
+        return partial(list, self.forward(windows, content, length=length))
 
     def forward(
         self,
@@ -102,7 +100,6 @@ class VllmEncoder:
         content: Sequence[np.ndarray],  # noqa: ARG002 - one vector per text
         *,
         length: int | None = None,  # noqa: ARG002
-        rows: int | None = None,  # noqa: ARG002
     ) -> list[np.ndarray]:
         """Encode token ids as they are into (1, dim) float32 unit vectors.
 

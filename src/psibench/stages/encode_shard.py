@@ -112,8 +112,6 @@ def encode_sources(
     about: dict[str, Any] = {"model": model, "device": device, "dtype": dtype_of(encoder)}
     if shard.n > 1:
         about["shard"] = f"{shard.number}-of-{shard.n}"
-    if encoder.fills_rows:  # rounding depends on it; stored vectors may have had another
-        about["rows_filled_for"] = settings.tokens_per_batch
     with (
         watched_stop() as stop,
         Progress(
