@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from slurm_project import SlurmProject
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY / "tools"), str(REPOSITORY / "tests" / "workflow")]
+sys.path[:0] = [str(REPOSITORY / name) for name in ("tools", "tests", "tests/workflow")]
 
 collect_ignore_glob = [] if os.environ.get("PSIBENCH_SLURM") else ["test_*.py"]
 collect_ignore = [] if os.environ.get("PSIBENCH_SLURM_FULL") else ["test_slurm_full.py"]

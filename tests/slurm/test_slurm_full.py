@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from slurm_project import TABLE, SlurmProject, as_users_do
+from slurm_project import TABLE, SlurmProject, as_users_do, see_same_table
 from workflow_project import ENVIRONMENT, REPOSITORY
 
 HOURS = 3
@@ -40,7 +40,7 @@ def test_the_default_on_slurm_has_the_table_of_a_local_run(
     ]
     assert lines
     assert all("partition gpu" in line and "DEVICES=0" in line for _, line in lines)
-    assert (project.folder / TABLE).read_bytes() == (REPOSITORY / TABLE).read_bytes()
+    see_same_table(project.folder, REPOSITORY)
     counted = ", ".join(f"{n} on {name}" for name, n in sorted(asked.items()))
     note(f"the embedded default: {asked.total()} jobs in {minutes:.0f} min, {counted}; same: yes")
     for path, line in (lines[0], lines[-1]):

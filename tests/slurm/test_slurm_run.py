@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from slurm_project import TABLE, as_users_do, make_project
+from slurm_project import TABLE, as_users_do, make_project, see_same_table
 from workflow_project import REPOSITORY
 
 
@@ -27,7 +27,7 @@ def test_the_table_of_a_run_on_slurm_is_that_of_a_local_run(
         (line,) = [line for line in log.splitlines() if "CUDA_VISIBLE_DEVICES" in line]
         assert "partition gpu" in line
         assert "CUDA_VISIBLE_DEVICES=0" in line
-        assert (project.folder / TABLE).read_bytes() == (reference / TABLE).read_bytes()
+        see_same_table(project.folder, reference)
     finally:
         project.end_heads()
     counted = ", ".join(f"{n} on {name}" for name, n in sorted(partitions.items()))
