@@ -4,6 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a worker a core: torch and BLAS read it at import
+
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")  # no example has to end in 200 ms: a busy machine takes longer
 
 WORKFLOWS = ("workflow", "end_to_end")
 """Folders of tests that run whole workflows."""

@@ -38,13 +38,6 @@ SETTINGS = Encoding(device="cpu")
 SOURCE = Provenance(stage="sample", stage_version=1, revisions={"dataset:x": "1"})
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    import torch
-
-    torch.set_num_threads(1)
-
-
 def documents(texts) -> pl.DataFrame:
     rows = [(doc_id, text, "test") for doc_id, text in texts.items()]
     return pl.DataFrame(rows, schema=["_id", "text", "origin"], orient="row")

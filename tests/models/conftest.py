@@ -15,13 +15,6 @@ from psibench.models.transformer import TransformerEncoder, load_transformer
 LoadTiny = Callable[..., TransformerEncoder]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_bert(tmp_path_factory.mktemp("tiny-bert"))

@@ -18,13 +18,6 @@ from psibench.rerankers.protocols import Pair, Reranker, Scores
 Entry = Callable[..., RerankerModel]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Make the checkpoint of a kind, once."""

@@ -307,7 +307,7 @@ with job():
 def start_job(folder, server) -> subprocess.Popen:
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     command = [sys.executable, "-c", JOB, str(folder), server.url("voyage")]
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 

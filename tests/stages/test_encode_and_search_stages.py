@@ -34,13 +34,6 @@ DOCUMENTS = {
 QUESTIONS = {"q2": "which animal slept", "q1": "where does river water go"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    import torch
-
-    torch.set_num_threads(1)
-
-
 def write_domain(folder, documents=DOCUMENTS, questions=QUESTIONS):
     """Write corpus and queries of one domain; returns the two paths."""
     folder.mkdir(parents=True, exist_ok=True)

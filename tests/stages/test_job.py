@@ -2,6 +2,7 @@ import logging
 import os
 
 import pytest
+import torch
 
 from psibench.errors import InputError
 from psibench.stages.job import job
@@ -9,11 +10,12 @@ from psibench.stages.job import job
 
 @pytest.fixture(autouse=True)
 def _own_logging(monkeypatch):
-    """Give the root logger and the environment back as they were."""
+    """Give the root logger, the environment and torch's threads back as they were."""
     root = logging.getLogger()
-    handlers, level = root.handlers, root.level
+    handlers, level, threads = root.handlers, root.level, torch.get_num_threads()
     monkeypatch.setattr(os, "environ", dict(os.environ))
     yield
+    torch.set_num_threads(threads)
     for handler in root.handlers:
         if handler not in handlers:
             handler.close()

@@ -17,7 +17,6 @@ from filelock import FileLock
 REPOSITORY = Path(__file__).resolve().parents[2]
 ENVIRONMENT = os.environ | {
     "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
 WORDS = [
