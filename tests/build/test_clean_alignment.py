@@ -213,8 +213,8 @@ def test_a_long_document_takes_milliseconds():
     rng = np.random.default_rng(0)
     source = rng.integers(20, 200, 100).astype(float)
     align_lengths(source, source, ratio=1.0)
-    start = time.perf_counter()
+    start = time.thread_time()
     for _ in range(5):
         beads = align_lengths(source, source * 1.1, ratio=1.1)
-    assert (time.perf_counter() - start) / 5 < 0.5  # some 10 ms; a busy machine may take longer
+    assert (time.thread_time() - start) / 5 < 0.5  # of the processor; some 10 ms
     assert len(beads) == 100

@@ -243,7 +243,7 @@ def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_p
         server.cancel("batch_000001")
 
     threading.Thread(target=cancel).start()
-    run = ask(items(5), tmp_path, batch_settings(server.url, "batch_delay_s=1"))
+    run = ask(items(5), tmp_path, batch_settings(server.url, "batch_delay_s=3"))
     assert "batch_000001 was cancelled" in str(run.error)
     assert (run.outcomes, records(tmp_path)) == ([], [])
     assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}

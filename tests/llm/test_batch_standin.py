@@ -44,7 +44,7 @@ def create(client, file, faults="", **changes):
 
 
 def ended(client, batch):
-    for _ in range(500):
+    for _ in range(3000):
         batch = client.batches.retrieve(batch.id)
         if batch.status in ("completed", "failed", "expired", "cancelled"):
             return batch
@@ -125,7 +125,7 @@ def test_batches_are_listed_newest_first_in_pages(client):
 
 
 def test_a_batch_is_cancelled(client):
-    batch = create(client, upload(client, [line("a")]), "batch_delay_s=0.5")
+    batch = create(client, upload(client, [line("a")]), "batch_delay_s=2")
     while client.batches.retrieve(batch.id).status == "validating":
         time.sleep(0.01)
     assert client.batches.cancel(batch.id).status == "cancelling"

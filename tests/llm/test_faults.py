@@ -61,7 +61,7 @@ def test_kill_9_at_random_moments_loses_nothing(tmp_path):
 
 def test_a_server_that_restarts_in_the_middle_is_waited_for(tmp_path):
     outcomes = []
-    with StandInProcess("delay_s=0.02") as first:
+    with StandInProcess("delay_s=0.05") as first:
         port = first.port
         chosen = LlmSettings(
             backend="stand-in",
@@ -80,7 +80,7 @@ def test_a_server_that_restarts_in_the_middle_is_waited_for(tmp_path):
         first.stop()
         at_stop = len(outcomes)
         with StandInProcess("delay_s=0.005", port=port):
-            worker.join(timeout=30)
+            worker.join(timeout=120)
     assert at_stop < 300
     assert len({o.item_id for o in outcomes if o.status == "ok"}) == 300
     assert n_stored(tmp_path) == 300

@@ -24,6 +24,7 @@ from psibench.llm.standin.server import StandIn, serving
 
 CLIENT = Path(__file__).with_name("faulty_client.py")
 IN_FLIGHT = 8
+LONG_S = 20.0
 OTHER_PID = 2**22 + 1  # above the largest a Linux kernel gives
 
 
@@ -42,7 +43,12 @@ def n_twice(server: StandInProcess) -> int:
 class Together:
     runs: list[Run]
     stand_in: StandIn
-    seconds: float
+    ended: list[float]
+    """Seconds after which each run had ended."""
+
+    @property
+    def seconds(self) -> float:
+        return max(self.ended)
 
     @property
     def n_twice(self) -> int:
@@ -53,16 +59,16 @@ def together(folder, *wanted, faults="delay_s=0.05") -> Together:
     """Run one engine per list of items, each with a store object of its own, at once."""
     stand_in = StandIn(Imperfections.parse(faults))
 
-    async def one(url, its_items) -> Run:
+    async def one(url, its_items) -> tuple[Run, float]:
+        started = time.perf_counter()
         with AnswerStore(folder) as store:
-            chosen = settings(concurrency=IN_FLIGHT)
-            return await ask_at(url, its_items, chosen, store)
+            run = await ask_at(url, its_items, settings(concurrency=IN_FLIGHT), store)
+        return run, time.perf_counter() - started
 
     async def run() -> Together:
         async with serving(stand_in) as url:
-            started = time.perf_counter()
-            runs = await asyncio.gather(*(one(url, its_items) for its_items in wanted))
-            return Together(list(runs), stand_in, time.perf_counter() - started)
+            done = await asyncio.gather(*(one(url, its_items) for its_items in wanted))
+            return Together([run for run, _ in done], stand_in, [seconds for _, seconds in done])
 
     return asyncio.run(run())
 
@@ -93,7 +99,7 @@ def test_the_share_of_a_killed_process_is_asked_by_the_other(tmp_path):
         killed.communicate()
         died = time.monotonic()
         out, _ = survivor.communicate()
-        assert time.monotonic() - died < 9.0  # 3.75 s for all; it does not wait until stale
+        assert time.monotonic() - died < 0.5 * STALE_S  # 3.75 s for all on an idle machine
         assert n_twice(server) <= 2 * IN_FLIGHT
     assert out.count(" ok") == 600
     assert n_stored(tmp_path) == 600
@@ -119,20 +125,25 @@ def test_reasks_are_asked_once_too(tmp_path):
     assert done.n_twice <= 2 * IN_FLIGHT
 
 
+@pytest.fixture
+def long_waits(monkeypatch):
+    """Who waits for others is not done within ``LONG_S``, however fast the machine is."""
+    monkeypatch.setattr("psibench.llm.sharing.NOTICE_S", 3 * LONG_S)
+    monkeypatch.setattr("psibench.llm.sharing.LATE_S", 3 * LONG_S)
+
+
+@pytest.mark.usefixtures("long_waits")
 def test_jobs_with_other_items_do_not_wait_for_each_other(tmp_path):
     all_items = items(320)
-
-    def are_quick(folder) -> bool:
-        alone = together(folder / "alone", all_items[:160])
-        both = together(folder / "both", all_items[:160], all_items[160:])
-        assert [run.statuses for run in both.runs] == [{"ok": 160}] * 2
-        assert both.n_twice == 0
-        return both.seconds < 1.3 * alone.seconds + 0.3  # below half a second's wait
-
-    # Who waits does so every time; a busy machine is slow at times.
-    assert any(are_quick(tmp_path / str(number)) for number in range(4))
+    both = together(tmp_path, all_items[:160], all_items[160:])
+    assert [run.statuses for run in both.runs] == [{"ok": 160}] * 2
+    assert both.n_twice == 0
+    assert both.seconds < LONG_S  # one second for all on an idle machine
+    # Side by side in one event loop: one after the other would take 1 and 2.
+    assert min(both.ended) > 0.7 * max(both.ended)
 
 
+@pytest.mark.usefixtures("long_waits")
 def test_jobs_with_one_item_in_common_go_on(tmp_path):
     all_items = items(321)
     common = all_items[320:]
@@ -140,7 +151,7 @@ def test_jobs_with_one_item_in_common_go_on(tmp_path):
     done = together(tmp_path, first + all_items[20:160], second + all_items[180:320])
     assert [run.statuses for run in done.runs] == [{"ok": 161}] * 2
     assert done.n_twice <= 1
-    assert done.seconds < 3.0  # one second for all
+    assert done.seconds < LONG_S  # one second for all on an idle machine
 
 
 def test_jobs_that_overlap_ask_twice_what_they_ask_within_a_look(tmp_path):
@@ -158,13 +169,14 @@ def test_a_job_that_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
     done = together(tmp_path, items(60), faults="")
     assert done.runs[0].statuses == {"ok": 60}
     assert (done.n_twice, done.runs[0].totals.n_asked) == (0, 60)
-    assert 1.0 < done.seconds < 10.0
+    assert 1.0 < done.seconds < LONG_S
 
 
+@pytest.mark.usefixtures("long_waits")
 def test_a_job_alone_looks_for_others_but_does_not_wait(tmp_path):
     done = together(tmp_path, items(8), faults="")
     assert done.runs[0].statuses == {"ok": 8}
-    assert done.seconds < 0.9
+    assert done.seconds < LONG_S
 
 
 def test_names_of_files_tell_their_writers(tmp_path):

@@ -174,10 +174,10 @@ HARD = {
 @pytest.mark.parametrize("name", HARD)
 def test_time_stays_linear_on_long_repetitive_texts(name):
     text, quote = HARD[name]
-    started = time.perf_counter()
+    started = time.thread_time()
     assert locate_quote(text, quote).reason == "quote_not_found"
-    # About half a second; a search that starts anew at every place takes minutes.
-    assert time.perf_counter() - started < 10
+    # About half a second of the processor; a search that starts anew at every place takes minutes.
+    assert time.thread_time() - started < 20
 
 
 def test_a_quote_at_the_end_of_a_long_text_is_found():

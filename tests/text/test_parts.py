@@ -95,6 +95,6 @@ def test_no_part_can_have_no_token():
 
 @pytest.mark.parametrize("text", [" " * 100_000 + "a b", "." * 50_000 + " b", "a" + "\n " * 50_000])
 def test_long_runs_take_linear_time(text):
-    start = time.perf_counter()
+    start = time.thread_time()  # of the processor: others on the machine do not count
     split_parts(f"a {text} c", max_tokens=1, count_tokens=count_whitespace_tokens)
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 2  # some 3 ms; squares of it take minutes

@@ -7,9 +7,15 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+from closeness import assert_psi_tables_close
 from workflow_project import ENVIRONMENT, Project, save_checkpoint, tiny_config, write_squad
 
+from psibench.tables import read_table
+from psibench.tables.schemas import PSI_TABLE
+
 N_CONTEXTS = 150
+pytestmark = pytest.mark.timeout(900)  # two runs and a killed one
 
 
 def slow_project(folder: Path) -> Project:
@@ -37,7 +43,7 @@ def kill_while_encoding(project: Project, *, after_parts: int) -> int:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while len(list(parts.rglob("part-*.parquet"))) < after_parts:
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline
@@ -65,5 +71,8 @@ def test_killed_run_encodes_only_what_was_missing(tmp_path: Path) -> None:
 
     whole = slow_project(tmp_path / "whole")
     whole.run("results/psi_table.csv")
-    killed_table = (project.folder / "results/psi_table.csv").read_bytes()
-    assert killed_table == (whole.folder / "results/psi_table.csv").read_bytes()
+    found, expected = (
+        read_table(each.folder / "results/psi_table.parquet", PSI_TABLE)
+        for each in (project, whole)
+    )
+    assert_psi_tables_close(found, expected)

@@ -81,7 +81,7 @@ def test_it_ends_with_the_process_that_started_it():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
     url = out.strip().replace("/v1", "/health")
-    for _ in range(100):
+    for _ in range(600):
         try:
             urllib.request.urlopen(url, timeout=1).close()
         except (urllib.error.URLError, ConnectionError):
