@@ -27,7 +27,7 @@ def first(tmp_path):
     process = folder.start()
     yield folder, process
     folder.let_go()
-    assert process.wait(timeout=60) in (0, -signal.SIGKILL)
+    assert process.wait(timeout=600) in (0, -signal.SIGKILL)
 
 
 def test_a_second_head_on_the_same_store_is_refused(first, tmp_path):
@@ -84,7 +84,7 @@ def test_it_lives_with_a_lock_over_all_processes_of_a_run(tmp_path):
     done = folder.run("--nolock")
     assert (done.returncode, "another run uses this store" in done.stderr) == (1, True)
     folder.let_go()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=600) == 0
     assert folder.has("made.txt")
 
 

@@ -154,7 +154,7 @@ def test_snakemake_says_so_and_runs_nothing(slurm, tmp_path):
         cwd=folder.path,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 1

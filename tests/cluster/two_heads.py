@@ -47,7 +47,7 @@ class Folder:
             env=os.environ | (env or {}),
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=600,
             check=False,
         )
 
@@ -60,7 +60,7 @@ class Folder:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while not self.has("started.txt"):
             assert process.poll() is None, "the run ended before its job started"
             assert time.monotonic() < deadline

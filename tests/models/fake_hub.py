@@ -83,7 +83,7 @@ class FakeHub:
             env=self.env(home) | env,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -49,7 +49,7 @@ def run(folder: Path, hub: FakeHub, *options: str) -> subprocess.CompletedProces
         env=hub.env(folder / "hf"),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

@@ -77,7 +77,7 @@ def test_a_downloaded_checkpoint_loads_when_the_hub_is_gone(tiny_bert, tmp_path,
         env=env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert loaded.returncode == 0, loaded.stderr

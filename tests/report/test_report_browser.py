@@ -74,7 +74,7 @@ def opened(page: Path, profile: Path, fragment: str = "", *, flags: tuple[str, .
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     assert not re.findall(r".*CONSOLE.*", done.stderr)

@@ -369,7 +369,7 @@ def test_reading_ahead_ends_with_its_caller():
             break
     else:
         raise AssertionError
-    reader.join(60)
+    reader.join(300)
     assert not reader.is_alive()
     assert len(made) <= 6
 

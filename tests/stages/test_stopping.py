@@ -129,7 +129,7 @@ def test_a_job_told_to_end_exits_with_75_and_says_so(tmp_path, number):
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=300)
     assert process.returncode == stopping.STOPPED_STATUS == 75
     assert told == (
         f"psibench: stopped: {number.name} received. What is finished is stored; run again to go "

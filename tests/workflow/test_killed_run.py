@@ -7,7 +7,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
 from closeness import assert_psi_tables_close
 from workflow_project import ENVIRONMENT, Project, save_checkpoint, tiny_config, write_squad
 
@@ -15,7 +14,6 @@ from psibench.tables import read_table
 from psibench.tables.schemas import PSI_TABLE
 
 N_CONTEXTS = 150
-pytestmark = pytest.mark.timeout(900)  # two runs and a killed one
 
 
 def slow_project(folder: Path) -> Project:

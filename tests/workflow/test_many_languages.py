@@ -84,7 +84,7 @@ def make(folder: Path) -> None:
             write_questions(folder / f"{domain}.{language}.json", domain, language)
     project = Project(folder)
     project.write_config(languages_config())
-    project.run(timeout_s=600)
+    project.run()
 
 
 @pytest.fixture(scope="session")
@@ -105,9 +105,6 @@ def table(made: Project, path: str, spec: Any) -> pl.DataFrame:
 
 def data(made: Project, language: str, domain: str, name: str, spec: Any) -> pl.DataFrame:
     return table(made, f"many/data/{language}/{domain}/{name}.parquet", spec)
-
-
-pytestmark = pytest.mark.timeout(900)
 
 
 def test_every_pair_has_rows_of_its_own_and_of_its_domains(made: Project) -> None:

@@ -89,7 +89,7 @@ def test_the_slurm_profile_resolves_in_the_repository_root(tmp_path: Path) -> No
         text=True,
         env=ENVIRONMENT,
         cwd=REPOSITORY,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert "encode" in done.stdout + done.stderr

@@ -137,7 +137,7 @@ class Project:
         ]
 
     def run(
-        self, *arguments: str, check: bool = True, timeout_s: float = 240
+        self, *arguments: str, check: bool = True, timeout_s: float = 1500
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(*arguments),
