@@ -150,7 +150,8 @@ def test_a_full_disk_ends_the_run_and_costs_at_most_what_was_under_way(tmp_path,
 
 
 def test_two_processes_share_a_store(tmp_path):
-    with StandInProcess("delay_s=0.02") as server:
+    # Eight seconds for one process alone: the second starts before they are over.
+    with StandInProcess("delay_s=0.2") as server:
         clients = [start_client(server, tmp_path, 300) for _ in range(2)]
         outputs = [client.communicate()[0] for client in clients]
         seen = stats(server)
