@@ -26,7 +26,7 @@ def test_flash_layout_is_xlm_roberta_under_other_names(tmp_path, load, score):
     for pair, raw in zip(PAIRS, score(reranker, PAIRS).raw, strict=True):
         ids = torch.tensor(reranker.tokenize([pair])[0].ids[None].astype(np.int64))
         with torch.inference_mode():
-            assert raw == pytest.approx(twin(input_ids=ids).logits.item(), abs=1e-5)
+            assert raw == pytest.approx(twin(input_ids=ids).logits.item(), abs=1e-4)
 
 
 def test_flash_layout_has_the_parameters_of_jina_reranker_v2():
@@ -232,7 +232,7 @@ def test_minicpm_cut_at_a_layer_gives_what_flag_embeddings_class_gives(
                 input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False,
                 output_hidden_states=True, cutoff_layers=[cutoff],
             ).logits[0]  # fmt: skip
-        assert raw == pytest.approx(logits[0, -1].item(), abs=1e-5)
+        assert raw == pytest.approx(logits[0, -1].item(), abs=1e-4)
 
 
 def test_only_the_layers_up_to_the_cutoff_are_kept(checkpoint, entry):
