@@ -42,6 +42,7 @@ rule all:
     input:
         "results/psi_table.csv",
         "results/bucket_scores.csv",
+        "results/comparisons.csv",
         "results/report.html",
         summary_tables(),
     localrule: True

@@ -10,7 +10,7 @@ from psibench.stages.ledger import check_balance
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.quality_schemas import RELOCATION, TRANSLATION_QUALITY
-from psibench.tables.schemas import ATTRITION, BUCKET_SCORES, PSI_TABLE, QUERIES
+from psibench.tables.schemas import ATTRITION, BUCKET_SCORES, COMPARISONS, PSI_TABLE, QUERIES
 from psibench.tables.verify_report_schemas import AUDIT_TABLE
 from psibench.tables.verify_schemas import JUDGEMENTS
 
@@ -51,9 +51,13 @@ def main(folder: Path) -> None:
     )
     rows = {row["model"]: row for row in pooled.iter_rows(named=True)}
     blind, cut = rows["minilm-static"], rows["minilm-first-128"]
-    assert blind["psi"] <= blind["psi_null_p95"], blind
-    assert cut["psi_low"] > 2 * cut["psi_null_p95"], cut
-    assert cut["best_bucket"] == "beginning", cut
+    assert blind["p_adjusted"] > 0.05, blind
+    assert cut["p_adjusted"] < 0.001 > cut["p_control_adjusted"], cut
+    assert cut["psi_same_low"] > 2 * cut["psi_noise_p95"], cut
+    assert cut["best_same"] == "beginning", cut
+    assert rows["all-minilm-l6-v2"]["truncation_high"] < 0, rows["all-minilm-l6-v2"]
+    compared = read_table(folder / "comparisons.parquet", COMPARISONS)
+    assert set(compared["relation"]) == {"control", "shorter_input"}, compared
 
     for path in folder.rglob("*.parquet"):
         check_table(path)
@@ -62,8 +66,11 @@ def main(folder: Path) -> None:
         assert said in page, name
         assert "http://" not in page.replace("http://www.w3.org/", "")
     print(f"default: {psi.height} PSI rows, {queries} queries, every table verified")
-    print(f"position-blind control: PSI {blind['psi']:.3f}, null p95 {blind['psi_null_p95']:.3f}")
-    print(f"truncating control: PSI {cut['psi']:.3f}, interval from {cut['psi_low']:.3f}")
+    for name, row in (("position-blind", blind), ("truncating", cut)):
+        print(
+            f"{name} control: PSI {row['psi']:.3f}, at equal documents {row['psi_same']:.3f} "
+            f"[{row['psi_same_low']:.3f}, {row['psi_same_high']:.3f}], p {row['p_adjusted']:.3f}"
+        )
 
 
 def check_pairs(psi: pl.DataFrame) -> None:

@@ -135,7 +135,7 @@ def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:
     import pyarrow.parquet as pq
 
     from psibench.metrics.aggregate import RowLabels
-    from psibench.stages.score import run_aggregate, run_score
+    from psibench.stages.score import ScoredModel, run_aggregate, run_score
 
     name, asking, searched = row["benchmark"], row["query_lang"], row["corpus_lang"]
     section, settings = lookup.benchmark(name), lookup.config
@@ -158,14 +158,17 @@ def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:
     )
     scored = time.perf_counter()
     run_aggregate(
-        labels=RowLabels(name, asking, searched, row["model"], lookup.models[row["model"]].kind),
-        scores=scores,
+        [ScoredModel(row["model"], lookup.models[row["model"]].kind, scores)],
+        labels=RowLabels(name, asking, searched),
         metrics=settings.psi_metrics,
         schemes=section.buckets,
         length_buckets=section.length_buckets,
         uncertainty=settings.uncertainty,
+        control=None,
+        windows=[],
         buckets=folder / "buckets.parquet",
         psi=folder / "psi.parquet",
+        comparisons=folder / "comparisons.parquet",
         threads=threads,
     )
     return {

@@ -44,8 +44,6 @@ def arguments(files, **changes) -> list[str]:
         "queries": files / "queries.parquet",
         "qrels": files / "qrels.tsv",
         "out": files / "out",
-        "bootstrap": 50,
-        "permutations": 50,
     }
     listed = ["score"]
     for name, value in (given | changes).items():
@@ -74,7 +72,7 @@ def test_writes_all_tables_and_prints_the_psi_table(files, capsys):
     ]
     printed = capsys.readouterr().out
     assert (
-        "bm25   all     all     mrr@10  squad    all            80     2  0.750  0.500" in printed
+        "bm25   all     all     mrr@10  squad    all            80    80  0.750  0.500" in printed
     )
     assert "visible" not in printed
 
@@ -130,7 +128,10 @@ def test_several_runs_share_the_tables_and_do_not_move_each_other(files):
     assert (files / "out" / "query_scores-other.parquet").is_file()
     main(arguments(files, out=files / "alone", buckets="squad"))
     alone = pl.read_parquet(files / "alone" / "psi_table.parquet")
-    assert both.filter(pl.col("model") == "bm25").equals(alone)
+    own = both.filter(pl.col("model") == "bm25")
+    adjusted = ["p_adjusted", "p_control_adjusted"]  # over the models: of a single one, its p
+    assert own.drop(adjusted).equals(alone.drop(adjusted))
+    assert alone.get_column("p_adjusted").equals(alone.get_column("p_shape"), null_equal=True)
 
 
 def test_runs_of_the_same_scores_in_other_formats_give_the_same_table(files):
@@ -170,7 +171,7 @@ BAD = {
     "unknown scheme": ({"buckets": "quarters"}, "unknown bucket scheme 'quarters'"),
     "unknown metric": ({"metrics": "map@10"}, "unknown metric 'map@10'"),
     "models and runs": ({"model": ["a", "b"]}, "2 --model for 1 --run"),
-    "no bootstrap": ({"bootstrap": 0}, "--bootstrap is 0"),
+    "no such control": ({"control": "none"}, "--control 'none' is none of the models scored: bm25"),
     "bad level": ({"level": 2}, "level is 2"),
     "no run": ({"run": "nowhere.trec"}, "nowhere.trec: no such file"),
 }

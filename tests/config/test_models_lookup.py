@@ -66,7 +66,7 @@ def test_a_first_stage_is_searched_whether_or_not_it_is_evaluated():
     assert lookup.first_stage("third") == "minilm-static"
     assert re.fullmatch(lookup.pattern("vector"), "minilm-static")
     assert models_by_benchmark(lookup) == {"b": ["third"]}
-    assert not lookup.reading_known("third")
+    assert lookup.reading_known("third")
 
 
 def test_the_settings_name_the_first_stage_of_entries_without_one():

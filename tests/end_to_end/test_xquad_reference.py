@@ -16,7 +16,7 @@ from psibench.config.paths import REGISTRY
 from psibench.metrics.aggregate import RowLabels
 from psibench.stages.build import run_build
 from psibench.stages.encode import run_encode
-from psibench.stages.score import run_aggregate, run_score
+from psibench.stages.score import ScoredModel, run_aggregate, run_score
 from psibench.stages.search import run_lexical_search, run_vector_search
 from psibench.tables import read_table
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QRELS, QUERY_SCORES, RUN
@@ -84,14 +84,17 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             output=out / f"{name}.scores.parquet",
         )
         run_aggregate(
-            labels=RowLabels("xquad", "eng-Latn", "eng-Latn", name, "any"),
-            scores=out / f"{name}.scores.parquet",
+            [ScoredModel(name, "any", out / f"{name}.scores.parquet")],
+            labels=RowLabels("xquad", "eng-Latn", "eng-Latn"),
             metrics=["ndcg@10"],
             schemes=["squad"],
             length_buckets=False,
             uncertainty=Uncertainty(),
+            control=None,
+            windows=[],
             buckets=out / f"{name}.buckets.parquet",
             psi=out / f"{name}.psi.parquet",
+            comparisons=out / f"{name}.comparisons.parquet",
         )
     return out
 
@@ -108,9 +111,10 @@ def test_buckets_and_psi_are_those_of_the_published_protocol(
     psi = read_table(folder / f"{model}.psi.parquet", PSI_TABLE).filter(pooled)
     np.testing.assert_allclose(buckets["mean"], expected[0], atol=tolerance)
     assert psi["psi"][0] == pytest.approx(expected[1], abs=tolerance)
-    # At 1,190 queries neither PSI can be told from no position effect.
-    assert psi["psi"][0] < psi["psi_null_p95"][0]
+    # At 1,190 queries of 240 passages neither shows a position effect.
+    assert psi["psi"][0] < psi["psi_noise_p95"][0]
     assert psi["psi_low"][0] == 0
+    assert psi["p_shape"][0] > 0.05
 
 
 @pytest.mark.parametrize("model", ["bm25", "all-minilm-l6-v2"])

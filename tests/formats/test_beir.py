@@ -7,8 +7,8 @@ from psibench.errors import InputError
 from psibench.formats.beir import QUERY_SCHEMA, read_qrels, read_queries
 
 ROWS = [
-    ("q1", [0, 10], 100, 30, None, None),
-    ("q2", [5, 9], 50, None, "end", "law"),
+    ("q1", "d1", [0, 10], 100, 30, None, None),
+    ("q2", None, [5, 9], 50, None, "end", "law"),
 ]
 
 
@@ -27,7 +27,7 @@ def test_parquet_queries_may_lack_the_optional_columns(tmp_path):
     as_frame().select("_id", "pos_char_span", "pos_char_length").write_parquet(
         tmp_path / "q.parquet"
     )
-    assert read_queries(tmp_path / "q.parquet").row(1) == ("q2", [5, 9], 50, None, None, None)
+    assert read_queries(tmp_path / "q.parquet").row(1) == ("q2", None, [5, 9], 50, None, None, None)
 
 
 @pytest.mark.parametrize("inside_metadata", [False, True])

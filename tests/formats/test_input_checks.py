@@ -7,8 +7,10 @@ from psibench.formats.checks import check_queries, keep_known, match_qrels
 
 
 def queries(*rows) -> pl.DataFrame:
-    padded = [(*row, *[None] * (len(QUERY_SCHEMA) - len(row))) for row in rows]
-    return pl.DataFrame(padded, schema=QUERY_SCHEMA, orient="row")
+    """Queries of (id, span, length of the positive[, target position])."""
+    names = ("_id", "pos_char_span", "pos_char_length", "target_position")
+    named = [dict(zip(names, row, strict=False)) for row in rows]
+    return pl.DataFrame(named, schema=QUERY_SCHEMA)
 
 
 GOOD = queries(("q1", [0, 10], 10), ("q2", [5, 6], 10))
@@ -48,7 +50,7 @@ def test_no_queries_are_refused():
 
 def test_an_unknown_target_position_is_refused():
     with pytest.raises(InputError, match=r"target_position 'start'; allowed: beginning, middle"):
-        check_queries(queries(("q1", [0, 1], 5, None, "start")), source="f")
+        check_queries(queries(("q1", [0, 1], 5, "start")), source="f")
 
 
 def run(*ids: str) -> pl.DataFrame:

@@ -1,29 +1,25 @@
-from dataclasses import replace
 from math import log2
 
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from psibench.errors import InputError
 from psibench.metrics.aggregate import (
+    Evaluated,
     RowLabels,
     UncertaintySettings,
-    bucket_scores,
-    psi_table,
+    benjamini_hochberg,
+    holm,
     result_tables,
 )
-from psibench.metrics.bucket_statistics import bucket_statistics
-from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.query_scores import query_scores
-from psibench.metrics.slices import row_seed, slices
-from psibench.metrics.uncertainty import estimate_psi
 from psibench.search.ranking import rank_documents
 from psibench.tables import conform
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
+from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, QUERY_SCORES
 
-LABELS = RowLabels("bench", "eng-Latn", "eng-Latn", "model", "dense")
-FAST = UncertaintySettings(n_bootstrap=50, n_permutations=50, min_bucket_size=1)
+LABELS = RowLabels("bench", "eng-Latn", "eng-Latn")
 METRICS = ["ndcg@10"]
 
 QUERIES = pl.DataFrame(
@@ -82,7 +78,7 @@ def test_without_truncation_everything_is_visible():
 
 def test_whole_rows_count_only_queries_of_positives_that_were_not_cut():
     frame = made([(10, 0.8), (250, 0.4), (350, 0.1)], pos_visible=[1.0, 0.6, 1.0])
-    table = psi_table(frame, labels=LABELS, metrics=METRICS, schemes=["squad"], settings=FAST)
+    table = psi(frame)
     by_view = {row["evidence"]: row for row in table.iter_rows(named=True)}
     assert by_view["whole"]["n_queries"] == 2
     assert by_view["whole"]["mean"] == pytest.approx(0.45)
@@ -126,6 +122,7 @@ def made(rows: list[tuple[int, float]], **columns) -> pl.DataFrame:
     n = len(rows)
     columns = {
         **{"domain": "law", "length_bucket": None, "visible": 1.0, "pos_visible": 1.0},
+        **{"document_id": [f"d{i // 2:03d}" for i in range(n)]},
         **columns,
     }
     frame = pl.DataFrame(
@@ -136,6 +133,7 @@ def made(rows: list[tuple[int, float]], **columns) -> pl.DataFrame:
             "pos_char_length": pl.Series([1000] * n, dtype=pl.Int32),
             "relative_position": [s / 1000 for s, _ in rows],
             "target_position": ["beginning" if s < 333 else "end" for s, _ in rows],
+            "target_positions": ["beginning" if s < 333 else "middle, end" for s, _ in rows],
             "ndcg@10": [score for _, score in rows],
         }
     )
@@ -146,14 +144,22 @@ def made(rows: list[tuple[int, float]], **columns) -> pl.DataFrame:
     return frame.with_columns(added).cast({"length_bucket": pl.String})
 
 
+def tables(*frames: pl.DataFrame | Evaluated, **changes):
+    """Result tables of models m0, m1, ... with these scores."""
+    given = {"labels": LABELS, "metrics": METRICS, "schemes": ["squad"]} | changes
+    models = [
+        frame if isinstance(frame, Evaluated) else Evaluated(f"m{number}", "dense", frame)
+        for number, frame in enumerate(frames)
+    ]
+    return result_tables(models, **given)
+
+
 def psi(frame: pl.DataFrame, **changes) -> pl.DataFrame:
-    given = {"labels": LABELS, "metrics": METRICS, "schemes": ["squad"], "settings": FAST}
-    return psi_table(frame, **(given | changes))
+    return tables(frame, **changes).psi
 
 
 def buckets(frame: pl.DataFrame, **changes) -> pl.DataFrame:
-    given = {"labels": LABELS, "metrics": METRICS, "schemes": ["squad"], "settings": FAST}
-    return bucket_scores(frame, **(given | changes))
+    return tables(frame, **changes).buckets
 
 
 def test_psi_row_has_both_means_and_the_buckets_by_label():
@@ -181,7 +187,7 @@ def test_bucket_rows_hold_every_bucket_and_null_means_where_empty():
 )
 def test_an_undefined_psi_is_null_never_zero(rows):
     table = psi(made(rows).cast({"ndcg@10": pl.Float64, "span_mid_char": pl.Float64}))
-    for name in ("psi", "psi_low", "psi_p", "psi_corrected", "best_bucket"):
+    for name in ("psi", "psi_low", "p_shape", "psi_same", "psi_corrected", "best_bucket"):
         assert table[name].to_list() == [None, None, None]
 
 
@@ -217,11 +223,8 @@ def test_a_single_length_bucket_gets_no_row_of_its_own():
 
 def test_domains_get_rows_on_request():
     frame = made([(10, 1.0), (20, 0.5)], domain=["law", "art"])
-    assert [piece.domain for piece in slices(frame, length_buckets=True, domains=True)] == [
-        "all",
-        "art",
-        "law",
-    ]
+    found = psi(frame, domains=True)["domain"].unique(maintain_order=True)
+    assert found.to_list() == ["all", "art", "law"]
 
 
 def test_every_scheme_and_metric_has_a_row():
@@ -236,14 +239,109 @@ def test_bucket_table_fits_its_schema():
     conform(buckets(frame, schemes=["squad", "thirds"]), BUCKET_SCORES, where="buckets")
 
 
-def test_another_model_has_the_same_psi_but_its_own_resamples():
-    frame = made([(13 * i % 600, (i * 37 % 11) / 11) for i in range(200)])
+def many(n_documents: int = 80, drop: float = 0.0, seed: int = 0, **columns) -> pl.DataFrame:
+    """Six queries a document over the buckets of squad; the last bucket loses a share of scores."""
+    rng = np.random.default_rng(seed)
+    starts = np.tile([50, 150, 250, 350, 450, 700], n_documents)
+    found = rng.random(starts.size) < 0.7 * (1 - drop * (starts > 400))
+    rows = list(zip(starts.tolist(), found.astype(float).tolist(), strict=True))
+    return made(rows, document_id=[f"d{i // 6:03d}" for i in range(len(rows))], **columns)
+
+
+def test_figures_depend_on_no_order_and_no_name():
+    frame = many(drop=0.5)
     first = psi(frame)
-    again = psi(frame.reverse())
-    other = psi(frame, labels=replace(LABELS, model="other"))
-    assert first.equals(again)
-    assert first["psi"].to_list() == other["psi"].to_list()
-    assert first["psi_null_mean"].to_list() != other["psi_null_mean"].to_list()
+    mixed = psi(frame.sample(fraction=1.0, shuffle=True, seed=1))
+    assert_frame_equal(first, mixed, rel_tol=1e-9, abs_tol=1e-12)
+    other = tables(Evaluated("another", "sparse", frame)).psi
+    assert first.drop("model", "kind").equals(other.drop("model", "kind"))
+
+
+def test_models_of_other_queries_are_refused():
+    with pytest.raises(InputError, match=r"'m1' has scores of other queries .* 474 and 480 rows"):
+        tables(many(), many(79))
+
+
+def test_p_values_are_adjusted_over_the_models_of_a_view():
+    models = [many(drop=0.1 * number, seed=number) for number in range(4)]
+    table = tables(*models).psi.filter(evidence="all")
+    assert table["p_shape"].null_count() == 0
+    assert table["p_adjusted"].to_list() == holm(table["p_shape"].to_numpy()).tolist()
+    assert (table["p_adjusted"] >= table["p_shape"]).all()
+
+
+def test_p_values_of_domains_are_adjusted_apart_from_the_pooled_ones():
+    frame = many(drop=0.3, domain=["law", "art"] * 240)
+    table = psi(frame, domains=True).filter(evidence="all")
+    assert table["p_adjusted"][0] == table["p_shape"][0]  # the only pooled row
+    own = table.filter(pl.col("domain") != "all")
+    expected = benjamini_hochberg(own["p_shape"].to_numpy())
+    assert own["p_adjusted"].to_list() == expected.tolist()
+
+
+def test_holm_by_hand():
+    # Sorted .01 .02 .04 times 3, 2, 1: .03 .04 .04; a missing one does not count.
+    found = holm(np.array([0.04, np.nan, 0.01, 0.02]))
+    np.testing.assert_allclose(found, [0.04, np.nan, 0.03, 0.04])
+
+
+def test_benjamini_hochberg_by_hand():
+    # Sorted .01 .02 .04 times 3/1, 3/2, 3/3: .03 .03 .04, each the least from itself on.
+    found = benjamini_hochberg(np.array([0.04, np.nan, 0.01, 0.02]))
+    np.testing.assert_allclose(found, [0.04, np.nan, 0.03, 0.03])
+
+
+def test_models_are_compared_with_the_control_and_it_is_not_with_itself():
+    table = tables(many(seed=1), many(drop=0.9, seed=2), control="m0").psi.filter(evidence="all")
+    assert table["control"].to_list() == [None, "m0"]
+    assert table["p_control"][0] is None
+    assert table["p_control_adjusted"][1] < 0.001
+
+
+def test_pairs_of_input_lengths_say_what_truncation_costs():
+    # The shorter input reads 400 characters: it finds nothing of the evidence from 450 on.
+    starts = many().get_column("span_start_char")
+    score = pl.col("ndcg@10") * (pl.col("span_start_char") < 400)
+    seen = (starts < 400).cast(pl.Float64).to_list()
+    shorter = many(visible=seen, pos_visible=0.5).with_columns(score)
+    found = tables(many(), shorter, windows=[("m0", "m1")]).comparisons.row(0, named=True)
+    conform(tables(many(), shorter, windows=[("m0", "m1")]).comparisons, COMPARISONS, where="x")
+    assert (found["model"], found["other"], found["relation"]) == ("m0", "m1", "shorter_input")
+    gain = many().filter(pl.col("span_start_char") > 400)["ndcg@10"].mean()
+    assert found["n_cut"] == 160
+    assert found["cut_gain"] == pytest.approx(gain)
+    assert found["cut_gain_low"] < gain < found["cut_gain_high"]
+    assert found["uncut_gain"] is None  # no document is whole in the shorter input
+
+
+def test_a_model_whose_reading_is_not_known_has_rows_of_all_evidence_alone():
+    given = Evaluated("given", "run", many(visible=0.0), reading_known=False)
+    table = tables(given).psi
+    assert table["evidence"].to_list() == ["all"]
+    assert table["seen"].to_list() == [None]
+
+
+def test_a_model_on_the_filter_panel_is_flagged():
+    table = tables(Evaluated("judge", "dense", many(), on_filter_panel=True)).psi
+    assert table["flags"].to_list() == ["filter_panel"] * 3
+
+
+def test_small_buckets_count_and_are_flagged():
+    # One query in the last bucket, which scores 0: PSI 1 over both buckets, not null over one.
+    frame = made([(10, 1.0)] * 30 + [(700, 0.0)])
+    row = psi(frame, settings=UncertaintySettings(min_bucket_size=5)).row(0, named=True)
+    assert (row["n_buckets"], row["smallest_bucket"], row["psi"]) == (2, 1, 1.0)
+    assert "small_buckets" in row["flags"]
+    assert row["psi_low"] < 0.9
+
+
+def test_a_query_of_two_tags_counts_once_in_thirds_and_twice_in_every_tag():
+    frame = made([(10, 1.0), (700, 0.5), (800, 0.1)])
+    found = buckets(frame, schemes=["thirds", "thirds-every-tag"]).filter(evidence="all")
+    by_scheme = found.group_by("buckets", maintain_order=True).agg("n_queries", "mean")
+    assert by_scheme["n_queries"].to_list() == [[1, 0, 2], [1, 2, 2]]
+    assert by_scheme["mean"].to_list() == [[1.0, None, 0.3], [1.0, 0.3, 0.3]]
+    assert psi(frame, schemes=["thirds-every-tag"])["n_queries"].to_list() == [3, 3, 3]
 
 
 def test_adding_schemes_or_metrics_moves_no_other_row():
@@ -256,43 +354,19 @@ def test_adding_schemes_or_metrics_moves_no_other_row():
     assert kept.equals(alone)
 
 
-def test_seeds_differ_by_label_and_are_stable():
-    assert row_seed(42, "a", "b") == row_seed(42, "a", "b")
-    assert len({row_seed(42, "a", "b"), row_seed(42, "ab", ""), row_seed(43, "a", "b")}) == 3
-
-
 def test_a_metric_without_scores_is_refused():
     with pytest.raises(InputError, match=r"no scores for the metrics \['mrr@10'\]"):
         psi(made([(10, 1.0)]), metrics=["mrr@10"])
 
 
 def test_threads_decide_no_figure():
-    rows = [(13 * i % 600, (i * 37 % 11) / 11) for i in range(200)]
-    frame = made(rows, domain=["law", "art"] * 100, visible=[1.0, 1.0, 1.0, 0.5] * 50)
-    given = {"labels": LABELS, "metrics": METRICS, "domains": True, "settings": FAST}
-    one, two = (result_tables(frame, threads=n, **given) for n in (1, 2))
-    assert one.psi.height == 3 * 3 * 3
+    frame = many(domain=["law", "art"] * 240, visible=[1.0, 1.0, 1.0, 0.5] * 120)
+    given = {"domains": True, "control": "m1"}
+    one, two = (tables(frame, many(seed=3), threads=n, **given) for n in (1, 2))
+    assert one.psi.height == 2 * 3 * 3
     assert one.psi.equals(two.psi)
     assert one.buckets.equals(two.buckets)
-
-
-def test_both_tables_at_once_are_those_made_one_by_one():
-    # A bucket of three queries is too small for PSI, but has its mean and interval.
-    frame = made([(10 + i % 40, (i % 7) / 7) for i in range(80)] + [(250, 0.4)] * 3)
-    settings = replace(FAST, min_bucket_size=10)
-    both = result_tables(frame, labels=LABELS, metrics=METRICS, settings=settings)
-    members = assign(frame, bucket_scheme("squad"))
-    seed = row_seed(
-        42, "bench", "squad", "eng-Latn", "all", "dense", "all", "ndcg@10", "model", "eng-Latn"
-    )
-    options = {"n_buckets": 6, "n_bootstrap": 50, "seed": seed}
-    data = (frame["ndcg@10"].to_numpy(), members.query_index, members.bucket_index)
-    apart = estimate_psi(*data, n_permutations=50, min_bucket_size=10, **options)
-    row = both.psi.filter(pl.col("buckets") == "squad").row(0, named=True)
-    assert (row["n_buckets"], row["psi"], row["psi_p"]) == (1, apart.psi, apart.psi_p)
-    means = bucket_statistics(*data, **options)
-    found = both.buckets.filter(pl.col("buckets") == "squad").head(6)
-    assert found["high"].drop_nulls().to_list() == means.high[~np.isnan(means.high)].tolist()
+    assert one.comparisons.equals(two.comparisons)
 
 
 def test_views_of_one_size_but_other_queries_have_figures_of_their_own():

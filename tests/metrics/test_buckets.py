@@ -105,7 +105,7 @@ def test_no_queries_have_no_memberships(frame, name):
 
 @pytest.mark.parametrize("name", ["quarters", "relative-0", "relative-1001", "relative-", ""])
 def test_unknown_schemes_are_refused(name):
-    with pytest.raises(InputError, match="squad, thirds, relative-N"):
+    with pytest.raises(InputError, match="squad, thirds, thirds-every-tag, relative-N"):
         bucket_scheme(name)
 
 

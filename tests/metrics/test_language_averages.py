@@ -11,7 +11,7 @@ BASE = {
     **{"benchmark": "b", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn", "domain": "all"},
     **{"length_bucket": "all", "model": "m", "kind": "dense", "metric": "ndcg@10"},
     **{"buckets": "relative-20", "evidence": "all", "n_queries": 100, "n_buckets": 20},
-    **{"mean": 0.5, "mean_of_buckets": 0.5, "psi": 0.2, "psi_null_mean": 0.1},
+    **{"mean": 0.5, "mean_of_buckets": 0.5, "psi": 0.2, "psi_noise_mean": 0.1, "psi_same": 0.12},
     **{"psi_corrected": 0.15, "queries_by": "people"},
 }
 
@@ -39,7 +39,7 @@ def test_every_language_counts_alike():
     assert row["mean"] == pytest.approx(0.6)
     assert row["mean_of_buckets"] == pytest.approx(0.6)
     assert row["psi"] == pytest.approx(0.25)
-    assert row["psi_null_mean"] == pytest.approx(0.1)
+    assert row["psi_noise_mean"] == pytest.approx(0.1)
     conform(found, LANGUAGE_AVERAGES, where="averages")
 
 
@@ -60,19 +60,19 @@ def test_cross_lingual_pairs_are_apart_and_named_as_pairs():
 def test_a_language_without_psi_is_left_out_of_the_averages_of_psi_alone():
     found = language_averages(
         table(
-            language("eng-Latn", mean=0.8, psi=0.2, psi_null_mean=0.1),
-            language("ara-Arab", mean=0.0, psi=None, psi_null_mean=None, psi_corrected=None),
-            language("kor-Kore", mean=0.4, psi=None, psi_null_mean=None, mean_of_buckets=None),
+            language("eng-Latn", mean=0.8, psi=0.2, psi_noise_mean=0.1),
+            language("ara-Arab", mean=0.0, psi=None, psi_noise_mean=None, psi_corrected=None),
+            language("kor-Kore", mean=0.4, psi=None, psi_noise_mean=None, mean_of_buckets=None),
         )
     )
     row = found.row(0, named=True)
     assert (row["n_languages"], row["n_mean_of_buckets"], row["n_psi"]) == (3, 2, 1)
     assert row["mean"] == pytest.approx(0.4)
-    assert (row["psi"], row["psi_null_mean"], row["psi_corrected"]) == (0.2, 0.1, 0.15)
+    assert (row["psi"], row["psi_noise_mean"], row["psi_corrected"]) == (0.2, 0.1, 0.15)
 
 
 def test_a_language_without_queries_counts_nowhere():
-    none = dict.fromkeys(("mean", "mean_of_buckets", "psi", "psi_null_mean"))
+    none = dict.fromkeys(("mean", "mean_of_buckets", "psi", "psi_noise_mean"))
     row = language_averages(table(language("ara-Arab", **none))).row(0, named=True)
     assert (row["n_languages"], row["mean"], row["psi"], row["languages"]) == (0, None, None, "")
 

@@ -11,7 +11,7 @@ from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS
 
 ENGLISH, ARABIC, CHINESE = "eng-Latn", "ara-Arab", "cmn-Hans"
 LEVEL = {ENGLISH: 0.5, ARABIC: 0.3, CHINESE: 0.1}
-AVERAGES = ("mean", "mean_of_buckets", "psi", "psi_null_mean", "psi_corrected")
+AVERAGES = ("mean", "mean_of_buckets", "psi", "psi_noise_mean", "psi_corrected", "psi_same")
 RANKED = ("a", "b", "c", "d")
 BOARD = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "only": 0.5}
 
@@ -21,7 +21,13 @@ def row(model: str, code: str, mean: float | None, **values) -> dict:
         **{"benchmark": "b", "query_lang": code, "corpus_lang": code, "domain": "all"},
         **{"length_bucket": "all", "model": model, "kind": "dense", "metric": "ndcg@10"},
         **{"buckets": "thirds", "evidence": "all", "n_queries": 100, "n_buckets": 3},
-        **{"mean": mean, "mean_of_buckets": mean, "psi": 0.2, "psi_null_mean": 0.1},
+        **{
+            "mean": mean,
+            "mean_of_buckets": mean,
+            "psi": 0.2,
+            "psi_noise_mean": 0.1,
+            "psi_same": 0.12,
+        },
         **{"psi_corrected": 0.15, "queries_by": "people"},
     }
     return one | values

@@ -1,11 +1,7 @@
 import polars as pl
 import pytest
 
-from psibench.metrics.aggregate import (
-    RowLabels,
-    UncertaintySettings,
-    bucket_scores,
-)
+from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.position_trend import position_trend
 from psibench.tables import conform
@@ -30,8 +26,7 @@ def rows(means, *, scheme="thirds", sizes=None, **labels) -> pl.DataFrame:
             "bucket_high": [float(bucket.high) for bucket in buckets],
             "n_queries": sizes or [40] * len(buckets),
             "mean": pl.Series(means, dtype=pl.Float64),
-            "low": None,
-            "high": None,
+            **dict.fromkeys(("low", "high", "same_mean", "same_low", "same_high")),
             "buckets": scheme,
             "queries_by": "people",
         }
@@ -39,8 +34,8 @@ def rows(means, *, scheme="thirds", sizes=None, **labels) -> pl.DataFrame:
     return pl.from_arrow(conform(frame, BUCKET_SCORES, where="test"))
 
 
-def trend(frame: pl.DataFrame, size: int = 30) -> dict:
-    return position_trend(frame, min_bucket_size=size).row(0, named=True)
+def trend(frame: pl.DataFrame) -> dict:
+    return position_trend(frame).row(0, named=True)
 
 
 def test_trend_over_thirds_by_hand():
@@ -57,10 +52,8 @@ def test_trend_over_thirds_by_hand():
 
 
 def test_slope_over_squad_is_per_character():
-    # The first five centres are 100 characters apart; the last bucket is too small to count.
-    row = trend(
-        rows([0.9, 0.8, 0.7, 0.6, 0.5, 0.1], scheme="squad", sizes=[40, 40, 40, 40, 40, 29])
-    )
+    # The first five centres are 100 characters apart; the last bucket holds no query.
+    row = trend(rows([0.9, 0.8, 0.7, 0.6, 0.5, None], scheme="squad", sizes=[40, 2, 40, 40, 40, 0]))
     assert row["n_buckets"] == 5
     assert row["slope"] == pytest.approx(-0.001)
     assert (row["pearson"], row["spearman"], row["kendall"]) == (-1, -1, -1)
@@ -70,18 +63,18 @@ def test_slope_over_squad_is_per_character():
 @pytest.mark.parametrize(
     ("means", "sizes"),
     [
-        pytest.param([0.9, 0.5, 0.6], [40, 29, 40], id="one too small"),
+        pytest.param([0.9, None, 0.6], [40, 0, 40], id="one without queries"),
         pytest.param([None, None, None], [0, 0, 0], id="no queries"),
     ],
 )
 def test_fewer_than_three_buckets_have_no_trend(means, sizes):
     row = trend(rows(means, sizes=sizes))
-    assert row["n_buckets"] == sum(size >= 30 for size in sizes)
+    assert row["n_buckets"] == sum(size > 0 for size in sizes)
     assert [row[name] for name in FIGURES] == [None] * 5
 
 
-def test_an_empty_bucket_is_left_out_whatever_the_minimum_size():
-    assert trend(rows([0.9, None, 0.6], sizes=[1, 0, 1]), size=0)["n_buckets"] == 2
+def test_a_bucket_counts_however_few_queries_it_holds():
+    assert trend(rows([0.9, 0.5, 0.6], sizes=[1, 2, 1]))["n_buckets"] == 3
 
 
 def test_equal_means_have_a_slope_of_zero_and_no_correlation():
@@ -92,11 +85,11 @@ def test_equal_means_have_a_slope_of_zero_and_no_correlation():
 def test_every_row_has_its_own_trend_in_the_order_of_the_buckets_table():
     parts = [
         rows([0.1, 0.2, 0.3], model="b"),
-        rows([0.1, 0.2, 0.3], scheme="thirds", model="a", sizes=[40, 1, 40]),
+        rows([0.1, None, 0.3], scheme="thirds", model="a", sizes=[40, 0, 40]),
         rows([i / 20 for i in range(20)], scheme="relative-20", model="a"),
         rows([0.3, 0.2, 0.1], model="a", domain="law", evidence="whole"),
     ]
-    table = position_trend(pl.concat(parts), min_bucket_size=30)
+    table = position_trend(pl.concat(parts))
     assert table.select("model", "domain", "buckets", "evidence", "n_buckets").rows() == [
         ("b", "all", "thirds", "all", 3),
         ("a", "all", "thirds", "all", 2),
@@ -105,21 +98,21 @@ def test_every_row_has_its_own_trend_in_the_order_of_the_buckets_table():
     ]
     assert table["spearman"].to_list() == [1, None, 1, -1]
     for part in parts:
-        assert position_trend(part, min_bucket_size=30).row(0) in table.rows()
+        assert position_trend(part).row(0) in table.rows()
     conform(table, POSITION_TREND, where="trend")
 
 
 def test_no_buckets_at_all_is_an_empty_table():
-    table = position_trend(rows([0.1, 0.2, 0.3]).clear(), min_bucket_size=30)
+    table = position_trend(rows([0.1, 0.2, 0.3]).clear())
     assert table.height == 0
     conform(table, POSITION_TREND, where="trend")
 
 
 def test_blocks_give_the_same_figures(monkeypatch):
     frame = pl.concat(rows([0.1 * i, 0.3, 0.7 - 0.1 * i], model=f"m{i}") for i in range(5))
-    whole = position_trend(frame, min_bucket_size=30)
+    whole = position_trend(frame)
     monkeypatch.setattr("psibench.metrics.position_trend.PAIRS_AT_ONCE", 2 * 9)
-    assert position_trend(frame, min_bucket_size=30).equals(whole)
+    assert position_trend(frame).equals(whole)
 
 
 def test_trend_of_aggregated_scores_points_down_for_a_model_that_reads_beginnings():
@@ -128,6 +121,7 @@ def test_trend_of_aggregated_scores_points_down_for_a_model_that_reads_beginning
         {
             "query_id": [f"q{i:03d}" for i in range(n)],
             "domain": "law",
+            "document_id": [f"d{i // 5}" for i in range(n)],
             "span_start_char": pl.Series([i * 3 for i in range(n)], dtype=pl.Int32),
             "span_mid_char": [i * 3 + 1.0 for i in range(n)],
             "pos_char_length": pl.Series([900] * n, dtype=pl.Int32),
@@ -138,13 +132,12 @@ def test_trend_of_aggregated_scores_points_down_for_a_model_that_reads_beginning
             "ndcg@10": [1.0 if (i * 7) % n > i else 0.0 for i in range(n)],
         }
     )
-    table = bucket_scores(
-        scores,
-        labels=RowLabels("b", "eng-Latn", "eng-Latn", "m", "dense"),
+    table = result_tables(
+        [Evaluated("m", "dense", scores)],
+        labels=RowLabels("b", "eng-Latn", "eng-Latn"),
         metrics=["ndcg@10"],
         schemes=["relative-5"],
-        settings=UncertaintySettings(n_bootstrap=20, n_permutations=20),
-    )
+    ).buckets
     row = trend(table)
     assert row["n_buckets"] == 5
     assert row["slope"] == pytest.approx(-1, abs=0.1)

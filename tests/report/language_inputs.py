@@ -9,8 +9,8 @@ from report_tables import bucket_rows, psi_row, report_input
 from psibench.metrics.language_averages import language_averages
 from psibench.metrics.leaderboards import leaderboard_correlations
 from psibench.metrics.position_trend import position_trend
-from psibench.report import BenchmarkInfo, ModelInfo, ReportInput
 from psibench.report.facts import Summaries
+from psibench.report.inputs import BenchmarkInfo, ModelInfo, ReportInput
 
 LANGUAGES = ("eng-Latn", "ara-Arab", "cmn-Hans")
 PAIRS = (*((one, one) for one in LANGUAGES), ("ara-Arab", "eng-Latn"), ("cmn-Hans", "eng-Latn"))
@@ -32,7 +32,11 @@ def languages_input(models: tuple[ModelInfo, ...] = MODELS, **leaderboard: float
                 continue
             pair = {"query_lang": asked, "corpus_lang": read, "benchmark": "b"}
             mean = MEANS[model.id] + place / 100
-            values = {"mean": mean, "mean_of_buckets": mean / 2, "psi_p": 0.01 if place else 0.5}
+            values = {
+                "mean": mean,
+                "mean_of_buckets": mean / 2,
+                "p_adjusted": 0.01 if place else 0.5,
+            }
             psi += [
                 psi_row(model.id, **pair, **values),
                 psi_row(model.id, **pair, **values, length_bucket="Q1"),
@@ -53,7 +57,7 @@ def languages_input(models: tuple[ModelInfo, ...] = MODELS, **leaderboard: float
     )
     averages = language_averages(inputs.psi_table)
     summaries = Summaries(
-        position_trend(inputs.bucket_scores, min_bucket_size=30),
+        position_trend(inputs.bucket_scores),
         averages,
         leaderboard_correlations(averages, leaderboard, leaderboard="board")
         if leaderboard

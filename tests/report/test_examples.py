@@ -5,8 +5,9 @@ from typing import Any
 
 from report_tables import psi_row, report_input
 
-from psibench.report import BenchmarkInfo, render_report
 from psibench.report.examples import Example, chosen, example_section, make_example
+from psibench.report.html import render_report
+from psibench.report.inputs import BenchmarkInfo
 
 TEXT = "The lid is blue. The box is red. The rope is long."
 

@@ -8,7 +8,8 @@ from language_inputs import LANGUAGES, MODELS, PAIRS, languages_input
 from report_tables import bucket_rows, psi_row, report_input
 
 from psibench.metrics.language_averages import language_averages
-from psibench.report import BenchmarkInfo, ReportInput, render_report
+from psibench.report.html import render_report
+from psibench.report.inputs import BenchmarkInfo, ReportInput
 from psibench.report.languages import language_section, leaderboard_table
 from psibench.report.pair_tables import pairs_of
 from psibench.report.panels import FigureView
@@ -39,20 +40,21 @@ def test_pairs_of_one_language_go_first_in_the_order_of_the_statistics() -> None
     assert pairs_of(table, "b", ())[:3] == [(one, one) for one in sorted(LANGUAGES)]
 
 
-def test_scores_and_psi_of_every_pair_are_marked_beyond_chance() -> None:
+def test_scores_and_psi_of_every_pair_are_marked_where_the_test_finds_an_effect() -> None:
     blocks = section(languages_input())
     alone = blocks["Queries and documents in one language"]
     crossed = blocks["Queries in another language than the documents"]
     assert isinstance(alone, Table)
     assert isinstance(crossed, Table)
     assert alone.header == ("model", *LANGUAGES)
-    assert alone.rows[2] == ("alpha", "0.500\n0.250 ○", "0.510\n0.250 ●", "0.520\n0.250 ●")
+    psis = "\n0.250\n0.220"
+    assert alone.rows[2] == ("alpha", f"0.500{psis} ○", f"0.510{psis} ●", f"0.520{psis} ●")
     assert crossed.header == ("model", "ara-Arab →\neng-Latn", "cmn-Hans →\neng-Latn")
     assert crossed.rows[1] == ("beta", "–", "–")  # not evaluated on them
     assert [row[0] for row in alone.rows] == [model.id for model in MODELS]
 
 
-def test_averages_name_both_conventions_and_what_chance_gives() -> None:
+def test_averages_name_both_conventions_noise_and_equal_documents() -> None:
     table = section(languages_input())["Average over languages, monolingual"]
     assert isinstance(table, Table)
     assert table.groups == (
@@ -63,7 +65,7 @@ def test_averages_name_both_conventions_and_what_chance_gives() -> None:
     )
     assert table.header == ("model", "All", "Q1", "All", "Q1")
     # (0.50 + 0.51 + 0.52) / 3; half of it over buckets
-    psi = "0.250\nchance 0.040"
+    psi = "0.250\nnoise 0.040\nequal docs 0.220"
     assert table.rows[2] == ("alpha", "0.510", "0.255", psi, psi)
     assert table.note.startswith("3 languages: ara-Arab, cmn-Hans, eng-Latn.")
     crossed = section(languages_input())["Average over languages, cross-lingual"]
@@ -123,8 +125,8 @@ def test_a_length_that_a_language_lacks_altogether_is_told_from_the_caption() ->
     lacking = (pl.col("corpus_lang") == "cmn-Hans") & (pl.col("length_bucket") == "Q1")
     table = averages_without(lacking)["Average over languages, monolingual"]
     assert isinstance(table, Table)
-    psi = "0.250\nchance 0.040"
-    q1 = "0.250 (2 of 3)\nchance 0.040"
+    psi = "0.250\nnoise 0.040\nequal docs 0.220"
+    q1 = "0.250 (2 of 3)\nnoise 0.040\nequal docs 0.220 (2 of 3)"
     assert table.rows[2] == ("alpha", "0.510", "0.253 (2 of 3)", psi, q1)  # (0.25 + 0.255) / 2
 
 
@@ -145,7 +147,7 @@ def test_panels_carry_the_trend_of_a_model_that_has_every_pair() -> None:
     figure = section(languages_input())["By position in every language pair"]
     assert isinstance(figure, FigureView)
     # blind and alpha have all five pairs; blind is a control
-    assert figure.caption.startswith("ndcg@10 of alpha;")
+    assert figure.caption.startswith("Plain means of ndcg@10 of alpha,")
     assert [panel.name for panel in figure.panels][:4] == [*LANGUAGES, "ara-Arab → eng-Latn"]
     # 0.1 less per third, whose centres are a third apart
     assert {panel.note for panel in figure.panels} == {"slope −0.300, Spearman −1.00"}

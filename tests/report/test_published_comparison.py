@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 from report_tables import bucket_rows, frame, psi_row
 
-from psibench.report.comparison import compare
-from psibench.report.comparison_intervals import mean_intervals
+from psibench.report.comparison import compare, mean_intervals
 from psibench.report.comparison_sections import Cell, Section, sections
 from psibench.report.published_figures import published_figures
 from psibench.tables import conform
@@ -114,8 +113,10 @@ def test_taggings_of_fineweb_posq_go_to_their_own_papers() -> None:
     psi = [psi_row("bm25", benchmark="web")]
     posq = found(psi, buckets, web=OWN)
     assert posq["paper"].to_list() == ["PosQ"] * 4  # three thirds and PSI
-    myopic = found(psi, buckets, web=OWN | {"data": "fineweb_myopic"})
+    tags = bucket_rows("bm25", (0.8, 0.8, 0.8), benchmark="web", buckets="thirds-every-tag")
+    myopic = found(psi, buckets + tags, web=OWN | {"data": "fineweb_myopic"})
     assert myopic["paper"].to_list() == ["Myopic"] * 3
+    assert myopic["own"].to_list() == [0.8] * 3  # a query of two tags counts at both there
 
 
 def test_posir_means_are_over_queries_in_all_and_over_bins_in_a_length_bucket() -> None:

@@ -15,8 +15,9 @@ from language_inputs import languages_input
 from report_tables import psi_row, report_input
 from verification_tables import verified_input
 
-from psibench.report import ReportInput, render_report, write_report
 from psibench.report.examples import make_example
+from psibench.report.html import render_report, write_report
+from psibench.report.inputs import ReportInput
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
@@ -101,6 +102,7 @@ def test_script_renders_the_same_rows_as_the_server(
     ("fragment", "models", "sort"),
     [
         ("#sort=psi:desc", ["cut", "alpha", "blind", "beta", "none"], ("psi", "descending")),
+        ("#sort=drop:asc", ["blind", "beta", "cut", "alpha", "none"], ("drop", "ascending")),
         ("#sort=psi:asc", ["beta", "blind", "alpha", "cut", "none"], ("psi", "ascending")),
         ("#sort=model:desc", ["none", "cut", "blind", "beta", "alpha"], ("model", "descending")),
         ("#evidence=visible", ["alpha"], ("psi", "none")),
@@ -117,6 +119,22 @@ def test_address_sorts_and_filters(
     found = PsiTable(opened(page, tmp_path / "profile", fragment))
     assert found.models == models
     assert found.sorts[sort[0]] == sort[1]
+
+
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+@pytest.mark.parametrize("key", ["psi", "psi_same", "p_adjusted", "mean"])
+def test_what_finds_next_to_nothing_is_never_best(tmp_path: Path, key: str, direction: str) -> None:
+    rows = [
+        psi_row("floor", flags="at_floor", **{key: 0.0}),
+        psi_row("ceiling", flags="at_floor", **{key: 1.0}),
+        psi_row("low", **{key: 0.2}),
+        psi_row("high", **{key: 0.7}),
+    ]
+    write_report(report_input(rows), tmp_path / "report.html")
+    dom = opened(tmp_path / "report.html", tmp_path / "profile", f"#sort={key}:{direction}")
+    models = PsiTable(dom).models
+    assert set(models[2:]) == {"floor", "ceiling"}
+    assert models[:2] == (["low", "high"] if direction == "asc" else ["high", "low"])
 
 
 def test_clicks_and_selections_change_table_and_address(page: Path, tmp_path: Path) -> None:
@@ -136,7 +154,7 @@ def test_clicks_and_selections_change_table_and_address(page: Path, tmp_path: Pa
 
 
 def test_long_tables_are_paged(tmp_path: Path) -> None:
-    rows = [psi_row(f"m{i:03}", psi=1 - i / 1000) for i in range(250)]
+    rows = [psi_row(f"m{i:03}", psi_same_corrected=1 - i / 1000) for i in range(250)]
     write_report(report_input(rows), tmp_path / "report.html")
     dom = opened(tmp_path / "report.html", tmp_path / "profile", "#page=3")
     assert "Page 3 of 3" in dom
@@ -183,6 +201,33 @@ def test_panels_of_verification_fit_the_page(tmp_path: Path, width: int) -> None
     if width == 1200:
         assert found["wide"] == []
         assert found["smallest"] >= 12
+
+
+@pytest.mark.parametrize("width", [1340, 500])
+def test_answers_and_figure_fit_the_page(small: ReportInput, tmp_path: Path, width: int) -> None:
+    """Nothing on top scrolls, and the figure's text is legible."""
+    page = tmp_path / "report.html"
+    write_report(small, page)
+    measure = """
+    <script>
+      const root = document.documentElement;
+      const wide = [...document.querySelectorAll("#verdicts .scroll")].filter(
+        (one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1);
+      const svg = document.querySelector("#verdicts figure svg");
+      const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+      document.title = JSON.stringify({
+        overflow: root.scrollWidth - root.clientWidth, wide: wide.length, scale,
+        table: document.getElementById("psi-table").parentElement.scrollWidth
+          - document.getElementById("psi-table").parentElement.clientWidth,
+      });
+    </script></body>"""
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
+    dom = opened(page, tmp_path / "profile", flags=(f"--window-size={width},2400",))
+    found = json.loads(html.unescape(dom.split("<title>")[1].split("</title>")[0]))
+    assert (found["overflow"], found["wide"]) == (0, 0)
+    assert found["scale"] >= 1
+    if width == 1340:
+        assert found["table"] <= 1
 
 
 ARABIC = "الغطاء أزرق. الصندوق أحمر، رقم 42 (B). الحبل طويل."

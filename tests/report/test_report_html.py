@@ -7,7 +7,8 @@ import pytest
 from report_tables import bucket_rows, psi_row, report_input
 
 from psibench.errors import InputError
-from psibench.report import BenchmarkInfo, ModelInfo, ReportInput, render_report, write_report
+from psibench.report.html import render_report, write_report
+from psibench.report.inputs import BenchmarkInfo, ModelInfo, ReportInput
 
 EVIL = """x"><script>alert(1)</script>&'$y_1$"""
 
@@ -28,11 +29,54 @@ class Collector(HTMLParser):
             self.ids.append(str(found["id"]))
 
 
-def test_page_shows_psi_with_interval_null_and_p(small: ReportInput) -> None:
+def test_page_shows_both_psis_with_intervals_tests_and_what_was_given(small: ReportInput) -> None:
     page = render_report(small)
-    assert "<b>0.250</b> <small>[0.200, 0.300]</small>" in page
-    assert '<td class="c-psi_null_p95 num">0.080</td>' in page
-    assert '<td class="c-psi_p num">0.400</td>' in page
+    assert '<td class="c-psi num">0.250 <small>[0.200, 0.300]</small></td>' in page
+    assert '<td class="c-psi_same num"><b>0.220</b> <small>[0.170, 0.270]</small></td>' in page
+    assert '<td class="c-p_adjusted num">0.400</td>' in page
+    assert '<td class="c-p_control_adjusted num">0.020</td>' in page
+    assert '<td class="c-seen num">60.0 %</td>' in page
+    assert '<td class="c-drop num">0.220</td>' in page
+    assert 'title="noise of independent queries"' in page
+
+
+def test_answers_come_before_everything_with_late_against_early(small: ReportInput) -> None:
+    answers = render_report(small).split('id="psi"')[0]
+    models = re.findall(r'<tr class="[a-z ]+"><th scope="row"><bdi>(\w+)</bdi>', answers)
+    assert models == ["cut", "alpha", "blind", "beta", "none"]
+    assert "The model is position-sensitive beyond the position-blind control" in answers
+    assert "truncating control</span>" in answers
+    figure = answers.split("<strong>Late against early evidence")[1]
+    assert "blind (control)" in figure
+    assert '<td class="num">0.220 [0.160, 0.280]</td>' in figure  # alpha
+
+
+def test_truncation_is_shown_with_the_test_on_what_was_given_and_two_windows(
+    small: ReportInput,
+) -> None:
+    page = render_report(small).split('id="visibility"')[1].split("</section>")[0]
+    given, windows = page.split("<h4>One model with two lengths of input")
+    assert "<bdi>alpha</bdi>" in given
+    assert "<bdi>beta</bdi>" not in given  # no view of what it was given
+    cells = re.findall(r'<td class="num[^>]*>([^<]*)</td>', given)
+    # given, effect of truncation, p; then queries, PSI, adjusted p, p against control
+    assert cells == ["90.0 %", "–", "–", "1,080", "0.220\n[0.170, 0.270]", "0.002", "0.020"]
+    cells = re.findall(r'<td class="num[^>]*>([^<]*)</td>', windows)
+    gains = ["0.300\n[0.250, 0.350]", "&lt;0.001", "0.001\n[−0.010, 0.012]"]
+    assert cells == ["480", *gains]
+
+
+def test_others_are_shown_against_the_control_on_both_scales(small: ReportInput) -> None:
+    page = render_report(small).split('id="controls"')[1].split("</section>")[0]
+    rows = page.split("<h4>docs: the others against blind")[1].split("</table>")[0]
+    cells = re.findall(r'<td class="num[^>]*>([^<]*)</td>', rows)
+    means, psis = ["0.500", "0.400"], ["0.210", "0.050", "0.160\n[0.090, 0.230]"]
+    assert cells == [*means, *psis, "0.005", "0.010", "0.020"]
+
+
+def test_comparisons_of_views_are_left_out(small: ReportInput) -> None:
+    inputs = dataclasses.replace(small, views={"x": {"raw": "docs"}})
+    assert "the others against" not in render_report(inputs)
 
 
 def test_server_rendered_table_holds_only_pooled_rows_of_all_queries(small: ReportInput) -> None:
@@ -43,7 +87,7 @@ def test_server_rendered_table_holds_only_pooled_rows_of_all_queries(small: Repo
 
 def test_undefined_psi_says_why(small: ReportInput) -> None:
     page = render_report(small)
-    assert "only one bucket holds enough queries" in page
+    assert "All queries sit in one bucket: PSI compares at least two." in page
 
 
 def test_same_input_gives_the_same_page(small: ReportInput) -> None:
@@ -76,8 +120,8 @@ def test_benchmark_without_rows_is_named_with_an_empty_verdict() -> None:
 
 
 def test_missing_column_is_an_input_error(small: ReportInput) -> None:
-    broken = dataclasses.replace(small, psi_table=small.psi_table.drop("psi_p"))
-    with pytest.raises(InputError, match="psi_p"):
+    broken = dataclasses.replace(small, psi_table=small.psi_table.drop("p_shape"))
+    with pytest.raises(InputError, match="p_shape"):
         render_report(broken)
 
 
@@ -95,7 +139,17 @@ def test_unknown_statistics_are_shown_as_they_are(small: ReportInput) -> None:
 
 def test_every_text_is_escaped() -> None:
     inputs = report_input(
-        [psi_row(EVIL, benchmark=EVIL, domain=EVIL, kind=EVIL, best_bucket=EVIL, buckets=EVIL)],
+        [
+            psi_row(
+                EVIL,
+                benchmark=EVIL,
+                domain=EVIL,
+                kind=EVIL,
+                best_same=EVIL,
+                flags=EVIL,
+                buckets=EVIL,
+            )
+        ],
         [
             row | {"bucket": EVIL if row["bucket"] == "end" else row["bucket"]}
             for row in bucket_rows(EVIL, (0.5, 0.4, 0.3), benchmark=EVIL, domain=EVIL, buckets=EVIL)
@@ -153,6 +207,42 @@ def test_right_to_left_and_cjk_ids_are_isolated() -> None:
     page = render_report(report_input([psi_row("דגם-1"), psi_row("模型")]))
     assert "<bdi>דגם-1</bdi>" in page
     assert "<bdi>模型</bdi>" in page
+
+
+def test_curves_are_drawn_at_equal_documents_with_plain_means_beside() -> None:
+    rows = [psi_row("alpha"), psi_row("beta")]
+    equal = bucket_rows("alpha", (0.5, 0.4, 0.3))
+    nothing = {"same_mean": None, "same_low": None, "same_high": None}
+    plain = [row | nothing for row in bucket_rows("beta", (0.5, 0.4, 0.3))]
+    page = render_report(report_input(rows, equal + plain)).split('id="curves"')[1]
+    assert "Means at equal documents with their intervals; thin and dashed: plain means." in page
+    assert "Plain means alone: beta." in page
+    assert "<bdi>alpha, plain</bdi>" in page
+    assert "<bdi>beta, plain</bdi>" not in page
+    page = render_report(report_input(rows, plain)).split('id="curves"')[1]
+    assert "at equal documents they cannot be told" in page
+
+
+def test_drop_of_plain_means_is_open_and_of_next_to_nothing_pale() -> None:
+    rows = [
+        psi_row("plain", flags="between_documents", psi_same=None),
+        psi_row("floor", flags="at_floor", drop=-30.0, drop_low=-90.0),
+        psi_row("none", drop=None, drop_low=None, drop_high=None),
+        psi_row("open", drop=1.0, drop_low=None, drop_high=None),
+    ]
+    page = (
+        render_report(report_input(rows))
+        .split('id="psi"')[0]
+        .split("<strong>Late against early")[1]
+    )
+    assert "Open markers" in page
+    assert "Pale: finds next to nothing." in page
+    numbers = re.findall(r'<bdi>(\w+)</bdi></th><td class="num">([^<]*)', page)
+    assert numbers == [
+        ("open", "1.000"),
+        ("plain", "0.220 [0.160, 0.280]"),
+        ("floor", "−30.000 [−90.000, 0.280]"),
+    ]
 
 
 def test_many_models_become_small_multiples() -> None:

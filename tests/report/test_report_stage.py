@@ -31,6 +31,7 @@ from psibench.tables.quality_schemas import TRANSLATION_QUALITY
 from psibench.tables.schemas import (
     ATTRITION,
     BUCKET_SCORES,
+    COMPARISONS,
     POSITION_HISTOGRAM,
     PSI_TABLE,
     QUERIES,
@@ -218,6 +219,7 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
     run_report(
         psi_table=folder.write("psi_table", inputs.psi_table, PSI_TABLE),
         bucket_scores=folder.write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
+        comparisons=folder.write("comparisons", inputs.comparisons, COMPARISONS),
         statistics=[folder.write("statistics", inputs.statistics, STATISTICS)],
         histograms=[folder.write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
         generation=[],
@@ -248,5 +250,5 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
     assert "Quality of the translations" in page
     assert "<mark>box</mark>" in page
     assert 'href="published.html"' in page
-    assert "ndcg@10, raw" in page
+    assert "raw and clean labels" in page
     assert "fineweb-raw" not in page

@@ -1,70 +1,232 @@
+"""What is said of a row follows from its figures, and nothing else is said."""
+
+from itertools import product
+from typing import Any
+
 import pytest
-from report_tables import psi_row
+from report_tables import psi_row, report_input, undefined_row
 
-from psibench.report.inputs import BenchmarkInfo, ModelInfo
-from psibench.report.verdict import Verdict, holm, verdict
+from psibench.metrics.estimate import FLAGS
+from psibench.report.html import render_report
+from psibench.report.inputs import ModelInfo
+from psibench.report.readings import control_reading
+from psibench.report.verdict import Verdict, verdicts
 
-BENCHMARK = BenchmarkInfo("docs", "known_item")
-MODELS = {
-    "a": ModelInfo("a", "dense"),
-    "b": ModelInfo("b", "dense"),
-    "blind": ModelInfo("blind", "dense", "", "position-blind"),
-    "cut": ModelInfo("cut", "dense", "", "truncating"),
+BETWEEN = {"test": "between", "flags": "between_documents", "psi_same": None} | {
+    "psi_same_low": None,
+    "psi_same_high": None,
+    "psi_same_corrected": None,
 }
+FORBIDDEN = ("equally hard", "does not care", "truncation is all", "truncation is enough", "chance")
 
 
-def _verdict(*rows: dict) -> Verdict:
-    return verdict(BENCHMARK, "thirds", rows, models=MODELS)
+def said(*rows: dict[str, Any], **controls: str) -> Verdict:
+    """Return the only verdict on some rows."""
+    (found,) = verdicts(rows, controls=controls)
+    return found
+
+
+def visible(**changes: Any) -> dict[str, Any]:
+    return psi_row("a", evidence="visible", n_queries=900) | changes
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("changes", "answer", "text"),
     [
-        ([], []),
-        ([0.04], [0.04]),
-        # smallest times 3, next times 2, largest times 1, never falling
-        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
-        ([0.6, 0.9], [1.0, 1.0]),
+        (
+            {},
+            "depends",
+            "Scores depend on where in the document the evidence is (adjusted p = 0.002)",
+        ),
+        (
+            {},
+            "beyond",
+            "The model is position-sensitive beyond the position-blind control "
+            "(adjusted p = 0.020).",
+        ),
+        ({"p_control_adjusted": 0.06}, "beyond", "That is not beyond the position-blind control"),
+        ({"p_control_adjusted": None}, "beyond", "cannot be compared with the position-blind"),
+        ({"control": None}, "beyond", "No position-blind control was run"),
+        (
+            {"p_adjusted": 0.06},
+            "depends",
+            "No evidence of a position effect (adjusted p = 0.060); up to 0.270 is compatible "
+            "with the data.",
+        ),
+        (BETWEEN, "depends", "Compared between documents, adjusted for length only: scores differ"),
+        (
+            BETWEEN | {"length_imbalance": 0.2},
+            "depends",
+            "which cannot be separated from document length",
+        ),
+        (
+            BETWEEN,
+            "beyond",
+            "Compared between documents, it differs by position from the",
+        ),
+        (BETWEEN, "size", "at equal documents it cannot be told"),
+        (
+            {"p_adjusted": None, "test": None, "n_informative_documents": 12}
+            | {"flags": "too_few_documents"},
+            "depends",
+            "Not tested: the data leave 12 documents that could show an effect, and 30 are needed.",
+        ),
+        (
+            {"flags": "confounded"},
+            "size",
+            "Published PSI 0.250 [0.200, 0.300] mixes position with document.",
+        ),
+        ({"flags": "at_floor", "mean": 0.02}, "depends", "Finds next to nothing here (mean 0.020)"),
+        ({"seen": 0.985}, "truncation", "It was given the evidence of 98.5 % of the queries."),
+        ({}, "truncation", "nothing here is truncation"),
+        ({"seen": None}, "truncation", "is not known"),
+        (
+            {"seen": 0.7, "truncation": -0.2, "truncation_low": -0.3, "truncation_high": -0.1},
+            "truncation",
+            "evidence beyond its input costs 0.200 of the score",
+        ),
+        (
+            {"seen": 0.7, "truncation": -0.2, "truncation_low": -0.5, "truncation_high": 0.1},
+            "truncation",
+            "What truncation costs cannot be told from nothing",
+        ),
     ],
 )
-def test_holm_steps_down(given: list[float], expected: list[float]) -> None:
-    assert holm(given) == pytest.approx(expected)
+def test_a_row_is_put_in_these_words(changes: dict[str, Any], answer: str, text: str) -> None:
+    assert text in getattr(said(psi_row("a", **changes)), answer)
 
 
-def test_a_model_beyond_chance_is_named_with_its_buckets() -> None:
-    found = _verdict(psi_row("a"), psi_row("b", psi=0.03, psi_p=0.5))
-    text = " ".join(found.sentences)
-    assert found.finding == "bias"
-    assert "1 of 2 models depends on position beyond chance" in text
-    assert "best in \u2068beginning\u2069, worst in \u2068end\u2069" in text
-    assert "Not distinguishable from chance: \u2068b\u2069 (PSI 0.030, p = 0.500)." in text
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "beyond the position-blind control (adjusted p = 0.020): neglect."),
+        ({"p_control_adjusted": 0.2}, "but not beyond the position-blind control"),
+        ({"p_control_adjusted": None}, "neglect, unless it is the questions"),
+        ({"p_adjusted": 0.2}, "no evidence of a position effect (adjusted p = 0.200); up to 0.270"),
+        ({"p_adjusted": None}, "Too few documents to test position on the evidence it was given."),
+        ({"test": "between"}, "Too few documents to test position on the evidence it was given."),
+    ],
+)
+def test_evidence_that_was_given_is_put_in_these_words(changes: dict[str, Any], text: str) -> None:
+    assert text in said(psi_row("a", seen=0.7), visible(**changes)).truncation
 
 
-def test_nothing_beyond_chance_does_not_claim_absence_of_bias() -> None:
-    found = _verdict(psi_row("a", psi_p=0.2), psi_row("b", psi_p=0.3))
-    assert found.finding == "chance"
-    assert found.sentences[0].startswith("No model's PSI stands out")
-    assert "does not show that there is no position bias" in found.sentences[2]
+def test_every_combination_of_figures_says_no_more_than_they_bear() -> None:
+    grid = product(
+        (None, 0.01, 0.2),  # adjusted p
+        (None, 0.01, 0.2),  # against the control
+        ("within", "between"),
+        (None, 0.5, 1.0),  # share given
+        (None, 0.01, 0.2),  # the same on the evidence given
+        (None, 0.01, 0.2),
+        ("within", "between"),
+        ("", "at_floor", "at_ceiling", "confounded"),
+        (None, "position-blind", "truncating"),
+    )
+    for p, against, test, seen, p_seen, against_seen, test_seen, flags, control in grid:
+        row = psi_row("a", p_adjusted=p, p_control_adjusted=against, test=test) | {
+            "seen": seen,
+            "flags": flags,
+        }
+        seen_row = visible(p_adjusted=p_seen, p_control_adjusted=against_seen, test=test_seen)
+        found = said(row, seen_row, a=control)  # type: ignore[arg-type]
+        text = " ".join(found.sentences)
+        assert not [words for words in FORBIDDEN if words in text.lower()]
+        if "neglect" in text:
+            assert (p_seen, test_seen) == (0.01, "within")
+            assert against_seen != 0.2
+            assert seen == 0.5
+            assert control != "position-blind"
+            assert flags != "at_floor"
+        if "position-sensitive beyond" in text:
+            assert (p, against, test) == (0.01, 0.01, "within")
+        if "Scores depend on where in the document" in text:
+            assert (p, test) == (0.01, "within")
+            assert flags != "at_floor"
+        if "no evidence of a position effect" in found.depends.lower():
+            assert p == 0.2
 
 
-def test_p_just_below_the_level_does_not_survive_the_number_of_models() -> None:
-    # 0.03 alone passes; adjusted for two models it is 0.06
-    assert _verdict(psi_row("a", psi_p=0.03)).finding == "bias"
-    assert _verdict(psi_row("a", psi_p=0.03), psi_row("b", psi_p=0.9)).finding == "chance"
+def test_page_of_every_finding_has_no_forbidden_words() -> None:
+    rows = [
+        psi_row("depends"),
+        psi_row("none", p_adjusted=0.3),
+        psi_row("between", **BETWEEN),
+        psi_row("floor", mean=0.01, flags="at_floor"),
+        psi_row("ceiling", mean=0.99, flags="at_ceiling, too_few_documents", p_adjusted=None),
+        psi_row("blind", control=None, p_control_adjusted=None),
+        psi_row("cut", seen=0.5),
+        psi_row("cut", evidence="visible", p_adjusted=0.4),
+        undefined_row("undefined"),
+    ]
+    models = (
+        ModelInfo("blind", "dense", "", "position-blind"),
+        ModelInfo("cut", "dense", "", "truncating"),
+    )
+    page = render_report(report_input(rows, models=models)).lower()
+    assert not [words for words in FORBIDDEN if words in page]
+    assert "neglect." not in page.split('id="psi"')[0]
 
 
-def test_controls_are_not_counted_and_speak_for_themselves() -> None:
-    found = _verdict(psi_row("a"), psi_row("blind", psi=0.1), psi_row("cut", psi_p=0.7))
-    text = " ".join(found.sentences)
-    assert text.startswith("1 of 1 models")
-    assert "read the others against 0.100, not against 0" in text
-    assert "The truncating control does not stand out" in text
+def test_effects_come_first_and_what_finds_next_to_nothing_last() -> None:
+    rows = [
+        undefined_row("undefined"),
+        psi_row("floor", flags="at_floor", psi_same_corrected=0.9),
+        psi_row("untested", p_adjusted=None),
+        psi_row("none", p_adjusted=0.5, psi_same_corrected=0.8),
+        psi_row("small", psi_same_corrected=0.1),
+        psi_row("large", psi_same_corrected=0.3),
+    ]
+    order = [found.model for found in verdicts(rows, controls={})]
+    assert order == ["large", "small", "none", "untested", "floor", "undefined"]
 
 
-def test_undefined_psi_is_reported_with_its_reason() -> None:
-    row = psi_row("b", psi=None, psi_p=None, mean=0.0, mean_of_buckets=0.0)
-    assert "every bucket scores 0" in " ".join(_verdict(psi_row("a"), row).sentences)
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"n_queries": 0, "n_buckets": 0}, "No query counts here."),
+        ({"n_buckets": 1}, "All queries sit in one bucket"),
+        ({"n_buckets": 3}, "Nothing is found in any bucket"),
+    ],
+)
+def test_row_without_a_psi_says_why(changes: dict[str, Any], text: str) -> None:
+    assert text in said(undefined_row("a", **changes)).depends
 
 
-def test_no_rows_is_an_empty_verdict() -> None:
-    assert verdict(BENCHMARK, None, [], models=MODELS).finding == "empty"
+@pytest.mark.parametrize(
+    ("control", "changes", "text"),
+    [
+        ("position-blind", {}, "the questions themselves differ in difficulty by position"),
+        (
+            "position-blind",
+            {"p_adjusted": 0.4},
+            "no evidence that the benchmark's questions differ",
+        ),
+        ("position-blind", {"p_adjusted": None}, "Not tested: the data leave 400 documents"),
+        ("position-blind", {"flags": "at_floor"}, "Finds next to nothing"),
+        ("truncating", {"seen": 0.6}, "Late evidence is found worse, as it must be."),
+        ("truncating", {"seen": 0.6, "drop_low": -0.1}, "not of late evidence found worse"),
+        ("truncating", {"seen": 0.6, "p_adjusted": 0.4}, "could be missed here, too"),
+        ("truncating", {}, "too short here to cut anything"),
+        ("truncating", {"p_adjusted": None}, "Not tested"),
+        ("truncating", {"psi": None}, "Nothing is found in any bucket"),
+    ],
+)
+def test_controls_are_read_in_words(control: str, changes: dict[str, Any], text: str) -> None:
+    assert text in control_reading(psi_row("c", **changes), control)
+
+
+def test_every_flag_is_shown_with_its_text() -> None:
+    row = psi_row("a", flags=", ".join(FLAGS))
+    page = render_report(report_input([row]))
+    for name, text in FLAGS.items():
+        assert f'title="{text}">{name}</span>' in page
+        assert f"{name}</span> {text}</li>" in page
+
+
+def test_model_that_chose_the_queries_is_marked_in_the_answers_and_the_table() -> None:
+    page = render_report(report_input([psi_row("a", flags="filter_panel")]))
+    answers, table = page.split('id="psi"')
+    chip = '<span class="chip flag warn" title="this retriever also chose which queries'
+    assert chip in answers
+    assert chip in table

@@ -19,10 +19,10 @@ from verification_tables import (
     shifts,
 )
 
-from psibench.report import BenchmarkInfo
 from psibench.report.audit import audit_block
 from psibench.report.count_tables import mixture_block, savings_block, stage_block
 from psibench.report.filter_tables import cell_block, margin_block
+from psibench.report.inputs import BenchmarkInfo
 from psibench.report.plain import Table
 from psibench.report.verification import VerificationFacts, verification_blocks
 from psibench.report.view_tables import PsiRows, clean_block, removed_text, tiny_block
@@ -167,7 +167,7 @@ def psi_rows(*rows: dict) -> PsiRows:
 
 def test_raw_and_clean_labels_stand_side_by_side() -> None:
     found = psi_rows(
-        psi_row("a", benchmark="fineweb", mean=0.52, psi=0.2, n_queries=231),
+        psi_row("a", benchmark="fineweb", mean=0.52, psi=0.2, psi_same=0.21, n_queries=231),
         psi_row("a", benchmark="fineweb-raw", mean=0.5, psi=0.25, n_queries=240),
         psi_row("a", benchmark="fineweb", mean=0.9, evidence="visible"),
         psi_row("a", benchmark="fineweb", mean=0.9, metric="mrr@10"),
@@ -176,12 +176,14 @@ def test_raw_and_clean_labels_stand_side_by_side() -> None:
     table = clean_block(found, INFO, "fineweb-raw", flow=flow())
     (row,) = table.rows
     assert row[:6] == ("a", "240", "231", "0.500", "0.520", "+0.020")
-    assert row[6:] == ("0.250\n[0.200, 0.300]", "0.200\n[0.200, 0.300]", "−0.050")
-    assert table.header[3:5] == ("ndcg@10, raw", "ndcg@10, clean")
+    assert row[6:9] == ("0.250\n[0.200, 0.300]", "0.200\n[0.200, 0.300]", "−0.050")
+    assert row[9:] == ("0.220\n[0.170, 0.270]", "0.210\n[0.170, 0.270]", "−0.010")
+    assert table.header[3:6] == ("raw", "clean", "change")
+    assert [name for name, _ in table.groups][1:3] == ["queries", "ndcg@10"]
 
 
 def test_missing_or_undefined_sides_have_no_change() -> None:
-    undefined = {"psi": None, "psi_low": None, "psi_high": None}
+    undefined = {"psi": None, "psi_same": None}
     found = psi_rows(
         psi_row("a", benchmark="fineweb"),
         psi_row("b", benchmark="fineweb", **undefined),
@@ -189,7 +191,8 @@ def test_missing_or_undefined_sides_have_no_change() -> None:
     )
     table = tiny_block(found, INFO, "fineweb-tiny")
     assert table.rows[0][1:6] == ("1,200", "–", "0.500", "–", "–")
-    assert table.rows[1][6:] == ("undefined", "0.250\n[0.200, 0.300]", "–")
+    assert table.rows[1][6:9] == ("undefined", "0.250\n[0.200, 0.300]", "–")
+    assert table.rows[1][9:] == ("undefined", "0.220\n[0.170, 0.270]", "–")
 
 
 def test_view_without_psi_rows_gives_a_table_without_rows() -> None:

@@ -33,7 +33,7 @@ def make_project(folder: Path) -> "SlurmProject":
         "benchmarks": {"tiny": {"recipe": "squad_posq", "source": source, "buckets": ["squad"]}},
         "models": ["bm25", MODEL],
         "length_tokenizer": "words",
-        "uncertainty": {"n_bootstrap": 100, "n_permutations": 100, "min_bucket_size": 5},
+        "uncertainty": {"min_bucket_size": 5},
         "encoding": {
             "seconds_per_part": 0,
             "tokens_per_part": 512,

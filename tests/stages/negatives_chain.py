@@ -42,6 +42,9 @@ class PairReranker:
     def tokenize(self, pairs):
         return [Item(pair) for pair in pairs]
 
+    def visible_char_ends(self, pairs):
+        return [len(text) for _, text in pairs]
+
     def score(self, items):
         self.asked += [tuple(text.split()[0] for text in item.pair) for item in items]
         values = np.array([self._value(item.pair) for item in items])

@@ -13,8 +13,12 @@ from psibench.build.filter_study import GRID, configured_label, study_conditions
 from psibench.build.rules.margin import consensus_margins, decide_margin
 from psibench.config.verification import VerifyAgreement, VerifyMargin, VerifyNecessity
 from psibench.errors import InputError
-from psibench.metrics.aggregate import RowLabels, psi_table
-from psibench.metrics.cells import UncertaintySettings
+from psibench.metrics.aggregate import (
+    Evaluated,
+    RowLabels,
+    UncertaintySettings,
+    result_tables,
+)
 from psibench.stages.filter_study import StudyOutputs, run_filter_study
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, SAMPLING
@@ -28,7 +32,7 @@ B, M, E = POSITIONS
 NAN = float("nan")
 PANEL = ["one", "two"]
 SOURCE = Provenance(stage="score", stage_version=1, queries_by="llm:stand-in/rules")
-FAST = UncertaintySettings(n_bootstrap=50, n_permutations=50, min_bucket_size=1)
+SETTINGS = UncertaintySettings()
 MARGIN = VerifyMargin(rerankers=PANEL, threshold=0.25, complete=True)
 SPECS = {
     "thresholds": FILTER_COUNTS,
@@ -96,7 +100,7 @@ class Case:
         ]
         self.write(f"scores-{reranker}", SEGMENT_SCORES, rows)
 
-    def run(self, section=MARGIN, *, folder="study", cells=False, settings=FAST, **changes):
+    def run(self, section=MARGIN, *, folder="study", cells=False, settings=SETTINGS, **changes):
         names = [f.name for f in fields(StudyOutputs) if cells or f.name != "cells"]
         outputs = StudyOutputs(**{name: self.folder / folder / f"{name}.parquet" for name in names})
         given = {
@@ -127,11 +131,13 @@ def _scored(name, targets, value) -> dict:
     return {
         "query_id": name,
         "domain": "d",
+        "document_id": f"of-{name}",
         "span_start_char": 0,
         "span_mid_char": 1.5,
         "pos_char_length": 9,
         "relative_position": 0.2,
         "target_position": targets[0],
+        "target_positions": ", ".join(targets),
         "length_bucket": None,
         "visible": 1.0,
         "pos_visible": 1.0,
@@ -211,7 +217,7 @@ def test_psi_of_equal_scores_is_zero_and_of_no_scores_is_null(tmp_path):
         flat, lost = (table.filter(model=model) for model in models)
         assert flat.height == lost.height > 0
         assert set(flat["psi"]) == {0.0}
-        assert set(lost["psi"]) == set(lost["psi_null_p95"]) == set(lost["psi_p"]) == {None}
+        assert set(lost["psi"]) == set(lost["psi_low"]) == {None}
         assert set(lost["mean"]) == {0.0}
     changes = tables["leave_one_out_psi"].select("model", "mean_change", "psi_change").unique()
     assert sorted(changes.rows()) == [("flat", 0.0, 0.0), ("lost", 0.0, None)]  # each its own
@@ -224,19 +230,24 @@ def test_figures_of_all_candidates_are_those_of_the_psi_table(tmp_path):
         name: ([POSITIONS[i % 3]], 0.25, 0.25, float(rng.integers(0, 9)) / 8)
         for i, name in enumerate(names)
     }
-    settings = UncertaintySettings(n_bootstrap=200, n_permutations=200)
     case = Case(tmp_path, queries)
-    made = case.run(settings=settings)["threshold_psi"].row(0, named=True)
-    frame = read_table(case.path("model-model"), QUERY_SCORES)
-    labels = RowLabels("b", "eng-Latn", "eng-Latn", "model", "dense")
-    table = psi_table(
-        frame, labels=labels, metrics=["ndcg@10"], schemes=["thirds"], settings=settings
+    # Fifty documents of three queries, one in each third.
+    documents = {"document_id": [f"d{i // 3}" for i in range(150)]}
+    frame = read_table(case.path("model-model"), QUERY_SCORES).with_columns(
+        **{name: pl.Series(values) for name, values in documents.items()}
     )
+    write_table(frame, case.path("model-model"), QUERY_SCORES, provenance=SOURCE)
+    made = case.run()["threshold_psi"].row(0, named=True)
+    table = result_tables(
+        [Evaluated("model", "dense", frame)],
+        labels=RowLabels("b", "eng-Latn", "eng-Latn"),
+        metrics=["ndcg@10"],
+        schemes=["thirds"],
+    ).psi
     expected = table.filter(evidence="all").row(0, named=True)
-    for name in ("n_queries", "n_buckets", "mean", "psi"):
-        assert made[name] == expected[name]
-    for name in ("psi_low", "psi_high", "psi_null_p95", "psi_p"):  # of another draw
-        assert made[name] == pytest.approx(expected[name], abs=0.15)
+    same = ("n_queries", "n_buckets", "mean", "psi", "psi_low", "psi_high", "psi_same", "p_shape")
+    assert {name: made[name] for name in same} == {name: expected[name] for name in same}
+    assert None not in [made[name] for name in same]
     assert made["psi_low"] <= made["psi"] <= 1
 
 

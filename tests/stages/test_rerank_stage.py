@@ -10,7 +10,7 @@ from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores, sigmoid
 from psibench.stages.rerank import run_rerank
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import CORPUS, QUERIES, RUN
+from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
 
 SOURCE = Provenance("search", 1)
 FIRST = [("q1", "d1", 9.0), ("q1", "d2", 8.0), ("q1", "d3", 7.0), ("q1", "d4", 6.0)]
@@ -36,7 +36,7 @@ def queries_of(ids):
             {
                 "_id": name,
                 "text": f"{name} text",
-                "pos_corpus_id": "d1",
+                "pos_corpus_id": {"q1": "d3", "q2": "e2"}[name],
                 "pos_char_span": [0, 2],
                 "pos_char_length": 7,
                 "pos_token_length": 2,
@@ -65,7 +65,7 @@ class Project:
             write_table(corpus, folder / f"{name}-corpus", CORPUS, provenance=SOURCE)
             write_table(queries_of(queries), folder / f"{name}-queries", QUERIES, provenance=SOURCE)
 
-    def rerank(self, reranker, *, depth=2) -> pl.DataFrame:
+    def rerank(self, reranker, *, depth=2, judged="queries") -> pl.DataFrame:
         def load(name, entry, *, device):
             reranker.n_loads += 1
             return reranker
@@ -76,10 +76,12 @@ class Project:
             first_stage=self.folder / "first",
             corpora=[self.folder / f"{name}-corpus" for name in self.domains],
             queries=[self.folder / f"{name}-queries" for name in self.domains],
+            judged=[self.folder / f"{name}-{judged}" for name in self.domains],
             store=self.folder / "store",
             device="cpu",
             tokens_per_batch=64,
             output=self.folder / "run",
+            seen=self.folder / "seen",
             load=load,
         )
         return read_table(self.folder / "run", RUN)
@@ -119,7 +121,7 @@ def test_whatever_the_size_of_raw_scores_the_first_stages_order_follows(tmp_path
     documents = [f"d{n:03d}" for n in range(300, 0, -1)]  # against the order of their ids
     first = [("q1", name, 1000.0 - place) for place, name in enumerate(documents)]
     logits = {("q1", name): scale * (1 + place) for place, name in enumerate(documents[:3])}
-    domains = DOMAINS | {"a": (["q1"], documents)}
+    domains = DOMAINS | {"a": (["q1"], [*documents, "d3"])}
     project = Project(tmp_path, run=(*first, *SECOND), domains=domains)
     logits |= {("q2", "e1"): 1.0, ("q2", "e2"): 0.0}
     run = project.rerank(LogitReranker("a", logits), depth=3).filter(query_id="q1")
@@ -176,9 +178,48 @@ def test_a_document_that_the_corpus_lacks_is_refused(tmp_path):
         project.rerank(PairReranker("a", SCORES))
 
 
-def test_the_run_says_who_reranked(tmp_path):
+@pytest.mark.parametrize("name", ["run", "seen"])
+def test_run_and_reading_say_who_reranked(tmp_path, name):
     project = Project(tmp_path)
     project.rerank(PairReranker("a", SCORES))
-    provenance = read_provenance(project.folder / "run")
+    provenance = read_provenance(project.folder / name)
     assert provenance["params"]["reranker"] == "a"
     assert "reranker:a" in provenance["revisions"]
+
+
+class ShortReader(PairReranker):
+    """Reads ten characters of query and text together."""
+
+    def visible_char_ends(self, pairs):
+        return [min(len(text), max(0, 10 - len(query))) for query, text in pairs]
+
+
+def seen_of(project, reranker, **options) -> dict:
+    project.rerank(reranker, **options)
+    rows = read_table(project.folder / "seen", SEEN).rows()
+    return {query: (document, end) for query, document, end in rows}
+
+
+def test_what_is_read_of_each_positive_is_told_whether_or_not_it_was_found(tmp_path):
+    # q1's positive d3 is third and only two are reranked; q2's is not in the first stage's run.
+    project = Project(tmp_path, run=(*FIRST, ("q2", "e1", 1.0)))
+    seen = seen_of(project, ShortReader("a", SCORES))
+    assert seen == {"q1": ("d3", 10 - len("q1 text")), "q2": ("e2", 10 - len("q2 text"))}
+
+
+def test_the_positive_of_a_cross_lingual_pair_is_the_documents_languages(tmp_path):
+    project = Project(tmp_path)
+    theirs = queries_of(["q1"]).with_columns(pos_corpus_id=pl.lit("d4"), text=pl.lit("longer text"))
+    write_table(theirs, tmp_path / "a-judged", QUERIES, provenance=SOURCE)
+    write_table(queries_of(["q2"]).clear(), tmp_path / "b-judged", QUERIES, provenance=SOURCE)
+    seen = seen_of(project, ShortReader("a", SCORES), judged="judged")
+    assert seen == {"q1": ("d4", 10 - len("q1 text"))}  # asked in the queries' own words
+
+
+def test_a_positive_that_the_corpus_lacks_is_refused(tmp_path):
+    project = Project(tmp_path)
+    theirs = queries_of(["q1"]).with_columns(pos_corpus_id=pl.lit("d9"))
+    write_table(theirs, tmp_path / "a-judged", QUERIES, provenance=SOURCE)
+    write_table(queries_of(["q2"]), tmp_path / "b-judged", QUERIES, provenance=SOURCE)
+    with pytest.raises(InputError, match="has no document 'd9'"):
+        project.rerank(ShortReader("a", SCORES), judged="judged")

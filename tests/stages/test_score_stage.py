@@ -5,7 +5,7 @@ from psibench.errors import InputError
 from psibench.stages import score_rows
 from psibench.stages.score import run_score
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import ENCODINGS, QRELS, QUERIES, QUERY_SCORES, RUN, TableSpec
+from psibench.tables.schemas import ENCODINGS, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN, TableSpec
 
 SOURCE = Provenance(stage="build", stage_version=1, queries_by="simulation")
 
@@ -40,7 +40,7 @@ def domain(tmp_path):
     return make
 
 
-def score(tmp_path, domains: dict, run: list[tuple], seen=None) -> pl.DataFrame:
+def score(tmp_path, domains: dict, run: list[tuple], seen=None, *, beside=None) -> pl.DataFrame:
     rows = [dict(zip(("query_id", "doc_id", "rank", "score"), row, strict=True)) for row in run]
     encodings = None
     if seen is not None:
@@ -61,6 +61,7 @@ def score(tmp_path, domains: dict, run: list[tuple], seen=None) -> pl.DataFrame:
         queries=[d["queries"] for d in domains.values()],
         qrels=[d["qrels"] for d in domains.values()],
         encodings=encodings,
+        seen=beside,
         metrics=["ndcg@10", "mrr@10"],
         output=tmp_path / "scores.parquet",
     )
@@ -91,6 +92,50 @@ def test_visible_share_is_what_of_the_evidence_the_model_saw(
     seen = [("a", "da", visible_char_end), ("b", "da", 40)]  # another domain's does not count
     scores = score(tmp_path, {"a": domain("a")}, [("qa", "da", 1, 0.9)], seen)
     assert scores["visible"].to_list() == [share]
+
+
+def read_beside(path, rows: list[tuple]):
+    names = ("query_id", "doc_id", "visible_char_end")
+    return write(path, SEEN, [dict(zip(names, row, strict=True)) for row in rows])
+
+
+def test_a_reranker_sees_of_a_document_what_the_query_beside_it_leaves(tmp_path, domain):
+    parts = domain("a")
+    asked = read_table(parts["queries"], QUERIES)
+    two = pl.concat([asked, asked.with_columns(pl.lit("qb").alias("_id"))])
+    write_table(two, parts["queries"], QUERIES, provenance=SOURCE)
+    judged = [{"query-id": q, "corpus-id": "da", "score": 1} for q in ("qa", "qb")]
+    run_score(
+        domains=["a"],
+        run=write(tmp_path / "run.parquet", RUN, []),
+        asked=[parts["queries"]],
+        queries=[parts["queries"]],
+        qrels=[write(tmp_path / "qrels.parquet", QRELS, judged)],
+        seen=read_beside(tmp_path / "seen.parquet", [("qa", "da", 15), ("qb", "da", 20)]),
+        metrics=["ndcg@10"],
+        output=tmp_path / "scores.parquet",
+    )
+    scores = read_table(tmp_path / "scores.parquet", QUERY_SCORES)
+    assert scores.select("query_id", "visible", "pos_visible").rows() == [
+        ("qa", 0.5, 0.375),
+        ("qb", 1.0, 0.5),
+    ]
+
+
+@pytest.mark.parametrize("row", [("qx", "da", 40), ("qa", "other", 40)])
+def test_a_reading_of_other_pairs_is_refused(tmp_path, domain, row):
+    parts = domain("a")
+    with pytest.raises(InputError, match="no visible_char_end for the positives 'da'"):
+        run_score(
+            domains=["a"],
+            run=write(tmp_path / "run.parquet", RUN, []),
+            asked=[parts["queries"]],
+            queries=[parts["queries"]],
+            qrels=[parts["qrels"]],
+            seen=read_beside(tmp_path / "seen.parquet", [row]),
+            metrics=["ndcg@10"],
+            output=tmp_path / "scores.parquet",
+        )
 
 
 def test_query_id_in_two_domains_is_refused(tmp_path, domain):
@@ -135,7 +180,6 @@ def test_a_cross_lingual_pair_has_the_documents_judgements_and_spans(tmp_path):
         asked=[spanish],
         queries=[english],
         qrels=[write(tmp_path / "qrels.parquet", QRELS, judged)],
-        encodings=None,
         metrics=["ndcg@10"],
         output=output,
     )
@@ -157,7 +201,6 @@ def test_languages_without_a_query_in_common_are_refused(tmp_path):
             asked=[one],
             queries=[other],
             qrels=[write(tmp_path / "qrels.parquet", QRELS, judged)],
-            encodings=None,
             metrics=["ndcg@10"],
             output=tmp_path / "scores.parquet",
         )
@@ -172,8 +215,9 @@ def test_languages_without_a_query_in_common_are_refused(tmp_path):
         (20, 0.0, 0.25),
     ],
 )
+@pytest.mark.parametrize("by_query", [False, True])
 def test_what_was_seen_of_a_translation_is_taken_over_in_proportion(
-    tmp_path, seen, visible, pos_visible
+    tmp_path, seen, visible, pos_visible, by_query
 ):
     queries = write(
         tmp_path / "queries.parquet",
@@ -192,7 +236,9 @@ def test_what_was_seen_of_a_translation_is_taken_over_in_proportion(
     )
     judged = [{"query-id": "qa", "corpus-id": "da", "score": 1}]
     domains = {"a": {"queries": queries, "qrels": write(tmp_path / "qrels.parquet", QRELS, judged)}}
-    scores = score(tmp_path, domains, [("qa", "da", 1, 0.9)], [("a", "da", seen)])
+    beside = read_beside(tmp_path / "seen.parquet", [("qa", "da", seen)]) if by_query else None
+    alone = None if by_query else [("a", "da", seen)]
+    scores = score(tmp_path, domains, [("qa", "da", 1, 0.9)], alone, beside=beside)
     assert scores["visible"].to_list() == [visible]
     assert scores["pos_visible"].to_list() == [pos_visible]
 
@@ -221,7 +267,6 @@ def test_a_run_of_other_columns_is_refused(tmp_path, domain):
             asked=[parts["queries"]],
             queries=[parts["queries"]],
             qrels=[parts["qrels"]],
-            encodings=None,
             metrics=["ndcg@10"],
             output=tmp_path / "scores.parquet",
         )

@@ -57,11 +57,13 @@ def test_columns_only_some_tables_have_are_null_in_the_others(tmp_path):
     row = {
         "query_id": "q1",
         "domain": "d",
+        "document_id": "p",
         "span_start_char": 0,
         "span_mid_char": 0.5,
         "pos_char_length": 9,
         "relative_position": 0.1,
         "target_position": "beginning",
+        "target_positions": "beginning",
         "length_bucket": None,
         "visible": 1.0,
         "pos_visible": 1.0,

@@ -35,7 +35,9 @@ def averages(folder):
     rows = [
         LABELS
         | {"model": model, "kind": "dense", "n_queries": 90, "n_buckets": 3, "mean": mean}
-        | {"mean_of_buckets": mean}
+        | {"mean_of_buckets": mean, "smallest_bucket": 30, "n_documents": 90}
+        | {"n_effective_documents": 90.0, "n_informative_documents": 90}
+        | {"info_min": 1.0, "info_shape": 1.0, "flags": ""}
         for model, mean in (("a", 0.1), ("b", 0.2), ("c", 0.3))
     ]
     psi = written(folder / "psi.parquet", PSI_TABLE, rows)
@@ -58,9 +60,9 @@ def test_position_trend_is_written_with_its_csv(tmp_path):
     ]
     path = written(tmp_path / "buckets.parquet", BUCKET_SCORES, rows)
     out = tmp_path / "trend.parquet"
-    run_position_trend(path, min_bucket_size=30, parquet=out, csv=tmp_path / "trend.csv")
+    run_position_trend(path, parquet=out, csv=tmp_path / "trend.csv")
     assert read_table(out, POSITION_TREND)["slope"].to_list() == pytest.approx([-1.0])
-    assert read_provenance(out)["params"] == {"min_bucket_size": 30}
+    assert read_provenance(out)["params"] == {}
     with open(tmp_path / "trend.csv", encoding="utf-8") as handle:
         assert float(next(csv.DictReader(handle))["slope"]) == pytest.approx(-1.0)
 

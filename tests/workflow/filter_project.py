@@ -96,7 +96,7 @@ def filter_config() -> dict[str, Any]:
         "models": ["bm25"],
         "rerankers": {"flat-bm25": FLAT},
         "length_tokenizer": "words",
-        "uncertainty": {"n_bootstrap": 100, "n_permutations": 100, "min_bucket_size": 1},
+        "uncertainty": {"min_bucket_size": 1},
     }
 
 

@@ -73,7 +73,7 @@ def generated_config(recipes: tuple[str, ...] = ("fineweb_posq", "posir", "contr
         "models": ["bm25"],
         "registry": {"one": encoder},
         "length_tokenizer": "words",
-        "uncertainty": {"n_bootstrap": 100, "n_permutations": 100, "min_bucket_size": 2},
+        "uncertainty": {"min_bucket_size": 2},
     }
 
 

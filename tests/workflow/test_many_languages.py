@@ -74,7 +74,7 @@ def languages_config() -> dict[str, Any]:
         },
         "models": ["bm25"],
         "length_tokenizer": "words",
-        "uncertainty": {"n_bootstrap": 100, "n_permutations": 100, "min_bucket_size": 5},
+        "uncertainty": {"min_bucket_size": 5},
     }
 
 
@@ -220,4 +220,4 @@ def test_a_pair_taken_out_evaluates_nothing_again(changed: Project) -> None:
     config["benchmarks"]["many"]["cross_lingual"] = []
     changed.write_config(config)
     planned = set(changed.planned())
-    assert planned == {"psi_table", "bucket_scores", "report"} | SUMMARIES
+    assert planned == {"psi_table", "bucket_scores", "comparisons", "report"} | SUMMARIES

@@ -15,6 +15,7 @@ MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1, "aggregate": 1}
 COLLECTED = {
     "psi_table": 1,
     "bucket_scores": 1,
+    "comparisons": 1,
     "position_trend": 1,
     "language_averages": 1,
     "published": 1,
@@ -80,7 +81,7 @@ def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Proj
     from workflow_project import save_checkpoint
 
     save_checkpoint(project.folder / "checkpoint", hidden=64)
-    chain = dict.fromkeys(MODEL_CHAIN, 2)  # both encoders use this checkpoint
+    chain = dict.fromkeys(MODEL_CHAIN, 2) | {"aggregate": 1}  # both encoders use this checkpoint
     assert project.planned() == chain | COLLECTED
     assert "runs/bm25/" not in project.planned_paths()
 
@@ -90,7 +91,7 @@ def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:
     assert record is not None
     assert record["queries_by"] == "people"
     assert set(record["revisions"]) == {"model:bm25", "model:one", "model:two"}
-    part = next((finished.folder / "results/tiny/tables/one").glob("*.psi.parquet"))
+    part = next((finished.folder / "results/tiny/tables").glob("*.psi.parquet"))
     part_record = read_provenance(part)
     assert part_record is not None
     assert part_record["params"]["settings"]["min_bucket_size"] == 5
@@ -107,7 +108,7 @@ def test_editing_uncertainty_reruns_from_aggregation_on(project: Project) -> Non
     config = project.read_config()
     config["uncertainty"]["min_bucket_size"] = 6
     project.write_config(config)
-    assert project.planned() == {"aggregate": 3} | COLLECTED
+    assert project.planned() == {"aggregate": 1} | COLLECTED
 
 
 def test_cutting_the_work_differently_reruns_nothing(project: Project) -> None:
@@ -146,7 +147,7 @@ def test_editing_the_source_reruns_everything_and_encodes_only_the_new_text(
 @pytest.mark.parametrize(
     ("stage", "rerun"),
     [
-        ("score", {"score": 3, "aggregate": 3} | COLLECTED),
+        ("score", {"score": 3, "aggregate": 1} | COLLECTED),
         ("report", {"report": 1}),
     ],
 )

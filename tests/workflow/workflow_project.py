@@ -92,7 +92,7 @@ def tiny_config() -> dict[str, Any]:
         "models": ["bm25", "one", "two"],
         "registry": {"one": encoder, "two": encoder | {"max_tokens": 16}},
         "length_tokenizer": "words",
-        "uncertainty": {"n_bootstrap": 100, "n_permutations": 100, "min_bucket_size": 5},
+        "uncertainty": {"min_bucket_size": 5},
         "encoding": {"tokens_per_part": 256, "tokens_per_batch": 256},
     }
 

@@ -3,9 +3,7 @@
 
 rule psi_table:
     input:
-        per_pair(
-            "results/{benchmark}/tables/{model}/{query_lang}-{corpus_lang}.psi.parquet"
-        ),
+        per_pair("results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet"),
     output:
         parquet="results/psi_table.parquet",
         csv="results/psi_table.csv",
@@ -31,7 +29,7 @@ rule psi_table:
 rule bucket_scores:
     input:
         per_pair(
-            "results/{benchmark}/tables/{model}/{query_lang}-{corpus_lang}.buckets.parquet"
+            "results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet"
         ),
     output:
         parquet="results/bucket_scores.parquet",
@@ -48,6 +46,33 @@ rule bucket_scores:
         runtime=lambda wildcards, attempt: 10 * attempt,
     params:
         table="bucket_scores",
+        version=STAGE_VERSIONS["collect"],
+    message:
+        "Writing {output.csv}"
+    script:
+        "../scripts/collect.py"
+
+
+rule comparisons:
+    input:
+        per_pair(
+            "results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet"
+        ),
+    output:
+        parquet="results/comparisons.parquet",
+        csv="results/comparisons.csv",
+    log:
+        "logs/comparisons.log",
+    benchmark:
+        "benchmarks/comparisons.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=lambda wildcards, attempt: 10 * attempt,
+    params:
+        table="comparisons",
         version=STAGE_VERSIONS["collect"],
     message:
         "Writing {output.csv}"
@@ -74,7 +99,6 @@ rule position_trend:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
-        min_bucket_size=settings.uncertainty.min_bucket_size,
         version=STAGE_VERSIONS["position_trend"],
     message:
         "Writing {output.csv}"
@@ -199,6 +223,7 @@ rule report:
     input:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
+        comparisons="results/comparisons.parquet",
         summaries=list(summary_files(lookup).values()),
         statistics=per_language("results/{benchmark}/build/{lang}/statistics.parquet"),
         histograms=per_language(

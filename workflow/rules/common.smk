@@ -111,8 +111,18 @@ def per_asked_domain(path):
 
 
 def per_pair(path):
-    """Expand a path with {benchmark}, {model}, {query_lang}, {corpus_lang} over all runs."""
-    return [path.format(**labels) for labels in lookup.runs()]
+    """Expand a path with {benchmark}, {query_lang}, {corpus_lang} over all language pairs."""
+    return [path.format(**labels) for labels in lookup.evaluated_pairs()]
+
+
+def pair_of(wildcards):
+    """Name a job's benchmark and language pair."""
+    return wildcards.benchmark, wildcards.query_lang, wildcards.corpus_lang
+
+
+def pair_models(wildcards):
+    """List the models evaluated on a job's language pair."""
+    return lookup.models_of(*pair_of(wildcards))
 
 
 def task_tables(wildcards):

@@ -13,6 +13,11 @@ rule score:
             if lookup.is_vector(wildcards.model)
             else []
         ),
+        seen=lambda wildcards: (
+            "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.seen.parquet"
+            if lookup.is_reranker(wildcards.model)
+            else []
+        ),
     output:
         "results/{benchmark}/scores/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
@@ -39,25 +44,34 @@ rule score:
         "../scripts/score.py"
 
 
+# All models of a language pair in one job: they are compared with each other.
 rule aggregate:
     input:
-        "results/{benchmark}/scores/{model}/{query_lang}-{corpus_lang}.parquet",
+        lambda wildcards: expand(
+            "results/{benchmark}/scores/{model}/{query_lang}-{corpus_lang}.parquet",
+            model=pair_models(wildcards),
+            allow_missing=True,
+        ),
     output:
-        buckets="results/{benchmark}/tables/{model}/{query_lang}-{corpus_lang}.buckets.parquet",
-        psi="results/{benchmark}/tables/{model}/{query_lang}-{corpus_lang}.psi.parquet",
+        buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
+        psi="results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet",
+        comparisons="results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet",
     log:
-        "logs/{benchmark}/aggregate/{model}/{query_lang}-{corpus_lang}.log",
+        "logs/{benchmark}/aggregate/{query_lang}-{corpus_lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/aggregate/{model}/{query_lang}-{corpus_lang}.tsv"
+        "benchmarks/{benchmark}/aggregate/{query_lang}-{corpus_lang}.tsv"
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 12 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        kind=lambda wildcards: lookup.models[wildcards.model].kind,
-        reading_known=lambda wildcards: lookup.reading_known(wildcards.model),
+        models=lambda wildcards: lookup.compared_models(*pair_of(wildcards)),
+        control=lambda wildcards: lookup.position_blind(pair_models(wildcards)),
+        windows=lambda wildcards: lookup.input_lengths(pair_models(wildcards)),
         schemes=lambda wildcards: lookup.benchmark(wildcards.benchmark).buckets,
         length_buckets=lambda wildcards: lookup.benchmark(
             wildcards.benchmark
@@ -66,6 +80,6 @@ rule aggregate:
         uncertainty=lookup.dump(settings.uncertainty),
         version=STAGE_VERSIONS["aggregate"],
     message:
-        "PSI of {wildcards.model} on {wildcards.benchmark}"
+        "PSI of all models on {wildcards.benchmark}, {wildcards.query_lang}-{wildcards.corpus_lang}"
     script:
         "../scripts/aggregate.py"

@@ -334,11 +334,14 @@ rule rerank:
         ),
         corpora=pair_tables("corpus", "corpus_lang"),
         queries=pair_tables("queries", "query_lang"),
+        judged=pair_tables("queries", "corpus_lang"),
         checkpoint=lambda wildcards: lookup.reranker_inputs(
             lookup.reranker_of(wildcards.model)
         ),
     output:
-        "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+        run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+        # What it reads of each query's positive: beside another query it is another part.
+        seen="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.seen.parquet",
     log:
         "logs/{benchmark}/rerank/{model}/{query_lang}-{corpus_lang}.log",
     benchmark:

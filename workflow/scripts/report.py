@@ -9,6 +9,7 @@ with job(snakemake.log[0], threads=snakemake.threads):
     run_report(
         psi_table=given.psi_table,
         bucket_scores=given.bucket_scores,
+        comparisons=given.comparisons,
         statistics=given.statistics,
         histograms=given.histograms,
         generation=read_generation(

@@ -10,8 +10,10 @@ with job(snakemake.log[0], threads=snakemake.threads, offline=True):
         first_stage=snakemake.input.first_stage,
         corpora=snakemake.input.corpora,
         queries=snakemake.input.queries,
+        judged=snakemake.input.judged,
         store=snakemake.params.store,
         device=snakemake.resources.device,
         tokens_per_batch=snakemake.resources.tokens_per_batch,
-        output=snakemake.output[0],
+        output=snakemake.output.run,
+        seen=snakemake.output.seen,
     )

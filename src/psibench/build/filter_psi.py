@@ -6,6 +6,7 @@ PSI is that of the PSI table over thirds: a query counts once, in its ``target_p
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from psibench.build.filter_study import condition_labels
@@ -15,14 +16,15 @@ from psibench.build.rules.strata import Condition
 from psibench.build.study_rows import table_of
 from psibench.config.verification import VerifySection
 from psibench.errors import InputError
+from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.buckets import assign, bucket_scheme
-from psibench.metrics.cells import UncertaintySettings
-from psibench.metrics.slices import row_seed
-from psibench.metrics.uncertainty import estimate_psi
+from psibench.metrics.estimate import RowData, estimate_row
+from psibench.metrics.query_scores import document_numbers
 from psibench.tables.study_schemas import FILTER_PSI, LEAVE_ONE_OUT_PSI
 
 THIRDS = "thirds"
-_PSI_FIELDS = ("psi", "psi_low", "psi_high", "psi_null_p95", "psi_p")
+_PSI_FIELDS = ("psi", "psi_low", "psi_high", "psi_same", "p_shape")
+_EVIDENCE = ("target_position", "domain", "document_id", "span_mid_char", "pos_char_length")
 
 
 def aligned_scores(
@@ -41,16 +43,16 @@ def aligned_scores(
 
     Returns
     -------
-    (n_candidates, 3) frame of ``query_id``, ``target_position`` and ``metric``.
+    (n_candidates, ...) frame of ``query_id``, where its evidence is, and ``metric``.
 
     Raises
     ------
     InputError
         If a candidate has no row, or the metric is not among the columns.
     """
-    require_columns(query_scores, ("query_id", "target_position", metric), where)
+    require_columns(query_scores, ("query_id", *_EVIDENCE, metric), where)
     require_unique(query_scores, ("query_id",), where)
-    known = query_scores.select("query_id", "target_position", pl.col(metric).cast(pl.Float64))
+    known = query_scores.select("query_id", *_EVIDENCE, pl.col(metric).cast(pl.Float64))
     candidates = pl.DataFrame({"query_id": query_ids})
     odd = candidates.join(known, on="query_id", how="anti", maintain_order="left")
     if odd.height:
@@ -143,16 +145,18 @@ def _estimate(
     kept = frame.filter(pl.Series(members))
     scheme = bucket_scheme(THIRDS)
     placed = assign(kept, scheme)
-    found = estimate_psi(
-        kept.get_column(metric).to_numpy(),
+    found, _ = estimate_row(
+        RowData(
+            scores=kept.get_column(metric).to_numpy(),
+            documents=document_numbers(kept),
+            lengths=kept.get_column("pos_char_length").to_numpy().astype(np.float64),
+            positions=kept.get_column("span_mid_char").to_numpy(),
+        ),
         placed.query_index,
         placed.bucket_index,
         n_buckets=len(scheme.buckets),
-        min_bucket_size=settings.min_bucket_size,
-        n_bootstrap=settings.n_bootstrap,
-        n_permutations=settings.n_permutations,
         level=settings.level,
-        seed=row_seed(settings.seed, model, metric, THIRDS),
+        min_bucket_size=settings.min_bucket_size,
     )
     named = {"model": model, "metric": metric, "n_queries": kept.height}
     counted = {"n_buckets": found.n_buckets, "mean": kept.get_column(metric).sort().mean()}

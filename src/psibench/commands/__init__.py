@@ -2,6 +2,7 @@
 
 from psibench.commands.base import Command
 from psibench.commands.check import CHECK
+from psibench.commands.compare import COMPARE
 from psibench.commands.efficiency import EFFICIENCY
 from psibench.commands.estimate import ESTIMATE
 from psibench.commands.export import EXPORT
@@ -15,6 +16,7 @@ from psibench.commands.show import SHOW
 
 COMMANDS: dict[str, Command] = {
     "score": SCORE,
+    "compare": COMPARE,
     "show": SHOW,
     "check": CHECK,
     "efficiency": EFFICIENCY,

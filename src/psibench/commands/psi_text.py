@@ -1,8 +1,15 @@
-"""The PSI table as text for a terminal."""
+"""The PSI table and what it says, as text for a terminal."""
 
+import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
+
+from psibench.commands.text_table import aligned
+from psibench.metrics.estimate import FLAGS
+from psibench.report.verdict import verdicts
+from psibench.report.wording import MISSING, p_value
 
 HEADINGS = (
     "model",
@@ -12,54 +19,66 @@ HEADINGS = (
     "buckets",
     "evidence",
     "queries",
-    "used",
+    "docs",
     "mean",
     "PSI",
+    "same-doc",
     "interval",
-    "null p95",
     "p",
-    "corrected",
-    "best",
-    "worst",
+    "p control",
+    "given",
+    "drop",
+    "flags",
 )
 N_TEXT_COLUMNS = 6
+WIDTH = 100
 UNDEFINED = "-"
 
 
 def format_psi_table(table: pl.DataFrame) -> str:
     """Lay out a PSI table in aligned columns, numbers with three decimals.
 
-    ``used`` is the number of buckets with enough queries to count. A row of another evidence view
-    that equals the row of `all` is left out. An undefined value is shown as ``-``.
+    ``same-doc`` and ``interval`` are the PSI at equal documents, ``p`` and ``p control`` the
+    adjusted ones, ``given`` the share of queries whose evidence the model was given. A row of
+    another evidence view that is about the same queries as the row of `all` is left out. What is
+    undefined is shown as ``-``.
     """
     kept = [row for row in _numbered(table) if not row["repeats"]]
-    cells = [HEADINGS, *(_cells(row) for row in kept)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(HEADINGS))]
-    lines = []
-    for row in cells:
-        text = [
-            cell.ljust(width) if column < N_TEXT_COLUMNS else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(text).rstrip())
-    return "\n".join(lines)
+    return "\n".join(aligned([HEADINGS, *(_cells(row) for row in kept)], n_text=N_TEXT_COLUMNS))
+
+
+def format_flags(table: pl.DataFrame) -> str:
+    """Say what the flags that occur in a PSI table mean, a line each."""
+    raised = {name for flags in table["flags"] for name in flags.split(", ") if name}
+    return "\n".join(f"{name}: {text}" for name, text in FLAGS.items() if name in raised)
+
+
+def format_verdicts(table: pl.DataFrame, controls: Mapping[str, str | None]) -> str:
+    """Say what the rows of one benchmark, language pair, metric and scheme allow to conclude."""
+    pooled = table.filter(domain="all", length_bucket="all")
+    lines = [
+        textwrap.fill(f"{one.model}: {' '.join(one.sentences)}", WIDTH, subsequent_indent="  ")
+        for one in verdicts(pooled.to_dicts(), controls=controls)
+    ]
+    isolates = str.maketrans("", "", "\u2068\u2069")  # for pages; a terminal shows them as boxes
+    return "\n".join(lines).translate(isolates)
 
 
 def _numbered(table: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows with `repeats`: whether a view's row equals the one of `all` before it."""
+    """Return the rows with `repeats`: whether a view's row is about the queries of `all`."""
     everything: dict[str, Any] = {}
     rows = []
     for row in table.iter_rows(named=True):
         if row["evidence"] == "all":
             everything = row
-        same = row["evidence"] != "all" and {**row, "evidence": "all"} == everything
+        same = row["evidence"] != "all" and row["n_queries"] == everything["n_queries"]
         rows.append(row | {"repeats": same})
     return rows
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    known = row["psi_low"] is not None
-    interval = f"{row['psi_low']:.3f}-{row['psi_high']:.3f}" if known else UNDEFINED
+    known = row["psi_same_low"] is not None
+    interval = f"{row['psi_same_low']:.3f}-{row['psi_same_high']:.3f}" if known else UNDEFINED
     return (
         row["model"],
         row["domain"],
@@ -68,15 +87,16 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["buckets"],
         row["evidence"],
         str(row["n_queries"]),
-        str(row["n_buckets"]),
+        str(row["n_documents"]),
         _decimal(row["mean"]),
         _decimal(row["psi"]),
+        _decimal(row["psi_same"]),
         interval,
-        _decimal(row["psi_null_p95"]),
-        _decimal(row["psi_p"]),
-        _decimal(row["psi_corrected"]),
-        row["best_bucket"] or UNDEFINED,
-        row["worst_bucket"] or UNDEFINED,
+        p_value(row["p_adjusted"]).replace(MISSING, UNDEFINED),
+        p_value(row["p_control_adjusted"]).replace(MISSING, UNDEFINED),
+        UNDEFINED if row["seen"] is None else f"{100 * row['seen']:.0f}%",
+        _decimal(row["drop"]),
+        row["flags"] or UNDEFINED,
     )
 
 

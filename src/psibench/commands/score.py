@@ -12,25 +12,26 @@ from psibench.commands.base import Command
 from psibench.commands.psi_text import format_psi_table
 from psibench.commands.score_options import add_arguments
 from psibench.commands.score_output import ScoreTables, write_score_tables
+from psibench.commands.score_reading import Reading, find_reading, token_limits
 from psibench.errors import InputError
 from psibench.formats.beir import read_qrels, read_queries
 from psibench.formats.checks import check_queries, keep_known, match_qrels
 from psibench.formats.runs import read_run
 from psibench.metrics.aggregate import (
+    POOLED,
+    Evaluated,
     RowLabels,
     UncertaintySettings,
-    bucket_scores,
-    psi_table,
+    result_tables,
 )
 from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import query_scores
-from psibench.metrics.slices import POOLED
 from psibench.search.ranking import rank_documents
 from psibench.stages.tables import queries_by
 from psibench.tables import Provenance, content_hash
 
-STAGE, STAGE_VERSION = "score", 1
+STAGE, STAGE_VERSION = "score", 2
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,17 @@ class Judgements:
 def run_score(args: argparse.Namespace) -> None:
     """Score every run, write the tables, print the PSI table."""
     schemes, settings = _checked_options(args)
-    judgements = _read_judgements(args)
+    judgements = read_judgements(args)
+    reading = find_reading(args, judgements.queries, judgements.qrels)
     per_run: dict[str, pl.DataFrame] = {}
     for index, path in enumerate(args.run):
-        model, scores = _score_run(path, index, judgements, args)
+        named, scores = score_run(path, judgements, args, ends=reading.ends[index])
+        model = args.model[index] if args.model else named
         if model in per_run:
             raise InputError(f"{path}: a second run of the model {model!r}; name each with --model")
         per_run[model] = scores
     tables = _aggregate(per_run, schemes, settings, args)
-    write_score_tables(tables, args.out, _provenance(args, schemes, settings))
+    write_score_tables(tables, args.out, _provenance(args, reading, schemes, settings))
     print(format_psi_table(tables.psi))
     print(f"Tables written to {args.out}")
 
@@ -60,26 +63,23 @@ def run_score(args: argparse.Namespace) -> None:
 def _checked_options(args: argparse.Namespace) -> tuple[tuple[str, ...], UncertaintySettings]:
     """Check before anything is read what can be checked then."""
     parse_metrics(args.metrics)
+    token_limits(args)
     schemes = DEFAULT_SCHEMES if args.buckets == "all" else (args.buckets,)
     for name in schemes:
         bucket_scheme(name)
     if args.model is not None and len(args.model) != len(args.run):
         raise InputError(f"{len(args.model)} --model for {len(args.run)} --run; name all or none")
-    if args.bootstrap < 1:
-        raise InputError(f"--bootstrap is {args.bootstrap}; allowed: 1 or more")
     if args.out.exists() and not args.out.is_dir():
         raise InputError(f"--out {args.out} is a file; name a folder")
     settings = UncertaintySettings(
-        n_bootstrap=args.bootstrap,
-        n_permutations=args.permutations,
         level=args.level,
         min_bucket_size=args.min_bucket_size,
-        seed=args.seed,
     )
     return schemes, settings
 
 
-def _read_judgements(args: argparse.Namespace) -> Judgements:
+def read_judgements(args: argparse.Namespace) -> Judgements:
+    """Read and check the queries and qrels that the options name."""
     queries = pl.concat(read_queries(p, queries_format=args.queries_format) for p in args.queries)
     check_queries(queries, source=_names(args.queries), spans_may_overrun=args.spans_may_overrun)
     qrels = pl.concat(read_qrels(p, qrels_format=args.qrels_format) for p in args.qrels)
@@ -93,10 +93,20 @@ def _read_judgements(args: argparse.Namespace) -> Judgements:
     return Judgements(judged, kept)
 
 
-def _score_run(
-    path: Path, index: int, judgements: Judgements, args: argparse.Namespace
+def score_run(
+    path: Path,
+    judgements: Judgements,
+    args: argparse.Namespace,
+    *,
+    ends: pl.DataFrame | None = None,
 ) -> tuple[str, pl.DataFrame]:
-    """Return the model's name and its per-query scores."""
+    """Return the name that a run's file has for its model, and its per-query scores.
+
+    Parameters
+    ----------
+    ends
+        How far the model read into each query's positive, see `Reading`; None: not known.
+    """
     file = read_run(path, run_format=args.run_format, part=args.run_part)
     queries = judgements.queries
     known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
@@ -106,13 +116,19 @@ def _score_run(
     if n_answered < queries.height:
         lacking = queries.height - n_answered
         print(f"{path}: no results for {lacking} queries; they score 0", file=sys.stderr)
-    scores = query_scores(run, queries, judgements.qrels, domain=POOLED, metrics=args.metrics)
+    scores = query_scores(
+        run,
+        queries,
+        judgements.qrels,
+        domain=POOLED,
+        metrics=args.metrics,
+        visible_char_end=ends,
+    )
     domains = queries.select(query_id="_id", own_domain="domain")
     scores = scores.join(domains, on="query_id", how="left", maintain_order="left").with_columns(
         domain=pl.coalesce("own_domain", "domain")
     )
-    model = args.model[index] if args.model else file.model
-    return model, scores.drop("own_domain")
+    return file.model, scores.drop("own_domain")
 
 
 def _refuse_foreign_documents(run: pl.DataFrame, qrels: pl.DataFrame, *, source: str) -> None:
@@ -132,45 +148,48 @@ def _aggregate(
     settings: UncertaintySettings,
     args: argparse.Namespace,
 ) -> ScoreTables:
-    buckets: list[pl.DataFrame] = []
-    psi: list[pl.DataFrame] = []
-    author = _queries_by(args.queries)
-    for model, scores in per_run.items():
-        labels = RowLabels(
-            args.benchmark, args.query_lang, args.corpus_lang, model, args.kind, author
+    if args.control is not None and args.control not in per_run:
+        raise InputError(
+            f"--control {args.control!r} is none of the models scored: {', '.join(per_run)}"
         )
-        for made, aggregate in ((buckets, bucket_scores), (psi, psi_table)):
-            made.append(
-                aggregate(
-                    scores,
-                    labels=labels,
-                    metrics=args.metrics,
-                    schemes=schemes,
-                    length_buckets=args.length_buckets,
-                    domains=args.by_domain,
-                    settings=settings,
-                )
-            )
-    # What a foreign model saw of a document is not known: no row speaks of visible evidence.
-    known = pl.col("evidence") == POOLED
-    return ScoreTables(per_run, pl.concat(buckets).filter(known), pl.concat(psi).filter(known))
+    tables = result_tables(
+        # What a foreign model was given of a document is known only if it is said.
+        [
+            Evaluated(model, args.kind, scores, reading_known=args.max_tokens is not None)
+            for model, scores in per_run.items()
+        ],
+        labels=RowLabels(
+            args.benchmark, args.query_lang, args.corpus_lang, _queries_by(args.queries)
+        ),
+        metrics=args.metrics,
+        schemes=schemes,
+        length_buckets=args.length_buckets,
+        domains=args.by_domain,
+        control=args.control,
+        settings=settings,
+    )
+    return ScoreTables(per_run, tables.buckets, tables.psi)
 
 
 def _provenance(
-    args: argparse.Namespace, schemes: Sequence[str], settings: UncertaintySettings
+    args: argparse.Namespace,
+    reading: Reading,
+    schemes: Sequence[str],
+    settings: UncertaintySettings,
 ) -> Provenance:
     files: dict[str, Path] = {}
-    for name in ("queries", "qrels"):
-        given = getattr(args, name)
+    for name in ("queries", "qrels", "corpus"):
+        given = getattr(args, name) or []
         files |= {f"{name}:{i}" if len(given) > 1 else name: path for i, path in enumerate(given)}
     names = [path.name for path in args.run]
     for index, path in enumerate(args.run):
         place = f"{index}:" if names.count(path.name) > 1 else ""
         files[f"run:{place}{path.name}"] = path
     labels = ("benchmark", "model", "kind", "query_lang", "corpus_lang")
-    options = (*labels, "metrics", "length_buckets", "by_domain", "run_part")
+    options = (*labels, "metrics", "length_buckets", "by_domain", "run_part", "control")
     tolerance = ("ignore_unknown", "ignore_unjudged", "spans_may_overrun")
     params = {name: getattr(args, name) for name in options + tolerance}
+    params |= {"max_tokens": args.max_tokens, "tokenizer": reading.tokenizer}
     return Provenance(
         stage=STAGE,
         stage_version=STAGE_VERSION,

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from psibench.commands.score_reading import add_reading
 from psibench.formats.beir import NEEDED, QRELS_FORMATS, QUERIES_FORMATS
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import UncertaintySettings
@@ -15,7 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all options, in groups."""
     _add_files(parser.add_argument_group("files"))
     _add_rows(parser.add_argument_group("rows of the tables"))
-    _add_tolerance(parser.add_argument_group("what to accept"))
+    add_tolerance(parser.add_argument_group("what to accept"))
+    add_reading(parser.add_argument_group("what the models read (rows of visible evidence)"))
     _add_uncertainty(parser.add_argument_group("uncertainty"))
 
 
@@ -29,12 +31,18 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
         help="scores of one model; may be repeated. By suffix: "
         + "; ".join(f"{name} {' '.join(f.suffixes)}" for name, f in RUN_FORMATS.items()),
     )
+    add_judgements(group, required=True)
+    group.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the tables")
+
+
+def add_judgements(group: argparse._ArgumentGroup, *, required: bool) -> None:
+    """Add queries and qrels, and the formats of these and of runs."""
     group.add_argument(
         "--queries",
         type=Path,
         nargs="+",
         action="extend",
-        required=True,
+        required=required,
         metavar="FILE",
         help=f"{NEEDED}; several files, as of domains that a run pools, are put together",
     )
@@ -43,11 +51,10 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
         type=Path,
         nargs="+",
         action="extend",
-        required=True,
+        required=required,
         metavar="FILE",
         help="query-id, corpus-id, score with a header, or TREC qrels; several are put together",
     )
-    group.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the tables")
     group.add_argument("--run-format", choices=RUN_FORMATS, help="instead of the suffix")
     group.add_argument("--queries-format", choices=QUERIES_FORMATS, help="instead of the suffix")
     group.add_argument("--qrels-format", choices=QRELS_FORMATS, help="instead of the suffix")
@@ -91,7 +98,8 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--by-domain", action="store_true", help="also rows per domain")
 
 
-def _add_tolerance(group: argparse._ArgumentGroup) -> None:
+def add_tolerance(group: argparse._ArgumentGroup) -> None:
+    """Add what is accepted of files that do not fit each other."""
     group.add_argument(
         "--ignore-unknown",
         action="store_true",
@@ -108,14 +116,16 @@ def _add_tolerance(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_uncertainty(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--bootstrap", type=int, default=DEFAULTS.n_bootstrap, metavar="N")
-    group.add_argument("--permutations", type=int, default=DEFAULTS.n_permutations, metavar="N")
     group.add_argument("--level", type=float, default=DEFAULTS.level, help="of the intervals")
     group.add_argument(
         "--min-bucket-size",
         type=int,
         default=DEFAULTS.min_bucket_size,
         metavar="N",
-        help="queries a bucket needs to count (default: %(default)s)",
+        help="a bucket of fewer queries is flagged (default: %(default)s)",
     )
-    group.add_argument("--seed", type=int, default=DEFAULTS.seed)
+    group.add_argument(
+        "--control",
+        metavar="MODEL",
+        help="which of the runs knows no position; the others are compared with it",
+    )

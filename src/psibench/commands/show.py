@@ -6,9 +6,9 @@ from pathlib import Path
 import polars as pl
 
 from psibench.commands.base import Command
-from psibench.commands.psi_text import format_psi_table
+from psibench.commands.psi_text import format_flags, format_psi_table, format_verdicts
 from psibench.config.llms import STAND_IN_PREFIX
-from psibench.metrics.slices import POOLED
+from psibench.metrics.aggregate import POOLED
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
 
@@ -25,34 +25,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the file and how much of it to show."""
     parser.add_argument("file", type=Path, help="a psi_table.parquet")
     parser.add_argument(
-        "--all", action="store_true", help="also other bucket schemes, lengths and domains"
+        "--all",
+        action="store_true",
+        help="also other bucket schemes, lengths and domains, and what every language pair says",
     )
 
 
 def run_show(args: argparse.Namespace) -> None:
     """Print the table, one block per benchmark and language pair, best-known rows first."""
     table = read_table(args.file, PSI_TABLE)
+    benchmarks = table.get_column("benchmark").unique().to_list()
     for (name,), rows in table.group_by("benchmark", maintain_order=True):
         pairs = rows.group_by("query_lang", "corpus_lang", maintain_order=True)
         several = rows.select("query_lang", "corpus_lang").n_unique() > 1
-        for (asked, searched), own in pairs:
+        for number, ((asked, searched), own) in enumerate(pairs):
             title = f"{name}, {pair_text(str(asked), str(searched))}" if several else str(name)
-            print(f"\n{title}\n{format_psi_table(own if args.all else headline_rows(own))}")
+            headline = headline_rows(own)
+            print(f"\n{title}\n{format_psi_table(own if args.all else headline)}")
+            is_view = any(str(name).startswith(f"{other}-") for other in benchmarks)
+            if args.all or not (number or is_view):
+                print(f"\n{format_verdicts(headline, controls_of(headline))}")
     record = read_provenance(args.file) or {}
     for author in str(record.get("queries_by") or "").split(", "):
         if author:
             print(f"\nQueries: {author_text(author)}.")
-    if table.get_column("psi").null_count():
-        print(
-            "A PSI of '-' is undefined: fewer than two buckets hold enough queries to be used. "
-            "Lower uncertainty.min_bucket_size or make more queries."
-        )
-    print("A PSI below 'null p95' cannot be told from no position effect (docs/psi.md).")
+    flags = format_flags(table)
+    print(f"\nFlags:\n{flags}\ndocs/psi.md says how to read a row." if flags else "")
 
 
 def pair_text(asked: str, searched: str) -> str:
     """Name a language pair: one language, or queries of one against documents of another."""
     return searched if asked == searched else f"queries {asked}, documents {searched}"
+
+
+def controls_of(rows: pl.DataFrame) -> dict[str, str | None]:
+    """Return which of the models is the position-blind control the others are compared with."""
+    named = rows.get_column("control").drop_nulls().unique().to_list()
+    return dict.fromkeys(named, "position-blind")
 
 
 def author_text(author: str) -> str:

@@ -29,7 +29,9 @@ from psibench.config.sources import DocumentSource, QuestionSource
 from psibench.config.translation import Languages, Translate
 from psibench.config.verification import Verify, VerifyMargin
 
-BucketScheme = Annotated[str, StringConstraints(pattern=r"^(squad|thirds|relative-[1-9][0-9]?)$")]
+BucketScheme = Annotated[
+    str, StringConstraints(pattern=r"^(squad|thirds|thirds-every-tag|relative-[1-9][0-9]?)$")
+]
 BucketSchemes = Annotated[list[BucketScheme], AfterValidator(refuse_repeats)]
 
 
@@ -193,6 +195,17 @@ class FinewebPosq(GeneratedBenchmark):
     summarise: Summarise
     generate_questions: GenerateQuestions
     own_rule = "agreement"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both_ways_to_count(cls, given: Any) -> Any:
+        """Count queries of two tags both ways, unless the config says how."""
+        if not isinstance(given, Mapping) or "buckets" in given:
+            return given
+        asked = given.get("generate_questions")
+        if isinstance(asked, Mapping) and asked.get("tagging") == "myopic":
+            return {**given, "buckets": ["thirds", "thirds-every-tag"]}
+        return given
 
     @model_validator(mode="after")
     def _one_position_to_mix(self) -> "FinewebPosq":

@@ -70,7 +70,8 @@ class GenerateQuestions(LlmTaskSection):
     chunk_words: int = Field(default=256, ge=16)
     """Longest chunk, words (PosQ, section 3.2: 256)."""
     tagging: Literal["posq", "myopic"] = "posq"
-    """posq: every chunk has one position. myopic: a chunk that overlaps two thirds has both."""
+    """posq: every chunk has one position. myopic: a chunk that overlaps two thirds has both;
+    scheme `thirds` counts its questions once, `thirds-every-tag` at both, as Myopic's Table 1."""
 
 
 class ProposeQuestions(LlmTaskSection):

@@ -104,6 +104,26 @@ class Lookup(EncodingLookup):
                         "corpus_lang": documents,
                     }
 
+    def evaluated_pairs(self) -> Iterator[dict[str, str]]:
+        """Yield the labels of every language pair that some model is evaluated on."""
+        seen: dict[tuple[str, ...], dict[str, str]] = {}
+        for labels in self.runs():
+            pair = {name: value for name, value in labels.items() if name != "model"}
+            seen.setdefault(tuple(pair.values()), pair)
+        return iter(seen.values())
+
+    def compared_models(self, name: str, queries: str, documents: str) -> list[dict[str, Any]]:
+        """List the models of a language pair, with what a reader of their rows has to know."""
+        return [
+            {
+                "model": model,
+                "kind": self.models[model].kind,
+                "reading_known": self.reading_known(model),
+                "on_filter_panel": self.on_filter_panel(name, model),
+            }
+            for model in self.models_of(name, queries, documents)
+        ]
+
     def prefixes_ids(self, name: str) -> bool:
         """Say whether a benchmark's ids have the domain in front."""
         section = self.benchmark(name)

@@ -9,12 +9,13 @@ from psibench.config.judging import Tiny
 from psibench.config.load import load_registry
 from psibench.config.lookup_translation import TranslationLookup
 from psibench.config.model_base import EncoderModel
-from psibench.config.models import Bm25Model, Model, RunFilesModel
+from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
+from psibench.config.models import Bm25Model, Model, RunFilesModel, StaticModel
 from psibench.config.paths import REGISTRY
-from psibench.config.reranker_registry import find_rerankers
+from psibench.config.reranker_registry import checkpoint_of, find_rerankers
 from psibench.config.reranking import RerankModel
 from psibench.config.settings import Config
-from psibench.config.views import TINY, view_id
+from psibench.config.views import RAW, TINY, view_id
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.positions import refuse_beyond_positions
@@ -119,7 +120,65 @@ class ModelLookup(TranslationLookup):
 
     def reading_known(self, model: str) -> bool:
         """Say whether it is known what a model read of each document."""
-        return not (self.is_given(model) or self.is_reranker(model))
+        return not self.is_given(model)
+
+    def position_blind(self, models: list[str]) -> str | None:
+        """Return the first of some models that is a position-blind control, if one is."""
+        return next((m for m in models if self.models[m].control == "position-blind"), None)
+
+    def input_lengths(self, models: list[str]) -> list[tuple[str, str]]:
+        """List pairs of models that differ in the length of their input alone, longer first."""
+        shown = PRESENTATION_FIELDS | WORK_FIELDS | {"max_tokens"}
+        entries = {
+            model: entry.model_dump(mode="json", exclude=set(shown))
+            for model in models
+            if isinstance(entry := self.models[model], EncoderModel)
+            and getattr(entry, "max_tokens", None) is not None
+            and getattr(entry, "windows", None) is None
+        }
+        lengths = {model: getattr(self.models[model], "max_tokens") for model in entries}  # noqa: B009
+        return [
+            (longer, shorter)
+            for longer in entries
+            for shorter in entries
+            if lengths[longer] > lengths[shorter] and entries[longer] == entries[shorter]
+        ]
+
+    def on_filter_panel(self, name: str, model: str) -> bool:
+        """Say whether a model had a say in which queries are in a benchmark or view.
+
+        It, or the same checkpoint as a reranker, is on the panel that checks candidates, recalls
+        false negatives, or looks for them. The view before their removal knows the first alone;
+        static embeddings are another model than the network they are of.
+        """
+        section = self.config.benchmarks[self.base(name)]
+        verify = getattr(section, "verify", None)
+        panel = [self.rerankers[one] for one in (verify.rerankers if verify else [])]
+        recalls = []
+        negatives = getattr(section, "false_negatives", None)
+        if negatives is not None and name != view_id(self.base(name), RAW):
+            panel += [self.rerankers[one] for one in negatives.rerankers]
+            recalls = [negatives.recall.model]
+        entry = self.models[model]
+        if model in recalls:
+            return True
+        if isinstance(entry, Bm25Model):
+            return any(one.backend == "bm25" for one in panel) or any(
+                isinstance(self.models[one], Bm25Model) for one in recalls
+            )
+        if isinstance(entry, RerankModel):
+            own = checkpoint_of(self.rerankers[entry.reranker])
+        elif isinstance(entry, EncoderModel) and not isinstance(entry, StaticModel):
+            own = (entry.checkpoint, entry.revision)
+        else:
+            return False
+        others = [checkpoint_of(one) for one in panel if one.backend != "bm25"]
+        others += [
+            (one.checkpoint, one.revision)
+            for one in (self.models[recall] for recall in recalls)
+            if isinstance(one, EncoderModel)
+        ]
+        return own in others
 
     def checkpoint_files(self, model: str) -> list[str]:
         """List the files of a model's local checkpoint: inputs of its encoding."""

@@ -66,17 +66,12 @@ class Search(Section):
 
 
 class Uncertainty(Section):
-    """How each PSI gets its interval and its null (docs/psi.md)."""
+    """How figures get their intervals and warnings (docs/psi.md)."""
 
-    n_bootstrap: int = Field(default=1000, ge=100)
-    """Bootstrap replicates."""
-    n_permutations: int = Field(default=1000, ge=100)
-    """Permutations of the bucket labels."""
     level: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence level of the intervals."""
     min_bucket_size: int = Field(default=30, ge=1)
-    """Buckets with fewer queries do not enter PSI; 1 gives the papers' values on small sets."""
-    seed: int = Field(default=42, ge=0)
+    """A row with a bucket of fewer queries is flagged `small_buckets`; every bucket counts."""
 
 
 class Report(Section):

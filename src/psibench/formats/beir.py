@@ -16,10 +16,11 @@ from psibench.formats.text import read_records
 from psibench.formats.trec import read_trec_qrels
 
 REQUIRED = ("_id", "pos_char_span", "pos_char_length")
-OPTIONAL = ("pos_token_length", "target_position", "domain")
+OPTIONAL = ("pos_corpus_id", "pos_token_length", "target_position", "domain")
 SPAN = pl.List(pl.Int64)
 QUERY_SCHEMA: dict[str, Any] = {
     "_id": pl.String,
+    "pos_corpus_id": pl.String,
     "pos_char_span": SPAN,
     "pos_char_length": pl.Int64,
     "pos_token_length": pl.Int64,
@@ -29,7 +30,8 @@ QUERY_SCHEMA: dict[str, Any] = {
 NEEDED = (
     "position buckets need, for every query: _id, pos_char_span ([start, end) of the evidence in "
     "its positive document, characters from 0) and pos_char_length (characters in that document); "
-    "optional: pos_token_length, target_position, domain"
+    "optional: pos_corpus_id (that document; else the positive of the highest grade), "
+    "pos_token_length, target_position, domain"
 )
 
 QUERIES_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
@@ -48,7 +50,7 @@ def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFra
 
     Returns
     -------
-    (n_queries, 6) frame in the columns of `QUERY_SCHEMA`, in file order; optional columns the
+    (n_queries, 7) frame in the columns of `QUERY_SCHEMA`, in file order; optional columns the
     file lacks are null. Spans are not checked here, see `psibench.formats.checks`.
 
     Raises
@@ -109,10 +111,10 @@ def _query_of(record: dict[str, Any], where: str) -> tuple[Any, ...]:
     for name in ("pos_char_length", "pos_token_length"):
         if known.get(name) is not None and not _is_whole(known[name]):
             raise InputError(f"{where}: {name} is {known[name]!r}; expected a whole number")
-    texts = (known.get(name) for name in ("target_position", "domain"))
-    target, domain = (None if text is None else str(text) for text in texts)
+    texts = (known.get(name) for name in ("pos_corpus_id", "target_position", "domain"))
+    positive, target, domain = (None if text is None else str(text) for text in texts)
     lengths = (known["pos_char_length"], known.get("pos_token_length"))
-    return (str(known["_id"]), span, *lengths, target, domain)
+    return (str(known["_id"]), positive, span, *lengths, target, domain)
 
 
 def _is_whole(value: Any) -> bool:

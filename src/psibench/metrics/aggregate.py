@@ -1,4 +1,4 @@
-"""From per-query scores to the two result tables: bucket scores and the PSI table."""
+"""From per-query scores of some models to the result tables: buckets, PSI, comparisons."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,163 +8,543 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.metrics.bucket_statistics import BucketStatistics, bucket_statistics_of
-from psibench.metrics.buckets import DEFAULT_SCHEMES
-from psibench.metrics.cells import Cell, RowLabels, UncertaintySettings, cells
-from psibench.metrics.psi import PsiEstimate
-from psibench.metrics.resampled import ResampledScores
-from psibench.metrics.slices import slices
-from psibench.metrics.uncertainty import psi_estimate_of
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, TableSpec
+from psibench.errors import InputError
+from psibench.metrics.buckets import (
+    DEFAULT_SCHEMES,
+    LENGTH_BUCKETS,
+    BucketScheme,
+    Memberships,
+    assign,
+    bucket_scheme,
+)
+from psibench.metrics.comparison import (
+    compare_profiles,
+    compare_windows,
+    mean_difference,
+    psi_difference,
+)
+from psibench.metrics.estimate import BucketEstimate, PsiEstimate, RowData, estimate_row
+from psibench.metrics.inference import BoolArray, IntArray
+from psibench.metrics.psi import FloatArray
+from psibench.metrics.query_scores import document_numbers
+from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
 
-__all__ = [
-    "ResultTables",
-    "RowLabels",
-    "UncertaintySettings",
-    "bucket_scores",
-    "psi_table",
-    "result_tables",
-]
+POOLED = "all"
+EVIDENCE_VIEWS = ("all", "visible", "whole")
 
 Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
+class RowLabels:
+    """What all rows of one language pair share."""
+
+    benchmark: str
+    query_lang: str
+    corpus_lang: str
+    queries_by: str = "not recorded"
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One model's scores and what a reader of its rows has to know of it.
+
+    Attributes
+    ----------
+    model, kind : str
+        Id and kind, as the tables show them.
+    scores : frame in the columns of QUERY_SCORES
+    reading_known : bool
+        Whether `visible` says what the model read; without it there are rows of all evidence alone.
+    on_filter_panel : bool
+        Whether the model, under this or another name, chose which queries are in the benchmark.
+    """
+
+    model: str
+    kind: str
+    scores: pl.DataFrame
+    reading_known: bool = True
+    on_filter_panel: bool = False
+
+
+@dataclass(frozen=True)
+class UncertaintySettings:
+    """Level of the intervals, and below how many queries a bucket is flagged as small."""
+
+    level: float = 0.95
+    min_bucket_size: int = 30
+
+
+@dataclass(frozen=True)
 class ResultTables:
-    """Both tables of one evaluation, in the columns of BUCKET_SCORES and PSI_TABLE."""
+    """The tables of one language pair, in the columns of the specs of these names."""
 
     buckets: pl.DataFrame
     psi: pl.DataFrame
+    comparisons: pl.DataFrame
+
+
+_SAME = ("query_id", "document_id")
+
+
+@dataclass(frozen=True)
+class _Model:
+    """One model's scores as arrays over the queries, in the order of all models."""
+
+    model: str
+    kind: str
+    on_filter_panel: bool
+    scores: dict[str, FloatArray]
+    views: dict[str, BoolArray]
+    seen: BoolArray | None
+
+
+@dataclass(frozen=True)
+class _Queries:
+    """What the rows of all models share: the queries, their documents, and parts of them."""
+
+    documents: IntArray
+    lengths: FloatArray
+    positions: FloatArray
+    parts: list[tuple[str, str, BoolArray]]
+    """Domain, length bucket, and which queries."""
+    members: dict[str, tuple[BucketScheme, Memberships]]
 
 
 def result_tables(
-    query_scores: pl.DataFrame,
+    evaluated: Iterable[Evaluated],
     *,
     labels: RowLabels,
     metrics: Sequence[str],
     schemes: Sequence[str] = DEFAULT_SCHEMES,
     length_buckets: bool = True,
     domains: bool = False,
+    control: str | None = None,
+    windows: Sequence[tuple[str, str]] = (),
+    pairs: Sequence[tuple[str, str]] = (),
     settings: UncertaintySettings | None = None,
     threads: int = 1,
 ) -> ResultTables:
-    """Mean score of every bucket, and PSI with its uncertainty beside the mean score.
+    """Make the result tables of one language pair.
 
     Parameters
     ----------
-    query_scores : (n_queries, ...) frame in the columns of the query-scores table.
+    evaluated : the models, all with scores of the same queries; taken one at a time, so that a
+        generator need not hold the scores of all.
     labels : written into every row.
     metrics, schemes : metric columns and bucket schemes, by name.
     length_buckets : also rows per length bucket that holds queries, if two or more do.
     domains : also rows per domain, if there are two or more.
+    control : the model that knows no position; the others are compared with it.
+    windows : pairs of models that differ in nothing but the length of the input, longer first.
+    pairs : further models to compare, the first of each with the second.
     settings : the defaults when None.
-    threads : how many slices are computed at a time; decides no figure.
+    threads : how many rows are computed at a time; decides no figure.
 
     Returns
     -------
     ResultTables
-        PSI: one row per slice, scheme, metric and evidence view; `n_queries` and `mean` are over
-        all queries of the slice, `mean_of_buckets` is the mean over bucket means (what PosIR
-        publishes per length bucket); a value that is undefined is null, never 0. Buckets: one row
-        per bucket of those; null means in empty buckets. The `visible` and `whole` views have
-        rows also where these equal those of `all`.
+        PSI: per model one row per part, scheme, metric and evidence view; `n_queries` and `mean`
+        are over all queries of the part, `mean_of_buckets` is the mean over bucket means (what
+        PosIR publishes per length bucket); what is undefined is null, never 0. p-values are
+        adjusted over the models of one metric, scheme and view (Holm), those of domains and
+        lengths over all of them (Benjamini and Hochberg). Buckets: one row per bucket of those.
+        Comparisons: each model with the control, and those of `windows` and `pairs`.
+
+    Raises
+    ------
+    InputError
+        If the models were not scored on the same queries, a metric is missing, or scores or
+        settings are out of range.
     """
     chosen = settings or UncertaintySettings()
-    groups = cells(
-        query_scores,
-        slices(query_scores, length_buckets=length_buckets, domains=domains),
-        labels=labels,
-        metrics=metrics,
-        schemes=schemes,
-        seed=chosen.seed,
-    )
-    made = list(_in_order(groups, chosen, threads))
+    models: list[_Model] = []
+    for one in evaluated:
+        if not models:
+            asked = one.scores.select(_SAME)
+            queries = _shared(one.scores, schemes, length_buckets, domains)
+        models.append(_model(one, asked, metrics))
+    if not models:
+        raise InputError("no model to aggregate; give the scores of one or more")
+    by_name = {model.model: model for model in models}
+    blind = by_name.get(control or "")
+
+    def rows_of(task: tuple[_Model, str, str]) -> tuple[Rows, Rows]:
+        model, scheme, metric = task
+        against = None if blind is None or blind is model else blind
+        return _rows(model, against, queries, scheme, metric, labels, chosen)
+
+    tasks = [
+        (model, scheme, metric) for model in models for scheme in schemes for metric in metrics
+    ]
+    made = list(_each(rows_of, tasks, threads))
+    psi = _adjusted(_frame([row for _, rows in made for row in rows], PSI_TABLE))
+    related = [(model, blind, "control") for model in models if blind and model is not blind]
+    related += [
+        (by_name[one], by_name[other], relation)
+        for relation, named in (("shorter_input", windows), ("given", pairs))
+        for one, other in named
+        if one in by_name and other in by_name
+    ]
+    compared = [
+        row
+        for first, second, relation in related
+        for scheme in schemes
+        for metric in metrics
+        for row in _compared(
+            first, second, queries, scheme, metric, labels, relation, psi=psi, level=chosen.level
+        )
+    ]
     return ResultTables(
         buckets=_frame([row for rows, _ in made for row in rows], BUCKET_SCORES),
-        psi=_frame([row for _, rows in made for row in rows], PSI_TABLE),
+        psi=psi,
+        comparisons=_frame(compared, COMPARISONS),
     )
 
 
-def bucket_scores(query_scores: pl.DataFrame, **options: Any) -> pl.DataFrame:
-    """Mean score and its interval in every bucket: `result_tables(...).buckets`."""
-    return result_tables(query_scores, **options).buckets
+def evidence_views(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Return all queries; those whose evidence the model saw; those whose positive it saw whole."""
+    return {
+        "all": frame,
+        "visible": frame.filter(pl.col("visible") >= 1.0),
+        "whole": frame.filter(pl.col("pos_visible") >= 1.0),
+    }
 
 
-def psi_table(query_scores: pl.DataFrame, **options: Any) -> pl.DataFrame:
-    """PSI with its uncertainty beside the mean score: `result_tables(...).psi`."""
-    return result_tables(query_scores, **options).psi
-
-
-def _in_order(
-    groups: Iterable[list[Cell]], settings: UncertaintySettings, threads: int
-) -> Iterator[tuple[Rows, Rows]]:
+def _each(work: Any, tasks: Sequence[Any], threads: int) -> Iterator[Any]:
     if threads == 1:
-        yield from (_rows(group, settings) for group in groups)
+        yield from map(work, tasks)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(lambda group: _rows(group, settings), groups)
+        yield from pool.map(work, tasks)
 
 
-def _rows(group: list[Cell], settings: UncertaintySettings) -> tuple[Rows, Rows]:
-    """Make the bucket rows and PSI rows of some views; equal queries get equal figures."""
-    known: list[tuple[Cell, BucketStatistics, PsiEstimate]] = []
-    buckets, psi = [], []
-    for cell in group:
-        same = (found for found in known if cell.has_figures_of(found[0]))
-        _, means, estimate = found = next(same, None) or (cell, *_estimate(cell, settings))
-        known.append(found)
-        buckets.extend(_bucket_rows(cell, means))
-        psi.append(_psi_row(cell, estimate))
+def _shared(
+    frame: pl.DataFrame, schemes: Sequence[str], length_buckets: bool, domains: bool
+) -> _Queries:
+    everything = np.ones(frame.height, dtype=np.bool_)
+    parts = [(POOLED, POOLED, everything)]
+    if length_buckets:
+        lengths = frame.get_column("length_bucket")
+        held = [label for label in LENGTH_BUCKETS if (lengths == label).any()]
+        parts += [
+            (POOLED, label, (lengths == label).fill_null(value=False).to_numpy())
+            for label in (held if len(held) > 1 else [])
+        ]
+    if domains:
+        named = frame.get_column("domain")
+        names = named.unique().sort().to_list()
+        parts += [
+            (name, POOLED, (named == name).to_numpy()) for name in (names if len(names) > 1 else [])
+        ]
+    members = {}
+    for name in schemes:
+        scheme = bucket_scheme(name)
+        members[name] = (scheme, assign(frame, scheme))
+    return _Queries(
+        document_numbers(frame),
+        frame.get_column("pos_char_length").to_numpy().astype(np.float64),
+        frame.get_column("span_mid_char").to_numpy().astype(np.float64),
+        parts,
+        members,
+    )
+
+
+def _model(evaluated: Evaluated, asked: pl.DataFrame, metrics: Sequence[str]) -> _Model:
+    frame = evaluated.scores
+    missing = [name for name in metrics if name not in frame.columns]
+    if missing:
+        raise InputError(f"no scores for the metrics {missing}; found {frame.columns}")
+    if not frame.select(_SAME).equals(asked):
+        raise InputError(
+            f"model {evaluated.model!r} has scores of other queries than the first model: "
+            f"{frame.height} and {asked.height} rows; models are compared on the same queries"
+        )
+    visible = frame.get_column("visible").to_numpy() >= 1.0
+    whole = frame.get_column("pos_visible").to_numpy() >= 1.0
+    views = {"all": np.ones(frame.height, dtype=np.bool_)}
+    if evaluated.reading_known:
+        views |= {"visible": visible, "whole": whole}
+    scores = {name: frame.get_column(name).to_numpy().astype(np.float64) for name in metrics}
+    seen = visible if evaluated.reading_known else None
+    return _Model(evaluated.model, evaluated.kind, evaluated.on_filter_panel, scores, views, seen)
+
+
+def _rows(
+    model: _Model,
+    control: _Model | None,
+    queries: _Queries,
+    scheme_name: str,
+    metric: str,
+    labels: RowLabels,
+    settings: UncertaintySettings,
+) -> tuple[Rows, Rows]:
+    """Make a model's bucket rows and PSI rows of one scheme and metric; equal queries once."""
+    scheme, members = queries.members[scheme_name]
+    buckets: Rows = []
+    psi: Rows = []
+    for domain, length, part in queries.parts:
+        known: list[tuple[BoolArray, tuple[PsiEstimate, BucketEstimate]]] = []
+        for view, mask in model.views.items():
+            chosen = part & mask
+            estimate = next((e for other, e in known if np.array_equal(other, chosen)), None)
+            if estimate is None:
+                estimate = _estimate(
+                    model, control, queries, members, metric, chosen, len(scheme.buckets), settings
+                )
+                known.append((chosen, estimate))
+            row = asdict(labels) | {
+                "domain": domain,
+                "length_bucket": length,
+                "model": model.model,
+                "metric": metric,
+                "buckets": scheme.name,
+                "evidence": view,
+            }
+            buckets += _bucket_rows(row, scheme, estimate[1])
+            scores = model.scores[metric][chosen]
+            psi.append(
+                row
+                | _labelled(estimate[0], scheme)
+                | {
+                    "kind": model.kind,
+                    "n_queries": scores.size,
+                    "mean": float(np.sort(scores).mean()) if scores.size else None,
+                    "control": control.model if control else None,
+                    "flags": _with_panel(estimate[0].flags, model.on_filter_panel),
+                }
+            )
     return buckets, psi
 
 
-def _estimate(cell: Cell, settings: UncertaintySettings) -> tuple[BucketStatistics, PsiEstimate]:
-    row = ResampledScores(
-        cell.scores,
-        cell.members.query_index,
-        cell.members.bucket_index,
-        n_buckets=len(cell.scheme.buckets),
-        n_bootstrap=settings.n_bootstrap,
-        seed=cell.seed,
+def _with_panel(flags: str, on_filter_panel: bool) -> str:
+    named = [flags] if flags else []
+    return ", ".join(named + (["filter_panel"] if on_filter_panel else []))
+
+
+def _estimate(
+    model: _Model,
+    control: _Model | None,
+    queries: _Queries,
+    members: Memberships,
+    metric: str,
+    chosen: BoolArray,
+    n_buckets: int,
+    settings: UncertaintySettings,
+) -> tuple[PsiEstimate, BucketEstimate]:
+    held = chosen[members.query_index]
+    number = np.cumsum(chosen) - 1
+    row = RowData(
+        scores=model.scores[metric][chosen],
+        documents=queries.documents[chosen],
+        lengths=queries.lengths[chosen],
+        positions=queries.positions[chosen],
+        seen=None if model.seen is None else model.seen[chosen],
+        control=None if control is None else control.scores[metric][chosen],
     )
-    return bucket_statistics_of(row, level=settings.level), psi_estimate_of(
+    return estimate_row(
         row,
-        min_bucket_size=settings.min_bucket_size,
-        n_permutations=settings.n_permutations,
+        number[members.query_index[held]],
+        members.bucket_index[held],
+        n_buckets=n_buckets,
         level=settings.level,
+        min_bucket_size=settings.min_bucket_size,
     )
 
 
-def _bucket_rows(cell: Cell, found: BucketStatistics) -> Rows:
+def _bucket_rows(row: dict[str, Any], scheme: BucketScheme, found: BucketEstimate) -> Rows:
+    names = ("mean", "low", "high", "same_mean", "same_low", "same_high")
     return [
-        cell.labels
+        row
         | {
             "bucket": bucket.label,
             "bucket_low": bucket.low,
             "bucket_high": bucket.high,
             "n_queries": int(found.n_queries[index]),
-            "mean": float(found.mean[index]),
-            "low": float(found.low[index]),
-            "high": float(found.high[index]),
         }
-        for index, bucket in enumerate(cell.scheme.buckets)
+        | {name: float(getattr(found, name)[index]) for name in names}
+        for index, bucket in enumerate(scheme.buckets)
     ]
 
 
-def _psi_row(cell: Cell, found: PsiEstimate) -> dict[str, Any]:
-    named = {
-        key: None if index is None else cell.scheme.labels[index]
-        for key, index in (("best_bucket", found.best_bucket), ("worst_bucket", found.worst_bucket))
-    }
-    every = {
-        "n_queries": cell.scores.size,
-        "mean": float(np.sort(cell.scores).mean()) if cell.scores.size else None,
-    }
-    return cell.labels | asdict(found) | every | named
+def _labelled(found: PsiEstimate, scheme: BucketScheme) -> dict[str, Any]:
+    values = asdict(found)
+    for name in ("best_bucket", "worst_bucket", "best_same", "worst_same"):
+        values[name] = None if values[name] is None else scheme.labels[values[name]]
+    return values | {"p_adjusted": None, "p_control_adjusted": None}
 
 
-def _frame(rows: Rows, spec: TableSpec) -> pl.DataFrame:
+def _adjusted(psi: pl.DataFrame) -> pl.DataFrame:
+    """Fill `p_adjusted` and `p_control_adjusted`."""
+    is_pooled = (pl.col("domain") == POOLED) & (pl.col("length_bucket") == POOLED)
+    family = ["metric", "buckets", "evidence", is_pooled]
+
+    def adjust(column: str) -> pl.Expr:
+        def both(values: pl.Series) -> pl.Series:
+            fields = values.struct.unnest()
+            method = holm if bool(fields["pooled"][0]) else benjamini_hochberg
+            return pl.Series(method(fields["p"].to_numpy()), dtype=pl.Float64)
+
+        return pl.struct(p=pl.col(column), pooled=is_pooled).map_batches(
+            both, return_dtype=pl.Float64
+        )
+
+    return psi.with_columns(
+        adjust("p_shape").over(family).fill_nan(None).alias("p_adjusted"),
+        adjust("p_control").over(family).fill_nan(None).alias("p_control_adjusted"),
+    )
+
+
+def holm(p_values: FloatArray) -> FloatArray:
+    """Holm's step-down adjusted p-values (Scandinavian Journal of Statistics 6, 1979); NaN stays.
+
+    They bound the chance of a single false claim among all.
+    """
+    known = np.flatnonzero(~np.isnan(p_values))
+    order = known[np.argsort(p_values[known], kind="stable")]
+    adjusted: FloatArray = np.full(len(p_values), np.nan)
+    factors = len(order) - np.arange(len(order))
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * p_values[order]), 1.0)
+    return adjusted
+
+
+def benjamini_hochberg(p_values: FloatArray) -> FloatArray:
+    """Adjusted p-values of Benjamini and Hochberg; NaN stays.
+
+    They bound the share of false claims among all that are made.
+    """
+    from scipy.stats import false_discovery_control
+
+    known = ~np.isnan(p_values)
+    adjusted: FloatArray = np.full(len(p_values), np.nan)
+    if known.any():
+        adjusted[known] = false_discovery_control(p_values[known])
+    return adjusted
+
+
+def _compared(
+    first: _Model,
+    second: _Model,
+    queries: _Queries,
+    scheme_name: str,
+    metric: str,
+    labels: RowLabels,
+    relation: str,
+    *,
+    psi: pl.DataFrame,
+    level: float,
+) -> Rows:
+    """Compare two models on all queries, and on those whose evidence the first one saw."""
+    scheme, members = queries.members[scheme_name]
+    a, b = first.scores[metric], second.scores[metric]
+    rows = []
+    for view in ("all", "visible"):
+        chosen = first.views.get(view)
+        if chosen is None or not chosen.any() or (view == "visible" and chosen.all()):
+            continue
+        number = np.cumsum(chosen) - 1
+        held = chosen[members.query_index]
+        documents = queries.documents[chosen]
+        own = psi.filter(
+            metric=metric, buckets=scheme.name, domain=POOLED, length_bucket=POOLED
+        ).filter(pl.col("model").is_in([first.model, second.model]))
+        found = {(row["model"], row["evidence"]): row for row in own.iter_rows(named=True)}
+        mine = found[first.model, view]
+        order = np.argsort(queries.positions[members.query_index[held]], kind="stable")
+        profile = compare_profiles(
+            a[chosen],
+            b[chosen],
+            documents,
+            number[members.query_index[held]][order],
+            members.bucket_index[held][order],
+            queries.lengths[chosen],
+            within=mine["test"] != "between",
+        )
+        means = mean_difference(a[chosen], b[chosen], documents, level=level)
+        row = asdict(labels) | {
+            "domain": POOLED,
+            "model": first.model,
+            "other": second.model,
+            "relation": relation,
+            "metric": metric,
+            "buckets": scheme.name,
+            "evidence": view,
+            "n_queries": int(chosen.sum()),
+            "n_documents": len(np.unique(documents)),
+            "mean": float(a[chosen].mean()),
+            "other_mean": float(b[chosen].mean()),
+            "difference": means.value if means else None,
+            "difference_low": means.low if means else None,
+            "difference_high": means.high if means else None,
+            "p_difference": means.p if means else None,
+            "p_profile": profile.p,
+            "p_hit": profile.p_hit,
+            "p_miss": profile.p_miss,
+        }
+        # The other's figures on these queries are in the table where its view holds the same.
+        theirs = found.get((second.model, "all")) if view == "all" else None
+        rows.append(
+            dict.fromkeys(COMPARISONS.column_names)
+            | row
+            | _psi_differences(mine, theirs)
+            | (
+                _window_figures(first, second, a, b, queries, level)
+                if view == "all" and relation != "control"
+                else {}
+            )
+        )
+    return rows
+
+
+def _psi_differences(mine: dict[str, Any], theirs: dict[str, Any] | None) -> dict[str, Any]:
+    names = ("psi_same_corrected", "psi_same_low", "psi_same_high")
+    if theirs is None or None in [side[name] for side in (mine, theirs) for name in names]:
+        return {"psi_same": mine["psi_same_corrected"]}
+    value, low, high = psi_difference(*(tuple(s[name] for name in names) for s in (mine, theirs)))
+    return {
+        "psi_same": mine["psi_same_corrected"],
+        "other_psi_same": theirs["psi_same_corrected"],
+        "psi_difference": value,
+        "psi_difference_low": low,
+        "psi_difference_high": high,
+    }
+
+
+def _window_figures(
+    first: _Model,
+    second: _Model,
+    a: FloatArray,
+    b: FloatArray,
+    queries: _Queries,
+    level: float,
+) -> dict[str, Any]:
+    """What the first model gains on the queries that the second one's input cuts."""
+    if first.seen is None or second.seen is None or "whole" not in second.views:
+        return {}
+    found = compare_windows(
+        a,
+        b,
+        queries.documents,
+        only_longer=first.seen & ~second.seen,
+        whole=second.views["whole"],
+        level=level,
+    )
+    cut, uncut = found.cut, found.uncut
+    return {
+        "n_cut": found.n_cut,
+        "cut_gain": cut.value if cut else None,
+        "cut_gain_low": cut.low if cut else None,
+        "cut_gain_high": cut.high if cut else None,
+        "p_cut_gain": cut.p if cut else None,
+        "uncut_gain": uncut.value if uncut else None,
+        "uncut_gain_low": uncut.low if uncut else None,
+        "uncut_gain_high": uncut.high if uncut else None,
+    }
+
+
+def _frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:
     """Collect rows into the columns of a table; NaN becomes null."""
+    listed = list(rows)
     schema = pl.DataFrame(pl.from_arrow(spec.schema.empty_table())).schema
-    columns = {name: [row[name] for row in rows] for name in spec.column_names}
+    columns = {name: [row[name] for row in listed] for name in spec.column_names}
     return pl.DataFrame(columns, schema=schema).with_columns(pl.selectors.float().fill_nan(None))

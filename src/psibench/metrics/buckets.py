@@ -1,8 +1,9 @@
 """Position and length buckets as data, and which queries sit in which bucket.
 
-Three schemes: `squad` (SQuAD-PosQ's ranges of the evidence's start, in characters), `thirds`
-(beginning, middle, end) and `relative-N` (N equal bins of the relative position of the evidence's
-middle; PosIR uses relative-20).
+Four schemes: `squad` (SQuAD-PosQ's ranges of the evidence's start, in characters), `thirds`
+(beginning, middle, end: one for each query), `thirds-every-tag` (the same, a query counting in each
+third its recipe tags it with, as Myopic's Table 1 does) and `relative-N` (N equal bins of the
+relative position of the evidence's middle; PosIR uses relative-20).
 """
 
 import re
@@ -15,6 +16,7 @@ import polars as pl
 from psibench.errors import InputError
 
 THIRDS = ("beginning", "middle", "end")
+EVERY_TAG = "thirds-every-tag"
 SQUAD_EDGES = (0, 100, 200, 300, 400, 500, 3120)
 LENGTH_EDGES = (0, 512, 1024, 1536)
 LENGTH_BUCKETS = ("Q1", "Q2", "Q3", "Q4")
@@ -57,19 +59,20 @@ class Memberships:
 
 
 def bucket_scheme(name: str) -> BucketScheme:
-    """Return the scheme called `name`: ``squad``, ``thirds`` or ``relative-N``."""
+    """Return the scheme of a name: ``squad``, ``thirds``, ``thirds-every-tag``, ``relative-N``."""
     if name == "squad":
         pairs = zip(SQUAD_EDGES[:-1], SQUAD_EDGES[1:], strict=True)
         return BucketScheme(
             name, "start_char", tuple(Bucket(f"{low}-{high}", low, high) for low, high in pairs)
         )
-    if name == "thirds":
+    if name in ("thirds", EVERY_TAG):
         thirds = (Bucket(label, i / 3, (i + 1) / 3) for i, label in enumerate(THIRDS))
-        return BucketScheme(name, "target_position", tuple(thirds))
+        rule = "target_position" if name == "thirds" else "target_positions"
+        return BucketScheme(name, rule, tuple(thirds))
     match = re.fullmatch(r"relative-([1-9][0-9]{0,3})", name)
     if match is None or int(match[1]) > MAX_RELATIVE_BINS:
         raise InputError(
-            f"unknown bucket scheme {name!r}; allowed: squad, thirds, "
+            f"unknown bucket scheme {name!r}; allowed: squad, thirds, {EVERY_TAG}, "
             f"relative-N with N from 1 to {MAX_RELATIVE_BINS}"
         )
     return BucketScheme(name, "relative", _relative_buckets(int(match[1])))
@@ -91,14 +94,16 @@ def assign(frame: pl.DataFrame, scheme: BucketScheme) -> Memberships:
     ----------
     frame : (n_queries, ...) frame
         The columns of the query-scores table that the scheme reads: `span_start_char` for squad,
-        `target_position` for thirds, `span_mid_char` and `pos_char_length` for relative-N.
+        `target_position` for thirds, `target_positions` for thirds-every-tag,
+        `span_mid_char` and `pos_char_length` for relative-N.
     scheme : the buckets.
 
     Returns
     -------
     Memberships
         squad: both ends inclusive, so a start of exactly 100 sits in two buckets and one beyond
-        3120 in none. thirds and relative-N: one bucket per query. relative-N: right-closed bins,
+        3120 in none. thirds-every-tag: a query of two tags sits in two. thirds and relative-N: one
+        bucket per query. relative-N: right-closed bins,
         the first includes 0, computed in whole numbers (a middle on an edge is never rounded
         across it).
     """
@@ -119,6 +124,11 @@ def _by_target(frame: pl.DataFrame, scheme: BucketScheme) -> np.ndarray:
     return target == np.array(scheme.labels, dtype=object)
 
 
+def _by_every_target(frame: pl.DataFrame, scheme: BucketScheme) -> np.ndarray:
+    tags = frame.get_column("target_positions").str.split(", ")
+    return np.column_stack([tags.list.contains(label).to_numpy() for label in scheme.labels])
+
+
 def _by_relative_position(frame: pl.DataFrame, scheme: BucketScheme) -> np.ndarray:
     twice_mid = np.rint(2 * frame.get_column("span_mid_char").to_numpy()).astype(np.int64)
     length = frame.get_column("pos_char_length").to_numpy().astype(np.int64)
@@ -129,6 +139,7 @@ def _by_relative_position(frame: pl.DataFrame, scheme: BucketScheme) -> np.ndarr
 _RULES: dict[str, Callable[[pl.DataFrame, BucketScheme], np.ndarray]] = {
     "start_char": _by_start,
     "target_position": _by_target,
+    "target_positions": _by_every_target,
     "relative": _by_relative_position,
 }
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from psibench.metrics.slices import POOLED
+from psibench.metrics.aggregate import POOLED
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES
 
 MONOLINGUAL = "monolingual"
@@ -10,7 +10,7 @@ CROSS_LINGUAL = "cross-lingual"
 
 _SET = ("benchmark", "setting", "length_bucket", "metric", "buckets", "evidence")
 _ROW = (*_SET, "model", "kind")
-_AVERAGES = ("mean", "mean_of_buckets", "psi", "psi_null_mean", "psi_corrected")
+_AVERAGES = ("mean", "mean_of_buckets", "psi", "psi_noise_mean", "psi_corrected", "psi_same")
 
 
 def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
@@ -26,8 +26,8 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
         Monolingual rows average over languages, cross-lingual ones over pairs of languages.
         `mean` averages the means over queries (PosIR's overall nDCG@10), `mean_of_buckets` the
         means over bucket means (PosIR's nDCG@10 of a length bucket), `psi` the plain PSI (PosIR,
-        table 3). Read averages of PSI beside `psi_null_mean`, the average of what chance gives
-        the same languages.
+        table 3). Read averages of PSI beside `psi_noise_mean`, the average of what noise of
+        independent queries gives the same languages, and beside `psi_same`.
 
         Models are averaged over the same languages: those in which any model of the benchmark,
         setting, length bucket, metric, bucket scheme and evidence view has a score
@@ -58,7 +58,9 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
         pl.col("mean_of_buckets").count().cast(pl.Int64).alias("n_mean_of_buckets"),
         known.sum().cast(pl.Int64).alias("n_psi"),
         pl.col("mean", "mean_of_buckets", "psi").mean(),
-        pl.col("psi_null_mean", "psi_corrected").filter(known).mean(),
+        pl.col("psi_noise_mean", "psi_corrected").filter(known).mean(),
+        pl.col("psi_same").count().cast(pl.Int64).alias("n_psi_same"),
+        pl.col("psi_same").mean(),
         pl.col("language").filter(scored).sort().str.join(", ").alias("languages"),
         joined_names("queries_by"),
     )

@@ -16,13 +16,12 @@ PAIRS_AT_ONCE = 4_000_000
 _ROW = tuple(name for name in BUCKET_SCORES.key if name != "bucket")
 
 
-def position_trend(bucket_scores: pl.DataFrame, *, min_bucket_size: int) -> pl.DataFrame:
+def position_trend(bucket_scores: pl.DataFrame) -> pl.DataFrame:
     """Slope and correlations of the bucket mean on the bucket's centre.
 
     Parameters
     ----------
     bucket_scores : frame in the columns of the bucket-scores table.
-    min_bucket_size : buckets with fewer queries are left out, as they are of PSI.
 
     Returns
     -------
@@ -40,7 +39,7 @@ def position_trend(bucket_scores: pl.DataFrame, *, min_bucket_size: int) -> pl.D
     """
     rows = bucket_scores.select(*_ROW, "queries_by").unique(maintain_order=True)
     lists = (
-        bucket_scores.filter(pl.col("n_queries") >= min_bucket_size, pl.col("mean").is_not_null())
+        bucket_scores.filter(pl.col("mean").is_not_null())
         .with_columns(centre=(pl.col("bucket_low") + pl.col("bucket_high")) / 2)
         .group_by(_ROW, maintain_order=True)
         .agg("centre", "mean", n_buckets=pl.len())

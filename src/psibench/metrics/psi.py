@@ -1,8 +1,6 @@
-"""The Position Sensitivity Index (PSI) of bucket means, and the record of one PSI table row."""
+"""The Position Sensitivity Index (PSI) of bucket means, as the papers define it."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,51 +9,6 @@ FloatArray = npt.NDArray[np.float64]
 
 ROUNDING = 1e-12
 """PSI values closer than this are equal: the difference is floating-point rounding."""
-
-
-@dataclass(frozen=True)
-class PsiEstimate:
-    """One row of a PSI table: the plain PSI, its uncertainty, and the means it stands beside.
-
-    A value that does not exist is None, never 0. All PSI values lie in [0, 1].
-
-    Attributes
-    ----------
-    n_queries : int
-        Distinct queries that sit in at least one used bucket.
-    n_buckets : int
-        Used buckets: those with at least the minimum number of queries.
-    mean : float or None
-        Mean score of those queries, each counted once.
-    mean_of_buckets : float or None
-        Mean of the used buckets' means, each bucket counted once.
-    psi : float or None
-        Plain PSI of the used buckets' means.
-    psi_low, psi_high : float or None
-        Confidence interval of the true PSI.
-    psi_null_mean, psi_null_p95 : float or None
-        Mean and 95th percentile of the plain PSI when bucket labels are permuted among queries.
-    psi_p : float or None
-        Permutation p-value of "the score does not depend on the bucket".
-    psi_corrected : float or None
-        Noise-corrected PSI.
-    best_bucket, worst_bucket : int or None
-        Buckets of the highest and the lowest mean (the first of ties), as given by the caller.
-    """
-
-    n_queries: int
-    n_buckets: int
-    mean: float | None
-    mean_of_buckets: float | None
-    psi: float | None
-    psi_low: float | None
-    psi_high: float | None
-    psi_null_mean: float | None
-    psi_null_p95: float | None
-    psi_p: float | None
-    psi_corrected: float | None
-    best_bucket: int | None
-    worst_bucket: int | None
 
 
 def position_sensitivity_index(bucket_means: npt.ArrayLike) -> float | None:

@@ -1,6 +1,6 @@
 """Interval and corrected value of PSI by test inversion over worlds with a known PSI.
 
-For a candidate value p, a world is a set of true bucket means whose PSI is exactly p. Bootstrap
+For a candidate value p, a world is a set of true bucket means whose PSI is exactly p. Sampling
 errors added to it show which plain PSI one would see. The corrected PSI is the p whose expected
 plain PSI equals the observed one. The interval holds each p that neither tail test rejects; both
 tests place the buckets where they make rejection hardest, within what the data allow.
@@ -14,13 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from psibench.metrics.psi import ROUNDING, FloatArray, psi_of_columns
-from psibench.metrics.psi_resample import BootstrapNoise
 
 SELECTION_SE = 2.0
 """A bucket may be moved this many standard errors to make a tail test harder to pass."""
 
 SPREAD_FLOOR = 0.25
 """Least variance between true means, as a share of the sampling variance, in a world's shape."""
+
+LEAST_SEEN = 0.16
+"""Quantile of the plain PSI of noise alone below which an observed one says no more than it."""
 
 BISECTIONS = 16
 """Halvings of [0, 1] when p is solved for: a resolution of 0.000015."""
@@ -34,7 +36,8 @@ class PsiInversion:
     ----------
     low, high : float
         Ends of the interval; `low` is exactly 0 where a PSI of 0 is not rejected, `high` is never
-        below the plain PSI.
+        below the plain PSI. Bucket means that happen to be more alike than noise alone makes them
+        do not bring it down to 0: see `LEAST_SEEN`.
     corrected : float
         Point estimate; exactly 0 where noise alone explains the plain PSI.
     """
@@ -82,11 +85,20 @@ class _Worlds:
         reach = gap + SELECTION_SE * np.hypot(self.se[None, :], self.se[:, None])
         np.fill_diagonal(reach, -np.inf)
         worst, best = np.unravel_index(reach.argmax(), reach.shape)
-        return {(int(worst), int(best)), (int(self.observed.argmin()), int(self.observed.argmax()))}
+        pairs = {
+            (int(worst), int(best)),
+            (int(self.observed.argmin()), int(self.observed.argmax())),
+        }
+        return {pair for pair in pairs if pair[0] != pair[1]}  # all means may be equal
 
 
 def invert_psi(
-    means: FloatArray, noise: BootstrapNoise, *, level: float, score_limit: float = 1.0
+    means: FloatArray,
+    errors: FloatArray,
+    *,
+    centre: FloatArray,
+    level: float,
+    score_limit: float = 1.0,
 ) -> PsiInversion:
     """Interval and noise-corrected value of PSI.
 
@@ -94,8 +106,11 @@ def invert_psi(
     ----------
     means : float64 array of shape (n_buckets,)
         Observed bucket means, n_buckets >= 2, the largest > 0.
-    noise : BootstrapNoise
-        Sampling errors of those means.
+    errors : float64 array of shape (n_buckets, n_draws)
+        Draws of the sampling errors of those means.
+    centre : float64 array of shape (n_buckets,)
+        Means that those errors are of: smoothed ones, so that a bucket in which nothing is found
+        has a variance to scale.
     level : float
         Nominal coverage of the interval, in (0, 1).
     score_limit : float
@@ -111,21 +126,23 @@ def invert_psi(
     -----
     Test inversion with an estimated nuisance parameter follows Chuang and Lai (2000), Statistica
     Sinica 10; moving only what the data leave open is the moment selection of Andrews and Soares
-    (2010), Econometrica 78. `docs/psi.md` has coverage and bias.
+    (2010), Econometrica 78; a limit kept from falling below what such data can show is that of
+    Cowan, Cranmer, Gross and Vitells, arXiv:1105.3166 (2011). `docs/psi.md` has coverage and bias.
     """
     observed = float(psi_of_columns(means[:, None])[0])
-    worlds = _fit_worlds(means, noise)
+    worlds = _fit_worlds(means, errors)
     if worlds is None:
         return PsiInversion(observed, observed, observed)
-    variance = _mean_variance(noise.centre, score_limit)
+    variance = _mean_variance(centre, score_limit)
 
     def simulate(world: FloatArray) -> FloatArray:
         possible = world * min(1.0, score_limit / float(world.max()))
         stretch = np.sqrt(_mean_variance(possible, score_limit) / variance)
-        return psi_of_columns(possible[:, None] + stretch[:, None] * noise.errors)
+        return psi_of_columns(possible[:, None] + stretch[:, None] * errors)
 
     tail = (1 - level) / 2
-    observed_up = observed + ROUNDING
+    least_seen = float(np.quantile(simulate(worlds.at(0.0)), LEAST_SEEN))
+    observed_up = max(observed, least_seen) + ROUNDING
 
     def upper_end(worst: int, best: int) -> float:
         return _solve(
@@ -138,9 +155,9 @@ def invert_psi(
     return PsiInversion(low, high, min(max(corrected, low), high))
 
 
-def _fit_worlds(means: FloatArray, noise: BootstrapNoise) -> _Worlds | None:
+def _fit_worlds(means: FloatArray, errors: FloatArray) -> _Worlds | None:
     """Centre and shape from shrunken means; None if there is no sampling error."""
-    se = noise.errors.std(axis=1)
+    se = errors.std(axis=1)
     if se.max() <= ROUNDING:
         return None
     se = np.maximum(se, 1e-3 * se.max())

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
@@ -30,13 +31,14 @@ def query_scores(
     queries, qrels : columns of those tables; every query needs a positive and the other way round.
     domain : label of the domain.
     metrics : metric names, one column each.
-    visible_char_end : (n_documents, 2) frame `_id`, `visible_char_end` (characters of the
-        document the model saw), for at least the positives; None if the model sees everything.
+    visible_char_end : frame of `visible_char_end` (characters of the positive the model saw) by
+        `query_id`, or by `_id` of the document; None if the model sees everything.
 
     Returns
     -------
-    (n_queries, 10 + n_metrics) frame in the columns of the query-scores table, ordered by query id.
-    `target_position` is the declared one, else the third the span's middle falls in.
+    (n_queries, 12 + n_metrics) frame in the columns of the query-scores table, ordered by query id.
+    `target_position` is the declared one, else the third the span's middle falls in;
+    `target_positions` lists those of the column `positions` where queries carry several.
 
     Raises
     ------
@@ -46,10 +48,35 @@ def query_scores(
     """
     scores = ranking_metrics(run, qrels, metrics=metrics)
     _refuse_one_sided(queries, scores)
-    evidence = _evidence(_with_visible_end(queries, visible_char_end))
-    columns = ["query_id", "domain", *_EVIDENCE_COLUMNS, *metrics]
+    evidence = _evidence(_with_visible_end(queries, visible_char_end)).join(
+        evidence_documents(queries, qrels), on="query_id", how="left"
+    )
+    columns = ["query_id", "domain", "document_id", *_EVIDENCE_COLUMNS, *metrics]
     joined = evidence.join(scores, on="query_id", how="inner").with_columns(domain=pl.lit(domain))
     return joined.select(columns).sort("query_id")
+
+
+def document_numbers(scores: pl.DataFrame) -> np.ndarray:
+    """Number the documents of QUERY_SCORES rows from 1, int64 (n_queries,); ids are a domain's."""
+    numbers = scores.select(pl.struct("domain", "document_id").rank("dense")).to_series()
+    return numbers.to_numpy().astype(np.int64)
+
+
+def evidence_documents(queries: pl.DataFrame, qrels: pl.DataFrame) -> pl.DataFrame:
+    """Say which document holds each query's evidence: frame of `query_id` and `document_id`.
+
+    It is the one that `pos_corpus_id` names; where that is not known, the query's positive of the
+    highest grade, the first by id among equals.
+    """
+    best = (
+        qrels.filter(pl.col("score") > 0)
+        .sort("score", "corpus-id", descending=[True, False])
+        .unique("query-id", keep="first", maintain_order=True)
+        .select(_id="query-id", judged="corpus-id")
+    )
+    joined = queries.join(best, on="_id", how="left", maintain_order="left")
+    stated = pl.col("pos_corpus_id") if "pos_corpus_id" in queries.columns else pl.lit(None)
+    return joined.select(query_id="_id", document_id=pl.coalesce(stated.cast(pl.String), "judged"))
 
 
 def evidence_positions(queries: pl.DataFrame) -> pl.DataFrame:
@@ -57,7 +84,7 @@ def evidence_positions(queries: pl.DataFrame) -> pl.DataFrame:
 
     Returns
     -------
-    (n_queries, 9) frame: `query_id` and the evidence columns of the query-scores table, in the
+    (n_queries, 10) frame: `query_id` and the evidence columns of the query-scores table, in the
     order of `queries`; `visible` and `pos_visible` are 1.
     """
     return _evidence(_with_visible_end(queries, None))
@@ -69,6 +96,7 @@ _EVIDENCE_COLUMNS = (
     "pos_char_length",
     "relative_position",
     "target_position",
+    "target_positions",
     "length_bucket",
     "visible",
     "pos_visible",
@@ -97,8 +125,9 @@ def _with_visible_end(queries: pl.DataFrame, ends: pl.DataFrame | None) -> pl.Da
     """Add `visible_char_end` of each query's positive; null where the model sees everything."""
     if ends is None:
         return queries.with_columns(visible_char_end=pl.lit(None, dtype=pl.Int64))
-    known = ends.select(pos_corpus_id="_id", visible_char_end=pl.col("visible_char_end"))
-    joined = queries.join(known, on="pos_corpus_id", how="left")
+    theirs, ours = ("query_id", "_id") if "query_id" in ends.columns else ("_id", "pos_corpus_id")
+    known = ends.select(pl.col(theirs).alias(ours), "visible_char_end")
+    joined = queries.join(known, on=ours, how="left", maintain_order="left")
     lacking = joined.filter(pl.col("visible_char_end").is_null()).get_column("pos_corpus_id")
     if len(lacking):
         raise InputError(
@@ -118,13 +147,18 @@ def _evidence(queries: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(
         _middle_third(frame).alias("third"), mid=(start + end) / 2, size=(end - start)
     )
+    target = pl.coalesce(pl.col("target_position").cast(pl.String), "third")
+    tags = pl.lit(None, dtype=pl.String)
+    if "positions" in queries.columns:
+        tags = pl.col("positions").list.join(", ").replace("", None)
     return frame.select(
         query_id="_id",
         span_start_char=start.cast(pl.Int32),
         span_mid_char="mid",
         pos_char_length=length.cast(pl.Int32),
         relative_position=pl.min_horizontal(pl.col("mid"), length.cast(pl.Float64)) / length,
-        target_position=pl.coalesce(pl.col("target_position").cast(pl.String), "third"),
+        target_position=target,
+        target_positions=pl.coalesce(tags, target),
         length_bucket=length_bucket(pl.col("pos_token_length")),
         visible=seen / pl.col("size"),
         pos_visible=(pl.col("visible_char_end").fill_null(length) / length).clip(0.0, 1.0),

@@ -1,6 +1,8 @@
 """Token counts by a named tokenizer."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +11,32 @@ from psibench.models.checkpoints import resolve_checkpoint
 from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
 WORDS = "words"
+
+
+def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
+    """Load a tokenizer: a checkpoint's, or a tokenizer.json by itself.
+
+    Parameters
+    ----------
+    option, also
+        For the message: what names it, and what else it may be.
+
+    Raises
+    ------
+    InputError
+        If it cannot be loaded.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    try:
+        if name.endswith(".json") and Path(name).is_file():
+            return PreTrainedTokenizerFast(tokenizer_file=name)
+        return AutoTokenizer.from_pretrained(resolve_checkpoint(name, part="tokenizer"))
+    except Exception as error:  # the tokenizers library raises nothing narrower
+        raise InputError(
+            f"{option} {name!r}: cannot be loaded ({error}). Give a checkpoint folder, its "
+            f"tokenizer.json, a hub name, embedded:all-MiniLM-L6-v2{also}."
+        ) from error
 
 
 def token_counter(name: str) -> TokenCounter:
@@ -23,15 +51,7 @@ def token_counter(name: str) -> TokenCounter:
     """
     if name == WORDS:
         return count_whitespace_tokens
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(resolve_checkpoint(name, part="tokenizer"))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"length_tokenizer {name!r}: cannot be loaded ({error}). Give a checkpoint folder, a "
-            f"hub name, embedded:all-MiniLM-L6-v2, or {WORDS}."
-        ) from error
+    tokenizer = load_tokenizer(name, option="length_tokenizer", also=f", or {WORDS}")
 
     def count(texts: Sequence[str]) -> np.ndarray:
         options = {"add_special_tokens": False, "verbose": False}

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from psibench.metrics.slices import POOLED
-from psibench.report.comparison_intervals import mean_intervals
+from psibench.metrics.aggregate import POOLED
 from psibench.report.published_figures import COUNTERPART, PLACE
 from psibench.report.published_posir import ENGLISH, EVERY
 from psibench.tables.published_schemas import PUBLISHED_COMPARISON
@@ -105,6 +104,58 @@ def own_figures(
     sizes = table.filter(length_bucket=POOLED).group_by(pair).agg(pl.col("n_queries").max())
     every = pl.concat(parts).filter(pl.col("own").is_not_null())
     return every.join(known, on="benchmark").join(sizes, on=pair, how="left")
+
+
+def mean_intervals(table: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
+    """Combine bucket intervals into those of the mean over queries and over buckets.
+
+    The buckets hold different queries, and are taken as independent, though queries of one
+    document may sit in several: the half-widths of a weighted sum of bucket means add up in
+    squares: ``low = mean - sqrt(sum (w_i (mean_i - low_i))**2)``, and ``high`` likewise.
+    Weights are shares of the queries for the mean over queries, equal for the mean over buckets.
+
+    Parameters
+    ----------
+    table, scores
+        PSI_TABLE and BUCKET_SCORES rows, one per `_ROW` (and bucket).
+
+    Returns
+    -------
+    frame
+        `_ROW`, mean_low, mean_high, mean_of_buckets_low, mean_of_buckets_high. Rows of schemes
+        whose buckets share or leave out queries have none, nor has a mean over buckets that
+        leaves out buckets with queries.
+    """
+    filled = scores.filter(pl.col("n_queries") > 0)
+    share = pl.col("n_queries") / pl.col("n_queries").sum().over(_ROW)
+    even = 1 / pl.len().over(_ROW)
+    sides = {"low": pl.col("mean") - pl.col("low"), "high": pl.col("high") - pl.col("mean")}
+    widths = filled.group_by(_ROW).agg(
+        pl.len().alias("n_filled"),
+        pl.col("n_queries").sum().alias("n_in_buckets"),
+    )
+    weighted = filled.select(
+        *_ROW,
+        *(
+            (weight * side).alias(f"{name}_{end}")
+            for name, weight in (("mean", share), ("mean_of_buckets", even))
+            for end, side in sides.items()
+        ),
+    )
+    summed = weighted.group_by(_ROW).agg(pl.all().pow(2).sum().sqrt())
+    joined = table.join(widths, on=_ROW).join(summed, on=_ROW)
+    disjoint = pl.col("n_in_buckets") == pl.col("n_queries")
+    whole = disjoint & (pl.col("n_filled") == pl.col("n_buckets"))
+    return joined.select(
+        *_ROW,
+        *(
+            pl.when(condition)
+            .then(pl.col(name) + sign * pl.col(f"{name}_{end}"))
+            .alias(f"{name}_{end}")
+            for name, condition in (("mean", disjoint), ("mean_of_buckets", whole))
+            for end, sign in (("low", -1), ("high", 1))
+        ),
+    )
 
 
 def language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:

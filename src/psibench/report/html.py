@@ -8,6 +8,7 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
+from psibench.metrics.estimate import FLAGS
 from psibench.report import psi_rows
 from psibench.report.data import data_section
 from psibench.report.examples import example_section
@@ -22,7 +23,7 @@ from psibench.report.inputs import (
 )
 from psibench.report.languages import language_section, leaderboard_table
 from psibench.report.panels import comparison_figure, curve_figures
-from psibench.report.readings import controls, verdicts, visibility
+from psibench.report.readings import against_control, answers, controls, visibility
 from psibench.report.styles import model_styles
 from psibench.report.templating import TEMPLATES, environment
 from psibench.report.view_tables import PsiRows
@@ -84,10 +85,11 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
         "by_id": by_id,
         "kinds": _kinds(table, models),
         "scheme_texts": SCHEME_TEXTS,
-        "verdicts": verdicts(lead, benchmarks, by_id),
+        "answers": answers(lead, benchmarks, by_id, styles=model_styles(models)),
         "leading_pairs": _leading_pairs(inputs.psi_table, leading),
-        "controls": controls(lead, inputs.bucket_scores, models),
-        "visibility": visibility(lead, benchmarks),
+        "controls": controls(lead, models),
+        "against": against_control(inputs.comparisons, lead, benchmarks),
+        "visibility": visibility(lead, inputs.comparisons, benchmarks),
         "leaderboards": leaderboard_table(inputs, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),
         "published": inputs.published,
@@ -109,6 +111,8 @@ def _table_context(table: pl.DataFrame, lead: pl.DataFrame, metric: str) -> dict
         "rows": [psi_rows.cells(row, end=end) for row in shown.iter_rows(named=True)],
         "constant": {name: shown[name].n_unique() <= 1 for name in SLICE_COLUMNS},
         "scale_end": end,
+        "flag_texts": FLAGS,
+        "raised_flags": psi_rows.raised_flags(table),
         "payload": Markup(psi_rows.payload(table, metric=metric)),
     }
 

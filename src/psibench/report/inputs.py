@@ -1,4 +1,4 @@
-"""What a report is made of: four declared tables and the facts they do not carry."""
+"""What a report is made of: declared tables and the facts they do not carry."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +10,7 @@ from psibench.report.facts import LanguageFacts, Summaries
 from psibench.tables.io import conform
 from psibench.tables.schemas import (
     BUCKET_SCORES,
+    COMPARISONS,
     POSITION_HISTOGRAM,
     PSI_TABLE,
     STATISTICS,
@@ -58,9 +59,10 @@ class ModelInfo:
 class ReportInput:
     """All that is shown on one page.
 
-    The frames follow ``PSI_TABLE``, ``BUCKET_SCORES``, ``STATISTICS`` and ``POSITION_HISTOGRAM``;
-    each may have no rows. ``created`` is printed as given. The order of ``benchmarks`` and
-    ``models`` is the order on the page; ids that only the tables know follow in sorted order.
+    The frames follow ``PSI_TABLE``, ``BUCKET_SCORES``, ``STATISTICS``, ``POSITION_HISTOGRAM`` and
+    ``COMPARISONS``; each may have no rows. ``created`` is printed as given. The order of
+    ``benchmarks`` and ``models`` is the order on the page; ids that only the tables know follow
+    in sorted order.
 
     ``views`` names, per benchmark, the ids of its views by sort: ``raw`` (before false negatives
     were removed) and ``tiny``. A view is shown beside its benchmark and has no section of its own.
@@ -74,6 +76,7 @@ class ReportInput:
     bucket_scores: pl.DataFrame
     statistics: pl.DataFrame
     position_histogram: pl.DataFrame
+    comparisons: pl.DataFrame = field(default_factory=pl.DataFrame)
     benchmarks: tuple[BenchmarkInfo, ...] = ()
     models: tuple[ModelInfo, ...] = ()
     generation: tuple["GenerationFacts", ...] = ()
@@ -102,6 +105,7 @@ def checked(inputs: ReportInput) -> ReportInput:
         bucket_scores=_conformed(inputs.bucket_scores, BUCKET_SCORES),
         statistics=_conformed(inputs.statistics, STATISTICS),
         position_histogram=_conformed(inputs.position_histogram, POSITION_HISTOGRAM),
+        comparisons=_conformed(inputs.comparisons, COMPARISONS),
         summaries=inputs.summaries.checked(),
     )
 
@@ -118,6 +122,7 @@ def without_views(inputs: ReportInput) -> ReportInput:
         bucket_scores=inputs.bucket_scores.filter(shown),
         statistics=inputs.statistics.filter(shown),
         position_histogram=inputs.position_histogram.filter(shown),
+        comparisons=inputs.comparisons.filter(shown),
         summaries=inputs.summaries.without(sorted(hidden)),
     )
 

@@ -10,20 +10,25 @@ from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.language_averages import CROSS_LINGUAL, MONOLINGUAL
 from psibench.report.inputs import BenchmarkInfo
 from psibench.report.plain import Table
+from psibench.report.verdict import finding_of
 from psibench.report.views import POOLED, main_scheme, schemes_of
-from psibench.report.wording import MISSING, exceeds_chance, number, pair_text
+from psibench.report.wording import MISSING, number, pair_text
 
 Pair = tuple[str, str]
 """Language of the queries, language of the documents."""
 
-BEYOND, WITHIN = "●", "○"
-MARK_NOTE = f"{BEYOND} beyond chance (p ≤ 0.05, each on its own), {WITHIN} not."
+MARKS = {"depends": " ●", "none": " ○"}
+MARK_NOTE = (
+    "● scores depend on where the evidence is (p ≤ 0.05, adjusted over the models of the pair), ○ "
+    "no evidence of it; unmarked: not tested, or next to nothing found."
+)
 AVERAGE_NOTE = (
     "Every language counts alike, however many queries it has. PosIR averages the means over "
     "queries for all lengths together, and for a length bucket the means over position buckets; "
-    "so does this table, and language_averages.csv has both for both. Below each average PSI: the "
-    "average of what shuffled positions give. There is no interval (languages share queries). A "
-    "model that lacks a language has no average, so that all models are averaged over the same; "
+    "so does this table, and language_averages.csv has both for both. PSI is the published one; "
+    "below it what noise of independent queries gives, and PSI at equal documents. There is no "
+    "interval (languages share queries). A model that lacks a language has no average, so that "
+    "all models are averaged over the same; "
     "(2 of 3): two of the three languages or pairs have such a value."
 )
 
@@ -74,7 +79,7 @@ def pair_tables(
             (name, *(_cell(found.get((name, *pair))) for pair in columns)) for name in shown
         )
         header = ("model", *(_heading(pair) for pair in columns))
-        note = f"Above: mean {metric} of all queries. Below: PSI. {MARK_NOTE}"
+        note = f"In a cell: mean {metric}, published PSI, PSI at equal documents. {MARK_NOTE}"
         tables.append(Table(title, header, lines, n_names=1, note=note))
     return tables
 
@@ -86,8 +91,8 @@ def _heading(pair: Pair) -> str:
 def _cell(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return MISSING
-    mark = "" if row["psi"] is None else f" {BEYOND if exceeds_chance(row) else WITHIN}"
-    return f"{number(row['mean'])}\n{number(row['psi'])}{mark}"
+    mark = MARKS.get(finding_of(row), "")
+    return f"{number(row['mean'])}\n{number(row['psi'])}\n{number(row['psi_same'])}{mark}"
 
 
 def average_tables(rows: pl.DataFrame, models: Sequence[str], *, metric: str) -> list[Table]:
@@ -165,8 +170,13 @@ def _average(row: Mapping[str, Any] | None, name: str, n_name: str, total: int) 
         return f"{MISSING}\n{row['n_languages']} of {row['n_all_languages']} {what}"
     if row[name] is None:
         return MISSING
-    chance = f"\nchance {number(row['psi_null_mean'])}" if name == "psi" else ""
-    return f"{number(row[name])}{_of(row[n_name], total)}{chance}"
+    text = f"{number(row[name])}{_of(row[n_name], total)}"
+    if name != "psi":
+        return text
+    same = "" if row["psi_same"] is None else f"{_of(row['n_psi_same'], total)}"
+    return (
+        f"{text}\nnoise {number(row['psi_noise_mean'])}\nequal docs {number(row['psi_same'])}{same}"
+    )
 
 
 def _of(n: int, total: int) -> str:

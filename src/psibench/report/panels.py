@@ -1,21 +1,25 @@
 """From table rows to the figures of the page: which numbers, which captions, which legend."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
 from psibench.report.figures import (
     Axis,
+    Drop,
     Line,
     draw_curves,
+    draw_drops,
     draw_highlight,
     draw_pair,
     y_limit,
 )
 from psibench.report.inputs import BenchmarkInfo, ModelInfo
 from psibench.report.series import (
+    NAN,
     bucket_axis,
     bucket_sizes,
     model_lines,
@@ -24,8 +28,9 @@ from psibench.report.series import (
 )
 from psibench.report.styles import BAR_STYLES, LineStyle
 from psibench.report.svg import inline_svg
+from psibench.report.verdict import has_flag
 from psibench.report.views import schemes_of
-from psibench.report.wording import SCHEME_TEXTS
+from psibench.report.wording import SCHEME_TEXTS, interval, number
 
 MAX_OVERLAID = 6
 
@@ -74,13 +79,13 @@ def curve_figures(
     for scheme in schemes_of(mine, benchmark.id):
         table = mine.filter(pl.col("buckets") == scheme)
         axis = bucket_axis(table, scheme)
-        lines = model_lines(table, axis, models, styles)
+        lines = model_lines(table, axis, models, styles, at_equal_documents=True)
         anchor = slug("curves", benchmark.id, scheme)
         figures.append(
             FigureView(
                 anchor=anchor,
                 title=f"{SCHEME_TEXTS.get(scheme, scheme)}",
-                caption=slice_text(table),
+                caption=_curve_caption(lines, slice_text(table)),
                 panels=_curve_panels(lines, axis, anchor, metric),
                 legend=_legend(lines, styles),
                 header=("model", *axis.labels),
@@ -88,6 +93,73 @@ def curve_figures(
             )
         )
     return figures
+
+
+def _curve_caption(lines: Mapping[str, Line], slice_shown: str) -> str:
+    plain = [name for name, line in lines.items() if not line.plain]
+    said = (
+        "Means at equal documents with their intervals; thin and dashed: plain means."
+        if len(plain) < len(lines)
+        else "Plain means with their intervals; at equal documents they cannot be told."
+    )
+    if plain and len(plain) < len(lines):
+        said += f" Plain means alone: {', '.join(plain)}."
+    return f"{said} Shown: {slice_shown}." if slice_shown else said
+
+
+def drop_figure(
+    rows: Sequence[Mapping[str, Any]],
+    benchmark: BenchmarkInfo,
+    *,
+    styles: Mapping[str, LineStyle],
+    controls: Collection[str],
+) -> FigureView | None:
+    """Return how much worse late evidence is found than early, a row per model.
+
+    ``rows`` are PSI rows over all evidence, in the order shown; those at the floor go last.
+    ``controls`` are the models marked as such. None where no row has a drop.
+    """
+    known = sorted(
+        (row for row in rows if row["drop"] is not None), key=lambda row: has_flag(row, "at_floor")
+    )
+    if not known:
+        return None
+    drops = [
+        Drop(
+            row["model"],
+            value=row["drop"],
+            low=NAN if row["drop_low"] is None else row["drop_low"],
+            high=NAN if row["drop_high"] is None else row["drop_high"],
+            style=styles[row["model"]],
+            is_plain=row["psi_same"] is None or has_flag(row, "between_documents"),
+            is_faint=has_flag(row, "at_floor"),
+            is_control=row["model"] in controls,
+        )
+        for row in known
+    ]
+    said = ["1 − last / first bucket at equal documents, with its interval."]
+    if any(drop.is_plain for drop in drops):
+        said.append("Open markers: of plain means, which mix position with document.")
+    if any(drop.is_faint for drop in drops):
+        said.append("Pale: finds next to nothing.")
+    anchor = slug("drop", benchmark.id)
+    title = "Late against early evidence"
+    svg = inline_svg(draw_drops(drops), name=anchor, title=title, description=" ".join(said))
+    return FigureView(
+        anchor=anchor,
+        title=title,
+        caption=" ".join(said),
+        panels=(Panel(svg),),
+        legend=(),
+        header=("model", "drop"),
+        rows=tuple(
+            (
+                row["model"],
+                f"{number(row['drop'])} {interval(row['drop_low'], row['drop_high'])}".strip(),
+            )
+            for row in known
+        ),
+    )
 
 
 def comparison_figure(
@@ -115,7 +187,7 @@ def comparison_figure(
     return FigureView(
         anchor=anchor,
         title=f"{names[0]} against {names[1]}",
-        caption=f"{pair[0].id} beside {pair[1].id}; {axis.text}.",
+        caption=f"{pair[0].id} beside {pair[1].id}; plain means by {axis.text}.",
         panels=_pair_panels(pairs, names, axis, anchor=anchor, metric=metric),
         legend=tuple(zip(names, BAR_STYLES, strict=True)),
         header=("model", *axis.labels),

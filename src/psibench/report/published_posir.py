@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from psibench.metrics.slices import POOLED
+from psibench.metrics.aggregate import POOLED
 from psibench.report.published_tables import SECTIONS
 
 ENGLISH = "eng-Latn"

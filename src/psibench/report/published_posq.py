@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from psibench.metrics.slices import POOLED
+from psibench.metrics.aggregate import POOLED
+from psibench.metrics.buckets import EVERY_TAG
 from psibench.report.published_tables import SQUAD_COLUMNS, THIRDS_COLUMNS
 
 ENGLISH = "eng-Latn"
@@ -13,6 +14,8 @@ TINY = {"squad_posq": 10_000, "fineweb_posq": 3_000, "fineweb_myopic": 6_620}
 FULL_KINDS = ("sparse", "dense")
 """Kinds evaluated on the full subsets; the others on the tiny ones (PosQ, section 4.1)."""
 SUBSET_UNKNOWN = "the paper does not say which subset it is about"
+THIRDS_OF = {"fineweb_posq": "thirds", "fineweb_myopic": EVERY_TAG}
+"""How the papers count queries over thirds: Myopic counts one of two tags at both."""
 GROUPS = {"squad_posq": "SQuAD-PosQ", "fineweb_posq": "FineWeb-PosQ"}
 
 Row = dict[str, Any]
@@ -37,7 +40,7 @@ def posq_figures(table: Sequence[Row], *, fineweb: str) -> Iterator[Row]:
     """
     parts = (
         ("squad_posq", "SQuAD-PosQ", "squad", "squad_psi", SQUAD_COLUMNS),
-        (fineweb, "FineWeb-PosQ", "thirds", "fineweb_psi", THIRDS_COLUMNS),
+        (fineweb, "FineWeb-PosQ", THIRDS_OF[fineweb], "fineweb_psi", THIRDS_COLUMNS),
     )
     for line in table:
         labels, row = _split(line)

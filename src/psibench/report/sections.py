@@ -1,8 +1,6 @@
-"""The parts below the PSI table: controls, truncation against neglect, statistics, histograms."""
+"""The data's own tables and drawings: statistics, and histograms of evidence positions."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -13,17 +11,8 @@ from psibench.report.panels import slug
 from psibench.report.plain import Table
 from psibench.report.svg import inline_svg
 from psibench.report.views import POOLED, Headline
-from psibench.report.wording import (
-    MISSING,
-    count,
-    exceeds_chance,
-    number,
-    p_value,
-    statistic_text,
-    undefined_reason,
-)
+from psibench.report.wording import MISSING, count, statistic_text
 
-WIDE = 0.3  # upper end of an interval that leaves room for a real difference
 BUCKET_PREFIX = "bucket:"
 UNIT_TEXTS = {
     "start_char": "start of the evidence, characters",
@@ -37,81 +26,6 @@ class Histogram:
 
     svg: str
     caption: str
-
-
-def control_reading(row: Mapping[str, Any], control: str, first_bucket: str | None) -> str:
-    """Return what a control's PSI row says about its benchmark, in one line."""
-    if row["psi"] is None:
-        return undefined_reason(row)
-    if control == "position-blind":
-        if exceeds_chance(row):
-            return "queries differ in difficulty by position; subtract this in mind"
-        if row["psi_high"] is not None and row["psi_high"] > WIDE:
-            return "within chance, but the interval is wide: a difference in difficulty may hide"
-        return "within chance: queries are about equally hard everywhere"
-    if not exceeds_chance(row):
-        return "no primacy seen: passages too short to be cut, or too few queries"
-    if first_bucket is not None and row["best_bucket"] == first_bucket:
-        return "primacy, as it must be"
-    return "an effect, but not best at the start: look closer before reading other models"
-
-
-def visibility_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per model: PSI over all queries, visible ones, and uncut passages.
-
-    ``rows`` are the leading PSI rows of one benchmark and one bucket scheme, all evidence views.
-    A model without a row of `all` or `visible` is left out. Null, p and reading are those of the
-    uncut passages: only there do all positions come from the same passages.
-    """
-    views = {(row["model"], row["evidence"]): row for row in rows}
-    found = []
-    for model in dict.fromkeys(row["model"] for row in rows):
-        whole, seen = views.get((model, "all")), views.get((model, "visible"))
-        if whole is None or seen is None:
-            continue
-        uncut = views.get((model, "whole"), seen)
-        found.append(
-            {
-                "model": model,
-                "uncut": number(uncut["psi"]) if uncut["psi"] is not None else "undefined",
-                "uncut_share": _percent(uncut["n_queries"], whole["n_queries"]),
-                "whole": number(whole["psi"]) if whole["psi"] is not None else "undefined",
-                "seen": number(seen["psi"]) if seen["psi"] is not None else "undefined",
-                "null": number(uncut["psi_null_p95"]),
-                "p": p_value(uncut["psi_p"]),
-                "share": _percent(seen["n_queries"], whole["n_queries"]),
-                "buckets": f"{uncut['n_buckets']} of {whole['n_buckets']}",
-                "reading": visibility_reading(whole, uncut),
-            }
-        )
-    return found
-
-
-def _percent(part: int, total: int) -> str:
-    return f"{100 * part / total if total else 0.0:.1f} %"
-
-
-def visibility_reading(whole: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
-    """Return what all queries and those on uncut passages say about truncation and neglect."""
-    if seen["n_queries"] == whole["n_queries"]:
-        if whole["psi"] is None:
-            return undefined_reason(whole)
-        return "sees all evidence: nothing is due to truncation"
-    if seen["psi"] is None:
-        return f"undefined on what it saw whole: {undefined_reason(seen)}"
-    fewer = seen["n_buckets"] < whole["n_buckets"]
-    caution = "; fewer buckets remain, so the two are not like for like" if fewer else ""
-    if exceeds_chance(seen):
-        found = "position matters in passages it saw whole, too: neglect"
-        if whole["psi"] is not None and whole["psi"] > seen["psi"]:
-            found += "; truncation may explain the rest"
-        return found + caution
-    if exceeds_chance(whole):
-        return (
-            "within chance in passages it saw whole: truncation is enough to explain the rest"
-            + caution
-        )
-    return "no effect beyond chance in either view" + caution
 
 
 def statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:

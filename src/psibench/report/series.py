@@ -1,14 +1,15 @@
 """From table rows to what a figure shows: axis, lines, the numbers behind them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
 from psibench.report.figures import Axis, Line
 from psibench.report.inputs import ModelInfo
 from psibench.report.styles import LineStyle
-from psibench.report.views import SCHEME_ORDER, bucket_order
-from psibench.report.wording import MISSING, count, interval, number, pair_text
+from psibench.report.views import bucket_order
+from psibench.report.wording import MISSING, SCHEME_TEXTS, count, interval, number, pair_text
 
 NAN = float("nan")
 
@@ -18,8 +19,8 @@ def bucket_axis(table: pl.DataFrame, scheme: str) -> Axis:
     labels = bucket_order(table)
     unique = table.select("bucket", "bucket_low", "bucket_high").unique("bucket")
     bounds = {name: (low, high) for name, low, high in unique.iter_rows()}
-    texts = {"squad": "start of the evidence, characters", "thirds": "third of the passage"}
-    known = texts.get(scheme, "relative position" if scheme in SCHEME_ORDER else scheme)
+    texts = {"squad": "start of the evidence, characters", "relative-20": "relative position"}
+    known = texts.get(scheme, SCHEME_TEXTS.get(scheme, scheme))
     return Axis(tuple(labels), tuple(bounds[name] for name in labels), known)
 
 
@@ -28,19 +29,28 @@ def model_lines(
     axis: Axis,
     models: Sequence[ModelInfo],
     styles: Mapping[str, LineStyle],
+    *,
+    at_equal_documents: bool = False,
 ) -> dict[str, Line]:
-    """Return each model's means and bounds by bucket; NaN where a bucket is empty."""
-    values = {
-        (row["model"], row["bucket"]): (row["mean"], row["low"], row["high"])
-        for row in table.iter_rows(named=True)
-    }
+    """Return each model's means and bounds by bucket; NaN where a bucket is empty.
+
+    At equal documents where asked for and told of a model, with the plain means beside them.
+    """
+    cells = {(row["model"], row["bucket"]): row for row in table.iter_rows(named=True)}
     present = set(table["model"])
     lines = {}
     for model in (m.id for m in models if m.id in present):
-        cells = [values.get((model, name), (None, None, None)) for name in axis.labels]
-        filled = [tuple(NAN if v is None else v for v in cell) for cell in cells]
-        mean, low, high = (tuple(cell[i] for cell in filled) for i in range(3))
-        lines[model] = Line(mean, low, high, styles[model])
+        found = [cells.get((model, name)) for name in axis.labels]
+
+        def values(name: str, found: Sequence[Any] = found) -> tuple[float, ...]:
+            return tuple(NAN if row is None or row[name] is None else row[name] for row in found)
+
+        plain, same = values("mean"), values("same_mean")
+        if at_equal_documents and any(v == v for v in same):
+            ends = values("same_low"), values("same_high")
+            lines[model] = Line(same, *ends, styles[model], plain)
+        else:
+            lines[model] = Line(plain, values("low"), values("high"), styles[model])
     return lines
 
 
@@ -51,17 +61,17 @@ def bucket_sizes(table: pl.DataFrame, axis: Axis) -> list[str]:
 
 
 def number_rows(lines: Mapping[str, Line]) -> tuple[tuple[str, ...], ...]:
-    """Return the numbers behind the lines as text, one row per model."""
-    return tuple(
-        (
-            name,
-            *(
-                f"{number(m)} {interval(lo, hi)}" if m == m else MISSING
-                for m, lo, hi in zip(line.mean, line.low, line.high, strict=True)
-            ),
+    """Return the numbers behind the lines as text, one row per model and kind of mean."""
+    rows = []
+    for name, line in lines.items():
+        cells = (
+            f"{number(m)} {interval(lo, hi)}".strip() if m == m else MISSING
+            for m, lo, hi in zip(line.mean, line.low, line.high, strict=True)
         )
-        for name, line in lines.items()
-    )
+        rows.append((name, *cells))
+        if line.plain:
+            rows.append((f"{name}, plain", *map(number, line.plain)))
+    return tuple(rows)
 
 
 def slice_text(table: pl.DataFrame) -> str:

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from psibench.build.rules.sampling_cells import RULE_BALANCE
+from psibench.metrics.aggregate import holm
 from psibench.report.bars import Stack, draw_stacks
 from psibench.report.panels import FigureView, Panel
 from psibench.report.styles import MARKERS, LineStyle
 from psibench.report.svg import SERIES, inline_svg
-from psibench.report.verdict import holm
 from psibench.report.wording import ALPHA, MISSING, count, listed, p_text, p_value, percent
 from psibench.text.segments import POSITIONS
 
@@ -71,7 +72,7 @@ def shift_sentences(shift: pl.DataFrame) -> list[str]:
     """
     stages = _stages(shift)
     tested = [s for s in stages if s["p_value"] is not None and s["stage"] != RULE_BALANCE]
-    adjusted = holm([stage["p_value"] for stage in tested])
+    adjusted = holm(np.array([stage["p_value"] for stage in tested]))
     pairs = list(zip(tested, adjusted, strict=True))
     beyond = [_moved_text(stage) for stage, p in pairs if p <= ALPHA and stage["after"]]
     within = [f"{s['stage']} ({p_text(s['p_value'])})" for s, p in pairs if p > ALPHA]

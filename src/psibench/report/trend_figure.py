@@ -52,9 +52,10 @@ def trend_figure(
     return FigureView(
         anchor=anchor,
         title="By position in every language pair",
-        caption=f"{metric} of {model}; the other pairs are faint. Slope: change of the mean "
-        f"{unit}, by least squares over the buckets; Spearman: rank correlation of mean and "
-        f"position.{left_out} Other models: position_trend.csv.",
+        caption=f"Plain means of {metric} of {model}, which mix position with document; the other "
+        f"pairs are faint. Slope: change of the mean {unit}, by least squares over the buckets; "
+        f"Spearman: rank correlation of mean and position.{left_out} Other models: "
+        "position_trend.csv.",
         panels=_panels(lines, notes, axis, anchor=anchor, metric=metric),
         legend=(),
         header=("languages", *axis.labels),
@@ -106,7 +107,7 @@ def _notes(trend: pl.DataFrame | None, model: str, scheme: str) -> dict[Pair, st
 
 def _note(row: Mapping[str, Any], unit: int) -> str:
     if row["slope"] is None:
-        return f"{row['n_buckets']} buckets with enough queries: no trend"
+        return f"{row['n_buckets']} buckets hold queries: no trend"
     rank = MISSING if row["spearman"] is None else change(row["spearman"], 2)
     return f"slope {change(unit * row['slope'])}, Spearman {rank}"
 

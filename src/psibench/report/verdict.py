@@ -1,166 +1,256 @@
-"""One paragraph per benchmark, made from its numbers: what stands out, and what does not."""
+"""What the figures of one model on one benchmark allow to say, in sentences.
+
+Four questions, in this order: does the score depend on where in the document the evidence is; is
+it the model, or the questions; how much of it is truncation; how large could it still be. Each
+answer follows from columns of the PSI table by the rules of `docs/psi.md`; nothing else is said.
+The page and the terminal show the same sentences.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psibench.report.inputs import BenchmarkInfo, ModelInfo
-from psibench.report.wording import (
-    ALPHA,
-    count,
-    exceeds_chance,
-    interval,
-    isolate,
-    listed,
-    number,
-    p_value,
-    undefined_reason,
-)
+from psibench.metrics.estimate import IMBALANCED
+from psibench.report.wording import ALPHA, interval, isolate, number, p_text, percent
 
-MAX_NAMED = 5
 Row = Mapping[str, Any]
+
+FINDINGS = ("depends", "none", "untested", "floor", "undefined")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one benchmark says: a finding (``bias``, ``chance`` or ``empty``) in sentences."""
+    """What is said of one model.
 
-    benchmark: BenchmarkInfo
-    scheme: str
+    Attributes
+    ----------
+    model : str
+    finding : str
+        depends, none (no evidence), untested (too few documents), floor (finds next to nothing)
+        or undefined (no PSI).
+    depends, beyond, truncation, size : str
+        The answers to the four questions; empty where a question does not arise.
+    """
+
+    model: str
     finding: str
-    sentences: tuple[str, ...]
+    depends: str
+    beyond: str
+    truncation: str
+    size: str
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The answers there are, in order."""
+        answers = (self.depends, self.beyond, self.truncation, self.size)
+        return tuple(answer for answer in answers if answer)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's step-down adjusted p-values, in the given order; empty for none.
+def verdict(row: Row, *, visible: Row | None, control: str | None = None) -> Verdict:
+    """Return the verdict on one model.
 
-    Source: Holm (1979), Scandinavian Journal of Statistics 6, 65-70.
+    Parameters
+    ----------
+    row
+        PSI_TABLE row of the model over all evidence, domains and lengths.
+    visible
+        The same over the evidence it was given; None where that is not known.
+    control
+        ``position-blind`` or ``truncating`` if the model is a control.
     """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = largest
-    return adjusted
-
-
-def verdict(
-    benchmark: BenchmarkInfo,
-    scheme: str | None,
-    rows: Sequence[Row],
-    *,
-    models: Mapping[str, ModelInfo],
-) -> Verdict:
-    """Return the verdict on one benchmark.
-
-    ``rows`` are its leading PSI rows for one bucket scheme and all queries, one per model.
-    Controls are left out of the count and get sentences of their own.
-    """
-    if scheme is None or not rows:
-        text = "No PSI row for this benchmark: nothing to say yet."
-        return Verdict(benchmark, scheme or "", "empty", (text,))
-    plain = [row for row in rows if models[row["model"]].control is None]
-    defined = [row for row in plain if row["psi"] is not None and row["psi_p"] is not None]
-    adjusted = holm([row["psi_p"] for row in defined])
-    beyond = [row for row, p in zip(defined, adjusted, strict=True) if p <= ALPHA]
-    beyond.sort(key=lambda row: (-row["psi"], row["model"]))
-    within = [row for row in defined if row not in beyond]
-    sentences = [
-        *(_beyond_sentences(beyond, len(defined)) if beyond else _chance_sentences(defined)),
-        *(_within_sentence(within) if beyond and within else []),
-        *_undefined_sentence([row for row in plain if row["psi"] is None]),
-        *_control_sentences(rows, models),
-    ]
-    if not sentences:
-        return Verdict(benchmark, scheme, "empty", ("No model has a PSI with a p-value here.",))
-    return Verdict(benchmark, scheme, "bias" if beyond else "chance", tuple(sentences))
-
-
-def _beyond_sentences(beyond: Sequence[Row], n_models: int) -> list[str]:
-    top, rest = beyond[0], beyond[1:]
-    verb = "depends" if len(beyond) == 1 else "depend"
-    sentences = [
-        f"{len(beyond)} of {n_models} models {verb} on position beyond chance "
-        f"(Holm-adjusted p ≤ {ALPHA}).",
-        f"Largest: {isolate(top['model'])}, PSI {number(top['psi'])} "
-        f"{interval(top['psi_low'], top['psi_high'])} against {number(top['psi_null_p95'])} "
-        f"for shuffled positions (95th percentile); best in {_bucket(top, 'best')}, "
-        f"worst in {_bucket(top, 'worst')}.",
-    ]
-    if rest:
-        named = [_named(row) for row in rest[:MAX_NAMED]]
-        more = [f"{len(rest) - MAX_NAMED} more"] if len(rest) > MAX_NAMED else []
-        sentences.append(f"Also beyond chance: {listed(named + more)}.")
-        sentences.append(_common_buckets(beyond))
-    return sentences
-
-
-def _chance_sentences(defined: Sequence[Row]) -> list[str]:
-    if not defined:
-        return []
-    top = max(defined, key=lambda row: row["psi"])
-    n_queries = max(row["n_queries"] for row in defined)
-    return [
-        f"No model's PSI stands out from what shuffled positions give, over {len(defined)} "
-        f"{'model' if len(defined) == 1 else 'models'} and {count(n_queries)} queries.",
-        f"The largest, {isolate(top['model'])} with PSI {number(top['psi'])} "
-        f"{interval(top['psi_low'], top['psi_high'])}, has p = {p_value(top['psi_p'])}"
-        f"{' before the adjustment for the number of models' if len(defined) > 1 else ''} "
-        f"(95th percentile by chance {number(top['psi_null_p95'])}).",
-        "This does not show that there is no position bias: the interval says how large it "
-        "could still be.",
-    ]
-
-
-def _within_sentence(within: Sequence[Row]) -> list[str]:
-    ordered = sorted(within, key=lambda row: (-row["psi"], row["model"]))
-    named = [f"{_named(row)[:-1]}, p = {p_value(row['psi_p'])})" for row in ordered[:MAX_NAMED]]
-    more = [f"{len(within) - MAX_NAMED} more"] if len(within) > MAX_NAMED else []
-    return [f"Not distinguishable from chance: {listed(named + more)}."]
-
-
-def _undefined_sentence(rows: Sequence[Row]) -> list[str]:
-    named = [f"{isolate(row['model'])} ({undefined_reason(row)})" for row in rows[:MAX_NAMED]]
-    more = [f"{len(rows) - MAX_NAMED} more"] if len(rows) > MAX_NAMED else []
-    return [f"PSI is undefined for {listed(named + more)}."] if named else []
-
-
-def _control_sentences(rows: Sequence[Row], models: Mapping[str, ModelInfo]) -> list[str]:
-    blind = [r for r in rows if models[r["model"]].control == "position-blind"]
-    cut = [r for r in rows if models[r["model"]].control == "truncating"]
-    sentences = []
-    for row in blind:
-        if exceeds_chance(row):
-            sentences.append(
-                f"The position-blind control has PSI {number(row['psi'])}, beyond chance: queries "
-                "differ in difficulty by position here, so read the others against "
-                f"{number(row['psi'])}, not against 0."
-            )
-        elif row["psi"] is not None:
-            sentences.append("The position-blind control stays within chance.")
-    for row in cut:
-        if not exceeds_chance(row):
-            sentences.append(
-                "The truncating control does not stand out: either most passages fit its input, "
-                "or this benchmark cannot see position bias of this size."
-            )
-    return sentences
-
-
-def _common_buckets(rows: Sequence[Row]) -> str:
-    best, worst = ([row[key] for row in rows] for key in ("best_bucket", "worst_bucket"))
-    top, low = (max(sorted(set(map(str, names))), key=names.count) for names in (best, worst))
-    if len(rows) == best.count(top) == worst.count(low):
-        return f"All of them do best in {isolate(top)} and worst in {isolate(low)}."
-    return (
-        f"Of these {len(rows)}, {best.count(top)} do best in {isolate(top)} "
-        f"and {worst.count(low)} worst in {isolate(low)}."
+    finding = finding_of(row)
+    if finding == "undefined":
+        return Verdict(row["model"], finding, undefined_text(row), "", "", "")
+    if finding == "floor":
+        text = (
+            f"Finds next to nothing here (mean {number(row['mean'])}): whether that little depends "
+            "on position says nothing about the model."
+        )
+        return Verdict(row["model"], finding, text, "", _share_given(row), "")
+    return Verdict(
+        row["model"],
+        finding,
+        _depends(row, finding),
+        _beyond(row, finding, control),
+        _truncation(row, visible, control),
+        _size(row),
     )
 
 
-def _bucket(row: Row, end: str) -> str:
-    return isolate(str(row[f"{end}_bucket"] or "an unnamed bucket"))
+def finding_of(row: Row) -> str:
+    """Return which of `FINDINGS` a PSI row is."""
+    if row["psi"] is None:
+        return "undefined"
+    if has_flag(row, "at_floor"):
+        return "floor"
+    if row["p_adjusted"] is None:
+        return "untested"
+    return "depends" if row["p_adjusted"] <= ALPHA else "none"
 
 
-def _named(row: Row) -> str:
-    return f"{isolate(row['model'])} (PSI {number(row['psi'])})"
+def has_flag(row: Row, name: str) -> bool:
+    """Return whether a PSI row carries a flag."""
+    return name in row["flags"].split(", ")
+
+
+def undefined_text(row: Row) -> str:
+    """Return why a PSI row has no PSI, as a sentence."""
+    if row["n_queries"] == 0:
+        return "No query counts here."
+    if row["n_buckets"] < 2:
+        return "All queries sit in one bucket: PSI compares at least two."
+    return "Nothing is found in any bucket: there is no best one to divide by."
+
+
+def _depends(row: Row, finding: str) -> str:
+    if finding == "untested":
+        n = row["n_informative_documents"]
+        why = (
+            "it finds nearly everything, which leaves"
+            if has_flag(row, "at_ceiling")
+            else "the data leave"
+        )
+        return f"Not tested: {why} {n} documents that could show an effect, and 30 are needed."
+    p = f"adjusted {p_text(row['p_adjusted'])}"
+    if row["test"] == "between":
+        how = "Compared between documents, adjusted for length only"
+        found = (
+            f"scores differ by where the evidence is ({p})"
+            if finding == "depends"
+            else f"no evidence of a position effect ({p})"
+        )
+        bound = row["length_imbalance"]
+        if bound is not None and bound > IMBALANCED:
+            found += ", which cannot be separated from document length"
+        return f"{how}: {found}."
+    if finding == "none":
+        high = row["psi_same_high"]
+        bound = f"; up to {number(high)} is compatible with the data" if high is not None else ""
+        return f"No evidence of a position effect ({p}){bound}."
+    ends = (
+        f": best in {isolate(row['best_same'])}, worst in {isolate(row['worst_same'])}"
+        if row["best_same"]
+        else ""
+    )
+    return f"Scores depend on where in the document the evidence is ({p}){ends}."
+
+
+def _beyond(row: Row, finding: str, control: str | None) -> str:
+    if control == "position-blind":
+        if finding == "untested":
+            return ""
+        return (
+            "This control knows no position, so the questions themselves differ in difficulty by "
+            "position: read the others against it."
+            if finding == "depends"
+            else "This control knows no position: no evidence that the benchmark's questions "
+            "differ in difficulty by position."
+        )
+    if finding != "depends":
+        return ""
+    if row["control"] is None:
+        return (
+            "No position-blind control was run, so the questions may be what differs by position."
+        )
+    if row["p_control_adjusted"] is None:
+        return "It cannot be compared with the position-blind control here."
+    p = f"adjusted {p_text(row['p_control_adjusted'])}"
+    if row["p_control_adjusted"] <= ALPHA:
+        return (
+            f"Compared between documents, it differs by position from the position-blind "
+            f"control ({p})."
+            if row["test"] == "between"
+            else f"The model is position-sensitive beyond the position-blind control ({p})."
+        )
+    return (
+        f"That is not beyond the position-blind control ({p}): the questions may be what differs."
+    )
+
+
+def _truncation(row: Row, visible: Row | None, control: str | None) -> str:
+    if row["seen"] is None:
+        return "What it was given of each document is not known."
+    if row["seen"] >= 1.0:
+        return "It was given all evidence: nothing here is truncation."
+    said = [_share_given(row)]
+    if row["truncation"] is not None:
+        ends = interval(row["truncation_low"], row["truncation_high"])
+        cost = number(-row["truncation"])
+        said.append(
+            f"At equal document and position, evidence beyond its input costs {cost} of the score"
+            f" (effect {ends})."
+            if row["truncation"] < 0 and row["truncation_high"] < 0
+            else f"What truncation costs cannot be told from nothing (effect {ends})."
+        )
+    if visible is None or visible["psi"] is None or control == "position-blind":
+        return " ".join(said)
+    if visible["p_adjusted"] is None or visible["test"] == "between":
+        said.append("Too few documents to test position on the evidence it was given.")
+    elif visible["p_adjusted"] <= ALPHA:
+        p = f"adjusted {p_text(visible['p_adjusted'])}"
+        beyond = visible["p_control_adjusted"]
+        if beyond is not None and beyond <= ALPHA:
+            said.append(
+                f"On the evidence it was given, scores still depend on position ({p}), beyond the "
+                f"position-blind control (adjusted {p_text(beyond)}): neglect."
+            )
+        elif beyond is not None:
+            said.append(
+                f"On the evidence it was given, scores still depend on position ({p}), but not "
+                f"beyond the position-blind control (adjusted {p_text(beyond)})."
+            )
+        else:
+            said.append(
+                f"On the evidence it was given, scores still depend on position ({p}): neglect, "
+                "unless it is the questions."
+            )
+    else:
+        high = visible["psi_same_high"]
+        bound = f"; up to {number(high)} is compatible" if high is not None else ""
+        said.append(
+            "On the evidence it was given: no evidence of a position effect "
+            f"(adjusted {p_text(visible['p_adjusted'])}){bound}."
+        )
+    return " ".join(said)
+
+
+def _share_given(row: Row) -> str:
+    if row["seen"] is None:
+        return ""
+    return f"It was given the evidence of {percent(row['seen'])} of the queries."
+
+
+def _size(row: Row) -> str:
+    published = f"Published PSI {number(row['psi'])} {interval(row['psi_low'], row['psi_high'])}"
+    if row["psi_same"] is None:
+        return f"{published}; at equal documents it cannot be told."
+    same = (
+        f"PSI at equal documents {number(row['psi_same'])} "
+        f"{interval(row['psi_same_low'], row['psi_same_high'])}, "
+        f"{number(row['psi_same_corrected'])} with the noise taken out"
+    )
+    if has_flag(row, "confounded"):
+        return f"{same}. {published} mixes position with document."
+    return f"{same}. {published}."
+
+
+def verdicts(rows: Sequence[Row], *, controls: Mapping[str, str | None]) -> list[Verdict]:
+    """Return the verdicts on the models of one benchmark, language pair, metric and scheme.
+
+    ``rows`` are their PSI_TABLE rows over all domains and lengths, all evidence views. In order
+    of what is found: effects first, the largest before; what finds next to nothing last.
+    """
+    views = {(row["model"], row["evidence"]): row for row in rows}
+    found = [
+        (row, verdict(row, visible=views.get((model, "visible")), control=controls.get(model)))
+        for (model, evidence), row in views.items()
+        if evidence == "all"
+    ]
+
+    return [one for _, one in sorted(found, key=lambda pair: place(pair[0]))]
+
+
+def place(row: Row) -> tuple[int, float]:
+    """Return what PSI rows are ordered by: effects first, the largest before; no PSI last."""
+    size = row["psi_same_corrected"]
+    return FINDINGS.index(finding_of(row)), -(size if size is not None else 0.0)

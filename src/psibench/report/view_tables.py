@@ -21,6 +21,8 @@ TINY_NOTE = (
     "the order of the models agrees, the subset is enough for a first look."
 )
 
+Rows = tuple[tuple[str, ...], ...]
+
 
 @dataclass(frozen=True)
 class PsiRows:
@@ -35,31 +37,20 @@ class PsiRows:
 def clean_block(psi_rows: PsiRows, info: BenchmarkInfo, raw: str, *, flow: pl.DataFrame) -> Table:
     """Return each model under raw and clean labels; ``flow`` are the benchmark's FLOW rows."""
     rows = beside(psi_rows, info, (raw, info.id))
-    return Table(
-        "False negatives: raw and clean labels",
-        _header(psi_rows.metric, ("raw", "clean")),
-        rows,
-        n_names=1,
-        note=" ".join([removed_text(flow), CLEAN_NOTE]).strip(),
-    )
+    note = " ".join([removed_text(flow), CLEAN_NOTE]).strip()
+    title = "False negatives: raw and clean labels"
+    return _table(title, psi_rows.metric, ("raw", "clean"), rows, note)
 
 
 def tiny_block(psi_rows: PsiRows, info: BenchmarkInfo, tiny: str) -> Table:
     """Return each model on all queries and on the tiny subset."""
     rows = beside(psi_rows, info, (info.id, tiny))
-    return Table(
-        "All queries and the tiny subset",
-        _header(psi_rows.metric, ("all", "tiny")),
-        rows,
-        n_names=1,
-        note=TINY_NOTE,
-    )
+    title = "All queries and the tiny subset"
+    return _table(title, psi_rows.metric, ("all", "tiny"), rows, TINY_NOTE)
 
 
-def beside(
-    psi_rows: PsiRows, info: BenchmarkInfo, pair: tuple[str, str]
-) -> tuple[tuple[str, ...], ...]:
-    """Return one row per model of the benchmark or its view: queries, score and PSI under both.
+def beside(psi_rows: PsiRows, info: BenchmarkInfo, pair: tuple[str, str]) -> Rows:
+    """Return one row per model of the benchmark or its view: queries, score and both PSIs.
 
     Parameters
     ----------
@@ -108,10 +99,18 @@ def _in_slice(leading: Headline) -> pl.Expr:
     return pl.all_horizontal([pl.col(name) == getattr(leading, name) for name in SLICE])
 
 
-def _header(metric: str, names: tuple[str, str]) -> tuple[str, ...]:
-    counts = (f"queries, {name}" for name in names)
-    scores = (f"{metric}, {name}" for name in names)
-    return ("model", *counts, *scores, "change", *(f"PSI, {name}" for name in names), "change")
+def _table(title: str, metric: str, pair: tuple[str, str], rows: Rows, note: str) -> Table:
+    return Table(
+        title,
+        ("model", *pair, *(*pair, "change") * 3),
+        rows,
+        n_names=1,
+        groups=(
+            *(("", 1), ("queries", 2), (metric, 3)),
+            *(("published PSI", 3), ("PSI at equal documents", 3)),
+        ),
+        note=note,
+    )
 
 
 def _compared(sides: Sequence[Mapping[str, Any] | None]) -> tuple[str, ...]:
@@ -119,18 +118,20 @@ def _compared(sides: Sequence[Mapping[str, Any] | None]) -> tuple[str, ...]:
         *(MISSING if side is None else count(side["n_queries"]) for side in sides),
         *(MISSING if side is None else number(side["mean"]) for side in sides),
         _difference(sides, "mean"),
-        *(_psi(side) for side in sides),
+        *(_psi(side, "psi") for side in sides),
         _difference(sides, "psi"),
+        *(_psi(side, "psi_same") for side in sides),
+        _difference(sides, "psi_same"),
     )
 
 
-def _psi(row: Mapping[str, Any] | None) -> str:
+def _psi(row: Mapping[str, Any] | None, name: str) -> str:
     if row is None:
         return MISSING
     if row["psi"] is None:
         return "undefined"
-    ends = interval(row["psi_low"], row["psi_high"])
-    return f"{number(row['psi'])}\n{ends}" if ends else number(row["psi"])
+    ends = interval(row[f"{name}_low"], row[f"{name}_high"])
+    return f"{number(row[name])}\n{ends}" if ends else number(row[name])
 
 
 def _difference(sides: Sequence[Mapping[str, Any] | None], name: str) -> str:

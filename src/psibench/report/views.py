@@ -14,7 +14,7 @@ RECIPE_SCHEMES = {
     "posir": "relative-20",
     "posir_release": "relative-20",
 }
-SCHEME_ORDER = ("squad", "thirds", "relative-20")
+SCHEME_ORDER = ("squad", "thirds", "thirds-every-tag", "relative-20")
 SLICE = ("query_lang", "corpus_lang", "domain", "length_bucket")
 
 

@@ -1,14 +1,13 @@
-"""Numbers, names and reasons as a reader sees them. The page's script repeats the number forms."""
+"""Numbers and names as a reader sees them. The page's script repeats the number forms."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 ALPHA = 0.05
 MISSING = "–"
 SCHEME_TEXTS = {
     "squad": "characters from the start of the passage",
     "thirds": "third of the passage",
+    "thirds-every-tag": "third of the passage, a query of two tags in both",
     "relative-20": "relative position in the passage, 20 bins",
 }
 STATISTIC_TEXTS = {
@@ -27,8 +26,11 @@ STATISTIC_TEXTS = {
 
 
 def number(value: float | None) -> str:
-    """Return three decimals, or a dash for nothing."""
-    return MISSING if value is None or not math.isfinite(value) else f"{value:.3f}"
+    """Return three decimals with a true minus, or a dash for nothing."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    text = f"{abs(value):.3f}"
+    return f"\N{MINUS SIGN}{text}" if value < 0 and float(text) else text
 
 
 def p_value(value: float | None) -> str:
@@ -83,25 +85,6 @@ def isolate(text: str) -> str:
 def listed(parts: list[str]) -> str:
     """Return ``a``, ``a and b``, or ``a, b and c``."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def undefined_reason(row: Mapping[str, Any]) -> str:
-    """Return why a PSI row has no PSI, or the empty string if it has one."""
-    if row["psi"] is not None:
-        return ""
-    if row["n_queries"] == 0:
-        return "no query counts in this view"
-    if row["n_buckets"] < 2:
-        held = {0: "no bucket holds", 1: "only one bucket holds"}[max(0, row["n_buckets"])]
-        return f"{held} enough queries; PSI compares at least two"
-    if row["mean_of_buckets"] == 0 or row["mean"] == 0:
-        return "every bucket scores 0, so there is no best bucket to divide by"
-    return "not given by the evaluation"
-
-
-def exceeds_chance(row: Mapping[str, Any]) -> bool:
-    """Return whether a row's PSI is larger than shuffled positions give, taken on its own."""
-    return row["psi"] is not None and row["psi_p"] is not None and row["psi_p"] <= ALPHA
 
 
 def pair_text(query_lang: str, corpus_lang: str) -> str:

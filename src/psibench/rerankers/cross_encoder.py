@@ -1,6 +1,7 @@
 """Cross-encoders: a sequence classifier with one output over query and text."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,13 @@ from psibench.rerankers.checkpoints import (
     set_weights,
 )
 from psibench.rerankers.protocols import Pair, PairTokens
-from psibench.rerankers.transformer import TransformerReranker, entry_fingerprint, resolve_dtype
+from psibench.rerankers.transformer import (
+    TransformerReranker,
+    encodings_of,
+    entry_fingerprint,
+    resolve_dtype,
+    visible_char_end,
+)
 
 Logits = Callable[[dict[str, Any]], Any]
 CHUNK = 1024  # pairs per tokenizer call
@@ -46,17 +53,12 @@ def load_cross_encoder(
         tokenizer, logits = _by_own_class(entry, device)
         uses_types = False
 
-    def encode(pairs: Sequence[Pair]) -> list[PairTokens]:
-        return encode_pairs(
-            tokenizer, pairs, max_tokens=entry.max_tokens, cut="longest_first", types=uses_types
-        )
-
     dtype = resolve_dtype(entry.dtype, device)
     return TransformerReranker(
         name=name,
         fingerprint=entry_fingerprint(entry, dtype=dtype),
         max_tokens=entry.max_tokens,
-        encode=encode,
+        layout=PairTemplate(tokenizer, entry.max_tokens, "longest_first", uses_types),
         logits=logits,
         device=device,
         pad_id=tokenizer.pad_token_id or 0,
@@ -65,37 +67,72 @@ def load_cross_encoder(
     )
 
 
-def encode_pairs(
-    tokenizer: Any,
-    pairs: Sequence[Pair],
-    *,
-    max_tokens: int,
-    cut: Literal["longest_first", "only_second"],
-    types: bool,
-) -> list[PairTokens]:
-    """Tokenize pairs with the tokenizer's own template, at most ``max_tokens`` each."""
-    items: list[PairTokens] = []
-    for start in range(0, len(pairs), CHUNK):
-        queries, texts = zip(*pairs[start : start + CHUNK], strict=True)
-        encoded = tokenizer(
-            list(queries),
-            list(texts),
-            truncation=cut,
-            max_length=max_tokens,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=types,
-            verbose=False,
-        )
-        kinds = encoded["token_type_ids"] if types else [None] * len(queries)
-        items += [
-            PairTokens(
-                np.asarray(ids, dtype=np.int32),
-                None if kind is None else np.asarray(kind, dtype=np.int32),
-            )
-            for ids, kind in zip(encoded["input_ids"], kinds, strict=True)
+@dataclass(frozen=True)
+class PairTemplate:
+    """Pairs by the tokenizer's own template, at most ``max_tokens`` each.
+
+    Attributes
+    ----------
+    cut
+        What loses its end where both are too long.
+    types
+        Whether the model has segment ids.
+    query_limit
+        Tokens of a query beyond which it is cut before anything else; None: no such limit.
+    """
+
+    tokenizer: Any
+    max_tokens: int
+    cut: Literal["longest_first", "only_second"]
+    types: bool
+    query_limit: int | None = None
+
+    def encode(self, pairs: Sequence[Pair]) -> list[PairTokens]:
+        """Tokenize pairs."""
+        items: list[PairTokens] = []
+        for encoded, chunk in self._encoded(pairs):
+            kinds = encoded["token_type_ids"] if self.types else [None] * len(chunk)
+            items += [
+                PairTokens(
+                    np.asarray(ids, dtype=np.int32),
+                    None if kind is None else np.asarray(kind, dtype=np.int32),
+                )
+                for ids, kind in zip(encoded["input_ids"], kinds, strict=True)
+            ]
+        return items
+
+    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+        """Say what is read of each text."""
+        return [
+            visible_char_end(encoding, text, sequence=1)
+            for encoded, chunk in self._encoded(pairs)
+            for encoding, (_, text) in zip(encodings_of(encoded), chunk, strict=True)
         ]
-    return items
+
+    def _encoded(self, pairs: Sequence[Pair]) -> Iterator[tuple[Any, Sequence[Pair]]]:
+        for start in range(0, len(pairs), CHUNK):
+            chunk = pairs[start : start + CHUNK]
+            encoded = self.tokenizer(
+                [self._shortened(query) for query, _ in chunk],
+                [text for _, text in chunk],
+                truncation=self.cut,
+                max_length=self.max_tokens,
+                padding=False,
+                return_attention_mask=False,
+                return_token_type_ids=self.types,
+                verbose=False,
+            )
+            yield encoded, chunk
+
+    def _shortened(self, query: str) -> str:
+        """Cut a query after its first ``query_limit`` tokens."""
+        limit = self.query_limit
+        if limit is None or len(query.encode()) <= limit:  # no token has less than a byte
+            return query
+        offsets = self.tokenizer(
+            query, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )["offset_mapping"]
+        return query if len(offsets) <= limit else query[: offsets[limit - 1][1]]
 
 
 def classifier_logits(classifier: Any) -> Logits:

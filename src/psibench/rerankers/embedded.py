@@ -67,6 +67,13 @@ class SimilarityReranker:
         read = dict(zip(texts, self.encoder.tokenize(list(texts), "document"), strict=True))
         return [EncodedPair(asked[query], read[text]) for query, text in pairs]
 
+    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+        """What the encoder reads of each text, whatever the query."""
+        texts = list({text: None for _, text in pairs})
+        read = self.encoder.tokenize(texts, "document")
+        ends = {text: item.visible_char_end for text, item in zip(texts, read, strict=True)}
+        return [ends[text] for _, text in pairs]
+
     def score(self, items: Sequence[EncodedPair]) -> Scores:
         """Encode the distinct queries and texts of a batch, then compare."""
         queries = self._vectors([item.query for item in items])

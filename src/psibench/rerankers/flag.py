@@ -26,9 +26,15 @@ from psibench.rerankers.checkpoints import (
     loading,
     read_config,
 )
-from psibench.rerankers.cross_encoder import encode_pairs, load_sentence_transformers
+from psibench.rerankers.cross_encoder import PairTemplate, load_sentence_transformers
 from psibench.rerankers.protocols import Pair, PairTokens
-from psibench.rerankers.transformer import TransformerReranker, entry_fingerprint, resolve_dtype
+from psibench.rerankers.transformer import (
+    TransformerReranker,
+    encodings_of,
+    entry_fingerprint,
+    resolve_dtype,
+    visible_char_end,
+)
 
 SEPARATOR = "\n"
 
@@ -47,22 +53,18 @@ def load_flag(name: str, entry: FlagReranker, *, device: str) -> TransformerRera
     model = load_sentence_transformers(entry, device, options)
     tokenizer = model.tokenizer
     dtype = resolve_dtype(entry.dtype, device)
-    query_limit = entry.max_tokens * 3 // 4
-
-    def encode(pairs: Sequence[Pair]) -> list[PairTokens]:
-        return encode_pairs(
-            tokenizer,
-            [(_cut(tokenizer, query, query_limit), text) for query, text in pairs],
-            max_tokens=entry.max_tokens,
-            cut="only_second",
-            types="token_type_ids" in tokenizer.model_input_names,
-        )
-
+    layout = PairTemplate(
+        tokenizer,
+        entry.max_tokens,
+        "only_second",
+        types="token_type_ids" in tokenizer.model_input_names,
+        query_limit=entry.max_tokens * 3 // 4,
+    )
     return TransformerReranker(
         name=name,
         fingerprint=entry_fingerprint(entry, dtype=dtype),
         max_tokens=entry.max_tokens,
-        encode=encode,
+        layout=layout,
         logits=lambda tensors: model(dict(tensors))["scores"][:, 0].float(),
         device=device,
         pad_id=tokenizer.pad_token_id or 0,
@@ -127,7 +129,7 @@ def _language_model(
         name=name,
         fingerprint=entry_fingerprint(entry, dtype=dtype),
         max_tokens=layout.longest,
-        encode=layout.encode,
+        layout=layout,
         logits=logits,
         device=device,
         pad_id=layout.tokenizer.pad_token_id or 0,
@@ -153,7 +155,7 @@ class PromptedLayout:
     @classmethod
     def of(cls, tokenizer: Any, entry: PromptedReranker, *, always_start: bool) -> "PromptedLayout":
         """Make the layout; without ``always_start`` a start token that is also padding is none."""
-        separator, prompt = _ids(tokenizer, [SEPARATOR, entry.prompt])
+        separator, prompt = _encode(tokenizer, [SEPARATOR, entry.prompt])["input_ids"]
         start = tokenizer.bos_token_id
         has_start = start is not None and (always_start or start != tokenizer.pad_token_id)
         return cls(tokenizer, entry, [start] if has_start else [], separator, prompt)
@@ -167,34 +169,40 @@ class PromptedLayout:
         """Tokenize pairs."""
         if not pairs:
             return []
-        entry, ending = self.entry, [*self.separator, *self.prompt]
-        queries = [entry.query_prefix + query for query, _ in pairs]
-        texts = [entry.text_prefix + text for _, text in pairs]
-        limit = entry.max_tokens + len(ending)
+        queries, texts = self._encoded(pairs)
         items = []
-        for query, text in zip(
-            _ids(self.tokenizer, queries, limit=entry.max_tokens * 3 // 4),
-            _ids(self.tokenizer, texts, limit=entry.max_tokens),
-            strict=True,
-        ):
-            ids = [*self.start, *query, *self.separator, *text][:limit] + ending
+        for query, text in zip(queries, texts["input_ids"], strict=True):
+            ids = [*self.start, *query, *self.separator, *text][: self._limit]
+            ids += [*self.separator, *self.prompt]
             items.append(PairTokens(np.array(ids, dtype=np.int32)))
         return items
 
+    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+        """Say what is read of each text: its end is cut, after the query's."""
+        if not pairs:
+            return []
+        queries, texts = self._encoded(pairs)
+        ends = []
+        for query, encoding, (_, text) in zip(queries, encodings_of(texts), pairs, strict=True):
+            taken = len(self.start) + len(query) + len(self.separator)
+            encoding.truncate(max(0, self._limit - taken))
+            ends.append(visible_char_end(encoding, text, before=len(self.entry.text_prefix)))
+        return ends
 
-def _ids(tokenizer: Any, texts: list[str], *, limit: int | None = None) -> list[list[int]]:
+    @property
+    def _limit(self) -> int:
+        return self.entry.max_tokens + len(self.separator) + len(self.prompt)
+
+    def _encoded(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], Any]:
+        entry = self.entry
+        queries = [entry.query_prefix + query for query, _ in pairs]
+        texts = [entry.text_prefix + text for _, text in pairs]
+        return (
+            _encode(self.tokenizer, queries, limit=entry.max_tokens * 3 // 4)["input_ids"],
+            _encode(self.tokenizer, texts, limit=entry.max_tokens),
+        )
+
+
+def _encode(tokenizer: Any, texts: list[str], *, limit: int | None = None) -> Any:
     options = {"truncation": True, "max_length": limit} if limit else {}
-    ids: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False, **options)[
-        "input_ids"
-    ]
-    return ids
-
-
-def _cut(tokenizer: Any, text: str, limit: int) -> str:
-    """Cut a text after its first ``limit`` tokens."""
-    if len(text.encode()) <= limit:  # no tokenizer makes more tokens than bytes
-        return text
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
-        "offset_mapping"
-    ]
-    return text if len(encoded) <= limit else text[: encoded[limit - 1][1]]
+    return tokenizer(texts, add_special_tokens=False, verbose=False, **options)

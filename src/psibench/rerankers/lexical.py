@@ -70,6 +70,10 @@ class LexicalReranker:
         terms = dict(zip(distinct, self.stems(distinct), strict=True))
         return [TermPair(terms[q], Counter(terms[t]), len(terms[t])) for q, t in pairs]
 
+    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+        """All of every text is read."""
+        return [len(text) for _, text in pairs]
+
     def score(self, items: Sequence[TermPair]) -> Scores:
         """Score pairs, one by one."""
         raw = np.array([self._share(item) for item in items], dtype=np.float64)

@@ -73,6 +73,17 @@ class Reranker(Protocol):
     def tokenize(self, pairs: Sequence[Pair]) -> Sequence[PairInput]:
         """Turn pairs into what the model reads."""
 
+    def visible_char_ends(self, pairs: Sequence[Pair]) -> Sequence[int]:
+        """Say how many characters of each text are read beside its query.
+
+        Evidence that ends at or before it can be seen by the model.
+
+        Raises
+        ------
+        InputError
+            If the tokenizer gives no character offsets.
+        """
+
     def score(self, items: Sequence[Any]) -> Scores:
         """Score one batch of what `tokenize` gave, in one forward pass."""
 

@@ -5,7 +5,8 @@ arXiv:2506.05176, section 2: softmax over the logits of "yes" and "no" at the la
 is the sigmoid of their difference.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,13 @@ from psibench.config.rerankers import Qwen3Reranker
 from psibench.errors import InputError
 from psibench.rerankers.causal import last_logits, load_causal, load_tokenizer, token_id
 from psibench.rerankers.protocols import Pair, PairTokens
-from psibench.rerankers.transformer import TransformerReranker, entry_fingerprint, resolve_dtype
+from psibench.rerankers.transformer import (
+    TransformerReranker,
+    encodings_of,
+    entry_fingerprint,
+    resolve_dtype,
+    visible_char_end,
+)
 
 PREFIX = (
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
@@ -43,14 +50,14 @@ def load_qwen3(name: str, entry: Qwen3Reranker, *, device: str) -> TransformerRe
     """
     dtype = resolve_dtype(entry.dtype, device)
     tokenizer = load_tokenizer(entry)
-    encode = _encoder(tokenizer, entry)
+    layout = Qwen3Layout.of(tokenizer, entry)
     model = load_causal(entry, device=device, dtype=dtype, longest=entry.max_tokens)
     yes, no = (token_id(tokenizer, word, entry) for word in ("yes", "no"))
     return TransformerReranker(
         name=name,
         fingerprint=entry_fingerprint(entry, dtype=dtype),
         max_tokens=entry.max_tokens,
-        encode=encode,
+        layout=layout,
         logits=last_logits(model, yes, against=no),
         device=device,
         pad_id=tokenizer.pad_token_id or 0,
@@ -58,29 +65,57 @@ def load_qwen3(name: str, entry: Qwen3Reranker, *, device: str) -> TransformerRe
     )
 
 
-def _encoder(tokenizer: Any, entry: Qwen3Reranker) -> Callable[[Sequence[Pair]], list[PairTokens]]:
-    prefix, suffix = (
-        tokenizer(part, add_special_tokens=False)["input_ids"] for part in (PREFIX, SUFFIX)
-    )
-    room = entry.max_tokens - len(prefix) - len(suffix)
-    if room < MIN_ROOM:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: max_tokens {entry.max_tokens} leaves {room} tokens "
-            f"beside the format's own; needed: {MIN_ROOM}"
-        )
+@dataclass(frozen=True)
+class Qwen3Layout:
+    """Pairs as tokens of `PREFIX`, the formatted pair cut to ``room`` tokens, and `SUFFIX`."""
 
-    def encode(pairs: Sequence[Pair]) -> list[PairTokens]:
+    tokenizer: Any
+    instruction: str
+    prefix: list[int]
+    suffix: list[int]
+    room: int
+
+    @classmethod
+    def of(cls, tokenizer: Any, entry: Qwen3Reranker) -> "Qwen3Layout":
+        """Make the layout; too little room for a pair is refused."""
+        prefix, suffix = (
+            tokenizer(part, add_special_tokens=False)["input_ids"] for part in (PREFIX, SUFFIX)
+        )
+        room = entry.max_tokens - len(prefix) - len(suffix)
+        if room < MIN_ROOM:
+            raise InputError(
+                f"checkpoint {entry.checkpoint!r}: max_tokens {entry.max_tokens} leaves {room} "
+                f"tokens beside the format's own; needed: {MIN_ROOM}"
+            )
+        return cls(tokenizer, entry.instruction, prefix, suffix, room)
+
+    def encode(self, pairs: Sequence[Pair]) -> list[PairTokens]:
+        """Tokenize pairs."""
         if not pairs:
             return []
-        encoded = tokenizer(
-            [format_pair(pair, entry.instruction) for pair in pairs],
+        return [
+            PairTokens(np.array([*self.prefix, *ids, *self.suffix], dtype=np.int32))
+            for ids in self._encoded(pairs)["input_ids"]
+        ]
+
+    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+        """Say what is read of each text: the end of the formatted pair is what is cut."""
+        if not pairs:
+            return []
+        return [
+            visible_char_end(encoding, text, before=len(format_pair((query, ""), self.instruction)))
+            for encoding, (query, text) in zip(
+                encodings_of(self._encoded(pairs)), pairs, strict=True
+            )
+        ]
+
+    def _encoded(self, pairs: Sequence[Pair]) -> Any:
+        return self.tokenizer(
+            [format_pair(pair, self.instruction) for pair in pairs],
             add_special_tokens=False,
             truncation=True,
-            max_length=room,
+            max_length=self.room,
             padding=False,
             return_attention_mask=False,
             verbose=False,
-        )["input_ids"]
-        return [PairTokens(np.array([*prefix, *ids, *suffix], dtype=np.int32)) for ids in encoded]
-
-    return encode
+        )

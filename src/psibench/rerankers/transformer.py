@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from psibench.config.rerankers import CheckpointReranker
+from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.dtypes import fast_dtype
 from psibench.rerankers.protocols import Pair, PairTokens, Scores, sigmoid
@@ -17,6 +18,16 @@ from psibench.tables.provenance import hash_params
 OTHER_FIELDS = frozenset({"description", "tokens_per_batch", "checkpoint", "revision", "dtype"})
 
 
+class PairLayout(Protocol):
+    """How query and text become one input."""
+
+    def encode(self, pairs: Sequence[Pair]) -> list[PairTokens]:
+        """Turn pairs into token ids, cut to what the model reads."""
+
+    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+        """Say how many characters of each text that leaves."""
+
+
 @dataclass(frozen=True)
 class TransformerReranker:
     """A `Reranker` made of a tokenizer's format and a transformer's output.
@@ -25,7 +36,7 @@ class TransformerReranker:
     ----------
     name, fingerprint, max_tokens
         As in `Reranker`.
-    encode
+    layout
         Pairs -> their token ids.
     logits
         Padded tensors -> (n_pairs,) raw outputs.
@@ -42,7 +53,7 @@ class TransformerReranker:
     name: str
     fingerprint: str
     max_tokens: int
-    encode: Callable[[Sequence[Pair]], list[PairTokens]]
+    layout: PairLayout
     logits: Callable[[dict[str, Any]], Any]
     device: str
     pad_id: int
@@ -52,7 +63,11 @@ class TransformerReranker:
 
     def tokenize(self, pairs: Sequence[Pair]) -> list[PairTokens]:
         """Turn pairs into token ids."""
-        return self.encode(pairs)
+        return self.layout.encode(pairs)
+
+    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+        """Say how many characters of each text are in the model's input."""
+        return self.layout.visible_char_ends(pairs)
 
     def score(self, items: Sequence[PairTokens]) -> Scores:
         """Score a batch in one forward pass."""
@@ -68,6 +83,49 @@ class TransformerReranker:
             output = self.logits(tensors)
         raw = output.double().cpu().numpy()
         return Scores(raw, sigmoid(raw) if self.activation == "sigmoid" else raw)
+
+
+def visible_char_end(encoding: Any, text: str, *, sequence: int = 0, before: int = 0) -> int:
+    """Return how many characters of a text are in an input, by the tokenizer's offsets.
+
+    Of a text that was cut, what ends with its last token; of any other all, also the characters at
+    its end of which the tokenizer makes no token.
+
+    Parameters
+    ----------
+    encoding
+        The cut input and, as its overflow, what was cut off (``tokenizers.Encoding``).
+    sequence
+        Which of the tokenizer's inputs the text is in: 0, or 1 for the second of a pair.
+    before
+        Characters that stand in front of the text in that input.
+    """
+    read = _last_char(encoding, sequence)
+    if all(_last_char(rest, sequence) <= read for rest in encoding.overflowing):
+        return len(text)
+    return min(max(read - before, 0), len(text))
+
+
+def _last_char(encoding: Any, sequence: int) -> int:
+    owned = zip(encoding.offsets, encoding.sequence_ids, strict=True)
+    return max((end for (_, end), owner in owned if owner == sequence), default=0)
+
+
+def encodings_of(encoded: Any) -> list[Any]:
+    """Return a fast tokenizer's encodings, which know the characters of each token.
+
+    Raises
+    ------
+    InputError
+        If the tokenizer is none.
+    """
+    if encoded.encodings is None:
+        raise InputError(
+            "the reranker's tokenizer gives no character offsets, so that it cannot be told what "
+            "is read of a text; use a checkpoint with a fast one (tokenizer.json)"
+        )
+    found: list[Any] = encoded.encodings
+    return found
 
 
 def pad(

@@ -22,7 +22,7 @@ from psibench.build.rules.strata import Condition
 from psibench.build.verification import evidence_targets
 from psibench.config.verification import VerifySection
 from psibench.errors import InputError
-from psibench.metrics.cells import UncertaintySettings
+from psibench.metrics.aggregate import UncertaintySettings
 from psibench.stages.mixtures import length_bins, with_bins
 from psibench.stages.tables import derived, read_all
 from psibench.tables import Provenance, read_table, write_table

@@ -39,8 +39,8 @@ def pair_blocks(
     if unknown.height:
         query_id, doc_id = unknown.select("query_id", "doc_id").row(0)
         raise InputError(
-            f"{where}: has no document {doc_id!r}, retrieved for query {query_id!r} "
-            f"({unknown.height} such pairs); search this corpus"
+            f"{where}: has no document {doc_id!r}, to be read with query {query_id!r} "
+            f"({unknown.height} such pairs); run and queries must be of this corpus"
         )
     for block in placed.select("query", "doc").iter_slices(PAIRS_PER_BLOCK):
         yield [(questions[query], texts[doc]) for query, doc in block.iter_rows()]

@@ -15,10 +15,11 @@ from psibench.config.models import ModelBase
 from psibench.config.verification import VerifyMargin
 from psibench.errors import InputError
 from psibench.llm.usage import Usage
-from psibench.report import BenchmarkInfo, ModelInfo, ReportInput, write_report
 from psibench.report.examples import Example
 from psibench.report.facts import LanguageFacts, Summaries
 from psibench.report.generation import GenerationFacts
+from psibench.report.html import write_report
+from psibench.report.inputs import BenchmarkInfo, ModelInfo, ReportInput
 from psibench.report.verification import VerificationFacts
 from psibench.stages.tables import read_all
 from psibench.tables import read_provenance, read_table
@@ -27,6 +28,7 @@ from psibench.tables.provenance import now
 from psibench.tables.schemas import (
     ATTRITION,
     BUCKET_SCORES,
+    COMPARISONS,
     POSITION_HISTOGRAM,
     PSI_TABLE,
     STATISTICS,
@@ -50,6 +52,7 @@ def run_report(
     *,
     psi_table: str | Path,
     bucket_scores: str | Path,
+    comparisons: str | Path,
     statistics: Sequence[str | Path],
     histograms: Sequence[str | Path],
     generation: Sequence[GenerationFacts],
@@ -84,6 +87,7 @@ def run_report(
         bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
         statistics=read_all(statistics, STATISTICS),
         position_histogram=read_all(histograms, POSITION_HISTOGRAM),
+        comparisons=read_table(comparisons, COMPARISONS),
         benchmarks=tuple(
             benchmark_info(name, section, queries_by=authors.get(name, ""))
             for name, section in benchmarks.items()

@@ -1,6 +1,7 @@
-"""Stage ``rerank``: a reranker's order of the best documents of a first stage."""
+"""Stage ``rerank``: a reranker's order of the best documents of a first stage, and its reading."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +11,7 @@ from psibench.config.model_params import retrieval_params
 from psibench.config.reranker_registry import reranker_params
 from psibench.config.rerankers import RerankerModel
 from psibench.config.reranking import RerankModel
+from psibench.rerankers.protocols import Pair, Reranker
 from psibench.search.ranking import rank_documents
 from psibench.stages.pair_texts import pair_blocks
 from psibench.stages.scoring import (
@@ -22,7 +24,7 @@ from psibench.stages.scoring import (
 from psibench.stages.tables import derived
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
-from psibench.tables.schemas import CORPUS, QUERIES, RUN
+from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
 
 FLOAT32_STEP = 2.0**-20
 """Of a number, eight times the distance of its neighbours in float32 or more."""
@@ -35,10 +37,12 @@ def run_rerank(
     first_stage: str | Path,
     corpora: Sequence[str | Path],
     queries: Sequence[str | Path],
+    judged: Sequence[str | Path],
     store: str | Path,
     device: str,
     tokens_per_batch: int,
     output: str | Path,
+    seen: str | Path,
     load: Load = load_when_needed,
 ) -> None:
     """Rerank the first ``entry.depth`` documents of each query and write the run.
@@ -49,12 +53,18 @@ def run_rerank(
     ``_reranked``). Pairs are looked up in the pair store first, and kept there, domain by domain:
     the texts of one domain are in memory.
 
+    Beside the run it is written what the reranker reads of each query's positive together with the
+    query, whether or not the first stage found it: what it would have been given.
+
     Parameters
     ----------
     first_stage
         RUN of all domains, the same for every reranker.
     corpora, queries
         CORPUS and QUERIES tables, domain by domain.
+    judged
+        QUERIES tables in the documents' language, domain by domain: each query's positive. In one
+        language they are ``queries``.
     load
         (id, entry, device=...) -> reranker. Called once for all domains, also if all pairs are in
         the store: its fingerprint says where they lie. Not called if no pair has text.
@@ -65,14 +75,15 @@ def run_rerank(
         If the run has a document that its domain's corpus has not, a score is no number in [0, 1],
         or the reranker cannot be loaded.
     """
-    frames, fingerprint = [], None
+    frames, readings, fingerprint = [], [], None
     run = read_table(first_stage, RUN)
     load = load_once(load)
-    for corpus, asked_path in zip(corpora, queries, strict=True):
+    for corpus, asked_path, judged_path in zip(corpora, queries, judged, strict=True):
         asked = read_table(asked_path, QUERIES)
+        positives = _positives(asked, read_table(judged_path, QUERIES))
         own = run.join(asked.select(query_id="_id"), on="query_id", how="semi")
         wanted = own.filter(pl.col("rank") <= entry.depth)
-        found = _texts_of(corpus, wanted)
+        found = _texts_of(corpus, [wanted, positives])
         scores = score_texts(
             entry.reranker,
             reranker,
@@ -84,19 +95,45 @@ def run_rerank(
         )
         frames.append(_reranked(own, wanted, scores.raw))
         fingerprint = scores.fingerprint or fingerprint
+        pairs = chain.from_iterable(pair_blocks(positives, asked, found, where=str(corpus)))
+        readings.append(
+            _read(positives, list(pairs), lambda: load(entry.reranker, reranker, device=device))
+        )
+    known = [path for path in judged if path not in queries]
     origin = derived(
         "rerank",
-        [first_stage, *corpora, *queries],
+        [first_stage, *corpora, *queries, *known],
         params=retrieval_params(entry) | {"entry": reranker_params(reranker)},
         revisions=reranker_revision(entry.reranker, reranker, fingerprint),
     )
+    write_table(pl.concat(readings).sort("query_id"), seen, SEEN, provenance=origin)
     write_table(rank_documents(pl.concat(frames)), output, RUN, provenance=origin)
 
 
-def _texts_of(corpus: str | Path, wanted: pl.DataFrame) -> pl.DataFrame:
-    """Read the documents that are reranked: few of a large corpus."""
-    ids = wanted.get_column("doc_id").unique().to_list()
+def _positives(asked: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+    """Return (query_id, doc_id) of the queries asked that have a positive in this language."""
+    known = judged.select(query_id="_id", doc_id="pos_corpus_id")
+    own = asked.select(query_id="_id")
+    return own.join(known, on="query_id", how="inner", maintain_order="left")
+
+
+def _texts_of(corpus: str | Path, wanted: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Read the documents of pairs: few of a large corpus."""
+    ids = pl.concat([pairs.get_column("doc_id") for pairs in wanted]).unique().to_list()
     return read_columns(corpus, CORPUS, ("_id", "text"), ids=ids)
+
+
+def _read(
+    positives: pl.DataFrame, pairs: Sequence[Pair], load: Callable[[], Reranker]
+) -> pl.DataFrame:
+    """Return SEEN rows of pairs; of a pair without text, which no reranker is shown, nothing."""
+    ends = [0] * len(pairs)
+    with_text = [i for i, (query, text) in enumerate(pairs) if query.strip() and text.strip()]
+    if with_text:
+        read = load().visible_char_ends([pairs[i] for i in with_text])
+        for place, end in zip(with_text, read, strict=True):
+            ends[place] = end
+    return positives.with_columns(visible_char_end=pl.Series(ends, dtype=pl.Int32))
 
 
 def _reranked(run: pl.DataFrame, wanted: pl.DataFrame, raw: FloatArray) -> pl.DataFrame:

@@ -2,20 +2,21 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from psibench.config.settings import Uncertainty
 from psibench.errors import InputError
-from psibench.metrics.aggregate import RowLabels, UncertaintySettings, result_tables
+from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
 from psibench.metrics.query_scores import query_scores
-from psibench.stages.score_rows import judged_rows, read_seen, visible_ends
+from psibench.stages.score_rows import judged_rows, visible_ends
 from psibench.stages.tables import derived, queries_by
 from psibench.tables import read_table, write_table
 from psibench.tables.schemas import (
     BUCKET_SCORES,
+    COMPARISONS,
     PSI_TABLE,
     QRELS,
     QUERIES,
@@ -32,7 +33,8 @@ def run_score(
     asked: Sequence[str | Path],
     queries: Sequence[str | Path],
     qrels: Sequence[str | Path],
-    encodings: str | Path | None,
+    encodings: str | Path | None = None,
+    seen: str | Path | None = None,
     metrics: Sequence[str],
     output: str | Path,
 ) -> None:
@@ -46,12 +48,14 @@ def run_score(
         QUERIES and QRELS tables of the documents' language: positives, spans and lengths of the
         same query ids. In one language ``asked`` and ``queries`` are the same tables. Queries that
         one of the two lacks are left out, and counted in the log.
-    encodings
-        Tells how much of each document the model saw; None if it sees everything.
+    encodings, seen
+        ENCODINGS or SEEN: how much of each document the model saw, by itself or beside a query.
+        Without either it sees everything.
     """
     sides = _read_sides(domains, asked, queries, qrels)
     hits = judged_rows(run, [judged for _, judged in sides], metrics)
-    seen = None if encodings is None else read_seen(encodings, [known for known, _ in sides])
+    known_queries = [known for known, _ in sides]
+    ends = visible_ends(domains, known_queries, encodings=encodings, seen=seen)
     frames = [
         query_scores(
             hits,
@@ -59,7 +63,7 @@ def run_score(
             judged,
             domain=domain,
             metrics=metrics,
-            visible_char_end=None if seen is None else visible_ends(seen, domain, known),
+            visible_char_end=ends,
         )
         for domain, (known, judged) in zip(domains, sides, strict=True)
     ]
@@ -67,7 +71,8 @@ def run_score(
     if scores.get_column("query_id").is_duplicated().any():
         raise InputError(f"{run}: a query id occurs in two domains; ids must differ between them")
     asking = [path for path in asked if path not in queries]
-    read = [run, *asking, *queries, *qrels, *([] if encodings is None else [encodings])]
+    readings = [path for path in (encodings, seen) if path is not None]
+    read = [run, *asking, *queries, *qrels, *readings]
     source = derived("score", read, params={"metrics": list(metrics)})
     write_table(scores, output, QUERY_SCORES, provenance=source)
 
@@ -110,50 +115,75 @@ def _of_both(
     return both, judged.join(ids, on="query-id", how="semi", maintain_order="left")
 
 
+@dataclass(frozen=True)
+class ScoredModel:
+    """A model to aggregate: its QUERY_SCORES table, and what `Evaluated` says of it."""
+
+    model: str
+    kind: str
+    scores: str | Path
+    reading_known: bool = True
+    on_filter_panel: bool = False
+
+
 def run_aggregate(
+    models: Sequence[ScoredModel],
     *,
     labels: RowLabels,
-    scores: str | Path,
     metrics: Sequence[str],
     schemes: Sequence[str],
     length_buckets: bool,
     uncertainty: Uncertainty,
+    control: str | None,
+    windows: Sequence[tuple[str, str]],
     buckets: str | Path,
     psi: str | Path,
-    reading_known: bool = True,
+    comparisons: str | Path,
     threads: int = 1,
 ) -> None:
-    """Aggregate per-query scores into one model's rows of the two result tables.
+    """Aggregate the per-query scores of all models of a language pair into its result tables.
 
-    Who wrote the queries is taken from the provenance of the scores. Without ``reading_known``
-    (what a model read of a document is not known) there are rows of all evidence alone.
-    ``threads`` decides no figure.
+    Who wrote the queries is taken from the provenance of the scores. Of a model without
+    ``reading_known`` (what it read of a document is not known) there are rows of all evidence
+    alone. ``control``, ``windows`` and ``threads`` are those of `result_tables`.
     """
-    frame = read_table(scores, QUERY_SCORES)
-    labels = replace(labels, queries_by=queries_by(scores))
+    paths = [one.scores for one in models]
+    labels = replace(labels, queries_by=queries_by(paths[0]))
     settings = UncertaintySettings(**uncertainty.model_dump())
-
     params = {
         "labels": asdict(labels),
+        "models": [asdict(one) | {"scores": str(one.scores)} for one in models],
         "metrics": list(metrics),
         "schemes": list(schemes),
         "settings": asdict(settings),
-        "reading_known": reading_known,
+        "control": control,
+        "windows": [list(pair) for pair in windows],
     }
-    source = derived("aggregate", [scores], params=params)
+    source = derived("aggregate", paths, params=params)
     tables = result_tables(
-        frame,
+        (
+            Evaluated(
+                model=one.model,
+                kind=one.kind,
+                scores=read_table(one.scores, QUERY_SCORES),
+                reading_known=one.reading_known,
+                on_filter_panel=one.on_filter_panel,
+            )
+            for one in models
+        ),
         labels=labels,
         metrics=metrics,
         schemes=schemes,
         length_buckets=length_buckets,
         domains=True,
+        control=control,
+        windows=windows,
         settings=settings,
         threads=threads,
     )
     for frame, path, spec in (
         (tables.buckets, buckets, BUCKET_SCORES),
         (tables.psi, psi, PSI_TABLE),
+        (tables.comparisons, comparisons, COMPARISONS),
     ):
-        shown = frame if reading_known else frame.filter(evidence="all")
-        write_table(shown, path, spec, provenance=source)
+        write_table(frame, path, spec, provenance=source)

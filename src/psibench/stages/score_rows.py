@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from psibench.metrics.definitions import parse_metrics
 from psibench.tables.columns import read_columns
-from psibench.tables.io import conform, read_any_table
-from psibench.tables.schemas import ENCODINGS, RUN, TableSpec
+from psibench.tables.io import conform, read_any_table, read_table
+from psibench.tables.schemas import ENCODINGS, RUN, SEEN, TableSpec
 
 TRANSLATED_LENGTH = "pos_translated_char_length"
 """Column of translated queries: characters in the translated positive."""
@@ -46,30 +46,61 @@ def judged_rows(
     return pl.DataFrame(pl.from_arrow(conform(pl.concat(kept), RUN, where=str(run))))
 
 
-def read_seen(encodings: str | Path, queries: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Read what the model saw of the positives."""
-    positives = pl.concat([frame.select("pos_corpus_id") for frame in queries]).to_series()
-    columns = ("role", "domain", "_id", "visible_char_end")
-    return read_columns(encodings, ENCODINGS, columns, ids=positives.unique().to_list())
-
-
-def visible_ends(encodings: pl.DataFrame, domain: str, queries: pl.DataFrame) -> pl.DataFrame:
-    """Return how far the model saw into each document, in characters of the queries' spans.
+def visible_ends(
+    domains: Sequence[str],
+    queries: Sequence[pl.DataFrame],
+    *,
+    encodings: str | Path | None,
+    seen: str | Path | None,
+) -> pl.DataFrame | None:
+    """Return how far the model saw into each query's positive, in characters of the query's span.
 
     Spans of a translation are those of its original: what was seen of the translated positive is
     taken over in proportion of the two lengths. A positive seen whole stays so.
+
+    Parameters
+    ----------
+    domains, queries
+        QUERIES tables, domain by domain.
+    encodings, seen
+        As of `psibench.stages.score.run_score`.
+
+    Returns
+    -------
+    (n_queries, 2) frame of query_id and visible_char_end, int64; a query of which nothing is known
+    is left out. None without either table.
     """
-    documents = (pl.col("role") == "document") & (pl.col("domain") == domain)
-    ends = encodings.filter(documents).select("_id", "visible_char_end")
-    if TRANSLATED_LENGTH not in queries.columns:
-        return ends
-    lengths = queries.select(
-        "pos_char_length", pl.col("pos_corpus_id").alias("_id"), TRANSLATED_LENGTH
-    ).unique("_id")
-    own, original = pl.col(TRANSLATED_LENGTH), pl.col("pos_char_length")
-    scaled = pl.col("visible_char_end").cast(pl.Int64) * original // own
-    found = ends.join(lengths, on="_id", how="inner")
-    return found.select("_id", pl.when(own.is_null()).then("visible_char_end").otherwise(scaled))
+    asked = pl.concat(
+        [
+            frame.select(
+                pl.lit(domain).alias("domain"),
+                pl.col("_id").alias("query_id"),
+                pl.col("pos_corpus_id").alias("doc_id"),
+                pl.col("pos_char_length").cast(pl.Int64).alias("original"),
+                (
+                    pl.col(TRANSLATED_LENGTH).cast(pl.Int64)
+                    if TRANSLATED_LENGTH in frame.columns
+                    else pl.lit(None, pl.Int64)
+                ).alias("own"),
+            )
+            for domain, frame in zip(domains, queries, strict=True)
+        ]
+    )
+    if seen is not None:
+        found = asked.join(read_table(seen, SEEN), on=["query_id", "doc_id"], how="inner")
+    elif encodings is not None:
+        documents = read_columns(
+            encodings,
+            ENCODINGS,
+            ("role", "domain", "_id", "visible_char_end"),
+            ids=asked.get_column("doc_id").unique().to_list(),
+        ).filter(pl.col("role") == "document")
+        found = asked.join(documents.rename({"_id": "doc_id"}), on=["domain", "doc_id"])
+    else:
+        return None
+    end, own = pl.col("visible_char_end").cast(pl.Int64), pl.col("own")
+    scaled = pl.when(own.is_null()).then(end).otherwise(end * pl.col("original") // own)
+    return found.select("query_id", visible_char_end=scaled)
 
 
 def _checked(table: pa.Table, spec: TableSpec, where: str) -> pl.DataFrame:

@@ -19,15 +19,10 @@ from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POS
 logger = logging.getLogger("psibench")
 
 
-def run_position_trend(
-    bucket_scores: str | Path, *, min_bucket_size: int, parquet: str | Path, csv: str | Path
-) -> None:
+def run_position_trend(bucket_scores: str | Path, *, parquet: str | Path, csv: str | Path) -> None:
     """Write slope and correlations of score on position, as Parquet and CSV."""
-    found = position_trend(
-        read_table(bucket_scores, BUCKET_SCORES), min_bucket_size=min_bucket_size
-    )
-    params = {"min_bucket_size": min_bucket_size}
-    source = derived("position_trend", [bucket_scores], params=params)
+    found = position_trend(read_table(bucket_scores, BUCKET_SCORES))
+    source = derived("position_trend", [bucket_scores], params={})
     write_table(found, parquet, POSITION_TREND, provenance=source)
     write_csv(found, csv)
 

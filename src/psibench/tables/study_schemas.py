@@ -14,13 +14,13 @@ _SCORED = (
     Column("model", STRING, "model id"),
     Column("metric", STRING, "metric name, e.g. ndcg@10"),
     Column("n_queries", INT64, "queries kept"),
-    Column("n_buckets", INT64, "thirds that count (minimum size reached)"),
+    Column("n_buckets", INT64, "thirds that hold a query"),
     Column("mean", FLOAT64, "mean of the metric; null without a query", True),
     Column("psi", FLOAT64, "plain PSI over thirds; null if undefined", True),
     Column("psi_low", FLOAT64, "lower end of the interval of the true PSI", True),
     Column("psi_high", FLOAT64, "upper end of the interval of the true PSI", True),
-    Column("psi_null_p95", FLOAT64, "95th percentile of PSI when positions are shuffled", True),
-    Column("psi_p", FLOAT64, "permutation p-value of no position effect", True),
+    Column("psi_same", FLOAT64, "PSI at equal documents", True),
+    Column("p_shape", FLOAT64, "p against a slope or a bend, as in the PSI table", True),
 )
 
 FILTER_COUNTS = TableSpec(

@@ -7,7 +7,7 @@ _LENGTH = Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive, or 
 _MODEL = Column("model", STRING, "model id")
 _METRIC = Column("metric", STRING, "metric name, e.g. ndcg@10")
 _VIEW = (
-    Column("buckets", STRING, "bucket scheme: squad, thirds or relative-20"),
+    Column("buckets", STRING, "bucket scheme: squad, thirds, thirds-every-tag or relative-20"),
     Column("evidence", STRING, "all, visible or whole, as in the PSI table"),
 )
 _SETTING = Column(
@@ -26,7 +26,7 @@ POSITION_TREND = TableSpec(
         _MODEL,
         _METRIC,
         *_VIEW,
-        Column("n_buckets", INT64, "buckets that count (minimum size reached)"),
+        Column("n_buckets", INT64, "buckets that hold a query"),
         Column(
             "slope",
             FLOAT64,
@@ -70,12 +70,14 @@ LANGUAGE_AVERAGES = TableSpec(
             "languages in which any model has one; with fewer, a model has no averages",
         ),
         Column("mean", FLOAT64, "mean over them of the mean over queries", True),
-        Column("n_mean_of_buckets", INT64, "of them, with a bucket that counts"),
+        Column("n_mean_of_buckets", INT64, "of them, with a query in a bucket"),
         Column("mean_of_buckets", FLOAT64, "mean over these of the mean over bucket means", True),
         Column("n_psi", INT64, "of them, with a PSI"),
         Column("psi", FLOAT64, "mean over these of the plain PSI", True),
-        Column("psi_null_mean", FLOAT64, "mean of the PSI that shuffled positions give", True),
+        Column("psi_noise_mean", FLOAT64, "mean of the PSI by noise of independent queries", True),
         Column("psi_corrected", FLOAT64, "mean of the PSI corrected for sampling noise", True),
+        Column("n_psi_same", INT64, "of them, with a PSI at equal documents"),
+        Column("psi_same", FLOAT64, "mean over these of the PSI at equal documents", True),
         Column("languages", STRING, "languages with a score; pairs as query language-documents'"),
         _QUERIES_BY,
     ),

@@ -92,15 +92,27 @@
     if (!state.sort) return rows;
     const key = state.sort, sign = state.descending ? -1 : 1;
     const order = isNumber(key) ? (a, b) => a - b : new Intl.Collator("en", { numeric: true }).compare;
+    const last = (i) => isNumber(key) && atFloor(i); // never best of any figure
     return rows.slice().sort((i, j) => {
       const a = value(key, i), b = value(key, j);
+      if (last(i) !== last(j)) return last(i) - last(j);
       if (a === null || b === null) return (a === null) - (b === null) || i - j; // nothing goes last
       return sign * order(a, b) || i - j;
     });
   }
 
-  const number = (x) => (x === null ? "–" : x.toFixed(3));
+  const flags = (i) => value("flags", i).split(", ").filter(Boolean);
+  const atFloor = (i) => flags(i).includes("at_floor");
+  const depends = (i) => value("psi", i) !== null && !atFloor(i)
+    && value("p_adjusted", i) !== null && value("p_adjusted", i) <= ALPHA;
+
+  const number = (x) => {
+    if (x === null) return "–";
+    const text = Math.abs(x).toFixed(3);
+    return x < 0 && Number(text) ? `−${text}` : text;
+  };
   const pText = (x) => (x === null ? "–" : x < 0.0005 ? "<0.001" : x.toFixed(3));
+  const share = (x) => (x === null ? "–" : `${(100 * x).toFixed(1)} %`);
   const whole = (x) => String(x).replace(/\B(?=(\d{3})+$)/g, ",");
   function element(tag, className, text) {
     const made = document.createElement(tag);
@@ -119,32 +131,44 @@
       Object.assign(drawn.style, style);
       made.append(drawn);
     };
-    if (has("psi_null_p95")) mark("null", { width: `${at("psi_null_p95")}%` });
-    if (has("psi_low") && has("psi_high")) {
-      mark("range", { left: `${at("psi_low")}%`, width: `${Math.max(0, at("psi_high") - at("psi_low"))}%` });
+    if (has("psi_noise_p95")) {
+      mark("noise", { width: `${at("psi_noise_p95")}%` });
+      made.lastChild.title = "noise of independent queries";
     }
-    if (has("psi")) mark(beyond(i) ? "dot beyond" : "dot", { left: `${at("psi")}%` });
+    if (has("psi_same_low") && has("psi_same_high")) {
+      const width = Math.max(0, at("psi_same_high") - at("psi_same_low"));
+      mark("range", { left: `${at("psi_same_low")}%`, width: `${width}%` });
+    }
+    if (has("psi_same")) mark("dot", { left: `${at("psi_same")}%` });
     return made;
   }
 
-  const beyond = (i) => value("psi", i) !== null && value("psi_p", i) !== null && value("psi_p", i) <= ALPHA;
-
-  function psiCell(i) {
-    const cell = element("td", "c-psi num");
-    if (value("psi", i) === null) {
+  function psiCell(name, i, tag) {
+    const cell = element("td", `c-${name} num`);
+    if (value("psi", i) === null && name === "psi") {
       cell.append(element("span", "undefined", "undefined"), " ", element("small", "", value("reason", i)));
       return cell;
     }
-    cell.append(element("b", "", number(value("psi", i))));
-    const [low, high] = [value("psi_low", i), value("psi_high", i)];
+    cell.append(element(tag, "", number(value(name, i))));
+    const [low, high] = [value(`${name}_low`, i), value(`${name}_high`, i)];
     if (low !== null && high !== null) {
       cell.append(" ", element("small", "", `[${number(low)}, ${number(high)}]`));
     }
     return cell;
   }
 
+  function flagCell(i) {
+    const cell = element("td", "c-flags");
+    flags(i).forEach((name) => {
+      const chip = element("span", `chip flag${name === "filter_panel" ? " warn" : ""}`, name);
+      chip.title = data.flags[name] || "";
+      cell.append(chip, " ");
+    });
+    return cell;
+  }
+
   function rowElement(i, end) {
-    const row = element("tr", beyond(i) ? "beyond" : "");
+    const row = element("tr", depends(i) ? "depends" : atFloor(i) ? "floor" : "");
     const named = (name) => {
       const cell = element("td", `c-${name}`);
       cell.append(element("bdi", "", value(name, i) || "–"));
@@ -162,15 +186,15 @@
     const drawn = element("td", "c-chart");
     drawn.append(chart(i, end));
     row.append(head, ...HIDEABLE.map(named), plain("mean", number),
-      psiCell(i), drawn, plain("psi_null_p95", number), plain("psi_p", pText),
-      plain("psi_corrected", number), plain("n_queries", whole), named("best_bucket"), named("worst_bucket"));
+      psiCell("psi", i, "span"), psiCell("psi_same", i, "b"), drawn, plain("p_adjusted", pText),
+      plain("p_control_adjusted", pText), plain("seen", share), plain("drop", number), flagCell(i),
+      plain("n_queries", whole), plain("n_documents", whole));
     return row;
   }
 
-
   function scaleEnd(rows) {
     let largest = 0;
-    rows.forEach((i) => ["psi", "psi_high", "psi_null_p95"].forEach((name) => {
+    rows.forEach((i) => ["psi_same", "psi_same_high", "psi_noise_p95"].forEach((name) => {
       largest = Math.max(largest, value(name, i) || 0);
     }));
     return Math.min(1, Math.max(0.1, Math.ceil(largest * 10 - 1e-9) / 10));

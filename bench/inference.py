@@ -1,0 +1,169 @@
+"""Time and memory of the PSI table with its inference, at PosIR's size.
+
+Two shapes, ten made-up models each, one of them the position-blind control: all 421,708 queries of
+PosIR as one row a model in twenty relative bins; and one of its 18 language pairs, 42,171 queries
+in 31 domains and four length buckets, of which three models see documents whole, three their first
+1,024 tokens and three their first 512. Made in one process, aggregated in another, whose seconds
+and peak resident memory are reported, imports included.
+
+    python bench/inference.py [--models 10] [--threads 1] [--json FILE]
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SEED = 42
+N_DOMAINS = 31
+WINDOWS = (None, 1024, 512)
+SHAPES = {"all of PosIR, one row a model": 421_708, "one pair, domains and lengths": 42_171}
+CHARS_PER_TOKEN = 4
+
+
+def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
+    """Write each model's per-query scores; later evidence and longer documents score less."""
+    import numpy as np
+    import polars as pl
+
+    from psibench.metrics.buckets import length_bucket, third_of_middle
+    from psibench.stages.tables import provenance
+    from psibench.tables import write_table
+    from psibench.tables.schemas import QUERY_SCORES
+
+    rng = np.random.default_rng(SEED)
+    document = np.sort(rng.integers(0, n_queries // 3, n_queries))  # three queries a document
+    n_documents = int(document.max()) + 1
+    strata = np.array([3, 3, 3, 3, 2, 2, 2, 2]) / 20  # PosIR's quotas of its eight length strata
+    own = rng.choice(8, n_documents, p=strata) * 256 + rng.integers(16, 257, n_documents)
+    easy = rng.normal(0, 0.2, n_documents)
+    tokens = own[document]
+    length = tokens * CHARS_PER_TOKEN
+    size = np.minimum(length // 2, 1 + rng.geometric(1 / 200, n_queries))
+    start = rng.integers(0, length - size + 1)
+    middle = start + size / 2
+    frame = pl.DataFrame(
+        {
+            "query_id": [f"query-{index:06d}" for index in range(n_queries)],
+            "domain": [
+                f"domain-{d:02d}" for d in rng.integers(0, N_DOMAINS, n_documents)[document]
+            ],
+            "document_id": [f"document-{d:06d}" for d in document],
+            "span_start_char": pl.Series(start, dtype=pl.Int32),
+            "span_mid_char": middle,
+            "pos_char_length": pl.Series(length, dtype=pl.Int32),
+            "relative_position": middle / length,
+            "target_position": pl.Series(
+                third_of_middle(np.rint(2 * middle).astype(np.int64), length), dtype=pl.String
+            ),
+            "tokens": tokens,
+        }
+    ).with_columns(
+        target_positions=pl.col("target_position"), length_bucket=length_bucket(pl.col("tokens"))
+    )
+    source = provenance("score", params={}, inputs={})
+    for model in range(n_models):
+        slope = 0.0 if model == 0 else 0.03 * model
+        found = rng.random(n_queries) < 0.7 + easy[document] - slope * middle / length
+        rank = rng.geometric(0.4, n_queries)
+        window = WINDOWS[model % len(WINDOWS)] if model else None
+        seen = length if window is None else np.minimum(length, window * CHARS_PER_TOKEN)
+        scored = frame.drop("tokens").with_columns(
+            pl.Series("visible", np.clip((seen - start) / size, 0, 1)),
+            pl.Series("pos_visible", seen / length),
+            pl.Series("ndcg@10", np.where(found & (rank <= 10), 1 / np.log2(1 + rank), 0.0)),
+        )
+        write_table(scored, folder / f"{model}.parquet", QUERY_SCORES, provenance=source)
+
+
+def aggregate(folder: Path, *, n_models: int, with_parts: bool, threads: int) -> dict[str, float]:
+    """Aggregate the score tables of a folder; return the figures of one row."""
+    from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
+    from psibench.tables import read_table
+    from psibench.tables.schemas import QUERY_SCORES
+
+    models = (
+        Evaluated(
+            f"model-{n}",
+            "dense",
+            read_table(folder / f"{n}.parquet", QUERY_SCORES),
+            reading_known=with_parts,
+        )
+        for n in range(n_models)
+    )
+    start, start_cpu = time.perf_counter(), time.process_time()
+    tables = result_tables(
+        models,
+        labels=RowLabels("posir", "eng-Latn", "eng-Latn"),
+        metrics=["ndcg@10"],
+        schemes=["relative-20"],
+        length_buckets=with_parts,
+        domains=with_parts,
+        control="model-0",
+        threads=threads,
+    )
+    return {
+        "rows": tables.psi.height,
+        "wall_s": time.perf_counter() - start,
+        "cpu_s": time.process_time() - start_cpu,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def measure(shape: str, args: argparse.Namespace) -> dict[str, float]:
+    """Write the tables in one process and aggregate them in another, whose peak is its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--models", str(args.models), "--threads", str(args.threads)]
+        options += ["--folder", folder, "--shape", shape]
+        for step in ("write", "aggregate"):
+            command = [sys.executable, __file__, "--step", step, *options]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def run_step(args: argparse.Namespace) -> None:
+    """Do what a child process is for."""
+    n_queries = SHAPES[args.shape]
+    if args.step == "write":
+        write_scores(args.folder, n_queries=n_queries, n_models=args.models)
+        return
+    found = aggregate(
+        args.folder,
+        n_models=args.models,
+        with_parts=n_queries < max(SHAPES.values()),
+        threads=args.threads,
+    )
+    print(json.dumps(found))
+
+
+def main() -> None:
+    """Print a line a shape."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--step", choices=["write", "aggregate"], help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--shape", choices=list(SHAPES), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.step:
+        run_step(args)
+        return
+    rows = {shape: measure(shape, args) for shape in SHAPES}
+    print(f"{args.models} models, {args.threads} thread(s), twenty relative bins")
+    columns = list(next(iter(rows.values())))
+    print(f"{'':<32}{'queries':>10}" + "".join(f"{name:>10}" for name in columns))
+    for shape, row in rows.items():
+        figures = "".join(f"{row[name]:>10.1f}" for name in columns)
+        print(f"{shape:<32}{SHAPES[shape]:>10,}{figures}")
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

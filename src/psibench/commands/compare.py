@@ -1,0 +1,491 @@
+"""`psibench compare`: whether two systems differ, and whether their profiles over positions do."""
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from psibench.commands.base import Command
+from psibench.commands.compare_figure import draw_profiles
+from psibench.commands.score import Judgements, read_judgements, score_run
+from psibench.commands.score_options import METRICS, add_judgements, add_tolerance
+from psibench.commands.text_table import aligned
+from psibench.errors import InputError
+from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
+from psibench.metrics.buckets import DEFAULT_SCHEMES, BucketScheme, assign, bucket_scheme
+from psibench.metrics.comparison import BucketDifferences, bucket_differences
+from psibench.metrics.definitions import parse_metrics
+from psibench.metrics.query_scores import document_numbers
+from psibench.report.wording import ALPHA, change, interval, number, p_text, p_value
+from psibench.stages.tables import queries_by
+from psibench.tables import Provenance, content_hash, read_table, write_csv, write_table
+from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
+
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class System:
+    """One of the two: its name, its per-query scores, and where they came from.
+
+    Attributes
+    ----------
+    files
+        Input name -> file.
+    labels
+        Benchmark and languages where they are known.
+    scheme
+        The first bucket scheme of its benchmark; None where that is not known.
+    """
+
+    evaluated: Evaluated
+    files: dict[str, Path]
+    labels: RowLabels | None = None
+    scheme: str | None = None
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Bucket means of both systems in one scheme and metric, and how they differ."""
+
+    names: tuple[str, str]
+    metric: str
+    scheme: BucketScheme
+    means: tuple[pl.DataFrame, pl.DataFrame]
+    """BUCKET_SCORES rows of each."""
+    differences: BucketDifferences
+    difference: float
+    """Of the means over all queries."""
+    level: float
+    """Of the intervals."""
+
+
+def run_compare(args: argparse.Namespace) -> None:
+    """Compare two systems, print what differs, and write it where ``--out`` says."""
+    UncertaintySettings(level=args.level)
+    if args.out is not None and args.out.exists() and not args.out.is_dir():
+        raise InputError(f"--out {args.out} is a file; name a folder")
+    first, second = _systems(args)
+    pair = (first.evaluated.model, second.evaluated.model)
+    scores = first.evaluated.scores, second.evaluated.scores
+    _refuse_other_queries(pair, scores)
+    metrics = _metrics(args.metrics, *scores)
+    schemes = _schemes(args.buckets, first.scheme or second.scheme, scores[0])
+    tables = result_tables(
+        [first.evaluated, second.evaluated],
+        labels=first.labels or second.labels or RowLabels("custom", "und", "und"),
+        metrics=metrics,
+        schemes=schemes,
+        length_buckets=False,
+        pairs=[pair],
+        settings=UncertaintySettings(level=args.level),
+    )
+    drawn: list[Profiles] = []
+    for scheme in schemes:
+        for metric in metrics:
+            rows = tables.comparisons.filter(buckets=scheme, metric=metric)
+            found = {row["evidence"]: row for row in rows.iter_rows(named=True)}
+            drawn.append(_profiles(pair, scores, metric, scheme, tables.buckets, args.level))
+            test = tables.psi.filter(model=pair[0], buckets=scheme, metric=metric, evidence="all")
+            print(_block(found, drawn[-1], test.item(0, "test")))
+    if args.out is not None:
+        record = _provenance(args, (first, second), metrics, schemes)
+        path = args.out / "comparison"
+        write_table(
+            tables.comparisons, path.with_suffix(".parquet"), COMPARISONS, provenance=record
+        )
+        write_csv(tables.comparisons, path.with_suffix(".csv"))
+        draw_profiles(drawn[0], path)
+        print(f"\nWritten to {args.out}")
+
+
+# --- The two systems ------------------------------------------------------------------------
+
+
+def _systems(args: argparse.Namespace) -> tuple[System, System]:
+    """Read both systems, each a model of a run, a run file or a file of per-query scores."""
+    judgements = None
+    if (args.queries is None) != (args.qrels is None):
+        raise InputError("--queries and --qrels go together; give both or none")
+    if args.queries is not None:
+        judgements = read_judgements(args)
+    a, b = (_system(text, judgements, args) for text in args.systems)
+    names = args.names or [a.evaluated.model, b.evaluated.model]
+    if names[0] == names[1]:
+        names = [names[0], f"{names[1]} (2)"]
+    return _named(a, names[0]), _named(b, names[1])
+
+
+def _named(system: System, name: str) -> System:
+    return replace(system, evaluated=replace(system.evaluated, model=name))
+
+
+def _system(text: str, judgements: Judgements | None, args: argparse.Namespace) -> System:
+    path = Path(text)
+    if not path.is_file():
+        if "/" in text or path.suffix in (".parquet", ".trec", ".json", ".jsonl", ".tsv", ".txt"):
+            raise InputError(f"{path}: no such file")
+        return _model_of_run(text, args)
+    if _holds_scores(path):
+        name = path.resolve().parent.name if path.stem == "query_scores" else path.stem
+        scores = read_table(path, QUERY_SCORES)
+        return System(_evaluated(name, scores), {f"scores:{path.name}": path})
+    if judgements is None:
+        raise InputError(
+            f"{path}: a run needs --queries and --qrels to be scored; without them give the "
+            "query_scores.parquet of `psibench score`, or the ids of two models"
+        )
+    options = argparse.Namespace(**vars(args) | {"metrics": args.metrics or list(METRICS)})
+    name, scores = score_run(path, judgements, options)
+    given = {f"run:{path.name}": path}
+    for kind in ("queries", "qrels"):
+        given |= {f"{kind}:{file.name}": file for file in getattr(args, kind)}
+    return System(_evaluated(name, scores, reading_known=False), given)
+
+
+def _holds_scores(path: Path) -> bool:
+    """Say whether a file is a table of per-query scores."""
+    try:
+        return {"query_id", "document_id"} <= set(pq.read_schema(path).names)
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def _evaluated(name: str, scores: pl.DataFrame, *, reading_known: bool | None = None) -> Evaluated:
+    """Make a system of per-query scores, of whatever order.
+
+    Without a word on it, what it read is taken as known if it was not given everything: of one
+    that was, and of one of which nothing is known, all evidence is visible.
+    """
+    known = (scores["pos_visible"] < 1).any() if reading_known is None else reading_known
+    return Evaluated(name, "run", scores.sort("query_id"), reading_known=known)
+
+
+def _model_of_run(model: str, args: argparse.Namespace) -> System:
+    """Read a model's scores from the results of a run."""
+    found = sorted(args.results.glob("*/scores/*/*.parquet"))
+    if not found:
+        raise InputError(
+            f"{model!r} is no file, and {args.results} holds no scores of a run "
+            "({benchmark}/scores/{model}/{pair}.parquet); name them with --results"
+        )
+    models = sorted({path.parent.name for path in found})
+    if model not in models:
+        raise InputError(
+            f"{model!r} is neither a file nor a model of {args.results}; found {', '.join(models)}"
+        )
+    own = [path for path in found if path.parent.name == model]
+    benchmark = _only(args.benchmark, {path.parts[-4] for path in own}, "--benchmark", model)
+    own = [path for path in own if path.parts[-4] == benchmark]
+    pair = _only(args.pair, {path.stem for path in own}, "--pair", model)
+    (path,) = (path for path in own if path.stem == pair)
+    languages = pair.split("-")
+    middle = len(languages) // 2
+    labels = RowLabels(benchmark, "-".join(languages[:middle]), "-".join(languages[middle:]))
+    known, scheme = None, None
+    table = args.results / benchmark / "tables" / f"{pair}.psi.parquet"
+    if table.is_file():
+        psi = read_table(table, PSI_TABLE)
+        scheme = psi.item(0, "buckets") if psi.height else None
+        seen = psi.filter(model=model).get_column("seen")
+        known = seen.count() > 0 if len(seen) else None
+    evaluated = _evaluated(model, read_table(path, QUERY_SCORES), reading_known=known)
+    return System(evaluated, {f"scores:{model}": path}, labels, scheme)
+
+
+def _only(given: str | None, there: set[str], option: str, model: str) -> str:
+    """Return what an option names, or the only thing there is."""
+    listed = ", ".join(sorted(there))
+    if given is not None and given not in there:
+        raise InputError(f"{option} {given!r} has no scores of {model!r}; found {listed}")
+    if given is None and len(there) > 1:
+        raise InputError(f"{model!r} has scores of several; choose one with {option}: {listed}")
+    return given or listed
+
+
+def _refuse_other_queries(
+    names: tuple[str, str], scores: tuple[pl.DataFrame, pl.DataFrame]
+) -> None:
+    first, second = scores
+    same = ["query_id", "document_id"]
+    both = first.join(second, on=same, how="semi").height
+    if both < max(first.height, second.height):
+        raise InputError(
+            f"{names[0]!r} has scores of {first.height} queries and {names[1]!r} of "
+            f"{second.height}; {both} are the same, of the same documents. Two systems are "
+            "compared on the same queries: score both with the same --queries and --qrels"
+        )
+
+
+def _metrics(asked: list[str] | None, first: pl.DataFrame, second: pl.DataFrame) -> list[str]:
+    known = [
+        name
+        for name in first.columns
+        if name not in QUERY_SCORES.column_names and name in second.columns
+    ]
+    lacking = [name for name in asked or [] if name not in known]
+    if lacking or not known:
+        raise InputError(
+            f"no scores of both for the metrics {', '.join(lacking) or 'of either'}; both have "
+            f"{', '.join(known) or 'none'}"
+        )
+    parse_metrics(asked or known)
+    return asked or known
+
+
+def _schemes(asked: str | None, own: str | None, scores: pl.DataFrame) -> list[str]:
+    """Return the schemes to compare in: by default the benchmark's first, or the first fitting."""
+    if asked == "all":
+        return list(DEFAULT_SCHEMES)
+    if asked is not None or own is not None:
+        return [bucket_scheme(asked or own or "").name]
+    return [next(name for name in DEFAULT_SCHEMES if _places_all(name, scores))]
+
+
+def _places_all(name: str, scores: pl.DataFrame) -> bool:
+    """Say whether every query sits in a bucket of a scheme; in thirds it does."""
+    return len(set(assign(scores, bucket_scheme(name)).query_index)) == scores.height
+
+
+# --- What is said ---------------------------------------------------------------------------
+
+
+def _profiles(
+    pair: tuple[str, str],
+    scores: tuple[pl.DataFrame, pl.DataFrame],
+    metric: str,
+    scheme_name: str,
+    buckets: pl.DataFrame,
+    level: float,
+) -> Profiles:
+    scheme = bucket_scheme(scheme_name)
+    members = assign(scores[0], scheme)
+    first, second = (
+        buckets.filter(model=name, metric=metric, buckets=scheme_name, evidence="all")
+        for name in pair
+    )
+    one, other = (frame.get_column(metric).to_numpy() for frame in scores)
+    differences = bucket_differences(
+        one,
+        other,
+        document_numbers(scores[0]),
+        members.query_index,
+        members.bucket_index,
+        n_buckets=len(scheme.buckets),
+        level=level,
+        same=all(frame.get_column("same_mean").count() > 0 for frame in (first, second)),
+    )
+    difference = float((one - other).mean())
+    return Profiles(pair, metric, scheme, (first, second), differences, difference, level)
+
+
+def _block(found: dict[str, dict[str, Any]], profiles: Profiles, test: str | None) -> str:
+    """Lay out one scheme and metric: figures, buckets, and what may be said of them."""
+    row = found["all"]
+    first, second = profiles.names
+    title = (
+        f"\n{profiles.metric}, {profiles.scheme.name}: {row['n_queries']} queries on "
+        f"{row['n_documents']} documents"
+    )
+    lines: list[tuple[str, ...]] = [("", first, second, "difference", "interval", "p")]
+    for view, one in found.items():
+        indent = ""
+        if view != "all":
+            indent = "  "
+            lines.append(_heading(f"evidence given to {first} ({one['n_queries']} queries)"))
+        lines.append(_line(f"{indent}mean", one, ("mean", "other_mean", "difference")))
+        if view == "all":
+            names = ("psi_same", "other_psi_same", "psi_difference")
+            lines.append(_line("PSI at equal documents, without noise", one, names))
+        scales = f"hits {p_value(one['p_hit'])}, misses {p_value(one['p_miss'])}"
+        lines.append((f"{indent}profile", "", "", "", scales, p_value(one["p_profile"])))
+    kind = "at equal documents" if profiles.differences.is_same else "plain"
+    lines.append(_heading(f"mean by bucket, {kind}"))
+    lines += _bucket_lines(profiles)
+    said = [
+        textwrap.fill(s, WIDTH, break_on_hyphens=False)
+        for s in sentences(row, profiles.names, test)
+    ]
+    return "\n".join([title, *aligned(lines, n_text=1), "", *said])
+
+
+def _heading(text: str) -> tuple[str, ...]:
+    return (text, "", "", "", "", "")
+
+
+def _line(label: str, row: dict[str, Any], names: tuple[str, str, str]) -> tuple[str, ...]:
+    own, other, difference = names
+    return (
+        label,
+        number(row[own]),
+        number(row[other]),
+        change(row[difference]) if row[difference] is not None else number(None),
+        interval(row[f"{difference}_low"], row[f"{difference}_high"]),
+        p_value(row["p_difference"]) if difference == "difference" else "",
+    )
+
+
+def _bucket_lines(profiles: Profiles) -> list[tuple[str, ...]]:
+    column = "same_mean" if profiles.differences.is_same else "mean"
+    one, other = (frame.get_column(column).to_list() for frame in profiles.means)
+    sizes = profiles.means[0].get_column("n_queries").to_list()
+    found = profiles.differences
+    return [
+        (
+            f"  {label} ({sizes[i]} queries)",
+            number(one[i]),
+            number(other[i]),
+            change(float(found.value[i])),
+            "" if np.isnan(found.low[i]) else interval(found.low[i], found.high[i]),
+            "",
+        )
+        for i, label in enumerate(profiles.scheme.labels)
+        if sizes[i]
+    ]
+
+
+def sentences(row: dict[str, Any], names: tuple[str, str], test: str | None) -> list[str]:
+    """Say of a comparison what its figures allow, and no more; see docs/psi.md.
+
+    Parameters
+    ----------
+    row
+        COMPARISONS row over all evidence.
+    test
+        ``within`` or ``between`` documents, as in the PSI table; None: not tested.
+    """
+    first, second = names
+    if row["difference"] == 0 and row["difference_low"] == row["difference_high"]:
+        return [f"{first} and {second} give every query the same score: nothing differs."]
+    said = []
+    ends = interval(row["difference_low"], row["difference_high"])
+    if row["p_difference"] is None:
+        said.append(
+            f"Whether their means differ cannot be told: {row['n_documents']} documents are asked "
+            "about, and 30 are needed."
+        )
+    elif row["p_difference"] <= ALPHA:
+        said.append(f"{_higher(first, row, 'difference')}.")
+    else:
+        said.append(f"No evidence that their means differ ({change(row['difference'])} {ends}).")
+    p = p_text(row["p_profile"])
+    if row["p_profile"] is None:
+        profile = (
+            "whether their profiles differ cannot be told: too few documents inform the "
+            "comparison, or one of the two finds nothing or everything"
+        )
+    elif row["p_profile"] <= ALPHA:
+        profile = f"their profiles differ ({p}, on both scales)"
+    else:
+        profile = f"no evidence that their profiles differ ({p})"
+    how = "compared between documents, adjusted for length only: " if test == "between" else ""
+    text = how + profile
+    said.append(f"{text[0].upper()}{text[1:]}.")
+    if row["n_cut"] and row["cut_gain"] is not None:
+        ends = interval(row["cut_gain_low"], row["cut_gain_high"])
+        told = (
+            _higher(first, row, "cut_gain")
+            if row["p_cut_gain"] <= ALPHA
+            else f"there is no evidence that their means differ ({change(row['cut_gain'])} {ends})"
+        )
+        said.append(
+            f"On the {row['n_cut']} queries whose evidence {first} was given and {second} was "
+            f"not, {told}."
+        )
+    return said
+
+
+def _higher(name: str, row: dict[str, Any], column: str) -> str:
+    """Say of a difference how much higher or lower the first one's mean is."""
+    value, low, high = row[column], row[f"{column}_low"], row[f"{column}_high"]
+    if value > 0:
+        return f"{name}'s mean is higher by {number(value)} {interval(low, high)}"
+    return f"{name}'s mean is lower by {number(-value)} {interval(-high, -low)}"
+
+
+def _provenance(
+    args: argparse.Namespace,
+    systems: tuple[System, System],
+    metrics: Sequence[str],
+    schemes: Sequence[str],
+) -> Provenance:
+    inputs = {}
+    for place, system in zip("ab", systems, strict=True):
+        for name, path in system.files.items():
+            inputs[f"{place}:{name}"] = content_hash(path)
+    asked = {queries_by(path) for s in systems for path in s.files.values() if _holds_scores(path)}
+    return Provenance(
+        stage="compare",
+        stage_version=1,
+        params={
+            "systems": [system.evaluated.model for system in systems],
+            "metrics": list(metrics),
+            "schemes": list(schemes),
+            "level": args.level,
+        },
+        inputs=inputs,
+        queries_by=", ".join(sorted(asked)) or "not recorded",
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the two systems, where they are, and what to compare."""
+    parser.add_argument(
+        "systems",
+        nargs=2,
+        metavar=("A", "B"),
+        help="each the id of a model of a run, a run file (with --queries and --qrels), or a "
+        "query_scores.parquet",
+    )
+    models = parser.add_argument_group("models of a run")
+    models.add_argument(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help="folder of the run's results (default: results)",
+    )
+    models.add_argument("--benchmark", metavar="NAME", help="default: the only one there")
+    models.add_argument(
+        "--pair", metavar="PAIR", help="as eng-Latn-eng-Latn; default: the only one there"
+    )
+    add_judgements(parser.add_argument_group("run files"), required=False)
+    add_tolerance(parser.add_argument_group("what to accept of run files"))
+    shown = parser.add_argument_group("what to compare")
+    shown.add_argument(
+        "--names", nargs=2, metavar=("A", "B"), help="what to call them, instead of their files"
+    )
+    shown.add_argument(
+        "--buckets",
+        metavar="SCHEME",
+        help="squad, thirds, relative-20 (any relative-N) or all of these; default: the "
+        "benchmark's first, or the first that places every query",
+    )
+    shown.add_argument("--metrics", nargs="+", metavar="METRIC", help="default: all that both have")
+    shown.add_argument(
+        "--level",
+        type=float,
+        default=UncertaintySettings().level,
+        help="of the intervals (default: %(default)s)",
+    )
+    shown.add_argument(
+        "--out", type=Path, metavar="DIR", help="for comparison.csv, .parquet, .png and .svg"
+    )
+
+
+COMPARE = Command(
+    help="two systems on the same queries: means, PSI and profiles",
+    description="Compare two systems on the same queries: the difference of their means, of their "
+    "PSI at equal documents, and whether their profiles over positions differ. Documents count as "
+    "independent, not queries; a difference of profiles is claimed only where hits and misses "
+    "both show it.",
+    add_arguments=add_arguments,
+    run=run_compare,
+)

@@ -1,0 +1,396 @@
+"""One row of the PSI table: the published PSI, the same at equal documents, tests and warnings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from psibench.errors import InputError
+from psibench.metrics.comparison import compare_profiles
+from psibench.metrics.inference import (
+    FEWEST_DOCUMENTS,
+    LEAST_INFORMATION,
+    PSEUDO_QUERIES,
+    BoolArray,
+    DocumentTable,
+    IntArray,
+    PositionTest,
+    Profile,
+    between_documents,
+    confounding,
+    document_table,
+    draw_errors,
+    effective_documents,
+    information,
+    intra_document_correlation,
+    length_imbalance,
+    noise_of_independent_queries,
+    p_of_equal_means,
+    raw_profile,
+    same_document_profile,
+    truncation_effect,
+    within_documents,
+)
+from psibench.metrics.psi import FloatArray, position_sensitivity_index
+from psibench.metrics.psi_inversion import PsiInversion, invert_psi
+
+FLOOR, CEILING = 0.05, 0.95
+"""Mean scores, as shares of the largest possible score, below and above which PSI says little: at
+the floor the ratio of two bucket means is one of two accidents, at the ceiling nothing is left to
+lose. A choice of this project."""
+
+CONFOUNDED_P = 0.05
+IMBALANCED = 0.10
+"""Share of the variance of document length between buckets from which a comparison between
+documents cannot be separated from length."""
+
+FLAGS = {
+    "between_documents": "positions differ between documents, hardly within them: compared "
+    "between documents of like length",
+    "too_few_documents": "too few documents inform the test",
+    "confounded": "the published PSI mixes position with document",
+    "small_buckets": "a bucket has few queries",
+    "at_floor": "finds next to nothing: a PSI means nothing here",
+    "at_ceiling": "finds nearly everything: no room for a position effect",
+    "filter_panel": "this retriever also chose which queries are in the benchmark",
+}
+
+
+@dataclass(frozen=True)
+class RowData:
+    """The queries of one row: who asks what of which document, and what each scored.
+
+    Attributes
+    ----------
+    scores : float64 array of shape (n_queries,)
+        Score per query, finite and >= 0.
+    documents : int64 array of shape (n_queries,)
+        Number of the query's positive.
+    lengths : float64 array of shape (n_queries,)
+        Its length, characters.
+    positions : float64 array of shape (n_queries,)
+        Middle of the evidence, characters: the order of a document's queries.
+    seen : bool array of shape (n_queries,), or None
+        Whether the evidence lay wholly inside the model's input; None: not known.
+    control : float64 array of shape (n_queries,), or None
+        Scores of the position-blind control on the same queries.
+    """
+
+    scores: FloatArray
+    documents: IntArray
+    lengths: FloatArray
+    positions: FloatArray
+    seen: BoolArray | None = None
+    control: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class BucketEstimate:
+    """Bucket means with intervals, arrays of shape (n_buckets,); NaN where there is none.
+
+    Attributes
+    ----------
+    n_queries : int64 array
+    mean, low, high : float64 arrays
+        Mean score and its interval, documents as independent units, within the scores' range; no
+        interval with fewer than two documents.
+    same_mean, same_low, same_high : float64 arrays
+        The same at equal documents, see `same_document_profile`.
+    """
+
+    n_queries: IntArray
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    same_mean: FloatArray
+    same_low: FloatArray
+    same_high: FloatArray
+
+
+@dataclass(frozen=True)
+class PsiEstimate:
+    """Figures of one row of the PSI table; what does not exist is None, never 0.
+
+    The columns of PSI_TABLE (`psibench.tables.schemas`) of the same names say what each is.
+    `best_bucket`, `worst_bucket`, `best_same`, `worst_same` are buckets' numbers.
+    """
+
+    n_buckets: int
+    smallest_bucket: int
+    mean_of_buckets: float | None
+    psi: float | None
+    psi_low: float | None
+    psi_high: float | None
+    psi_corrected: float | None
+    best_bucket: int | None
+    worst_bucket: int | None
+    psi_same: float | None
+    psi_same_low: float | None
+    psi_same_high: float | None
+    psi_same_corrected: float | None
+    best_same: int | None
+    worst_same: int | None
+    drop: float | None
+    drop_low: float | None
+    drop_high: float | None
+    test: str | None
+    p_any: float | None
+    p_shape: float | None
+    p_trend: float | None
+    p_control: float | None
+    p_control_hit: float | None
+    p_control_miss: float | None
+    seen: float | None
+    truncation: float | None
+    truncation_low: float | None
+    truncation_high: float | None
+    p_truncation: float | None
+    n_documents: int
+    n_effective_documents: float
+    n_informative_documents: int
+    intra_document_correlation: float | None
+    length_imbalance: float | None
+    info_min: float
+    info_shape: float
+    p_confounded: float | None
+    psi_noise_mean: float | None
+    psi_noise_p95: float | None
+    flags: str
+
+
+def estimate_row(
+    row: RowData,
+    query_index: npt.ArrayLike,
+    bucket_index: npt.ArrayLike,
+    *,
+    n_buckets: int,
+    level: float = 0.95,
+    min_bucket_size: int = 30,
+) -> tuple[PsiEstimate, BucketEstimate]:
+    """Estimate one row of the PSI table and its buckets.
+
+    Parameters
+    ----------
+    row : RowData
+    query_index, bucket_index : int arrays of shape (n_memberships,)
+        Query ``query_index[i]`` sits in bucket ``bucket_index[i]``. A query may sit in several
+        buckets or in none.
+    n_buckets : int
+        Buckets of the scheme. Those that hold no query are left out of everything.
+    level : float
+        Nominal coverage of the intervals, in (0, 1).
+    min_bucket_size : int
+        A bucket with fewer queries raises the flag `small_buckets`; it stays in every figure.
+
+    Raises
+    ------
+    InputError
+        Scores that are not finite or below 0; arrays or settings out of range.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level is {level}; give a value between 0 and 1, such as 0.95")
+    low = float(row.scores.min(initial=0.0))
+    if low < 0:
+        raise InputError(f"scores: the least is {low}; a PSI needs scores of 0 or more")
+    queries, buckets = np.asarray(query_index, np.int64), np.asarray(bucket_index, np.int64)
+    order = np.argsort(row.positions[queries], kind="stable")
+    queries, buckets = queries[order], buckets[order]
+    table = document_table(row.scores, row.documents, queries, buckets, n_buckets=n_buckets)
+    raw = raw_profile(table) if len(table.buckets) else None
+    same = same_document_profile(table)
+    info = information(table)
+    if same and (info.least < LEAST_INFORMATION or same.n_documents < FEWEST_DOCUMENTS):
+        same = None
+    is_within = info.shape >= LEAST_INFORMATION
+    placed = (row.documents[queries], buckets)
+    lengths = row.lengths[queries]
+    test = (
+        within_documents(table)
+        if is_within
+        else between_documents(row.scores[queries], *placed, lengths)
+    )
+    psi = position_sensitivity_index(raw.means) if raw else None
+    found = _Found(table, level)
+    plain = found.inversion(raw, psi, p_of_equal_means(table) if raw else None)
+    psi_same = position_sensitivity_index(same.means) if same and psi is not None else None
+    equal = found.inversion(same, psi_same, test.p_any if is_within else None)
+    drop = found.drop(same if is_within else raw)
+    noise = noise_of_independent_queries(table) if psi is not None else None
+    against = (
+        compare_profiles(
+            row.scores, row.control, row.documents, queries, buckets, row.lengths, within=is_within
+        )
+        if row.control is not None
+        else None
+    )
+    cut = None
+    if row.seen is not None:
+        cut = truncation_effect(row.scores[queries], *placed, ~row.seen[queries], level=level)
+    p_confounded = confounding(table, raw) if raw and is_within and psi is not None else None
+    imbalance = length_imbalance(lengths, buckets)
+    estimate = PsiEstimate(
+        n_buckets=len(table.buckets),
+        smallest_bucket=int(table.bucket_sizes.min(initial=np.inf)) if len(table.buckets) else 0,
+        mean_of_buckets=float(raw.means.mean()) if raw else None,
+        psi=psi,
+        psi_low=plain.low if plain else None,
+        psi_high=plain.high if plain else None,
+        psi_corrected=plain.corrected if plain else None,
+        best_bucket=found.bucket(raw, psi, "argmax"),
+        worst_bucket=found.bucket(raw, psi, "argmin"),
+        psi_same=psi_same,
+        psi_same_low=equal.low if equal else None,
+        psi_same_high=equal.high if equal else None,
+        psi_same_corrected=equal.corrected if equal else None,
+        best_same=found.bucket(same, psi_same, "argmax"),
+        worst_same=found.bucket(same, psi_same, "argmin"),
+        drop=drop[0],
+        drop_low=drop[1],
+        drop_high=drop[2],
+        test=None if test.p_shape is None else ("within" if is_within else "between"),
+        p_any=test.p_any,
+        p_shape=test.p_shape,
+        p_trend=test.p_trend,
+        p_control=against.p if against else None,
+        p_control_hit=against.p_hit if against else None,
+        p_control_miss=against.p_miss if against else None,
+        seen=float(row.seen.mean()) if row.seen is not None and len(row.seen) else None,
+        truncation=cut.value if cut else None,
+        truncation_low=cut.low if cut else None,
+        truncation_high=cut.high if cut else None,
+        p_truncation=cut.p if cut else None,
+        n_documents=len(table.counts),
+        n_effective_documents=effective_documents(table),
+        n_informative_documents=test.n_documents,
+        intra_document_correlation=intra_document_correlation(row.scores[queries], *placed),
+        length_imbalance=imbalance,
+        info_min=info.least,
+        info_shape=info.shape,
+        p_confounded=p_confounded,
+        psi_noise_mean=float(noise.mean()) if noise is not None else None,
+        psi_noise_p95=float(np.quantile(noise, 0.95)) if noise is not None else None,
+        flags=_flags(table, test, is_within, p_confounded, min_bucket_size),
+    )
+    return estimate, found.buckets(raw, same, n_buckets)
+
+
+def _flags(
+    table: DocumentTable,
+    test: PositionTest,
+    is_within: bool,
+    p_confounded: float | None,
+    min_bucket_size: int,
+) -> str:
+    if not len(table.buckets):
+        return ""
+    mean = table.mean / table.score_limit
+    raised = {
+        "between_documents": not is_within and len(table.buckets) > 1,
+        "too_few_documents": test.p_shape is None and len(table.buckets) > 1,
+        "confounded": p_confounded is not None and p_confounded < CONFOUNDED_P,
+        "small_buckets": table.bucket_sizes.min() < min_bucket_size,
+        "at_floor": mean < FLOOR,
+        "at_ceiling": mean > CEILING,
+    }
+    return ", ".join(name for name, is_raised in raised.items() if is_raised)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Intervals of one table's profiles at one level."""
+
+    table: DocumentTable
+    level: float
+
+    def inversion(
+        self, profile: Profile | None, psi: float | None, p: float | None
+    ) -> PsiInversion | None:
+        """Interval and corrected value of a profile's PSI, which reach 0 where its test does.
+
+        The test knows near the scores' limit, where errors are far from normal, that nothing was
+        found: the interval then holds 0, and so does the corrected value from p = .5 on.
+        """
+        if profile is None or psi is None:
+            return None
+        ends = invert_psi(
+            profile.means,
+            draw_errors(profile.covariance),
+            centre=self.table.smoothed_means,
+            level=self.level,
+            score_limit=self.table.score_limit,
+        )
+        if p is None:
+            return ends
+        low = 0.0 if p > (1 - self.level) / 2 else ends.low
+        return PsiInversion(low, ends.high, 0.0 if p > 0.5 else ends.corrected)
+
+    def drop(self, profile: Profile | None) -> tuple[float | None, float | None, float | None]:
+        """1 - last / first bucket mean, with Student's t interval on the scale of log ratios."""
+        if profile is None or profile.means[0] <= 0 or len(profile.means) < 2:
+            return None, None, None
+        first, last = profile.means[0], profile.means[-1]
+        value = 1 - last / first
+        if last <= 0:
+            return float(value), None, None
+        rows = np.zeros(len(profile.means))
+        rows[0], rows[-1] = -1 / first, 1 / last
+        quantile = self._student(self._holding[[0, -1]]).max()
+        reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
+        return (
+            float(value),
+            float(1 - last / first * np.exp(reach)),
+            float(1 - last / first * np.exp(-reach)),
+        )
+
+    @property
+    def _holding(self) -> FloatArray:
+        """Documents that hold each bucket, (n_used_buckets,)."""
+        return (self.table.counts > 0).sum(axis=0).astype(np.float64)
+
+    def _student(self, n_documents: FloatArray) -> FloatArray:
+        """Quantile of Student's t for so many documents."""
+        from scipy.stats import t
+
+        return np.asarray(t.ppf((1 + self.level) / 2, np.maximum(n_documents - 1, 1)))
+
+    def bucket(self, profile: Profile | None, psi: float | None, end: str) -> int | None:
+        """Number of a profile's best or worst bucket in the scheme; the first of ties."""
+        if profile is None or psi is None:
+            return None
+        return int(self.table.buckets[getattr(profile.means, end)()])
+
+    def buckets(self, raw: Profile | None, same: Profile | None, n_buckets: int) -> BucketEstimate:
+        """Means and intervals of all buckets of the scheme."""
+        used = self.table.buckets
+        n_queries = np.zeros(n_buckets, dtype=np.int64)
+        n_queries[used] = self.table.bucket_sizes
+        columns = []
+        for profile in (raw, same):
+            mean, low, high = (np.full(n_buckets, np.nan) for _ in range(3))
+            if profile is not None:
+                mean[used] = profile.means
+                low[used], high[used] = self._score_intervals(profile)
+            columns += [mean, low, high]
+        return BucketEstimate(n_queries, *columns)
+
+    def _score_intervals(self, profile: Profile) -> tuple[FloatArray, FloatArray]:
+        """Wilson's interval of each mean, as of as many queries as have its standard error.
+
+        The effective number of queries is ``m (limit - m) / se^2`` at the smoothed mean m (Korn
+        and Graubard, Survey Methodology 24, 1998, for the like of it), the quantile Student's t
+        of the documents that hold the bucket: few documents, or hits or misses that are rare,
+        leave a symmetric interval far too short (`studies/inference`).
+        """
+        limit, sizes = self.table.score_limit, self.table.bucket_sizes
+        means = np.minimum(profile.means, limit)
+        smooth = (sizes * means + PSEUDO_QUERIES * self.table.mean) / (sizes + PSEUDO_QUERIES)
+        room = smooth * (limit - smooth)
+        # r = t^2 / n_effective, on scores as shares of the limit
+        quantile = self._student(self._holding)
+        r = quantile**2 * np.diag(profile.covariance) / np.where(room > 0, room, 1.0)
+        centre = (means + r * limit / 2) / (1 + r)
+        reach = np.sqrt(r * means * (limit - means) + (r * limit / 2) ** 2) / (1 + r)
+        reach[self._holding < 2] = np.nan
+        return np.maximum(centre - reach, 0.0), np.minimum(centre + reach, limit)

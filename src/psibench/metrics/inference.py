@@ -1,0 +1,686 @@
+"""What the scores of one table row can bear: tests and estimates that know each query's document.
+
+A bucket of evidence positions is also a bucket of documents: only long documents have evidence
+2,000 characters in, and the queries of one document share its difficulty. So a comparison of
+bucket means mixes two questions. Here both are asked, and kept apart:
+
+- *within documents*: does the score of a document's own queries depend on where in it their
+  evidence is? Sums within documents take whatever a document's queries share out of the
+  comparison, and documents, not queries, count as independent.
+- *between documents*, where each document's queries sit in one bucket and the first question has
+  no answer: do documents of like length differ by the position of their evidence?
+
+Everything is computed from two arrays of shape (n_documents, n_buckets), the number of queries
+`counts` and their score sum `sums`, in closed form. `docs/psi.md` gives the reasoning and
+`studies/inference` the size, coverage, bias and power of each figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from psibench.errors import InputError
+from psibench.metrics.psi import FloatArray, psi_of_columns
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+FEWEST_DOCUMENTS = 30
+"""Informative documents that a test needs to have the size it states."""
+
+LEAST_INFORMATION = 0.10
+"""Share of the comparison between buckets that must lie within documents; see `Information`."""
+
+FEWEST_PER_CONTRAST = 5.0
+"""Effective informative documents per degree of freedom that `p_any` needs: below it, with rare
+misses (or rare hits) over 20 buckets, it rejects too often (`studies/inference`)."""
+
+DRAWS = 1024
+"""Points of the normal distribution that stand for a row's sampling errors."""
+
+PSEUDO_QUERIES = 2.0
+"""Queries of average score that a bucket's variance is smoothed with, so that a bucket of few
+queries that score alike does not look certain."""
+
+DOCUMENTS_AT_ONCE = 50_000
+"""Documents whose arrays of floats are held at a time: 8 MB for 20 buckets."""
+
+
+@dataclass(frozen=True)
+class DocumentTable:
+    """Queries and scores by document and bucket; only documents and buckets that hold a query.
+
+    Attributes
+    ----------
+    counts : float64 array of shape (n_documents, n_buckets)
+        Queries of the document in the bucket, N in the formulas. A query in two buckets (at a
+        shared edge) counts in both.
+    sums : float64 array of shape (n_documents, n_buckets)
+        Sum of their scores, S.
+    buckets : int64 array of shape (n_buckets,)
+        Which of the scheme's buckets these are, ascending.
+    variance : float
+        Variance of the scores over all queries.
+    score_limit : float
+        Largest score a query can have: 1, or the largest seen if a metric goes beyond.
+    """
+
+    counts: FloatArray
+    sums: FloatArray
+    buckets: IntArray
+    variance: float
+    score_limit: float
+
+    @property
+    def bucket_sizes(self) -> FloatArray:
+        """Queries per bucket, n_k."""
+        return self.counts.sum(axis=0)
+
+    @property
+    def bucket_means(self) -> FloatArray:
+        """Mean score per bucket: the profile that the published PSI is of."""
+        return self.sums.sum(axis=0) / self.bucket_sizes
+
+    @property
+    def mean(self) -> float:
+        """Mean score over bucket memberships."""
+        return float(self.sums.sum() / self.counts.sum())
+
+    @property
+    def smoothed_means(self) -> FloatArray:
+        """Bucket means with `PSEUDO_QUERIES` of average score mixed in."""
+        sizes = self.bucket_sizes
+        return (self.sums.sum(axis=0) + PSEUDO_QUERIES * self.mean) / (sizes + PSEUDO_QUERIES)
+
+    def small_bucket_variance(self, sizes: FloatArray) -> FloatArray:
+        """Variance that keeps buckets of few queries honest, added to that of each one's mean."""
+        return PSEUDO_QUERIES / (sizes + PSEUDO_QUERIES) * self.variance / sizes
+
+
+def document_table(
+    scores: FloatArray,
+    documents: IntArray,
+    query_index: IntArray,
+    bucket_index: IntArray,
+    *,
+    n_buckets: int,
+) -> DocumentTable:
+    """Count queries and sum scores by document and bucket.
+
+    Parameters
+    ----------
+    scores : float array of shape (n_queries,)
+        Finite. Sums of differences may be negative; a PSI needs scores of 0 or more.
+    documents : int array of shape (n_queries,)
+        The document of each query, numbered from 0.
+    query_index, bucket_index : int arrays of shape (n_memberships,)
+        Query ``query_index[i]`` sits in bucket ``bucket_index[i]``. A query may sit in several
+        buckets or in none.
+    n_buckets : int
+        Buckets are numbered 0 to n_buckets - 1.
+
+    Raises
+    ------
+    InputError
+        Scores that are not finite; arrays that do not fit each other.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.ndim != 1 or len(documents) != len(scores):
+        raise InputError(
+            f"scores of shape {scores.shape} with {len(documents)} documents; give one of each "
+            "per query"
+        )
+    bad = ~np.isfinite(scores)
+    if bad.any():
+        first = int(bad.argmax())
+        raise InputError(
+            f"scores: {int(bad.sum())} of {scores.size} are not finite; the first is query {first} "
+            f"with {scores[first]}. Give a query without a result the score 0"
+        )
+    if len(query_index) != len(bucket_index):
+        raise InputError(
+            f"query_index has {len(query_index)} entries and bucket_index {len(bucket_index)}; "
+            "give one of each per membership"
+        )
+    for name, index, size in (
+        ("query_index", query_index, len(scores)),
+        ("bucket_index", bucket_index, n_buckets),
+    ):
+        if len(index) and not 0 <= index.min() <= index.max() < size:
+            raise InputError(f"{name} has {index.min()} to {index.max()}; allowed: 0 to {size - 1}")
+    held, owner = np.unique(documents[query_index], return_inverse=True)
+    buckets, column = np.unique(bucket_index, return_inverse=True)
+    shape = (len(held), len(buckets))
+    cell = owner.ravel() * shape[1] + column.ravel()
+    counts: FloatArray = np.bincount(cell, minlength=shape[0] * shape[1]).astype(np.float64)
+    sums = np.bincount(cell, scores[query_index], minlength=counts.size).astype(np.float64)
+    return DocumentTable(
+        counts.reshape(shape),
+        sums.reshape(shape),
+        buckets.astype(np.int64),
+        float(scores.var()) if scores.size else 0.0,
+        max(1.0, float(scores.max(initial=0.0))),
+    )
+
+
+# --- Does the score depend on position within documents? ------------------------------------
+
+
+@dataclass(frozen=True)
+class PositionTest:
+    """p-values of "the score does not depend on the bucket"; None where there are too few data.
+
+    Attributes
+    ----------
+    p_any : float or None
+        Against any profile (n_buckets - 1 degrees of freedom).
+    p_shape : float or None
+        Against a slope or a bend (2 degrees of freedom): the headline.
+    p_trend : float or None
+        Against a slope; two-sided.
+    n_documents : int
+        Documents that inform the test.
+    statistic : float array of shape (n_buckets,)
+        Score sum of each bucket beyond what its documents lead to expect.
+    """
+
+    p_any: float | None
+    p_shape: float | None
+    p_trend: float | None
+    n_documents: int
+    statistic: FloatArray
+
+
+def contrasts(n_buckets: int) -> FloatArray:
+    """Slope and bend over the buckets: x and x^2 - mean(x^2), x the centred index; (n, 2)."""
+    x = np.arange(n_buckets) - (n_buckets - 1) / 2
+    return np.column_stack([x, x**2 - (x**2).mean()])
+
+
+def within_documents(table: DocumentTable) -> PositionTest:
+    """Test whether the score depends on position within documents.
+
+    With ``U_d = S_d - N_d t_d / n_d`` (a document's sums less what they are if its ``n_d``
+    queries, of score sum ``t_d``, score alike), ``b = sum U_d`` and ``V = sum U_d U_d'``, the
+    statistic ``Q = b' pinv(V) b`` of rank r over G documents with ``U_d != 0`` has, if the U_d
+    are symmetric about 0, ``Q / G ~ Beta(r / 2, (G - r) / 2)`` to close approximation: it is
+    Hotelling's T^2 of the U_d against 0 in the form with uncentred V. Whatever a document's
+    queries share leaves U_d as it is, and their correlation is in V.
+
+    Returns
+    -------
+    PositionTest
+        No p-value where G is below `FEWEST_DOCUMENTS`, or with fewer than two buckets; no `p_any`
+        where documents, weighted by how far their sums are shifted, count for fewer than
+        `FEWEST_PER_CONTRAST` per degree of freedom. Buckets that few documents hold make `p_any`
+        cautious, not wrong (`studies/inference`).
+    """
+    per_document = table.counts.sum(axis=1, keepdims=True)
+    scale = np.abs(table.sums).max(initial=0.0)
+    shifts = table.sums - table.counts * (table.sums.sum(axis=1, keepdims=True) / per_document)
+    informs = np.abs(shifts).max(axis=1, initial=0.0) > 1e-12 * scale
+    shifts = shifts[informs]
+    statistic: FloatArray = shifts.sum(axis=0)
+    if table.counts.shape[1] < 2 or len(shifts) < FEWEST_DOCUMENTS:
+        return PositionTest(None, None, None, len(shifts), statistic)
+    slope_and_bend = contrasts(shifts.shape[1])
+    weight = (shifts**2).sum(axis=1)
+    n_effective = weight.sum() ** 2 / (weight @ weight)
+    has_enough = n_effective >= FEWEST_PER_CONTRAST * (shifts.shape[1] - 1)
+    return PositionTest(
+        _hotelling(shifts) if has_enough else None,
+        _hotelling(shifts @ slope_and_bend),
+        _hotelling(shifts @ slope_and_bend[:, :1]),
+        len(shifts),
+        statistic,
+    )
+
+
+def _hotelling(rows: FloatArray) -> float:
+    """p-value of "rows (n, m) have mean 0", symmetric about it; ranks below m are found."""
+    from scipy.stats import beta
+
+    total = rows.sum(axis=0)
+    values, vectors = np.linalg.eigh(rows.T @ rows)
+    kept = values > 1e-10 * values.max()
+    q = float((((vectors.T @ total)[kept]) ** 2 / values[kept]).sum())
+    rank, n = int(kept.sum()), len(rows)
+    return float(beta.sf(min(q / n, 1.0), rank / 2, (n - rank) / 2))
+
+
+@dataclass(frozen=True)
+class Information:
+    """Share of the comparison between buckets that lies within documents, in [0, 1].
+
+    1 where every document has its queries spread as all queries are, 0 where the comparison is
+    between documents alone.
+
+    Attributes
+    ----------
+    least : float
+        Of the contrast between buckets of which least is known: what `psi_same` needs.
+    shape : float
+        Of the slope and bend of which least is known: what the headline test needs.
+    """
+
+    least: float
+    shape: float
+
+
+def information(table: DocumentTable) -> Information:
+    """Say how much of the comparison between buckets lies within documents.
+
+    The least generalised eigenvalue of ``diag(n_k) - sum N_d N_d' / n_d`` against
+    ``diag(n_k) - n_k n_k' / n``, over all contrasts and over slope and bend. Both are 0 with fewer
+    than two buckets.
+    """
+    from scipy.linalg import eigh
+
+    sizes = table.bucket_sizes
+    if len(sizes) < 2:
+        return Information(0.0, 0.0)
+    per_document = table.counts.sum(axis=1)
+    within = np.diag(sizes) - (table.counts / per_document[:, None]).T @ table.counts
+    overall = np.diag(sizes) - np.outer(sizes, sizes) / sizes.sum()
+
+    def least(basis: FloatArray) -> float:
+        values = eigh(basis.T @ within @ basis, basis.T @ overall @ basis, eigvals_only=True)
+        return float(min(max(values[0], 0.0), 1.0))
+
+    every = np.linalg.svd(np.ones((1, len(sizes))))[2][1:].T  # orthogonal to a constant
+    return Information(least(every), least(contrasts(len(sizes))[:, : len(sizes) - 1]))
+
+
+# --- The profile, and how well it is known --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Mean score by bucket with the covariance of its sampling errors.
+
+    Attributes
+    ----------
+    means : float64 array of shape (n_buckets,)
+    influence : float64 array of shape (n_documents, n_buckets)
+        What each document adds to the means' error, to first order.
+    covariance : float64 array of shape (n_buckets, n_buckets)
+        Of the means, documents being the independent units.
+    n_documents : int
+        Documents that the comparison of buckets rests on.
+    """
+
+    means: FloatArray
+    influence: FloatArray
+    covariance: FloatArray
+    n_documents: int
+
+
+def raw_profile(table: DocumentTable) -> Profile:
+    """Plain bucket means, of which the published PSI is; documents as independent units.
+
+    A document's influence on the mean of bucket k is ``(S_dk - N_dk m_k) / n_k``.
+    """
+    means = table.bucket_means
+    influence = (table.sums - table.counts * means) / table.bucket_sizes
+    floor = table.small_bucket_variance(table.bucket_sizes)
+    n_documents = len(influence)
+    return Profile(means, influence, _covariance(influence, n_documents, floor), n_documents)
+
+
+def p_of_equal_means(table: DocumentTable) -> float | None:
+    """p-value of "all bucket means are equal" with documents as units; not a test of position.
+
+    It keeps what documents share out of the error, not out of the means: they differ where
+    buckets hold different documents. Used where an interval of the plain PSI is to reach 0.
+    """
+    if len(table.buckets) < 2 or len(table.counts) < FEWEST_DOCUMENTS:
+        return None
+    rest = table.sums - table.counts * table.mean
+    share = table.bucket_sizes / table.counts.sum()
+    rows = rest - rest.sum(axis=1, keepdims=True) * share
+    return _hotelling(rows) if rows.any() else 1.0
+
+
+def same_document_profile(table: DocumentTable) -> Profile | None:
+    """Bucket means at equal documents: as if every document had its queries in every bucket.
+
+    A document multiplies the scores of its queries by a factor of its own, of which nothing is
+    assumed. Given a document's score sum ``t_d``, its sums over buckets are then shared out as
+    ``p_dk = N_dk r_k / sum_j N_dj r_j``; the profile r solves ``sum_d (S_d - t_d p_d) = 0`` (the
+    score equations of a Poisson model with one effect a document, which need only the means to be
+    right, as any quasi-likelihood; McCullagh and Nelder, Generalized Linear Models, 1989, 9.2).
+    It is scaled to the overall mean: ``m_k = ybar r_k / sum_j pi_j r_j``, pi_k the share of
+    queries in bucket k.
+
+    Influence of a document, with ``H = sum_d t_d (diag p_d - p_d p_d')``,
+    ``L_d = pinv(H) (S_d - t_d p_d)`` and ``w_k = pi_k r_k / sum_j pi_j r_j``:
+    ``m_k (L_dk - sum_j w_j L_dj + (t_d - ybar n_d) / (n ybar))``.
+
+    Returns
+    -------
+    Profile or None
+        None where documents do not tie the buckets together: then no comparison of some two
+        buckets lies within documents. A bucket in which no informative document finds anything
+        has mean 0.
+    """
+    totals = table.sums.sum(axis=1)
+    if totals.sum() <= 0 or len(table.buckets) < 2:
+        return None
+    several = ((table.counts > 0).sum(axis=1) >= 2) & (totals > 0)
+    counts, sums, informative = table.counts[several], table.sums[several], totals[several]
+    found = sums.sum(axis=0) > 0
+    if not found.any() or not _tied_together(counts, sums, found):
+        return None
+    profile = np.zeros(len(found))
+    profile[found] = _solve_profile(counts[:, found], sums[:, found].sum(axis=0), informative)
+    shares = counts * profile
+    shares /= shares.sum(axis=1, keepdims=True)
+    expected = informative[:, None] * shares
+    curvature = np.diag(expected.sum(axis=0)) - shares.T @ expected
+    pull = (sums - expected) @ _pinv(curvature)
+    pi = table.bucket_sizes / table.counts.sum()
+    weights = pi * profile / (pi @ profile)
+    ybar = table.mean
+    means = ybar * profile / (pi @ profile)
+    level = (totals - ybar * table.counts.sum(axis=1)) / (table.counts.sum() * ybar)
+    relative = np.repeat(level[:, None], len(means), axis=1)
+    relative[several] += pull - (pull @ weights)[:, None]
+    influence = means * relative
+    floor = table.small_bucket_variance(counts.sum(axis=0))
+    n_documents = len(counts)
+    return Profile(means, influence, _covariance(influence, n_documents, floor), n_documents)
+
+
+def _tied_together(counts: FloatArray, sums: FloatArray, found: BoolArray) -> bool:
+    """Whether the profile is determined: each found bucket wins somewhere against each other.
+
+    There is an arrow from j to k where a document holds queries in j and scores in k. The
+    equations have one finite solution if arrows lead from each found bucket to each other one
+    (Hunter, Annals of Statistics 32, 2004, for the like of it). A bucket where nothing is found
+    has to be held by such a document.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    arrows = (counts > 0).T.astype(np.float64) @ (sums > 0).astype(np.float64)
+    if not arrows[~found].any(axis=1).all():
+        return False
+    n_parts, _ = connected_components(arrows[np.ix_(found, found)] > 0, connection="strong")
+    return bool(n_parts == 1)
+
+
+def _solve_profile(counts: FloatArray, sums: FloatArray, totals: FloatArray) -> FloatArray:
+    """Solve the score equations by Newton's method; profile (n_buckets,) with mean log 0."""
+    logs: FloatArray = np.log(sums / counts.sum(axis=0))
+    for _ in range(100):
+        parts = counts * np.exp(logs - logs.mean())
+        parts /= parts.sum(axis=1, keepdims=True)
+        expected = totals[:, None] * parts
+        gradient = sums - expected.sum(axis=0)
+        if np.abs(gradient).max() <= 1e-10 * sums.sum():
+            break
+        curvature = np.diag(expected.sum(axis=0)) - parts.T @ expected
+        step = _pinv(curvature) @ gradient
+        logs = logs + step / max(1.0, np.abs(step).max())  # at most a factor of e at a time
+    profile: FloatArray = np.exp(logs - logs.mean())
+    return profile
+
+
+def _pinv(matrix: FloatArray) -> FloatArray:
+    return np.linalg.pinv(matrix, rcond=1e-12, hermitian=True).astype(np.float64)
+
+
+def _covariance(influence: FloatArray, n_units: int, floor: FloatArray) -> FloatArray:
+    scale = n_units / (n_units - 1) if n_units > 1 else 1.0
+    covariance: FloatArray = scale * (influence.T @ influence)
+    return covariance + np.diag(floor)
+
+
+@cache
+def _normal_points(n: int) -> FloatArray:
+    """Points of the standard normal distribution in n dimensions, (n, DRAWS); always the same."""
+    from scipy.special import ndtri
+    from scipy.stats import qmc
+
+    uniform = qmc.Sobol(n, rng=np.random.default_rng(20251122)).random(DRAWS)
+    points: FloatArray = ndtri(uniform).T
+    return points - points.mean(axis=1, keepdims=True)
+
+
+def draw_errors(covariance: FloatArray) -> FloatArray:
+    """Sampling errors with this covariance, (n_buckets, DRAWS), from fixed quasi-random points.
+
+    The root taken is the symmetric one, which is unique: the same data give the same errors.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return np.asarray(root @ _normal_points(len(covariance)))
+
+
+def noise_of_independent_queries(table: DocumentTable) -> FloatArray:
+    """Plain PSI, (DRAWS,), that chance alone shows if queries are shuffled over positions.
+
+    The bucket means then have the common mean and the covariance of sampling without replacement,
+    ``s^2 (n_jk / (n_j n_k) - 1 / n)``; overlaps n_jk between buckets (queries at an edge) are
+    neglected. It says how noisy PSI is with so many queries and buckets. It is no test: it takes
+    the queries of a document as independent and all documents as alike.
+    """
+    sizes = table.bucket_sizes
+    n = sizes.sum()
+    covariance = table.variance * n / max(n - 1, 1) * (np.diag(1 / sizes) - 1 / n)
+    return psi_of_columns(table.mean + draw_errors(covariance))
+
+
+# --- Between documents: where within documents there is nothing to compare -------------------
+
+
+def between_documents(
+    scores: FloatArray,
+    documents: IntArray,
+    buckets: IntArray,
+    lengths: FloatArray,
+    *,
+    n_strata: int = 5,
+) -> PositionTest:
+    """Test whether documents of like length differ by where their evidence is.
+
+    Documents of one length stratum (quintiles) with equally many queries are taken as
+    exchangeable: each could as well have had the positions of another. Under all such exchanges
+    (a document's queries in order of position, its whole sequence of buckets handed over) the
+    score sum of each bucket has a known mean and covariance, of which the statistic is the
+    Mahalanobis distance; p from its chi-square limit (Hoeffding's combinatorial limit theorem,
+    Annals of Mathematical Statistics 22, 1951), so that no shuffling is done and no smallest p
+    exists.
+
+    Parameters
+    ----------
+    scores, documents, buckets : arrays of shape (n_memberships,)
+        Score, document and bucket of each query, those of one document in order of position.
+    lengths : float array of shape (n_memberships,)
+        Length of the query's document.
+
+    Returns
+    -------
+    PositionTest
+        No p-value where fewer than `FEWEST_DOCUMENTS` documents can be exchanged; no `p_any` where
+        fewer hold a query in some bucket.
+    """
+    from scipy.stats import chi2
+
+    used, column = np.unique(buckets, return_inverse=True)
+    n_buckets = len(used)
+    total, covariance = np.zeros(n_buckets), np.zeros((n_buckets, n_buckets))
+    n_documents, holding = 0, np.zeros(n_buckets)
+    for rows in _exchangeable(documents, lengths, n_strata):  # (n_documents, n_queries) each
+        z = scores[rows] - scores[rows].mean(axis=0)
+        labels = np.eye(n_buckets)[column[rows]]  # (documents, queries, buckets)
+        holding += labels.any(axis=1).sum(axis=0)
+        labels -= labels.mean(axis=0)
+        total += np.einsum("dq,dqk->k", z, labels)
+        together = np.einsum("dik,djl->ijkl", labels, labels, optimize=True)
+        covariance += np.einsum("ij,ijkl->kl", z.T @ z, together) / (len(rows) - 1)
+        n_documents += len(rows)
+    if n_buckets < 2 or n_documents < FEWEST_DOCUMENTS:
+        return PositionTest(None, None, None, n_documents, total)
+
+    def p_value(directions: FloatArray) -> float | None:
+        values, vectors = np.linalg.eigh(directions.T @ covariance @ directions)
+        kept = values > 1e-10 * max(values.max(), 1e-300)
+        if not kept.any():
+            return None
+        along = vectors.T @ (directions.T @ total)
+        return float(chi2.sf((along[kept] ** 2 / values[kept]).sum(), kept.sum()))
+
+    both = contrasts(n_buckets)
+    p_any = p_value(np.eye(n_buckets)) if holding.min() >= FEWEST_DOCUMENTS else None
+    return PositionTest(p_any, p_value(both), p_value(both[:, :1]), n_documents, total)
+
+
+def _exchangeable(
+    documents: IntArray, lengths: FloatArray, n_strata: int
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield rows of exchangeable documents: arrays (n_documents, n_queries) into the queries."""
+    if not len(documents):
+        return
+    order = np.argsort(documents, kind="stable")
+    _, first, sizes = np.unique(documents[order], return_index=True, return_counts=True)
+    own_length = lengths[order][first]
+    edges = np.quantile(own_length, np.linspace(0, 1, n_strata + 1)[1:-1])
+    stratum = np.searchsorted(edges, own_length, side="left")
+    for size in np.unique(sizes):
+        for number in range(n_strata):
+            starts = first[(sizes == size) & (stratum == number)]
+            if len(starts) >= 2:
+                yield order[starts[:, None] + np.arange(size)]
+
+
+# --- Describing a row's documents ------------------------------------------------------------
+
+
+def effective_documents(table: DocumentTable) -> float:
+    """Kish's effective number of documents, ``(sum n_d)^2 / sum n_d^2``."""
+    sizes = table.counts.sum(axis=1)
+    return float(sizes.sum() ** 2 / (sizes**2).sum()) if len(sizes) else 0.0
+
+
+def intra_document_correlation(
+    scores: FloatArray, documents: IntArray, buckets: IntArray
+) -> float | None:
+    """Correlation of two scores of one document beyond their buckets; None if not to be told.
+
+    The analysis-of-variance estimate ``(B - W) / (B + (n0 - 1) W)`` of mean squares between and
+    within documents of the scores less their bucket's mean, at least 0 (Donner, International
+    Statistical Review 54, 1986).
+    """
+    sums = np.bincount(buckets, weights=scores)
+    rest = scores - (sums / np.maximum(np.bincount(buckets), 1))[buckets]
+    _, owner, sizes = np.unique(documents, return_inverse=True, return_counts=True)
+    n, n_documents = len(rest), len(sizes)
+    if n_documents < 2 or n <= n_documents:
+        return None
+    means = np.bincount(owner.ravel(), weights=rest) / sizes
+    between = float(sizes @ (means - rest.mean()) ** 2) / (n_documents - 1)
+    within = float(((rest - means[owner.ravel()]) ** 2).sum()) / (n - n_documents)
+    size = (n - (sizes**2).sum() / n) / (n_documents - 1)
+    bottom = between + (size - 1) * within
+    return max(0.0, (between - within) / bottom) if bottom > 0 else None
+
+
+def length_imbalance(lengths: FloatArray, buckets: IntArray) -> float | None:
+    """Share of the variance of document length that the bucket explains (eta squared)."""
+    total = float(((lengths - lengths.mean()) ** 2).sum()) if len(lengths) else 0.0
+    if total <= 0:
+        return None
+    sizes = np.bincount(buckets)
+    held = sizes > 0
+    means = np.bincount(buckets, weights=lengths)[held] / sizes[held]
+    return float(sizes[held] @ (means - lengths.mean()) ** 2) / total
+
+
+def confounding(table: DocumentTable, raw: Profile) -> float | None:
+    """p-value of "the plain profile is the one at equal documents".
+
+    The score equations of `same_document_profile` hold at the plain means m if both profiles
+    are one. A document adds ``S_d - t_d p_d(m)`` to them, less what its own influence on m takes
+    away, ``H (I_d / m)``; their sum is tested against 0 as in `within_documents`. Unlike a Wald
+    test of the difference it keeps its size with buckets that few documents hold, and needs no
+    profile at equal documents. None with too few documents, or where both are equal by design.
+    """
+    found = raw.means > 0
+    shares = table.counts * raw.means
+    shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+    expected = table.sums.sum(axis=1, keepdims=True) * shares
+    curvature = np.diag(expected.sum(axis=0)) - shares.T @ expected
+    rows = table.sums - expected
+    rows -= (raw.influence[:, found] / raw.means[found]) @ curvature[found]
+    informs = np.abs(rows).max(axis=1, initial=0.0) > 1e-9 * np.abs(table.sums).max(initial=0.0)
+    return _hotelling(rows[informs]) if int(informs.sum()) >= FEWEST_DOCUMENTS else None
+
+
+# --- Truncation -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An estimate with its interval and p-value, documents as independent units."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    n_documents: int
+
+
+def truncation_effect(
+    scores: FloatArray, documents: IntArray, buckets: IntArray, is_cut: BoolArray, *, level: float
+) -> Effect | None:
+    """Score lost where the evidence lies beyond the model's input, at equal document and bucket.
+
+    The coefficient delta of ``score = document + bucket + delta [evidence beyond the input]``, by
+    least squares, its error by documents. Arrays of shape (n_memberships,).
+
+    Returns
+    -------
+    Effect or None
+        None where fewer than `FEWEST_DOCUMENTS` documents tell the two apart: those in which the
+        bucket does not say whether the evidence was cut.
+    """
+    if not is_cut.any() or is_cut.all():
+        return None
+    _, owner, sizes = np.unique(documents, return_inverse=True, return_counts=True)
+    owner = owner.ravel()
+    used, column = np.unique(buckets, return_inverse=True)
+
+    def within(values: FloatArray) -> FloatArray:
+        means = np.bincount(owner, weights=values) / sizes
+        return values - means[owner]
+
+    design = np.column_stack(
+        [within((column.ravel() == k).astype(np.float64)) for k in range(len(used))]
+    )
+    cut, score = within(is_cut.astype(np.float64)), within(scores.astype(np.float64))
+    normal = _pinv(design.T @ design)
+    cut = cut - design @ (normal @ (design.T @ cut))
+    cut[np.abs(cut) < 1e-9] = 0.0
+    score = score - design @ (normal @ (design.T @ score))
+    weight = float(cut @ cut)
+    informs = np.bincount(owner, weights=cut**2) > 1e-9
+    if int(informs.sum()) < FEWEST_DOCUMENTS or weight <= 1e-6 * len(cut):
+        return None
+    value = float(cut @ score) / weight
+    parts = np.bincount(owner, weights=cut * (score - value * cut))
+    return clustered_effect(value, parts / weight, n_units=int(informs.sum()), level=level)
+
+
+def clustered_effect(value: float, influence: FloatArray, *, n_units: int, level: float) -> Effect:
+    """An estimate from its documents' influences (n_documents,), with Student's t interval."""
+    from scipy.stats import t
+
+    se = float(np.sqrt(n_units / max(n_units - 1, 1) * (influence @ influence)))
+    reach = float(t.ppf((1 + level) / 2, max(n_units - 1, 1))) * se
+    p = 2 * float(t.sf(abs(value) / se, max(n_units - 1, 1))) if se > 0 else float(value == 0)
+    return Effect(value, value - reach, value + reach, p, n_units)

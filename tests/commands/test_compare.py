@@ -1,0 +1,339 @@
+"""Two systems on the same queries: what `psibench compare` reads, says and writes."""
+
+import csv
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.cli import main
+from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
+
+N_DOCUMENTS = 120
+THIRDS = ("beginning", "middle", "end")
+SOURCE = Provenance("score", 2, queries_by="people")
+
+
+def base_scores(n_documents: int = N_DOCUMENTS, seed: int = 0) -> np.ndarray:
+    """Scores (n_documents, 3) that documents share, and that fall from third to third."""
+    rng = np.random.default_rng(seed)
+    easy = rng.uniform(0.3, 0.9, size=(n_documents, 1))
+    return np.clip(easy * [1.0, 0.9, 0.8] + rng.normal(0, 0.05, (n_documents, 3)), 0.0, 1.0)
+
+
+def table(scores: np.ndarray, *, cut: bool = False, name: str = "q", **columns) -> pl.DataFrame:
+    """QUERY_SCORES of a query per third of each document; ``cut``: the last third was not read."""
+    n = len(scores)
+    seen = [1.0, 1.0, 0.0] if cut else [1.0, 1.0, 1.0]
+    rows = {
+        "query_id": [f"{name}{d:03d}-{third}" for d in range(n) for third in range(3)],
+        "domain": "general",
+        "document_id": [f"d{d:03d}" for d in range(n) for _ in range(3)],
+        "span_start_char": pl.Series([100, 450, 800] * n, dtype=pl.Int32),
+        "span_mid_char": [110.0, 460.0, 810.0] * n,
+        "pos_char_length": pl.Series([900] * 3 * n, dtype=pl.Int32),
+        "relative_position": [110 / 900, 460 / 900, 810 / 900] * n,
+        "target_position": list(THIRDS) * n,
+        "target_positions": list(THIRDS) * n,
+        "length_bucket": pl.Series([None] * 3 * n, dtype=pl.String),
+        "visible": seen * n,
+        "pos_visible": (0.7 if cut else 1.0),
+        "ndcg@10": scores.ravel(),
+    }
+    return pl.DataFrame(rows).with_columns(**columns)
+
+
+def write(path, frame):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_table(frame, path, QUERY_SCORES, provenance=SOURCE)
+    return str(path)
+
+
+@pytest.fixture
+def compare(tmp_path, capsys):
+    """Compare two tables of scores; returns what is printed."""
+
+    def run(first: pl.DataFrame, second: pl.DataFrame, *options: str) -> str:
+        files = [write(tmp_path / f"{n}.parquet", f) for n, f in (("a", first), ("b", second))]
+        assert main(["compare", *files, "--buckets", "thirds", *options]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+TRUNCATED = base_scores() * [1.0, 1.0, 0.3]
+
+
+def test_a_constant_factor_is_a_difference_of_means_and_none_of_profiles(compare):
+    """Both fall from third to third; on the hit scale nothing is left of that."""
+    printed = compare(table(base_scores()), table(0.7 * base_scores()))
+    mean = base_scores().mean()
+    assert f"a's mean is higher by {0.3 * mean:.3f} [" in printed
+    assert "No evidence that their profiles differ (p = 1.000)." in printed
+    assert "hits 1.000, misses <0.001" in printed  # one scale alone is no claim
+
+
+def test_noise_of_its_own_makes_no_profile(compare):
+    noisy = np.clip(base_scores() + np.random.default_rng(9).normal(0, 0.1, (N_DOCUMENTS, 3)), 0, 1)
+    printed = compare(table(base_scores()), table(noisy))
+    assert "No evidence that their means differ (" in printed
+    assert "No evidence that their profiles differ (p = " in printed
+
+
+def test_a_truncating_system_is_told(compare):
+    printed = compare(table(base_scores()), table(TRUNCATED, cut=True))
+    assert "a's mean is higher by" in printed
+    assert "Their profiles differ (p < 0.001, on both scales)." in printed
+    # That the first was given everything is not known from its scores alone.
+    assert "whose evidence a was given" not in printed
+
+
+def test_the_cut_queries_are_compared_where_both_readings_are_known(compare):
+    longer = table(base_scores(), pos_visible=pl.lit(0.99))
+    printed = compare(longer, table(TRUNCATED, cut=True))
+    lost = 0.7 * base_scores()[:, 2].mean()
+    sentence = " ".join(printed.split())
+    assert (
+        "On the 120 queries whose evidence a was given and b was not, a's mean is higher by "
+        f"{lost:.3f} [" in sentence
+    )
+
+
+def test_evidence_given_to_the_first_is_compared_apart(compare):
+    printed = compare(table(TRUNCATED, cut=True), table(base_scores()))
+    assert "evidence given to a (240 queries)" in printed
+    assert printed.count("  profile  ") == 1
+
+
+def test_one_file_twice_differs_in_nothing(tmp_path, capsys):
+    path = write(tmp_path / "a.parquet", table(base_scores()))
+    assert main(["compare", path, path]) == 0
+    printed = capsys.readouterr().out
+    assert "a and a (2) give every query the same score: nothing differs." in printed
+    assert "profiles differ" not in printed
+
+
+def test_too_few_documents_are_said_to_be_too_few(compare):
+    printed = compare(table(base_scores(20)), table(TRUNCATED[:20]))
+    assert "Whether their means differ cannot be told: 20 documents are asked about" in printed
+    assert "Whether their profiles differ cannot be told: too few documents inform" in printed
+
+
+def test_where_each_document_has_one_third_the_comparison_is_between_documents(compare):
+    def one_third(scores, cut=False):
+        kept = pl.int_range(pl.len()) % 3 == pl.int_range(pl.len()) // 3 % 3
+        return table(scores, cut=cut).filter(kept)
+
+    first, second = base_scores(600), base_scores(600, seed=1) * [1.0, 1.0, 0.3]
+    printed = compare(one_third(first), one_third(second, cut=True))
+    assert "Compared between documents, adjusted for length only: their profiles differ" in printed
+    assert "mean by bucket, plain" in printed
+
+
+def test_swapped_systems_give_the_opposite_difference_and_the_same_p(tmp_path):
+    files = [
+        write(tmp_path / "a.parquet", table(base_scores())),
+        write(tmp_path / "b.parquet", table(TRUNCATED)),
+    ]
+    rows = []
+    for place, pair in enumerate((files, files[::-1])):
+        out = tmp_path / f"out{place}"
+        assert main(["compare", *pair, "--buckets", "thirds", "--out", str(out)]) == 0
+        rows.append(read_table(out / "comparison.parquet", COMPARISONS).row(0, named=True))
+    one, other = rows
+    for name in ("difference", "psi_difference"):
+        assert one[name] == pytest.approx(-other[name])
+        assert one[f"{name}_low"] == pytest.approx(-other[f"{name}_high"])
+    for name in ("p_difference", "p_profile", "p_hit", "p_miss"):
+        assert one[name] == pytest.approx(other[name])
+
+
+def test_tables_and_figure_are_written(compare, tmp_path):
+    out = tmp_path / "out"
+    compare(table(base_scores()), table(TRUNCATED), "--out", str(out), "--names", "long", "short")
+    assert sorted(p.name for p in out.iterdir()) == [
+        f"comparison.{suffix}" for suffix in ("csv", "parquet", "png", "svg")
+    ]
+    row = read_table(out / "comparison.parquet", COMPARISONS).row(0, named=True)
+    assert (row["model"], row["other"], row["relation"]) == ("long", "short", "given")
+    assert row["difference"] == pytest.approx(float((base_scores() - TRUNCATED).mean()))
+    assert row["psi_difference"] == pytest.approx(row["psi_same"] - row["other_psi_same"])
+    with (out / "comparison.csv").open() as stream:
+        assert [record["model"] for record in csv.DictReader(stream)] == ["long"]
+    assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    drawing = (out / "comparison.svg").read_text()
+    for text in ("long", "short", "beginning", "middle", "end", "ndcg@10, at equal documents"):
+        assert f">{text}<" in drawing
+    record = read_provenance(out / "comparison.parquet")
+    assert sorted(record["inputs"]) == ["a:scores:a.parquet", "b:scores:b.parquet"]
+    assert record["queries_by"] == "people"
+    assert str(tmp_path) not in json.dumps(record)
+
+
+def test_the_same_comparison_is_drawn_the_same(compare, tmp_path):
+    drawn = []
+    for place in ("one", "two"):
+        compare(table(base_scores()), table(TRUNCATED), "--out", str(tmp_path / place))
+        drawn.append([(tmp_path / place / f"comparison.{s}").read_bytes() for s in ("png", "svg")])
+    assert drawn[0] == drawn[1]
+
+
+# --- Where the systems come from --------------------------------------------------------------
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Results of a run: models `long` and `short` on `b`, and `long` alone on `c`."""
+    folder = tmp_path / "results"
+    pair = "eng-Latn-eng-Latn.parquet"
+    frames = {"long": table(base_scores()), "short": table(TRUNCATED, cut=True)}
+    for model, frame in frames.items():
+        write(folder / "b" / "scores" / model / pair, frame)
+    labels = RowLabels("b", "eng-Latn", "eng-Latn", "people")
+    psi = result_tables(
+        [Evaluated(model, "dense", frame) for model, frame in frames.items()],
+        labels=labels,
+        metrics=["ndcg@10"],
+        schemes=["relative-5"],
+    ).psi
+    path = folder / "b" / "tables" / "eng-Latn-eng-Latn.psi.parquet"
+    write_table(psi, path, PSI_TABLE, provenance=SOURCE)
+    return folder
+
+
+def run(*arguments) -> int:
+    return main(["compare", *(str(argument) for argument in arguments)])
+
+
+def test_two_models_of_a_run_are_found_by_their_ids(results, tmp_path, capsys):
+    assert run("long", "short", "--results", results, "--out", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert "ndcg@10, relative-5: 360 queries on 120 documents" in printed  # the benchmark's scheme
+    # That `long` read everything is in the run's table, so the cut can be priced.
+    assert "On the 120 queries whose evidence long was given and short was not" in printed
+    row = read_table(tmp_path / "out" / "comparison.parquet", COMPARISONS).row(0, named=True)
+    assert (row["benchmark"], row["query_lang"], row["corpus_lang"]) == (
+        "b",
+        "eng-Latn",
+        "eng-Latn",
+    )
+
+
+def test_a_model_of_a_run_is_compared_with_a_file(results, tmp_path):
+    path = write(tmp_path / "own" / "query_scores.parquet", table(base_scores() * 0.9))
+    assert run("long", path, "--results", results, "--out", tmp_path / "out") == 0
+    row = read_table(tmp_path / "out" / "comparison.parquet", COMPARISONS).row(0, named=True)
+    assert (row["model"], row["other"]) == ("long", "own")  # the folder's name
+
+
+def test_several_benchmarks_or_pairs_have_to_be_chosen_from(results, capsys):
+    scores = pl.read_parquet(results / "b/scores/long/eng-Latn-eng-Latn.parquet")
+    for benchmark, pair in (("c", "eng-Latn-eng-Latn"), ("b", "spa-Latn-eng-Latn")):
+        for model in ("long", "short"):
+            write(results / benchmark / "scores" / model / f"{pair}.parquet", scores)
+    assert run("long", "short", "--results", results) == 2
+    assert "has scores of several; choose one with --benchmark: b, c" in capsys.readouterr().err
+    assert run("long", "short", "--results", results, "--benchmark", "b") == 2
+    error = capsys.readouterr().err
+    assert "choose one with --pair: eng-Latn-eng-Latn, spa-Latn-eng-Latn" in error
+    chosen = ("--benchmark", "b", "--pair", "spa-Latn-eng-Latn")
+    assert run("long", "short", "--results", results, *chosen) == 0
+    assert run("long", "short", "--results", results, "--benchmark", "d") == 2
+    assert "--benchmark 'd' has no scores of 'long'; found b, c" in capsys.readouterr().err
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Queries on the beginning and the end of 40 documents, and two runs."""
+    queries, qrels, runs = [], ["query-id\tcorpus-id\tscore"], {"one": [], "two": []}
+    for i in range(40):
+        for name, start in (("early", 10), ("late", 800)):
+            query = f"{name}{i}"
+            span = {"pos_char_span": [start, start + 20], "pos_char_length": 900}
+            queries.append(json.dumps({"_id": query, "text": "?", **span}))
+            qrels.append(f"{query}\td{i}\t1")
+            for model, is_found in (("one", i % 4 > 0), ("two", name == "early" or i % 5 == 0)):
+                runs[model] += [
+                    f"{query} Q0 d{i} 1 {0.9 if is_found else 0.1} r",
+                    f"{query} Q0 x 2 0.5 r",
+                ]
+    (tmp_path / "queries.jsonl").write_text("\n".join(queries))
+    (tmp_path / "qrels.tsv").write_text("\n".join(qrels))
+    for model, lines in runs.items():
+        (tmp_path / f"{model}.trec").write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_two_run_files_are_scored_and_compared(files, capsys):
+    judged = ("--queries", files / "queries.jsonl", "--qrels", files / "qrels.tsv")
+    pair = (files / "one.trec", files / "two.trec")
+    assert run(*pair, *judged, "--metrics", "mrr@10", "--out", files / "out") == 0
+    printed = capsys.readouterr().out
+    # one: .75 found first, the rest second: .875. two: early 1, late .6: .8.
+    assert "mrr@10, squad: 80 queries on 40 documents" in printed
+    assert "0.875  0.800" in printed
+    assert "Their profiles differ (p < 0.001, on both scales)." in printed
+    assert "evidence given" not in printed  # what a foreign system was given is not known
+    inputs = read_provenance(files / "out" / "comparison.parquet")["inputs"]
+    assert {"a:run:one.trec", "b:run:two.trec", "a:queries:queries.jsonl"} <= set(inputs)
+
+
+def test_a_run_without_queries_is_refused(files, capsys):
+    assert run(files / "one.trec", files / "two.trec") == 2
+    assert "one.trec: a run needs --queries and --qrels to be scored" in capsys.readouterr().err
+    assert run(files / "one.trec", "x", "--queries", files / "queries.jsonl") == 2
+    assert "--queries and --qrels go together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (table(base_scores(), name="z"), "360 queries and 'b' of 360; 0 are the same"),
+        (table(base_scores(100)), "360 queries and 'b' of 300; 300 are the same"),
+        (
+            table(base_scores()).with_columns(document_id=pl.lit("e") + pl.col("document_id")),
+            "0 are the same, of the same documents",
+        ),
+        (table(base_scores()).rename({"ndcg@10": "mrr@10"}), "no scores of both for the metrics"),
+    ],
+)
+def test_other_queries_documents_or_metrics_are_refused(tmp_path, capsys, other, message):
+    files = [
+        write(tmp_path / "a.parquet", table(base_scores())),
+        write(tmp_path / "b.parquet", other),
+    ]
+    assert run(*files) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_queries_of_another_order_are_the_same(compare):
+    first = table(base_scores())
+    assert "nothing differs" in compare(first, first.sort("query_id", descending=True))
+
+
+BAD = {
+    "no such file": (["nowhere.parquet", "b"], "nowhere.parquet: no such file"),
+    "no such model": (["none", "long"], "'none' is neither a file nor a model of"),
+    "unknown scheme": (["long", "short", "--buckets", "quarters"], "unknown bucket scheme"),
+    "unknown metric": (["long", "short", "--metrics", "map@3"], "for the metrics map@3; both have"),
+    "bad level": (["long", "short", "--level", "2"], "level is 2"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_options_give_one_message(results, capsys, name):
+    arguments, message = BAD[name]
+    assert run(*arguments, "--results", results) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_results_without_scores_are_refused(tmp_path, capsys):
+    assert run("a", "b", "--results", tmp_path) == 2
+    assert "'a' is no file, and" in capsys.readouterr().err

@@ -1,0 +1,214 @@
+"""`psibench score` told what a foreign model read, and compared with a control."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from psibench.cli import main
+from psibench.models.checkpoints import resolve_checkpoint
+from psibench.tables import read_provenance
+
+MINILM = "embedded:all-MiniLM-L6-v2"
+N_DOCUMENTS = 40
+TEXT = "river " * 200
+"""A token every six characters; of 128 tokens 126 are its own: 755 characters are read."""
+
+
+@pytest.fixture
+def files(tmp_path):
+    """40 documents, asked about their first words and about what begins at 900; BEIR's layout.
+
+    The run finds first the documents of questions on the beginning, and of every tenth of the
+    others, the control every document alike.
+    """
+    queries, qrels, run, blind = [], ["query-id\tcorpus-id\tscore"], [], []
+    for i in range(N_DOCUMENTS):
+        for name, start in (("early", 6), ("late", 900)):
+            query = f"{name}{i}"
+            metadata = {"pos_char_span": [start, start + 5], "pos_char_length": len(TEXT)}
+            queries.append({"_id": query, "text": "?", "metadata": metadata})
+            qrels.append(f"{query}\td{i}\t1")
+            is_found = name == "early" or i % 10 == 0
+            run += [f"{query} Q0 d{i} 1 {0.9 if is_found else 0.2} r", f"{query} Q0 x 2 0.5 r"]
+            blind += [f"{query} Q0 d{i} 1 {0.9 if i % 3 else 0.2} r", f"{query} Q0 x 2 0.5 r"]
+    corpus = [{"_id": f"d{i}", "title": "", "text": TEXT} for i in range(N_DOCUMENTS)]
+    write_lines(tmp_path / "queries.jsonl", queries)
+    write_lines(tmp_path / "corpus.jsonl", [*corpus, {"_id": "x", "text": "other"}])
+    (tmp_path / "qrels.tsv").write_text("\n".join(qrels) + "\n")
+    (tmp_path / "model.trec").write_text("\n".join(run) + "\n")
+    (tmp_path / "blind.trec").write_text("\n".join(blind) + "\n")
+    return tmp_path
+
+
+def write_lines(path: Path, records: list[dict]) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def score(files, *options, runs=("model.trec",)) -> int:
+    given = [part for run in runs for part in ("--run", str(files / run))]
+    common = ["--buckets", "thirds", "--metrics", "mrr@10"]
+    return main([
+        "score", *given, *common,
+        "--queries", str(files / "queries.jsonl"), "--qrels", str(files / "qrels.tsv"),
+        "--out", str(files / "out"), *(str(option) for option in options),
+    ])  # fmt: skip
+
+
+def reading(files, tokens="128", *, tokenizer=MINILM, corpus="corpus.jsonl") -> list:
+    return ["--max-tokens", tokens, "--tokenizer", tokenizer, "--corpus", files / corpus]
+
+
+def psi(files, **labels) -> dict:
+    table = pl.read_parquet(files / "out" / "psi_table.parquet")
+    return table.filter(**labels).row(0, named=True)
+
+
+def views(files, **labels) -> list[str]:
+    table = pl.read_parquet(files / "out" / "psi_table.parquet").filter(**labels)
+    return table.get_column("evidence").to_list()
+
+
+def test_what_lies_beyond_the_tokens_is_not_visible(files):
+    assert score(files, *reading(files)) == 0
+    assert views(files) == ["all", "visible", "whole"]
+    everything, visible = psi(files, evidence="all"), psi(files, evidence="visible")
+    assert (everything["n_queries"], everything["seen"]) == (80, 0.5)
+    assert (visible["n_queries"], visible["mean"]) == (40, 1.0)
+    assert psi(files, evidence="whole")["n_queries"] == 0
+    scores = pl.read_parquet(files / "out" / "query_scores.parquet")
+    assert scores["pos_visible"].unique().to_list() == [pytest.approx(755 / 1200)]
+
+
+@pytest.mark.parametrize(("tokens", "share"), [(152, 0.0), (153, 4 / 6), (154, 1.0)])
+def test_evidence_is_visible_as_far_as_the_last_token_of_its_own(files, tokens, share):
+    """Of [CLS], [SEP] and 150 words the last ends at 899; of 151 at 905, of 152 at 911."""
+    queries = [json.loads(line) for line in (files / "queries.jsonl").read_text().splitlines()]
+    for query in queries:
+        if query["_id"].startswith("late"):
+            query["metadata"]["pos_char_span"] = [901, 907]
+    write_lines(files / "queries.jsonl", queries)
+    assert score(files, *reading(files, tokens)) == 0
+    scores = pl.read_parquet(files / "out" / "query_scores.parquet")
+    late = scores.filter(pl.col("query_id").str.starts_with("late"))
+    assert late["visible"].unique().to_list() == [pytest.approx(share)]
+
+
+def test_a_model_may_have_read_everything(files):
+    assert score(files, "--max-tokens", "all") == 0  # and needs neither tokenizer nor corpus
+    assert psi(files, evidence="visible")["n_queries"] == 80
+
+
+def test_each_run_may_have_read_another_part(files):
+    options = ["--max-tokens", "128", "all", *reading(files)[2:]]
+    assert score(files, *options, runs=("model.trec", "blind.trec")) == 0
+    assert psi(files, model="model", evidence="all")["seen"] == 0.5
+    assert psi(files, model="blind", evidence="all")["seen"] == 1.0
+
+
+def test_a_tokenizer_by_its_file_and_a_corpus_in_parquet_say_the_same(files):
+    assert score(files, *reading(files)) == 0
+    expected = (files / "out" / "psi_table.csv").read_bytes()
+    records = [json.loads(line) for line in (files / "corpus.jsonl").read_text().splitlines()]
+    frame = pl.DataFrame(records).select("_id", "text")
+    frame[:7].write_parquet(files / "one.parquet")
+    frame[7:].write_parquet(files / "two.parquet")
+    file = f"{resolve_checkpoint(MINILM)}/tokenizer.json"
+    options = reading(files, tokenizer=file, corpus="one.parquet")
+    assert score(files, *options, files / "two.parquet") == 0
+    assert (files / "out" / "psi_table.csv").read_bytes() == expected
+
+
+def test_provenance_knows_the_reading_by_content(files):
+    assert score(files, *reading(files)) == 0
+    record = read_provenance(files / "out" / "psi_table.parquet")
+    assert record["params"]["max_tokens"] == ["128"]
+    assert record["params"]["tokenizer"].startswith("sha256:")
+    assert sorted(record["inputs"]) == ["corpus", "qrels", "queries", "run:model.trec"]
+    assert str(files) not in json.dumps(record)
+
+
+def test_titles_are_not_read_and_that_is_said(files, capsys):
+    records = [json.loads(line) for line in (files / "corpus.jsonl").read_text().splitlines()]
+    write_lines(files / "corpus.jsonl", [record | {"title": "A river"} for record in records])
+    assert score(files, *reading(files)) == 0
+    assert "40 positives have a title, which is not read here" in capsys.readouterr().err
+    assert psi(files, evidence="all")["seen"] == 0.5
+
+
+def spoil(files, change) -> None:
+    records = [json.loads(line) for line in (files / "corpus.jsonl").read_text().splitlines()]
+    write_lines(files / "corpus.jsonl", change(records))
+
+
+BAD_OPTIONS = {
+    "tokens alone": (["--max-tokens", "9"], "--max-tokens without --tokenizer and --corpus"),
+    "no corpus": (["--max-tokens", "9", "--tokenizer", MINILM], "--max-tokens without --corpus"),
+    "no tokens": (["--tokenizer", MINILM], "--tokenizer without --max-tokens"),
+    "no number": (["--max-tokens", "many"], "--max-tokens 'many'; give a number of tokens"),
+    "zero": (["--max-tokens", "0"], "--max-tokens '0'; give a number"),
+    "too many": (["--max-tokens", "9", "9"], "2 --max-tokens for 1 --run"),
+    "no control": (["--control", "m"], "--control 'm' is none of the models scored: model"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_OPTIONS)
+def test_options_that_do_not_go_together_are_refused(files, capsys, name):
+    options, message = BAD_OPTIONS[name]
+    assert score(files, *options) == 2
+    assert message in capsys.readouterr().err
+    assert not (files / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda records: records[1:], "no text of the positives 'd0' (1 in all)"),
+        (lambda records: [*records, records[0] | {"text": "?"}], "documents with two texts 'd0'"),
+        (lambda records: [records[0] | {"text": None}, *records[1:]], "without a text 'd0'"),
+        (lambda records: [{"_id": "d0"}, *records[1:]], "corpus.jsonl, line 1: missing text"),
+        (
+            lambda records: [records[0] | {"text": TEXT[:-1]}, *records[1:]],
+            "document 'd0' has 1199 characters, and pos_char_length of query 'early0' is 1200 "
+            "(2 such queries)",
+        ),
+    ],
+)
+def test_a_corpus_that_does_not_fit_the_queries_is_refused(files, capsys, change, message):
+    spoil(files, change)
+    assert score(files, *reading(files)) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not (files / "out").exists()
+
+
+@pytest.mark.parametrize("tokenizer", ["./nowhere", "embedded:none", "qrels.tsv"])
+def test_a_tokenizer_that_is_none_is_refused(files, capsys, tokenizer):
+    assert score(files, *reading(files, tokenizer=tokenizer)) == 2
+    assert "--tokenizer" in (error := capsys.readouterr().err) or tokenizer in error
+
+
+def test_tokens_for_special_tokens_alone_are_refused(files, capsys):
+    assert score(files, *reading(files, "2")) == 2
+    assert "adds 2 special tokens, which count and leave the text none" in capsys.readouterr().err
+
+
+def test_a_model_is_compared_with_the_control_among_the_runs(files):
+    runs = ("model.trec", "blind.trec")
+    assert score(files, "--control", "blind", runs=runs) == 0
+    row = psi(files, model="model", evidence="all")
+    # The model finds the beginning alone, the control a third of neither: profiles differ.
+    assert row["control"] == "blind"
+    assert row["p_control"] == max(row["p_control_hit"], row["p_control_miss"]) < 0.001
+    control = psi(files, model="blind", evidence="all")
+    assert (control["control"], control["p_control"]) == (None, None)
+    record = read_provenance(files / "out" / "psi_table.parquet")
+    assert record["params"]["control"] == "blind"
+
+
+def test_without_a_control_nothing_is_compared(files):
+    assert score(files) == 0
+    row = psi(files, evidence="all")
+    assert (row["control"], row["p_control"], row["p_control_adjusted"]) == (None, None, None)

@@ -1,0 +1,195 @@
+"""Two systems on the same queries."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from psibench.metrics.comparison import (
+    compare_profiles,
+    compare_windows,
+    mean_difference,
+    psi_difference,
+)
+
+
+def layout(n_documents=400, n_buckets=3):
+    return np.repeat(np.arange(n_documents), n_buckets), np.tile(np.arange(n_buckets), n_documents)
+
+
+def hits(rng, chances):
+    return (rng.random(len(chances)) < chances).astype(float)
+
+
+def compared(first, second, documents, buckets, *, within=True):
+    return compare_profiles(
+        first,
+        second,
+        documents,
+        np.arange(len(first)),
+        buckets,
+        np.full(len(first), 900.0),
+        within=within,
+    )
+
+
+# --- Profiles -------------------------------------------------------------------------------------
+
+
+def test_profiles_are_compared_by_documents_by_hand():
+    # 40 documents with a query per bucket. The first system finds all in bucket 0 and 20 in bucket
+    # 1, the second one 30 in each. Means .75 and .75: the hit scale is the difference / .75, the
+    # miss scale its negative / .25: one statistic.
+    first = np.array([1.0, 1.0] * 20 + [1.0, 0.0] * 20)
+    second = np.array([1.0, 0.0] * 10 + [0.0, 1.0] * 10 + [1.0, 1.0] * 20)
+    documents, buckets = layout(40, 2)
+    found = compared(first, second, documents, buckets)
+    # first - second: (0, 1) 10 times, (1, 0) 10 times, (0, -1) 20 times. Half their inner
+    # differences: -.5, +.5 and +.5: 30 of one sign and 10 of the other. Q = (30 - 10)^2 / 40 = 10,
+    # F = Q 39 / (40 - Q) = 13 with 1 and 39 degrees of freedom.
+    p = 2 * stats.t.sf(13**0.5, 39)
+    assert (found.p_hit, found.p_miss, found.p) == pytest.approx((p, p, p))
+
+
+@pytest.mark.parametrize("scale", ["hit", "miss"])
+def test_a_shared_profile_is_no_difference_on_its_scale_and_none_is_claimed(scale):
+    rng = np.random.default_rng(1)
+    documents, buckets = layout(900)
+    shared = rng.beta(5, 2, 900)[documents] * np.array([1.0, 0.8, 0.6])[buckets]
+    a, b = (
+        (hits(rng, shared), hits(rng, 0.5 * shared))
+        if scale == "hit"
+        else (hits(rng, 1 - shared), hits(rng, 1 - 0.4 * shared))
+    )
+    found = compared(a, b, documents, buckets)
+    own, other = (found.p_hit, found.p_miss) if scale == "hit" else (found.p_miss, found.p_hit)
+    assert own > 0.05
+    assert other < 0.01  # means far apart: one scale alone would claim a difference
+    assert found.p > 0.05
+
+
+def test_a_position_effect_of_one_system_only_is_found_by_both_scales():
+    rng = np.random.default_rng(2)
+    documents, buckets = layout()
+    level = rng.beta(5, 2, 400)[documents]
+    a = hits(rng, level * np.array([1.0, 0.7, 0.4])[buckets])
+    b = hits(rng, 0.6 * level)
+    found = compared(a, b, documents, buckets)
+    assert found.p == max(found.p_hit, found.p_miss) < 0.01
+    swapped = compared(b, a, documents, buckets)
+    assert (swapped.p_hit, swapped.p_miss) == pytest.approx((found.p_hit, found.p_miss))
+
+
+def test_scales_that_disagree_in_direction_claim_nothing():
+    # The first system falls from 1 to .9 in hits; in misses it rises from 0 to .1 of a mean of .05,
+    # a doubling; the other one falls from .5 to .4, more of its hits and less of its misses.
+    rng = np.random.default_rng(3)
+    documents, buckets = layout(3000, 2)
+    a = hits(rng, np.array([1.0, 0.9])[buckets])
+    b = hits(rng, np.array([0.5, 0.38])[buckets])
+    found = compared(a, b, documents, buckets)
+    assert found.p_hit < 0.01
+    assert found.p_miss < 0.01
+    assert found.p == 1
+
+
+def test_one_third_per_document_is_compared_between_documents():
+    rng = np.random.default_rng(4)
+    documents = np.repeat(np.arange(300), 3)
+    buckets = documents % 3
+    a = hits(rng, np.array([0.9, 0.6, 0.3])[buckets])
+    b = hits(rng, np.full(900, 0.5))
+    assert compared(a, b, documents, buckets, within=False).p < 0.001
+    assert compared(a, b, documents, buckets).p is None  # no document holds two thirds
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(np.zeros(120), np.ones(120), id="nothing and all"),
+        pytest.param(np.tile([1.0, 0.0, 1.0], 40), np.zeros(120), id="one finds nothing"),
+        pytest.param(np.tile([1.0, 0.0, 1.0], 40), np.ones(120), id="one finds all"),
+    ],
+)
+def test_profiles_that_cannot_be_compared_on_both_scales_have_no_p(first, second):
+    assert compared(first, second, *layout(40)).p is None
+
+
+def test_a_system_beside_itself_has_no_other_profile():
+    scores = np.tile([1.0, 0.0, 1.0], 40)
+    assert compared(scores, scores, *layout(40)).p == 1.0
+
+
+def test_no_queries_have_no_p():
+    none = np.array([], dtype=int)
+    assert compared(np.array([]), np.array([]), none, none).p is None
+
+
+# --- Means ----------------------------------------------------------------------------------------
+
+
+def test_difference_of_means_has_documents_as_units():
+    # 40 documents of 5 queries that agree: the first system is better by 1 in 15 documents, worse
+    # by 1 in 5. Difference .25; influences (d - .25) / 40; Student's t with 39 degrees of freedom.
+    difference = np.repeat([1.0] * 15 + [-1.0] * 5 + [0.0] * 20, 5)
+    documents = np.repeat(np.arange(40), 5)
+    found = mean_difference(0.5 + difference / 2, 0.5 - difference / 2, documents, level=0.95)
+    se = (40 / 39 * (15 * 0.75**2 + 5 * 1.25**2 + 20 * 0.25**2)) ** 0.5 / 40
+    assert found.value == pytest.approx(0.25)
+    assert found.low == pytest.approx(0.25 - stats.t.ppf(0.975, 39) * se)
+    assert found.p == pytest.approx(2 * stats.t.sf(0.25 / se, 39))
+    assert found.n_documents == 40
+
+
+def test_difference_of_means_needs_thirty_documents():
+    assert mean_difference(np.ones(29), np.zeros(29), np.arange(29), level=0.95) is None
+    assert mean_difference(np.ones(0), np.zeros(0), np.arange(0), level=0.95) is None
+
+
+# --- PSI ------------------------------------------------------------------------------------------
+
+
+def test_difference_of_psi_adds_the_distances_to_the_ends():
+    # .4 [.37, .45] less .1 [.06, .22]: down sqrt(.03^2 + .12^2), up sqrt(.05^2 + .04^2).
+    assert psi_difference((0.4, 0.37, 0.45), (0.1, 0.06, 0.22)) == pytest.approx(
+        (0.3, 0.3 - 0.0153**0.5, 0.3 + 0.0041**0.5)
+    )
+
+
+def test_difference_to_a_psi_that_may_be_zero_reaches_as_far_as_the_other_one():
+    # .4 [.37, .45] less .1 [0, .14]: with .1, .25 to .3 + sqrt(.05^2 + .1^2) = .41; with 0,
+    # .4 - sqrt(.03^2 + .14^2) = .257 to .45.
+    assert psi_difference((0.4, 0.37, 0.45), (0.1, 0.0, 0.14)) == pytest.approx((0.3, 0.25, 0.45))
+
+
+def test_difference_of_psi_turns_round_with_its_arguments():
+    a, b = (0.3, 0.2, 0.35), (0.1, 0.0, 0.2)
+    value, low, high = psi_difference(a, b)
+    assert psi_difference(b, a) == pytest.approx((-value, -high, -low))
+
+
+# --- Windows --------------------------------------------------------------------------------------
+
+
+def test_windows_are_compared_where_they_differ_and_where_they_do_not():
+    # The longer input finds .6 of the evidence that only it holds, the shorter one nothing; where
+    # the document is whole both score alike.
+    rng = np.random.default_rng(5)
+    documents = np.arange(400)
+    only_longer, whole = documents < 150, documents >= 200
+    longer = hits(rng, np.full(400, 0.6))
+    shorter = np.where(only_longer, 0.0, longer)
+    found = compare_windows(
+        longer, shorter, documents, only_longer=only_longer, whole=whole, level=0.95
+    )
+    assert found.n_cut == 150
+    assert found.cut.value == pytest.approx(longer[:150].mean())
+    assert found.cut.low > 0.5 - 0.1
+    assert (found.uncut.value, found.uncut.p) == (0, 1)
+
+
+def test_windows_without_a_difference_give_no_effect():
+    none = np.zeros(40, bool)
+    found = compare_windows(
+        np.ones(40), np.ones(40), np.arange(40), only_longer=none, whole=~none, level=0.95
+    )
+    assert (found.cut, found.n_cut) == (None, 0)

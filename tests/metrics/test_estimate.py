@@ -1,0 +1,443 @@
+"""One row of the PSI table: what is said about constructed cases, and what is left empty."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from psibench.errors import InputError
+from psibench.metrics.estimate import RowData, estimate_row
+from psibench.metrics.inference import draw_errors
+from psibench.metrics.psi import psi_of_columns
+from psibench.metrics.psi_inversion import invert_psi
+
+ESTIMATES = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
+SAME = ("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected", "best_same", "drop")
+TESTS = ("test", "p_any", "p_shape", "p_trend")
+
+
+def row_of(scores, documents, buckets, *, lengths=None, n_buckets=None, **settings):
+    """Estimate of one query per bucket entry; documents of equal length."""
+    documents, buckets = np.array(documents, dtype=int), np.array(buckets, dtype=int)
+    n = len(documents)
+    data = RowData(
+        np.array(scores, dtype=float),
+        documents,
+        np.full(n, 900.0) if lengths is None else np.array(lengths, dtype=float),
+        buckets * 100.0,
+        seen=settings.pop("seen", None),
+        control=settings.pop("control", None),
+    )
+    n_buckets = n_buckets or int(buckets.max(initial=0)) + 1
+    return estimate_row(data, np.arange(n), buckets, n_buckets=n_buckets, **settings)
+
+
+def estimate(*arguments, **settings):
+    return row_of(*arguments, **settings)[0]
+
+
+def hits(rng, chances):
+    return (rng.random(len(chances)) < chances).astype(float)
+
+
+def controlled(seed, profile, *, n_documents=200, mean=0.6):
+    """Scores, documents and buckets with one query per bucket of each document."""
+    rng = np.random.default_rng(seed)
+    k = len(profile)
+    documents, buckets = np.repeat(np.arange(n_documents), k), np.tile(np.arange(k), n_documents)
+    level = rng.beta(6 * mean, 6 * (1 - mean), n_documents)[documents]
+    return hits(rng, level * np.array(profile)[buckets]), documents, buckets
+
+
+# --- Constructed cases ----------------------------------------------------------------------------
+
+
+def test_harder_long_documents_are_not_called_position():
+    # Long documents alone hold buckets 3 to 5, and their queries are harder wherever they are.
+    rng = np.random.default_rng(1)
+    is_long = np.arange(400) % 2 == 0
+    documents = np.repeat(np.arange(400), 5)
+    buckets = np.where(is_long[documents], rng.integers(0, 6, 2000), rng.integers(0, 3, 2000))
+    scores = hits(rng, np.where(is_long, 0.4, 0.8)[documents])
+    row = estimate(scores, documents, buckets, lengths=np.where(is_long, 3e3, 900)[documents])
+    assert row.test == "within"
+    assert min(row.p_any, row.p_shape, row.p_trend) > 0.05
+    assert row.psi_same_low == 0
+    assert row.psi > 0.3  # what is published
+    assert row.psi_low > 0.2
+    assert row.p_confounded < 0.001
+    assert "confounded" in row.flags
+    assert row.length_imbalance > 0.1
+
+
+def test_a_position_effect_is_found_and_not_called_confounded():
+    row = estimate(*controlled(2, [1.0, 0.8, 0.6], n_documents=600))
+    assert (row.test, row.flags) == ("within", "")
+    assert row.p_shape < 0.001
+    assert row.psi_same_low < 0.4 < row.psi_same_high
+    assert row.psi_same_low > 0.2
+    assert row.psi_same_corrected == pytest.approx(0.4, abs=0.1)
+    assert (row.best_same, row.worst_same) == (0, 2)
+    assert row.drop_low < 0.4 < row.drop_high
+    assert row.info_min == pytest.approx(1)
+
+
+def test_one_third_per_document_is_compared_between_documents_only():
+    rng = np.random.default_rng(3)
+    documents = np.repeat(np.arange(150), 9)
+    buckets = documents % 3
+    scores = hits(rng, rng.beta(2, 2, 150)[documents])
+    row = estimate(scores, documents, buckets, lengths=rng.random(150)[documents])
+    assert row.test == "between"
+    assert "between_documents" in row.flags
+    assert {getattr(row, name) for name in SAME[:-1]} == {None}
+    assert row.info_min == pytest.approx(0, abs=1e-9)
+    assert row.p_shape > 0.01  # 1350 queries as units would give less than .001:
+    means = [scores[buckets == k].mean() for k in range(3)]
+    assert np.ptp(means) / (0.25 / 450 * 2) ** 0.5 > 2
+    assert row.psi_low == 0
+
+
+def test_few_documents_that_hold_two_thirds_do_not_speak_for_all():
+    # 40 of 440 documents hold two thirds: enough to solve the equations, 5 % of the comparison.
+    rng = np.random.default_rng(17)
+    documents = np.repeat(np.arange(440), 3)
+    buckets = np.where((documents < 40) & (np.arange(1320) % 3 == 0), documents + 1, documents) % 3
+    row = estimate(hits(rng, np.full(1320, 0.5)), documents, buckets)
+    assert 0 < row.info_min < 0.1
+    assert (row.test, row.psi_same, row.p_confounded) == ("between", None, None)
+
+
+def test_a_model_that_finds_next_to_nothing_is_at_the_floor():
+    row = estimate(*controlled(4, [1.0, 1.0, 1.0], mean=0.02))
+    assert "at_floor" in row.flags
+    assert (row.psi_same_low or 0, row.psi_low) == (0, 0)
+
+
+def test_a_model_that_finds_nearly_everything_is_at_the_ceiling():
+    scores, documents, buckets = np.ones(600), np.repeat(np.arange(200), 3), np.tile([0, 1, 2], 200)
+    scores[[3, 0, 301]] = 0.0  # two in the first bucket, one in the second
+    row = estimate(scores, documents, buckets)
+    assert "at_ceiling" in row.flags
+    assert "too_few_documents" in row.flags  # 3 documents differ inside
+    assert [getattr(row, name) for name in TESTS] == [None] * 4
+    assert row.psi == pytest.approx(2 / 200)
+    assert row.psi_low == 0
+
+
+def test_a_late_bucket_found_better_has_a_negative_drop():
+    row = estimate(*controlled(5, [0.6, 0.8, 1.0], n_documents=400))
+    assert row.drop_high < 0
+    assert row.worst_same == 0
+
+
+# --- Intervals ------------------------------------------------------------------------------------
+
+
+def test_interval_widens_with_the_level_and_holds_the_corrected_value():
+    data = controlled(6, [1.0, 0.9, 0.7])
+    narrow, wide = (estimate(*data, level=level) for level in (0.5, 0.95))
+    for kind in ("psi", "psi_same"):
+        low, corrected, high = (
+            [getattr(row, f"{kind}_{end}") for row in (narrow, wide)]
+            for end in ("low", "corrected", "high")
+        )
+        assert low[1] < low[0] <= corrected[0] <= high[0] < high[1]
+    assert wide.drop_low < narrow.drop_low < narrow.drop < narrow.drop_high < wide.drop_high
+
+
+def test_queries_that_share_documents_widen_the_plain_interval():
+    # 90 documents of ten queries that all score alike; each bucket finds half of its documents.
+    documents = np.repeat(np.arange(90), 10)
+    scores, buckets = (documents // 3 % 2).astype(float), documents % 3
+    alike = estimate(scores, documents, buckets)
+    as_queries = estimate(scores, range(900), buckets)
+    assert alike.psi == as_queries.psi == 0
+    assert alike.psi_high > 2 * as_queries.psi_high
+    assert alike.intra_document_correlation == pytest.approx(1)
+    assert (alike.n_documents, as_queries.n_documents) == (90, 900)
+
+
+@pytest.mark.parametrize("value", [1.0, 0.1, 1 / np.log2(3)])
+def test_constant_scores_have_psi_zero_without_uncertainty(value):
+    row, buckets = row_of(np.full(120, value), np.repeat(np.arange(40), 3), np.tile([0, 1, 2], 40))
+    assert (row.psi, row.psi_low, row.psi_high, row.psi_corrected) == (0, 0, 0, 0)
+    assert (row.psi_same, row.psi_same_low, row.psi_same_high) == (0, 0, 0)
+    assert buckets.mean.tolist() == pytest.approx([value] * 3)
+    assert buckets.low.tolist() == pytest.approx([value] * 3)
+
+
+def test_strong_effect_has_the_textbook_interval():
+    # Buckets of 2,000 documents of one query each, means .6 and .3. Relative variance of the ratio:
+    # .4 / (.6 n) + .7 / (.3 n) = 3 / 2000, its root .0387; PSI .5 +- 1.96 * .5 * .0387 = .038.
+    scores = np.r_[np.arange(2000) < 1200, np.arange(2000) < 600].astype(float)
+    row = estimate(scores, np.arange(4000), np.repeat([0, 1], 2000))
+    assert row.psi == pytest.approx(0.5)
+    assert row.psi_corrected == pytest.approx(0.5, abs=0.005)
+    assert (row.psi_low, row.psi_high) == (
+        pytest.approx(0.462, abs=0.008), pytest.approx(0.538, abs=0.008),
+    )  # fmt: skip
+
+
+def test_bucket_of_zeros_has_psi_one_with_an_interval_that_depends_on_its_size():
+    low = []
+    for size in (20, 500):
+        scores = np.r_[np.arange(size) < size / 2, np.zeros(size)].astype(float)
+        row = estimate(scores, np.arange(2 * size), np.repeat([0, 1], size))
+        assert (row.psi, row.psi_high) == (1, 1)
+        low.append(row.psi_low)
+    assert 0.4 < low[0] < low[1] < 1
+
+
+def test_one_miss_among_perfect_scores_does_not_exclude_no_effect():
+    scores = np.ones(120)
+    scores[7] = 0.0
+    row = estimate(scores, np.arange(120), np.repeat([0, 1, 2], 40))
+    assert row.psi == pytest.approx(1 / 40)
+    assert (row.psi_low, row.psi_corrected) == (0, 0)  # p = .61: any shuffle gives the same PSI
+
+
+@pytest.mark.parametrize("true_psi", [0.0, 0.1])
+def test_interval_covers_a_small_true_psi_where_percentiles_fail(true_psi):
+    # 60 data sets of 150 documents with a query in each of 6 buckets. A 95 % interval misses 3.
+    covered = naive_covered = 0
+    rng = np.random.default_rng(11)
+    profile = np.array([1, 1, 1, 1, 1, 1 - true_psi])
+    documents, buckets = np.repeat(np.arange(150), 6), np.tile(np.arange(6), 150)
+    for _ in range(60):
+        scores = hits(rng, 0.45 * profile[buckets])
+        row = estimate(scores, documents, buckets)
+        covered += row.psi_same_low <= true_psi <= row.psi_same_high
+        means = scores.reshape(150, 6)
+        drawn = means[rng.integers(0, 150, (200, 150))].mean(axis=1).T
+        naive = np.quantile(psi_of_columns(drawn), [0.025, 0.975])
+        naive_covered += naive[0] <= true_psi <= naive[1]
+    assert covered >= 55
+    assert naive_covered <= 30
+
+
+def test_corrected_psi_is_less_biased_than_the_plain_one():
+    rng = np.random.default_rng(12)
+    documents, buckets = np.repeat(np.arange(150), 6), np.tile(np.arange(6), 150)
+    rows = [estimate(hits(rng, np.full(900, 0.45)), documents, buckets) for _ in range(40)]
+    plain = np.mean([row.psi for row in rows])
+    assert plain > 0.13
+    assert np.mean([row.psi_corrected for row in rows]) < plain / 2
+
+
+def test_inversion_without_sampling_error_is_the_plain_value():
+    found = invert_psi(
+        np.array([0.8, 0.6]), np.zeros((2, 64)), centre=np.array([0.8, 0.6]), level=0.95
+    )
+    assert dataclasses.astuple(found) == pytest.approx((0.25, 0.25, 0.25))
+
+
+def test_bucket_means_that_happen_to_be_equal_do_not_exclude_a_position_effect():
+    # Standard errors of .05 at means of .5: 10 % each. PSI 0 is as likely as any small one.
+    errors = draw_errors(np.eye(3) * 0.05**2)
+    found = invert_psi(np.full(3, 0.5), errors, centre=np.full(3, 0.5), level=0.95)
+    assert (found.low, found.corrected) == (0, 0)
+    assert 0.1 < found.high < 0.4
+
+
+def test_inversion_of_noise_alone_is_zero():
+    means = np.array([0.52, 0.48, 0.5])
+    found = invert_psi(means, draw_errors(np.eye(3) * 0.05**2), centre=means, level=0.95)
+    assert (found.low, found.corrected) == (0, 0)
+    assert found.high > 0.077
+
+
+# --- Buckets --------------------------------------------------------------------------------------
+
+
+def test_bucket_means_and_their_intervals():
+    # Bucket 0: 36 of 100 documents hit; bucket 1 nobody asks about; bucket 2 a single query.
+    # Wilson's interval at .36 with 100 queries and quantile 1.984: (.36 + .0197 -+ .0968) / 1.0394.
+    scores = np.r_[np.ones(36), np.zeros(64), 1.0]
+    _, buckets = row_of(scores, np.arange(101), np.r_[np.zeros(100), 2], n_buckets=4)
+    assert buckets.n_queries.tolist() == [100, 0, 1, 0]
+    np.testing.assert_allclose(buckets.mean, [0.36, np.nan, 1.0, np.nan])
+    np.testing.assert_allclose(buckets.low, [0.272, np.nan, np.nan, np.nan], atol=0.005)
+    np.testing.assert_allclose(buckets.high, [0.458, np.nan, np.nan, np.nan], atol=0.005)
+    assert np.isnan(buckets.same_mean).all()
+
+
+def test_interval_of_a_bucket_of_few_documents_has_students_quantile():
+    # 5 documents in bucket 0, 2 hit; 195 in bucket 1, 98 hit; mean and variance about .5 and .25.
+    # Influences: variance 5 * .24 / 25 = .048 (times 200/199), and 2 / 7 * .25 / 5 = .0143 for the
+    # small bucket: .0625. Smoothed mean (2 + 1) / 7, room .245; r = 2.776^2 * .0625 / .245 = 1.97.
+    # Centre (.4 + .98) / 2.97 = .466, reach sqrt(1.97 * .24 + .98^2) / 2.97 = .404.
+    scores = np.r_[1, 1, 0, 0, 0, np.arange(195) % 2 == 0].astype(float)
+    _, buckets = row_of(scores, np.arange(200), np.r_[[0] * 5, [1] * 195])
+    assert buckets.low[0] == pytest.approx(0.466 - 0.404, abs=0.004)
+    assert buckets.high[0] == pytest.approx(0.466 + 0.404, abs=0.004)
+
+
+def test_bucket_intervals_stay_inside_the_range_of_scores_and_are_never_empty():
+    scores = np.r_[np.zeros(40), np.ones(40), 0, 1, 0, 1]
+    documents = np.r_[np.arange(80), np.arange(4)]
+    _, buckets = row_of(scores, documents, np.r_[np.repeat([0, 1], 40), 2, 2, 2, 2])
+    assert buckets.low[0] == 0
+    assert 0 < buckets.high[0] < 0.25
+    assert 0.75 < buckets.low[1] < 1
+    assert buckets.high[1] == 1
+    assert 0 <= buckets.low[2] < 0.2
+    assert 0.8 < buckets.high[2] <= 1
+
+
+def test_scores_above_one_set_the_limit():
+    scores, documents, buckets = controlled(8, [1.0, 0.5])
+    row, of_bucket = row_of(scores * 4, documents, buckets)
+    same, _ = row_of(scores, documents, buckets)
+    assert row.psi == pytest.approx(same.psi)
+    assert row.p_shape == pytest.approx(same.p_shape)
+    assert of_bucket.high.max() > 1
+
+
+# --- Edges ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scores", "documents", "buckets", "n_buckets"),
+    [
+        pytest.param([], [], [], 0, id="empty"),
+        pytest.param([0.5, 0.7], [0, 0], [1, 1], 1, id="one document, one bucket"),
+        pytest.param([0.5, 0.7] * 40, np.repeat(np.arange(40), 2), [1] * 80, 1, id="one bucket"),
+        pytest.param([0.0] * 120, np.repeat(np.arange(40), 3), [0, 1, 2] * 40, 3, id="all zero"),
+    ],
+)
+def test_what_does_not_exist_is_empty_and_not_zero(scores, documents, buckets, n_buckets):
+    row, of_bucket = row_of(scores, documents, buckets, n_buckets=3)
+    assert row.n_buckets == n_buckets
+    for name in (*ESTIMATES, *SAME, *TESTS, "psi_noise_mean", "p_confounded"):
+        assert getattr(row, name) is None, name
+    assert np.isnan(of_bucket.same_mean).all()
+
+
+def test_one_document_has_a_psi_and_no_test():
+    row = estimate([1.0, 0.5], [0, 0], [0, 1])
+    assert (row.psi, row.psi_same) == (pytest.approx(0.5), None)
+    assert [getattr(row, name) for name in TESTS] == [None] * 4
+    assert "too_few_documents" in row.flags
+
+
+def test_ties_are_settled_by_the_first_bucket():
+    row = estimate([1.0, 0.5, 1.0, 0.5] * 30, np.repeat(np.arange(30), 4), [0, 1, 2, 3] * 30)
+    assert (row.best_bucket, row.worst_bucket) == (0, 1)
+    assert (row.best_same, row.worst_same) == (0, 1)
+
+
+def test_a_bucket_of_one_query_stays_in_and_is_flagged():
+    scores, documents, buckets = controlled(9, [1.0, 1.0])
+    row = estimate(np.r_[scores, 0.0], np.r_[documents, 0], np.r_[buckets, 2])
+    assert (row.n_buckets, row.smallest_bucket) == (3, 1)
+    assert "small_buckets" in row.flags
+    assert (row.psi, row.worst_bucket) == (1, 2)
+    assert row.psi_low == 0  # one query does not make a position effect
+    assert row.p_shape > 0.01
+
+
+def test_buckets_nobody_asks_about_change_nothing():
+    scores, documents, buckets = controlled(10, [1.0, 0.6])
+    one = estimate(scores, documents, buckets)
+    other = estimate(scores, documents, buckets * 2 + 1, n_buckets=5)
+    assert (one.best_same, one.worst_same) == (0, 1)
+    assert (other.best_same, other.worst_same) == (1, 3)
+    named = {"best_bucket": 0, "worst_bucket": 1, "best_same": 0, "worst_same": 1}
+    assert dataclasses.replace(other, **named) == one
+
+
+def test_a_query_in_two_buckets_counts_in_both():
+    # Query 1 sits in both buckets: means (1 + .5) / 2 and (.5 + .25) / 2, so PSI = .5.
+    data = RowData(np.array([1, 0.5, 0.25]), np.zeros(3, int), np.ones(3), np.arange(3.0))
+    row, buckets = estimate_row(data, [0, 1, 1, 2], [0, 0, 1, 1], n_buckets=2)
+    assert row.psi == pytest.approx(0.5)
+    assert buckets.n_queries.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -0.1])
+def test_scores_that_are_not_scores_are_refused(bad):
+    with pytest.raises(InputError, match="scores"):
+        estimate([0.5, bad, 0.5], [0, 1, 1], [0, 1, 1])
+
+
+@pytest.mark.parametrize("level", [0, 1, 95])
+def test_a_level_that_is_none_is_refused(level):
+    with pytest.raises(InputError, match=f"level is {level}"):
+        estimate([0.5, 0.5], [0, 1], [0, 1], level=level)
+
+
+def test_order_of_queries_and_names_of_documents_do_not_matter():
+    rng = np.random.default_rng(13)
+    scores, documents, buckets = controlled(13, [1.0, 0.8, 0.7], n_documents=80)
+    lengths = rng.random(80)[documents]
+    order = rng.permutation(len(scores))
+    one = dataclasses.asdict(estimate(scores, documents, buckets, lengths=lengths))
+    other = dataclasses.asdict(
+        estimate(scores[order], 500 - 3 * documents[order], buckets[order], lengths=lengths[order])
+    )
+    for name, value in one.items():
+        assert other[name] == (pytest.approx(value, abs=1e-4) if value is not None else None), name
+
+
+def test_more_documents_that_hold_one_bucket_leave_the_test_as_it_is():
+    scores, documents, buckets = controlled(14, [1.0, 0.8, 0.7])
+    one = estimate(scores, documents, buckets)
+    other = estimate(
+        np.r_[scores, np.ones(30)], np.r_[documents, np.arange(900, 930)], np.r_[buckets, [0] * 30]
+    )
+    assert (other.p_any, other.p_shape) == pytest.approx((one.p_any, one.p_shape))
+    assert other.psi_same == pytest.approx(one.psi_same)
+    assert other.psi != pytest.approx(one.psi, abs=0.001)
+    assert other.n_documents == one.n_documents + 30
+
+
+# --- Control and truncation -----------------------------------------------------------------------
+
+
+def test_an_effect_that_the_control_shares_is_the_questions():
+    rng = np.random.default_rng(15)
+    documents, buckets = np.repeat(np.arange(600), 3), np.tile([0, 1, 2], 600)
+    hard = rng.beta(4, 2, 600)[documents] * np.array([1.0, 0.8, 0.6])[buckets]
+    row = estimate(hits(rng, hard), documents, buckets, control=hits(rng, 0.6 * hard))
+    assert row.p_shape < 0.01
+    assert row.p_control > 0.05
+    alone = estimate(
+        hits(rng, hard), documents, buckets, control=hits(rng, np.full(len(hard), 0.5))
+    )
+    assert alone.p_control < 0.01
+
+
+def test_truncation_is_reported_where_the_model_did_not_see_the_evidence():
+    rng = np.random.default_rng(16)
+    documents, buckets = np.repeat(np.arange(300), 4), np.tile([0, 0, 1, 1], 300)
+    seen = rng.random(1200) < np.where(buckets == 0, 0.9, 0.4)
+    scores = hits(rng, np.where(seen, 0.7, 0.3))
+    row = estimate(scores, documents, buckets, seen=seen)
+    assert row.truncation_low < -0.4 < row.truncation_high < -0.25
+    assert row.p_truncation < 0.001
+    assert row.seen == pytest.approx(seen.mean())
+    unknown = estimate(scores, documents, buckets)
+    assert (unknown.seen, unknown.truncation) == (None, None)
+
+
+def test_a_profile_that_rests_on_few_documents_is_not_given():
+    # 69 documents with a query in the first bucket; only 10 hold another one and find something.
+    documents = np.r_[np.arange(69), np.arange(10)]
+    buckets = np.r_[np.zeros(69), np.ones(10)].astype(int)
+    scores = np.r_[np.zeros(10), np.ones(59), np.ones(10)]
+    row = estimate(scores, documents, buckets)
+    assert row.psi == pytest.approx(1 - 59 / 69)
+    assert (row.psi_same, row.psi_same_low, row.best_same) == (None, None, None)
+
+
+def test_a_drop_is_at_equal_documents_or_plain_where_documents_are_compared():
+    # Beside the middle bucket the last one finds all and it finds nothing: no ratio of the two.
+    documents = np.repeat(np.arange(80), 2)
+    scores = [1.0, 0.0] * 20 + [0.0, 1.0] * 20 + [0.0, 1.0] * 40
+    untied = estimate(scores, documents, [0, 1] * 40 + [1, 2] * 40)
+    assert (untied.test, untied.psi_same, untied.drop) == ("within", None, None)
+    # One third a document: plain means .5 and .25, so half is lost.
+    thirds = estimate([0.5] * 40 + [0.25] * 40, np.arange(80), [0] * 40 + [1] * 40)
+    assert "between_documents" in thirds.flags
+    assert thirds.drop == pytest.approx(0.5)

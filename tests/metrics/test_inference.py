@@ -1,0 +1,594 @@
+"""Tests and estimates from queries and scores by document and bucket.
+
+A query is written (document, bucket, score). The slow references are loops over queries.
+"""
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from psibench.errors import InputError
+from psibench.metrics.inference import (
+    between_documents,
+    clustered_effect,
+    confounding,
+    document_table,
+    draw_errors,
+    effective_documents,
+    information,
+    intra_document_correlation,
+    length_imbalance,
+    noise_of_independent_queries,
+    p_of_equal_means,
+    raw_profile,
+    same_document_profile,
+    truncation_effect,
+    within_documents,
+)
+
+LEVELS = (0.0, 0.5, 1.0)
+
+
+def table_of(queries, n_buckets=3):
+    documents, buckets, scores = (np.array(part) for part in zip(*queries, strict=True))
+    index = np.arange(len(scores))
+    return document_table(scores, documents, index, buckets, n_buckets=n_buckets)
+
+
+def random_queries(seed, n_documents=60, n_buckets=3, mean=0.5, profile=None):
+    rng = np.random.default_rng(seed)
+    profile = np.ones(n_buckets) if profile is None else np.array(profile)
+    queries = []
+    for document in range(n_documents):
+        level = rng.beta(4 * mean, 4 * (1 - mean))
+        for bucket in rng.integers(0, n_buckets, rng.integers(1, 8)):
+            queries.append((document, int(bucket), float(rng.random() < level * profile[bucket])))
+    return queries
+
+
+documents_of = st.lists(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from(LEVELS)), min_size=1, max_size=5),
+    min_size=2,
+    max_size=12,
+)
+
+
+def numbered(documents):
+    return [(d, b, s) for d, held in enumerate(documents) for b, s in held]
+
+
+# --- Counting -------------------------------------------------------------------------------------
+
+
+def test_table_counts_and_sums_by_document_and_bucket():
+    table = table_of([(7, 0, 1.0), (7, 0, 0.5), (7, 2, 0.25), (3, 2, 1.0)])
+    # Documents 3 and 7, buckets 0 and 2: nobody asks about bucket 1.
+    assert table.buckets.tolist() == [0, 2]
+    assert table.counts.tolist() == [[0, 1], [2, 1]]
+    assert table.sums.tolist() == [[0, 1], [1.5, 0.25]]
+    assert table.bucket_means.tolist() == [0.75, 0.625]
+    assert table.mean == pytest.approx(2.75 / 4)
+
+
+def test_a_query_in_two_buckets_counts_in_both():
+    scores, documents = np.array([1.0, 0.5]), np.array([0, 0])
+    table = document_table(scores, documents, np.array([0, 0, 1]), np.array([0, 1, 1]), n_buckets=2)
+    assert table.counts.tolist() == [[1, 2]]
+    assert table.sums.tolist() == [[1, 1.5]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": [0.5, np.nan]}, "query 1 with nan"),
+        ({"scores": [np.inf, 0.5]}, "query 0 with inf"),
+        ({"scores": [0.5]}, "2 documents"),
+        ({"query_index": [0]}, "query_index has 1 entries"),
+        ({"query_index": [0, 2]}, "query_index has 0 to 2; allowed: 0 to 1"),
+        ({"query_index": [-1, 0]}, "query_index has -1"),
+        ({"bucket_index": [0, 3]}, "bucket_index has 0 to 3; allowed: 0 to 2"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, message):
+    given_ = {"scores": [0.1, 0.2], "documents": [0, 1], "query_index": [0, 1]}
+    given_ |= {"bucket_index": [0, 1]} | change
+    with pytest.raises(InputError, match=message):
+        document_table(**{k: np.array(v) for k, v in given_.items()}, n_buckets=3)
+
+
+# --- Within documents -----------------------------------------------------------------------------
+
+
+def test_two_buckets_of_one_query_each_are_mcnemars_test():
+    # 25 documents score (1, 0), 10 score (0, 1), 5 score (1, 1). U = (s0 - s1) / 2 (1, -1): 25
+    # times +.5, 10 times -.5, 5 times 0, so G = 35. b = 7.5 (1, -1), V = 35 / 4 (1, -1)(1, -1)',
+    # Q = (2 * 7.5)^2 / 35 = (25 - 10)^2 / 35 = 6.43 as McNemar's statistic. As F: Q 34 / (35 - Q) =
+    # 7.65 with 1 and 34 degrees of freedom, t = 2.766.
+    patterns = [(1, 0)] * 25 + [(0, 1)] * 10 + [(1, 1)] * 5
+    queries = [(d, b, float(s)) for d, pair in enumerate(patterns) for b, s in enumerate(pair)]
+    test = within_documents(table_of(queries, 2))
+    assert test.n_documents == 35
+    assert test.statistic.tolist() == [7.5, -7.5]
+    q = 225 / 35
+    assert test.p_any == pytest.approx(2 * stats.t.sf((q * 34 / (35 - q)) ** 0.5, 34))
+    assert test.p_any == pytest.approx(0.0091, abs=1e-4)
+    assert test.p_shape == pytest.approx(test.p_any)
+    assert test.p_trend == pytest.approx(test.p_any)
+
+
+def slow_test(queries):
+    """Sums of scores less their document's mean by bucket; Hotelling's F of all, shape, slope."""
+    by_document = {}
+    for document, bucket, score in queries:
+        by_document.setdefault(document, []).append((bucket, score))
+    buckets = sorted({bucket for _, bucket, _ in queries})
+    rows = []
+    for held in by_document.values():
+        mean = sum(score for _, score in held) / len(held)
+        row = [sum(s - mean for b, s in held if b == bucket) for bucket in buckets]
+        if max(abs(value) for value in row) > 1e-9:
+            rows.append(row)
+    rows = np.array(rows).reshape(-1, len(buckets))
+    x = np.arange(len(buckets)) - (len(buckets) - 1) / 2
+    found = []
+    for directions in (np.eye(len(buckets)), np.stack([x, x**2 - np.mean(x**2)]).T, x[:, None]):
+        along = rows @ directions
+        n, total = len(along), along.sum(axis=0)
+        v = sum(np.outer(row, row) for row in along)
+        rank = np.linalg.matrix_rank(v, tol=1e-8)
+        q = total @ np.linalg.pinv(v, rcond=1e-9) @ total
+        found.append(stats.f.sf(q / (n - q) * (n - rank) / rank, rank, n - rank))
+    return len(rows), found
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.2, 0.5, 0.8]))
+def test_p_values_are_those_of_a_slow_reference(seed, n_buckets, mean):
+    queries = random_queries(seed, 150, n_buckets, mean)
+    test = within_documents(table_of(queries, n_buckets))
+    n, (p_any, p_shape, p_trend) = slow_test(queries)
+    assert test.n_documents == n
+    assert (test.p_any, test.p_shape, test.p_trend) == pytest.approx(
+        (p_any, p_shape, p_trend), rel=1e-6, abs=1e-12
+    )
+
+
+def test_fewer_than_thirty_informative_documents_give_no_p():
+    # 29 documents differ inside; 40 score alike and say nothing.
+    queries = [(d, b, float(b == d % 2)) for d in range(29) for b in (0, 1)]
+    queries += [(d, b, 1.0) for d in range(29, 69) for b in (0, 1)]
+    test = within_documents(table_of(queries, 2))
+    assert (test.n_documents, test.p_any, test.p_shape, test.p_trend) == (29, None, None, None)
+
+
+def test_rare_misses_over_many_buckets_give_no_p_any():
+    # 40 documents of 20 queries, one per bucket, with one miss each: 40 informative documents are
+    # 2.1 per degree of freedom, below the 5 that p_any needs. The shape has 20 per degree.
+    queries = [(d, b, float(b != (7 * d) % 20)) for d in range(40) for b in range(20)]
+    test = within_documents(table_of(queries, 20))
+    assert test.p_any is None
+    assert test.p_shape > 0.05
+
+
+def shuffled(queries):
+    return [queries[i] for i in np.random.default_rng(1).permutation(len(queries))]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(shuffled, id="order of queries"),
+        pytest.param(lambda q: [(1000 - d * 7, b, s) for d, b, s in q], id="document numbers"),
+        pytest.param(lambda q: [*q, (999, 1, 1.0), (999, 1, 0.0)], id="a document with one bucket"),
+        pytest.param(
+            lambda q: [*q, (999, 0, 0.5), (999, 2, 0.5)], id="a document that says nothing"
+        ),
+        pytest.param(lambda q: [(d, b, s + d / 100) for d, b, s in q], id="easier documents"),
+        pytest.param(lambda q: [(d, b, s * 3) for d, b, s in q], id="the scores' unit"),
+    ],
+)
+def test_within_documents_does_not_depend_on(change):
+    queries = random_queries(3)
+    one, other = (within_documents(table_of(q)) for q in (queries, change(queries)))
+    assert other.n_documents == one.n_documents
+    assert (other.p_any, other.p_shape, other.p_trend) == pytest.approx(
+        (one.p_any, one.p_shape, one.p_trend), rel=1e-9
+    )
+
+
+# --- Information ----------------------------------------------------------------------------------
+
+
+def test_one_query_per_bucket_has_all_information_and_one_bucket_per_document_none():
+    full = table_of([(d, b, 1.0) for d in range(4) for b in range(3)])
+    none = table_of([(d, d % 3, 1.0) for d in range(9) for _ in range(4)])
+    assert (information(full).least, information(full).shape) == pytest.approx((1, 1))
+    assert (information(none).least, information(none).shape) == pytest.approx((0, 0), abs=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(documents_of)
+def test_information_is_the_least_share_of_a_contrast_inside_documents(documents):
+    queries = numbered(documents)
+    assume({bucket for _, bucket, _ in queries} == {0, 1, 2})
+    worst = 1.0
+    for angle in np.linspace(0, np.pi, 721):  # any contrast of three buckets is slope and bend
+        value = np.cos(angle) * np.array([-1, 0, 1]) + np.sin(angle) * np.array([1, -2, 1]) / 3**0.5
+        every = np.array([value[bucket] for _, bucket, _ in queries])
+        total = ((every - every.mean()) ** 2).sum()
+        inside = sum(
+            ((own - own.mean()) ** 2).sum()
+            for held in documents
+            for own in [np.array([value[bucket] for bucket, _ in held])]
+        )
+        worst = min(worst, inside / total)
+    found = information(table_of(queries))
+    assert found.least == pytest.approx(worst, abs=1e-4)
+    assert found.shape == pytest.approx(worst, abs=1e-4)
+
+
+@pytest.mark.parametrize("queries", [[(0, 1, 1.0)], [(0, 1, 1.0), (1, 1, 0.0)]])
+def test_one_bucket_has_no_information(queries):
+    found = information(table_of(queries))
+    assert (found.least, found.shape) == (0, 0)
+
+
+# --- Profiles -------------------------------------------------------------------------------------
+
+
+def slow_profile(queries):
+    """Means at equal documents by the iteration r_k <- r_k S_k / sum_d t_d p_dk, by loops."""
+    documents = sorted({d for d, _, _ in queries})
+    buckets = sorted({b for _, b, _ in queries})
+    n = {(d, b): 0 for d in documents for b in buckets}
+    total, scored = dict.fromkeys(documents, 0.0), dict.fromkeys(buckets, 0.0)
+    for d, b, score in queries:
+        n[d, b] += 1
+        total[d] += score
+    informs = [d for d in documents if total[d] > 0 and sum(n[d, b] > 0 for b in buckets) > 1]
+    for d, b, score in queries:
+        scored[b] += score if d in informs else 0.0
+    r = dict.fromkeys(buckets, 1.0)
+    for _ in range(4000):
+        expected = dict.fromkeys(buckets, 0.0)
+        for d in informs:
+            bottom = sum(n[d, b] * r[b] for b in buckets)
+            for b in buckets:
+                expected[b] += total[d] * n[d, b] * r[b] / bottom if bottom > 0 else 0.0
+        new = {b: r[b] * scored[b] / expected[b] if expected[b] > 0 else 0.0 for b in buckets}
+        change = max(abs(new[b] - r[b]) for b in buckets)
+        r = new
+        if change < 1e-13:
+            break
+    else:
+        return None
+    share = {b: sum(n[d, b] for d in documents) / len(queries) for b in buckets}
+    mean = sum(score for _, _, score in queries) / len(queries)
+    return [mean * r[b] / sum(share[c] * r[c] for c in buckets) for b in buckets]
+
+
+@settings(max_examples=40, deadline=None)
+@given(documents_of)
+def test_profile_at_equal_documents_is_that_of_the_plain_iteration(documents):
+    queries = numbered(documents)
+    profile = same_document_profile(table_of(queries))
+    assume(profile is not None)
+    slow = slow_profile(queries)
+    assume(slow is not None)
+    assert profile.means.tolist() == pytest.approx(slow, rel=1e-5, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(documents_of)
+def test_profile_is_given_exactly_where_documents_tie_the_buckets_together(documents):
+    # It has no finite solution if some set A of buckets wins always: a document that has queries in
+    # A and others scores in A only. And nothing is known of a bucket that no document with scores
+    # shares with another one.
+    queries = numbered(documents)
+    informs = [
+        {b: [s for own, s in held if own == b] for b, _ in held}
+        for held in documents
+        if len({b for b, _ in held}) > 1 and sum(s for _, s in held) > 0
+    ]
+    buckets = {b for _, b, _ in queries}
+    found = {b for held in informs for b, scores in held.items() if sum(scores) > 0}
+    tied = bool(found) and all(any(b in held for held in informs) for b in buckets)
+    for size in range(1, len(found)):
+        for chosen in combinations(sorted(found), size):
+            wins = all(
+                sum(sum(scores) for b, scores in held.items() if b not in chosen) == 0
+                for held in informs
+                if set(held) & set(chosen)
+            )
+            tied &= not wins
+    assert (same_document_profile(table_of(queries)) is not None) == (tied and len(buckets) > 1)
+
+
+def test_profile_at_equal_documents_by_hand():
+    # Two documents hold both buckets. Scores 4 and 2 of 4 queries each in the first; 1 and 1 of
+    # 2 and 4 in the second. r solves 5 = 6 * 4r/(4r + 4) + 2 * 2r/(2r + 4), r the first bucket's
+    # share of the second: 6r/(r + 1) + 2r/(r + 2) = 5, so 3r^2 - r - 10 = 0 and r = 2.
+    queries = [(0, 0, 1.0)] * 4 + [(0, 1, 0.5)] * 4
+    queries += [(1, 0, 0.5)] * 2 + [(1, 1, 0.25)] * 4
+    profile = same_document_profile(table_of(queries, 2))
+    # Overall mean 8/14; shares 6/14 and 8/14: m = 8/14 * r / ((6 * 2 + 8) / 14) = .4 r.
+    assert profile.means.tolist() == pytest.approx([0.8, 0.4])
+
+
+def test_a_documents_level_does_not_move_the_profile_at_equal_documents():
+    # Each document scores as (.9, .6, .3) times a level of its own. Late buckets are held by
+    # documents of low level, so the plain means fall more steeply.
+    queries = []
+    for document, level in enumerate([1.0, 0.8, 0.3, 0.2]):
+        for bucket, n in enumerate([3, 2, 1] if document < 2 else [1, 2, 6]):
+            queries += [(document, bucket, level * (0.9, 0.6, 0.3)[bucket])] * n
+    table = table_of(queries)
+    means = same_document_profile(table).means
+    assert (means / means[0]).tolist() == pytest.approx([1, 2 / 3, 1 / 3])
+    assert table.bucket_means[2] / table.bucket_means[0] < 0.25
+
+
+def test_profiles_keep_their_shape_when_one_documents_scores_are_multiplied():
+    queries = [
+        (d, b, s * (0.9, 0.5, 0.7)[b])
+        for d, b, s in [(d, b, 0.2 + 0.1 * d) for d in range(6) for b in (0, 1, 2)]
+    ]
+    more = [(d, b, s * (3 if d == 2 else 1)) for d, b, s in queries]
+    one, other = (same_document_profile(table_of(q)).means for q in (queries, more))
+    assert (other / other[0]).tolist() == pytest.approx((one / one[0]).tolist())
+
+
+@pytest.mark.parametrize("profile_of", [raw_profile, same_document_profile])
+def test_influences_add_up_to_nothing_and_give_the_jackknifes_standard_error(profile_of):
+    queries = random_queries(11, 150, profile=[1, 0.8, 0.6])
+    profile = profile_of(table_of(queries))
+    assert profile.influence.sum(axis=0) == pytest.approx(np.zeros(3), abs=1e-9)
+    left = np.array(
+        [profile_of(table_of([q for q in queries if q[0] != d])).means for d in range(150)]
+    )
+    jackknife = np.sqrt(149 / 150 * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
+    se = np.sqrt((profile.influence**2).sum(axis=0))
+    assert se.tolist() == pytest.approx(jackknife.tolist(), rel=0.02)
+
+
+def test_covariance_of_plain_means_by_hand():
+    # Documents (1, 0), (1, 1), (0, 0) of one query per bucket: means 2/3 and 1/3. Influences
+    # (s - m) / 3: of the first bucket (1, 1, -2) / 9, of the second (-1, 2, -1) / 9. Times
+    # G / (G - 1) = 3/2: variances 6 / 81 * 3 / 2 = 1/9, covariance (-1 + 2 + 2) / 81 * 3/2 = 1/18.
+    # The scores' variance is 1/4: a bucket of 3 queries adds 2 / 5 * 1/4 / 3 = 1/30.
+    queries = [(0, 0, 1.0), (0, 1, 0.0), (1, 0, 1.0), (1, 1, 1.0), (2, 0, 0.0), (2, 1, 0.0)]
+    covariance = raw_profile(table_of(queries, 2)).covariance
+    assert covariance.ravel().tolist() == pytest.approx(
+        [1 / 9 + 1 / 30, 1 / 18, 1 / 18, 1 / 9 + 1 / 30]
+    )
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        pytest.param([(0, 0, 1.0), (1, 1, 1.0)], id="one bucket a document"),
+        pytest.param([(0, 0, 0.0), (0, 1, 0.0)], id="nothing found"),
+        pytest.param([(0, 0, 1.0), (1, 0, 1.0)], id="one bucket"),
+    ],
+)
+def test_there_is_no_profile_at_equal_documents(queries):
+    assert same_document_profile(table_of(queries)) is None
+
+
+def test_a_bucket_that_wins_wherever_it_is_compared_leaves_no_profile():
+    # Buckets 0 and 1 are compared both ways; whoever holds bucket 2 finds nothing but that.
+    queries = [(0, 0, 1.0), (0, 1, 0.0), (1, 0, 0.0), (1, 1, 1.0), (2, 1, 0.0), (2, 2, 1.0)]
+    assert same_document_profile(table_of(queries)) is None
+    # One score in bucket 1 beside it, and it can be told how much better bucket 2 is.
+    assert same_document_profile(table_of([*queries, (3, 1, 0.5), (3, 2, 1.0)])) is not None
+
+
+def test_a_bucket_in_which_nothing_is_found_has_mean_zero():
+    queries = [(d, b, float(b == 0)) for d in range(4) for b in (0, 1)]
+    assert same_document_profile(table_of(queries)).means.tolist() == pytest.approx([1, 0])
+
+
+def test_drawn_errors_have_the_covariance_and_are_always_the_same():
+    covariance = np.array([[4.0, 1.0], [1.0, 2.0]])
+    errors = draw_errors(covariance)
+    assert np.cov(errors) == pytest.approx(covariance, rel=0.03)
+    assert errors.tolist() == draw_errors(covariance).tolist()
+
+
+def test_noise_of_queries_that_score_alike_is_none():
+    queries = [(d, b, 0.5) for d in range(5) for b in (0, 1)]
+    assert noise_of_independent_queries(table_of(queries, 2)).max() == 0
+
+
+def test_equal_bucket_means_are_judged_with_documents_as_units():
+    # 40 documents of 20 queries in one bucket, all alike inside: 20 documents at .6, 20 at .4, half
+    # of each in either bucket but for two. As 800 queries the means .52 and .48 differ clearly.
+    queries = []
+    for d in range(40):
+        bucket = (d % 2) ^ (d < 2 and d % 2 == 1)
+        queries += [(d, bucket, 0.6 if d % 4 < 2 else 0.4)] * 20
+    assert p_of_equal_means(table_of(queries, 2)) > 0.5
+    assert p_of_equal_means(table_of(queries[:400], 2)) is None
+
+
+# --- Between documents ----------------------------------------------------------------------------
+
+
+def test_between_documents_by_hand():
+    # 40 documents of one query and equal length: 20 in each bucket, with 15 and 5 hits. Sum of
+    # squares about 1/2: 40 / 4 = 10. Under exchange the first bucket's sum has mean 10 and variance
+    # 20 * 20 / (40 * 39) * 10 = 2.564: z = 5 / 1.601 = 3.122.
+    scores = np.r_[np.ones(15), np.zeros(5), np.ones(5), np.zeros(15)]
+    buckets = np.repeat([0, 1], 20)
+    test = between_documents(scores, np.arange(40), buckets, np.full(40, 500.0))
+    z = 5 / (20 * 20 / (40 * 39) * 10) ** 0.5
+    assert test.statistic.tolist() == pytest.approx([5, -5])
+    assert test.p_shape == pytest.approx(2 * stats.norm.sf(z))
+    assert test.p_any is None  # a bucket with fewer than 30 documents
+
+
+def test_between_documents_has_the_covariance_of_all_exchanges():
+    # Five strata of three documents with 2 queries and three with 1: 30 documents. All 3! orders of
+    # each group are enumerated; a document hands its whole sequence of buckets over.
+    rng = np.random.default_rng(5)
+    rows = []  # document, bucket, score, length
+    groups = []
+    for stratum in range(5):
+        for size in (2, 1):
+            group = []
+            for _ in range(3):
+                held = [(int(rng.integers(3)), float(rng.random())) for _ in range(size)]
+                rows += [
+                    (len(groups) * 3 + len(group), b, s, 100.0 * (stratum + 1)) for b, s in held
+                ]
+                group.append(held)
+            groups.append(group)
+    total, covariance = np.zeros(3), np.zeros((3, 3))
+    for group in groups:
+        sums = []
+        for order in permutations(range(3)):
+            row = np.zeros(3)
+            for document, other in enumerate(order):
+                for (_, score), (bucket, _) in zip(group[document], group[other], strict=True):
+                    row[bucket] += score
+            sums.append(row)
+        total += sums[0] - np.mean(sums, axis=0)  # the first order is the one observed
+        covariance += np.cov(np.array(sums).T, bias=True)
+    x = np.array([-1.0, 0.0, 1.0])
+    p_trend = 2 * stats.norm.sf(abs(x @ total) / (x @ covariance @ x) ** 0.5)
+    documents, buckets, scores, lengths = (np.array(part) for part in zip(*rows, strict=True))
+    test = between_documents(scores, documents, buckets, lengths)
+    assert test.statistic.tolist() == pytest.approx(total.tolist())
+    assert test.p_trend == pytest.approx(p_trend)
+
+
+def test_between_documents_takes_out_what_length_quintiles_explain():
+    # Long documents are harder and have late evidence; inside a quintile nothing differs.
+    quintile = np.repeat(np.arange(5), 40)
+    late = np.array([i % 40 < 8 + 6 * q for i, q in enumerate(quintile)]).astype(int)
+    scores = 1 - 0.2 * quintile
+    test = between_documents(scores, np.arange(200), late, 100.0 + quintile)
+    assert np.abs(test.statistic).max() < 1e-9
+    # As one stratum the same data reject.
+    naive = between_documents(scores, np.arange(200), late, np.full(200, 100.0))
+    assert naive.p_shape < 1e-3
+
+
+# --- Describing a row, confounding ----------------------------------------------------------------
+
+
+def test_effective_documents_by_hand():
+    # Documents of 3, 1 and 1 queries: 25 / (9 + 1 + 1).
+    assert effective_documents(table_of([(0, 0, 1.0)] * 3 + [(1, 1, 1.0), (2, 1, 1.0)])) == (
+        pytest.approx(25 / 11)
+    )
+
+
+def test_intra_document_correlation_by_hand():
+    # Three documents (1, 1), (0, 0), (1, 0) in one bucket; mean 1/2. Between: 2 (1/4 + 1/4) / 2 =
+    # 1/2, within: (1/4 + 1/4) / 3 = 1/6, n0 = 2: (1/2 - 1/6) / (1/2 + 1/6) = 1/2.
+    scores, documents = np.array([1.0, 1, 0, 0, 1, 0]), np.array([0, 0, 1, 1, 2, 2])
+    assert intra_document_correlation(scores, documents, np.zeros(6, int)) == pytest.approx(0.5)
+    assert intra_document_correlation(scores, np.arange(6), np.zeros(6, int)) is None
+
+
+def test_length_imbalance_by_hand():
+    # Lengths 1, 1, 3, 5 in buckets 0, 0, 1, 1: mean 2.5, total 11; means 1 and 4: 4 * 1.5^2 = 9.
+    lengths = np.array([1.0, 1, 3, 5])
+    assert length_imbalance(lengths, np.array([0, 0, 1, 1])) == pytest.approx(9 / 11)
+    assert length_imbalance(np.ones(4), np.array([0, 0, 1, 1])) is None
+
+
+def confounded_queries(seed, n_documents=120):
+    """Half of the documents are short, easy and hold buckets 0 and 1 only."""
+    rng = np.random.default_rng(seed)
+    return [
+        (d, int(b), float(rng.random() < (0.8 if d % 2 else 0.4)))
+        for d in range(n_documents)
+        for b in rng.integers(0, 2 if d % 2 else 3, 5)
+    ]
+
+
+def test_different_documents_in_different_buckets_are_called_confounded():
+    table = table_of(confounded_queries(1))
+    assert within_documents(table).p_shape > 0.05
+    assert confounding(table, raw_profile(table)) < 0.01
+
+
+def test_a_position_effect_alone_is_not_called_confounded():
+    table = table_of(random_queries(2, 120, profile=[1, 0.7, 0.4]))
+    assert within_documents(table).p_shape < 0.01
+    assert confounding(table, raw_profile(table)) > 0.05
+
+
+def test_equal_designs_leave_nothing_to_be_confounded():
+    rng = np.random.default_rng(4)
+    queries = [(d, b, float(rng.random() < 0.5)) for d in range(50) for b in range(3)]
+    table = table_of(queries)
+    assert confounding(table, raw_profile(table)) is None
+
+
+def test_a_bucket_held_by_one_document_does_not_make_a_row_confounded():
+    # A Wald test takes the one document's mean as certain. 200 documents in two buckets, nothing
+    # differs; one more query in a third bucket of document 0 finds nothing.
+    rng = np.random.default_rng(6)
+    queries = [(d, b, float(rng.random() < 0.5)) for d in range(200) for b in (0, 1, 0, 1)]
+    queries += [(d, 0, float(d % 2)) for d in range(200, 230)] + [(0, 2, 0.0)]
+    table = table_of(queries)
+    assert confounding(table, raw_profile(table)) > 0.01
+
+
+# --- Truncation -----------------------------------------------------------------------------------
+
+
+def test_truncation_by_hand():
+    # 40 documents of two queries in bucket 0, one of them cut, one not: the score falls by 1 in 30
+    # documents and by 0 in 10. delta = -.75, each document's influence (difference + .75) / 40.
+    scores = np.array([1.0, 0.0] * 30 + [1.0, 1.0] * 10)
+    documents, cut = np.repeat(np.arange(40), 2), np.tile([False, True], 40)
+    found = truncation_effect(scores, documents, np.zeros(80, int), cut, level=0.95)
+    se = (40 / 39 * (30 * 0.25**2 + 10 * 0.75**2)) ** 0.5 / 40
+    assert (found.value, found.n_documents) == (pytest.approx(-0.75), 40)
+    assert found.low == pytest.approx(-0.75 - stats.t.ppf(0.975, 39) * se)
+    assert found.p == pytest.approx(2 * stats.t.sf(0.75 / se, 39))
+
+
+@pytest.mark.parametrize(
+    "cut_of",
+    [
+        pytest.param(lambda d, b: b == 1, id="the bucket says what is cut"),
+        pytest.param(lambda d, b: d % 2 == 1, id="the document says what is cut"),
+        pytest.param(lambda d, b: True, id="everything is cut"),
+        pytest.param(lambda d, b: False, id="nothing is cut"),
+    ],
+)
+def test_truncation_is_not_told_where_it_cannot_be_told_apart(cut_of):
+    rows = [(d, b) for d in range(50) for b in (0, 1)]
+    documents, buckets = np.array(rows).T
+    cut = np.array([cut_of(d, b) for d, b in rows])
+    scores = np.random.default_rng(1).random(len(rows))
+    assert truncation_effect(scores, documents, buckets, cut, level=0.95) is None
+
+
+def test_truncation_is_not_taken_for_position_nor_position_for_truncation():
+    # The score falls by .2 from bucket 0 to 1 and by .3 where the evidence is cut.
+    rng = np.random.default_rng(7)
+    documents = np.repeat(np.arange(300), 4)
+    buckets, cut = np.tile([0, 0, 1, 1], 300), rng.random(1200) < np.tile([0.2, 0.2, 0.7, 0.7], 300)
+    level = rng.random(300)[documents]
+    scores = level - 0.2 * buckets - 0.3 * cut + rng.normal(0, 0.2, 1200)
+    found = truncation_effect(scores, documents, buckets, cut, level=0.95)
+    assert found.low < -0.3 < found.high
+    assert found.high - found.low < 0.12
+    reads_all = truncation_effect(scores + 0.3 * cut, documents, buckets, cut, level=0.95)
+    assert reads_all.low < 0 < reads_all.high
+
+
+def test_an_effect_without_error_is_certain():
+    sure = clustered_effect(0.5, np.zeros(40), n_units=40, level=0.95)
+    assert (sure.low, sure.high, sure.p) == (0.5, 0.5, 0.0)
+    assert clustered_effect(0.0, np.zeros(40), n_units=40, level=0.95).p == 1.0

@@ -1,0 +1,183 @@
+"""How far into a text each kind of reranker reads, beside a query."""
+
+import polars as pl
+import pytest
+from tiny_rerankers import CHECKPOINTS, EMBEDDED
+
+from psibench.config.reranking import RerankModel
+from psibench.errors import InputError
+from psibench.stages.rerank import run_rerank
+from psibench.stages.score import run_score
+from psibench.tables import Provenance, read_table, write_table
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN
+
+# Words of the tiny tokenizers are tokens: "w1 w2 ..." has one for each three characters.
+LONG = " ".join(["w3"] * 400)
+WORD = len("w3 ")
+
+
+def end_of(n_words: int) -> int:
+    """Characters up to the end of the n-th word of `LONG`."""
+    return n_words * WORD - 1
+
+
+@pytest.mark.parametrize("kind", [*CHECKPOINTS, *EMBEDDED])
+def test_a_short_text_is_read_whole_with_the_blanks_at_its_end(kind, load):
+    pairs = [("w1 w2", "w3 w4"), ("w1", "w3  \n "), ("w1", "猫 \U0001f600")]
+    assert list(load(kind).visible_char_ends(pairs)) == [len(text) for _, text in pairs]
+    assert list(load(kind).visible_char_ends([])) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "query_words", "read_words"),
+    [
+        ("bert", 3, 32 - 3 - 3),  # [CLS] query [SEP] text [SEP]
+        ("bert", 100, 15),  # longest first: 29 tokens for both
+        ("xlm-roberta", 3, 32 - 4 - 3),  # <s> query </s> </s> text </s>
+        ("flash-xlm-roberta", 3, 32 - 4 - 3),
+        ("flag", 3, 32 - 4 - 3),
+        ("flag", 100, 32 - 4 - 24),  # a query has 24 at most, three quarters of 32
+        ("flag-llm", 3, 32 - 2),  # "B :" and the text have 32; the query beside them is short
+        ("flag-layerwise", 3, 32 - 2),
+    ],
+)
+def test_what_is_read_of_a_long_text_ends_with_its_last_token_in_the_input(
+    kind, query_words, read_words, load
+):
+    reranker = load(kind, max_tokens=32)
+    query = " ".join(["w1"] * query_words)
+    (end,) = reranker.visible_char_ends([(query, LONG)])
+    (item,) = reranker.tokenize([(query, LONG)])
+    w3 = reranker.layout.tokenizer.convert_tokens_to_ids("w3")
+    assert (item.ids == w3).sum() == read_words
+    assert end == end_of(read_words)
+
+
+def test_a_prompted_reranker_cuts_the_text_where_query_and_text_together_are_too_long(load):
+    reranker = load("flag-llm", max_tokens=32, prompt="Yes No")
+    # 32 + 1 + 2 tokens before the last newline and prompt: <bos>, 24 of the query with its
+    # "A :", a newline, "B :", and 7 of the text.
+    (end,) = reranker.visible_char_ends([("w1 " * 100, LONG)])
+    (item,) = reranker.tokenize([("w1 " * 100, LONG)])
+    w3 = reranker.layout.tokenizer.convert_tokens_to_ids("w3")
+    assert end == end_of(7) == end_of(int((item.ids == w3).sum()))
+
+
+def test_qwen3_reads_what_its_room_leaves_beside_instruction_and_query(load):
+    reranker = load("qwen3")
+    short, long, full = reranker.visible_char_ends(
+        [("w1", LONG), ("w1 w1 w1 w1", LONG), ("w1 " * 200, LONG)]
+    )
+    assert short - long == 3 * WORD
+    assert full == 0  # the query alone fills the room
+    (item,) = reranker.tokenize([("w1", LONG)])
+    w3 = reranker.layout.tokenizer.convert_tokens_to_ids("w3")
+    assert short == end_of(int((item.ids == w3).sum()))
+
+
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_the_end_does_not_depend_on_the_batch(kind, load):
+    reranker = load(kind)
+    pairs = [("w1", LONG), ("w1 " * 50, LONG), ("w2", "w3 w4"), ("w1", LONG)]
+    alone = [reranker.visible_char_ends([pair])[0] for pair in pairs]
+    assert list(reranker.visible_char_ends(pairs)) == alone
+
+
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_what_is_cut_off_changes_no_score_and_the_last_word_read_does(kind, load, score):
+    """The end is where reading ends: other words behind it are the same input."""
+    reranker = load(kind)
+    query = "w1 w2"
+    (end,) = reranker.visible_char_ends([(query, LONG)])
+    behind = LONG[:end] + LONG[end:].replace("w3", "w9")
+    before = LONG[: end - 2] + "w9" + LONG[end:]
+    plain, same, other = score(reranker, [(query, t) for t in (LONG, behind, before)]).raw
+    assert plain == pytest.approx(same, abs=1e-6)
+    assert plain != pytest.approx(other, abs=1e-6)
+
+
+def test_a_query_cut_alone_leaves_the_text_whole(load):
+    reranker = load("bert", max_tokens=32)
+    assert list(reranker.visible_char_ends([("w1 " * 100, "w3 w4 ")])) == [6]
+
+
+def test_bm25_reads_everything_and_a_bi_encoder_what_its_encoder_does(load):
+    text = "river " * 3000
+    assert list(load("bm25").visible_char_ends([("stone", text)])) == [len(text)]
+    (end,) = load("cosine").visible_char_ends([("stone", text)])
+    assert end == 254 * len("river ") - 1  # [CLS], 254 words, [SEP]
+
+
+def test_a_tokenizer_without_offsets_is_refused(load, monkeypatch):
+    reranker = load("bert")
+    real = reranker.layout.tokenizer
+
+    class Slow:
+        def __call__(self, *texts, **options):
+            encoded = real(*texts, **options)
+            encoded._encodings = None
+            return encoded
+
+    monkeypatch.setitem(reranker.layout.__dict__, "tokenizer", Slow())
+    with pytest.raises(InputError, match="gives no character offsets"):
+        reranker.visible_char_ends([("w1", "w3")])
+
+
+@pytest.mark.parametrize(
+    ("query", "words_read"),
+    [
+        ("w1 w2", 32 - 3 - 2),  # [CLS] query [SEP] text [SEP]
+        ("w1 " * 60, 15),  # 29 words, longest first
+        ("w1 " * 20, 15),
+    ],
+)
+def test_scores_know_what_a_cross_encoder_read_beside_each_query(
+    tmp_path, entry, query, words_read
+):
+    """From a checkpoint to `visible`: evidence just inside, across the end, and just outside."""
+    end = end_of(words_read)
+    spans = {"in": [end - 2, end], "across": [end - 2, end + 2], "out": [end + 1, end + 3]}
+    corpus = {"_id": "d", "text": LONG, "char_length": len(LONG)}
+    asked = {
+        "text": query.strip(),
+        "pos_corpus_id": "d",
+        "pos_char_length": len(LONG),
+    }
+    tables = {
+        CORPUS: [corpus | {"word_count": 400, "token_length": 400}],
+        QUERIES: [asked | {"_id": name, "pos_char_span": span} for name, span in spans.items()],
+        QRELS: [{"query-id": name, "corpus-id": "d", "score": 1} for name in spans],
+        RUN: [{"query_id": "in", "doc_id": "d", "rank": 1, "score": 1.0}],
+    }
+    files = {spec.name: tmp_path / spec.name for spec in (*tables, SEEN, QUERY_SCORES)}
+    for spec, rows in tables.items():
+        empty = pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
+        frame = pl.concat([empty, pl.DataFrame(rows)], how="diagonal_relaxed")
+        write_table(frame, files[spec.name], spec, provenance=Provenance("test", 1))
+    run_rerank(
+        RerankModel(backend="rerank", reranker="a"),
+        entry("bert", max_tokens=32),
+        first_stage=files["run"],
+        corpora=[files["corpus"]],
+        queries=[files["queries"]],
+        judged=[files["queries"]],
+        store=tmp_path / "store",
+        device="cpu",
+        tokens_per_batch=64,
+        output=tmp_path / "reranked",
+        seen=files["seen"],
+    )
+    run_score(
+        domains=["a"],
+        run=tmp_path / "reranked",
+        asked=[files["queries"]],
+        queries=[files["queries"]],
+        qrels=[files["qrels"]],
+        seen=files["seen"],
+        metrics=["ndcg@10"],
+        output=files["query_scores"],
+    )
+    scores = read_table(files["query_scores"], QUERY_SCORES)
+    visible = dict(scores.select("query_id", "visible").rows())
+    assert visible == {"in": 1.0, "across": 0.5, "out": 0.0}
+    assert scores["pos_visible"].to_list() == [pytest.approx(end / len(LONG))] * 3
