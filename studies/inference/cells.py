@@ -1,0 +1,268 @@
+"""The cells of the study: which world is put to which check, and what is to come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from worlds import Pair, World
+
+# Claim 3 is read off the cells of claim 2.
+CLAIMS = {
+    1: "Sizes of the tests within documents are .03 to .07 at .05, at most .015 at .01",
+    2: "The 95 % intervals of PSI cover at least .93",
+    3: "The corrected PSI is biased by at most .02 from a PSI of .1 on, with up to 6 buckets",
+    4: "Power within documents",
+    5: "Where documents hold one third each, the row says so and the fallback has its size",
+    6: "Two systems: sizes, and coverage of the difference of PSI",
+    7: "Standard errors by influence are those of the jackknife within 2 %",
+    8: "Confounding and truncation",
+    9: "Cost",
+    10: "Other doubts: guards, bucket intervals, drop, the equations' solution",
+}
+SIZES, SIZES_OTHER, COVERS, POWERS = 2000, 1000, 500, 500
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A world and what is checked in it."""
+
+    claim: int
+    name: str
+    check: str
+    world: World | Pair
+    replicates: int
+    options: tuple[tuple[str, object], ...] = ()
+
+
+def _null_cells() -> Iterator[Cell]:
+    def cell(name: str, world: World, replicates: int = SIZES, **options: object) -> Cell:
+        return Cell(1, name, "within_size", world, replicates, tuple(options.items()))
+
+    base = World()
+    for layout in ("squad", "free-3", "free-6", "free-20", "nine", "controlled", "fineweb"):
+        world = replace(base, layout=layout)
+        yield cell(f"{layout}, plain", world)
+        yield cell(f"{layout}, chunk effect .3", replace(world, chunk=0.3))
+        yield cell(f"{layout}, mean .1", replace(world, mean=0.1))
+        yield cell(f"{layout}, mean .96", replace(world, mean=0.96))
+    for layout in ("squad", "free-6", "nine"):
+        for rho in (0.0, 0.5):
+            world = World(layout=layout, correlation=rho)
+            yield cell(f"{layout}, correlation {rho:g}", world)
+    for layout in ("squad", "characters"):
+        confound = World(layout=layout, length_effect=0.4)
+        yield cell(f"{layout}, longer is harder", confound)
+        harder = replace(confound, chunk=0.3, correlation=0.5)
+        yield cell(f"{layout}, longer is harder, chunk effect, correlation .5", harder)
+    yield cell("characters, sparse buckets", World(layout="characters"))
+    yield cell("characters, sparse buckets, mean .1", World(layout="characters", mean=0.1))
+    yield cell("characters, sparse buckets, mean .96", World(layout="characters", mean=0.96))
+    yield cell("characters, n 600", World(layout="characters", n_queries=600))
+    yield cell("squad, n 5000, longer is harder, chunk effect",
+               World(n_queries=5000, length_effect=0.4, chunk=0.3), SIZES_OTHER)  # fmt: skip
+    for documents in (35, 60):
+        for layout, each in (("squad", 5), ("free-6", 6), ("nine", 9), ("controlled", 3)):
+            few = World(layout=layout, n_queries=documents * each)
+            yield cell(f"{layout}, {documents} documents", few)
+    yield cell("free-20, 40 documents", World(layout="free-20", n_queries=240))
+    yield cell("characters, 60 documents", World(layout="characters", n_queries=300))
+
+
+def _coverage_cells() -> Iterator[Cell]:
+    def cells(name: str, world: World, **options: object) -> Iterator[Cell]:
+        yield Cell(2, name, "coverage", world, COVERS, tuple(options.items()))
+
+    for psi in (0.0, 0.1, 0.3):
+        for layout in ("squad", "free-3", "free-6", "free-20", "nine", "controlled", "fineweb"):
+            world = World(layout=layout, psi=psi)
+            yield from cells(f"{layout}, PSI {psi:g}", world)
+        yield from cells(f"squad, PSI {psi:g}, longer is harder", World(psi=psi, length_effect=0.4))
+        yield from cells(f"squad, PSI {psi:g}, n 5000", World(psi=psi, n_queries=5000))
+        yield from cells(f"squad, PSI {psi:g}, correlation .5, chunk effect, longer is harder",
+                         World(psi=psi, correlation=0.5, chunk=0.3, length_effect=0.4),
+                         bias=False)  # fmt: skip
+        yield from cells(f"squad, PSI {psi:g}, mean .1", World(psi=psi, mean=0.1), bias=False)
+        yield from cells(f"free-6, PSI {psi:g}, mean .1",
+                         World(layout="free-6", psi=psi, mean=0.1), bias=False)  # fmt: skip
+        yield from cells(f"free-6, PSI {psi:g}, mean .96",
+                         World(layout="free-6", psi=psi, mean=0.96))  # fmt: skip
+        yield from cells(f"squad, PSI {psi:g}, mean .96", World(psi=psi, mean=0.96))
+        yield from cells(f"one-third, PSI {psi:g}",
+                         World(layout="one-third", psi=psi), same=False, bias=False)  # fmt: skip
+        yield from cells(f"one-third, PSI {psi:g}, correlation .5, n 5000",
+                         World(layout="one-third", psi=psi, correlation=0.5, n_queries=5000),
+                         same=False, bias=False)  # fmt: skip
+        yield from cells(f"one-query, PSI {psi:g}",
+                         World(layout="one-query", psi=psi), same=False)  # fmt: skip
+    for psi in (0.1, 0.3):
+        for profile in ("one_bad", "middle"):
+            world = World(layout="free-6", psi=psi, profile=profile)
+            yield from cells(f"free-6, PSI {psi:g}, {profile}", world)
+            yield from cells(f"free-6, PSI {psi:g}, {profile}, mean .7", replace(world, mean=0.7))
+        yield from cells(f"free-6, PSI {psi:g}, one_bad, n 5000",
+                         World("free-6", 5000, psi=psi, profile="one_bad"))  # fmt: skip
+    for documents in (35, 60):
+        yield from cells(f"nine, PSI .1, {documents} documents",
+                         World(layout="nine", psi=0.1, n_queries=9 * documents),
+                         bias=False)  # fmt: skip
+
+
+def _power_cells() -> Iterator[Cell]:
+    def cell(name: str, world: World, **least: float) -> Cell:
+        return Cell(4, name, "within_power", world, POWERS, tuple(least.items()))
+
+    for mean in (0.5, 0.7):
+        world = World(psi=0.1, mean=mean)
+        least = {"any": 0.8, "trend": 0.93} if mean == 0.7 else {}
+        yield cell(f"squad, PSI .1, n 5000, mean {mean:g}", replace(world, n_queries=5000), **least)
+        for layout in ("squad", "controlled", "fineweb", "nine", "free-20"):
+            yield cell(f"{layout}, PSI .1, n 1200, mean {mean:g}", replace(world, layout=layout))
+    yield cell("fineweb, PSI .1 in the middle, n 1200, mean .7",
+               World("fineweb", psi=0.1, mean=0.7, profile="middle"))  # fmt: skip
+
+
+def _between_cells() -> Iterator[Cell]:
+    def cell(name: str, check: str, world: World, replicates: int, **options: object) -> Cell:
+        return Cell(5, name, check, world, replicates, tuple(options.items()))
+
+    steps = {"length_effect": 0.4, "length_steps": True, "late_in_long": 0.9}
+    for n in (300, 1200, 5000):
+        count = SIZES_OTHER
+        for layout in ("one-third", "one-query"):
+            world = World(layout=layout, n_queries=n)
+            yield cell(f"{layout}, n {n}", "between_size", world, count)
+            yield cell(f"{layout}, n {n}, late in long documents, which are harder by quintile",
+                       "between_size", replace(world, **steps), count)  # fmt: skip
+        strong = World("one-third", n, correlation=0.5, chunk=0.3)
+        yield cell(f"one-third, n {n}, correlation .5, chunk effect", "between_size", strong, count)
+    for mean in (0.1, 0.96):
+        world = World("one-third", mean=mean)
+        yield cell(f"one-third, n 1200, mean {mean:g}", "between_size", world, SIZES_OTHER)
+    smooth = World("one-third", length_effect=0.4, late_in_long=0.9)
+    yield cell("one-third, n 1200, late in long, harder inside quintiles too (a limit)",
+               "between_size", smooth, SIZES_OTHER, bounds=(None, None))  # fmt: skip
+    yield cell("one-query, n 5000, late in long, harder inside quintiles too (a limit)",
+               "between_size", replace(smooth, layout="one-query", n_queries=5000), SIZES_OTHER,
+               bounds=(None, None))  # fmt: skip
+    for n in (300, 1200, 5000):
+        world = World("one-third", n, psi=0.2, mean=0.7)
+        yield cell(f"one-third, n {n}, PSI .2, mean .7 (power)", "between_power", world, POWERS)
+    for layout in ("one-third", "one-query"):
+        yield cell(f"{layout}, n 1200, against shuffling", "between_shuffled",
+                   World(layout=layout, **steps), 12)  # fmt: skip
+
+
+def _pair_cells() -> Iterator[Cell]:
+    def cell(
+        name: str, check: str, pair: Pair, count: int = SIZES_OTHER, **options: object
+    ) -> Cell:
+        return Cell(6, name, check, pair, count, tuple(options.items()))
+
+    for layout in ("squad", "fineweb"):
+        for scale in ("none", "hit", "miss", "logit"):
+            yield cell(f"{layout}, no effect, shared {scale}", "comparison", Pair(scale, layout))
+        for scale in ("hit", "miss"):
+            pair = Pair(scale, layout, psi=(0.3, 0.3))
+            yield cell(f"{layout}, equal effects, {scale} scale", "comparison", pair)
+        for n in (1200, 5000):
+            pair = Pair("logit", layout, n, psi=(1.0, 1.0))
+            yield cell(f"{layout}, n {n}, equal effects, logit scale", "comparison", pair,
+                       SIZES_OTHER, bounds=(None, 0.05))  # fmt: skip
+        pair = Pair("logit", layout, 5000, (0.7, 0.5), psi=(1.0, 0.0))
+        yield cell(f"{layout}, n 5000, unlike effects, logit scale (power)", "comparison", pair,
+                   POWERS, bounds=(None, None))  # fmt: skip
+        means = Pair("none", layout, means=(0.5, 0.5))
+        yield cell(f"{layout}, equal means", "difference_of_means", means)
+        shared = Pair("hit", layout, means=(0.5, 0.5))
+        yield cell(f"{layout}, equal means, shared difficulty", "difference_of_means", shared)
+    strong = Pair("none", "one-third", means=(0.5, 0.5), correlation=0.5)
+    yield cell("one-third, equal means", "difference_of_means", strong)
+    for scale in ("none", "logit"):
+        yield cell(f"one-third, no effect, {scale}, between documents", "comparison",
+                   Pair(scale, "one-third"), within=False)  # fmt: skip
+    for psi in ((0.0, 0.0), (0.1, 0.1), (0.1, 0.0), (0.0, 0.1), (0.3, 0.1), (0.3, 0.0), (0.3, 0.3)):
+        for n in (1200, 5000):
+            pair = Pair("none", "squad", n, means=(0.8, 0.5), psi=psi)
+            yield cell(f"squad, n {n}, PSI {psi[0]:g} and {psi[1]:g}", "difference_of_psi",
+                       pair, POWERS)  # fmt: skip
+    for psi in ((0.1, 0.0), (0.3, 0.1)):
+        pair = Pair("hit", "fineweb", means=(0.8, 0.5), psi=psi)
+        yield cell(f"fineweb, PSI {psi[0]:g} and {psi[1]:g}, shared difficulty",
+                   "difference_of_psi", pair, POWERS)  # fmt: skip
+
+
+def _jackknife_cells() -> Iterator[Cell]:
+    for layout in ("squad", "free-3", "free-6", "nine", "controlled", "fineweb"):
+        world = World(layout=layout, psi=0.1)
+        yield Cell(7, f"{layout}, n 1200", "jackknife", world, 8)
+    yield Cell(7, "free-20, n 1200", "jackknife", World("free-20", psi=0.1), 8)
+    yield Cell(7, "squad, n 3000, mean .1", "jackknife", World(n_queries=3000, mean=0.1), 4)
+    yield Cell(7, "squad, n 1200, mean .1", "jackknife", World(mean=0.1), 8)
+    yield Cell(7, "squad, n 3000, longer is harder", "jackknife",
+               World(n_queries=3000, length_effect=0.4, correlation=0.5), 4)  # fmt: skip
+
+
+def _confounding_cells() -> Iterator[Cell]:
+    def cell(name: str, check: str, world: World, count: int, **options: object) -> Cell:
+        return Cell(8, name, check, world, count, tuple(options.items()))
+
+    for layout in ("squad", "free-6", "free-20"):
+        for psi in (0.0, 0.3):
+            world = World(layout=layout, psi=psi)
+            yield cell(f"{layout}, PSI {psi:g}, not confounded", "confounded", world, SIZES_OTHER)
+    yield cell("squad, chunk effect, correlation .5, not confounded", "confounded",
+               World(chunk=0.3, correlation=0.5), SIZES_OTHER)  # fmt: skip
+    yield cell("characters, not confounded", "confounded", World("characters"), SIZES_OTHER)
+    yield cell("squad, n 5000, not confounded", "confounded", World(n_queries=5000), SIZES_OTHER)
+    for n in (1200, 5000):
+        yield cell(f"squad, n {n}, confounded (power)", "confounded",
+                   World(n_queries=n, length_effect=0.4), POWERS, bounds=(None, None))  # fmt: skip
+    for psi in (0.0, 0.3):
+        yield cell(f"squad, n 3000, reads everything, PSI {psi:g}", "truncation",
+                   World(n_queries=3000, psi=psi, mean=0.7), SIZES_OTHER)  # fmt: skip
+    yield cell("squad, n 3000, reads everything, longer is harder, chunk effect", "truncation",
+               World(n_queries=3000, length_effect=0.4, chunk=0.3, mean=0.7),
+               SIZES_OTHER)  # fmt: skip
+    yield cell("squad, n 3000, the cut takes .2", "truncation",
+               World(n_queries=3000, mean=0.7, length_effect=0.2), SIZES_OTHER,
+               delta=0.2)  # fmt: skip
+    for psi in (0.0, 0.1):
+        yield cell(f"squad, n 3000, reads everything, falls inside buckets, PSI {psi:g} (a limit)",
+                   "truncation", World(n_queries=3000, psi=psi, mean=0.7), SIZES_OTHER,
+                   slope_inside=True, share_bounds=(None, None))  # fmt: skip
+
+
+def _other_cells() -> Iterator[Cell]:
+    def cell(name: str, check: str, world: World, count: int, **options: object) -> Cell:
+        return Cell(10, name, check, world, count, tuple(options.items()))
+
+    for mean in (0.1, 0.5, 0.96):
+        for psi in (0.0, 0.1):
+            world = World("free-6", psi=psi, mean=mean)
+            yield cell(f"free-6, PSI {psi:g}, mean {mean:g}, guards", "guards", world, POWERS)
+    yield cell("squad, PSI 0, mean .96, guards", "guards", World(mean=0.96), POWERS)
+    yield cell("free-20, PSI 0, mean .96, guards", "guards", World("free-20", mean=0.96), POWERS)
+    for mean in (0.1, 0.5, 0.96):
+        yield cell(f"characters, n 600, mean {mean:g}, bucket intervals", "bucket_intervals",
+                   World("characters", 600, mean=mean), POWERS)  # fmt: skip
+        yield cell(f"squad, n 1200, mean {mean:g}, bucket intervals", "bucket_intervals",
+                   World(mean=mean), 200)  # fmt: skip
+    yield cell("one-third, 60 documents, bucket intervals", "bucket_intervals",
+               World("one-third", 540, correlation=0.5), POWERS)  # fmt: skip
+    for n in (200, 600):
+        for mean in (0.03, 0.1, 0.5, 0.96):
+            yield cell(f"characters, n {n}, mean {mean:g}, equations", "newton",
+                       World("characters", n, mean=mean), 400)  # fmt: skip
+
+
+CELLS = [
+    *_null_cells(),
+    *_coverage_cells(),
+    *_power_cells(),
+    *_between_cells(),
+    *_pair_cells(),
+    *_jackknife_cells(),
+    *_confounding_cells(),
+    *_other_cells(),
+]

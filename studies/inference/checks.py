@@ -1,0 +1,552 @@
+"""What is measured in a simulated world: one function a kind of check.
+
+Each takes a world, a random stream and a number of replicates, and yields findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from worlds import (
+    Pair,
+    Queries,
+    Sample,
+    World,
+    draw,
+    draw_pair,
+    draw_queries,
+    draw_scores,
+    expected_scores,
+    true_raw_psi,
+)
+
+from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference
+from psibench.metrics.estimate import RowData, estimate_row
+from psibench.metrics.inference import (
+    DocumentTable,
+    Profile,
+    between_documents,
+    confounding,
+    draw_errors,
+    raw_profile,
+    same_document_profile,
+    truncation_effect,
+    within_documents,
+)
+from psibench.metrics.psi import FloatArray
+from psibench.metrics.psi_inversion import invert_psi
+
+LEVEL = 0.95
+RESOLUTION = 1e-4  # more than that of the inversion
+SIZE = (0.03, 0.07)
+FEWEST_COUNTED = 100  # p-values that a size is judged by
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One figure: `low` and `high` bound what was to be shown, None where there is no such bound.
+
+    `se` is the simulation's standard error, `counted` the replicates behind the figure.
+    """
+
+    what: str
+    found: float
+    se: float
+    counted: int
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def target(self) -> str:
+        """The bounds in words."""
+        if self.low is None and self.high is None:
+            return ""
+        if self.low is None:
+            return f"<= {self.high:g}"
+        return f">= {self.low:g}" if self.high is None else f"{self.low:g} to {self.high:g}"
+
+    @property
+    def holds(self) -> str:
+        """Yes, no; "cautious" for a size below its range; "not given", "too few" p-values."""
+        if not self.target:
+            return ""
+        if self.counted < FEWEST_COUNTED and "<= ." in self.what:
+            return "not given" if self.counted == 0 else "too few"
+        if self.high is not None and self.found > self.high:
+            return "no"
+        if self.low is not None and self.found < self.low:
+            return "cautious" if self.low == SIZE[0] else "no"
+        return "yes"
+
+
+Check = Callable[..., Iterator[Finding]]
+Bounds = tuple[float | None, float | None]
+
+
+def share(what: str, hits: Any, low: float | None = None, high: float | None = None) -> Finding:
+    """Share of replicates with its binomial standard error; NaN (no answer) is left out."""
+    hits = np.asarray(hits, dtype=float)
+    hits = hits[~np.isnan(hits)]
+    n = len(hits)
+    found = float(hits.mean()) if n else float("nan")
+    return Finding(what, found, (found * (1 - found) / n) ** 0.5 if n else 0.0, n, low, high)
+
+
+def average(what: str, values: Any, low: float | None = None, high: float | None = None) -> Finding:
+    """Mean over replicates with its standard error; NaN is left out."""
+    values = np.asarray(values, dtype=float)
+    values = values[~np.isnan(values)]
+    n = len(values)
+    found = float(values.mean()) if n else float("nan")
+    return Finding(what, found, float(values.std() / n**0.5) if n else 0.0, n, low, high)
+
+
+def number(value: float | None) -> float:
+    """NaN for None."""
+    return float("nan") if value is None else value
+
+
+def reject(p: Any, alpha: float = 0.05) -> FloatArray:
+    """1 where p <= alpha, 0 where not, NaN where there is no p."""
+    p = np.asarray(p, dtype=float)
+    return np.where(np.isnan(p), np.nan, p <= alpha)
+
+
+# --- Sizes and power ---------------------------------------------------------------------------
+
+
+def within_size(
+    world: World,
+    rng: np.random.Generator,
+    replicates: int,
+    *,
+    any_bounds: Bounds = SIZE,
+    bounds: Bounds = SIZE,
+) -> Iterator[Finding]:
+    """How often the tests within documents reject where position does nothing."""
+    p = np.array([_three(within_documents(draw(world, rng).table)) for _ in range(replicates)])
+    for column, name in enumerate(("any", "shape", "trend")):
+        low, high = any_bounds if name == "any" else bounds
+        yield share(f"p_{name} <= .05", reject(p[:, column]), low, high)
+    for column, name in enumerate(("any", "shape", "trend")):
+        yield share(f"p_{name} <= .01", reject(p[:, column], 0.01))
+
+
+def _three(test: Any) -> tuple[float, float, float]:
+    return number(test.p_any), number(test.p_shape), number(test.p_trend)
+
+
+def within_power(
+    world: World, rng: np.random.Generator, replicates: int, **least: float
+) -> Iterator[Finding]:
+    """How often the tests within documents find the effect; ``least`` by name of the test."""
+    p = np.array([_three(within_documents(draw(world, rng).table)) for _ in range(replicates)])
+    for column, name in enumerate(("any", "shape", "trend")):
+        yield share(f"p_{name} <= .05", reject(p[:, column]), least.get(name))
+
+
+# --- Intervals and bias ------------------------------------------------------------------------
+
+
+def coverage(
+    world: World,
+    rng: np.random.Generator,
+    replicates: int,
+    *,
+    same: bool = True,
+    bias: bool = True,
+    bounds: Bounds = (0.93, None),
+) -> Iterator[Finding]:
+    """Coverage and bias of the PSI at equal documents and of the published one."""
+    truth = {"psi": true_raw_psi(world), "psi_same": 1 - float(world.relative.min())}
+    truth["drop"] = 1 - float(world.relative[-1])
+    rows = []
+    for _ in range(replicates):
+        sample = draw(world, rng)
+        index = np.arange(len(sample.scores))
+        rows.append(
+            estimate_row(
+                sample.row(), index, sample.queries.buckets, n_buckets=world.n_buckets, level=LEVEL
+            )[0]
+        )
+    names = ["psi", *(["psi_same", "drop"] if same else [])]
+    for name in names:
+        low = np.array([number(getattr(row, f"{name}_low")) for row in rows])
+        high = np.array([number(getattr(row, f"{name}_high")) for row in rows])
+        covers = (low <= truth[name] + RESOLUTION) & (high >= truth[name] - RESOLUTION)
+        yield share(f"{name} covered", np.where(np.isnan(low), np.nan, covers), *bounds)
+        yield average(f"{name} width", high - low)
+        if name == "drop":
+            continue
+        value = np.array([number(getattr(row, f"{name}_corrected")) for row in rows])
+        plain = np.array([number(getattr(row, name)) for row in rows])
+        held = bias and truth[name] >= 0.1 - 1e-9 and world.n_buckets <= 6
+        limit = 0.02 if held else None
+        least = -0.02 if held else None
+        yield average(f"{name}_corrected bias", value - truth[name], least, limit)
+        yield average(f"{name} bias, plain", plain - truth[name])
+
+
+def guards(world: World, rng: np.random.Generator, replicates: int) -> Iterator[Finding]:
+    """What the tests' say in the interval (0 kept where the test does not reject) changes."""
+    truth = {"psi": true_raw_psi(world), "psi_same": 1 - float(world.relative.min())}
+    found: dict[str, list[tuple[float, ...]]] = {"psi": [], "psi_same": []}
+    for _ in range(replicates):
+        sample = draw(world, rng)
+        table, index = sample.table, np.arange(len(sample.scores))
+        row = estimate_row(sample.row(), index, sample.queries.buckets, n_buckets=world.n_buckets)[
+            0
+        ]
+        for name, profile in (
+            ("psi", raw_profile(table)),
+            ("psi_same", same_document_profile(table)),
+        ):
+            if profile is None or getattr(row, name) is None:
+                continue
+            bare = invert_psi(
+                profile.means,
+                draw_errors(profile.covariance),
+                centre=table.smoothed_means,
+                level=LEVEL,
+                score_limit=table.score_limit,
+            )
+            guarded = [number(getattr(row, f"{name}_{end}")) for end in ("low", "corrected")]
+            found[name].append((bare.low, bare.high, bare.corrected, *guarded))
+    for name, values in found.items():
+        if not values:
+            continue
+        low, high, corrected, guarded_low, guarded = np.array(values).T
+        true = truth[name]
+        above = high >= true - RESOLUTION
+        yield share(f"{name} covered", (guarded_low <= true + RESOLUTION) & above)
+        yield share(f"{name} covered, no guard", (low <= true + RESOLUTION) & above)
+        yield average(f"{name}_corrected bias", guarded - true)
+        yield average(f"{name}_corrected bias, no guard", corrected - true)
+
+
+def bucket_intervals(
+    world: World, rng: np.random.Generator, replicates: int, *, at_least: float = 0.93
+) -> Iterator[Finding]:
+    """Coverage of bucket means by the bucket's size; beside it the symmetric normal interval."""
+    rows: list[FloatArray] = []
+    for _ in range(replicates):
+        sample = draw(world, rng)
+        table, index = sample.table, np.arange(len(sample.scores))
+        _, found = estimate_row(
+            sample.row(), index, sample.queries.buckets, n_buckets=world.n_buckets
+        )
+        raw = raw_profile(table)
+        holding = np.zeros(world.n_buckets)
+        holding[table.buckets] = (table.counts > 0).sum(axis=0)
+        se = np.full(world.n_buckets, np.nan)
+        se[table.buckets] = np.sqrt(np.diag(raw.covariance))
+        rows.append(
+            np.column_stack(
+                [
+                    found.n_queries,
+                    _covers(found.low, found.high, world.mean),
+                    _covers(found.same_low, found.same_high, world.mean),
+                    np.abs(found.mean - world.mean) <= 1.96 * se,
+                    found.high - found.low,
+                    holding,
+                ]
+            )
+        )
+    every = np.vstack(rows)
+    every = every[every[:, 5] >= 2]
+    for low, high in ((2, 5), (5, 10), (10, 20), (20, 30), (30, 100), (100, 10**9)):
+        part = every[(every[:, 0] >= low) & (every[:, 0] < high)]
+        if len(part) < 200:
+            continue
+        size = f"buckets of {low}-{high - 1}" if high < 10**9 else f"buckets of {low}+"
+        yield share(f"{size}: mean covered", part[:, 1], at_least)
+        yield share(f"{size}: same_mean covered", part[:, 2], at_least)
+        yield share(f"{size}: mean covered, symmetric interval", part[:, 3])
+        yield average(f"{size}: width", part[:, 4])
+
+
+def _covers(low: FloatArray, high: FloatArray, true: float) -> FloatArray:
+    inside = (low <= true + 1e-9) & (high >= true - 1e-9)
+    return np.where(np.isnan(low), np.nan, inside)
+
+
+# --- Between documents -------------------------------------------------------------------------
+
+
+def between_size(
+    world: World, rng: np.random.Generator, replicates: int, *, bounds: Bounds = (None, 0.07)
+) -> Iterator[Finding]:
+    """Size of the fallback where documents hold one third each, and whether the row says so."""
+    p, flagged, silent = [], [], []
+    for _ in range(replicates):
+        sample = draw(world, rng)
+        q = sample.queries
+        p.append(_three(between_documents(sample.scores, q.documents, q.buckets, q.lengths)))
+        if len(flagged) < 20:
+            index = np.arange(len(sample.scores))
+            row, _ = estimate_row(sample.row(), index, q.buckets, n_buckets=world.n_buckets)
+            flagged.append("between_documents" in row.flags and row.test == "between")
+            silent.append(row.psi_same is None)
+    for column, name in enumerate(("any", "shape", "trend")):
+        yield share(f"between p_{name} <= .05", reject(np.array(p)[:, column]), *bounds)
+    yield share("between p_shape <= .01", reject(np.array(p)[:, 1], 0.01))
+    yield share("flag between_documents", flagged, 1.0)
+    yield share("psi_same is null", silent, 1.0)
+
+
+def between_power(
+    world: World, rng: np.random.Generator, replicates: int, **_: float
+) -> Iterator[Finding]:
+    """Power of the fallback."""
+    p = []
+    for _ in range(replicates):
+        sample = draw(world, rng)
+        q = sample.queries
+        p.append(_three(between_documents(sample.scores, q.documents, q.buckets, q.lengths)))
+    for column, name in enumerate(("any", "shape", "trend")):
+        yield share(f"between p_{name} <= .05", reject(np.array(p)[:, column]))
+
+
+def between_shuffled(
+    world: World, rng: np.random.Generator, replicates: int, *, n_shuffles: int = 2000
+) -> Iterator[Finding]:
+    """The closed form beside real shuffling of whole documents' buckets, on a few data sets."""
+    gaps = []
+    for _ in range(replicates):
+        sample = draw(world, rng)
+        q = sample.queries
+        closed = between_documents(sample.scores, q.documents, q.buckets, q.lengths)
+        gaps.append(number(closed.p_any) - shuffled_p(sample, rng, n_shuffles))
+    yield average("p_any, closed form less shuffled", gaps, -0.01, 0.01)
+    yield average("absolute difference of p_any", np.abs(gaps), None, 0.02)
+    yield Finding("largest difference of p_any", float(np.nanmax(np.abs(gaps))), 0.0, replicates)
+
+
+def shuffled_p(sample: Sample, rng: np.random.Generator, n_shuffles: int) -> float:
+    """The p of the bucket score sums' distance from their mean under exchanges of documents.
+
+    Documents of one length quintile and number of queries exchange their sequences of buckets.
+    The distance is measured in the covariance of the shuffled sums themselves.
+    """
+    q = sample.queries
+    _, first, sizes = np.unique(q.documents, return_index=True, return_counts=True)
+    length = q.lengths[first]
+    edges = np.quantile(length, [0.2, 0.4, 0.6, 0.8])
+    stratum = np.searchsorted(edges, length, side="left") * 10_000 + sizes
+    sums = np.zeros((n_shuffles + 1, sample.n_buckets))
+    for group in np.unique(stratum):
+        members = np.flatnonzero(stratum == group)
+        rows = first[members][:, None] + np.arange(sizes[members[0]])
+        scores, buckets = sample.scores[rows], np.eye(sample.n_buckets)[q.buckets[rows]]
+        for number_ in range(n_shuffles + 1):
+            order = rng.permutation(len(members)) if number_ else np.arange(len(members))
+            sums[number_] += np.tensordot(scores, buckets[order], axes=([0, 1], [0, 1]))
+    rest = sums - sums[1:].mean(axis=0)
+    inverse = np.linalg.pinv(np.cov(rest[1:].T), rcond=1e-8, hermitian=True)
+    distance = np.einsum("ik,kl,il->i", rest, inverse, rest)
+    return float((1 + (distance[1:] >= distance[0] - 1e-9).sum()) / (n_shuffles + 1))
+
+
+# --- Two systems -------------------------------------------------------------------------------
+
+
+def comparison(
+    pair: Pair,
+    rng: np.random.Generator,
+    replicates: int,
+    *,
+    bounds: Bounds = (None, 0.07),
+    scales: Bounds = (None, None),
+    within: bool = True,
+) -> Iterator[Finding]:
+    """How often two systems' profiles are called unlike."""
+    p = []
+    for _ in range(replicates):
+        q, first, second = draw_pair(pair, rng)
+        found = compare_profiles(
+            first, second, q.documents, np.arange(len(first)), q.buckets, q.lengths, within=within
+        )
+        p.append((number(found.p), number(found.p_hit), number(found.p_miss)))
+    each = np.array(p)
+    yield share("p <= .05, both scales", reject(each[:, 0]), *bounds)
+    yield share("p <= .05, hit scale", reject(each[:, 1]), *scales)
+    yield share("p <= .05, miss scale", reject(each[:, 2]), *scales)
+
+
+def difference_of_means(pair: Pair, rng: np.random.Generator, replicates: int) -> Iterator[Finding]:
+    """Size of the difference of two equal means; beside it, queries as units."""
+    p, naive = [], []
+    for _ in range(replicates):
+        q, first, second = draw_pair(pair, rng)
+        found = mean_difference(first, second, q.documents, level=LEVEL)
+        p.append(number(found.p if found else None))
+        rest = first - second
+        naive.append(abs(rest.mean()) > 1.96 * rest.std() / len(rest) ** 0.5)
+    yield share("p <= .05", reject(p), *SIZE)
+    yield share("p <= .05, queries as units", naive)
+
+
+def difference_of_psi(
+    pair: Pair, rng: np.random.Generator, replicates: int, *, least: float = 0.93
+) -> Iterator[Finding]:
+    """Coverage of the difference of two PSIs at equal documents (hit scale: known)."""
+    covered, widths, bias = [], [], []
+    names = ("psi_same_corrected", "psi_same_low", "psi_same_high")
+    true = pair.psi[0] - pair.psi[1]
+    for _ in range(replicates):
+        q, *both = draw_pair(pair, rng)
+        index = np.arange(len(q.buckets))
+        rows = [
+            estimate_row(
+                RowData(scores, q.documents, q.lengths, q.positions),
+                index,
+                q.buckets,
+                n_buckets=int(q.buckets.max()) + 1,
+            )[0]
+            for scores in both
+        ]
+        figures = [tuple(number(getattr(row, name)) for name in names) for row in rows]
+        value, low, high = psi_difference(figures[0], figures[1])
+        covered.append(
+            float("nan") if np.isnan(low) else low - RESOLUTION <= true <= high + RESOLUTION
+        )
+        widths.append(high - low)
+        bias.append(value - true)
+    yield share("difference covered", covered, least)
+    yield average("width", widths)
+    yield average("bias", bias)
+
+
+# --- Influence, jackknife ----------------------------------------------------------------------
+
+
+def jackknife(world: World, rng: np.random.Generator, replicates: int) -> Iterator[Finding]:
+    """Standard errors from influences over those of leaving out one document at a time."""
+    ratios: dict[str, list[FloatArray]] = {"raw": [], "same": [], "same, log": []}
+    for _ in range(replicates):
+        table = draw(world, rng).table
+        held = table.bucket_sizes >= 30
+        for name, profile_of in (("raw", raw_profile), ("same", same_document_profile)):
+            profile = profile_of(table)
+            if profile is None:
+                continue
+            left = _leave_one_out(table, profile_of)
+            se = np.sqrt((profile.influence**2).sum(axis=0))
+            ratios[name].append((se / _spread(left))[held])
+            if name == "same":
+                ratios["same, log"].append((se / profile.means / _spread(np.log(left)))[held])
+    for name, values in ratios.items():
+        flat = np.concatenate(values)
+        yield average(f"{name}: ratio of standard errors", flat, 0.98, 1.02)
+        yield Finding(f"{name}: largest deviation", float(np.abs(flat - 1).max()), 0.0, len(flat))
+
+
+def _leave_one_out(
+    table: DocumentTable, profile_of: Callable[[DocumentTable], Profile | None]
+) -> FloatArray:
+    """Profiles without each document in turn, (n_documents, n_buckets)."""
+    left = []
+    for number_ in range(len(table.counts)):
+        kept = np.arange(len(table.counts)) != number_
+        rest = replace(table, counts=table.counts[kept], sums=table.sums[kept])
+        profile = profile_of(rest)
+        if profile is not None and rest.bucket_sizes.min() > 0:
+            left.append(profile.means)
+    return np.array(left)
+
+
+def _spread(left: FloatArray) -> FloatArray:
+    n = len(left)
+    return np.sqrt((n - 1) / n * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
+
+
+def newton(world: World, rng: np.random.Generator, replicates: int) -> Iterator[Finding]:
+    """Whether the profile at equal documents solves its equations, tiny buckets and all."""
+    given, residuals = [], []
+    for _ in range(replicates):
+        table = draw(world, rng).table
+        profile = same_document_profile(table)
+        given.append(profile is not None)
+        if profile is None:
+            continue
+        totals = table.sums.sum(axis=1)
+        informs = ((table.counts > 0).sum(axis=1) >= 2) & (totals > 0)
+        share_ = table.counts[informs] * profile.means
+        share_ /= share_.sum(axis=1, keepdims=True)
+        rest = table.sums[informs].sum(axis=0) - totals[informs] @ share_
+        residuals.append(np.abs(rest).max() / totals.sum())
+    yield share("a profile is given", given)
+    yield Finding(
+        "largest residual", float(np.max(residuals, initial=0)), 0.0, len(residuals), None, 1e-8
+    )
+
+
+# --- Confounding, truncation -------------------------------------------------------------------
+
+
+def confounded(
+    world: World, rng: np.random.Generator, replicates: int, *, bounds: Bounds = (None, 0.08)
+) -> Iterator[Finding]:
+    """How often the published profile is called a mixture of position and document."""
+    p = []
+    for _ in range(replicates):
+        table = draw(world, rng).table
+        p.append(number(confounding(table, raw_profile(table))))
+    yield share("p_confounded <= .05", reject(p), *bounds)
+
+
+def truncation(
+    world: World,
+    rng: np.random.Generator,
+    replicates: int,
+    *,
+    delta: float = 0.0,
+    slope_inside: bool = False,
+    share_bounds: Bounds = SIZE,
+) -> Iterator[Finding]:
+    """The effect of a cut at 128 tokens, some 550 characters, on the score.
+
+    `delta` is what the cut takes from the expected score; `slope_inside` lets the score fall with
+    the position inside buckets also, which buckets cannot take out.
+    """
+    values, covered, p = [], [], []
+    for _ in range(replicates):
+        queries = draw_queries(world, rng)
+        cut = beyond_window(queries, rng)
+        means = expected_scores(world, queries, rng)
+        if slope_inside:
+            means = means * (1 - 0.1 * np.minimum(queries.positions / 1000, 1.0))
+        scores = draw_scores(np.maximum(means - np.minimum(delta, means) * cut, 0.0), rng)
+        found = truncation_effect(
+            scores, queries.documents, queries.buckets, cut.astype(bool), level=LEVEL
+        )
+        lost = -np.minimum(delta, means)[cut > 0].mean()
+        values.append(number(found.value if found else None) - lost)
+        p.append(number(found.p if found else None))
+        covered.append(float("nan") if not found else found.low <= lost <= found.high)
+    if not delta:
+        yield share("p_truncation <= .05", reject(p), *share_bounds)
+    else:
+        yield share("p_truncation <= .05", reject(p))
+    held = share_bounds != (None, None)
+    yield average("bias of the effect", values, *((-0.01, 0.01) if held else (None, None)))
+    yield share("effect covered", covered, 0.93 if held else None)
+
+
+def beyond_window(queries: Queries, rng: np.random.Generator) -> FloatArray:
+    """1 where the evidence lies beyond 128 tokens; documents differ in characters per token."""
+    per_token = np.clip(rng.normal(4.3, 0.4, int(queries.documents.max()) + 1), 3, 6)
+    return (queries.positions > 128 * per_token[queries.documents]).astype(np.float64)
+
+
+CHECKS: dict[str, Check] = {
+    check.__name__: check
+    for check in (
+        within_size, within_power, coverage, guards, bucket_intervals, between_size,
+        between_power, between_shuffled, comparison, difference_of_means, difference_of_psi,
+        jackknife, newton, confounded, truncation,
+    )
+}  # fmt: skip
