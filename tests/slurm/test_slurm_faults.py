@@ -58,11 +58,12 @@ def test_a_preempted_job_is_requeued_and_resumes(
     stored = unencoded.wait_for_parts()
     with unencoded.paused():
         urgent = slurm_command(*URGENT).strip()
-        wait_until(lambda: head.job(1).facts()["Restarts"] == "1", "the job was requeued")
+        wait_until(lambda: head.job(1).facts()["Restarts"] != "0", "the job was requeued")
     head.finish()
     assert len(head.jobs()) == 1, "snakemake did not have to submit it again"
     facts = head.job(1).facts()
-    assert (facts["JobState"], facts["Restarts"]) == ("COMPLETED", "1")
+    # Jobs of tests beside this one may preempt it, too: on a slow machine more than once.
+    assert (facts["JobState"], int(facts["Restarts"]) >= 1) == ("COMPLETED", True)
     assert slurm_command("squeue", "-h", "-j", urgent, "-t", "all", "-o", "%T") == ("COMPLETED\n")
     said = unencoded.resumed(stored)
     unencoded.ends_in(reference)
