@@ -5,6 +5,9 @@ import pytest
 import yaml
 
 from psibench.cli import main
+from psibench.tables import Provenance, write_table
+from psibench.tables.schemas import CORPUS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
 HEAD = "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time"
 EXTENDED = "\tjobid\trule_name\twildcards\tparams\tthreads\tcpu_usage\tresources\tinput_size_mb"
@@ -108,7 +111,7 @@ def test_a_plan_counts_jobs_and_gpu_hours(folder, capsys):
                 "propose_questions": llm | {"share": 0.5, "n_questions": 2},
                 "locate_span": llm,
             },
-            "small": {"recipe": "known_item", "source": {"kind": "python_docs"}},
+            "small": {"recipe": "known_item", "source": {"kind": "hub", "name": "owner/name"}},
         },
         "models": ["bm25", "mine"],
         "encoding": {"minutes_per_shard": 30, "gpu_tflops": 100},
@@ -126,13 +129,13 @@ def test_a_plan_counts_jobs_and_gpu_hours(folder, capsys):
     assert main(["plan", "--config", "my.yaml", "--csv", "plan.csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     # See tests/config/test_planning.py: 208.8 minutes of a GPU, in 7 jobs.
-    assert [line.split() for line in lines[1:3]] == [
-        ["large", "eng-Latn", "mine", "24,000,000", "6,264.0", "209", "7", "30", "98.3"],
-        ["small", "eng-Latn", "mine", "-", "-", "-", "1", "-"],
-    ]
+    large = ["large", "eng-Latn", "mine", "plan", "24,000,000", "6,264.0", "209"]
+    assert lines[1].split()[:7] == large
+    assert lines[1].split()[8:] == ["7", "30", "98.3"]
+    assert lines[2].split()[:4] == ["small", "eng-Latn", "mine", "unknown"]
     assert lines[3] == "8 jobs that encode."
     assert lines[4].startswith("3.5 GPU hours at 100 TFLOPS")
-    assert "a job takes 30 minutes (median), the longest 30." in lines[4]
+    assert "a job takes 30 minutes of a GPU (median), the longest 30." in lines[4]
     # 24 M vectors of 1,024 dimensions, 4 bytes each.
     assert lines[5] == "98.3 GB of vectors in the store, where dimensions and texts are known."
     assert "encoding.shards: NUMBER" in lines[6]
@@ -158,12 +161,62 @@ def test_a_plan_tells_of_jobs_that_find_their_texts_encoded(folder, capsys):
     ]
 
 
-def test_one_job_is_one_job(folder, capsys):
-    section = {"recipe": "known_item", "source": {"kind": "python_docs"}}
-    config = {"benchmarks": {"small": section}, "models": ["minilm-maxp"]}
+def own_texts(folder):
+    """Write three texts of 4, 5 and 6 words; return a benchmark of them."""
+    (folder / "texts").mkdir()
+    for n in range(3):
+        (folder / "texts" / f"{n}.txt").write_text(" ".join(f"word{n}" for _ in range(4 + n)))
+    return {
+        "recipe": "posir",
+        "source": {"kind": "files", "paths": ["texts"]},
+        "sample": {"unit": "words", "edges": [1, 100], "deduplicate": "none"},
+        "propose_questions": {"llm": "stand-in", "n_questions": 2},
+        "locate_span": {"llm": "stand-in"},
+    }
+
+
+def test_a_source_on_this_machine_is_read_where_the_config_says_no_number(folder, capsys):
+    config = {"benchmarks": {"small": own_texts(folder)}, "models": ["minilm-static", "bm25"]}
+    (folder / "my.yaml").write_text(yaml.safe_dump(config | {"length_tokenizer": "words"}))
+    assert main(["plan", "--config", "my.yaml", "--csv", "plan.csv"]) == 0
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[:6] == ["small", "eng-Latn", "minilm-static", "source", "9", "0.000"]
+    assert row[6:] == ["0.0", "0.0", "1", "0.0", "0.000"]
+    (plan,) = pl.read_csv("plan.csv").to_dicts()
+    # 15 words in three documents, two queries of 22 tokens each; vectors of 384 numbers.
+    assert (plan["tokens"], plan["store_bytes"]) == (15 + 6 * 22, 9 * 384 * 4)
+
+
+def test_a_corpus_that_is_built_is_counted(folder, capsys):
+    """Whatever the config plans: here 12 M documents."""
+    data = folder / "results" / "small" / "data" / "eng-Latn" / "general"
+    made = Provenance("build", 1)
+    texts = pl.DataFrame({"_id": ["a", "b"], "text": ["one two three", "four " * 300]})
+    corpus = with_lengths(texts, count_tokens=count_whitespace_tokens)
+    write_table(corpus, data / "corpus.parquet", CORPUS, provenance=made)
+    empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
+    rows = [("q1", "Which one of them?  ", "a", [0, 3], 13, 3, None)]
+    queries = pl.DataFrame(rows, schema=empty.schema, orient="row")
+    write_table(queries, data / "queries.parquet", QUERIES, provenance=made)
+    sample = {"unit": "words", "edges": [1, 100], "n_documents": 12_000_000}
+    config = {
+        "benchmarks": {"small": own_texts(folder) | {"sample": sample}},
+        "models": ["all-minilm-l6-v2", "minilm-static"],
+        "encoding": {"device": "cpu"},
+    }
     (folder / "my.yaml").write_text(yaml.safe_dump(config))
-    assert main(["plan", "--config", "my.yaml"]) == 0
-    assert capsys.readouterr().out.splitlines()[2] == "1 job that encodes."
+    assert main(["plan", "--config", "my.yaml", "--csv", "plan.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "minutes of a CPU (median)" in lines[4]
+    plan = {row["model"]: row for row in pl.read_csv("plan.csv").to_dicts()}
+    minilm, static = plan["all-minilm-l6-v2"], plan["minilm-static"]
+    assert (minilm["basis"], minilm["texts"]) == ("tables", 3)
+    # 3 tokens, 300 cut at 256, and 20 characters of a query at four a token.
+    assert (minilm["tokens"], static["tokens"]) == (3 + 256 + 5, 3 + 300 + 5)
+    assert minilm["store_bytes"] == 3 * 384 * 4
+    assert (
+        minilm["cpu_minutes"] == minilm["minutes_per_job"] * minilm["jobs"] > static["cpu_minutes"]
+    )
 
 
 @pytest.mark.parametrize("command", ["plan", "efficiency"])

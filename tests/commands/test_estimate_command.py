@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from psibench.cli import main
-from psibench.commands.estimate_output import money
+from psibench.commands.estimate import money
 from psibench.config.llms import LlmSettings
 from psibench.config.load import load_config, read_yaml
 from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG, REGISTRY
@@ -16,7 +16,6 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.run import ask_all
 from psibench.llm.usage import Usage
 from psibench.sources import reach
-from psibench.stages import llm_estimate_personas, llm_estimate_sources
 from psibench.stages.sample import run_sample
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import PAIRS
@@ -62,9 +61,7 @@ def folder(tmp_path, monkeypatch):
         text = " ".join(f"The {x}er of {x}ville sold {x}onic {x}wood to {x}land." for x in names)
         (tmp_path / "texts" / f"{n}.txt").write_text(text)
     monkeypatch.chdir(tmp_path)
-    for module in (reach, llm_estimate_sources, llm_estimate_personas):
-        monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
-    monkeypatch.setattr("psibench.llm.tokens.hub_is_reachable", lambda: False)
+    monkeypatch.setattr(reach, "hub_is_reachable", lambda: False)
     return tmp_path
 
 
@@ -147,19 +144,19 @@ def test_stored_answers_are_not_paid_again_and_count_against_the_budget(folder, 
 
 def test_what_was_answered_is_not_asked_again(folder, capsys):
     from psibench.config.paths import prompt_path
+    from psibench.estimate.documents import Reader
     from psibench.llm.chain import Item
     from psibench.llm.prompts import load_prompt
     from psibench.recipes.posir import PROPOSE_QUESTIONS
-    from psibench.stages.llm_estimate_documents import estimate_tables
     from psibench.stages.llm_requests import requests_of
 
     path = config(folder)
     loaded, _ = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
     section = loaded.benchmarks["mine"]
-    tables = estimate_tables(section, folder / "none", most=0, length_tokenizer="words").tables
+    (documents,) = Reader("words").documents(section, folder / "none", most=0)
     llm = LlmSettings(**LLMS["free"])
     prompt = load_prompt(prompt_path("propose_questions", None))
-    pairs = requests_of(PROPOSE_QUESTIONS, section.propose_questions, prompt, llm, tables)
+    pairs = requests_of(PROPOSE_QUESTIONS, section.propose_questions, prompt, llm, documents.tables)
     wanted = [Item(item.id, request) for item, request in pairs][:3]
     ask_all(wanted, llm, store=folder / "store" / "llm" / "free", on_outcome=lambda _: None)
     task = plain(capsys, "--config", path)["benchmarks"][0]["tasks"][0]
@@ -284,8 +281,7 @@ def test_tasks_that_judge_are_shown_as_bounds_and_judges_without_pairs_as_not_co
     assert len({len(line) for line in lines[2:9]}) == 1
     assert sum("USD or less to ask 16 requests or fewer" in line for line in lines) == 1
     told = "\n".join(lines)
-    assert "requests of grade_first, grade_rest: at most, as if every candidate came to" in told
-    assert "requests of audit: at most, as if every stratum of the margin had" in told
+    assert "requests of grade_first, grade_rest, audit: at most: every document drawn" in told
     assert "judge_1, judge_2 of mine: not counted, and not in the totals: known once" in told
     assert "854 candidates for 26,356 questions" in told
 
@@ -321,10 +317,10 @@ def test_pairs_of_an_earlier_run_take_the_place_of_bounds(folder, capsys):
     (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
     judge = benchmark["tasks"][-1]
     assert (judge["task"], judge["llm"], judge["requests"]) == ("judge_1", "free", 3)
-    assert judge["requests_basis"] == "pairs of an earlier run"
+    assert judge["requests_basis"] == "earlier run"
     assert benchmark["uncounted"] == ["judge_2"]
     printed = estimate(capsys, "--config", path)
-    assert "requests of judge_1: the pairs of an earlier run" in printed
+    assert "requests of judge_1: what an earlier run found" in printed
     assert "judge_2 of mine: not counted" in printed
 
 
@@ -379,7 +375,7 @@ def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, ca
     assert lines[0] == "xq (squad_posq): 3 documents"
     assert lines[1] == "  estimated from 3 documents and 3 queries to translate, of the source"
     assert lines[3].split()[:4] == ["translate", "deu-Latn", "paid", "6"]
-    assert "times 1.50 for German, 1.40 for Finnish (a guess): mean tokens of the" in printed
+    assert "times 1.50 for German, 1.40 for Finnish: mean tokens of the" in printed
     assert "requests of judge_refusals: as if 1% of the translations were suspect" in printed
     assert "known" not in lines[0]
 

@@ -10,12 +10,12 @@ import yaml
 from psibench.cli import main
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.settings import Encoding
+from psibench.estimate import encoding
 from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.counting import token_counter
 from psibench.models.manifests import Manifest, manifest_name
 from psibench.sources import reach
-from psibench.stages import embedding_counts, llm_estimate_personas, llm_estimate_sources
 from psibench.stages.embed_api import run_embed_api
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import CORPUS, QUERIES
@@ -47,9 +47,7 @@ def folder(tmp_path, monkeypatch):
     data = {"data": [{"title": "t", "paragraphs": paragraphs}]}
     (tmp_path / "squad.json").write_text(json.dumps(data))
     monkeypatch.chdir(tmp_path)
-    for module in (reach, llm_estimate_sources, llm_estimate_personas):
-        monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
-    monkeypatch.setattr("psibench.llm.tokens.hub_is_reachable", lambda: False)
+    monkeypatch.setattr(reach, "hub_is_reachable", lambda: False)
     return tmp_path
 
 
@@ -122,7 +120,8 @@ def test_translations_of_a_source_are_counted_as_so_much_longer(folder, capsys):
     path = config(folder, benchmarks={"known": SQUAD | to}, llms={"free": free})
     english, german = plain(capsys, "--config", path)["benchmarks"]
     assert (german["language"], german["texts"], german["is_scaled"]) == ("deu-Latn", 6, True)
-    assert german["tokens"] == pytest.approx(1.5 * english["tokens"], abs=1)
+    # By the documents' tokens and the characters of the queries, without special tokens.
+    assert german["tokens"] == pytest.approx(1.5 * (english["tokens"] - 6 * 2), rel=0.1)
 
 
 def test_tables_are_counted_exactly_each_text_once(folder, capsys):
@@ -138,7 +137,7 @@ def test_tables_are_counted_exactly_each_text_once(folder, capsys):
 
 
 def test_of_large_tables_a_part_is_counted_and_scaled(folder, capsys, monkeypatch):
-    monkeypatch.setattr(embedding_counts, "SAMPLE_CHARS", 100)
+    monkeypatch.setattr(encoding, "SAMPLE_CHARS", 100)
     documents = {f"d{n}": f"word{n % 7} " * (3 + n % 5) for n in range(100)}
     write_tables(folder, documents, QUESTIONS)
     path = config(folder)
@@ -198,14 +197,34 @@ def test_generated_benchmarks_are_counted_as_planned_and_the_rest_is_named(folde
     start = lines.index("embedding APIs")
     assert lines[start + 1] == "  paid: embed-1"
     assert lines[start + 2].split() == [
-        *("benchmark", "language", "texts", "stored", "requests", "tokens", "USD", "by"),
+        *("benchmark", "language", "by", "texts", "stored", "requests", "tokens", "USD"),
     ]
-    cells = ["mine", "eng-Latn", "90", "0", "~30", "~2,520", "<0.01", "what", "the", "config"]
-    assert lines[start + 4].split()[:10] == cells
-    assert lines[start + 3].split()[:4] == ["far", "eng-Latn", "?", "?"]
-    assert lines[start + 3].endswith("not counted: build it first, with its data tables as targets")
+    assert lines[start + 4].split()[-5:] == ["90", "0", "~30", "~2,520", "<0.01"]
+    assert "what the config plans" in lines[start + 4]
+    assert lines[start + 3].split()[-5:] == ["?"] * 5
+    assert "not counted: build it first, with its data tables as targets" in lines[start + 3]
     assert lines[start + 5].split()[:2] == ["total", "90"]
     assert "2 USD per million tokens; spent so far 0.00 USD" in printed(capsys, "--config", path)
+
+
+def test_queries_to_be_written_about_a_local_folder_are_counted(folder, capsys):
+    """Without a number of documents in the sample, too: the folder has them all."""
+    (folder / "texts").mkdir()
+    for n in range(3):
+        words = " ".join(f"mill{n}{m}" for m in range(30 + n))
+        (folder / "texts" / f"{n}.txt").write_text(words)
+    section = {
+        "recipe": "posir",
+        "source": {"kind": "files", "paths": ["texts"]},
+        "sample": {"unit": "words", "edges": [20, 60]},
+        "propose_questions": {"llm": "free", "n_questions": 2},
+        "locate_span": {"llm": "free"},
+    }
+    path = config(folder, benchmarks={"mine": section}, llms=FREE, length_tokenizer="words")
+    (mine,) = plain(capsys, "--config", path)["benchmarks"]
+    # 30 + 31 + 32 words in three documents, two questions of 22 tokens about each.
+    assert (mine["basis"], mine["texts"], mine["tokens"]) == ("source", 9, 93 + 6 * 22)
+    assert "?" not in printed(capsys, "--config", path).split("embedding APIs")[1]
 
 
 def test_a_benchmark_that_asks_no_language_model_can_be_chosen(folder, capsys):

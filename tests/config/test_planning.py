@@ -2,19 +2,11 @@
 
 import pytest
 
-from psibench.config.encoding_plan import encoding_plan
 from psibench.config.load import load_config, parse_model
 from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.config.planned_texts import LengthBin
-from psibench.config.planning import (
-    planned_minutes,
-    planned_shards,
-    planned_store_bytes,
-    planned_texts,
-    planned_threads,
-)
-from psibench.errors import InputError
+from psibench.config.planning import LengthBin, planned_texts, shards_of_minutes
+from psibench.estimate.encoding import encoding_plan
 
 LLM = {"llm": "stand-in"}
 DOCS = {"kind": "python_docs"}
@@ -45,8 +37,8 @@ def encoder(**fields):
     return parse_model(own | {"parameters_m": 100} | fields)
 
 
-def texts_of(section, language="eng-Latn"):
-    return planned_texts(config_of(section), "mine", language)
+def texts_of(section, language="eng-Latn", **given):
+    return planned_texts(config_of(section).benchmarks["mine"], language, **given)
 
 
 @pytest.mark.parametrize(
@@ -108,29 +100,21 @@ def test_lengths_become_tokens(unit, language, tokens):
         ({"windows": {"tokens": 100, "overlap": 20}}, 3000 + 1000 * 2.8 + 4000),
     ],
 )
-def test_vectors_are_texts_windows_or_tokens(fields, vectors):
-    assert texts_of(POSIR).vectors(encoder(**fields)) == vectors
+def test_the_store_holds_a_vector_for_each_text_window_or_token(fields, vectors):
+    plain, half = (config_of(POSIR, storage=kind).encoding for kind in ("float32", "float16"))
+    texts = texts_of(POSIR)
+    assert texts.store_bytes(encoder(dim=384, **fields), plain) == vectors * 384 * 4
+    assert texts.store_bytes(encoder(dim=384, **fields), half) == vectors * 384 * 2
 
 
-def test_the_store_is_vectors_times_dimensions_times_their_width():
-    place = ("mine", "eng-Latn")
-    sized = encoder(dim=384)
-    assert planned_store_bytes(config_of(POSIR), sized, *place) == 8000 * 384 * 4
-    halved = config_of(POSIR, storage="float16")
-    assert planned_store_bytes(halved, sized, *place) == 8000 * 384 * 2
-    assert planned_store_bytes(halved, encoder(), *place) is None
-    assert planned_store_bytes(halved, parse_model({"backend": "bm25s"}), *place) is None
-    unknown = config_of({"recipe": "known_item", "source": DOCS})
-    assert planned_store_bytes(unknown, sized, *place) is None
+def test_without_dimensions_or_vectors_of_ours_the_store_is_not_known():
+    for entry in (encoder(), parse_model({"backend": "bm25s"})):
+        assert texts_of(POSIR).store_bytes(entry, config_of(POSIR).encoding) is None
 
 
-def test_threads_follow_the_domains_of_a_release_that_does_not_list_them():
-    section = {key: value for key, value in RELEASE.items() if key != "domains"}
-    config = config_of(section)
-    assert planned_threads(config, "mine", "eng-Latn") == 2
-    assert planned_threads(config, "mine", "eng-Latn", n_domains=3) == 8
-    small = config_of(POSIR | {"sample": SAMPLE | {"n_documents": 100}})
-    assert planned_threads(small, "mine", "eng-Latn") == 1
+def test_threads_follow_the_number_of_texts():
+    assert texts_of(RELEASE).threads == 8
+    assert texts_of(POSIR | {"sample": SAMPLE | {"n_documents": 100}}).threads == 1
 
 
 def test_domains_of_a_language_add_up_and_translations_are_longer():
@@ -162,9 +146,8 @@ def test_a_release_has_the_papers_numbers():
 
 def test_domains_that_are_not_listed_are_given():
     section = {key: value for key, value in RELEASE.items() if key != "domains"}
-    config = config_of(section)
-    assert planned_texts(config, "mine", "eng-Latn") is None
-    assert planned_texts(config, "mine", "eng-Latn", n_domains=3).n_documents == 3 * 55_902
+    assert texts_of(section) is None
+    assert texts_of(section, n_domains=3).n_documents == 3 * 55_902
 
 
 @pytest.mark.parametrize(
@@ -175,10 +158,11 @@ def test_domains_that_are_not_listed_are_given():
     ],
 )
 def test_unknown_sizes_are_one_job(section):
-    config = config_of(section)
-    assert planned_texts(config, "mine", "eng-Latn") is None
-    assert planned_minutes(config, encoder(), "mine", "eng-Latn") is None
-    assert planned_shards(config, encoder(), "mine", "eng-Latn") == 1
+    lookup = lookup_of(section)
+    assert lookup.planned("mine", "eng-Latn") is None
+    assert lookup.encode_shards("mine", "large", "eng-Latn") == ["1-of-1"]
+    assert lookup.threads("mine", "eng-Latn") == 2
+    assert lookup.encode_minutes("mine", "large", "eng-Latn") == 240
 
 
 LARGE = POSIR | {"sample": {"unit": "tokens", "edges": [0, 1000], "n_documents": 12_000_000}}
@@ -186,20 +170,26 @@ LARGE = POSIR | {"sample": {"unit": "tokens", "edges": [0, 1000], "n_documents":
 # are 1.2528e18; at 1e14 a second 12,528 s, 208.8 minutes.
 
 
-def test_gpu_minutes_are_two_operations_per_parameter_and_token():
-    config, long = config_of(LARGE), encoder(max_tokens=2048)
-    assert planned_minutes(config, long, "mine", "eng-Latn") == pytest.approx(208.8)
-    twice = config_of(LARGE, gpu_tflops=200)
-    assert planned_minutes(twice, long, "mine", "eng-Latn") == pytest.approx(104.4)
-    spread = encoder(max_tokens=2048, backend="vllm", gpus=4)
-    assert planned_minutes(config, spread, "mine", "eng-Latn") == pytest.approx(52.2)
-    assert planned_minutes(config, encoder(parameters_m=None), "mine", "eng-Latn") is None
-    looked_up = encoder(max_tokens=2048, embedding_parameters_m=25)
-    assert planned_minutes(config, looked_up, "mine", "eng-Latn") == pytest.approx(0.75 * 208.8)
-    static = parse_model(
-        {"backend": "static-embeddings", "checkpoint": "owner/name", "parameters_m": 9000}
+@pytest.mark.parametrize(
+    ("fields", "gpu_tflops", "minutes"),
+    [
+        ({}, 100, 208.8),
+        ({}, 200, 104.4),
+        ({"backend": "vllm", "gpus": 4}, 100, 52.2),
+        ({"parameters_m": None}, 100, None),
+        ({"embedding_parameters_m": 25}, 100, 0.75 * 208.8),
+    ],
+)
+def test_gpu_minutes_are_two_operations_per_parameter_and_token(fields, gpu_tflops, minutes):
+    found = texts_of(LARGE).gpu_minutes(
+        encoder(max_tokens=2048, **fields), config_of(LARGE, gpu_tflops=gpu_tflops).encoding
     )
-    assert planned_minutes(config, static, "mine", "eng-Latn") is None
+    assert found == (minutes and pytest.approx(minutes))
+
+
+def test_static_embeddings_compute_nothing():
+    own = {"backend": "static-embeddings", "checkpoint": "owner/name", "parameters_m": 9000}
+    assert texts_of(LARGE).gpu_minutes(parse_model(own), config_of(LARGE).encoding) == 0
 
 
 @pytest.mark.parametrize(
@@ -215,13 +205,23 @@ def test_gpu_minutes_are_two_operations_per_parameter_and_token():
     ],
 )
 def test_shards_aim_at_the_minutes_set(encoding, shards):
-    config = config_of(LARGE, **encoding)
-    assert planned_shards(config, encoder(max_tokens=2048), "mine", "eng-Latn") == shards
+    settings = config_of(LARGE, **encoding).encoding
+    minutes = texts_of(LARGE).gpu_minutes(encoder(max_tokens=2048), settings)
+    assert shards_of_minutes(settings, minutes) == shards
+
+
+def lookup_of(section, **encoding):
+    given = {
+        "benchmarks": {"mine": section},
+        "models": ["bm25", "large"],
+        "encoding": PLANNED | encoding,
+        "registry": {"large": encoder(max_tokens=2048).model_dump()},
+    }
+    return Lookup(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
 
 
 def test_models_without_vectors_of_ours_are_one_job():
-    config = config_of(LARGE, shards=5)
-    assert planned_shards(config, parse_model({"backend": "bm25s"}), "mine", "eng-Latn") == 1
+    assert lookup_of(LARGE, shards=5).encode_shards("mine", "bm25", "eng-Latn") == ["1-of-1"]
 
 
 def test_one_view_alone_is_cut_into_shards():
@@ -235,21 +235,15 @@ def test_one_view_alone_is_cut_into_shards():
         "tiny": {},
         "translate": LLM | {"to": ["deu-Latn"]},
     }
-    config = config_of(section)
-    lookup = Lookup(config, {})
-    big = encoder(max_tokens=2048)
+    lookup = lookup_of(section)
     views = ("mine", "mine-raw", "mine-tiny", "mine-candidates")
     for language, first in (("eng-Latn", "mine-raw"), ("deu-Latn", "mine")):
-        shards = {name: planned_shards(config, big, name, language) for name in views}
-        assert [name for name, count in shards.items() if count > 1] == [first]
-        # As the workflow has it: a view waits for the one whose texts are encoded before.
-        assert lookup.encoded_before(first, language) == []
+        shards = {name: lookup.encode_shards(name, "large", language) for name in views}
+        assert [name for name, own in shards.items() if len(own) > 1] == [first]
     assert lookup.encoded_before("mine", "eng-Latn") == ["mine-raw"]
-    with pytest.raises(InputError, match="no benchmark or view 'other'"):
-        planned_texts(config, "other", "eng-Latn")
 
 
-def test_the_plan_of_a_config_has_a_row_per_encoding():
+def test_the_plan_of_a_config_has_a_row_per_encoding(tmp_path):
     given = {
         "benchmarks": {"mine": LARGE | {"translate": LLM | {"to": ["deu-Latn"]}}},
         "models": ["bm25", "large", "bge-m3"],
@@ -257,7 +251,8 @@ def test_the_plan_of_a_config_has_a_row_per_encoding():
         "registry": {"large": encoder(max_tokens=2048).model_dump()},
     }
     config, models = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
-    plan = encoding_plan(config, models)
+    plan, later = encoding_plan(config, models, results=tmp_path)
+    assert later == []
     places = plan.select("benchmark", "language", "model").rows()
     assert sorted(places) == [
         ("mine", "deu-Latn", "bge-m3"),

@@ -8,13 +8,23 @@ from llm_helpers import MODEL, answer, ask, items, request
 
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
-from psibench.llm import tokens
+from psibench.llm import expected
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.expected import expected_reply, mean_stored_output
+from psibench.llm.expected import (
+    RequestCounter,
+    count_tokens,
+    count_tokens_or_embedded,
+    estimate_requests,
+    expansion,
+    expected_reply,
+    infer_total,
+    mean_stored_output,
+    stretch,
+)
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import ResponseSchema, Sampling
 from psibench.llm.standin.direct import answer_directly
-from psibench.llm.tokens import RequestCounter, count_tokens, count_tokens_or_embedded
+from psibench.sources import reach
 
 PROMPTS = Path(__file__).resolve().parents[2] / "config" / "prompts"
 STAND_IN = LlmSettings(backend="stand-in", model=MODEL, tokenizer="stand-in")
@@ -48,20 +58,18 @@ def test_the_stand_in_answers_in_process_as_its_server_does(tmp_path):
 
 def test_a_stand_in_reply_is_told_by_its_rules():
     prompt, values, wanted = proposal()
-    expected = expected_reply(wanted, values, prompt, STAND_IN)
-    assert expected.source == "stand-in"
-    assert expected.output_tokens == answer_directly(wanted).usage.output_tokens
-    assert all(
-        "1992" in q["answer"] or "museum" in q["answer"] for q in expected.value["questions"]
-    )
+    reply = expected_reply(wanted, values, prompt, STAND_IN)
+    assert reply.source == "stand-in"
+    assert reply.output_tokens == answer_directly(wanted).usage.output_tokens
+    assert all("1992" in q["answer"] or "museum" in q["answer"] for q in reply.value["questions"])
 
 
 def test_another_model_is_expected_to_reply_like_the_example_at_the_items_size():
     prompt, values, wanted = proposal()
     llm = LlmSettings(backend="openai", model="m")
-    expected = expected_reply(wanted, values, prompt, llm)
-    assert (expected.source, expected.output_tokens) == ("example", None)
-    assert expected.value["questions"] == prompt.example.value["questions"][:2]
+    reply = expected_reply(wanted, values, prompt, llm)
+    assert (reply.source, reply.output_tokens) == ("example", None)
+    assert reply.value["questions"] == prompt.example.value["questions"][:2]
 
 
 def test_a_task_of_ones_own_without_rules_takes_its_example_from_the_stand_in_too():
@@ -94,7 +102,7 @@ def test_counters_by_name():
 
 
 def test_a_tokenizer_out_of_reach_is_an_error_at_once_or_the_embedded_one(monkeypatch):
-    monkeypatch.setattr(tokens, "hub_is_reachable", lambda: False)
+    monkeypatch.setattr(reach, "hub_is_reachable", lambda: False)
     with pytest.raises(InputError, match="'nobody/nothing': not on this machine, and the hub"):
         count_tokens("nobody/nothing")
     with pytest.raises(InputError, match="'no such name': neither a folder nor a name on the hub"):
@@ -112,7 +120,87 @@ def test_requests_are_counted_with_what_the_server_puts_around_them(backend, mod
     _, _, wanted = proposal()
     counter = RequestCounter(LlmSettings(backend=backend, model=model, tokenizer="words"))
     n_words = sum(len(message.content.split()) for message in wanted.messages)
-    around = 2 * tokens.MESSAGE_TOKENS if more else 0  # system and user
+    around = 2 * expected.MESSAGE_TOKENS if more else 0  # system and user
     (n_schema,) = counter.count_texts([json.dumps(wanted.response.schema)])
-    expected = n_words + around + (n_schema if more == "schema" else 0)
-    assert counter.count_requests([wanted, wanted]) == [expected, expected]
+    total = n_words + around + (n_schema if more == "schema" else 0)
+    assert counter.count_requests([wanted, wanted]) == [total, total]
+
+
+def translation():
+    prompt = load_prompt(PROMPTS / "translate.md")
+    values = {"text": DOCUMENT, "kind": "passage"}
+    values |= {"source_language": "English", "target_language": "German"}
+    return prompt, values, request(messages=prompt.render(values), response=prompt.response)
+
+
+def test_a_translation_is_as_long_as_its_language_makes_it():
+    prompt, values, wanted = translation()
+    reply = expected_reply(wanted, values, prompt, LlmSettings(backend="openai", model="m"))
+    assert reply.source == "expansion"
+    assert len(reply.value["translation"]) == round(1387.3 / 922.4 * len(DOCUMENT))
+    assert expected_reply(wanted, values, prompt, STAND_IN).source == "stand-in"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "factor"),
+    [
+        ("English", "German", 1387.3 / 922.4),
+        ("German", "English", 922.4 / 1387.3),
+        ("English", "Russian (Cyrillic)", 1539.2 / 922.4),
+        ("English", "Finnish", 1.4),
+        ("Chinese (Simplified)", "English", 1.4),
+    ],
+)
+def test_a_translation_grows_by_its_languages(source, target, factor):
+    assert expansion(source, target) == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(
+    ("text", "factor", "longer"),
+    [("abcd", 1.5, "abcdab"), ("abcd", 0.5, "ab"), ("ab", 2, "abab"), ("a", 0.1, "a"), ("", 3, "")],
+)
+def test_a_text_is_stretched_by_its_characters(text, factor, longer):
+    assert stretch(text, factor) == longer
+
+
+def test_a_shard_s_distinct_requests_are_counted_and_repeats_are_not():
+    asked = [proposal(sample)[1:] for sample in (0, 1, 1)]
+    prompt = proposal()[0]
+    counter = RequestCounter(STAND_IN)
+    replies = [expected_reply(r, v, prompt, STAND_IN).output_tokens for v, r in asked[:2]]
+    assert estimate_requests(asked, prompt, STAND_IN) == {
+        "requests": 2,
+        "input_tokens": sum(counter.count_requests([r for _, r in asked[:2]])),
+        "output_tokens": sum(replies),
+    }
+    assert set(estimate_requests([], prompt, STAND_IN).values()) == {0}
+
+
+def test_a_large_shard_is_estimated_from_a_part_within_two_per_cent():
+    prompt = load_prompt(PROMPTS / "propose_questions.md")
+    asked = []
+    for n in range(600):
+        values = {"document": f"Mine {n}. " + DOCUMENT * (1 + n % 7), "position": "end"}
+        values["n_questions"] = 2
+        wanted = request(messages=prompt.render(values), response=prompt.response)
+        asked.append((values, wanted))
+    part, whole = (estimate_requests(asked, prompt, STAND_IN, most=n) for n in (100, 1000))
+    assert part["requests"] == whole["requests"] == 600
+    assert part["input_tokens"] == pytest.approx(whole["input_tokens"], rel=0.02)
+    assert part["output_tokens"] == pytest.approx(whole["output_tokens"], rel=0.05)
+
+
+def test_a_shard_whose_replies_nobody_can_tell_is_taken_at_the_bound():
+    prompt, values, wanted = proposal()
+    llm = LlmSettings(backend="openai", model="m", sampling={"max_output_tokens": 1000})
+    bare = replace(prompt, example=None)
+    assert estimate_requests([(values, wanted)], bare, llm)["output_tokens"] == 1000
+
+
+def test_a_total_is_inferred_by_regression_on_known_sizes():
+    sizes = np.array([1.0, 2.0, 4.0])
+    # Counts are 3 + 2 x size, so ten of 50 in all make 10 x 3 + 2 x 50.
+    assert infer_total(sizes, 3 + 2 * sizes, 10, 50.0) == 130
+    assert infer_total(sizes, np.array([5.0, 5.0, 8.0]), 3, 99.0) == 18  # all are counted
+    assert infer_total(np.array([2.0, 2.0]), np.array([4.0, 6.0]), 10, 20.0) == 50  # one size
+    assert infer_total(np.array([]), np.array([]), 0, 0.0) == 0

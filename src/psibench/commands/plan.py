@@ -1,33 +1,21 @@
 """`psibench plan`: how much a config has to encode, and in how many jobs."""
 
 import argparse
+import os
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import polars as pl
+from typing import Any
 
 from psibench.commands.base import Command, refuse_unwritable
 from psibench.commands.text_table import aligned
 from psibench.config.load import load_config, read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 
-if TYPE_CHECKING:
-    from psibench.config.encoding_plan import Encoding
-
+RESULTS = Path("results")
 HEADINGS = (
-    "benchmark",
-    "language",
-    "model",
-    "texts",
-    "M tokens",
-    "GPU min",
-    "jobs",
-    "min per job",
-    "store GB",
+    *("benchmark", "language", "model", "by", "texts", "M tokens"),
+    *("GPU min", "CPU min", "jobs", "min per job", "store GB"),
 )
-N_TEXT_COLUMNS = 3
 UNKNOWN = "-"
 
 
@@ -39,76 +27,72 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_plan(args: argparse.Namespace) -> None:
     """Print a row per benchmark, language and model that is encoded, and their sums."""
-    from psibench.config.encoding_plan import encoding_plan, later_encodings
+    from psibench.estimate.encoding import CPU_GFLOPS, encoding_plan
     from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)
     given = read_yaml(args.config) if args.config is not None else {}
     config, models = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
-    plan = encoding_plan(config, models)
+    plan, later = encoding_plan(config, models, results=RESULTS)
     if plan.is_empty():
         print("No model of this config encodes texts.")
         return
-    rows = [HEADINGS, *(_cells(row) for row in plan.iter_rows(named=True))]
-    print("\n".join(aligned(rows, n_text=N_TEXT_COLUMNS)))
-    print(_sums(plan, later_encodings(config, models), gpu_tflops=config.encoding.gpu_tflops))
+    lines = [*aligned([HEADINGS, *map(_cells, plan.iter_rows(named=True))], n_text=4)]
+    n_jobs = int(plan["jobs"].sum())
+    lines.append(f"{_jobs(n_jobs)} that encode{'s' if n_jobs == 1 else ''}.")
+    counts = Counter((one.benchmark, one.language, one.after) for one in later)
+    for (name, language, first), n in counts.items():
+        lines.append(
+            f"{_jobs(n, ' more')} of {name} {language}: its texts are those of {first}, which are "
+            "encoded and stored by then."
+        )
+    known = plan.drop_nulls("gpu_minutes")
+    if known.height:
+        n_cores, on_cpu = os.cpu_count() or 1, config.encoding.device == "cpu"
+        per_job = known.select(known["minutes_per_job"].repeat_by(known["jobs"]).explode())
+        median, longest = per_job.to_series().median(), per_job.to_series().max()
+        hours, minutes = known["gpu_minutes"].sum() / 60, known["cpu_minutes"].sum()
+        lines.append(
+            f"{hours:,.1f} GPU hours at {config.encoding.gpu_tflops:g} TFLOPS "
+            f"(encoding.gpu_tflops), or {_minutes(minutes)} minutes on this machine's CPU "
+            f"({n_cores} cores of {CPU_GFLOPS} GFLOPS); a job takes {_minutes(median)} minutes of "
+            f"a {'CPU' if on_cpu else 'GPU'} (median), the longest {_minutes(longest)}."
+        )
+    room = plan["store_bytes"].drop_nulls()
+    if len(room):
+        of_some = "" if len(room) == plan.height else ", where dimensions and texts are known"
+        lines.append(f"{_gigabytes(int(room.sum()))} GB of vectors in the store{of_some}.")
+    if plan["texts"].null_count():
+        lines.append(
+            "'-': nobody can tell how many texts there will be (no sample.n_documents, and a "
+            "source that is large or on the hub); build it first; encoding.shards: NUMBER cuts it "
+            "into so many jobs."
+        )
+    print("\n".join(lines))
     if args.csv is not None:
         with atomic_path(args.csv) as path:
             plan.write_csv(path)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    tokens, room = row["tokens"], row["store_bytes"]
     return (
-        row["benchmark"],
-        row["language"],
-        row["model"],
-        _number(row["texts"]),
-        UNKNOWN if row["tokens"] is None else f"{row['tokens'] / 1e6:,.1f}",
+        *(row[key] for key in ("benchmark", "language", "model", "basis")),
+        UNKNOWN if row["texts"] is None else f"{row['texts']:,}",
+        UNKNOWN if tokens is None else f"{tokens / 1e6:,.{1 if tokens >= 1e6 else 3}f}",
         _minutes(row["gpu_minutes"]),
+        _minutes(row["cpu_minutes"]),
         f"{row['jobs']:,}",
         _minutes(row["minutes_per_job"]),
-        "" if row["store_bytes"] is None else _gigabytes(row["store_bytes"]),
+        UNKNOWN if room is None else _gigabytes(room),
     )
 
 
-def _sums(plan: pl.DataFrame, later: Sequence["Encoding"], *, gpu_tflops: float) -> str:
-    known = plan.drop_nulls("gpu_minutes")
-    n_jobs = sum(plan.get_column("jobs"))
-    lines = [f"{n_jobs:,} {_jobs(n_jobs)} that encode{'s' if n_jobs == 1 else ''}."]
-    counts = Counter((one.benchmark, one.language, one.after) for one in later)
-    for (name, language, first), n in counts.items():
-        lines.append(
-            f"{n:,} more {_jobs(n)} of {name} {language}: its texts are those of {first}, which "
-            "are encoded and stored by then."
-        )
-    if known.height:
-        per_job = known.select(pl.col("minutes_per_job").repeat_by("jobs").explode()).to_series()
-        hours = known.get_column("gpu_minutes").sum() / 60
-        lines.append(
-            f"{hours:,.1f} GPU hours at {gpu_tflops:g} TFLOPS (encoding.gpu_tflops); a job takes "
-            f"{_minutes(per_job.median())} minutes (median), the longest {_minutes(per_job.max())}."  # type: ignore[arg-type]
-        )
-    room = plan.get_column("store_bytes").drop_nulls().to_list()
-    if room:
-        of_some = "" if len(room) == plan.height else ", where dimensions and texts are known"
-        lines.append(f"{_gigabytes(sum(room))} GB of vectors in the store{of_some}.")
-    if plan.get_column("texts").null_count():
-        lines.append(
-            "'-': the config does not say how many texts there will be (no sample.n_documents); "
-            "encoding.shards: NUMBER cuts them into that many jobs."
-        )
-    return "\n".join(lines)
+def _jobs(n: int, more: str = "") -> str:
+    return f"{n:,}{more} job{'' if n == 1 else 's'}"
 
 
-def _jobs(n: int) -> str:
-    return "job" if n == 1 else "jobs"
-
-
-def _number(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
-
-
-def _minutes(value: float | None) -> str:
+def _minutes(value: Any) -> str:
     if value is None:
         return UNKNOWN
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
@@ -120,10 +104,11 @@ def _gigabytes(n_bytes: int) -> str:
 
 PLAN = Command(
     help="say how much a config has to encode, and in how many jobs of which length",
-    description="Print texts, tokens, GPU minutes and jobs of every encoding, by benchmark, "
-    "language and model, from the config's numbers alone: documents of a sample spread over its "
-    "length bins, queries before any filter, two operations per parameter (input embeddings aside) "
-    "and token, and the room that vectors take in the store. Nothing is read or run.",
+    description="Print texts, tokens, GPU and CPU minutes, jobs and room in the store of every "
+    "encoding, by benchmark, language and model: of the tables that a run made, else of the "
+    "config's numbers (documents of a sample spread over its length bins, queries before any "
+    "filter), else of the source where it is here. Two operations per parameter (input embeddings "
+    "aside) and token. Nothing is run.",
     add_arguments=add_arguments,
     run=run_plan,
 )

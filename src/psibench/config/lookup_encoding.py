@@ -15,7 +15,7 @@ from psibench.config.gpus import gpus_of
 from psibench.config.lookup_models import ModelLookup
 from psibench.config.model_base import EncoderModel
 from psibench.config.models import Model
-from psibench.config.planning import planned_minutes, planned_shards, planned_threads
+from psibench.config.planning import PlannedTexts, planned_texts, shards_of_minutes
 from psibench.config.settings import Config
 
 
@@ -31,7 +31,7 @@ class EncodingLookup(ModelLookup):
     def __init__(self, config: Config, models: Mapping[str, Model]) -> None:
         super().__init__(config, models)
         self._shards: dict[tuple[str, str, str], list[str]] = {}
-        self._threads: dict[tuple[str, str], int] = {}
+        self._planned: dict[tuple[str, str], PlannedTexts | None] = {}
         self.downloads: dict[str, Download] = by_name(self._downloads())
 
     def model_files(self, model: str) -> list[str]:
@@ -60,26 +60,42 @@ class EncodingLookup(ModelLookup):
         assert isinstance(entry, EncoderModel)
         return entry.tokens_per_batch or self.config.encoding.tokens_per_batch
 
+    def planned(self, name: str, language: str) -> PlannedTexts | None:
+        """Return what a benchmark or view has to encode in a language; None: nobody can tell."""
+        asked = self.base(name), language
+        if asked not in self._planned:
+            section, n_domains = self.config.benchmarks[asked[0]], len(self.domains_in(*asked))
+            self._planned[asked] = planned_texts(section, language, n_domains=n_domains)
+        return self._planned[asked]
+
     def encode_shards(self, name: str, model: str, language: str) -> list[str]:
         """List the jobs that share a model's encoding of a benchmark or view in a language.
 
-        One where another view's jobs encode the same documents before.
+        One where nothing is computed here, where another view's jobs encode the same documents
+        before, and of a view in a language that is translated to: there are none.
         """
         asked = name, model, language
         if asked not in self._shards:
-            domains = len(self.domains_in(self.base(name), language))
-            entry = self.models[model]
-            count = planned_shards(self.config, entry, name, language, n_domains=domains)
+            is_there = name == self.base(name) or language in self.native_languages(self.base(name))
+            is_first = is_there and not self.encoded_before(name, language)
+            minutes = self._minutes(name, model, language)
+            is_cut = is_first and self.is_encoded(model)
+            count = shards_of_minutes(self.config.encoding, minutes) if is_cut else 1
             self._shards[asked] = [f"{number}-of-{count}" for number in range(1, count + 1)]
         return self._shards[asked]
 
     def threads(self, name: str, language: str) -> int:
-        """Return the threads of a job that runs a model over a benchmark's or view's texts."""
-        asked = name, language
-        if asked not in self._threads:
-            domains = len(self.domains_in(self.base(name), language))
-            self._threads[asked] = planned_threads(self.config, name, language, n_domains=domains)
-        return self._threads[asked]
+        """Return the threads of a job that runs a model over a benchmark's or view's texts.
+
+        2 where their number is not known.
+        """
+        texts = self.planned(name, language)
+        return 2 if texts is None else texts.threads
+
+    def _minutes(self, name: str, model: str, language: str) -> float | None:
+        texts = self.planned(name, language)
+        entry, encoding = self.models[model], self.config.encoding
+        return None if texts is None else texts.gpu_minutes(entry, encoding)
 
     def encoder_mib(self, model: str) -> int:
         """Return the memory that loading an encoder takes, MiB: its weights in float32."""
@@ -92,11 +108,8 @@ class EncodingLookup(ModelLookup):
 
         At least four hours.
         """
-        domains = len(self.domains_in(self.base(name), language))
-        entry = self.models[model]
-        planned = planned_minutes(self.config, entry, name, language, n_domains=domains)
-        n_jobs = len(self.encode_shards(name, model, language))
-        return max(240, int(1.5 * (planned or 0) / n_jobs))
+        minutes = self._minutes(name, model, language) or 0
+        return max(240, int(1.5 * minutes / len(self.encode_shards(name, model, language))))
 
     def gpus(self, model: str | None = None) -> int:
         """Return the GPUs that a job takes which runs a model, or a reranker (None), here."""

@@ -1,154 +1,235 @@
-"""How encoding is cut into jobs, by a config alone: before a text is read.
+"""What there will be to encode, and in how many jobs, by a config alone: before a text is read.
 
 All of it is arithmetic over the config, so that a workflow can ask it of every model and language
 while it is parsed, and gets the same answer every time.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from psibench.config.encoders import VllmModel
-from psibench.config.model_base import EncoderModel, ModelBase
+from psibench.config.benchmarks import (
+    Benchmark,
+    Controlled,
+    FinewebPosq,
+    GeneratedBenchmark,
+    Posir,
+    PosirRelease,
+)
+from psibench.config.encoders import ColbertModel, PyLateModel, VllmModel
+from psibench.config.generation import Sample
+from psibench.config.model_base import EncoderModel, ModelBase, Windows
 from psibench.config.models import StaticModel
-from psibench.config.planned_texts import PlannedTexts, texts_of
-from psibench.config.settings import Config, Encoding
-from psibench.config.views import RAW, view_id, views_of
-from psibench.errors import InputError
+from psibench.config.settings import Encoding
 
+TOKENS_PER_WORD = 4 / 3
+"""100 tokens are about 75 English words (OpenAI help, "What are tokens and how to count them")."""
+CHARS_PER_TOKEN = 4.0
+"""The same source, for scripts with spaces."""
+DENSE_CHARS_PER_TOKEN = 1.5
+"""A token of a multilingual vocabulary is one or two characters of these scripts: a choice."""
+DENSE_SCRIPTS = ("Hans", "Hant", "Hani", "Jpan", "Kore")
+TRANSLATION_GROWTH = 1.5
+"""Tokens of a translation per token of its English source. PosIR (section 2, table 1): documents
+of its bins have 921.6 tokens on average, those of all ten languages 1,314.75, of which two are not
+translated; so (10 x 1,314.75 - 2 x 921.6) / 8 = 1,413 in the other eight."""
+QUERY_TOKENS = 22
+"""PosIR, table 1: 21.91 tokens per query."""
+RELEASE_DOCUMENTS, RELEASE_QUERIES = 55_902, 1_360
+"""Per domain and language of PosIR's release (PosIR, table 1)."""
+RELEASE_EDGES = (0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048)
+RELEASE_SHARES = (3, 3, 3, 3, 2, 2, 2, 2)
+"""Length bins of its sample, in tokens of Qwen3 (PosIR, section 2)."""
+RELEASE_SOURCES = ("eng", "zho", "cmn")
+"""Its languages that are not translations."""
 SHORTEST_SHARD_MINUTES = 10
 """Starting a job and loading a model have to stay small beside a shard."""
-
 SMALL_JOB_TEXTS = 5_000
 
 
+@dataclass(frozen=True)
+class LengthBin:
+    """Documents whose lengths lie evenly between two borders, in tokens."""
+
+    low: float
+    high: float
+    n_documents: float
+
+    def tokens(self, most: float) -> float:
+        """Sum their tokens, each document cut after ``most``.
+
+        Their number times the mean of min(U, most) over U uniform in [low, high).
+        """
+        low, high = self.low, self.high
+        if most <= low:
+            return self.n_documents * most
+        if most >= high:
+            return self.n_documents * (low + high) / 2
+        area = (most**2 - low**2) / 2 + most * (high - most)
+        return self.n_documents * area / (high - low)
+
+    def windows(self, windows: Windows) -> float:
+        """Sum the windows that they are cut into.
+
+        A document of L tokens has one, and one more for each k >= 0 with L > tokens + k * step;
+        P(U > x) = (high - x) / (high - low) for U uniform in [low, high).
+        """
+        step = windows.tokens - windows.overlap
+        further = 0.0
+        for start in range(windows.tokens, math.ceil(self.high), step):
+            further += (self.high - max(start, self.low)) / (self.high - self.low)
+        return self.n_documents * (1 + further)
+
+
+@dataclass(frozen=True)
+class PlannedTexts:
+    """The texts of a benchmark in one language: documents as planned, queries at most."""
+
+    bins: tuple[LengthBin, ...]
+    n_queries: int
+    query_tokens: float = QUERY_TOKENS
+
+    @property
+    def n_documents(self) -> int:
+        """Count the documents."""
+        return round(sum(part.n_documents for part in self.bins))
+
+    @property
+    def n_texts(self) -> int:
+        """Count documents and queries."""
+        return self.n_documents + self.n_queries
+
+    def tokens(self, entry: ModelBase) -> int:
+        """Count the tokens that a model computes: cut at its longest input, or in windows."""
+        longest = float(getattr(entry, "max_tokens", math.inf))
+        windows: Windows | None = getattr(entry, "windows", None)
+        stretch = 1.0
+        if windows is not None:
+            longest = math.inf
+            if any(part.high > windows.tokens for part in self.bins):
+                stretch = windows.tokens / (windows.tokens - windows.overlap)
+        documents = stretch * sum(part.tokens(longest) for part in self.bins)
+        asked = entry.query_tokens if isinstance(entry, ColbertModel | PyLateModel) else None
+        return round(documents + self.n_queries * (asked or self.query_tokens))
+
+    def gpu_minutes(self, entry: ModelBase, encoding: Encoding) -> float | None:
+        """Return the GPU minutes of encoding; None where the model's size is not known.
+
+        Two operations per parameter and token, a multiplication and an addition (Kaplan et al.
+        2020, "Scaling laws for neural language models", section 2.1), at ``encoding.gpu_tflops`` on
+        each of the model's GPUs. Input embeddings are looked up, not multiplied: parameters without
+        them where the entry says how many they are; static embeddings compute nothing.
+        """
+        if isinstance(entry, StaticModel):
+            return 0.0
+        if not isinstance(entry, EncoderModel) or entry.parameters_m is None:
+            return None
+        gpus = entry.gpus if isinstance(entry, VllmModel) else 1
+        active = entry.parameters_m - (entry.embedding_parameters_m or 0)
+        operations = 2 * active * 1e6 * self.tokens(entry)
+        return operations / (encoding.gpu_tflops * 1e12 * gpus) / 60
+
+    def store_bytes(self, entry: ModelBase, encoding: Encoding) -> int | None:
+        """Return the bytes of the vectors that encoding stores; None without the model's ``dim``.
+
+        One vector per text or window, of late interaction one per token at most (some leave out
+        punctuation), times ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``.
+        Addresses (some tens of bytes a text) are left out, and so is what compression saves.
+        """
+        if not isinstance(entry, EncoderModel) or entry.dim is None:
+            return None
+        windows: Windows | None = getattr(entry, "windows", None)
+        n_vectors = self.n_texts
+        if entry.scores_by != "cosine":
+            n_vectors = self.tokens(entry)
+        elif windows is not None:
+            n_vectors = round(sum(part.windows(windows) for part in self.bins)) + self.n_queries
+        return n_vectors * entry.dim * (2 if encoding.storage == "float16" else 4)
+
+    @property
+    def threads(self) -> int:
+        """Return the threads of a job that runs a model over them.
+
+        A small job starts up longer than it computes: several on a core each end sooner than one
+        after the other on all. 8 for large ones, of which Snakemake takes as many as it may.
+        """
+        return 1 if self.n_texts < SMALL_JOB_TEXTS else 8
+
+
+def shards_of_minutes(encoding: Encoding, minutes: float | None) -> int:
+    """Cut GPU minutes into jobs: what ``encoding.shards`` says, one where they are not known.
+
+    With ``auto`` as many as leave each up to ``minutes_per_shard``, and none below ten minutes.
+    """
+    if encoding.shards != "auto":
+        return encoding.shards
+    wanted = math.ceil((minutes or 0) / encoding.minutes_per_shard)
+    longest = int((minutes or 0) // SHORTEST_SHARD_MINUTES)
+    return max(1, min(wanted, longest, encoding.max_shards))
+
+
 def planned_texts(
-    config: Config, benchmark: str, language: str, *, n_domains: int | None = None
+    section: Benchmark, language: str, *, n_domains: int | None = None
 ) -> PlannedTexts | None:
-    """Return what there will be to encode; None where the config does not say.
+    """Return what there will be to encode in a language; None where the config does not say.
+
+    A sample's number of documents counts, spread over its length bins; a release in PosIR's layout
+    is taken to have PosIR's average number of documents in each domain.
 
     Parameters
     ----------
-    benchmark
-        Id of a benchmark, or of a view: it has the same documents.
     n_domains
         Domains of a release whose section does not list them.
-
-    Raises
-    ------
-    InputError
-        If there is no such benchmark or view.
     """
-    section = config.benchmarks[_base(config, benchmark)]
-    return texts_of(section, language, n_domains=n_domains)
-
-
-def planned_minutes(
-    config: Config,
-    entry: ModelBase,
-    benchmark: str,
-    language: str,
-    *,
-    n_domains: int | None = None,
-) -> float | None:
-    """Return the GPU minutes of encoding; None where that cannot be told.
-
-    Two operations per parameter and token, a multiplication and an addition (Kaplan et al. 2020,
-    "Scaling laws for neural language models", section 2.1), at ``encoding.gpu_tflops`` on each of
-    the model's GPUs. Input embeddings are looked up, not multiplied: parameters without them where
-    the entry says how many they are. Unknown without texts or parameters; static embeddings compute
-    nothing.
-    """
-    if not isinstance(entry, EncoderModel) or isinstance(entry, StaticModel):
+    if isinstance(section, PosirRelease):
+        listed = len(section.domains) if section.domains is not None else n_domains
+        if listed is None:
+            return None
+        growth = 1.0 if language.startswith(RELEASE_SOURCES) else TRANSLATION_GROWTH
+        bins = _bins(RELEASE_EDGES, RELEASE_SHARES, listed * RELEASE_DOCUMENTS, growth)
+        return PlannedTexts(bins, listed * RELEASE_QUERIES)
+    if not isinstance(section, GeneratedBenchmark) or section.sample.n_documents is None:
         return None
-    texts = planned_texts(config, benchmark, language, n_domains=n_domains)
-    if texts is None or entry.parameters_m is None:
-        return None
-    gpus = entry.gpus if isinstance(entry, VllmModel) else 1
-    active = entry.parameters_m - (entry.embedding_parameters_m or 0)
-    operations = 2 * active * 1e6 * texts.tokens(entry)
-    return operations / (config.encoding.gpu_tflops * 1e12 * gpus) / 60
+    is_translated = section.translate is not None and language in section.translate.to
+    source, sample = section.language if is_translated else language, section.sample
+    given = [section.language] if section.corpora is None else [c.language for c in section.corpora]
+    spoken = [own or section.language for own in given]
+    n_documents = spoken.count(source) * (sample.n_documents or 0)
+    per_unit = tokens_per_unit(sample.unit, source) * (TRANSLATION_GROWTH if is_translated else 1)
+    bins = _bins(sample.edges, sample.shares, n_documents, per_unit)
+    return PlannedTexts(bins, round(n_documents * queries_per_document(section)))
 
 
-def planned_store_bytes(
-    config: Config,
-    entry: ModelBase,
-    benchmark: str,
-    language: str,
-    *,
-    n_domains: int | None = None,
-) -> int | None:
-    """Return the bytes of the vectors that encoding stores; None where that cannot be told.
-
-    Vectors times ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``. Addresses (some
-    tens of bytes a text) are left out, and so is what compression saves.
-    """
-    if not isinstance(entry, EncoderModel) or entry.dim is None:
-        return None
-    texts = planned_texts(config, benchmark, language, n_domains=n_domains)
-    if texts is None:
-        return None
-    width = 2 if config.encoding.storage == "float16" else 4
-    return texts.vectors(entry) * entry.dim * width
-
-
-def planned_shards(
-    config: Config,
-    entry: ModelBase,
-    benchmark: str,
-    language: str,
-    *,
-    n_domains: int | None = None,
-) -> int:
-    """Return how many jobs share the texts of a benchmark (or view) in a language, per model.
-
-    One where nothing is computed here, where sizes are unknown, and where another view's jobs
-    encode the same documents before (`is_first`). Otherwise what ``encoding.shards`` says.
-    """
-    if not isinstance(entry, EncoderModel) or not is_first(config, benchmark, language):
-        return 1
-    encoding = config.encoding
-    if encoding.shards != "auto":
-        return encoding.shards
-    minutes = planned_minutes(config, entry, benchmark, language, n_domains=n_domains)
-    return 1 if minutes is None else shards_of_minutes(encoding, minutes)
-
-
-def planned_threads(
-    config: Config, benchmark: str, language: str, *, n_domains: int | None = None
-) -> int:
-    """Return the threads of a job that runs a model over a benchmark's texts in a language.
-
-    A small job starts up longer than it computes: several on a core each end sooner than one after
-    the other on all. 8 for large ones, of which Snakemake takes as many as it may; 2 where sizes
-    are unknown.
-    """
-    texts = planned_texts(config, benchmark, language, n_domains=n_domains)
-    if texts is None:
-        return 2
-    return 1 if texts.n_texts < SMALL_JOB_TEXTS else 8
-
-
-def shards_of_minutes(encoding: Encoding, minutes: float) -> int:
-    """Cut GPU minutes into shards of up to ``minutes_per_shard``, none below ten minutes."""
-    wanted = math.ceil(minutes / encoding.minutes_per_shard)
-    return max(1, min(wanted, int(minutes // SHORTEST_SHARD_MINUTES), encoding.max_shards))
-
-
-def is_first(config: Config, benchmark: str, language: str) -> bool:
-    """Say whether no other view's texts are encoded before: see `Lookup.encoded_before`."""
-    base = _base(config, benchmark)
-    section = config.benchmarks[base]
-    if section.translate is not None and language in section.translate.to:
-        return benchmark == base
-    raw = view_id(base, RAW)
-    return benchmark == (raw if raw in views_of(base, section) else base)
-
-
-def _base(config: Config, name: str) -> str:
-    if name in config.benchmarks:
-        return name
-    for base, section in config.benchmarks.items():
-        if name in views_of(base, section):
-            return base
-    raise InputError(
-        f"no benchmark or view {name!r} in the config; it has {', '.join(config.benchmarks)}"
+def _bins(
+    edges: Sequence[int], shares: Sequence[int] | None, n_documents: int, per_unit: float
+) -> tuple[LengthBin, ...]:
+    weights = shares or [1] * (len(edges) - 1)
+    return tuple(
+        LengthBin(low * per_unit, high * per_unit, n_documents * weight / sum(weights))
+        for low, high, weight in zip(edges[:-1], edges[1:], weights, strict=True)
     )
+
+
+def tokens_per_unit(unit: str, language: str) -> float:
+    """Return the tokens that a unit of a sample's lengths has in a language."""
+    if unit == "tokens":
+        return 1.0
+    if unit == "words":
+        return TOKENS_PER_WORD
+    is_dense = language.rpartition("-")[2] in DENSE_SCRIPTS
+    return 1 / (DENSE_CHARS_PER_TOKEN if is_dense else CHARS_PER_TOKEN)
+
+
+def queries_per_document(section: GeneratedBenchmark) -> float:
+    """Return the candidates that are asked for: what filters leave is fewer."""
+    if isinstance(section, Posir):
+        return section.propose_questions.share * section.propose_questions.n_questions
+    if isinstance(section, Controlled):
+        return 3 * section.generate_positional_query.queries_per_position
+    assert isinstance(section, FinewebPosq)
+    sample: Sample = section.sample
+    words = (sample.edges[0] + sample.edges[-1]) / 2
+    if sample.unit != "words":
+        words *= tokens_per_unit(sample.unit, section.language) / TOKENS_PER_WORD
+    chunks = max(1, math.ceil(words / section.generate_questions.chunk_words))
+    return section.generate_questions.n_questions * chunks

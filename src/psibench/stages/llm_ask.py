@@ -17,6 +17,7 @@ from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.chain import Chain, Item
+from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import Prompt, load_prompt
 from psibench.llm.request import Request
 from psibench.llm.run import ask_all
@@ -24,7 +25,6 @@ from psibench.llm.spending import stored_usage
 from psibench.progress import Progress
 from psibench.recipes.generated import step_spec
 from psibench.recipes.llm_tasks import DOCUMENTS_TABLE, LlmTask, TaskItem
-from psibench.stages.llm_estimate import estimate_items
 from psibench.stages.llm_requests import requests_of
 from psibench.stages.tables import derived
 from psibench.tables import hash_file, read_table, write_table
@@ -107,7 +107,8 @@ def run_ask(
 
     items = list(asking.task.items(frames, asking.section))
     folder = Path(store) / "llm" / asking.llm_id
-    estimate = estimate_items(pairs(), template, asking.llm)
+    asked = ((item.values, request) for item, request in pairs())
+    estimate = estimate_requests(asked, template, asking.llm)
     found = _stored(requests(), asking, folder)
     if len(found) < len(items):  # else no server is needed, and none is started
         found = _ask(requests(), len(items), asking, prices, folder)

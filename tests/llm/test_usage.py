@@ -1,14 +1,10 @@
-import json
 from datetime import date
 
 import pytest
-from llm_helpers import request
 from pydantic import ValidationError
 
 from psibench.config.llms import Price, price_of
 from psibench.errors import InputError
-from psibench.llm.estimate import count_input_tokens
-from psibench.llm.request import Message
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 DAY = date(2026, 1, 1)
@@ -64,14 +60,3 @@ def test_a_budget_counts_what_is_under_way():
 def test_usages_add_up():
     assert Usage(1, 2, 3, 4) + Usage(10, 20, 30, 40) == Usage(11, 22, 33, 44)
     assert Usage(1, 2).total_tokens == 3
-
-
-def words(text: str) -> int:
-    return len(text.split())
-
-
-def test_the_tokens_of_a_request_include_what_the_server_adds():
-    asked = request(messages=(Message("user", "one two three"),))
-    assert count_input_tokens(asked, words) == 3
-    n_schema = words(json.dumps(asked.response.schema))
-    assert count_input_tokens(asked, words, tokens_per_message=4) == 3 + 4 + n_schema
