@@ -1,24 +1,16 @@
 import json
 from itertools import product
-from pathlib import Path
 
-import polars as pl
 import pytest
 import yaml
 
 from psibench.cli import main
 from psibench.commands.estimate import money
-from psibench.config.llms import LlmSettings
-from psibench.config.load import load_config, read_yaml
-from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG, REGISTRY
+from psibench.config.paths import CONFIG_FOLDER
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.run import ask_all
 from psibench.llm.usage import Usage
 from psibench.sources import reach
-from psibench.stages.sample import run_sample
-from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import PAIRS
 
 SYLLABLES = ["".join(letters) for letters in product("bdfklmnprst", "aeiou", "bdgklmnprst")]
 PRICE = {"input_usd": 1.0, "output_usd": 10.0, "as_of": "2026-01-31", "source": "a page"}
@@ -113,15 +105,6 @@ def test_json_has_the_same_numbers_unrounded_and_they_add_up(folder, capsys):
     assert paid["to_ask"] == 8
 
 
-def test_fewer_documents_are_scaled_to_all_and_marked(folder, capsys):
-    found = plain(capsys, "--config", config(folder), "--documents", "2")
-    (benchmark,) = found["benchmarks"]
-    assert (benchmark["documents"], benchmark["documents_estimated"]) == (4, 2)
-    assert benchmark["tasks"][0]["requests"] == 4
-    assert "counts are scaled" in estimate(capsys, "--config", config(folder), "--documents", "2")
-    assert "counts are scaled" not in estimate(capsys, "--config", config(folder))
-
-
 def test_stored_answers_are_not_paid_again_and_count_against_the_budget(folder, capsys):
     llms = LLMS | {
         "paid": LLMS["paid"] | {"budget_usd": 0.05, "sampling": {"max_output_tokens": 500}}
@@ -140,27 +123,6 @@ def test_stored_answers_are_not_paid_again_and_count_against_the_budget(folder, 
     printed = estimate(capsys, "--config", config(folder, llms=llms))
     assert "budget 0.05 USD, spent 0.04" in printed
     assert ": it will stop before the end" in printed
-
-
-def test_what_was_answered_is_not_asked_again(folder, capsys):
-    from psibench.config.paths import prompt_path
-    from psibench.estimate.documents import Reader
-    from psibench.llm.chain import Item
-    from psibench.llm.prompts import load_prompt
-    from psibench.recipes.posir import PROPOSE_QUESTIONS
-    from psibench.stages.llm_requests import requests_of
-
-    path = config(folder)
-    loaded, _ = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
-    section = loaded.benchmarks["mine"]
-    (documents,) = Reader("words").documents(section, folder / "none", most=0)
-    llm = LlmSettings(**LLMS["free"])
-    prompt = load_prompt(prompt_path("propose_questions", None))
-    pairs = requests_of(PROPOSE_QUESTIONS, section.propose_questions, prompt, llm, documents.tables)
-    wanted = [Item(item.id, request) for item, request in pairs][:3]
-    ask_all(wanted, llm, store=folder / "store" / "llm" / "free", on_outcome=lambda _: None)
-    task = plain(capsys, "--config", path)["benchmarks"][0]["tasks"][0]
-    assert (task["requests"], task["answered"]) == (4, 3)
 
 
 def test_a_model_without_price_says_what_to_add(folder, capsys):
@@ -292,47 +254,6 @@ def test_a_budget_that_bounds_pass_may_stop_the_run(folder, capsys):
     assert ": it may stop before the end" in estimate(capsys, "--config", path)
 
 
-def earlier_run(path, task, n):
-    """Leave documents of the benchmark `mine`, and the pairs of one task, as a run does."""
-    loaded, _ = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
-    section = loaded.benchmarks["mine"]
-    build = Path("results/mine/build/eng-Latn/general")
-    run_sample(
-        section.source,
-        passages=None,
-        sample=section.sample,
-        length_tokenizer="words",
-        language="eng-Latn",
-        domain="general",
-        **{name: build / f"{name}.parquet" for name in ("documents", "sampling", "dropped")},
-    )
-    rows = [(f"q{i}--x", f"q{i}", "x", "document", f"Who {i}?", "Merchants.") for i in range(n)]
-    pairs = pl.DataFrame(rows, schema=list(PAIRS.column_names), orient="row")
-    write_table(pairs, build / f"{task}_pairs.parquet", PAIRS, provenance=Provenance("x", 1))
-
-
-def test_pairs_of_an_earlier_run_take_the_place_of_bounds(folder, capsys):
-    path = config(folder, benchmarks={"mine": JUDGED})
-    earlier_run(path, "judge_1", 3)
-    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
-    judge = benchmark["tasks"][-1]
-    assert (judge["task"], judge["llm"], judge["requests"]) == ("judge_1", "free", 3)
-    assert judge["requests_basis"] == "earlier run"
-    assert benchmark["uncounted"] == ["judge_2"]
-    printed = estimate(capsys, "--config", path)
-    assert "requests of judge_1: what an earlier run found" in printed
-    assert "judge_2 of mine: not counted" in printed
-
-
-def test_pairs_of_a_run_with_other_documents_are_not_used(folder, capsys):
-    path = config(folder, benchmarks={"mine": JUDGED})
-    earlier_run(path, "judge_1", 3)
-    other = JUDGED | {"sample": JUDGED["sample"] | {"seed": 7}}
-    path = config(folder, benchmarks={"mine": other})
-    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
-    assert benchmark["uncounted"] == ["judge_1", "judge_2"]
-
-
 def squad(folder):
     """Write three contexts with a question each; return their source."""
     paragraphs = []
@@ -378,32 +299,6 @@ def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, ca
     assert "times 1.50 for German, 1.40 for Finnish: mean tokens of the" in printed
     assert "requests of judge_refusals: as if 1% of the translations were suspect" in printed
     assert "known" not in lines[0]
-
-
-def test_several_places_are_one_benchmark_and_said_to_be_several(folder, capsys):
-    corpora = [
-        {"domain": domain, "language": language, "source": {"kind": "files", "paths": ["texts"]}}
-        for domain, language in (("law", "eng-Latn"), ("law", "spa-Latn"), ("art", "eng-Latn"))
-    ]
-    mine = {key: value for key, value in BENCHMARKS["mine"].items() if key != "source"}
-    many = mine | {"corpora": corpora, "translate": {"llm": "paid", "to": ["spa-Arab"]}}
-    path = config(folder, benchmarks={"mine": many})
-    (benchmark,) = plain(capsys, "--config", path)["benchmarks"]
-    assert benchmark["documents"] == 12
-    assert [place["n_documents"] for place in benchmark["places"]] == [4, 4, 4]
-    counts = [
-        (task["task"], task["requests"], task["requests_basis"]) for task in benchmark["tasks"]
-    ]
-    assert counts == [
-        ("propose_questions", 12, "documents"),
-        ("locate_span", 24, "documents"),
-        ("translate", 2 * (4 + 8), "at most"),
-    ]
-    lines = estimate(capsys, "--config", path).splitlines()
-    assert lines[0] == "mine (posir): 12 documents in 3 places (languages 2, domains 2)"
-    assert lines[1] == "  estimated from 12 documents of the source, for 3 places"
-    assert lines[2].startswith("  estimated from at most 8 documents and 16 queries to translate")
-    assert "translate spa-Arab, at most" in lines[6]
 
 
 def test_a_corpus_on_the_hub_that_is_not_built_yet_is_named(folder, capsys):

@@ -314,10 +314,8 @@ class Estimator:
         Output tokens are those of the expected replies; but the mean of the task's stored answers
         where replies are examples and there are enough answers.
         """
-        llm, prompt = (
-            self.llms[section.llm],
-            load_prompt(prompt_path(task.template, section.prompt)),
-        )
+        llm = self.llms[section.llm]
+        prompt = load_prompt(prompt_path(task.template, section.prompt))
         counter, store = self.counter(section.llm), self.answers(section.llm)
         walked = _Walked()
         values: dict[str, Any] = {}
