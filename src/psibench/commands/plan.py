@@ -52,9 +52,10 @@ def run_plan(args: argparse.Namespace) -> None:
         per_job = known.select(known["minutes_per_job"].repeat_by(known["jobs"]).explode())
         median, longest = per_job.to_series().median(), per_job.to_series().max()
         hours, minutes = known["gpu_minutes"].sum() / 60, known["cpu_minutes"].sum()
+        here = f"{minutes / 60:,.0f} hours" if minutes >= 600 else f"{_minutes(minutes)} minutes"
         lines.append(
             f"{hours:,.1f} GPU hours at {config.encoding.gpu_tflops:g} TFLOPS "
-            f"(encoding.gpu_tflops), or {_minutes(minutes)} minutes on this machine's CPU "
+            f"(encoding.gpu_tflops), or {here} on this machine's CPU "
             f"({n_cores} cores of {CPU_GFLOPS} GFLOPS); a job takes {_minutes(median)} minutes of "
             f"a {'CPU' if on_cpu else 'GPU'} (median), the longest {_minutes(longest)}."
         )

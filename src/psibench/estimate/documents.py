@@ -214,10 +214,11 @@ class Reader:
         """Return texts that stand for the documents of places out of reach."""
         sample, n = section.sample, _number(section, places[0], most)
         n_documents = len(places) * (sample.n_documents or n)
-        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        names = list(dict.fromkeys(getattr(at.source, "name", at.key) for at in places))
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         origin = (
             "stand-in texts, documentation of more tokens per word than most prose "
-            f"({getattr(places[0].source, 'name', '')}{more} cannot be read here)"
+            f"({names[0]}{more} cannot be read here)"
         )
         documents = stand_in_documents(sample, n, self._measure(sample))
         tables = self._tables(section, places, build, documents)
@@ -389,11 +390,14 @@ def stand_in_documents(sample: Sample, n: int, measure: Measure) -> pl.DataFrame
     interpreter's documentation from a drawn word on. Lengths in tokens are right within some per
     cent.
     """
-    words: list[str] = []
+    paragraphs: list[str] = []
+    n_words = 0
     for page in python_pages():
-        words += " \n".join(page.paragraphs).split(" ")
-        if len(words) >= ENOUGH_WORDS:
+        paragraphs += (paragraph for paragraph in page.paragraphs if paragraph.strip())
+        n_words += sum(len(paragraph.split()) for paragraph in page.paragraphs)
+        if n_words >= ENOUGH_WORDS:
             break
+    words = "\n\n".join(paragraphs).split(" ")
     rng = np.random.default_rng(sample.seed)
     rows: list[tuple[str, str, str, int, str]] = []
     borders = list(pairwise(sample.edges))
