@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from openai import _base_client
+
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
@@ -69,13 +71,13 @@ def ask(
         sys.dont_write_bytecode = True  # the limit is meant for answers
         most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         resource.setrlimit(resource.RLIMIT_FSIZE, (room_bytes, most))
-    asking = {"concurrency": IN_FLIGHT, "timeout_s": timeout_s, "refresh_s": 0.1, "max_tries": 100}
+    _base_client.INITIAL_RETRY_DELAY, _base_client.MAX_RETRY_DELAY = 0.02, 0.2  # faults are many
     settings = LlmSettings.model_validate(
         {
             "backend": backend,
             "model": MODEL,
             "base_url": base_url,
-            "asking": {**asking, "backoff_s": 0.02, "max_backoff_s": 0.2},
+            "asking": {"concurrency": IN_FLIGHT, "timeout_s": timeout_s},
             "batch": {"poll_s": 0.1},
         }
     )

@@ -63,7 +63,7 @@ def stats(url) -> dict:
 
 
 def batch_settings(url, faults="", *, batch=None, **asking) -> LlmSettings:
-    policy = {"backoff_s": 0.01, "max_backoff_s": 0.02, "max_tries": 6} | asking
+    policy = {"max_tries": 6} | asking
     return LlmSettings(
         backend="openai-batch",
         model=MODEL,

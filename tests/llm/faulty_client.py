@@ -5,7 +5,7 @@ python faulty_client.py BASE_URL STORE N_ITEMS [CONCURRENCY]
 
 import sys
 
-from llm_helpers import MODEL, items
+from llm_helpers import MODEL, items, shorten_pauses
 
 from psibench.config.llms import LlmSettings
 from psibench.llm.run import ask_all
@@ -13,12 +13,8 @@ from psibench.llm.run import ask_all
 
 def main() -> None:
     base_url, store, n_items, concurrency = (*sys.argv[1:], "8")[:4]
-    asking = {
-        "concurrency": int(concurrency),
-        "backoff_s": 0.01,
-        "max_backoff_s": 0.1,
-        "refresh_s": 0.1,
-    }
+    asking = {"concurrency": int(concurrency)}
+    shorten_pauses()
     chosen = LlmSettings(backend="stand-in", model=MODEL, base_url=base_url, asking=asking)
     totals = ask_all(
         items(int(n_items)),

@@ -1,16 +1,19 @@
 """Requests, items and runs that the tests of the LLM engine share."""
 
 import asyncio
-import contextlib
+import time
+from collections import Counter
 from dataclasses import dataclass, field
 
+from aiohttp import web
+from openai import _base_client
+
 from psibench.config.llms import LlmSettings
+from psibench.llm import asking
 from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Asker
 from psibench.llm.chain import Item, Totals
 from psibench.llm.client import OpenAIChatClient
-from psibench.llm.engine import Engine
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.standin.server import StandIn, serving
@@ -22,6 +25,11 @@ VERDICT = {
     "properties": {"verdict": {"type": "string", "enum": ["yes", "no"]}},
     "required": ["verdict"],
     "additionalProperties": False,
+}
+COMPLETION = {
+    "model": MODEL,
+    "choices": [{"message": {"content": '{"verdict": "yes"}'}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 1000, "completion_tokens": 100},
 }
 JUDGE = ResponseSchema("judge_segment", VERDICT)
 
@@ -54,7 +62,7 @@ def answer(number: int = 0, text: str = '{"verdict": "yes"}', **changes) -> Answ
 
 
 def settings(**asking) -> LlmSettings:
-    policy = {"concurrency": 8, "backoff_s": 0.01, "max_backoff_s": 0.05, "timeout_s": 5.0}
+    policy = {"concurrency": 8, "timeout_s": 5.0}
     return LlmSettings(backend="stand-in", model=MODEL, asking=policy | asking)
 
 
@@ -64,7 +72,6 @@ class Run:
 
     outcomes: list[Outcome] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
-    n_tries: int = 0
     error: Exception | None = None
 
     @property
@@ -73,34 +80,73 @@ class Run:
 
     @property
     def statuses(self) -> dict[str, int]:
-        return dict(self.totals.statuses)
+        return dict(Counter(outcome.status for outcome in self.outcomes))
 
 
-async def ask_at(base_url, wanted, chosen: LlmSettings, store: AnswerStore, *, budget=None) -> Run:
+async def ask_client(client, wanted, chosen: LlmSettings, folder, **options) -> Run:
+    """Ask through a client; what is raised is part of the result."""
     run = Run()
-    client = OpenAIChatClient(chosen, base_url=base_url)
-    asker = Asker(client, chosen.asking, budget)
-    engine = Engine(asker, store)
-    try:
-        async with contextlib.aclosing(engine.ask(wanted)) as outcomes:
-            async for outcome in outcomes:
-                run.outcomes.append(outcome)
-    except Exception as error:
-        run.error = error
-    finally:
-        await client.close()
-    run.totals, run.n_tries = engine.totals, asker.n_tries
+    with AnswerStore(folder) as store:
+        try:
+            run.totals = await asking.ask(
+                wanted, client, store, chosen.asking, run.outcomes.append, **options
+            )
+        except Exception as error:
+            run.error = error
+        finally:
+            await client.close()
     return run
 
 
-def ask(wanted, folder, *, stand_in=None, faults="", chosen=None, budget=None, store=None) -> Run:
-    """Run the engine against a stand-in in the same event loop."""
-    stand_in = stand_in or StandIn()
-    stand_in.imperfections = Imperfections.parse(faults, stand_in.imperfections)
+def ask(wanted, folder, *, server=None, faults="", chosen=None, budget=None, **options) -> Run:
+    """Ask a server in the same event loop: a stand-in, with faults, or a `ScriptedServer`."""
+    server = server or StandIn()
+    if faults:
+        server.imperfections = Imperfections.parse(faults)
+    chosen = chosen or settings()
 
     async def run() -> Run:
-        async with serving(stand_in) as url:
-            with contextlib.nullcontext(store) if store else AnswerStore(folder) as answers:
-                return await ask_at(url, wanted, chosen or settings(), answers, budget=budget)
+        async with serving(server) as url:
+            client = OpenAIChatClient(chosen, base_url=url, budget=budget)
+            return await ask_client(client, wanted, chosen, folder, **options)
 
     return asyncio.run(run())
+
+
+class ScriptedServer:
+    """A server whose replies follow a script; after its end, 1,000 tokens in and 100 out.
+
+    A step is an error's status, or (status, code, headers); a text to reply with status 200;
+    or seconds to take before the usual reply.
+    """
+
+    def __init__(self, *script):
+        self.script, self.arrived = list(script), []
+
+    @property
+    def n_asked(self) -> int:
+        return len(self.arrived)
+
+    def app(self):
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._chat)
+        return app
+
+    async def _chat(self, request):
+        await request.read()
+        self.arrived.append(time.monotonic())
+        step = self.script.pop(0) if self.script else 0.0
+        if isinstance(step, float):
+            await asyncio.sleep(step)
+            return web.json_response(COMPLETION)
+        if isinstance(step, str):
+            return web.Response(text=step)
+        status, code, headers = step if isinstance(step, tuple) else (step, "made_to_fail", {})
+        error = {"message": "made to fail", "code": code}
+        return web.json_response({"error": error}, status=status, headers=headers)
+
+
+def shorten_pauses(set_attribute=setattr) -> None:
+    """Let the openai client try again almost at once."""
+    set_attribute(_base_client, "INITIAL_RETRY_DELAY", 0.01)
+    set_attribute(_base_client, "MAX_RETRY_DELAY", 0.05)

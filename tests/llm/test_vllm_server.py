@@ -30,7 +30,7 @@ FAKE = [sys.executable, str(HERE / "fake_vllm.py")]
 
 def vllm(*arguments, asking=None, start_s=60.0, stop_s=5.0, gpus=1, **changes) -> LlmSettings:
     server = {"command": FAKE, "arguments": [str(a) for a in arguments], "gpus": gpus}
-    policy = {"concurrency": 4, "backoff_s": 0.01, "max_backoff_s": 0.05, "timeout_s": 5.0}
+    policy = {"concurrency": 4, "timeout_s": 5.0}
     fields = {
         "backend": "vllm",
         "model": MODEL,
@@ -281,10 +281,7 @@ def test_a_claimed_port_is_not_claimed_twice(monkeypatch):
 
 def test_a_server_that_dies_while_asked_ends_the_run_at_once(tmp_path):
     pid_file = tmp_path / "pids"
-    settings = vllm(
-        *("--fake-die-after", 12, "--fake-pids", pid_file),
-        asking={"backoff_s": 5.0, "max_backoff_s": 60.0},
-    )
+    settings = vllm("--fake-die-after", 12, "--fake-pids", pid_file)
     began = time.monotonic()
     with pytest.raises(InputError) as caught:
         ask(settings, tmp_path / "store", 200)

@@ -79,9 +79,7 @@ def folder(tmp_path):
 
 def ask(folder, *, shard="0-of-1", **changes):
     fields = {"backend": "stand-in", "model": "stand-in/rules", "tokenizer": "stand-in"}
-    llm = LlmSettings.model_validate(
-        fields | {"asking": {"backoff_s": 0.01, "max_tries": 2}} | changes
-    )
+    llm = LlmSettings.model_validate(fields | {"asking": {"max_tries": 2}} | changes)
     run_ask(
         Asking(TASK, SECTION, "it", llm, folder / "prompt.md"),
         tables={"documents": folder / "documents.parquet"},
@@ -253,7 +251,6 @@ def test_two_shards_gather_into_the_rows_of_one(folder):
             tables={"documents": folder / "documents.parquet"},
             outcomes=[folder / f"{shard}.outcomes.parquet" for shard in shards],
             usages=[folder / f"{shard}.usage.parquet" for shard in shards],
-            store=folder / "store" / "llm" / "it",
             rows=folder / "rows.parquet",
             dropped=folder / "dropped.parquet",
             flow=folder / "flow.parquet",
@@ -273,7 +270,6 @@ def test_two_shards_gather_into_the_rows_of_one(folder):
     two = gathered("0-of-2", "1-of-2")
     assert all(left.equals(right) for left, right in zip(one[:3], two[:3], strict=True))
     assert two[3]["n_items"].to_list() == [4]
-    assert list((folder / "store" / "llm" / "it").glob("part-*.parquet"))
 
 
 def test_no_candidate_left_is_an_error_that_says_where_to_look():

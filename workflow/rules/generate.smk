@@ -163,7 +163,6 @@ rule gather:
         task=lambda wildcards: gather_params(
             lookup, wildcards.benchmark, wildcards.task, wildcards.lang
         ),
-        store=settings.store,
         version=STAGE_VERSIONS["gather"],
     message:
         "Gathering {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"

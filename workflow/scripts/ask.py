@@ -1,6 +1,7 @@
 from psibench.stages.job import job
 from psibench.stages.llm_ask import run_ask
 from psibench.stages.llm_job import asked_of
+from psibench.stages.stopping import Stop, job_end_time
 
 with job(snakemake.log[0], threads=snakemake.threads):
     asking, prices = asked_of(
@@ -18,4 +19,5 @@ with job(snakemake.log[0], threads=snakemake.threads):
         store=snakemake.params.store,
         outcomes=snakemake.output.outcomes,
         usage=snakemake.output.usage,
+        check_stop=Stop(job_end_time()).check,
     )

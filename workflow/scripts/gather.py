@@ -1,6 +1,6 @@
 from psibench.stages.job import job
 from psibench.stages.llm_gather import run_gather
-from psibench.stages.llm_job import answer_folder, gathered_of
+from psibench.stages.llm_job import gathered_of
 
 with job(snakemake.log[0], threads=snakemake.threads):
     task, section = gathered_of(snakemake.params.task, snakemake.wildcards.task)
@@ -13,7 +13,6 @@ with job(snakemake.log[0], threads=snakemake.threads):
         tables={name: snakemake.input[name] for name in task.reads},
         outcomes=snakemake.input.outcomes,
         usages=snakemake.input.usages,
-        store=answer_folder(snakemake.params.store, section.llm),
         rows=snakemake.output.rows,
         dropped=snakemake.output.dropped,
         flow=snakemake.output.flow,

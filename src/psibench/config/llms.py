@@ -42,6 +42,17 @@ class SamplingSettings(Section):
         return Sampling(**{**fields, "stop": tuple(fields["stop"])})
 
 
+_PAUSES = (
+    "pauses are now half a second, doubled each time up to eight, or what the server's Retry-After "
+    "says; max_tries and deadline_s say how long a request is tried"
+)
+_GONE = {
+    "backoff_s": _PAUSES,
+    "max_backoff_s": _PAUSES,
+    "refresh_s": "answers of other jobs are read once, when a job starts",
+}
+
+
 class AskPolicy(Section):
     """How requests are sent: at once, per minute, and again."""
 
@@ -55,18 +66,21 @@ class AskPolicy(Section):
     """Of one HTTP request."""
     deadline_s: float = Field(default=1200.0, gt=0)
     """Of one request with all its tries; then it has failed, and the next run asks it again."""
-    max_tries: int = Field(default=20, ge=1)
-    """HTTP requests per request."""
-    backoff_s: float = Field(default=1.0, gt=0)
-    """Wait after a first failure; doubled after each further one, with jitter."""
-    max_backoff_s: float = Field(default=60.0, gt=0)
-    """Longest wait, unless the server's Retry-After asks for more."""
+    max_tries: int = Field(default=100, ge=1)
+    """HTTP requests per request. Pauses between them: what the server's Retry-After says, up to
+    two minutes; else half a second, doubled each time up to eight."""
     max_reasks: int = Field(default=2, ge=0, le=20)
     """Further samples asked for after a malformed or truncated reply."""
     give_up_after: int = Field(default=50, ge=1)
     """Requests failed in a row after which the run stops: the server is gone, or refuses all."""
-    refresh_s: float = Field(default=5.0, gt=0)
-    """How often answers stored by other jobs are looked for; every 0.2 s while some write."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_are_current(cls, given: Any) -> Any:
+        gone = sorted(_GONE.keys() & given.keys()) if isinstance(given, Mapping) else []
+        if gone:
+            raise ValueError(f"{gone[0]} is no longer a key: {_GONE[gone[0]]}. Delete it")
+        return given
 
 
 class BatchPolicy(Section):

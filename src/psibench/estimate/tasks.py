@@ -32,7 +32,7 @@ from psibench.config.places import Place, places_of
 from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.estimate.documents import Documents, Reader, Texts, texts_of, thinned
-from psibench.llm.answer_store import AnswerStore
+from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.chain import Chain
 from psibench.llm.expected import (
     TRANSLATE,

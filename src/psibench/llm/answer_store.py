@@ -1,14 +1,30 @@
 """The answer store: a request is asked once, whoever asks and whatever becomes of the process.
 
-A store is a folder of files that are only appended to (``*.jsonl``, one writer each) and of
-compacted parts (``part-*.parquet``, never changed). Any number of processes on any number of
-nodes read and write it at the same time, without locks; `psibench.llm.sharing` keeps them from
-asking the same. What is stored twice counts once: the first one found.
+A store is a folder, one per model. Each job appends to one file of its own (``answers-*.jsonl``),
+one line per answer, written out of the process the moment the answer arrives::
+
+    {"sum":"<crc32, 8 hex>","key":"<hash of the request, 64 hex>","record":{...}}
+
+The checksum is over everything after it. All files of the folder are read at the start, so a job
+that was killed and runs again asks only what was in flight. Nothing is locked: two jobs that run
+at once may ask the same, which counts once (the first one found). A last line that is not whole is
+passed over (its writer was killed, or is writing it now), and so is a damaged one.
+
+Older stores are read as they are: files that end in ``.open.jsonl`` are like all others;
+``part-*.parquet`` hold the same lines, in groups of 1,000 rows: ``key`` (32 bytes), ``record``
+(JSON) and some of its fields as columns. Nothing writes them any more.
 """
 
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+import logging
+import os
+import re
+import secrets
+import socket
+import time
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,36 +32,40 @@ import pyarrow.parquet as pq
 
 from psibench.errors import InputError
 from psibench.llm.answer import Answer
-from psibench.llm.answer_files import CLOSED_SUFFIX, OPEN_SUFFIX, AnswerWriter, stem_of
-from psibench.llm.records import line_key, line_record
+from psibench.llm.usage import Usage
+
+logger = logging.getLogger("psibench")
 
 ROWS_PER_GROUP = 1000
-_BLOCK_BYTES = 1 << 22
-_CACHED_GROUPS = 4
 _FILES = 1 << 24
 """A place is packed into one integer: line start or row number times this, plus file number."""
 
+_LINE = re.compile(
+    rb'\{"sum":"([0-9a-f]{8})(","key":"([0-9a-f]{64})","record":(\{.*\})\})\n', re.DOTALL
+)
+
 
 class AnswerStore:
-    """Answers by request key, in one folder (one per model, say).
+    """Answers by request key, in one folder; those of other jobs as of the last `refresh`.
 
-    Attributes
+    Parameters
     ----------
-    n_damaged
-        Whole lines seen that are damaged (a torn write that was written on after); their requests
-        count as not answered. An unfinished last line is not counted: it may be under way.
+    folder
+        Made with the first answer.
+    fsync_every_s
+        `sync_if_due` makes answers survive a power cut at most this often; 0 does it after every
+        answer. A killed process loses nothing either way.
     """
 
     def __init__(self, folder: str | Path, *, fsync_every_s: float = 1.0) -> None:
         self.folder = Path(folder)
-        self.writer = AnswerWriter(self.folder, fsync_every_s=fsync_every_s)
-        self.n_damaged = 0
+        self._fsync_every_s = fsync_every_s
         self._places: dict[bytes, int] = {}
         self._files: list[Path] = []
-        self._number: dict[str, int] = {}
-        self._read_to: dict[str, int] = {}
-        self._final: set[str] = set()  # names of closed files that were read
-        self._groups: OrderedDict[tuple[int, int], list[str]] = OrderedDict()
+        self._handle: int | None = None
+        self._own = -1  # number of the file under way
+        self._size = 0
+        self._synced_size, self._synced_at = 0, 0.0
 
     def __len__(self) -> int:
         return len(self._places)
@@ -59,36 +79,42 @@ class AnswerStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Close the file under way, if any."""
-        self.writer.close()
-
     def keys(self) -> Iterator[str]:
         """Yield the keys known so far."""
         return (key.hex() for key in self._places)
 
-    def refresh(self, heard: Callable[[str, bytes], None] | None = None) -> None:
-        """Learn of the answers written since the last look, by any process.
+    def refresh(self) -> None:
+        """Read the keys of all files.
 
-        ``heard`` is called with the stem of the file and the key of each line that is new.
+        Raises
+        ------
+        InputError
+            If a Parquet part is damaged.
         """
-        for path in sorted(self.folder.glob(f"*{CLOSED_SUFFIX}")):
-            if path.name in self._final:
-                continue
-            try:
-                self._learn_lines(path, heard)
-            except FileNotFoundError:
-                continue  # renamed: the next look finds it; or compacted: its part is there now
-            if not path.name.endswith(OPEN_SUFFIX):
-                self._final.add(path.name)
+        for path in sorted(self.folder.glob("*.jsonl")):
+            number = self._number_of(path)
+            for start, key, _ in _lines(path):
+                self._places.setdefault(key, start * _FILES + number)
         for path in sorted(self.folder.glob("part-*.parquet")):
-            if stem_of(path) not in self._read_to:
-                self._learn_part(path)
+            number = self._number_of(path)
+            for row, key in enumerate(_opened(path).read(["key"]).column("key").to_pylist()):
+                self._places.setdefault(key, row * _FILES + number)
 
-    def is_own(self, key: bytes) -> bool:
-        """Say whether the answer known is one that was added to the file under way."""
-        own = self._number.get(stem_of(self.writer.path)) if self.writer.path else None
-        return own is not None and self._places.get(key, -1) % _FILES == own
+    def get(self, key: str) -> Answer | None:
+        """Return the stored answer of a request, or None."""
+        place = self._places.get(bytes.fromhex(key))
+        if place is None:
+            return None
+        at, number = divmod(place, _FILES)
+        path = self._files[number]
+        if path.suffix == ".parquet":
+            return _answer(_group(path, at // ROWS_PER_GROUP)[at % ROWS_PER_GROUP])
+        with open(path, "rb") as file:
+            file.seek(at)
+            found = _LINE.fullmatch(file.readline())
+        if found is None:
+            raise InputError(f"{path}: the line at byte {at} is damaged; run again to ask it anew")
+        return _answer(found[4])
 
     def add(self, answer: Answer) -> None:
         """Store an answer; it has left the process when this returns.
@@ -96,99 +122,121 @@ class AnswerStore:
         Raises
         ------
         OSError
-            If it cannot be written. Nothing half-written stays behind.
+            If it could not be written whole (a full disk, say). The file is cut back to its last
+            whole line, or left for a fresh one if even that fails.
         """
-        path, start = self.writer.append(answer.key, answer.to_record())
-        number = self._number_of(path)
-        self._places.setdefault(bytes.fromhex(answer.key), start * _FILES + number)
-
-    def get(self, key: str) -> Answer | None:
-        """Return the stored answer of a request, or None."""
-        place = self._places.get(bytes.fromhex(key))
-        if place is None:
-            return None
+        payload = json.dumps(answer.to_record(), separators=(",", ":")).encode()
+        tail = b'","key":"%s","record":%s}' % (answer.key.encode(), payload)
+        line = b'{"sum":"%08x%s\n' % (zlib.crc32(tail), tail)
+        handle = self._open() if self._handle is None else self._handle
+        written = 0
         try:
-            return self._answer(place)
-        except OSError:  # renamed by its writer, or compacted by another process
-            self._forget()
-            self.refresh()
-            place = self._places.get(bytes.fromhex(key))
-            return None if place is None else self._answer(place)
+            while written < len(line):
+                written += os.write(handle, line[written:])
+        except OSError:
+            try:
+                os.ftruncate(handle, self._size)
+            except OSError:
+                os.close(handle)
+                self._handle = None
+            raise
+        place = self._size * _FILES + self._own
+        self._size += len(line)
+        self._places.setdefault(bytes.fromhex(answer.key), place)
+        if self._fsync_every_s == 0:
+            self.sync()
 
-    def _answer(self, place: int) -> Answer:
-        return Answer.from_record(json.loads(self._read(place)))
+    def is_sync_due(self) -> bool:
+        """Say whether there are answers that are not durable and older than the cadence."""
+        due = time.monotonic() - self._synced_at >= self._fsync_every_s
+        return due and self._handle is not None and self._size > self._synced_size
 
-    def _forget(self) -> None:
-        """Forget all places but those in the file under way, which is not read again."""
-        own = self._number.get(stem_of(self.writer.path)) if self.writer.path else None
-        self._places = {key: at for key, at in self._places.items() if at % _FILES == own}
-        self._read_to.clear()
-        self._final.clear()
-        self._groups.clear()
+    def sync(self) -> None:
+        """Make what is written durable. May run in another thread."""
+        if self._handle is not None:
+            size = self._size
+            os.fsync(self._handle)
+            self._synced_size, self._synced_at = size, time.monotonic()
+
+    def close(self) -> None:
+        """Make the file durable; the store may be used again."""
+        if self._handle is None:
+            return
+        handle, self._handle = self._handle, None
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+            if self._size == 0:  # no answer could be written
+                self._files[self._own].unlink(missing_ok=True)
+
+    def _open(self) -> int:
+        """Make a file for this job's answers."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        host = re.sub(r"\W", "-", socket.gethostname())[:32]
+        name = f"answers-{moment}-{host}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
+        self._handle = os.open(self.folder / name, flags, 0o666)
+        self._own = self._number_of(self.folder / name)
+        self._size, self._synced_size, self._synced_at = 0, 0, time.monotonic()
+        return self._handle
 
     def _number_of(self, path: Path) -> int:
-        """Give the number of a file; a file keeps it when its writer renames it."""
-        stem = stem_of(path)
-        if stem not in self._number:
-            self._number[stem] = len(self._files)
+        if path not in self._files:
             self._files.append(path)
-        self._files[self._number[stem]] = path
-        return self._number[stem]
+        return self._files.index(path)
 
-    def _read(self, place: int) -> str | bytes:
-        at, number = divmod(place, _FILES)
-        path = self._files[number]
-        if path.suffix == ".parquet":
-            return self._group(number, at // ROWS_PER_GROUP)[at % ROWS_PER_GROUP]
-        with open(path, "rb") as handle:
-            handle.seek(at)
-            return line_record(handle.readline())
 
-    def _group(self, number: int, group: int) -> list[str]:
-        if (number, group) not in self._groups:
-            file = _open_part(self._files[number])
-            rows = file.read_row_group(group, ["record"]).column("record").to_pylist()
-            self._groups[number, group] = rows
-            if len(self._groups) > _CACHED_GROUPS:
-                self._groups.popitem(last=False)
-        self._groups.move_to_end((number, group))
-        return self._groups[number, group]
+def stored_usage(folder: str | Path) -> Usage:
+    """Add up the tokens of all answers in a store's folder, whoever asked and when.
 
-    def _learn_part(self, path: Path) -> None:
-        number = self._number_of(path)
-        keys = _open_part(path).read(["key"]).column("key").to_pylist()
-        for row, key in enumerate(keys):
-            self._places[key] = row * _FILES + number
-        self._read_to[stem_of(path)] = len(keys)
+    What two jobs asked at once was paid for twice and counts twice. In Parquet parts, tokens of
+    the server's cache count in full, so that the sum tells no less than was paid for. A folder
+    that does not exist has none.
+    """
+    total, seen = Usage(), set()
+    for path in sorted(Path(folder).glob("*.jsonl")):
+        for _, key, record in _lines(path):
+            seen.add(key)
+            total += _answer(record).usage
+    for path in sorted(Path(folder).glob("part-*.parquet")):
+        columns = _opened(path).read(["key", "input_tokens", "output_tokens"]).to_pydict()
+        for key, n_input, n_output in zip(*columns.values(), strict=True):
+            if key not in seen:
+                total += Usage(n_input, n_output)
+    return total
 
-    def _learn_lines(self, path: Path, heard: Callable[[str, bytes], None] | None) -> None:
-        if path == self.writer.path:
-            return
-        number, stem = self._number_of(path), stem_of(path)
-        for start, line in read_lines(path, start=self._read_to.get(stem, 0)):
-            key = line_key(line)
-            if key is None:
-                self.n_damaged += 1
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (offset, key, record as JSON) of a file's lines that are whole."""
+    start = n_damaged = 0
+    with open(path, "rb") as file:
+        for line in file:
+            found = _LINE.fullmatch(line)
+            if found is not None and int(found[1], 16) == zlib.crc32(found[2]):
+                yield start, bytes.fromhex(found[3].decode()), found[4]
+            elif line.endswith(b"\n"):
+                n_damaged += 1
             else:
-                self._places.setdefault(key, start * _FILES + number)
-                if heard is not None:
-                    heard(stem, key)
-            self._read_to[stem] = start + len(line) + 1
+                logger.info("%s: the last line is not whole and is passed over", path)
+            start += len(line)
+    if n_damaged:
+        logger.warning("%s: %d damaged lines; their requests are asked again", path, n_damaged)
 
 
-def read_lines(path: Path, *, start: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, line without line feed) of the finished lines from ``start`` on."""
-    with open(path, "rb") as handle:
-        handle.seek(start)
-        rest = b""
-        while block := handle.read(_BLOCK_BYTES):
-            *lines, rest = (rest + block).split(b"\n")
-            for line in lines:
-                yield start, line
-                start += len(line) + 1
+def _answer(record: str | bytes) -> Answer:
+    return Answer.from_record(json.loads(record))
 
 
-def _open_part(path: Path) -> pq.ParquetFile:
+@lru_cache(maxsize=4)
+def _group(path: Path, number: int) -> list[str]:
+    """Return the records of one row group of a Parquet part."""
+    records: list[str] = _opened(path).read_row_group(number, ["record"]).column(0).to_pylist()
+    return records
+
+
+def _opened(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, page_checksum_verification=True)
     except pa.ArrowException as error:

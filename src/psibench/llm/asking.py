@@ -1,147 +1,178 @@
-"""Asking one request until there is a reply: tries, waits, deadline, budget."""
+"""The asking of every LLM stage: a stream of items in, one outcome per item out.
+
+Answers stored before are used; the rest is asked, stored the moment it arrives, and asked again as
+another sample where the reply is malformed. Memory is bounded: a worker draws its next item when
+it is done with the last, and nothing waits in between.
+"""
 
 import asyncio
-import random
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 
 from psibench.config.llms import AskPolicy
-from psibench.llm.answer import Answer
+from psibench.errors import InputError
+from psibench.llm.answer import Outcome
+from psibench.llm.answer_store import AnswerStore
+from psibench.llm.chain import Chain, Item, Totals
 from psibench.llm.client import ChatClient, Reply
-from psibench.llm.limits import Pacer
-from psibench.llm.request import Request
-from psibench.llm.retry import TryFailedError, backoff_s
-from psibench.llm.usage import Budget, Usage
-from psibench.tables.provenance import now
+from psibench.llm.retry import TryFailedError
 
-CHARS_PER_TOKEN = 4
-"""Rule of thumb for pacing alone; corrected by the usage the reply reports."""
+LOOK_S = 0.2
+"""How often it is looked whether answers are to be made durable, and whether the job has to end."""
 
-PERHAPS_BILLED = frozenset({"timeout", "not_json", "no_choices"})
-"""Failures after which the server may have done the work: the budget counts it at its most."""
-
-UNBOUNDED_OUTPUT_TOKENS = 1000
-"""Guess, for pacing alone, where max_output_tokens is not set."""
+GRACE_S = 10.0
+"""How long requests under way may take once it has."""
 
 
-@dataclass
-class Asker:
-    """Asks requests one by one under a policy; safe to use from many tasks of one event loop.
+async def ask(
+    items: Iterable[Item],
+    client: ChatClient,
+    store: AnswerStore,
+    policy: AskPolicy,
+    on_outcome: Callable[[Outcome], None],
+    *,
+    check_stop: Callable[[], None] = lambda: None,
+) -> Totals:
+    """Ask items and hand each outcome to ``on_outcome`` as it comes about.
 
-    ``n_tries`` counts HTTP requests. ``budget`` may be None.
+    After an error no further request is sent; those under way are waited for, and stored.
+    ``check_stop`` raises if the job has to end.
+
+    Raises
+    ------
+    BudgetReachedError
+        After the last outcome, if the budget ended the run.
+    InputError
+        Likewise, if the server refuses all requests, is gone, or answers cannot be stored.
+    Exception
+        What ``items`` raised, after the outcomes of the items before it; what ``check_stop``
+        raised, once what is under way is stored or was given up.
     """
-
-    client: ChatClient
-    policy: AskPolicy
-    budget: Budget | None = None
-    rng: random.Random = field(default_factory=random.Random)
-    n_tries: int = 0
-
-    def __post_init__(self) -> None:
-        self._pacer = Pacer(self.policy.requests_per_minute, self.policy.tokens_per_minute)
-        self._settled = asyncio.Event()
-
-    async def ask(self, request: Request, *, key: str) -> Answer:
-        """Return the answer to a request; ``key`` is its key.
-
-        Raises
-        ------
-        TryFailedError
-            If there is none: rejected, tries or deadline used up, or no request will do.
-        BudgetReachedError
-            If the next try could pass the budget. It was not sent.
-        """
-        try:
-            reply, n_tries = await self._try(request)
-        except TryFailedError as failure:
-            if failure.reason != "content_filter":
-                raise
-            reply, n_tries = _filtered(request, failure), 1
-        return Answer(
-            key=key,
-            task=request.response.name if request.response else "",
-            model=reply.model,
-            text=reply.text,
-            finish_reason=reply.finish_reason,
-            refusal=reply.refusal,
-            usage=reply.usage,
-            n_tries=n_tries,
-            latency_s=reply.latency_s,
-            created=now(),
-        )
-
-    async def _reserve(self, request: Request) -> float:
-        """Reserve the most a request can cost; wait for what others do not use."""
-        if self.budget is None:
-            return 0.0
-        while (reserved_usd := self.budget.reserve(_most(request))) is None:
-            if not self.budget.has_reservations:
-                raise self.budget.reached()
-            self._settled.clear()
-            await self._settled.wait()
-        return reserved_usd
-
-    async def _try(self, request: Request) -> tuple[Reply, int]:
-        policy, guess = self.policy, _guess_tokens(request)
-        deadline = None
-        n_tries = 0
-        while True:
-            reserved_usd = await self._reserve(request)
-            await self._pacer.wait(guess)
-            deadline = deadline or time.monotonic() + policy.deadline_s
-            n_tries += 1
-            self.n_tries += 1
-            timeout_s = min(policy.timeout_s, max(0.001, deadline - time.monotonic()))
-            used = Usage()
+    run = _Run(client, store, policy, on_outcome)
+    store.refresh()
+    source = iter(items)
+    workers = [asyncio.create_task(run.work(source)) for _ in range(policy.concurrency)]
+    left, give_up_at = set(workers), float("inf")
+    try:
+        while left and time.monotonic() < give_up_at:
+            _, left = await asyncio.wait(left, timeout=LOOK_S)
             try:
-                reply = await self.client.send(request, timeout_s=timeout_s)
-                used = reply.usage
+                if store.is_sync_due():
+                    await asyncio.to_thread(store.sync)
+            except OSError as error:
+                run.halt(_not_stored(error, store))
+            try:
+                if give_up_at == float("inf"):
+                    check_stop()
+            except Exception as told:
+                run.halt(told)
+                give_up_at = time.monotonic() + GRACE_S
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    if run.error is not None:
+        raise run.error
+    return run.totals
+
+
+class _Run:
+    """What the workers of one run share."""
+
+    def __init__(
+        self,
+        client: ChatClient,
+        store: AnswerStore,
+        policy: AskPolicy,
+        on_outcome: Callable[[Outcome], None],
+    ) -> None:
+        self.totals = Totals()
+        self.error: Exception | None = None
+        self._client, self._store, self._policy = client, store, policy
+        self._on_outcome = on_outcome
+        self._twins: dict[str, list[str]] = {}
+        self._n_failed_in_a_row = 0
+
+    def halt(self, error: Exception) -> None:
+        """Send nothing more; what is under way is still received and stored."""
+        self.error = self.error or error
+
+    async def work(self, items: Iterator[Item]) -> None:
+        """Draw one item after the other and see to its outcome."""
+        try:
+            while self.error is None and (item := self._next(items)) is not None:
+                await self._see_to(item)
+        except Exception as error:
+            self.halt(error)
+
+    def _next(self, items: Iterator[Item]) -> Item | None:
+        item = next(items, None)
+        self.totals.n_items += item is not None
+        return item
+
+    async def _see_to(self, item: Item) -> None:
+        chain = Chain(item.id, item.request, self._policy.max_reasks)
+        if (outcome := chain.follow_stored(self._store)) is not None:
+            self.totals.n_from_store += 1
+            self._hand_on(outcome)
+            await asyncio.sleep(0)
+        elif (key := chain.first_key) in self._twins:
+            self._twins[key].append(item.id)
+        else:
+            self._twins[key] = []
+            outcome = await self._asked(chain)
+            twins = self._twins.pop(key)
+            if outcome is not None:
+                self._hand_on(outcome, *twins)
+
+    def _hand_on(self, outcome: Outcome, *twins: str) -> None:
+        for each in (outcome, *(outcome.for_item(item_id) for item_id in twins)):
+            self.totals.statuses[each.status] += 1
+            self._on_outcome(each)
+
+    async def _asked(self, chain: Chain) -> Outcome | None:
+        """Ask until there is an outcome; None if the run stops first."""
+        while self.error is None:
+            try:
+                reply = await self._client.ask(chain.request)
             except TryFailedError as failure:
-                if failure.reason in PERHAPS_BILLED:
-                    used = _most(request)
-                self._pacer.settle(guess, 0)
-                error = failure
-            else:
-                self._pacer.settle(guess, reply.usage.total_tokens)
-                return reply, n_tries
-            finally:
-                self._settle(reserved_usd, used)
-            await self._wait_after(error, n_tries, deadline)
+                return self._failed(chain, failure)
+            if (outcome := self._taken(chain, reply)) is not None:
+                return outcome
+        return None
 
-    def _settle(self, reserved_usd: float, used: Usage) -> None:
-        if self.budget is not None:
-            self.budget.settle(reserved_usd, used)
-            self._settled.set()
+    def _taken(self, chain: Chain, reply: Reply) -> Outcome | None:
+        """Store a reply; None if it cannot be stored, or another sample is to be asked for."""
+        schema = chain.request.response
+        answer = reply.to_answer(chain.key, schema.name if schema else "")
+        self._n_failed_in_a_row = 0
+        self.totals.n_asked += 1
+        self.totals.usage += answer.usage
+        try:
+            self._store.add(answer)
+        except OSError as error:
+            self.halt(_not_stored(error, self._store))
+            return None
+        chain.n_asked += 1
+        return chain.take(answer)
 
-    async def _wait_after(self, failure: TryFailedError, n_tries: int, deadline: float) -> None:
-        if failure.verdict != "retry" or n_tries >= self.policy.max_tries:
-            raise failure
-        if failure.retry_after_s is not None and failure.reason == "http_429":
-            self._pacer.pause(failure.retry_after_s)
-        wait_s = backoff_s(
-            n_tries,
-            asked_s=failure.retry_after_s,
-            base_s=self.policy.backoff_s,
-            most_s=self.policy.max_backoff_s,
-            rng=self.rng,
-        )
-        if time.monotonic() + wait_s >= deadline:
-            raise TryFailedError("deadline", str(failure))
-        await asyncio.sleep(wait_s)
-
-
-def _most(request: Request) -> Usage:
-    """Return the most tokens that one try can cost."""
-    return Usage(request.max_input_tokens(), request.sampling.max_output_tokens or 0)
+    def _failed(self, chain: Chain, failure: TryFailedError) -> Outcome:
+        if failure.verdict != "reject" or not self.totals.n_asked:
+            self._n_failed_in_a_row += 1  # a rejected request among others speaks for itself alone
+        if failure.verdict == "stop":
+            self.halt(InputError(f"the server refuses all requests: {failure}"))
+        elif self._n_failed_in_a_row >= self._policy.give_up_after:
+            self.halt(
+                InputError(
+                    f"{self._n_failed_in_a_row} requests failed in a row, the last with {failure}. "
+                    "All answers so far are stored; mend the cause and run again."
+                )
+            )
+        return chain.failed(failure)
 
 
-def _guess_tokens(request: Request) -> int:
-    n_chars = sum(len(message.content) for message in request.messages)
-    return n_chars // CHARS_PER_TOKEN + (
-        request.sampling.max_output_tokens or UNBOUNDED_OUTPUT_TOKENS
+def _not_stored(error: OSError, store: AnswerStore) -> InputError:
+    return InputError(
+        f"{store.folder}: an answer could not be stored ({error.strerror or error}). All answers "
+        "before it are stored; make room there and run again to go on."
     )
-
-
-def _filtered(request: Request, failure: TryFailedError) -> Reply:
-    """Turn an error that says "filtered" into the reply other servers give in that case."""
-    return Reply(request.model, failure.detail, "content_filter", None, Usage(), 0.0)

@@ -75,7 +75,7 @@ def ask_batches(
         waiting.close()
         server.close()
         with suppress(OSError):  # reported already, or nothing to lose
-            store.writer.sync()
+            store.sync()
     return waiting.totals
 
 
@@ -110,8 +110,6 @@ class _Run:
             if not self._under_way:
                 break
             time.sleep(self._settings.batch.poll_s)
-            with suppress(OSError):  # no answer yet: no file to keep from being compacted
-                self._store.writer.beat()
             self._store.refresh()
             self._records.refresh()
             for batch in list(self._under_way.values()):

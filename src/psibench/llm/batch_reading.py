@@ -142,7 +142,7 @@ class BatchReader:
         is_new = self._waiting.answered(key, batch.record.tasks[key], result)
         if is_new or batch.is_own:
             batch.used += result.usage
-        if self._store.writer.is_sync_due():
+        if self._store.is_sync_due():
             self._sync()
 
     def _requeued(
@@ -154,7 +154,7 @@ class BatchReader:
 
     def _sync(self) -> None:
         with writing_to(self._store.folder):
-            self._store.writer.sync()
+            self._store.sync()
 
 
 def _tell(batch: UnderWay, state: "Batch") -> None:

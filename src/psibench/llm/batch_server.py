@@ -146,7 +146,7 @@ class BatchServer:
         while True:
             n_tries += 1
             try:
-                with failures(self._secret, timeout_s=self._policy.timeout_s):
+                with failures(self._secret, policy=self._policy):
                     return call()
             except TryFailedError as failure:
                 is_late = bool(may_be_late and may_be_late in failure.detail)
@@ -156,8 +156,8 @@ class BatchServer:
                 wait_s = backoff_s(
                     n_tries,
                     asked_s=failure.retry_after_s,
-                    base_s=self._policy.backoff_s,
-                    most_s=self._policy.max_backoff_s,
+                    base_s=0.5,
+                    most_s=8.0,
                     rng=self._rng,
                 )
             time.sleep(wait_s)

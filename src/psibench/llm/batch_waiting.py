@@ -2,17 +2,16 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psibench.config.llms import AskPolicy
-from psibench.llm.answer import Answer, Outcome
+from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch_files import RequestSpool, writing_to
 from psibench.llm.chain import Chain, Item, Totals
 from psibench.llm.client import Reply
 from psibench.llm.request import Request
 from psibench.llm.retry import TryFailedError
-from psibench.tables.provenance import now
 
 
 @dataclass(slots=True)
@@ -94,20 +93,9 @@ class WaitingRequests:
         is_new = key not in self._store
         if is_new:
             waiting = self._waiting.get(key)
-            answer = Answer(
-                key=key,
-                task=task,
-                model=reply.model,
-                text=reply.text,
-                finish_reason=reply.finish_reason,
-                refusal=reply.refusal,
-                usage=reply.usage,
-                n_tries=waiting.n_tries + 1 if waiting else 1,
-                latency_s=reply.latency_s,
-                created=now(),
-            )
+            n_tries = waiting.n_tries + 1 if waiting else 1
             with writing_to(self._store.folder):
-                self._store.add(answer)
+                self._store.add(replace(reply, n_tries=n_tries).to_answer(key, task))
             self.n_failed_in_a_row = 0
             self.totals.n_asked += 1
             self.totals.usage += reply.usage

@@ -33,7 +33,6 @@ class Totals:
     n_items: int = 0
     n_from_store: int = 0
     n_asked: int = 0
-    n_not_stored: int = 0
     usage: Usage = field(default_factory=Usage)
     statuses: Counter[str] = field(default_factory=Counter)
 

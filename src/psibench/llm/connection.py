@@ -2,34 +2,46 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from psibench.config.llms import LlmSettings
+from psibench.config.llms import AskPolicy, LlmSettings
 from psibench.llm.retry import TryFailedError, retry_after_s, verdict_of
 from psibench.llm.secret import Secret
 
 if TYPE_CHECKING:
+    import httpx2
     from openai import AsyncOpenAI, OpenAI
+
+    Around = Callable[[Callable[[], Awaitable[httpx2.Response]]], Awaitable[httpx2.Response]]
 
 OPENAI_URL = "https://api.openai.com/v1"
 DETAIL_CHARS = 500
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-def async_client(settings: LlmSettings, address: str | None, secret: Secret) -> "AsyncOpenAI":
-    """Open a client for many requests at once; each request brings its own timeout."""
+def async_client(
+    settings: LlmSettings, address: str | None, secret: Secret, *, around: "Around"
+) -> "AsyncOpenAI":
+    """Open a client for many requests at once; ``around`` calls what sends an HTTP request."""
     import httpx2
     from openai import AsyncOpenAI, DefaultAioHttpClient
 
-    transport = DefaultAioHttpClient(
+    class Transport(DefaultAioHttpClient):
+        async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            return await around(lambda: super(Transport, self).send(request, **options))
+
+    policy = settings.asking
+    transport = Transport(
         # Without a number the transport takes 100, whatever the concurrency.
-        limits=httpx2.Limits(max_connections=settings.asking.concurrency),
-        timeout=httpx2.Timeout(None),
+        limits=httpx2.Limits(max_connections=policy.concurrency),
+        timeout=httpx2.Timeout(policy.timeout_s, pool=None),
         trust_env=not _is_local(address),
     )
-    return _configured(AsyncOpenAI, transport, settings, address, secret)
+    return _configured(
+        AsyncOpenAI, transport, settings, address, secret, max_retries=policy.max_tries - 1
+    )
 
 
 def sync_client(settings: LlmSettings, address: str | None, secret: Secret) -> "OpenAI":
@@ -40,17 +52,24 @@ def sync_client(settings: LlmSettings, address: str | None, secret: Secret) -> "
     transport = DefaultHttpxClient(
         timeout=httpx2.Timeout(settings.asking.timeout_s), trust_env=not _is_local(address)
     )
-    return _configured(OpenAI, transport, settings, address, secret)
+    return _configured(OpenAI, transport, settings, address, secret, max_retries=0)
 
 
 def _configured(
-    kind: Any, transport: Any, settings: LlmSettings, address: str | None, secret: Secret
+    kind: Any,
+    transport: Any,
+    settings: LlmSettings,
+    address: str | None,
+    secret: Secret,
+    *,
+    max_retries: int,
 ) -> Any:
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # else one line per request
+    for name in ("httpx2", "openai"):  # else one line per request, or retry
+        logging.getLogger(name).setLevel(logging.WARNING)
     client = kind(
         base_url=address or OPENAI_URL,
         api_key=secret.reveal() or "none",
-        max_retries=0,
+        max_retries=max_retries,
         http_client=transport,
         default_headers=dict(settings.headers),
     )
@@ -66,7 +85,7 @@ def _is_local(address: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def failures(secret: Secret, *, timeout_s: float) -> Iterator[None]:
+def failures(secret: Secret, *, policy: AskPolicy) -> Iterator[None]:
     """Turn what goes wrong in a call inside into a TryFailedError whose words hold no key."""
     import aiohttp
     import httpx2
@@ -75,7 +94,8 @@ def failures(secret: Secret, *, timeout_s: float) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        raise TryFailedError("timeout", f"no reply within {timeout_s:.0f} s") from None
+        words = f"no reply within {policy.deadline_s:g} s, all tries together"
+        raise TryFailedError("deadline", words) from None
     except openai.APIStatusError as error:
         raise status_failure(
             error.status_code,
@@ -86,8 +106,20 @@ def failures(secret: Secret, *, timeout_s: float) -> Iterator[None]:
         ) from None
     except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
         cause = error.__cause__ or error
+        if isinstance(cause, httpx2.ReadTimeout):
+            words = f"no reply within {policy.timeout_s:g} s"
+            raise TryFailedError("timeout", words) from None
         words = secret.scrub(f"{type(cause).__name__} {cause}".strip())
         raise TryFailedError("connection", words[:DETAIL_CHARS]) from None
+
+
+def error_code(response: "httpx2.Response") -> str | None:
+    """Return the code of an error reply that was read, if it has one."""
+    try:
+        error = response.json()["error"]
+        return str(error.get("code") or error.get("type") or "") or None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def status_failure(

@@ -1,8 +1,19 @@
-"""Pacing: requests and tokens per minute, and a pause for all when the server asks for one."""
+"""What HTTP requests wait for: requests and tokens per minute, the budget, and their turn."""
 
 import asyncio
 import time
 from collections import deque
+from dataclasses import dataclass
+from functools import cached_property
+
+from psibench.llm.request import Request
+from psibench.llm.usage import Budget, Usage
+
+CHARS_PER_TOKEN = 4
+"""Rule of thumb for pacing alone; corrected by the usage the reply reports."""
+
+UNBOUNDED_OUTPUT_TOKENS = 1000
+"""Guess, for pacing alone, where max_output_tokens is not set."""
 
 
 class TokenBucket:
@@ -42,6 +53,89 @@ class TokenBucket:
             self._level = min(self._capacity, self._level + amount)
 
 
+@dataclass
+class Call:
+    """One request and the HTTP requests made for it.
+
+    Attributes
+    ----------
+    n_tries
+        HTTP requests so far.
+    reserved_usd
+        Reserved for the one under way; None if none is.
+    """
+
+    request: Request
+    n_tries: int = 0
+    reserved_usd: float | None = None
+
+    @cached_property
+    def most(self) -> Usage:
+        """The most tokens that one HTTP request can use, as the budget counts."""
+        most_output = self.request.sampling.max_output_tokens or 0
+        return Usage(self.request.max_input_tokens(), most_output)
+
+    @cached_property
+    def guess(self) -> int:
+        """Tokens that one HTTP request is taken to use, as the pace counts."""
+        n_chars = sum(len(message.content) for message in self.request.messages)
+        most_output = self.request.sampling.max_output_tokens or UNBOUNDED_OUTPUT_TOKENS
+        return n_chars // CHARS_PER_TOKEN + most_output
+
+
+class Meter:
+    """Lets HTTP requests start within the limits; safe for many tasks of one event loop.
+
+    Tokens are not known before the reply: a request takes its guess and `settle` corrects it.
+    """
+
+    def __init__(
+        self,
+        requests_per_minute: int | None,
+        tokens_per_minute: int | None,
+        budget: Budget | None = None,
+    ) -> None:
+        self._requests = TokenBucket(requests_per_minute)
+        self._tokens = TokenBucket(tokens_per_minute)
+        self._budget = budget
+        self._settled = asyncio.Event()
+
+    async def admit(self, call: Call) -> None:
+        """Reserve the most an HTTP request can cost and wait until it may start.
+
+        Raises
+        ------
+        BudgetReachedError
+            If it could pass the budget even if what is under way costs nothing.
+        """
+        call.reserved_usd = 0.0 if self._budget is None else await self._reserve(call, self._budget)
+        wait_s = max(self._requests.take(1), self._tokens.take(call.guess))
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    def settle(self, call: Call, used: Usage | None) -> None:
+        """Replace what an HTTP request reserved by what it used, None: perhaps all it could.
+
+        Only the first call after an admission counts.
+        """
+        if call.reserved_usd is None:
+            return
+        used = call.most if used is None else used
+        self._tokens.give_back(call.guess - used.total_tokens)
+        if self._budget is not None:
+            self._budget.settle(call.reserved_usd, used)
+        call.reserved_usd = None
+        self._settled.set()
+
+    async def _reserve(self, call: Call, budget: Budget) -> float:
+        while (reserved_usd := budget.reserve(call.most)) is None:
+            if not budget.has_reservations:
+                raise budget.reached()
+            self._settled.clear()
+            await self._settled.wait()
+        return reserved_usd
+
+
 class Turnstile:
     """Lets requests start one by one, each written to its connection before the next is prepared.
 
@@ -71,31 +165,3 @@ class Turnstile:
                 turn.set_result(None)
                 return
         self._is_busy = False
-
-
-class Pacer:
-    """Waits for both limits and for pauses the server asked for.
-
-    Tokens are not known before the reply: a request takes its guess and `settle` corrects it.
-    """
-
-    def __init__(self, requests_per_minute: int | None, tokens_per_minute: int | None) -> None:
-        self._requests = TokenBucket(requests_per_minute)
-        self._tokens = TokenBucket(tokens_per_minute)
-        self._paused_to = 0.0
-
-    def pause(self, seconds: float) -> None:
-        """Let no request start for so long: the server said when to come back."""
-        self._paused_to = max(self._paused_to, time.monotonic() + seconds)
-
-    async def wait(self, n_tokens: int) -> None:
-        """Wait until a request of about ``n_tokens`` may start."""
-        wait_s = max(self._requests.take(1), self._tokens.take(n_tokens))
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        while (left := self._paused_to - time.monotonic()) > 0:
-            await asyncio.sleep(left)
-
-    def settle(self, guessed_tokens: int, used_tokens: int) -> None:
-        """Correct the guess once the usage is known."""
-        self._tokens.give_back(guessed_tokens - used_tokens)

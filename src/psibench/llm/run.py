@@ -5,17 +5,18 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from psibench.config.llms import AskPolicy, LlmSettings, Price, price_of
+from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Asker
+from psibench.llm.asking import ask
 from psibench.llm.batch import ask_batches
 from psibench.llm.chain import Item, Totals
 from psibench.llm.client import ChatClient, OpenAIChatClient
-from psibench.llm.engine import Engine
 from psibench.llm.sigterm import sigterm_exits
 from psibench.llm.usage import Budget
+
+MakeClient = Callable[[Budget | None], ChatClient]
 
 
 def ask_all(
@@ -26,6 +27,7 @@ def ask_all(
     on_outcome: Callable[[Outcome], None],
     prices: Mapping[str, Price] | None = None,
     spent_usd: float = 0.0,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> Totals:
     """Ask all items of a stage and hand each outcome to ``on_outcome`` as it comes about.
 
@@ -41,27 +43,27 @@ def ask_all(
         Price table; needed with ``settings.budget_usd``.
     spent_usd
         What counts as spent of the budget before this run.
+    check_stop
+        Raises if the job has to end now; it then does so within seconds, in order.
 
     Raises
     ------
     BudgetReachedError, InputError
-        As `Engine.ask` and `ask_batches`, after all outcomes were handed on.
+        As `asking.ask` and `ask_batches`, after all outcomes were handed on.
     """
     budget = None
     if settings.budget_usd is not None:
         price = price_of(settings.model, prices or {})
         budget = Budget(settings.budget_usd, price, spent_usd=spent_usd)
 
-    async def run(make_client: Callable[[], ChatClient], answers: AnswerStore) -> Totals:
-        client = make_client()
-        engine = Engine(Asker(client, _policy(settings), budget), answers)
+    async def run(make_client: MakeClient, answers: AnswerStore) -> Totals:
+        client = make_client(budget)
         try:
-            async with contextlib.aclosing(engine.ask(items)) as outcomes:
-                async for outcome in outcomes:
-                    on_outcome(outcome)
+            return await ask(
+                items, client, answers, settings.asking, on_outcome, check_stop=check_stop
+            )
         finally:
             await client.close()
-        return engine.totals
 
     with (
         sigterm_exits(),
@@ -73,16 +75,8 @@ def ask_all(
         return asyncio.run(run(make_client, answers))
 
 
-def _policy(settings: LlmSettings) -> AskPolicy:
-    """Return the policy; a server that starts with the first request may take its own time."""
-    policy = settings.asking
-    if settings.backend != "vllm":
-        return policy
-    return policy.model_copy(update={"deadline_s": policy.deadline_s + settings.vllm.start_s})
-
-
 @contextlib.contextmanager
-def _server(settings: LlmSettings, store: str | Path) -> Iterator[Callable[[], ChatClient]]:
+def _server(settings: LlmSettings, store: str | Path) -> Iterator[MakeClient]:
     """Start the server where that is up to the job; give what makes a client of it."""
     if settings.backend == "vllm":
         from psibench.llm.vllm_client import vllm_clients
@@ -95,6 +89,6 @@ def _server(settings: LlmSettings, store: str | Path) -> Iterator[Callable[[], C
         with StandInProcess() as server:
             if not server.base_url:
                 raise InputError("the stand-in server did not start")
-            yield lambda: OpenAIChatClient(settings, base_url=server.base_url)
+            yield lambda budget: OpenAIChatClient(settings, base_url=server.base_url, budget=budget)
     else:
-        yield lambda: OpenAIChatClient(settings)
+        yield lambda budget: OpenAIChatClient(settings, budget=budget)

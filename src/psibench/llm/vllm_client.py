@@ -9,18 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from psibench.config.llms import LlmSettings
-from psibench.errors import InputError
 from psibench.llm.client import ChatClient, OpenAIChatClient, Reply
 from psibench.llm.request import Request
-from psibench.llm.retry import TryFailedError
 from psibench.llm.sigterm import sigterm_exits
+from psibench.llm.usage import Budget
 from psibench.llm.vllm_server import VllmProcess
 
 LOG_FOLDER = "logs"
-END_S = 1.0
-"""How long after a lost connection the end of the server may take to show."""
-
-_LOOK_S = 0.1
 
 
 class VllmClient:
@@ -29,31 +24,24 @@ class VllmClient:
     A run whose answers are all stored starts no server.
     """
 
-    def __init__(self, settings: LlmSettings, server: VllmProcess) -> None:
-        self._settings, self._server = settings, server
+    def __init__(self, settings: LlmSettings, server: VllmProcess, budget: Budget | None) -> None:
+        self._settings, self._server, self._budget = settings, server, budget
         self._starting: asyncio.Task[OpenAIChatClient] | None = None
 
-    async def send(self, request: Request, *, timeout_s: float) -> Reply:
-        """Send one HTTP request and return its reply; the server's start is not timed.
+    async def ask(self, request: Request) -> Reply:
+        """Return the reply to a request; the server's start is not timed.
 
         Raises
         ------
         TryFailedError
-            As `OpenAIChatClient.send`.
+            As `OpenAIChatClient.ask`.
         InputError
             If the server does not start, or has ended.
         """
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
-        client = await asyncio.shield(self._starting)  # one sender that goes does not stop it
-        try:
-            return await client.send(request, timeout_s=timeout_s)
-        except TryFailedError as failure:
-            if (words := await self._obituary(failure)) is None:
-                raise
-            raise InputError(
-                f"{words}\nAll answers so far are stored; run again to go on."
-            ) from None
+        client = await asyncio.shield(self._starting)  # one asker that goes does not stop it
+        return await client.ask(request)
 
     async def close(self) -> None:
         """Close all connections; the server is stopped by who made it."""
@@ -66,17 +54,18 @@ class VllmClient:
 
     async def _start(self) -> OpenAIChatClient:
         await asyncio.to_thread(self._server.start)
-        return OpenAIChatClient(self._settings, base_url=self._server.base_url)
-
-    async def _obituary(self, failure: TryFailedError) -> str | None:
-        until = time.monotonic() + (END_S if failure.reason == "connection" else 0.0)
-        while (words := self._server.obituary()) is None and time.monotonic() < until:
-            await asyncio.sleep(_LOOK_S)
-        return words
+        return OpenAIChatClient(
+            self._settings,
+            base_url=self._server.base_url,
+            budget=self._budget,
+            obituary=self._server.obituary,
+        )
 
 
 @contextlib.contextmanager
-def vllm_clients(settings: LlmSettings, *, store: str | Path) -> Iterator[Callable[[], ChatClient]]:
+def vllm_clients(
+    settings: LlmSettings, *, store: str | Path
+) -> Iterator[Callable[[Budget | None], ChatClient]]:
     """Give what makes the client of a run; stop the server at the end, however it comes about.
 
     The server's output goes to ``logs/`` in the store's folder; it is kept if something fails.
@@ -88,4 +77,4 @@ def vllm_clients(settings: LlmSettings, *, store: str | Path) -> Iterator[Callab
         sigterm_exits(),
         VllmProcess(settings, log=Path(store) / LOG_FOLDER / name) as server,
     ):
-        yield lambda: VllmClient(settings, server)
+        yield lambda budget: VllmClient(settings, server, budget)

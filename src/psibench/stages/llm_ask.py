@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,12 @@ from psibench.config.generation import LlmTaskSection
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
-from psibench.llm.answer_store import AnswerStore
+from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.chain import Chain, Item
 from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import Prompt, load_prompt
 from psibench.llm.request import Request
 from psibench.llm.run import ask_all
-from psibench.llm.spending import stored_usage
 from psibench.progress import Progress
 from psibench.recipes.generated import step_spec
 from psibench.recipes.llm_tasks import DOCUMENTS_TABLE, LlmTask, TaskItem
@@ -84,11 +83,13 @@ def run_ask(
     store: str | Path,
     outcomes: str | Path,
     usage: str | Path,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Ask one shard of a task; write its outcomes and what they used.
 
     Answers are stored under ``store``/llm/ID as they arrive: an interrupted or failed job asks
     nothing twice. ``tables`` has the tables the task reads, by name; ``shard`` is like ``2-of-8``.
+    ``check_stop`` raises if the job has to end now.
 
     Raises
     ------
@@ -111,7 +112,7 @@ def run_ask(
     estimate = estimate_requests(asked, template, asking.llm)
     found = _stored(requests(), asking, folder)
     if len(found) < len(items):  # else no server is needed, and none is started
-        found = _ask(requests(), len(items), asking, prices, folder)
+        found = _ask(requests(), len(items), asking, prices, folder, check_stop)
     _refuse_unanswered(found.values(), len(items), asking)
     source = derived(
         "ask",
@@ -176,6 +177,7 @@ def _ask(
     asking: Asking,
     prices: Mapping[str, Price],
     folder: Path,
+    check_stop: Callable[[], None],
 ) -> dict[str, Outcome]:
     """Ask all and return the outcomes by item."""
     found: dict[str, Outcome] = {}
@@ -192,6 +194,7 @@ def _ask(
             on_outcome=take,
             prices=prices,
             spent_usd=_spent_usd(asking.llm, prices, folder),
+            check_stop=check_stop,
         )
     logger.info(
         "%s, %s: %d items, %d answered by the store, %d requests asked, %s",

@@ -1,6 +1,5 @@
 """Stage ``gather``: the outcomes of all shards of a task become the task's table."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import polars as pl
 
 from psibench.config.generation import LlmTaskSection
-from psibench.llm.compaction import compact
 from psibench.recipes.llm_tasks import Flow, Gathered, LlmTask, replied
 from psibench.stages.ledger import check_balance
 from psibench.stages.llm_ask import read_task_tables
@@ -17,8 +15,6 @@ from psibench.tables import write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
 from psibench.tables.dropped import Dropped, as_attrition, dropped_frame
 from psibench.tables.schemas import ATTRITION
-
-logger = logging.getLogger("psibench")
 
 DETAIL_CHARS = 200
 
@@ -33,16 +29,12 @@ def run_gather(
     tables: Mapping[str, str | Path],
     outcomes: Sequence[str | Path],
     usages: Sequence[str | Path],
-    store: str | Path,
     rows: str | Path,
     dropped: str | Path,
     flow: str | Path,
     usage: str | Path,
 ) -> None:
-    """Gather a task's shards and write its table, what it dropped, its counts and its usage.
-
-    ``store`` is the answer store that was asked; its finished files are compacted.
-    """
+    """Gather a task's shards and write its table, what it dropped, its counts and its usage."""
     frames = read_task_tables(task, tables)
     found = in_document_order(read_all(outcomes, OUTCOMES), frames["documents"])
     gathered, counts = gather(task, section, frames, found)
@@ -54,9 +46,6 @@ def run_gather(
     write_table(flow_frame(task.name, step, counts), flow, FLOW, provenance=source)
     total = sum_usage(read_all(usages, LLM_USAGE))
     write_table(total, usage, LLM_USAGE, provenance=derived("gather", usages, params={}))
-    done = compact(store)
-    if done.n_files:
-        logger.info("%s: %d files compacted into one", store, done.n_files)
 
 
 def in_document_order(outcomes: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:

@@ -3,9 +3,12 @@ import random
 import time
 
 import pytest
+from llm_helpers import request
 
-from psibench.llm.limits import Pacer, TokenBucket, Turnstile
+from psibench.llm.limits import Call, Meter, TokenBucket, Turnstile
+from psibench.llm.request import Sampling
 from psibench.llm.retry import backoff_s, retry_after_s, verdict_of
+from psibench.llm.usage import Usage
 
 
 @pytest.fixture
@@ -49,15 +52,20 @@ def test_tokens_not_used_are_given_back(clock):
     assert bucket.take(95) == pytest.approx(1.0)  # fills with (6000 - 300) / 60 = 95 per second
 
 
-def test_a_pause_holds_all_back():
-    async def run():
-        pacer = Pacer(None, None)
+def test_a_meter_lets_requests_of_unknown_length_start_as_their_usage_allows():
+    def asked(most_output):
+        return request(messages=(), sampling=Sampling(max_output_tokens=most_output))
+
+    async def run(used):
+        meter, call = Meter(None, 60_000), Call(asked(3000))  # the bucket holds 3,000
+        await meter.admit(call)
+        meter.settle(call, Usage(used, 0))
         started = time.monotonic()
-        pacer.pause(0.1)
-        await asyncio.gather(*(pacer.wait(10) for _ in range(5)))
+        await meter.admit(Call(asked(500)))
         return time.monotonic() - started
 
-    assert 0.1 <= asyncio.run(run()) < 30.0
+    assert asyncio.run(run(100)) < 0.2
+    assert 0.4 < asyncio.run(run(3000)) < 2.0  # fills with 950 per second
 
 
 def test_a_turnstile_lets_all_through_one_by_one_and_survives_a_cancelled_one():

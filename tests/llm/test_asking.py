@@ -1,23 +1,40 @@
 import asyncio
 import logging
-import os
 import pickle
 from datetime import date
 
 import pytest
-from llm_helpers import JUDGE, MODEL, answer, ask, items, request, settings
+from llm_helpers import (
+    JUDGE,
+    MODEL,
+    ScriptedServer,
+    answer,
+    ask,
+    ask_client,
+    items,
+    request,
+    settings,
+)
 
 from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
+from psibench.llm import asking
+from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.chain import Item
 from psibench.llm.client import OpenAIChatClient, Reply
 from psibench.llm.request import REASK_STRIDE, Message, ResponseSchema, Sampling
-from psibench.llm.retry import TryFailedError
+from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.standin.server import StandIn, serving
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 KEY = "planted-key-0123456789abcdef"
+
+
+def stored(folder) -> list[Answer]:
+    store = AnswerStore(folder)
+    store.refresh()
+    return list(map(store.get, store.keys()))
 
 
 def files_text(folder) -> str:
@@ -38,7 +55,7 @@ def test_each_item_gets_one_outcome_with_value_usage_and_model(tmp_path):
 
 def test_a_second_run_asks_nothing_and_gives_the_same(tmp_path):
     first, stand_in = ask(items(10), tmp_path), StandIn()
-    second = ask(items(10), tmp_path, stand_in=stand_in)
+    second = ask(items(10), tmp_path, server=stand_in)
     assert stand_in.asked.total() == 0
     assert second.totals.n_from_store == 10
     for name, outcome in second.by_item.items():
@@ -51,14 +68,14 @@ def test_changed_items_alone_are_asked_again(tmp_path):
     ask(items(30), tmp_path)
     stand_in = StandIn()
     changed = [Item(f"item-{n}", request(n + 1000)) for n in range(10)] + items(30)[10:]
-    run = ask(changed, tmp_path, stand_in=stand_in)
+    run = ask(changed, tmp_path, server=stand_in)
     assert (stand_in.asked.total(), run.totals.n_from_store, len(run.outcomes)) == (10, 20, 30)
 
 
 def test_items_that_ask_the_same_are_asked_once(tmp_path):
     stand_in = StandIn()
     same = [Item(f"twin-{number}", request(0)) for number in range(12)]
-    run = ask(same, tmp_path, stand_in=stand_in)
+    run = ask(same, tmp_path, server=stand_in)
     assert stand_in.asked.total() == 1
     assert len(run.by_item) == 12
     assert sum(outcome.n_asked for outcome in run.outcomes) == 1
@@ -106,7 +123,7 @@ def test_raw_text_of_a_malformed_reply_is_in_its_outcome(tmp_path):
 
 def test_reasks_are_bounded_and_counted_in_the_usage(tmp_path):
     stand_in = StandIn()
-    run = ask(items(4), tmp_path, stand_in=stand_in, faults="malformed=1")
+    run = ask(items(4), tmp_path, server=stand_in, faults="malformed=1")
     assert stand_in.asked.total() == 12  # once, and two re-asks
     usage = run.outcomes[0].usage
     assert usage.input_tokens % 3 == 0
@@ -115,11 +132,11 @@ def test_reasks_are_bounded_and_counted_in_the_usage(tmp_path):
 
 def test_a_reask_that_succeeds_is_found_again_without_asking(tmp_path):
     stand_in = StandIn()
-    run = ask(items(40), tmp_path, stand_in=stand_in, faults="malformed=0.4,seed=3")
+    run = ask(items(40), tmp_path, server=stand_in, faults="malformed=0.4,seed=3")
     reasked = [outcome for outcome in run.outcomes if outcome.n_reasks]
     assert len(reasked) > 5
     assert any(o.status == "ok" for o in reasked)
-    again = ask(items(40), tmp_path, stand_in=StandIn())
+    again = ask(items(40), tmp_path, server=StandIn())
     assert {(o.item_id, o.status, o.n_reasks, o.usage) for o in again.outcomes} == {
         (o.item_id, o.status, o.n_reasks, o.usage) for o in run.outcomes
     }
@@ -140,192 +157,173 @@ def test_free_text_is_taken_as_it_is(tmp_path):
 
 def test_a_rejected_request_fails_alone_and_is_asked_again_next_time(tmp_path):
     unknown = Item("odd", request(0, response=ResponseSchema("no_such_task", {"type": "object"})))
-    run = ask([*items(3), unknown], tmp_path)
+    stand_in = StandIn()
+    run = ask([*items(3), unknown], tmp_path, server=stand_in)
     assert run.error is None
     assert run.statuses == {"ok": 3, "failed": 1}
     assert run.by_item["odd"].reason == "http_400"
     assert "no_such_task" in run.by_item["odd"].text
-    assert run.n_tries == 4  # 400 is not tried again
+    assert stand_in.asked.total() == 4  # 400 is not tried again
     assert ask([unknown], tmp_path).totals.n_from_store == 0
 
 
 def test_a_server_that_is_not_there_ends_the_run_with_plain_words(tmp_path):
-    async def run():
-        from llm_helpers import ask_at
+    chosen = settings(max_tries=2, give_up_after=3)
 
-        with AnswerStore(tmp_path) as store:
-            chosen = settings(max_tries=2, give_up_after=3)
-            return await ask_at("http://127.0.0.1:9/v1", items(50), chosen, store)
+    async def run():
+        client = OpenAIChatClient(chosen, base_url="http://127.0.0.1:9/v1")
+        return await ask_client(client, items(50), chosen, tmp_path)
 
     run = asyncio.run(run())
     assert isinstance(run.error, InputError)
     assert "in a row" in str(run.error)
     assert 3 <= run.statuses["failed"] <= 10  # three, and those under way
     assert run.outcomes[0].reason == "connection"
+    assert list(tmp_path.iterdir()) == []  # no answer, no file
 
 
-class Scripted:
-    """A client that follows a script: an exception to raise, or seconds to take."""
+@pytest.mark.parametrize("step", [401, 404, (429, "insufficient_quota", {})])
+def test_an_error_that_all_requests_share_ends_the_run_at_once(tmp_path, step):
+    server = ScriptedServer(*[step] * 100)
+    run = ask(items(100), tmp_path, server=server, chosen=settings(concurrency=4))
+    assert "the server refuses all requests: http_4" in str(run.error)
+    assert server.n_asked <= 4  # none is tried again
 
-    def __init__(self, *script):
-        self.script, self.n_sent = list(script), 0
 
-    async def send(self, request, *, timeout_s):
+@pytest.mark.parametrize(("n_good", "n_failed"), [(0, 3), (1, 30)])
+def test_rejected_requests_end_the_run_only_if_none_is_answered(tmp_path, n_good, n_failed):
+    server = ScriptedServer(*[0.0] * n_good, *[400] * 30)
+    chosen = settings(concurrency=1, give_up_after=3)
+    run = ask(items(n_good + 30), tmp_path, server=server, chosen=chosen)
+    assert run.statuses["failed"] == n_failed
+    assert (run.error is None) == (n_good > 0)
+
+
+def test_what_may_pass_is_tried_again_after_as_long_as_the_server_asks(tmp_path):
+    server = ScriptedServer((429, "slow_down", {"retry-after-ms": "300"}), 500, 503, 408)
+    run = ask(items(1), tmp_path, server=server)
+    assert run.statuses == {"ok": 1}
+    assert server.n_asked == 5
+    assert server.arrived[1] - server.arrived[0] >= 0.3
+    (answer,) = stored(tmp_path)
+    assert answer.n_tries == 5
+
+
+def test_tries_are_bounded_and_the_last_failure_is_told(tmp_path):
+    server = ScriptedServer(*[500] * 9)
+    run = ask(items(1), tmp_path, server=server, chosen=settings(max_tries=3))
+    assert server.n_asked == 3
+    assert (run.outcomes[0].status, run.outcomes[0].reason) == ("failed", "http_500")
+    assert run.outcomes[0].text == "made to fail"
+
+
+def test_a_deadline_ends_the_tries_of_a_request(tmp_path):
+    chosen = settings(deadline_s=0.2, concurrency=1)
+    run = ask(items(1), tmp_path, server=ScriptedServer(*[500] * 500), chosen=chosen)
+    assert (run.outcomes[0].status, run.outcomes[0].reason) == ("failed", "deadline")
+
+
+@pytest.mark.parametrize(("page", "reason"), [("<p>Hello", "not_json"), ("{}", "no_choices")])
+def test_a_page_that_is_no_completion_is_asked_for_again_a_few_times(tmp_path, page, reason):
+    run = ask(items(1), tmp_path / "a", server=ScriptedServer(page, page))
+    assert run.statuses == {"ok": 1}
+    server = ScriptedServer(*[page] * 9)
+    run = ask(items(1), tmp_path / "b", server=server)
+    assert (run.outcomes[0].status, run.outcomes[0].reason) == ("failed", reason)
+    assert run.outcomes[0].text == page
+    assert server.n_asked == 3
+
+
+class CountingClient:
+    """A client that counts what is under way at once."""
+
+    def __init__(self):
+        self.n_sent = self.n_under_way = self.most_under_way = 0
+
+    async def ask(self, request):
         self.n_sent += 1
-        step = self.script.pop(0) if self.script else 0.0
-        if isinstance(step, Exception):
-            raise step
-        await asyncio.sleep(step)
-        return Reply(MODEL, '{"verdict": "yes"}', "stop", None, Usage(1000, 100), step)
+        self.n_under_way += 1
+        self.most_under_way = max(self.most_under_way, self.n_under_way)
+        await asyncio.sleep(0.005)
+        self.n_under_way -= 1
+        return Reply(MODEL, '{"verdict": "yes"}', "stop", None, Usage(1000, 100), 0.0)
 
     async def close(self):
         pass
 
 
-def scripted(wanted, folder, client, chosen, *, budget=None):
-    from psibench.llm.asking import Asker
-    from psibench.llm.engine import Engine
+def test_concurrency_is_used_and_not_exceeded_and_items_are_drawn_no_faster(tmp_path):
+    client, ahead = CountingClient(), []
 
-    async def run():
-        outcomes = []
-        with AnswerStore(folder) as store:
-            engine = Engine(Asker(client, chosen.asking, budget), store)
-            try:
-                async for outcome in engine.ask(wanted):
-                    outcomes.append(outcome)
-            except InputError as error:
-                return outcomes, error
-        return outcomes, None
-
-    return asyncio.run(run())
-
-
-@pytest.mark.parametrize("status", ["http_401", "http_404"])
-def test_an_error_that_all_requests_share_ends_the_run_at_once(tmp_path, status):
-    refusal = TryFailedError(status, "no", verdict="stop")
-    client = Scripted(*[refusal] * 100)
-    _, error = scripted(items(100), tmp_path, client, settings(concurrency=4))
-    assert f"the server refuses all requests: {status}" in str(error)
-    assert client.n_sent <= 4
-
-
-@pytest.mark.parametrize(("n_good", "n_failed"), [(0, 3), (1, 30)])
-def test_rejected_requests_end_the_run_only_if_none_is_answered(tmp_path, n_good, n_failed):
-    rejection = TryFailedError("http_400", "too long", verdict="reject")
-    client = Scripted(*[0.0] * n_good, *[rejection] * 30)
-    chosen = settings(concurrency=1, give_up_after=3)
-    outcomes, error = scripted(items(n_good + 30), tmp_path, client, chosen)
-    assert sum(o.status == "failed" for o in outcomes) == n_failed
-    assert (error is None) == (n_good > 0)
-
-
-def test_retry_after_is_waited_for_by_all(tmp_path):
-    limited = TryFailedError("http_429", "slow down", retry_after_s=0.3)
-    client = Scripted(limited)
-    started = asyncio.new_event_loop().time()
-    outcomes, _ = scripted(items(5), tmp_path, client, settings(concurrency=1))
-    assert asyncio.new_event_loop().time() - started >= 0.3
-    assert [o.status for o in outcomes] == ["ok"] * 5
-
-
-def test_a_deadline_ends_the_tries_of_a_request(tmp_path):
-    failures = [TryFailedError("http_500", "oh")] * 50
-    chosen = settings(deadline_s=0.2, backoff_s=0.05, concurrency=1, max_tries=50)
-    outcomes, _ = scripted(items(1), tmp_path, Scripted(*failures), chosen)
-    assert (outcomes[0].status, outcomes[0].reason) == ("failed", "deadline")
-    assert "http_500" in outcomes[0].text
-
-
-def test_concurrency_is_used_and_not_exceeded(tmp_path):
-    running, most = 0, 0
-
-    class Counting(Scripted):
-        async def send(self, request, *, timeout_s):
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            await asyncio.sleep(0.01)
-            running -= 1
-            return await super().send(request, timeout_s=timeout_s)
-
-    scripted(items(40), tmp_path, Counting(), settings(concurrency=7))
-    assert most == 7
-
-
-def test_items_are_drawn_only_as_fast_as_they_are_asked(tmp_path):
-    drawn = 0
-
-    def counted():
-        nonlocal drawn
-        for item in items(1000):
-            drawn += 1
+    def watched():
+        for n_drawn, item in enumerate(items(300), start=1):
+            ahead.append(n_drawn - client.n_sent)
             yield item
 
-    ahead = []
+    run = asyncio.run(ask_client(client, watched(), settings(concurrency=7), tmp_path))
+    assert run.statuses == {"ok": 300}
+    assert client.most_under_way == 7
+    assert max(ahead) <= 7
 
-    class Watching(Scripted):
-        async def send(self, request, *, timeout_s):
-            ahead.append(drawn - self.n_sent)
-            return await super().send(request, timeout_s=timeout_s)
 
-    scripted(counted(), tmp_path, Watching(), settings(concurrency=4))
-    assert drawn == 1000
-    assert max(ahead) <= 40  # what is queued and under way, not 1000
+def test_a_job_whose_time_is_up_ends_with_what_was_answered(tmp_path):
+    server = StandIn(Imperfections.parse("delay_s=0.05"))
+
+    def check_stop():
+        if server.asked.total() >= 20:
+            raise TimeoutError("the job's time limit is 20 s away")
+
+    run = ask(items(500), tmp_path, server=server, check_stop=check_stop)
+    assert isinstance(run.error, TimeoutError)
+    assert 20 <= len(run.outcomes) == len(stored(tmp_path)) < 500
+    assert server.asked.total() == len(run.outcomes)  # what was under way was waited for
 
 
 PRICE = Price(input_usd=1.0, output_usd=10.0, as_of=date(2026, 1, 1))
 # A reply of 1,000 input and 100 output tokens costs 0.001 + 0.001 = 0.002 USD.
 
 
+def long_items(n: int) -> list[Item]:
+    """Items that may cost up to about 1,450 + 100 tokens = 0.0025 USD each."""
+    sampling = Sampling(max_output_tokens=100)
+    asked = [(Message("user", "x" * 1200 + str(number)),) for number in range(n)]
+    return [Item(m[0].content, request(sampling=sampling, messages=m)) for m in asked]
+
+
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_a_budget_stops_before_it_is_passed_and_keeps_all_answers(tmp_path, concurrency):
-    sampling = Sampling(max_output_tokens=100)
-    wanted = [
-        Item(
-            f"i{n}", request(n, sampling=sampling, messages=(Message("user", "x" * 1200 + str(n)),))
-        )
-        for n in range(50)
-    ]
+    wanted, chosen = long_items(50), settings(concurrency=concurrency)
     budget = Budget(0.021, PRICE)
-    outcomes, error = scripted(
-        wanted, tmp_path, Scripted(), settings(concurrency=concurrency), budget=budget
-    )
-    assert isinstance(error, BudgetReachedError)
+    run = ask(wanted, tmp_path, server=ScriptedServer(), chosen=chosen, budget=budget)
+    assert isinstance(run.error, BudgetReachedError)
     assert budget.spent_usd <= 0.021
-    # A request may cost up to about 1,450 + 100 tokens = 0.0025 USD: nine fit, perhaps ten.
-    assert 9 <= len(outcomes) <= 10
-    store = AnswerStore(tmp_path)
-    store.refresh()
-    assert len(store) == len(outcomes)
-    more = Budget(1.0, PRICE)
-    outcomes, error = scripted(wanted, tmp_path, Scripted(), settings(), budget=more)
-    assert (error, len(outcomes)) == (None, 50)
+    assert 9 <= len(run.outcomes) == len(stored(tmp_path)) <= 10
+    run = ask(wanted, tmp_path, server=ScriptedServer(), budget=Budget(1.0, PRICE))
+    assert (run.error, len(run.outcomes)) == (None, 50)
 
 
 def test_money_spent_before_counts(tmp_path):
     budget = Budget(0.01, PRICE, spent_usd=0.0099)
-    outcomes, error = scripted(items(3), tmp_path, Scripted(), settings(), budget=budget)
-    assert outcomes == []
-    assert isinstance(error, BudgetReachedError)
+    run = ask(items(3), tmp_path, server=ScriptedServer(), budget=budget)
+    assert run.outcomes == []
+    assert isinstance(run.error, BudgetReachedError)
 
 
 @pytest.mark.parametrize(
     ("failure", "n_sent"),
     [
-        # One try may cost 0.0025 USD. Perhaps billed: of 0.006 USD two such tries fit.
-        (TryFailedError("timeout", "no reply"), 2),
-        # Surely not billed: the third try gets its reply.
-        (TryFailedError("http_500", "made to fail"), 3),
+        (0.5, 2),  # no reply in time: perhaps billed, and of 0.006 USD two such tries fit
+        ("<p>Hello", 2),  # so is a reply that cannot be read
+        (500, 3),  # surely not billed: the third try gets its reply
     ],
 )
 def test_a_budget_counts_tries_that_may_have_been_billed(tmp_path, failure, n_sent):
-    sampling = Sampling(max_output_tokens=100)
-    long = request(0, sampling=sampling, messages=(Message("user", "x" * 1200),))
-    client, budget = Scripted(failure, failure, 0.0), Budget(0.006, PRICE)
-    outcomes, error = scripted([Item("i", long)], tmp_path, client, settings(), budget=budget)
-    assert client.n_sent == n_sent
-    assert isinstance(error, BudgetReachedError) == (failure.reason == "timeout")
-    assert len(outcomes) == n_sent - 2
+    server, budget = ScriptedServer(failure, failure), Budget(0.006, PRICE)
+    chosen = settings(timeout_s=0.2)
+    run = ask(long_items(1), tmp_path, server=server, chosen=chosen, budget=budget)
+    assert server.n_asked == n_sent
+    assert isinstance(run.error, BudgetReachedError) == (failure != 500)
+    assert len(run.outcomes) == n_sent - 2
     assert budget.spent_usd <= 0.006
 
 
@@ -360,10 +358,10 @@ def test_no_other_key_of_the_environment_is_sent(tmp_path, monkeypatch):
         return await answer_chat(request)
 
     stand_in._chat = listening
-    assert ask(items(1), tmp_path, stand_in=stand_in, chosen=keyed(monkeypatch)).error is None
+    assert ask(items(1), tmp_path, server=stand_in, chosen=keyed(monkeypatch)).error is None
     assert KEY in sent[0]
     assert "other-" not in sent[0]
-    ask(items(1), tmp_path / "b", stand_in=stand_in)
+    ask(items(1), tmp_path / "b", server=stand_in)
     assert "other-" not in sent[1]
 
 
@@ -397,8 +395,7 @@ def test_a_stand_in_is_never_taken_for_a_model(tmp_path):
     chosen = LlmSettings(backend="openai", model="gpt-4o-mini")
     run = ask(items(3, model="gpt-4o-mini"), tmp_path, chosen=chosen)
     assert "stand_in_mismatch" in str(run.error)
-    assert len(AnswerStore(tmp_path)) == 0
-    assert not os.path.exists(tmp_path) or files_text(tmp_path) == ""
+    assert stored(tmp_path) == []
 
 
 def test_a_hanging_server_is_timed_out_and_tried_again(tmp_path):
@@ -408,21 +405,24 @@ def test_a_hanging_server_is_timed_out_and_tried_again(tmp_path):
 
 
 def test_leaving_early_keeps_what_was_answered(tmp_path):
-    async def run():
-        from psibench.llm.asking import Asker
-        from psibench.llm.engine import Engine
+    class EnoughError(Exception):
+        pass
 
+    def take(outcome):
+        raise EnoughError
+
+    async def run():
         async with serving(StandIn()) as url:
             with AnswerStore(tmp_path) as store:
                 client = OpenAIChatClient(settings(), base_url=url)
-                stream = Engine(Asker(client, settings().asking), store).ask(items(100))
-                async for _ in stream:
-                    break
-                await stream.aclose()
-                await client.close()
-                return len(store)
+                try:
+                    await asking.ask(items(100), client, store, settings().asking, take)
+                finally:
+                    await client.close()
 
-    n_stored = asyncio.run(run())
+    with pytest.raises(EnoughError):
+        asyncio.run(run())
+    n_stored = len(stored(tmp_path))
     assert 1 <= n_stored < 100
     assert ask(items(100), tmp_path).totals.n_asked == 100 - n_stored
 
