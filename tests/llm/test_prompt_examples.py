@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from psibench.errors import InputError
-from psibench.llm.fitting import fit
 from psibench.llm.prompts import load_prompt
+from psibench.llm.replies import fit
 from psibench.llm.request import Request
 
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "prompts"

@@ -1,6 +1,5 @@
 import pytest
 
-from psibench.llm.lenient import NotReadableError, read_value
 from psibench.llm.replies import MalformedReplyError, parse_reply
 
 QUESTION = {
@@ -109,27 +108,44 @@ def test_an_allowed_value_may_be_written_in_another_case(text):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("None", None),
-        ("(1, -2.5, True)", [1, -2.5, True]),
-        (r"'it\'s \u00e9 \n'", "it's é \n"),
-        ('"line\nbreak"', "line\nbreak"),
-        ("{} rest", {}),
+        ("{'a': (1, -2.5, True, None)}", [1, -2.5, True, None]),
+        (r"{'a': ['it\'s \u00e9']}", ["it's é"]),
+        ('{"a": ["line\nbreak"],}', ["line\nbreak"]),
+        ('{"a": ["he said "no" to it"]}', ['he said "no" to it']),
+        (r"{a: ['one\ntwo \u0041'], /* not b */}", ["one\ntwo A"]),
+        ('{"a": ["see http://x.org"],}', ["see http://x.org"]),
     ],
 )
 def test_almost_json_is_read(text, value):
-    assert read_value(text)[0] == value
+    schema = {"type": "object", "properties": {"a": {"type": "array"}}, "required": ["a"]}
+    assert parse_reply(text, schema) == {"a": value}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1 2]", "{'a' 1}", "'open", "nothing", "[" * 99])
-def test_what_is_no_whole_value_is_not_read(text):
-    with pytest.raises(NotReadableError):
-        read_value(text)
+@pytest.mark.parametrize("text", ["{'grade': 3 or 4}", '{"grade": "3" "4"}', "{'grade': 0 to 4}"])
+def test_a_repair_that_would_drop_words_is_no_reply(text):
+    with pytest.raises(MalformedReplyError, match=r"^no_json$"):
+        parse_reply(text, GRADE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'questions': [{'question': 'Wh",
+        "{'questions': [{'question': 'Why?'}, {'question': 'Wh",
+        "{'questions': [{'question': 'Why?'}], 'more': {'a",
+    ],
+)
+def test_almost_json_that_breaks_off_is_not_completed(text):
+    with pytest.raises(MalformedReplyError, match=r"^no_json$"):
+        parse_reply(text, QUESTIONS)
 
 
 def test_a_reply_of_five_megabytes_is_read_fast():
     assert parse_reply('{"grade": 1}' + "x" * 5_000_000, GRADE) == {"grade": 1}
     with pytest.raises(MalformedReplyError):
         parse_reply("{" * 5_000_000, GRADE)
+    with pytest.raises(MalformedReplyError):
+        parse_reply("{" * 100_000 + "}", GRADE)
 
 
 def test_thoughts_are_skipped_with_or_without_their_opening_tag():

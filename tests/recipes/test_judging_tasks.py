@@ -179,7 +179,7 @@ def gathered_from(task, texts):
         ("Score: 4/4", None, "no_json"),
         ("Grade: 3", None, "no_json"),
         ("4", None, "no_json"),
-        ('{"grade": 3/4}', None, "no_json"),
+        ('{"grade": 3/4}', None, "grade_is_not_a_number"),
         ('{"grade": 0 to 4}', None, "no_json"),
         ('{"grade": 3.5}', None, "grade_is_not_whole"),
         ('{"grade": "3.5"}', None, "grade_is_not_whole"),
@@ -189,7 +189,7 @@ def gathered_from(task, texts):
         ('{"grade": 7}', None, "grade_is_out_of_range"),
         ('{"grade": -1}', None, "grade_is_out_of_range"),
         ('{"score": 4}', None, "grade_is_missing"),
-        ("[3, 4]", None, "reply_is_a_list"),
+        ("[3, 4]", None, "reply_is_not_an_object"),
         ("", None, "empty_reply"),
     ],
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any
 
-from psibench.llm.fitting import MisfitError, fit
+from psibench.llm.replies import MisfitError, fit
 from psibench.llm.request import ResponseSchema
 
 KEYS = frozenset({"reply_example", "reply_size"})
