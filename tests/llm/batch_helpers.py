@@ -10,10 +10,9 @@ import sys
 import threading
 import urllib.request
 
-from llm_helpers import MODEL, Run, items
+from llm_helpers import MODEL, Run, items, shorten_pauses
 
 from psibench.config.llms import LlmSettings
-from psibench.llm import batch_reading
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch import ask_batches
 from psibench.llm.run import ask_all
@@ -104,7 +103,7 @@ def n_stored(folder) -> int:
 
 def main() -> None:
     url, folder, n_items = sys.argv[1:]
-    batch_reading.CREATION_S = 0.5  # a creator killed in the middle is given up that soon
+    shorten_pauses()
     totals = ask_all(
         items(int(n_items)),
         batch_settings(url, timeout_s=1.0),

@@ -11,9 +11,9 @@ from llm_helpers import MODEL, answer, items, request
 
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.batch_files import read_line, split_lines
+from psibench.llm.batch_server import read_line
 from psibench.llm.chain import Item
-from psibench.llm.request import REASK_STRIDE, Message, ResponseSchema
+from psibench.llm.request import Message, ResponseSchema
 from psibench.llm.retry import TryFailedError
 from psibench.llm.run import ask_all
 from psibench.llm.secret import Secret
@@ -25,37 +25,24 @@ def server():
         yield running
 
 
-def test_each_item_gets_one_outcome_through_one_batch(server, tmp_path):
-    run = ask(items(20), tmp_path, batch_settings(server.url))
-    assert run.error is None
-    assert sorted(run.by_item) == sorted(item.id for item in items(20))
-    outcome = run.by_item["item-3"]
-    assert (outcome.status, outcome.value, outcome.n_asked) == ("ok", {"verdict": "yes"}, 1)
-    assert outcome.model == MODEL
-    assert outcome.usage.input_tokens > 10
-    assert (run.totals.n_items, run.totals.n_asked, run.totals.n_from_store) == (20, 20, 0)
-    assert run.totals.usage.input_tokens == sum(o.usage.input_tokens for o in run.outcomes)
-    assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 20)
-    assert records(tmp_path) == []  # read, and so removed
-    with AnswerStore(tmp_path) as store:
-        store.refresh()
-        stored = store.get(request(3).key)
-    assert (stored.task, stored.text) == ("judge_segment", '{"verdict": "yes"}')
-
-
-def test_the_answers_are_those_of_single_requests(server, tmp_path):
+def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(server, tmp_path):
     from llm_helpers import ask as ask_one_by_one
 
     batched = ask(items(10), tmp_path / "batch", batch_settings(server.url))
     single = ask_one_by_one(items(10), tmp_path / "single")
-    for name, outcome in single.by_item.items():
-        assert batched.by_item[name] == outcome
-
-
-def test_a_second_run_creates_no_batch(server, tmp_path):
-    ask(items(10), tmp_path, batch_settings(server.url))
-    again = ask([*items(10), *items(10)], tmp_path, batch_settings(server.url))
-    assert (again.totals.n_from_store, again.statuses) == (20, {"ok": 20})
+    assert batched.by_item == single.by_item
+    assert (batched.totals.n_items, batched.totals.n_asked) == (10, 10)
+    assert batched.totals.usage.input_tokens == sum(o.usage.input_tokens for o in batched.outcomes)
+    assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 10)
+    assert records(tmp_path / "batch") == []  # read, and so removed
+    outcomes = []
+    totals = ask_all(
+        [*items(10), *items(10)],
+        batch_settings(server.url),
+        store=tmp_path / "batch",
+        on_outcome=outcomes.append,
+    )
+    assert (totals.n_from_store, {o.status for o in outcomes}) == (20, {"ok"})
     assert server.stats["n_batches"] == 1
 
 
@@ -63,15 +50,6 @@ def test_no_items_need_no_server_and_make_no_file(tmp_path):
     run = ask([], tmp_path / "store", batch_settings("http://127.0.0.1:9/v1"))
     assert (run.outcomes, run.error) == ([], None)
     assert not (tmp_path / "store").exists()
-
-
-def test_stages_reach_it_through_ask_all(server, tmp_path):
-    outcomes = []
-    totals = ask_all(
-        items(3), batch_settings(server.url), store=tmp_path, on_outcome=outcomes.append
-    )
-    assert (totals.n_asked, [o.status for o in outcomes]) == (3, ["ok"] * 3)
-    assert server.stats["n_batches"] == 1
 
 
 def test_items_that_ask_the_same_are_asked_once(server, tmp_path):
@@ -118,14 +96,6 @@ def test_lines_that_failed_for_a_while_are_asked_again(server, tmp_path):
     assert set(server.stand_in.answered.values()) == {1}
 
 
-def test_tries_are_bounded(server, tmp_path):
-    run = ask(items(4), tmp_path, batch_settings(server.url, "server_error=1", max_tries=3))
-    assert run.error is None
-    assert {(o.status, o.reason) for o in run.outcomes} == {("failed", "http_500")}
-    assert server.stats["batch_sizes"] == [4, 4, 4]
-    assert n_stored(tmp_path) == 0
-
-
 def test_a_rejected_line_fails_alone_and_is_asked_again_next_time(server, tmp_path):
     unknown = Item("odd", request(0, response=ResponseSchema("no_such_task", {"type": "object"})))
     run = ask([*items(3), unknown], tmp_path, batch_settings(server.url))
@@ -150,25 +120,6 @@ def test_requests_that_all_fail_end_the_run(server, tmp_path):
     assert run.statuses == {"failed": 20}
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "reason"),
-    [
-        ("malformed", "malformed", "no_json"),
-        ("refusal", "refused", "marked_as_refusal"),
-        ("truncated", "truncated", "output_limit_reached"),
-        ("filtered", "filtered", "content_filter"),
-    ],
-)
-def test_what_has_no_value_becomes_an_outcome_with_its_reason(
-    server, tmp_path, fault, status, reason
-):
-    run = ask(items(3), tmp_path, batch_settings(server.url, f"{fault}=1"))
-    assert run.error is None
-    assert {(o.status, o.reason, o.value) for o in run.outcomes} == {(status, reason, None)}
-    again = ask(items(3), tmp_path, batch_settings(server.url))  # stored
-    assert (again.statuses, again.totals.n_asked) == ({status: 3}, 0)
-
-
 def test_malformed_replies_are_asked_again_in_further_batches(server, tmp_path):
     run = ask(items(80), tmp_path, batch_settings(server.url, "malformed=0.4,seed=6"))
     assert run.error is None
@@ -181,21 +132,6 @@ def test_malformed_replies_are_asked_again_in_further_batches(server, tmp_path):
     # 0.4 ** 3 of 80: about 5 stay malformed
     assert run.statuses["ok"] >= 70
     assert run.statuses["ok"] + run.statuses.get("malformed", 0) == 80
-
-
-def test_reasks_are_bounded(server, tmp_path):
-    run = ask(items(4), tmp_path, batch_settings(server.url, "malformed=1", max_reasks=1))
-    assert server.stats["batch_sizes"] == [4, 4]
-    assert {(o.status, o.n_reasks, o.n_asked) for o in run.outcomes} == {("malformed", 1, 2)}
-
-
-def test_a_reask_stored_by_another_job_is_used(server, tmp_path):
-    with AnswerStore(tmp_path) as store:
-        store.add(answer(0, "broken"))
-        store.add(answer(0, '{"verdict": "no"}', key=request(0, sample=REASK_STRIDE).key))
-    run = ask([Item("a", request(0))], tmp_path, batch_settings(server.url))
-    assert (run.outcomes[0].value, run.outcomes[0].n_reasks) == ({"verdict": "no"}, 1)
-    assert server.stats["n_batches"] == 0
 
 
 def test_a_chain_whose_first_reply_is_stored_goes_on_from_there(server, tmp_path):
@@ -213,15 +149,6 @@ def test_what_an_expired_batch_answered_is_kept(server, tmp_path):
     assert server.stats["batch_sizes"] == [20, 13, 6]
     assert server.stats["n_requests"] == 20
     assert [batch["status"] for batch in server.batches()] == ["completed", "expired", "expired"]
-
-
-def test_a_failed_batch_ends_the_run_with_the_servers_words(server, tmp_path):
-    run = ask(items(5), tmp_path, batch_settings(server.url, "fail_batch=1"))
-    assert isinstance(run.error, InputError)
-    assert "batch_000001 failed: invalid_request: made to fail by a test" in str(run.error)
-    assert (run.outcomes, records(tmp_path)) == ([], [])
-    again = ask(items(5), tmp_path, batch_settings(server.url))
-    assert (again.error, again.statuses) == (None, {"ok": 5})
 
 
 def test_batches_beside_a_failed_one_are_read(server, tmp_path):
@@ -247,23 +174,6 @@ def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_p
     assert "batch_000001 was cancelled" in str(run.error)
     assert (run.outcomes, records(tmp_path)) == ([], [])
     assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
-
-
-def test_outcomes_of_items_before_a_broken_one_are_kept(server, tmp_path):
-    def broken():
-        yield from items(5)
-        raise KeyError("row 5")
-
-    run = ask(broken(), tmp_path, batch_settings(server.url))
-    assert len(run.outcomes) == 5
-    assert isinstance(run.error, KeyError)
-
-
-def test_a_stand_in_is_never_taken_for_a_model(server, tmp_path):
-    chosen = batch_settings(server.url).model_copy(update={"model": "gpt-4o-mini"})
-    run = ask(items(3, model="gpt-4o-mini"), tmp_path, chosen)
-    assert "stand_in_mismatch" in str(run.error)
-    assert n_stored(tmp_path) == 0
 
 
 def test_prompts_are_not_held_in_memory(server, tmp_path):
@@ -325,17 +235,6 @@ def output_line(response=None, error=None) -> bytes:
     return json.dumps({"id": "x", "custom_id": "k", "response": response, "error": error}).encode()
 
 
-def test_a_line_with_a_completion_is_a_reply():
-    response = {"status_code": 200, "request_id": "r", "body": COMPLETION}
-    key, reply = read_line(output_line(response), model=MODEL, secret=Secret(""))
-    assert (key, reply.text, reply.finish_reason, reply.usage.input_tokens) == (
-        "k",
-        "yes",
-        "stop",
-        7,
-    )
-
-
 def http_error(status, **fields):
     return {"status_code": status, "body": {"error": {"message": "words"} | fields}}
 
@@ -379,25 +278,3 @@ def test_an_error_that_says_filtered_is_a_filtered_reply():
 def test_what_is_no_line_is_told(line):
     with pytest.raises(ValueError):
         read_line(line, model=MODEL, secret=Secret(""))
-
-
-def test_a_line_ends_at_a_line_feed_alone_wherever_it_is_cut():
-    text = "one\u2028still one\x85\r\ntwo".encode()
-    for size in (1, 2, 5, 100):
-        chunks = [text[i : i + size] for i in range(0, len(text), size)]
-        assert list(split_lines(chunks)) == ["one\u2028still one\x85\r".encode(), b"two"]
-
-
-def test_a_file_with_lines_that_cannot_be_read_costs_those_alone(server, tmp_path, monkeypatch):
-    spoilt = []
-
-    def spoiling(line, **options):
-        if not spoilt and b'"custom_id"' in line:
-            spoilt.append(line)
-            raise ValueError("torn")
-        return read_line(line, **options)
-
-    monkeypatch.setattr("psibench.llm.batch_server.read_line", spoiling)
-    run = ask(items(5), tmp_path, batch_settings(server.url))
-    assert (run.error, run.statuses) == (None, {"ok": 5})
-    assert server.stats["batch_sizes"] == [5, 1]

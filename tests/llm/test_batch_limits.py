@@ -4,16 +4,14 @@ import logging
 from datetime import date
 
 import pytest
-from batch_helpers import Server, ask, batch_settings, n_stored, records
-from llm_helpers import items, request
+from batch_helpers import Server, ask, batch_settings
+from llm_helpers import items
 from pydantic import ValidationError
 
 from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
-from psibench.llm.answer_store import AnswerStore
-from psibench.llm.batch_records import BatchRecord, BatchRecords
 from psibench.llm.chain import Item
-from psibench.llm.request import Message, Sampling
+from psibench.llm.request import Sampling
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
@@ -63,33 +61,6 @@ def test_money_that_comes_back_is_used_for_batches_worth_their_day(server, tmp_p
     assert len(sizes) > 3
     assert min(sizes) >= 3  # a tenth of what fitted at first
     assert 0.85 * budget.limit_usd < budget.spent_usd <= budget.limit_usd
-
-
-def test_a_batch_is_charged_at_the_price_of_batches(server, tmp_path):
-    budget = Budget(1.0, PRICE)
-    run = ask(priced_items(10), tmp_path, batch_settings(server.url), budget=budget)
-    assert budget.spent_usd == pytest.approx(PRICE.cost(run.totals.usage) * 0.5)
-
-
-def test_a_budget_without_room_creates_nothing(server, tmp_path):
-    budget = Budget(0.01, PRICE, spent_usd=0.01)
-    run = ask(priced_items(5), tmp_path, batch_settings(server.url), budget=budget)
-    assert isinstance(run.error, BudgetReachedError)
-    assert (run.outcomes, server.stats["n_files"]) == ([], 0)
-
-
-def test_batches_under_way_hold_their_part_of_the_budget(server, tmp_path):
-    keys = [item.request.key for item in priced_items(5)]
-    most = Usage(2_000_000, 0)  # 1 USD at half price
-    BatchRecords(tmp_path, server.url).write(
-        BatchRecord("old", server.url, "stand-in/rules", "file-1", {"t": keys}, most, "batch_x")
-    )
-    budget = Budget(0.5, PRICE)
-    run = ask(priced_items(6), tmp_path, batch_settings(server.url), budget=budget)
-    # The old batch is unknown to the server: its part comes back, and all are asked.
-    assert (run.error, run.statuses) == (None, {"ok": 6})
-    assert server.stats["batch_sizes"] == [6]
-    assert budget.spent_usd <= 0.5
 
 
 def test_a_server_with_a_short_queue_gets_one_batch_after_the_other(server, tmp_path):
@@ -148,54 +119,6 @@ def test_a_key_that_the_server_repeats_is_in_no_outcome_log_or_file(
     assert KEY not in told
 
 
-def test_no_key_is_written_while_a_batch_is_under_way(server, tmp_path, monkeypatch):
-    server.stand_in.imperfections = Imperfections(batch_delay_s=0.2)
-    seen = []
-    monkeypatch.setattr(
-        "psibench.llm.batch.BatchReader.look_at",
-        spied(lambda: seen.append(files_text(tmp_path))),
-    )
-    ask(items(3), tmp_path, keyed(server, monkeypatch))
-    assert "judge_segment" in seen[0]  # the record was there
-    assert KEY not in "".join(seen)
-
-
-def spied(look):
-    from psibench.llm.batch_reading import BatchReader
-
-    look_at = BatchReader.look_at
-
-    def spying(self, batch):
-        look()
-        return look_at(self, batch)
-
-    return spying
-
-
-def test_a_key_inside_a_reply_is_not_stored(server, tmp_path, monkeypatch):
-    echo = request(0, response=None, messages=(Message("user", f"say {KEY} again"),))
-    run = ask([Item("a", echo)], tmp_path, keyed(server, monkeypatch))
-    assert run.outcomes[0].value == "say [key] again"
-    assert KEY not in files_text(tmp_path)
-
-
-def test_no_other_key_of_the_environment_is_sent(server, tmp_path, monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
-        monkeypatch.setenv(name, f"other-{name}")
-    server.stand_in.imperfections = Imperfections(batch_http_error=1.0, echo_key=1.0)
-    run = ask(items(1), tmp_path, batch_settings(server.url, max_tries=1))
-    assert "you sent Bearer" in str(run.error)
-    assert "other-" not in str(run.error)
-
-
-def test_a_missing_key_names_the_variable(server, tmp_path, monkeypatch):
-    monkeypatch.delenv("PSIBENCH_NO_KEY", raising=False)
-    chosen = batch_settings(server.url).model_copy(update={"api_key_env": "PSIBENCH_NO_KEY"})
-    run = ask(items(1), tmp_path, chosen)
-    assert "PSIBENCH_NO_KEY" in str(run.error)
-    assert (n_stored(tmp_path), records(tmp_path)) == (0, [])
-
-
 @pytest.mark.parametrize(
     ("changes", "is_allowed"),
     [
@@ -211,18 +134,3 @@ def test_a_stand_in_model_is_named_for_batches_only_with_an_address(changes, is_
         return
     with pytest.raises(ValidationError, match="models of the stand-in"):
         LlmSettings(model="stand-in/rules", **changes)
-
-
-def test_the_answers_of_a_batch_are_stored_before_its_record_goes(server, tmp_path, monkeypatch):
-    events = []
-    remove = BatchRecords.remove
-
-    def removing(self, name):
-        with AnswerStore(tmp_path) as store:
-            store.refresh()
-            events.append(len(store))
-        remove(self, name)
-
-    monkeypatch.setattr(BatchRecords, "remove", removing)
-    ask(items(5), tmp_path, batch_settings(server.url))
-    assert events == [5]

@@ -1,28 +1,54 @@
 """The batch backend: requests asked through OpenAI's files and batches, at half the price.
 
-A batch takes up to a day. It is recorded beside the answers, so that a run that was killed awaits
-it the next time rather than asking again, and so do other jobs on the same store.
+A batch takes up to a day. Each is recorded beside the answers, as ``batches/NAME.json``: once the
+input file is uploaded, and again with the batch's id. NAME is in the batch's metadata at the
+server, too, so that a batch whose creator was killed in between is found again. The records are
+read when a job starts: one that was killed and runs again awaits its batches rather than asking
+again. A record goes when its batch is read. It holds no key and no prompt.
 """
 
+import json
 import logging
+import math
+import pickle
+import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.batch_reading import BatchReader, Ended
-from psibench.llm.batch_records import BatchRecords, UnderWay
-from psibench.llm.batch_sending import BatchSender
-from psibench.llm.batch_server import BatchServer
-from psibench.llm.batch_waiting import WaitingRequests
-from psibench.llm.chain import Item, Totals
+from psibench.llm.batch_server import MIB, BatchServer, input_line, nameless, writing_to
+from psibench.llm.chain import Chain, Item, Totals
+from psibench.llm.client import Reply
+from psibench.llm.limits import Call
+from psibench.llm.request import Request
 from psibench.llm.retry import TryFailedError
-from psibench.llm.usage import Budget
+from psibench.llm.usage import Budget, Usage
+from psibench.tables.atomic import write_text
+from psibench.tables.provenance import now
+
+if TYPE_CHECKING:
+    from openai.types import Batch
 
 logger = logging.getLogger("psibench")
+
+MOST_BYTES = 200_000_000
+"""OpenAI's limit of an input file: 200 MB, a little less than as many MiB."""
+
+TOKEN_LIMIT = "token_limit_exceeded"
+"""Code of a batch that failed because the server has too many tokens of this model queued."""
+
+PROGRESS_S = 300.0
+"""How often the log tells how a batch stands."""
 
 FURTHER_SHARE = 0.1
 """Share of the budget that has to be free for a further batch once the budget had no room: what
@@ -36,6 +62,7 @@ def ask_batches(
     store: AnswerStore,
     on_outcome: Callable[[Outcome], None],
     budget: Budget | None = None,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> Totals:
     """Ask items in batches and hand each outcome to ``on_outcome`` as it comes about.
 
@@ -51,6 +78,8 @@ def ask_batches(
         Called once per item, except for items that are not asked because the run is stopped.
     budget
         The most that a batch can cost is reserved before it is created.
+    check_stop
+        Raises if the job has to end; batches under way are awaited by the next run.
 
     Raises
     ------
@@ -63,102 +92,407 @@ def ask_batches(
         What ``items`` raised, after the outcomes of the items before it.
     """
     server = BatchServer(settings, store.folder)
-    waiting = WaitingRequests(store, settings.asking, on_outcome)
+    run = _Run(items, settings, store, on_outcome, budget, server)
     try:
-        _Run(items, settings, store, waiting, server, budget).go()
+        run.go(check_stop)
     except TryFailedError as failure:
         raise InputError(
             f"the server does not tell how batches stand: {failure}. All answers read are stored "
             "and batches under way recorded; run again to go on."
         ) from None
     finally:
-        waiting.close()
+        run.close()
         server.close()
         with suppress(OSError):  # reported already, or nothing to lose
             store.sync()
-    return waiting.totals
+    return run.totals
+
+
+@dataclass(frozen=True)
+class _Record:
+    """One batch: ``requests`` are request keys by task, ``most`` the tokens they can use at most.
+
+    ``server`` null is api.openai.com; ``batch_id`` is None until the batch is created.
+    """
+
+    name: str
+    server: str | None
+    model: str
+    input_file_id: str
+    requests: dict[str, list[str]]
+    most: Usage
+    batch_id: str | None = None
+    created: str = field(default_factory=now)
+
+    @cached_property
+    def tasks(self) -> dict[str, str]:
+        """Task by request key."""
+        return {key: task for task, keys in self.requests.items() for key in keys}
+
+
+@dataclass
+class _UnderWay:
+    """One batch that is awaited; ``used`` are the tokens of its replies so far."""
+
+    record: _Record
+    reserved_usd: float
+    used: Usage = field(default_factory=Usage)
+    told_s: float = -math.inf
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Items that wait for one request: where their first request is kept, and what was tried."""
+
+    item_ids: list[str]
+    place: int
+    n_asked: int = 0
+    n_tries: int = 0
+
+
+@dataclass
+class _Input:
+    """The input file of one batch under construction: ``tasks`` by request key, in its order."""
+
+    content: IO[bytes]
+    model: str = ""
+    n_bytes: int = 0
+    tasks: dict[str, str] = field(default_factory=dict)
+    most: Usage = field(default_factory=Usage)
+    reserved_usd: float = 0.0
 
 
 class _Run:
-    """Batches from the first item to the last outcome."""
+    """Batches from the first item to the last outcome.
+
+    A chain's state is what the store holds of it: only its first request is kept, on disk.
+    """
 
     def __init__(
         self,
         items: Iterable[Item],
         settings: LlmSettings,
         store: AnswerStore,
-        waiting: WaitingRequests,
-        server: BatchServer,
+        on_outcome: Callable[[Outcome], None],
         budget: Budget | None,
+        server: BatchServer,
     ) -> None:
-        self._settings, self._store = settings, store
-        self._waiting, self._budget = waiting, budget
-        self._records = BatchRecords(store.folder, settings.base_url)
-        self._sender = BatchSender(items, settings, waiting, server, self._records, budget)
-        self._reader = BatchReader(settings, store, waiting, server, self._records)
-        self._under_way = self._sender.under_way
+        self.totals = Totals()
+        self._items: Iterator[Item] | None = iter(items)
+        self._settings, self._policy, self._store = settings, settings.asking, store
+        self._on_outcome, self._budget, self._server = on_outcome, budget, server
+        self._folder = store.folder / "batches"
+        self._most_bytes = min(settings.batch.max_mib * MIB, MOST_BYTES)
+        self._most_requests = settings.batch.max_requests
+        self._spool: IO[bytes] | None = None
+        self._waiting: dict[str, _Waiting] = {}
+        self._to_ask: deque[str] = deque()
+        self._recorded: dict[str, _Record] = {}
+        self._under_way: dict[str, _UnderWay] = {}
         self._stop: Exception | None = None
-        self._is_paused = False
+        self._broken: Exception | None = None
+        self._is_short = self._is_paused = False
+        self._n_failed_in_a_row = 0
 
-    def go(self) -> None:
+    def go(self, check_stop: Callable[[], None]) -> None:
         """Send, await and read until nothing is left to be done."""
         self._store.refresh()
-        self._records.refresh()
-        self._records.remove_answered(self._store)
+        self._read_records()
         while True:
             self._send()
             if not self._under_way:
                 break
+            check_stop()
             time.sleep(self._settings.batch.poll_s)
-            self._store.refresh()
-            self._records.refresh()
             for batch in list(self._under_way.values()):
-                if (ended := self._reader.look_at(batch)) is not None:
-                    self._forget(batch, ended)
-                    self._see_to(batch, ended)
-        if self._budget is not None and self._sender.is_short:
+                self._look_at(batch)
+        if self._budget is not None and self._is_short:
             self._halt(self._budget.reached())
-        if error := self._stop or self._sender.broken:
+        if error := self._stop or self._broken:
             raise error
 
-    def _send(self) -> None:
-        if self._stop is not None or self._is_paused:
-            return
-        try:
-            self._sender.send()
-        except TryFailedError as failure:
-            self._halt(InputError(f"the server takes no batch: {failure}"))
+    def close(self) -> None:
+        """Forget the requests."""
+        if self._spool is not None:
+            self._spool.close()
 
-    def _forget(self, batch: UnderWay, ended: Ended) -> None:
-        """Take a batch that is over out of the books."""
-        if ended.status != "answered":  # else whoever created it may not be through
-            self._records.remove(batch.record.name)
-        del self._under_way[batch.record.name]
+    # Items and their outcomes
+
+    def _offer(self, item: Item) -> None:
+        """Take an item: give its outcome, or let its next request wait to be asked."""
+        self.totals.n_items += 1
+        chain = Chain(item.id, item.request, self._policy.max_reasks)
+        if (outcome := chain.follow_stored(self._store)) is not None:
+            self.totals.n_from_store += 1
+            self._hand_on(outcome)
+        elif chain.key in self._waiting:
+            self._waiting[chain.key].item_ids.append(item.id)
+        else:
+            self._waiting[chain.key] = _Waiting([item.id], self._keep(item.request))
+            self._to_ask.append(chain.key)
+
+    def _keep(self, request: Request) -> int:
+        """Keep a request on disk and return its place."""
+        if self._spool is None:
+            self._spool = nameless(self._store.folder)
+        with writing_to(self._store.folder):
+            place = self._spool.seek(0, 2)
+            pickle.dump(request, self._spool)
+        return place
+
+    def _chain(self, waiting: _Waiting) -> Chain:
+        assert self._spool is not None
+        self._spool.seek(waiting.place)
+        request: Request = pickle.load(self._spool)
+        return Chain(waiting.item_ids[0], request, self._policy.max_reasks, n_asked=waiting.n_asked)
+
+    def _hand_on(self, outcome: Outcome, *twins: str) -> None:
+        for each in (outcome, *(outcome.for_item(item_id) for item_id in twins)):
+            self.totals.statuses[each.status] += 1
+            self._on_outcome(each)
+
+    def _answered(self, key: str, task: str, reply: Reply) -> None:
+        """Store a reply; give the outcome of what waits for it, or let its re-ask wait."""
+        waiting = self._waiting.pop(key, None)
+        n_tries = waiting.n_tries + 1 if waiting else 1
+        with writing_to(self._store.folder):
+            self._store.add(replace(reply, n_tries=n_tries).to_answer(key, task))
+            if self._store.is_sync_due():
+                self._store.sync()
+        self._n_failed_in_a_row = 0
+        self.totals.n_asked += 1
+        self.totals.usage += reply.usage
+        if waiting is None:
+            return
+        waiting.n_asked += 1
+        chain = self._chain(waiting)
+        if (outcome := chain.follow_stored(self._store)) is not None:
+            self._hand_on(outcome, *waiting.item_ids[1:])
+        elif chain.key in self._waiting:  # an item drawn since waits for the same
+            self._waiting[chain.key].item_ids += waiting.item_ids
+        else:
+            waiting.n_tries = 0
+            self._waiting[chain.key] = waiting
+            self._to_ask.append(chain.key)
+
+    def _failed(self, key: str, failure: TryFailedError) -> None:
+        """Let a request wait to be asked again, or give up on it."""
+        if (waiting := self._waiting.get(key)) is None:
+            return
+        waiting.n_tries += 1
+        if failure.verdict == "retry" and waiting.n_tries < self._policy.max_tries:
+            self._to_ask.append(key)
+            return
+        del self._waiting[key]
+        if failure.verdict != "reject" or not self.totals.n_asked:
+            self._n_failed_in_a_row += 1  # a rejected request among others speaks for itself alone
+        chain = self._chain(waiting)
+        chain.follow_stored(self._store)
+        self._hand_on(chain.failed(failure), *waiting.item_ids[1:])
+
+    # From waiting requests to batches
+
+    def _send(self) -> None:
+        """Put all waiting requests into batches, as far as the budget goes."""
+        has_more = self._stop is None and not self._is_paused
+        while has_more and not self._is_short and self._next_is_there():
+            with nameless(self._store.folder) as content:
+                has_more = self._create(self._filled(content))
+
+    def _next_is_there(self) -> bool:
+        """Draw items until a request waits to be asked; say whether one does."""
+        while not self._to_ask and self._items is not None:
+            try:
+                item = next(self._items)
+            except StopIteration:
+                self._items = None
+            except Exception as error:  # what was drawn before is still asked
+                self._broken, self._items = error, None
+            else:
+                self._offer(item)
+        return bool(self._to_ask)
+
+    def _filled(self, content: IO[bytes]) -> _Input:
+        """Fill a file with waiting requests; await those that are in recorded batches."""
+        file, limit_key = _Input(content), self._settings.output_limit_key
+        while self._next_is_there():
+            key = self._to_ask.popleft()
+            if (record := self._recorded.get(key)) is not None:
+                self._await(record)
+                continue
+            if key not in self._waiting:
+                continue
+            chain = self._chain(self._waiting[key])
+            chain.follow_stored(self._store)
+            line = input_line(key, chain.request, output_limit_key=limit_key)
+            if len(line) > self._most_bytes:
+                most = f"batch.max_mib {self._settings.batch.max_mib}"
+                words = f"{len(line)} bytes are more than {most} allows"
+                self._failed(key, TryFailedError("too_large", words, verdict="reject"))
+            elif self._has_room(file, line, chain.request) and self._reserve(file, chain.request):
+                with writing_to(self._store.folder):
+                    content.write(line)
+                file.n_bytes += len(line)
+                file.model = chain.request.model
+                file.tasks[key] = chain.request.response.name if chain.request.response else ""
+            else:
+                self._to_ask.appendleft(key)
+                break
+        return file
+
+    def _has_room(self, file: _Input, line: bytes, request: Request) -> bool:
+        return (
+            len(file.tasks) < self._most_requests
+            and file.n_bytes + len(line) <= self._most_bytes
+            and file.model in ("", request.model)
+        )
+
+    def _reserve(self, file: _Input, request: Request) -> bool:
+        most = Call(request).most
+        if self._budget is not None:
+            reserved_usd = self._budget.reserve(most, is_batch=True)
+            self._is_short = reserved_usd is None
+            file.reserved_usd += reserved_usd or 0.0
+        file.most += Usage() if self._is_short else most
+        return not self._is_short
+
+    def _await(self, record: _Record) -> None:
+        """Await a batch of an earlier run; its cost is spent whether the budget has room or not."""
+        if record.name not in self._under_way:
+            held = self._budget.hold(record.most, is_batch=True) if self._budget else 0.0
+            self._under_way[record.name] = _UnderWay(record, held)
+
+    def _create(self, file: _Input) -> bool:
+        """Create the batch of a file; say whether there was anything in it and it was created."""
+        if not file.tasks:
+            return False
+        name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(8)}"
+        requests: dict[str, list[str]] = {}
+        for key, task in file.tasks.items():
+            requests.setdefault(task, []).append(key)
+        address = self._settings.base_url
+        try:
+            with writing_to(self._store.folder):
+                file.content.seek(0)
+            file_id = self._server.upload(file.content, name)
+            record = _Record(name, address, file.model, file_id, requests, file.most)
+            self._write(record)
+            record = replace(record, batch_id=self._server.create(file_id, name))
+            self._write(record)
+        except TryFailedError as failure:
+            if failure.verdict != "retry":  # else it may exist: the next run looks for it
+                self._path(name).unlink(missing_ok=True)
+            self._to_ask.extendleft(reversed(file.tasks))
+            if self._budget is not None:
+                self._budget.settle(file.reserved_usd, Usage(), is_batch=True)
+            self._halt(InputError(f"the server takes no batch: {failure}"))
+            return False
+        logger.info("batch %s: created, %d requests", record.batch_id, len(file.tasks))
+        self._under_way[name] = _UnderWay(record, file.reserved_usd)
+        return True
+
+    # Records
+
+    def _read_records(self) -> None:
+        """Learn of the batches that earlier runs left behind at this server."""
+        for path in sorted(self._folder.glob("*.json")):
+            record = _record(path)
+            if record is None or record.server != self._settings.base_url:
+                continue
+            if all(key in self._store for key in record.tasks):  # its reader was killed
+                path.unlink(missing_ok=True)
+            else:
+                self._recorded |= dict.fromkeys(record.tasks, record)
+
+    def _write(self, record: _Record) -> None:
+        with writing_to(self._folder):
+            write_text(json.dumps(asdict(record)) + "\n", self._path(record.name))
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.json"
+
+    # From batches under way to answers
+
+    def _look_at(self, batch: _UnderWay) -> None:
+        """Read a batch if it has ended, and draw the conclusions."""
+        record = batch.record
+        if record.batch_id is None:
+            created_s = datetime.fromisoformat(record.created).timestamp()
+            found = self._server.find(record.name, since_s=created_s)
+            batch.record = record = replace(record, batch_id=found)
+        state = self._server.retrieve(record.batch_id) if record.batch_id else None
+        if state is None:  # never created, or forgotten by the server
+            self._forget(batch, ask_again=True)
+        elif state.status not in ("completed", "expired", "cancelled", "failed"):
+            _tell(batch, state)
+        else:
+            is_own = not any(key in self._recorded for key in batch.record.tasks)
+            refusal = self._read(batch, state)
+            self._forget(batch, ask_again=state.status == "failed")
+            self._see_to(batch, state, refusal, is_own=is_own)
+
+    def _read(self, batch: _UnderWay, state: "Batch") -> TryFailedError | None:
+        """Store every answer of a batch; return an error that all further requests would meet."""
+        record, seen, refusal = batch.record, set[str](), None
+        for file_id in filter(None, (state.output_file_id, state.error_file_id)):
+            for key, result in self._server.lines(file_id, model=record.model):
+                if key not in record.tasks or key in seen:
+                    continue
+                seen.add(key)
+                if isinstance(result, Reply):
+                    batch.used += result.usage
+                    if key not in self._store:
+                        self._answered(key, record.tasks[key], result)
+                    continue
+                self._failed(key, result)
+                refusal = result if result.verdict == "stop" else refusal
+        with writing_to(self._store.folder):
+            self._store.sync()
+        logger.info("batch %s: %s, %d lines read", state.id, state.status, len(seen))
+        if state.status != "failed":
+            failure = TryFailedError(f"batch_{state.status}", f"batch {state.id} has no line on it")
+            for key in [key for key in record.tasks if key not in seen]:
+                self._failed(key, failure)
+        return refusal
+
+    def _forget(self, batch: _UnderWay, *, ask_again: bool) -> None:
+        """Take a batch that is over out of the books; perhaps let its requests wait again."""
+        record = batch.record
+        self._path(record.name).unlink(missing_ok=True)
+        for key in record.tasks:
+            self._recorded.pop(key, None)
+        if ask_again:
+            self._to_ask.extend(key for key in record.tasks if key in self._waiting)
+        del self._under_way[record.name]
         self._is_paused = False
         if self._budget is not None:
             self._budget.settle(batch.reserved_usd, batch.used, is_batch=True)
-            enough = FURTHER_SHARE * self._budget.limit_usd
-            self._sender.is_short &= self._budget.free_usd < enough
+            self._is_short &= self._budget.free_usd < FURTHER_SHARE * self._budget.limit_usd
 
-    def _see_to(self, batch: UnderWay, ended: Ended) -> None:
-        """Draw the conclusions from the end of a batch."""
-        name, n_requests = f"batch {batch.record.batch_id}", len(batch.record.tasks)
-        if ended.is_limit and self._under_way:
-            logger.warning("%s: %s; waiting for another to end", name, ended.words)
+    def _see_to(
+        self, batch: _UnderWay, state: "Batch", refusal: TryFailedError | None, *, is_own: bool
+    ) -> None:
+        """Go on, slow down or halt, as the end of a batch asks for."""
+        name, n_requests = f"batch {state.id}", len(batch.record.tasks)
+        errors = (state.errors.data if state.errors else None) or []
+        given = "; ".join(f"{error.code}: {error.message}" for error in errors[:3])
+        words = self._server.scrub(given) or "no reason given"
+        is_limit = bool(errors) and all(error.code == TOKEN_LIMIT for error in errors)
+        if state.status == "failed" and is_limit and self._under_way:
+            logger.warning("%s: %s; waiting for another to end", name, words)
             self._is_paused = True
-        elif ended.is_limit and n_requests > 1:
-            logger.warning("%s: %s; asking in smaller ones", name, ended.words)
-            self._sender.most_requests = n_requests // 2
-        elif ended.status == "failed" and batch.is_own:
-            words = f"{name} failed: {ended.words or 'no reason given'}"
-            self._halt(InputError(f"{words}. Nothing of it was asked; mend it and run again."))
-        elif ended.status == "cancelled":
-            words = f"{name} was cancelled; what it had answered is stored"
-            self._halt(InputError(f"{words}. Run again to ask the rest."))
-        if ended.refusal is not None:
-            self._halt(InputError(f"the server refuses all requests: {ended.refusal}"))
-        n_failed = self._waiting.n_failed_in_a_row
-        if n_failed >= self._settings.asking.give_up_after:
+        elif state.status == "failed" and is_limit and n_requests > 1:
+            logger.warning("%s: %s; asking in smaller ones", name, words)
+            self._most_requests = n_requests // 2
+        elif state.status == "failed" and is_own:
+            told = f"{name} failed: {words}. Nothing of it was asked; mend it and run again."
+            self._halt(InputError(told))
+        elif state.status == "cancelled":
+            told = f"{name} was cancelled; what it had answered is stored. Run again for the rest."
+            self._halt(InputError(told))
+        if refusal is not None:
+            self._halt(InputError(f"the server refuses all requests: {refusal}"))
+        if (n_failed := self._n_failed_in_a_row) >= self._policy.give_up_after:
             self._halt(InputError(f"{n_failed} requests failed in a row; see their outcomes"))
 
     def _halt(self, error: Exception) -> None:
@@ -166,3 +500,27 @@ class _Run:
         if self._stop is None:
             logger.warning("no further batches: %s", error)
             self._stop = error
+
+
+def _record(path: Path) -> _Record | None:
+    """Read a record; None if its reader removed it meanwhile."""
+    try:
+        given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        given.pop("renewed_s", None)  # of earlier versions
+        return _Record(**{**given, "most": Usage(**given["most"])})
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise InputError(
+            f"{path}: not a record of a batch ({type(error).__name__}). Delete it; if a batch is "
+            "under way under this name, its requests are asked again."
+        ) from error
+
+
+def _tell(batch: _UnderWay, state: "Batch") -> None:
+    if time.monotonic() - batch.told_s < PROGRESS_S:
+        return
+    batch.told_s = time.monotonic()
+    counts = state.request_counts
+    done = f"{counts.completed + counts.failed} of {counts.total}" if counts else "some"
+    logger.info("batch %s: %s, %s requests done", state.id, state.status, done)

@@ -52,7 +52,9 @@ def sync_client(settings: LlmSettings, address: str | None, secret: Secret) -> "
     transport = DefaultHttpxClient(
         timeout=httpx2.Timeout(settings.asking.timeout_s), trust_env=not _is_local(address)
     )
-    return _configured(OpenAI, transport, settings, address, secret, max_retries=0)
+    return _configured(
+        OpenAI, transport, settings, address, secret, max_retries=settings.asking.max_tries - 1
+    )
 
 
 def _configured(

@@ -71,7 +71,14 @@ def ask_all(
         AnswerStore(store, fsync_every_s=settings.fsync_s) as answers,
     ):
         if settings.backend == "openai-batch":
-            return ask_batches(items, settings, store=answers, on_outcome=on_outcome, budget=budget)
+            return ask_batches(
+                items,
+                settings,
+                store=answers,
+                on_outcome=on_outcome,
+                budget=budget,
+                check_stop=check_stop,
+            )
         return asyncio.run(run(make_client, answers))
 
 
