@@ -2,16 +2,18 @@
 
 import logging
 from datetime import date
+from pathlib import Path
 
 import pytest
-from batch_helpers import Server, ask, batch_settings
-from llm_helpers import items
+from batch_helpers import Server, ask, batch_settings, n_stored, records
+from llm_helpers import items, request
 from pydantic import ValidationError
 
 from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
+from psibench.llm.batch_server import BatchServer, read_line
 from psibench.llm.chain import Item
-from psibench.llm.request import Sampling
+from psibench.llm.request import Message, Sampling
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
@@ -61,6 +63,19 @@ def test_money_that_comes_back_is_used_for_batches_worth_their_day(server, tmp_p
     assert len(sizes) > 3
     assert min(sizes) >= 3  # a tenth of what fitted at first
     assert 0.85 * budget.limit_usd < budget.spent_usd <= budget.limit_usd
+
+
+def test_a_batch_is_charged_at_the_price_of_batches(server, tmp_path):
+    budget = Budget(1.0, PRICE)
+    run = ask(priced_items(10), tmp_path, batch_settings(server.url), budget=budget)
+    assert budget.spent_usd == pytest.approx(PRICE.cost(run.totals.usage) * 0.5)
+
+
+def test_a_budget_without_room_creates_nothing(server, tmp_path):
+    budget = Budget(0.01, PRICE, spent_usd=0.01)
+    run = ask(priced_items(5), tmp_path, batch_settings(server.url), budget=budget)
+    assert isinstance(run.error, BudgetReachedError)
+    assert (run.outcomes, server.stats["n_files"]) == ([], 0)
 
 
 def test_a_server_with_a_short_queue_gets_one_batch_after_the_other(server, tmp_path):
@@ -134,3 +149,68 @@ def test_a_stand_in_model_is_named_for_batches_only_with_an_address(changes, is_
         return
     with pytest.raises(ValidationError, match="models of the stand-in"):
         LlmSettings(model="stand-in/rules", **changes)
+
+
+def test_a_key_is_on_disk_neither_under_way_nor_with_a_reply_that_holds_it(
+    server, tmp_path, monkeypatch
+):
+    server.stand_in.imperfections = Imperfections(batch_delay_s=0.2)
+    seen, retrieve = [], BatchServer.retrieve
+
+    def seeing(self, batch_id):
+        seen.append(files_text(tmp_path))
+        return retrieve(self, batch_id)
+
+    monkeypatch.setattr(BatchServer, "retrieve", seeing)
+    echo = request(0, response=None, messages=(Message("user", f"say {KEY} again"),))
+    wanted = [Item("echo", echo), *items(3)]
+    run = ask(wanted, tmp_path, keyed(server, monkeypatch))
+    assert "judge_segment" in seen[0]  # the record was there
+    assert KEY not in "".join(seen) + files_text(tmp_path)
+    values = {outcome.item_id: outcome.value for outcome in run.outcomes}
+    assert values["echo"] == "say [key] again"
+
+
+def test_no_other_key_of_the_environment_is_sent(server, tmp_path, monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, f"other-{name}")
+    server.stand_in.imperfections = Imperfections(batch_http_error=1.0, echo_key=1.0)
+    run = ask(items(1), tmp_path, batch_settings(server.url, max_tries=1))
+    assert "you sent Bearer" in str(run.error)
+    assert "other-" not in str(run.error)
+
+
+def test_a_missing_key_names_the_variable(server, tmp_path, monkeypatch):
+    monkeypatch.delenv("PSIBENCH_NO_KEY", raising=False)
+    chosen = batch_settings(server.url).model_copy(update={"api_key_env": "PSIBENCH_NO_KEY"})
+    run = ask(items(1), tmp_path, chosen)
+    assert "PSIBENCH_NO_KEY" in str(run.error)
+    assert (n_stored(tmp_path), records(tmp_path)) == (0, [])
+
+
+def test_the_answers_of_a_batch_are_stored_before_its_record_goes(server, tmp_path, monkeypatch):
+    stored, unlink = [], Path.unlink
+
+    def removing(path, **options):
+        if path.suffix == ".json" and path.exists():  # not a temporary file
+            stored.append(n_stored(tmp_path))
+        unlink(path, **options)
+
+    monkeypatch.setattr(Path, "unlink", removing)
+    assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
+    assert stored == [5]
+
+
+def test_a_line_that_cannot_be_read_costs_its_request_alone(server, tmp_path, monkeypatch):
+    spoilt = []
+
+    def spoiling(line, **options):
+        if not spoilt and b'"custom_id"' in line:
+            spoilt.append(line)
+            raise ValueError("torn")
+        return read_line(line, **options)
+
+    monkeypatch.setattr("psibench.llm.batch_server.read_line", spoiling)
+    run = ask(items(5), tmp_path, batch_settings(server.url))
+    assert (run.error, run.statuses) == (None, {"ok": 5})
+    assert server.stats["batch_sizes"] == [5, 1]

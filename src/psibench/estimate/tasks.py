@@ -43,7 +43,6 @@ from psibench.llm.expected import (
 )
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
-from psibench.llm.spending import stored_usage
 from psibench.llm.usage import Usage
 from psibench.recipes.generated import TASKS, task_section
 from psibench.recipes.judging import pairs_table
