@@ -11,7 +11,8 @@
 #   {benchmark}/build/{lang}/all/...                                  a sample of its translations
 #   {benchmark}/attrition|translation_quality|...parquet              over all its languages
 #   {benchmark}/encodings/{model}/{lang}.parquet                      addresses in store/
-#   {benchmark}/runs|scores|tables/{model}/{query_lang}-{corpus_lang}...
+#   {benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet
+#   {benchmark}/scores|tables/{query_lang}-{corpus_lang}...           of all models
 #   psi_table.csv  bucket_scores.csv  position_trend.csv  language_averages.csv  ...
 #   report.html  published.html                                       over all benchmarks
 # Views of a benchmark have folders of their own: {benchmark}-raw, -tiny, -candidates.
@@ -40,9 +41,7 @@ onstart:
 rule all:
     default_target: True
     input:
-        "results/psi_table.csv",
-        "results/bucket_scores.csv",
-        "results/comparisons.csv",
+        [f"results/{name}.csv" for name in summary_names(lookup)],
         "results/report.html",
-        summary_tables(),
+        "results/published.html",
     localrule: True

@@ -95,15 +95,13 @@ def dag_text(measured: Measured) -> str:
 
 
 def scores_text(measured: Measured) -> str:
-    """Say how long scoring and aggregation took, pair by pair and in all."""
+    """Say how long scoring took, pair by pair and in all."""
     rows = [json.loads(line) for line in measured.output.splitlines() if line.startswith("{")]
     lines = [
-        f"{row['pair']:20}{row['n_queries']:8,} queries  score {row['score_s']:5.2f} s  "
-        f"aggregate {row['aggregate_s']:6.2f} s"
+        f"{row['pair']:20}{row['n_queries']:8,} queries  score {row['score_s']:5.2f} s"
         for row in rows
     ]
-    for key in ("score_s", "aggregate_s"):
-        lines.append(f"{key[:-2]}: {sum(row[key] for row in rows):.1f} s over {len(rows)} pairs")
+    lines.append(f"score: {sum(row['score_s'] for row in rows):.1f} s over {len(rows)} pairs")
     lines.append(f"with imports: {cost_text(measured)}")
     return "\n".join(lines)
 
@@ -131,11 +129,11 @@ def score_all(config: Path, model: str, *, threads: int) -> None:
 
 
 def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:  # type: ignore[no-untyped-def]
-    """Score and aggregate one pair as the workflow's jobs do; return the seconds of each."""
+    """Score one pair as the workflow's job does; return the seconds it took."""
     import pyarrow.parquet as pq
 
     from psibench.metrics.aggregate import RowLabels
-    from psibench.stages.score import ScoredModel, run_aggregate, run_score
+    from psibench.stages.score import ScoredModel, run_score
 
     name, asking, searched = row["benchmark"], row["query_lang"], row["corpus_lang"]
     section, settings = lookup.benchmark(name), lookup.config
@@ -145,27 +143,23 @@ def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:
         return [f"results/{name}/data/{language}/{domain}/{table}.parquet" for domain in domains]
 
     scores = folder / "scores.parquet"
+    run = f"results/{name}/runs/{row['model']}/{asking}-{searched}.parquet"
     start = time.perf_counter()
     run_score(
+        [ScoredModel(row["model"], lookup.models[row["model"]].kind, run)],
         domains=domains,
-        run=f"results/{name}/runs/{row['model']}/{asking}-{searched}.parquet",
         asked=tables(asking, "queries"),
         queries=tables(searched, "queries"),
         qrels=tables(searched, "qrels"),
-        encodings=None,
-        metrics=settings.metrics,
-        output=scores,
-    )
-    scored = time.perf_counter()
-    run_aggregate(
-        [ScoredModel(row["model"], lookup.models[row["model"]].kind, scores)],
         labels=RowLabels(name, asking, searched),
-        metrics=settings.psi_metrics,
+        metrics=settings.metrics,
+        psi_metrics=settings.psi_metrics,
         schemes=section.buckets,
         length_buckets=section.length_buckets,
         uncertainty=settings.uncertainty,
         control=None,
         windows=[],
+        scores=scores,
         buckets=folder / "buckets.parquet",
         psi=folder / "psi.parquet",
         comparisons=folder / "comparisons.parquet",
@@ -174,8 +168,7 @@ def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:
     return {
         "pair": f"{asking}-{searched}",
         "n_queries": pq.read_metadata(scores).num_rows,
-        "score_s": round(scored - start, 3),
-        "aggregate_s": round(time.perf_counter() - scored, 3),
+        "score_s": round(time.perf_counter() - start, 3),
     }
 
 

@@ -131,7 +131,7 @@ def test_both_configs_are_valid_and_have_ten_models(name):
 OUTPUT = """Job stats:
 job          count
 ---------  -------
-aggregate      180
+score          180
 build          310
 total          490
 
@@ -140,7 +140,7 @@ This was a dry-run (flag -n).
 
 
 def test_jobs_are_read_from_a_dry_run():
-    assert jobs_by_rule(OUTPUT) == {"aggregate": 180, "build": 310}
+    assert jobs_by_rule(OUTPUT) == {"score": 180, "build": 310}
     text = dag_text(Measured(7.54, 6.9, 250.2, OUTPUT))
     assert text.splitlines()[-2:] == [
         "jobs                         490",
@@ -149,7 +149,6 @@ def test_jobs_are_read_from_a_dry_run():
 
 
 def test_seconds_are_added_over_the_pairs():
-    line = '{"pair": "a-a", "n_queries": 5, "score_s": 1.25, "aggregate_s": 2.0}\n'
+    line = '{"pair": "a-a", "n_queries": 5, "score_s": 1.25}\n'
     text = scores_text(Measured(7.0, 6.0, 400.0, "a log line\n" + line + line))
     assert "score: 2.5 s over 2 pairs" in text
-    assert "aggregate: 4.0 s over 2 pairs" in text

@@ -29,6 +29,7 @@ def table(scores: np.ndarray, *, cut: bool = False, name: str = "q", **columns) 
     n = len(scores)
     seen = [1.0, 1.0, 0.0] if cut else [1.0, 1.0, 1.0]
     rows = {
+        "model": "system",
         "query_id": [f"{name}{d:03d}-{third}" for d in range(n) for third in range(3)],
         "domain": "general",
         "document_id": [f"d{d:03d}" for d in range(n) for _ in range(3)],
@@ -184,14 +185,17 @@ def test_the_same_comparison_is_drawn_the_same(compare, tmp_path):
 # --- Where the systems come from --------------------------------------------------------------
 
 
+def of_models(frames: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(frame.with_columns(model=pl.lit(name)) for name, frame in frames.items())
+
+
 @pytest.fixture
 def results(tmp_path):
     """Results of a run: models `long` and `short` on `b`, and `long` alone on `c`."""
     folder = tmp_path / "results"
     pair = "eng-Latn-eng-Latn.parquet"
     frames = {"long": table(base_scores()), "short": table(TRUNCATED, cut=True)}
-    for model, frame in frames.items():
-        write(folder / "b" / "scores" / model / pair, frame)
+    write(folder / "b" / "scores" / pair, of_models(frames))
     labels = RowLabels("b", "eng-Latn", "eng-Latn", "people")
     psi = result_tables(
         [Evaluated(model, "dense", frame) for model, frame in frames.items()],
@@ -229,11 +233,17 @@ def test_a_model_of_a_run_is_compared_with_a_file(results, tmp_path):
     assert (row["model"], row["other"]) == ("long", "own")  # the folder's name
 
 
+def test_a_file_with_the_scores_of_several_models_is_refused_with_what_to_do(results, capsys):
+    path = results / "b/scores/eng-Latn-eng-Latn.parquet"
+    assert run(path, path, "--results", results) == 2
+    error = capsys.readouterr().err
+    assert "scores of 2 models (long, short); name two of them" in error
+
+
 def test_several_benchmarks_or_pairs_have_to_be_chosen_from(results, capsys):
-    scores = pl.read_parquet(results / "b/scores/long/eng-Latn-eng-Latn.parquet")
+    scores = pl.read_parquet(results / "b/scores/eng-Latn-eng-Latn.parquet")
     for benchmark, pair in (("c", "eng-Latn-eng-Latn"), ("b", "spa-Latn-eng-Latn")):
-        for model in ("long", "short"):
-            write(results / benchmark / "scores" / model / f"{pair}.parquet", scores)
+        write(results / benchmark / "scores" / f"{pair}.parquet", scores)
     assert run("long", "short", "--results", results) == 2
     assert "has scores of several; choose one with --benchmark: b, c" in capsys.readouterr().err
     assert run("long", "short", "--results", results, "--benchmark", "b") == 2

@@ -16,7 +16,7 @@ from psibench.config.paths import REGISTRY
 from psibench.metrics.aggregate import RowLabels
 from psibench.stages.build import run_build
 from psibench.stages.encode import run_encode
-from psibench.stages.score import ScoredModel, run_aggregate, run_score
+from psibench.stages.score import ScoredModel, run_score
 from psibench.stages.search import run_lexical_search, run_vector_search
 from psibench.tables import read_table
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QRELS, QUERY_SCORES, RUN
@@ -74,24 +74,20 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for name, seen in (("bm25", None), (model, encodings)):
         run_score(
+            [ScoredModel(name, "any", out / f"{name}.run.parquet", encodings=seen)],
             domains=["general"],
-            run=out / f"{name}.run.parquet",
             asked=tables["queries"],
             queries=tables["queries"],
             qrels=[out / "qrels.parquet"],
-            encodings=seen,
-            metrics=["ndcg@10", "recall@100", "mrr@10"],
-            output=out / f"{name}.scores.parquet",
-        )
-        run_aggregate(
-            [ScoredModel(name, "any", out / f"{name}.scores.parquet")],
             labels=RowLabels("xquad", "eng-Latn", "eng-Latn"),
-            metrics=["ndcg@10"],
+            metrics=["ndcg@10", "recall@100", "mrr@10"],
+            psi_metrics=["ndcg@10"],
             schemes=["squad"],
             length_buckets=False,
             uncertainty=Uncertainty(),
             control=None,
             windows=[],
+            scores=out / f"{name}.scores.parquet",
             buckets=out / f"{name}.buckets.parquet",
             psi=out / f"{name}.psi.parquet",
             comparisons=out / f"{name}.comparisons.parquet",

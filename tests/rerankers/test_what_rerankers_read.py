@@ -7,9 +7,9 @@ from tiny_rerankers import CHECKPOINTS, EMBEDDED
 from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
 from psibench.stages.rerank import run_rerank
-from psibench.stages.score import run_score
+from psibench.stages.score import ScoredModel, scores_of
 from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.schemas import CORPUS, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN, SEEN
 
 # Words of the tiny tokenizers are tokens: "w1 w2 ..." has one for each three characters.
 LONG = " ".join(["w3"] * 400)
@@ -149,7 +149,7 @@ def test_scores_know_what_a_cross_encoder_read_beside_each_query(
         QRELS: [{"query-id": name, "corpus-id": "d", "score": 1} for name in spans],
         RUN: [{"query_id": "in", "doc_id": "d", "rank": 1, "score": 1.0}],
     }
-    files = {spec.name: tmp_path / spec.name for spec in (*tables, SEEN, QUERY_SCORES)}
+    files = {spec.name: tmp_path / spec.name for spec in (*tables, SEEN)}
     for spec, rows in tables.items():
         empty = pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
         frame = pl.concat([empty, pl.DataFrame(rows)], how="diagonal_relaxed")
@@ -167,17 +167,10 @@ def test_scores_know_what_a_cross_encoder_read_beside_each_query(
         output=tmp_path / "reranked",
         seen=files["seen"],
     )
-    run_score(
-        domains=["a"],
-        run=tmp_path / "reranked",
-        asked=[files["queries"]],
-        queries=[files["queries"]],
-        qrels=[files["qrels"]],
-        seen=files["seen"],
-        metrics=["ndcg@10"],
-        output=files["query_scores"],
-    )
-    scores = read_table(files["query_scores"], QUERY_SCORES)
+    known = read_table(files["queries"], QUERIES)
+    judged = read_table(files["qrels"], QRELS)
+    reranked = ScoredModel("a", "rerank", tmp_path / "reranked", seen=files["seen"])
+    scores = scores_of(reranked, [("a", known, judged)], ["ndcg@10"])
     visible = dict(scores.select("query_id", "visible").rows())
     assert visible == {"in": 1.0, "across": 0.5, "out": 0.0}
     assert scores["pos_visible"].to_list() == [pytest.approx(end / len(LONG))] * 3

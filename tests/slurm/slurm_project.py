@@ -143,7 +143,7 @@ class SlurmProject(Project):
         """Make the rest of the table here, and see that it is the one of the reference."""
         planned = self.planned(TABLE)
         assert "encode" not in planned, planned
-        assert {"search_vectors", "score", "aggregate"} <= planned.keys(), planned
+        assert {"search_vectors", "score", "summaries"} <= planned.keys(), planned
         self.run(TABLE)
         see_same_table(self.folder, reference)
 

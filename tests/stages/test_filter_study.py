@@ -72,7 +72,7 @@ class Case:
         own = {"model": {name: row[3] for name, row in queries.items()}}
         self.models = tuple(models or own)
         for model, values in (models or own).items():
-            rows = [_scored(name, targets[name], value) for name, value in values.items()]
+            rows = [_scored(name, targets[name], value, model) for name, value in values.items()]
             self.write(f"model-{model}", QUERY_SCORES, rows)
         limits = {
             "unit": "chars",
@@ -127,8 +127,9 @@ def _candidate(name, targets) -> dict:
     }
 
 
-def _scored(name, targets, value) -> dict:
+def _scored(name, targets, value, model="model") -> dict:
     return {
+        "model": model,
         "query_id": name,
         "domain": "d",
         "document_id": f"of-{name}",
@@ -366,7 +367,7 @@ def test_scores_that_stopped_early_are_refused(tmp_path, rule):
 
 def test_a_model_without_scores_of_all_candidates_is_refused(tmp_path):
     case = Case(tmp_path, models={"model": {name: 0.5 for name in QUERIES if name < "q5"}})
-    with pytest.raises(InputError, match=r"model-model.parquet: no score of candidate 'q5' \(2 of"):
+    with pytest.raises(InputError, match=r"model-model.parquet, model: no score of candidate 'q5' \(2 of"):
         case.run()
     with pytest.raises(InputError, match="missing columns: mrr@10"):
         Case(tmp_path).run(metric="mrr@10")

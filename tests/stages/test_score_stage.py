@@ -1,9 +1,11 @@
 import polars as pl
 import pytest
 
+from psibench.config import Uncertainty
 from psibench.errors import InputError
+from psibench.metrics.aggregate import RowLabels
 from psibench.stages import score_rows
-from psibench.stages.score import run_score
+from psibench.stages.score import ScoredModel, run_score
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import ENCODINGS, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN, TableSpec
 
@@ -40,6 +42,26 @@ def domain(tmp_path):
     return make
 
 
+def run_stage(tmp_path, run, *, encodings=None, seen=None, metrics=("ndcg@10",), **tables):
+    """Score one model; return its per-query scores."""
+    files = {name: tmp_path / f"{name}.parquet" for name in ("buckets", "psi", "comparisons")}
+    run_score(
+        [ScoredModel("m", "any", run, encodings, seen)],
+        labels=RowLabels("b", "eng-Latn", "eng-Latn"),
+        metrics=metrics,
+        psi_metrics=metrics[:1],
+        schemes=["thirds"],
+        length_buckets=True,
+        uncertainty=Uncertainty(),
+        control=None,
+        windows=[],
+        scores=tmp_path / "scores.parquet",
+        **tables,
+        **files,
+    )
+    return read_table(tmp_path / "scores.parquet", QUERY_SCORES)
+
+
 def score(tmp_path, domains: dict, run: list[tuple], seen=None, *, beside=None) -> pl.DataFrame:
     rows = [dict(zip(("query_id", "doc_id", "rank", "score"), row, strict=True)) for row in run]
     encodings = None
@@ -54,18 +76,17 @@ def score(tmp_path, domains: dict, run: list[tuple], seen=None, *, beside=None) 
                 for row in seen
             ],
         )
-    run_score(
+    return run_stage(
+        tmp_path,
+        write(tmp_path / "run.parquet", RUN, rows),
         domains=list(domains),
-        run=write(tmp_path / "run.parquet", RUN, rows),
         asked=[d["queries"] for d in domains.values()],
         queries=[d["queries"] for d in domains.values()],
         qrels=[d["qrels"] for d in domains.values()],
         encodings=encodings,
         seen=beside,
         metrics=["ndcg@10", "mrr@10"],
-        output=tmp_path / "scores.parquet",
     )
-    return read_table(tmp_path / "scores.parquet", QUERY_SCORES)
 
 
 def test_each_query_is_scored_in_its_domain(tmp_path, domain):
@@ -105,15 +126,14 @@ def test_a_reranker_sees_of_a_document_what_the_query_beside_it_leaves(tmp_path,
     two = pl.concat([asked, asked.with_columns(pl.lit("qb").alias("_id"))])
     write_table(two, parts["queries"], QUERIES, provenance=SOURCE)
     judged = [{"query-id": q, "corpus-id": "da", "score": 1} for q in ("qa", "qb")]
-    run_score(
+    run_stage(
+        tmp_path,
+        write(tmp_path / "run.parquet", RUN, []),
         domains=["a"],
-        run=write(tmp_path / "run.parquet", RUN, []),
         asked=[parts["queries"]],
         queries=[parts["queries"]],
         qrels=[write(tmp_path / "qrels.parquet", QRELS, judged)],
         seen=read_beside(tmp_path / "seen.parquet", [("qa", "da", 15), ("qb", "da", 20)]),
-        metrics=["ndcg@10"],
-        output=tmp_path / "scores.parquet",
     )
     scores = read_table(tmp_path / "scores.parquet", QUERY_SCORES)
     assert scores.select("query_id", "visible", "pos_visible").rows() == [
@@ -126,15 +146,14 @@ def test_a_reranker_sees_of_a_document_what_the_query_beside_it_leaves(tmp_path,
 def test_a_reading_of_other_pairs_is_refused(tmp_path, domain, row):
     parts = domain("a")
     with pytest.raises(InputError, match="no visible_char_end for the positives 'da'"):
-        run_score(
+        run_stage(
+            tmp_path,
+            write(tmp_path / "run.parquet", RUN, []),
             domains=["a"],
-            run=write(tmp_path / "run.parquet", RUN, []),
             asked=[parts["queries"]],
             queries=[parts["queries"]],
             qrels=[parts["qrels"]],
             seen=read_beside(tmp_path / "seen.parquet", [row]),
-            metrics=["ndcg@10"],
-            output=tmp_path / "scores.parquet",
         )
 
 
@@ -173,17 +192,15 @@ def test_a_cross_lingual_pair_has_the_documents_judgements_and_spans(tmp_path):
         {"query_id": "q2", "doc_id": "e2", "rank": 1, "score": 1.0},
         {"query_id": "q3", "doc_id": "e1", "rank": 1, "score": 1.0},
     ]
-    output = tmp_path / "scores.parquet"
-    run_score(
+    run_stage(
+        tmp_path,
+        write(tmp_path / "run.parquet", RUN, ranked),
         domains=["a"],
-        run=write(tmp_path / "run.parquet", RUN, ranked),
         asked=[spanish],
         queries=[english],
         qrels=[write(tmp_path / "qrels.parquet", QRELS, judged)],
-        metrics=["ndcg@10"],
-        output=output,
     )
-    rows = read_table(output, QUERY_SCORES).to_dicts()
+    rows = read_table(tmp_path / "scores.parquet", QUERY_SCORES).to_dicts()
     assert [(r["query_id"], r["ndcg@10"], r["span_mid_char"]) for r in rows] == [("q2", 1.0, 95.0)]
     assert (rows[0]["length_bucket"], rows[0]["target_position"]) == ("Q2", "end")
 
@@ -195,14 +212,13 @@ def test_languages_without_a_query_in_common_are_refused(tmp_path):
     )
     judged = [{"query-id": "q2", "corpus-id": "d", "score": 1}]
     with pytest.raises(InputError, match="domain a: the two languages share no query id"):
-        run_score(
+        run_stage(
+            tmp_path,
+            write(tmp_path / "run.parquet", RUN, []),
             domains=["a"],
-            run=write(tmp_path / "run.parquet", RUN, []),
             asked=[one],
             queries=[other],
             qrels=[write(tmp_path / "qrels.parquet", QRELS, judged)],
-            metrics=["ndcg@10"],
-            output=tmp_path / "scores.parquet",
         )
 
 
@@ -261,14 +277,13 @@ def test_a_run_of_other_columns_is_refused(tmp_path, domain):
     wrong.write_parquet(tmp_path / "wrong.parquet")
     parts = domain("a")
     with pytest.raises(InputError, match="not a 'run' table: missing columns: rank, score"):
-        run_score(
+        run_stage(
+            tmp_path,
+            tmp_path / "wrong.parquet",
             domains=["a"],
-            run=tmp_path / "wrong.parquet",
             asked=[parts["queries"]],
             queries=[parts["queries"]],
             qrels=[parts["qrels"]],
-            metrics=["ndcg@10"],
-            output=tmp_path / "scores.parquet",
         )
 
 

@@ -27,7 +27,7 @@ TARGETS = [
 ]
 AFTER_REMOVAL = {
     **{"remove_negatives": 1, "tiny": 1, "mixtures": 1, "ledger": 1, "attrition": 1},
-    "psi_table": 1,
+    "summaries": 1,
 }
 
 
@@ -237,7 +237,7 @@ def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy
         **{"verify_margin": 1, "grade_pairs": 2, "grade": 1, "audit_pairs": 1, "audit_table": 1},
         **{"ask": 6, "gather": 6},  # grades, audit and judges: none that writes
         **{"assemble_raw": 1, "recall_lexical": 1, "score_pairs": 2, "negatives": 1},
-        **{"judge_pairs": 3, "search_lexical": 3, "score": 3, "aggregate": 3},
+        **{"judge_pairs": 3, "search_lexical": 3, "score": 3},
         **{"filter_study": 1, "table_csv": 2},
     }
     before, started = ids(chain_copy, f"{CHAIN}-raw"), time.time()
@@ -256,7 +256,7 @@ def test_the_judges_template_reruns_the_judges_and_what_follows(chain_copy: Proj
     header, body = text.rsplit("---\n", 1)
     assert "Grade" in body
     prompt.write_text(f"{header}---\n{body.replace('Grade', 'Now grade', 1)}")
-    evaluated = {"search_lexical": 2, "score": 2, "aggregate": 2}  # the clean one and the tiny one
+    evaluated = {"search_lexical": 2, "score": 2}  # the clean one and the tiny one
     judges = {"ask": 3, "gather": 3, "judge_pairs": 2}  # what the first one reads is as it was
     assert chain_copy.planned(*TARGETS) == AFTER_REMOVAL | judges | evaluated
     started = time.time()

@@ -11,16 +11,8 @@ from workflow_project import Project
 
 from psibench.tables import read_provenance
 
-MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1, "aggregate": 1}
-COLLECTED = {
-    "psi_table": 1,
-    "bucket_scores": 1,
-    "comparisons": 1,
-    "position_trend": 1,
-    "language_averages": 1,
-    "published": 1,
-    "report": 1,
-}
+MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1}
+COLLECTED = {"summaries": 1, "published": 1, "report": 1}
 
 
 def touch(path: Path) -> None:
@@ -81,7 +73,7 @@ def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Proj
     from workflow_project import save_checkpoint
 
     save_checkpoint(project.folder / "checkpoint", hidden=64)
-    chain = dict.fromkeys(MODEL_CHAIN, 2) | {"aggregate": 1}  # both encoders use this checkpoint
+    chain = dict.fromkeys(MODEL_CHAIN, 2) | {"score": 1}  # both encoders use this checkpoint
     assert project.planned() == chain | COLLECTED
     assert "runs/bm25/" not in project.planned_paths()
 
@@ -104,11 +96,11 @@ def test_describing_a_model_reruns_the_report_only(project: Project) -> None:
     assert project.planned() == {"report": 1}
 
 
-def test_editing_uncertainty_reruns_from_aggregation_on(project: Project) -> None:
+def test_editing_uncertainty_reruns_from_scoring_on(project: Project) -> None:
     config = project.read_config()
     config["uncertainty"]["min_bucket_size"] = 6
     project.write_config(config)
-    assert project.planned() == {"aggregate": 1} | COLLECTED
+    assert project.planned() == {"score": 1} | COLLECTED
 
 
 def test_cutting_the_work_differently_reruns_nothing(project: Project) -> None:
@@ -147,7 +139,7 @@ def test_editing_the_source_reruns_everything_and_encodes_only_the_new_text(
 @pytest.mark.parametrize(
     ("stage", "rerun"),
     [
-        ("score", {"score": 3, "aggregate": 1} | COLLECTED),
+        ("score", {"score": 1} | COLLECTED),
         ("report", {"report": 1}),
     ],
 )
@@ -166,7 +158,7 @@ def test_bumping_a_backends_version_reruns_its_models(
     project = own_repository()
     rules = project.repository / "workflow" / "rules" / "common.smk"
     rules.write_text(rules.read_text() + '\nMODEL_VERSIONS["bm25s"] += 1\n')
-    once = {"search_lexical": 1, "score": 1, "aggregate": 1}
+    once = {"search_lexical": 1, "score": 1}
     assert project.planned() == once | COLLECTED
 
 

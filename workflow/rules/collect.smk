@@ -1,148 +1,28 @@
 # The tables and the page a user asks for.
 
 
-rule psi_table:
+rule summaries:
     input:
-        per_pair("results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet"),
-    output:
-        parquet="results/psi_table.parquet",
-        csv="results/psi_table.csv",
-    log:
-        "logs/psi_table.log",
-    benchmark:
-        "benchmarks/psi_table.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=lambda wildcards, attempt: 10 * attempt,
-    params:
-        table="psi_table",
-        version=STAGE_VERSIONS["collect"],
-    message:
-        "Writing {output.csv}"
-    script:
-        "../scripts/collect.py"
-
-
-rule bucket_scores:
-    input:
-        per_pair(
+        psi=per_pair(
+            "results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet"
+        ),
+        buckets=per_pair(
             "results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet"
         ),
-    output:
-        parquet="results/bucket_scores.parquet",
-        csv="results/bucket_scores.csv",
-    log:
-        "logs/bucket_scores.log",
-    benchmark:
-        "benchmarks/bucket_scores.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=lambda wildcards, attempt: 10 * attempt,
-    params:
-        table="bucket_scores",
-        version=STAGE_VERSIONS["collect"],
-    message:
-        "Writing {output.csv}"
-    script:
-        "../scripts/collect.py"
-
-
-rule comparisons:
-    input:
-        per_pair(
+        comparisons=per_pair(
             "results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet"
         ),
-    output:
-        parquet="results/comparisons.parquet",
-        csv="results/comparisons.csv",
-    log:
-        "logs/comparisons.log",
-    benchmark:
-        "benchmarks/comparisons.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=lambda wildcards, attempt: 10 * attempt,
-    params:
-        table="comparisons",
-        version=STAGE_VERSIONS["collect"],
-    message:
-        "Writing {output.csv}"
-    script:
-        "../scripts/collect.py"
-
-
-rule position_trend:
-    input:
-        "results/bucket_scores.parquet",
-    output:
-        parquet="results/position_trend.parquet",
-        csv="results/position_trend.csv",
-    log:
-        "logs/position_trend.log",
-    benchmark:
-        "benchmarks/position_trend.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(2000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 30 * attempt,
-    params:
-        version=STAGE_VERSIONS["position_trend"],
-    message:
-        "Writing {output.csv}"
-    script:
-        "../scripts/position_trend.py"
-
-
-rule language_averages:
-    input:
-        "results/psi_table.parquet",
-    output:
-        parquet="results/language_averages.parquet",
-        csv="results/language_averages.csv",
-    log:
-        "logs/language_averages.log",
-    benchmark:
-        "benchmarks/language_averages.tsv"
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(2000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 30 * attempt,
-    params:
-        version=STAGE_VERSIONS["language_averages"],
-    message:
-        "Writing {output.csv}"
-    script:
-        "../scripts/language_averages.py"
-
-
-rule leaderboards:
-    input:
-        averages="results/language_averages.parquet",
         boards=[board.path for board in settings.leaderboards],
     output:
-        parquet="results/leaderboards.parquet",
-        csv="results/leaderboards.csv",
+        [
+            f"results/{name}.{suffix}"
+            for name in summary_names(lookup)
+            for suffix in ("parquet", "csv")
+        ],
     log:
-        "logs/leaderboards.log",
+        "logs/summaries.log",
     benchmark:
-        "benchmarks/leaderboards.tsv"
+        "benchmarks/summaries.tsv"
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -153,11 +33,11 @@ rule leaderboards:
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
         boards=[lookup.dump(board) for board in settings.leaderboards],
-        version=STAGE_VERSIONS["leaderboards"],
+        version=STAGE_VERSIONS["summaries"],
     message:
-        "Writing {output.csv}"
+        "Writing results/psi_table.csv and the tables beside it"
     script:
-        "../scripts/leaderboards.py"
+        "../scripts/summaries.py"
 
 
 rule published:
@@ -224,7 +104,7 @@ rule report:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
         comparisons="results/comparisons.parquet",
-        summaries=list(summary_files(lookup).values()),
+        summaries=[f"results/{name}.parquet" for name in summary_names(lookup)],
         statistics=per_language("results/{benchmark}/build/{lang}/statistics.parquet"),
         histograms=per_language(
             "results/{benchmark}/build/{lang}/position_histogram.parquet"
@@ -265,7 +145,9 @@ rule report:
         verification=verification_files(),
         views=lookup.report_views(),
         languages=language_files(lookup),
-        summaries=summary_files(lookup),
+        summaries={
+            name: f"results/{name}.parquet" for name in summary_names(lookup)[3:]
+        },
         examples=example_files(lookup),
         published_page="published.html",
         prices={

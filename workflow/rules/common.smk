@@ -11,7 +11,7 @@ try:
     from psibench.config.lookup_report import (
         example_files,
         language_files,
-        summary_files,
+        summary_names,
     )
     from psibench.config.model_params import retrieval_params
     from psibench.config.paths import CLEANING, PUBLISHED
@@ -234,18 +234,10 @@ def study_scores(wildcards):
 
 
 def candidate_scores(wildcards):
-    """Input function: every model's per-query scores on all candidates."""
-    folder = "results/{benchmark}-candidates/scores/".format(**wildcards)
-    pair = "{lang}-{lang}.parquet".format(**wildcards)
-    return [f"{folder}{model}/{pair}" for model in settings.models]
-
-
-def summary_tables():
-    """What is made of the two result tables besides the report, as far as it applies."""
-    made = ["position_trend.csv", "language_averages.csv", "published.html"]
-    if settings.leaderboards:
-        made.append("leaderboards.csv")
-    return [f"results/{name}" for name in made]
+    """Input function: all models' per-query scores on all candidates."""
+    return "results/{benchmark}-candidates/scores/{lang}-{lang}.parquet".format(
+        **wildcards
+    )
 
 
 def check_start():

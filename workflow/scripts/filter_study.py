@@ -10,7 +10,7 @@ with job(snakemake.log[0], threads=snakemake.threads):
         candidates=snakemake.input.candidates,
         sampling=snakemake.input.sampling,
         scores=snakemake.input.scores,
-        query_scores=dict(zip(snakemake.params.models, snakemake.input.query_scores, strict=True)),
+        query_scores=dict.fromkeys(snakemake.params.models, snakemake.input.query_scores),
         metric=snakemake.params.metric,
         outputs=StudyOutputs(**dict(snakemake.output.items())),
         settings=UncertaintySettings(**snakemake.params.uncertainty),

@@ -1,16 +1,27 @@
+from psibench.config import Uncertainty
+from psibench.metrics.aggregate import RowLabels
 from psibench.stages.job import job
-from psibench.stages.score import run_score
+from psibench.stages.score import ScoredModel, run_score
 
 with job(snakemake.log[0], threads=snakemake.threads):
-    encodings, seen = (snakemake.input.get(name) or None for name in ("encodings", "seen"))
+    wildcards, params, output = snakemake.wildcards, snakemake.params, snakemake.output
     run_score(
-        domains=snakemake.params.domains,
-        run=snakemake.input.run,
+        [ScoredModel(**model) for model in params.models],
+        domains=params.domains,
         asked=snakemake.input.asked,
         queries=snakemake.input.queries,
         qrels=snakemake.input.qrels,
-        encodings=encodings,
-        seen=seen,
-        metrics=snakemake.params.metrics,
-        output=snakemake.output[0],
+        labels=RowLabels(wildcards.benchmark, wildcards.query_lang, wildcards.corpus_lang),
+        metrics=params.metrics,
+        psi_metrics=params.psi_metrics,
+        schemes=params.schemes,
+        length_buckets=params.length_buckets,
+        uncertainty=Uncertainty(**params.uncertainty),
+        control=params.control,
+        windows=[tuple(pair) for pair in params.windows],
+        scores=output.scores,
+        buckets=output.buckets,
+        psi=output.psi,
+        comparisons=output.comparisons,
+        threads=snakemake.threads,
     )

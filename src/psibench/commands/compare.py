@@ -26,6 +26,7 @@ from psibench.metrics.query_scores import document_numbers
 from psibench.report.wording import ALPHA, change, interval, number, p_text, p_value
 from psibench.stages.tables import queries_by
 from psibench.tables import Provenance, content_hash, read_table, write_csv, write_table
+from psibench.tables.columns import read_columns
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
 
 WIDTH = 100
@@ -136,6 +137,11 @@ def _system(text: str, judgements: Judgements | None, args: argparse.Namespace) 
     if _holds_scores(path):
         name = path.resolve().parent.name if path.stem == "query_scores" else path.stem
         scores = read_table(path, QUERY_SCORES)
+        if (models := scores["model"].unique().sort()).len() > 1:
+            raise InputError(
+                f"{path}: scores of {models.len()} models ({', '.join(models)}); name two of them, "
+                "and their results folder with --results"
+            )
         return System(_evaluated(name, scores), {f"scores:{path.name}": path})
     if judgements is None:
         raise InputError(
@@ -170,20 +176,21 @@ def _evaluated(name: str, scores: pl.DataFrame, *, reading_known: bool | None = 
 
 def _model_of_run(model: str, args: argparse.Namespace) -> System:
     """Read a model's scores from the results of a run."""
-    found = sorted(args.results.glob("*/scores/*/*.parquet"))
+    found = sorted(args.results.glob("*/scores/*.parquet"))
     if not found:
         raise InputError(
             f"{model!r} is no file, and {args.results} holds no scores of a run "
-            "({benchmark}/scores/{model}/{pair}.parquet); name them with --results"
+            "({benchmark}/scores/{pair}.parquet); name them with --results"
         )
-    models = sorted({path.parent.name for path in found})
-    if model not in models:
+    scored = {path: read_columns(path, QUERY_SCORES, ["model"])["model"].unique() for path in found}
+    own = [path for path, models in scored.items() if model in models]
+    if not own:
+        models = sorted({name for models in scored.values() for name in models})
         raise InputError(
             f"{model!r} is neither a file nor a model of {args.results}; found {', '.join(models)}"
         )
-    own = [path for path in found if path.parent.name == model]
-    benchmark = _only(args.benchmark, {path.parts[-4] for path in own}, "--benchmark", model)
-    own = [path for path in own if path.parts[-4] == benchmark]
+    benchmark = _only(args.benchmark, {path.parts[-3] for path in own}, "--benchmark", model)
+    own = [path for path in own if path.parts[-3] == benchmark]
     pair = _only(args.pair, {path.stem for path in own}, "--pair", model)
     (path,) = (path for path in own if path.stem == pair)
     languages = pair.split("-")
@@ -196,7 +203,8 @@ def _model_of_run(model: str, args: argparse.Namespace) -> System:
         scheme = psi.item(0, "buckets") if psi.height else None
         seen = psi.filter(model=model).get_column("seen")
         known = seen.count() > 0 if len(seen) else None
-    evaluated = _evaluated(model, read_table(path, QUERY_SCORES), reading_known=known)
+    scores = read_table(path, QUERY_SCORES).filter(pl.col("model") == model)
+    evaluated = _evaluated(model, scores, reading_known=known)
     return System(evaluated, {f"scores:{model}": path}, labels, scheme)
 
 

@@ -28,7 +28,8 @@ def write_score_tables(tables: ScoreTables, out: Path, provenance: Provenance) -
     """
     names = query_score_files(list(tables.per_query))
     for model, frame in tables.per_query.items():
-        write_table(frame, out / names[model], QUERY_SCORES, provenance=provenance)
+        named = frame.select(pl.lit(model).alias("model"), pl.all())
+        write_table(named, out / names[model], QUERY_SCORES, provenance=provenance)
     for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
         write_table(frame, out / f"{spec.name}.parquet", spec, provenance=provenance)
         write_csv(frame, out / f"{spec.name}.csv")

@@ -113,11 +113,23 @@ class Lookup(EncodingLookup):
         return iter(seen.values())
 
     def compared_models(self, name: str, queries: str, documents: str) -> list[dict[str, Any]]:
-        """List the models of a language pair, with what a reader of their rows has to know."""
+        """List the models of a language pair: their tables, and what a reader has to know."""
+        folder, pair = f"results/{name}", f"{queries}-{documents}"
         return [
             {
                 "model": model,
                 "kind": self.models[model].kind,
+                "run": f"{folder}/runs/{model}/{pair}.parquet",
+                "encodings": (
+                    f"{folder}/encodings/{model}/{documents}.parquet"
+                    if self.is_vector(model)
+                    else None
+                ),
+                "seen": (
+                    f"{folder}/runs/{model}/{pair}.seen.parquet"
+                    if self.is_reranker(model)
+                    else None
+                ),
                 "reading_known": self.reading_known(model),
                 "on_filter_panel": self.on_filter_panel(name, model),
             }

@@ -61,11 +61,10 @@ def compared_domains(lookup: Lookup, name: str) -> list[tuple[str, str]]:
     ]
 
 
-def summary_files(lookup: Lookup) -> dict[str, str]:
-    """Return the tables over all benchmarks, by name."""
-    names = ["position_trend", "language_averages"]
-    names += ["leaderboards"] if lookup.config.leaderboards else []
-    return {name: f"results/{name}.parquet" for name in names}
+def summary_names(lookup: Lookup) -> list[str]:
+    """Return the names of the tables over all benchmarks, as files of results/ are called."""
+    names = ["psi_table", "bucket_scores", "comparisons", "position_trend", "language_averages"]
+    return names + (["leaderboards"] if lookup.config.leaderboards else [])
 
 
 def spread(names: list[str], n: int) -> list[str]:

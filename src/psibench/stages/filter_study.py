@@ -87,7 +87,7 @@ def run_filter_study(
     scores
         SEGMENT_SCORES of the section's rerankers, of every candidate under each of them.
     query_scores
-        Model id -> QUERY_SCORES of all candidates.
+        Model id -> QUERY_SCORES with its scores of all candidates.
     metric
         The one to average and to take the PSI of.
     documents
@@ -118,7 +118,12 @@ def run_filter_study(
         tables.append((outputs.cells, CELL_TABLE, cells))
     ids = targets.get_column("query_id")
     known = {
-        model: aligned_scores(read_table(path, QUERY_SCORES), ids, metric=metric, where=str(path))
+        model: aligned_scores(
+            read_table(path, QUERY_SCORES).filter(pl.col("model") == model),
+            ids,
+            metric=metric,
+            where=f"{path}, {model}",
+        )
         for model, path in query_scores.items()
     }
     chosen = settings or UncertaintySettings()
@@ -126,7 +131,7 @@ def run_filter_study(
     params: dict[str, Any] = {"section": verify_section.model_dump(mode="json")}
     _write(tables, derived("filter_study", read, params=params))
     params |= {"metric": metric, "settings": asdict(chosen)}
-    _write(of_models, derived("filter_study", [*read, *query_scores.values()], params=params))
+    _write(of_models, derived("filter_study", [*read, *{*query_scores.values()}], params=params))
 
 
 def _counts(

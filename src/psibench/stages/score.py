@@ -1,4 +1,4 @@
-"""Stages ``score`` and ``aggregate``: per-query scores, then bucket scores and PSI."""
+"""Stage ``score``: per-query scores of all models of a language pair, bucket scores and PSI."""
 
 import logging
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from psibench.errors import InputError
 from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
 from psibench.metrics.query_scores import query_scores
 from psibench.stages.score_rows import judged_rows, visible_ends
-from psibench.stages.tables import derived, queries_by
+from psibench.stages.tables import derived
 from psibench.tables import read_table, write_table
 from psibench.tables.schemas import (
     BUCKET_SCORES,
@@ -25,20 +25,53 @@ from psibench.tables.schemas import (
 
 logger = logging.getLogger("psibench")
 
+Sides = Sequence[tuple[str, pl.DataFrame, pl.DataFrame]]
+"""Domain, its queries and its qrels."""
+
+
+@dataclass(frozen=True)
+class ScoredModel:
+    """A model to score: its run of all domains, and what `Evaluated` says of it.
+
+    ``encodings`` (ENCODINGS) or ``seen`` (SEEN) tell how much of each document the model saw, by
+    itself or beside a query. Without either it sees everything.
+    """
+
+    model: str
+    kind: str
+    run: str | Path
+    encodings: str | Path | None = None
+    seen: str | Path | None = None
+    reading_known: bool = True
+    on_filter_panel: bool = False
+
 
 def run_score(
+    models: Sequence[ScoredModel],
     *,
     domains: Sequence[str],
-    run: str | Path,
     asked: Sequence[str | Path],
     queries: Sequence[str | Path],
     qrels: Sequence[str | Path],
-    encodings: str | Path | None = None,
-    seen: str | Path | None = None,
+    labels: RowLabels,
     metrics: Sequence[str],
-    output: str | Path,
+    psi_metrics: Sequence[str],
+    schemes: Sequence[str],
+    length_buckets: bool,
+    uncertainty: Uncertainty,
+    control: str | None,
+    windows: Sequence[tuple[str, str]],
+    scores: str | Path,
+    buckets: str | Path,
+    psi: str | Path,
+    comparisons: str | Path,
+    threads: int = 1,
 ) -> None:
-    """Score a run of all domains query by query.
+    """Score the runs of a language pair query by query, and make its result tables of that.
+
+    Who wrote the queries is taken from the provenance of the runs. Of a model without
+    ``reading_known`` (what it read of a document is not known) there are rows of all evidence
+    alone. ``control``, ``windows`` and ``threads`` are those of `result_tables`.
 
     Parameters
     ----------
@@ -48,33 +81,78 @@ def run_score(
         QUERIES and QRELS tables of the documents' language: positives, spans and lengths of the
         same query ids. In one language ``asked`` and ``queries`` are the same tables. Queries that
         one of the two lacks are left out, and counted in the log.
-    encodings, seen
-        ENCODINGS or SEEN: how much of each document the model saw, by itself or beside a query.
-        Without either it sees everything.
+    metrics, psi_metrics
+        Metrics of the per-query scores; those of the result tables.
+
+    Raises
+    ------
+    InputError
+        If a table is not what it should be, or a query id occurs in two domains.
     """
     sides = _read_sides(domains, asked, queries, qrels)
-    hits = judged_rows(run, [judged for _, judged in sides], metrics)
-    known_queries = [known for known, _ in sides]
-    ends = visible_ends(domains, known_queries, encodings=encodings, seen=seen)
-    frames = [
-        query_scores(
-            hits,
-            known,
-            judged,
-            domain=domain,
-            metrics=metrics,
-            visible_char_end=ends,
-        )
-        for domain, (known, judged) in zip(domains, sides, strict=True)
-    ]
-    scores = pl.concat(frames)
-    if scores.get_column("query_id").is_duplicated().any():
-        raise InputError(f"{run}: a query id occurs in two domains; ids must differ between them")
+    scored = [scores_of(one, sides, metrics) for one in models]
+    settings = UncertaintySettings(**uncertainty.model_dump())
+    read = [path for one in models for path in (one.run, one.encodings, one.seen) if path]
     asking = [path for path in asked if path not in queries]
-    readings = [path for path in (encodings, seen) if path is not None]
-    read = [run, *asking, *queries, *qrels, *readings]
-    source = derived("score", read, params={"metrics": list(metrics)})
-    write_table(scores, output, QUERY_SCORES, provenance=source)
+    source = derived(
+        "score",
+        [*read, *asking, *queries, *qrels],
+        params={
+            "labels": asdict(labels),
+            "models": [asdict(replace(one, run="", encodings=None, seen=None)) for one in models],
+            "metrics": list(metrics),
+            "psi_metrics": list(psi_metrics),
+            "schemes": list(schemes),
+            "settings": asdict(settings),
+            "control": control,
+            "windows": [list(pair) for pair in windows],
+        },
+    )
+    tables = result_tables(
+        (
+            Evaluated(
+                model=one.model,
+                kind=one.kind,
+                scores=frame,
+                reading_known=one.reading_known,
+                on_filter_panel=one.on_filter_panel,
+            )
+            for one, frame in zip(models, scored, strict=True)
+        ),
+        labels=replace(labels, queries_by=source.queries_by or "not recorded"),
+        metrics=psi_metrics,
+        schemes=schemes,
+        length_buckets=length_buckets,
+        domains=True,
+        control=control,
+        windows=windows,
+        settings=settings,
+        threads=threads,
+    )
+    for frame, path, spec in (
+        (pl.concat(scored), scores, QUERY_SCORES),
+        (tables.buckets, buckets, BUCKET_SCORES),
+        (tables.psi, psi, PSI_TABLE),
+        (tables.comparisons, comparisons, COMPARISONS),
+    ):
+        write_table(frame, path, spec, provenance=source)
+
+
+def scores_of(model: ScoredModel, sides: Sides, metrics: Sequence[str]) -> pl.DataFrame:
+    """Score one run query by query: QUERY_SCORES rows, domain by domain."""
+    domains = [domain for domain, _, _ in sides]
+    hits = judged_rows(model.run, [judged for _, _, judged in sides], metrics)
+    known_queries = [known for _, known, _ in sides]
+    ends = visible_ends(domains, known_queries, encodings=model.encodings, seen=model.seen)
+    scores = pl.concat(
+        query_scores(hits, known, judged, domain=domain, metrics=metrics, visible_char_end=ends)
+        for domain, known, judged in sides
+    )
+    if scores.get_column("query_id").is_duplicated().any():
+        raise InputError(
+            f"{model.run}: a query id occurs in two domains; ids must differ between them"
+        )
+    return scores.select(pl.lit(model.model).alias("model"), pl.all())
 
 
 def _read_sides(
@@ -82,7 +160,7 @@ def _read_sides(
     asked: Sequence[str | Path],
     queries: Sequence[str | Path],
     qrels: Sequence[str | Path],
-) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+) -> list[tuple[str, pl.DataFrame, pl.DataFrame]]:
     """Read queries and qrels of each domain, of a cross-lingual pair those of both languages."""
     sides = []
     paths = zip(domains, asked, queries, qrels, strict=True)
@@ -90,7 +168,7 @@ def _read_sides(
         known, judged = read_table(queries_path, QUERIES), read_table(qrels_path, QRELS)
         if asked_path != queries_path:
             known, judged = _of_both(read_table(asked_path, QUERIES), known, judged, domain)
-        sides.append((known.drop("text"), judged))
+        sides.append((domain, known.drop("text"), judged))
     return sides
 
 
@@ -113,77 +191,3 @@ def _of_both(
     )
     ids = both.select(pl.col("_id").alias("query-id"))
     return both, judged.join(ids, on="query-id", how="semi", maintain_order="left")
-
-
-@dataclass(frozen=True)
-class ScoredModel:
-    """A model to aggregate: its QUERY_SCORES table, and what `Evaluated` says of it."""
-
-    model: str
-    kind: str
-    scores: str | Path
-    reading_known: bool = True
-    on_filter_panel: bool = False
-
-
-def run_aggregate(
-    models: Sequence[ScoredModel],
-    *,
-    labels: RowLabels,
-    metrics: Sequence[str],
-    schemes: Sequence[str],
-    length_buckets: bool,
-    uncertainty: Uncertainty,
-    control: str | None,
-    windows: Sequence[tuple[str, str]],
-    buckets: str | Path,
-    psi: str | Path,
-    comparisons: str | Path,
-    threads: int = 1,
-) -> None:
-    """Aggregate the per-query scores of all models of a language pair into its result tables.
-
-    Who wrote the queries is taken from the provenance of the scores. Of a model without
-    ``reading_known`` (what it read of a document is not known) there are rows of all evidence
-    alone. ``control``, ``windows`` and ``threads`` are those of `result_tables`.
-    """
-    paths = [one.scores for one in models]
-    labels = replace(labels, queries_by=queries_by(paths[0]))
-    settings = UncertaintySettings(**uncertainty.model_dump())
-    params = {
-        "labels": asdict(labels),
-        "models": [asdict(one) | {"scores": str(one.scores)} for one in models],
-        "metrics": list(metrics),
-        "schemes": list(schemes),
-        "settings": asdict(settings),
-        "control": control,
-        "windows": [list(pair) for pair in windows],
-    }
-    source = derived("aggregate", paths, params=params)
-    tables = result_tables(
-        (
-            Evaluated(
-                model=one.model,
-                kind=one.kind,
-                scores=read_table(one.scores, QUERY_SCORES),
-                reading_known=one.reading_known,
-                on_filter_panel=one.on_filter_panel,
-            )
-            for one in models
-        ),
-        labels=labels,
-        metrics=metrics,
-        schemes=schemes,
-        length_buckets=length_buckets,
-        domains=True,
-        control=control,
-        windows=windows,
-        settings=settings,
-        threads=threads,
-    )
-    for frame, path, spec in (
-        (tables.buckets, buckets, BUCKET_SCORES),
-        (tables.psi, psi, PSI_TABLE),
-        (tables.comparisons, comparisons, COMPARISONS),
-    ):
-        write_table(frame, path, spec, provenance=source)

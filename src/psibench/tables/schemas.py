@@ -129,6 +129,7 @@ SEEN = TableSpec(
 QUERY_SCORES = TableSpec(
     "query_scores",
     (
+        Column("model", STRING, "model id"),
         Column("query_id", STRING, "query id"),
         Column("domain", STRING, "domain of the query"),
         Column("document_id", STRING, "the positive that holds the evidence; unique in its domain"),
@@ -142,7 +143,7 @@ QUERY_SCORES = TableSpec(
         Column("visible", FLOAT64, "share of the span inside the model's input, in [0, 1]"),
         Column("pos_visible", FLOAT64, "share of the positive inside the model's input, in [0, 1]"),
     ),
-    key=("query_id",),
+    key=("model", "query_id"),
     open=True,  # metric columns: ndcg@10, recall@5, ..., mrr@10 (float64)
 )
 
