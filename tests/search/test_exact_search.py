@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -181,6 +182,15 @@ def test_a_large_corpus_is_cut_into_blocks_of_the_stated_memory():
     assert blocks[:2] == [(0, 4096), (4096, 8192)]
 
 
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")  # each thread sorts for queries of its own
 def test_all_are_sorted_or_few_are_looked_at_with_one_result(monkeypatch):
     # A GPU sorts every block of scores; a CPU only looks at what is above a query's last.
     queries, documents, offsets = data(9, n_documents=3000, duplicates=0.1)
