@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from psibench.config.llms import LlmSettings, Price, price_of
-from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import ask
@@ -14,6 +13,7 @@ from psibench.llm.batch import ask_batches
 from psibench.llm.chain import Item, Totals
 from psibench.llm.client import ChatClient, OpenAIChatClient
 from psibench.llm.sigterm import sigterm_exits
+from psibench.llm.standin.server import StandIn, serving
 from psibench.llm.usage import Budget
 
 MakeClient = Callable[[Budget | None], ChatClient]
@@ -57,13 +57,16 @@ def ask_all(
         budget = Budget(settings.budget_usd, price, spent_usd=spent_usd)
 
     async def run(make_client: MakeClient, answers: AnswerStore) -> Totals:
-        client = make_client(budget)
-        try:
+        async with contextlib.AsyncExitStack() as stack:
+            if settings.backend == "stand-in" and settings.base_url is None:
+                base_url = await stack.enter_async_context(serving(StandIn()))
+                client: ChatClient = OpenAIChatClient(settings, base_url=base_url, budget=budget)
+            else:
+                client = make_client(budget)
+            stack.push_async_callback(client.close)
             return await ask(
                 items, client, answers, settings.asking, on_outcome, check_stop=check_stop
             )
-        finally:
-            await client.close()
 
     with (
         sigterm_exits(),
@@ -90,12 +93,5 @@ def _server(settings: LlmSettings, store: str | Path) -> Iterator[MakeClient]:
 
         with vllm_clients(settings, store=store) as make_client:
             yield make_client
-    elif settings.backend == "stand-in" and settings.base_url is None:
-        from psibench.llm.standin.process import StandInProcess
-
-        with StandInProcess() as server:
-            if not server.base_url:
-                raise InputError("the stand-in server did not start")
-            yield lambda budget: OpenAIChatClient(settings, base_url=server.base_url, budget=budget)
     else:
         yield lambda budget: OpenAIChatClient(settings, budget=budget)

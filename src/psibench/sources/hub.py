@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any
 
 import polars as pl
-import pyarrow.dataset as parquet_files
 
 from psibench.config.sources import Condition
 from psibench.errors import InputError
@@ -165,7 +164,9 @@ def _stream(name: str, config: str | None, split: str, revision: str | None) -> 
 
     builder = load_dataset_builder(name, config, revision=revision)
     if hasattr(builder.config, "fragment_scan_options"):
-        builder.config.fragment_scan_options = parquet_files.ParquetFragmentScanOptions(
+        from pyarrow.dataset import ParquetFragmentScanOptions  # imports pandas
+
+        builder.config.fragment_scan_options = ParquetFragmentScanOptions(
             pre_buffer=False, use_buffered_stream=True, buffer_size=STREAM_BUFFER
         )
         builder.config.batch_size = PARQUET_ROWS
