@@ -1,0 +1,41 @@
+"""What the README shows is accepted as it stands, and what it links to is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from psibench.config import load_config
+from psibench.config.lookup import Lookup
+
+REPOSITORY = Path(__file__).parents[2]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+CONFIGS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("text", CONFIGS, ids=lambda text: text.split(":")[0])
+def test_a_config_of_the_readme_is_valid(text, tmp_path, monkeypatch):
+    (tmp_path / "path/to/folder").mkdir(parents=True)
+    (tmp_path / "path/to/folder/a.txt").write_text("A text.")
+    (tmp_path / "checkpoints/my-model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    default, registry = (REPOSITORY / "config" / name for name in ("config.yaml", "models.yaml"))
+    settings, models = load_config(default, yaml.safe_load(text), registry=registry)
+    assert set(settings.models) <= models.keys()
+    assert list(Lookup(settings, models).runs())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        *(f"docs/{path.name}" for path in sorted((REPOSITORY / "docs").glob("*.md"))),
+    ],
+)
+def test_every_link_to_a_file_leads_somewhere(page):
+    path = REPOSITORY / page
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
+    missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
+    assert missing == []
