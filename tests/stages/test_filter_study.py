@@ -367,7 +367,9 @@ def test_scores_that_stopped_early_are_refused(tmp_path, rule):
 
 def test_a_model_without_scores_of_all_candidates_is_refused(tmp_path):
     case = Case(tmp_path, models={"model": {name: 0.5 for name in QUERIES if name < "q5"}})
-    with pytest.raises(InputError, match=r"model-model.parquet, model: no score of candidate 'q5' \(2 of"):
+    with pytest.raises(
+        InputError, match=r"model-model.parquet, model: no score of candidate 'q5' \(2 of"
+    ):
         case.run()
     with pytest.raises(InputError, match="missing columns: mrr@10"):
         Case(tmp_path).run(metric="mrr@10")
