@@ -1,4 +1,3 @@
-import io
 import logging
 from types import SimpleNamespace
 
@@ -16,45 +15,67 @@ def clock(monkeypatch):
     return now
 
 
-def test_a_line_is_logged_every_ten_seconds_and_at_the_end(clock, caplog):
+@pytest.fixture
+def log(caplog):
     caplog.set_level(logging.INFO, logger="psibench")
-    with Progress("encoding m", total=8, unit="tokens", stream=io.StringIO()) as bar:
-        for second in (4.0, 9.9, 10.0, 12.0):
+    return caplog
+
+
+def count(clock, *steps: tuple[float, int], total: int = 8_000) -> None:
+    with Progress("encoding m", total=total, unit="tokens") as work:
+        for second, amount in steps:
             clock["s"] = second
-            bar.advance(2)
-    assert [record.getMessage() for record in caplog.records] == [
-        "encoding m: 6 of 8 tokens (75 %), 10 s",
-        "encoding m: 8 of 8 tokens (100 %), 12 s",
+            work.advance(amount)
+
+
+def test_the_log_and_the_console_are_told_after_ten_seconds_then_every_thirty(clock, log, capsys):
+    count(clock, (4.0, 500), (10.0, 500), (39.0, 2000), (40.0, 1000), (75.0, 4000))
+    told = [
+        "encoding m: 1,000 of 8,000 tokens (12 %), 100 tokens/s, 1 min 10 s left",
+        "encoding m: 4,000 of 8,000 tokens (50 %), 100 tokens/s, 40 s left",
+        "encoding m: 8,000 of 8,000 tokens (100 %), 107 tokens/s, 0 s left",
+        "encoding m: 8,000 of 8,000 tokens (100 %), 1 min 15 s",
     ]
+    assert log.messages == told
+    assert capsys.readouterr().err.splitlines() == told
 
 
-def test_nothing_to_do_is_wholly_done(clock, caplog):
-    caplog.set_level(logging.INFO, logger="psibench")
-    with Progress("x", total=0, unit="rows", stream=io.StringIO()):
-        pass
-    assert caplog.messages == ["x: 0 of 0 rows (100 %), 0 s"]
+def test_what_is_quick_is_in_the_log_alone(clock, log, capsys):
+    count(clock, (9.9, 8000))
+    assert log.messages == ["encoding m: 8,000 of 8,000 tokens (100 %), 10 s"]
+    assert capsys.readouterr().err == ""
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+def test_a_log_on_the_console_is_not_told_twice(clock, log, capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler()])
+    count(clock, (11.0, 8000))
+    assert capsys.readouterr().err.count("8,000 of 8,000") == 2  # under way, and at the end
 
 
-@pytest.mark.parametrize(("stream", "drawn"), [(Terminal(), True), (io.StringIO(), False)])
-def test_a_bar_is_drawn_on_a_terminal_only(stream, drawn):
-    with Progress("reading", total=2, unit="files", stream=stream) as bar:
-        bar.advance(2)
-    assert ("reading" in stream.getvalue()) is drawn
+@pytest.mark.parametrize(
+    ("seconds", "done", "words"),
+    [
+        (10.0, 4, "0.4 tokens/s, 2 h 46 min left"),
+        (20.0, 0, "0 tokens/s"),  # how long it takes is not known yet
+    ],
+)
+def test_rates_and_times_of_slow_work(clock, log, seconds, done, words):
+    count(clock, (seconds, done), total=4_000)
+    assert log.messages[0].endswith(words)
 
 
-def test_an_exception_passes_and_the_state_is_logged(clock, caplog):
-    caplog.set_level(logging.INFO, logger="psibench")
+def test_nothing_to_do_is_wholly_done(clock, log):
+    count(clock, total=0)
+    assert log.messages == ["encoding m: 0 of 0 tokens (100 %), 0 s"]
+
+
+def test_an_exception_passes_and_the_state_is_logged(clock, log):
     with pytest.raises(KeyError):
         fail_halfway()
-    assert caplog.messages == ["x: 1 of 4 rows (25 %), 0 s"]
+    assert log.messages == ["x: 1 of 4 rows (25 %), 0 s"]
 
 
 def fail_halfway() -> None:
-    with Progress("x", total=4, unit="rows", stream=io.StringIO()) as bar:
-        bar.advance(1)
+    with Progress("x", total=4, unit="rows") as work:
+        work.advance(1)
         raise KeyError("k")

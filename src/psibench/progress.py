@@ -1,20 +1,24 @@
-"""Progress of long stages: a bar on a terminal, plain lines in a log file."""
+"""Progress of long stages: lines in the log and on the console, none for what is over quickly."""
 
 import logging
 import sys
 import time
 from types import TracebackType
-from typing import TextIO
-
-from tqdm import tqdm
 
 logger = logging.getLogger("psibench")
 
-LINE_EVERY_S = 10.0
+FIRST_LINE_S = 10.0
+"""Work that is done before gets one line in the log and none on the console."""
+LINE_EVERY_S = 30.0
+
+HOUR_S, MINUTE_S = 3600, 60
 
 
 class Progress:
     """Count work done. Use as a context manager and call ``advance``.
+
+    The console gets the lines that the log gets unless the log is written there itself. Lines, not
+    a bar: several jobs share a console.
 
     Parameters
     ----------
@@ -24,36 +28,26 @@ class Progress:
         Units of work in all.
     unit
         Name of one unit, e.g. ``tokens``.
-    stream
-        Where the bar goes if it is a terminal; stderr by default. Lines always go to the log.
     """
 
-    def __init__(
-        self, description: str, *, total: int, unit: str, stream: TextIO | None = None
-    ) -> None:
-        stream = stream or sys.stderr
+    def __init__(self, description: str, *, total: int, unit: str) -> None:
         self._description, self._total, self._unit, self._done = description, total, unit, 0
-        self._started = self._last_line = time.monotonic()
-        self._bar = tqdm(
-            total=total,
-            desc=description,
-            unit=f" {unit}",
-            unit_scale=True,
-            file=stream,
-            disable=not stream.isatty(),
-            leave=False,
-        )
+        self._started = time.monotonic()
+        self._next_line = self._started + FIRST_LINE_S
+        self._is_told = False
 
     def __enter__(self) -> "Progress":
         return self
 
     def advance(self, amount: int) -> None:
-        """Add finished units; logs a line at most every ten seconds."""
+        """Add finished units; tells how far it is after ten seconds, then every thirty."""
         self._done += amount
-        self._bar.update(amount)
-        if time.monotonic() - self._last_line >= LINE_EVERY_S:
-            self._last_line = time.monotonic()
-            self._log()
+        now = time.monotonic()
+        if now >= self._next_line:
+            self._next_line, self._is_told = now + LINE_EVERY_S, True
+            rate = self._done / (now - self._started)
+            left = f", {_duration((self._total - self._done) / rate)} left" if rate else ""
+            self._tell(f"{_count(rate)} {self._unit}/s{left}")
 
     def __exit__(
         self,
@@ -61,18 +55,31 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bar.close()
-        self._log()
+        self._tell(_duration(time.monotonic() - self._started))
 
-    def _log(self) -> None:
-        seconds = time.monotonic() - self._started
+    def _tell(self, words: str) -> None:
         share = 100 * self._done / self._total if self._total else 100.0
-        logger.info(
-            "%s: %d of %d %s (%.0f %%), %.0f s",
-            self._description,
-            self._done,
-            self._total,
-            self._unit,
-            share,
-            seconds,
-        )
+        counts = f"{self._done:,} of {self._total:,} {self._unit}"
+        line = f"{self._description}: {counts} ({share:.0f} %), {words}"
+        logger.info("%s", line)
+        if self._is_told and not _logs_to_console():
+            print(line, file=sys.stderr, flush=True)
+
+
+def _logs_to_console() -> bool:
+    handlers = [*logging.getLogger().handlers, *logger.handlers]
+    return any(type(handler) is logging.StreamHandler for handler in handlers)
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration as a person would: ``42 s``, ``3 min 20 s``, ``5 h 12 min``."""
+    whole = round(seconds)
+    if whole < MINUTE_S:
+        return f"{whole} s"
+    if whole < HOUR_S:
+        return f"{whole // MINUTE_S} min {whole % MINUTE_S} s"
+    return f"{whole // HOUR_S} h {whole % HOUR_S // MINUTE_S} min"
