@@ -2,9 +2,10 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from psibench.config.model_base import ModelBase, Scoring
+from psibench.config.secrets import plain_address
 
 
 class EmbeddingApiModel(ModelBase):
@@ -53,6 +54,11 @@ class EmbeddingApiModel(ModelBase):
     version: str = ""
     """Anything that tells a service's model of today from another day's, e.g. a date: vectors are
     stored under it."""
+
+    @field_validator("url")
+    @classmethod
+    def _address_is_plain(cls, value: str) -> str:
+        return plain_address(value)
 
     @model_validator(mode="after")
     def _budget_has_a_price(self) -> "EmbeddingApiModel":

@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from psibench.config.secrets import without_secrets
+
 
 def explain(error: ValidationError, where: str, raw: Any) -> str:
     """Turn a validation error into a message; ``where`` names what was read, ``raw`` is it."""
@@ -25,7 +27,7 @@ def _problems(error: ValidationError, raw: Any) -> Iterator[str]:
         elif isinstance(found, Mapping):
             yield f"{key}: {message}"
         else:
-            yield f"{key}: found {found!r}. {message}"
+            yield f"{key}: found {without_secrets(repr(found))}. {message}"
 
 
 def _explain_choice(key: str, context: Mapping[str, Any]) -> str:

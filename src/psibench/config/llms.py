@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from psibench.config.base import Section
+from psibench.config.secrets import plain_address
 from psibench.errors import InputError
 from psibench.llm.request import ReplyFormat, Sampling
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STAND_IN_PREFIX = "stand-in/"
 _SECRET_HEADER = re.compile(r"(?i)auth|cookie|key|token|secret|credential")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 MILLION = 1_000_000
 
 
@@ -148,14 +149,7 @@ class LlmSettings(Section):
     @field_validator("base_url")
     @classmethod
     def _address_is_plain(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("not an http(s) address, as in http://localhost:8000/v1")
-        if parts.username or parts.password or parts.query:
-            raise ValueError("holds a user name, password or query; keys go in the environment")
-        return value
+        return None if value is None else plain_address(value)
 
     @field_validator("headers")
     @classmethod
@@ -163,6 +157,9 @@ class LlmSettings(Section):
         secret = [n for n in value if _SECRET_HEADER.search(n)]
         if secret:
             raise ValueError(f"{secret[0]} is a secret; name its variable in api_key_env")
+        odd = [n for n, text in value.items() if not _HEADER.fullmatch(n) or not text.isprintable()]
+        if odd:
+            raise ValueError(f"{odd[0]!r}: a name or value that no HTTP header has")
         return value
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from psibench.errors import InputError
 
@@ -46,3 +47,34 @@ def _refusal(key: str) -> InputError:
         f"config key {key}: holds a secret (value not shown). Secrets are read from the "
         "environment only: export the variable and take this key out."
     )
+
+
+_USER, _QUERY = re.compile(r"://[^/@\s]*@"), re.compile(r"(://[^?#\s'\"]*)[?#][^\s'\"]*")
+
+
+def without_secrets(text: str) -> str:
+    """Hide what addresses in a text hold before @ and after ?: names, passwords, keys."""
+    return _QUERY.sub(r"\1?[hidden]", _USER.sub("://[hidden]@", text))
+
+
+def plain_address(value: str) -> str:
+    """Return an address as it is, if it is one that may be stored, logged and shown.
+
+    Raises
+    ------
+    ValueError
+        If it is no http(s) address of a host, or holds a user name, a password, a query or what no
+        address has. The words do not quote it.
+    """
+    if not value.isprintable() or " " in value:
+        raise ValueError("holds blanks or characters that no address has")
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError(f"not an address: {without_secrets(str(error))}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("not an http(s) address, as in http://localhost:8000/v1")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ValueError("holds a user name, password or query; keys go in the environment")
+    return value

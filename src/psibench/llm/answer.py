@@ -60,8 +60,8 @@ class Answer:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Answer":
-        """Restore an answer from plain data."""
-        return cls(**{**record, "usage": Usage(**record["usage"])})
+        """Restore an answer from plain data; usage that cannot be believed counts as none."""
+        return cls(**{**record, "usage": Usage.read(record["usage"]) or Usage()})
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def interpret(
         status=status,
         reason=reason,
         value=value,
-        text=(answer.text or answer.refusal or "").encode(errors="backslashreplace").decode(),
-        model=answer.model,
+        text=_writable(answer.text or answer.refusal or ""),
+        model=_writable(answer.model),
         usage=answer.usage,
         n_reasks=n_reasks,
     )
@@ -143,6 +143,10 @@ def _judge(answer: Answer, response: ResponseSchema | None) -> tuple[Status, str
     if not _is_writable(json.dumps(value, ensure_ascii=False)):
         return "malformed", "half_surrogate", None
     return "ok", "", value
+
+
+def _writable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _is_writable(text: str) -> bool:

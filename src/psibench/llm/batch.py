@@ -125,6 +125,12 @@ class _Record:
     created: str = field(default_factory=now)
 
     @cached_property
+    def most_of_one(self) -> Usage:
+        """What a request counts whose usage the server does not tell: its share of the most."""
+        n = max(1, len(self.tasks))
+        return Usage(math.ceil(self.most.input_tokens / n), math.ceil(self.most.output_tokens / n))
+
+    @cached_property
     def tasks(self) -> dict[str, str]:
         """Task by request key."""
         return {key: task for task, keys in self.requests.items() for key in keys}
@@ -261,7 +267,7 @@ class _Run:
                 self._store.sync()
         self._n_failed_in_a_row = 0
         self.totals.n_asked += 1
-        self.totals.usage += reply.usage
+        self.totals.usage += reply.usage or Usage()
         if waiting is None:
             return
         waiting.n_asked += 1
@@ -440,7 +446,9 @@ class _Run:
                     continue
                 seen.add(key)
                 if isinstance(result, Reply):
-                    batch.used += result.usage
+                    if result.usage is None and self._budget is not None:
+                        result = replace(result, usage=record.most_of_one)
+                    batch.used += result.usage or Usage()
                     if key not in self._store:
                         self._answered(key, record.tasks[key], result)
                     continue

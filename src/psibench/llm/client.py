@@ -3,7 +3,10 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,21 +25,36 @@ from psibench.tables.provenance import now
 if TYPE_CHECKING:
     import httpx2
 
+logger = logging.getLogger("psibench")
+
 CONNECTIONS_PER_CLIENT = 128
 
 _CALL: ContextVar[Call] = ContextVar("call")
 """The call that an HTTP request is made for: the `openai` client sends several where it retries."""
 
 
+TROUBLE_EVERY_S = 30.0
+"""How often the log is told how many HTTP requests failed, after the first of each kind."""
+
+HOPELESS_AFTER = 20
+"""Answers of status 500 with the same words, and no other, after which a server is given up: it
+cannot do what is asked (a reply format it does not know), and says so in this way."""
+
+FORMAT_WORDS = ("json_schema", "response_format", "grammar", "schema")
+
+MODEL_CHARS, FINISH_CHARS = 200, 50
+"""Characters kept of a model's name and of a finish reason."""
+
+
 @dataclass(frozen=True)
 class Reply:
-    """A reply as the server gave it."""
+    """A reply as the server gave it; ``usage`` is None where it gave none that can be believed."""
 
     model: str
     text: str
     finish_reason: str
     refusal: str | None
-    usage: Usage
+    usage: Usage | None
     latency_s: float
     n_tries: int = 1
 
@@ -47,7 +65,44 @@ class Reply:
 
     def to_answer(self, key: str, task: str) -> Answer:
         """Return what the store keeps of it."""
-        return Answer(key=key, task=task, created=now(), **vars(self))
+        own = vars(self) | {"usage": self.usage or Usage()}
+        return Answer(key=key, task=task, created=now(), **own)
+
+
+class _Troubles:
+    """HTTP requests that failed: what the log is told, and whether more of them make sense."""
+
+    def __init__(self) -> None:
+        self.is_answered = False
+        self._counts: Counter[str] = Counter()
+        self._words: set[str] = set()
+        self._told_s = 0.0
+
+    @property
+    def are_hopeless(self) -> bool:
+        """Whether nothing but one and the same error 500 ever came back, and often enough."""
+        is_one = self._counts.keys() == {"http_500"} and len(self._words) == 1
+        return is_one and not self.is_answered and self._counts["http_500"] >= HOPELESS_AFTER
+
+    def note(self, kind: str, words: str) -> None:
+        """Count a failure; tell the log the first of its kind, and all counts now and then."""
+        self._counts[kind] += 1
+        if len(self._words) < 2:
+            self._words.add(words)
+        if self._counts[kind] == 1:
+            logger.warning("first %s: %s", kind, words or "without words")
+            self._told_s = time.monotonic()
+        elif time.monotonic() - self._told_s >= TROUBLE_EVERY_S:
+            counts = ", ".join(f"{name} {count}" for name, count in self._counts.most_common())
+            logger.warning("failed so far, and tried again where that may help: %s", counts)
+            self._told_s = time.monotonic()
+
+    def as_stop(self, failure: TryFailedError) -> TryFailedError:
+        """Return a failure that ends the run, with what may help."""
+        words = f"{failure.detail} (all of the first {self._counts['http_500']} answers)"
+        if any(word in failure.detail for word in FORMAT_WORDS):
+            words += ". The server may not know this reply_format: try json_object or text"
+        return TryFailedError(failure.reason, words, verdict="stop")
 
 
 class ChatClient(Protocol):
@@ -102,6 +157,9 @@ class OpenAIChatClient:
             async_client(settings, address, self._secret, around=self._send)
             for _ in range(n_clients)
         ]
+        self._troubles = _Troubles()
+        n_at_once = self._policy.concurrency
+        logger.info("asking %s at %s, up to %d at once", settings.model, address, n_at_once)
         self._turnstile = Turnstile()
         self._turn = itertools.cycle(self._clients)
 
@@ -129,6 +187,8 @@ class OpenAIChatClient:
             except TryFailedError as failure:
                 if failure.reason == "content_filter":
                     return Reply.filtered(request.model, failure)
+                if self._troubles.are_hopeless and failure.reason == "http_500":
+                    raise self._troubles.as_stop(failure) from None
                 if failure.reason not in ("not_json", "no_choices") or not n_left:
                     raise
             finally:
@@ -143,8 +203,10 @@ class OpenAIChatClient:
     async def _ask_once(self, call: Call, request: Request, body: bytes) -> Reply:
         content, latency_s = await self._post(body)
         reply = self._reply(request, content, latency_s)
-        self._meter.settle(call, reply.usage)
-        return replace(reply, n_tries=call.n_tries)
+        # What was used and not told counts as all that was reserved, in this run and the next.
+        used = reply.usage or (call.most if self._meter.has_budget else None)
+        self._meter.settle(call, used)
+        return replace(reply, usage=used, n_tries=call.n_tries)
 
     async def _post(self, body: bytes) -> tuple[bytes, float]:
         import httpx2
@@ -173,22 +235,28 @@ class OpenAIChatClient:
             # The server may have done the work. What was never answered is not billed.
             perhaps_billed = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
             self._meter.settle(call, None if isinstance(error, perhaps_billed) else Usage())
+            if isinstance(error, httpx2.TransportError):
+                self._troubles.note(type(error).__name__, self._secret.scrub(str(error)))
             words = self._obituary() if isinstance(error, httpx2.TransportError) else None
             if words is not None:
                 raise InputError(
                     f"{words}\nAll answers so far are stored; run again to go on."
                 ) from None
             raise
-        if response.status_code >= 400:
+        self._troubles.is_answered |= response.status_code < 300
+        if response.status_code >= 300:
             self._meter.settle(call, Usage())
-            if verdict_of(response.status_code, error_code(response)) == "stop":
+            words = self._secret.scrub(response.text)[:DETAIL_CHARS]
+            self._troubles.note(f"http_{response.status_code}", words)
+            is_stop = verdict_of(response.status_code, error_code(response)) == "stop"
+            if is_stop or self._troubles.are_hopeless:
                 response.headers["x-should-retry"] = "false"  # heeded by the openai client
         return response
 
     def _reply(self, request: Request, content: bytes, latency_s: float) -> Reply:
         try:
             data = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             words = self._secret.scrub(content[:DETAIL_CHARS].decode("utf-8", "replace"))
             raise TryFailedError("not_json", words) from None
         return read_reply(data, request.model, self._secret, latency_s=latency_s)
@@ -204,8 +272,8 @@ def read_reply(data: Any, model: str, secret: Secret, *, latency_s: float = 0.0)
     """
     try:
         reply = _read_completion(data, latency_s, secret)
-    except (LookupError, TypeError, AttributeError, ValueError):
-        words = secret.scrub(json.dumps(data)[:DETAIL_CHARS])
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
+        words = secret.scrub(repr(data)[:DETAIL_CHARS]) if _is_flat(data) else "deeply nested JSON"
         raise TryFailedError("no_choices", words) from None
     if reply.model.startswith(STAND_IN_PREFIX) != model.startswith(STAND_IN_PREFIX):
         raise TryFailedError(
@@ -222,13 +290,28 @@ def _read_completion(data: Any, latency_s: float, secret: Secret) -> Reply:
     message = choice["message"]
     refusal = message.get("refusal")
     return Reply(
-        model=secret.scrub_exactly(str(data.get("model") or "")),
+        model=_word(data.get("model"), secret, MODEL_CHARS),
         text=secret.scrub_exactly(_text(message.get("content"))),
-        finish_reason=str(choice.get("finish_reason") or ""),
+        finish_reason=_word(choice.get("finish_reason"), secret, FINISH_CHARS),
         refusal=secret.scrub_exactly(str(refusal)) if refusal else None,
-        usage=_usage(data.get("usage") or {}),
+        usage=_usage(data.get("usage")),
         latency_s=round(latency_s, 3),
     )
+
+
+def _word(given: object, secret: Secret, most: int) -> str:
+    """Return a short text that can be shown and stored, whatever the server put there."""
+    text = secret.scrub(str(given or ""))[:most]
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def _is_flat(data: object) -> bool:
+    """Say whether printing JSON data will do; the parser allows deeper nesting than printing."""
+    try:
+        json.dumps(data)
+    except RecursionError:
+        return False
+    return True
 
 
 def _text(content: Any) -> str:
@@ -239,12 +322,18 @@ def _text(content: Any) -> str:
     return str(content)
 
 
-def _usage(given: Mapping[str, Any]) -> Usage:
-    cached = (given.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    reasoning = (given.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    return Usage(
-        input_tokens=int(given.get("prompt_tokens") or 0),
-        output_tokens=int(given.get("completion_tokens") or 0),
-        cached_input_tokens=int(cached),
-        reasoning_tokens=int(reasoning),
+def _usage(given: object) -> Usage | None:
+    if not isinstance(given, dict) or not given:
+        return None
+    prompt, completion = (
+        inner if isinstance(inner, dict) else {}
+        for inner in (given.get("prompt_tokens_details"), given.get("completion_tokens_details"))
+    )
+    return Usage.read(
+        {
+            "input_tokens": given.get("prompt_tokens"),
+            "output_tokens": given.get("completion_tokens"),
+            "cached_input_tokens": prompt.get("cached_tokens"),
+            "reasoning_tokens": completion.get("reasoning_tokens"),
+        }
     )

@@ -37,6 +37,7 @@ def async_client(
         # Without a number the transport takes 100, whatever the concurrency.
         limits=httpx2.Limits(max_connections=policy.concurrency),
         timeout=httpx2.Timeout(policy.timeout_s, pool=None),
+        follow_redirects=False,
         trust_env=not _is_local(address),
     )
     return _configured(
@@ -50,7 +51,9 @@ def sync_client(settings: LlmSettings, address: str | None, secret: Secret) -> "
     from openai import DefaultHttpxClient, OpenAI
 
     transport = DefaultHttpxClient(
-        timeout=httpx2.Timeout(settings.asking.timeout_s), trust_env=not _is_local(address)
+        timeout=httpx2.Timeout(settings.asking.timeout_s),
+        trust_env=not _is_local(address),
+        follow_redirects=False,
     )
     return _configured(
         OpenAI, transport, settings, address, secret, max_retries=settings.asking.max_tries - 1
@@ -150,6 +153,9 @@ def status_failure(
     body = error if isinstance(error, dict) else {}
     code = str(body.get("code") or body.get("type") or "")
     words = secret.scrub(str(body.get("message") or text))[:DETAIL_CHARS]
+    if 300 <= status < 400:
+        host = urlsplit((headers or {}).get("location", "")).hostname or "another address"
+        words = f"the server redirects to {host}; name that in base_url if you trust it. {words}"
     if code in ("content_filter", "content_policy_violation"):
         return TryFailedError("content_filter", words, verdict="reject")
     return TryFailedError(

@@ -100,6 +100,11 @@ class Meter:
         self._budget = budget
         self._settled = asyncio.Event()
 
+    @property
+    def has_budget(self) -> bool:
+        """Whether what requests use is counted in money."""
+        return self._budget is not None
+
     async def admit(self, call: Call) -> None:
         """Reserve the most an HTTP request can cost and wait until it may start.
 

@@ -1,5 +1,6 @@
 """When to try again: jittered exponential backoff that honours what the server says."""
 
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -10,7 +11,11 @@ Verdict = Literal["retry", "reject", "stop"]
 
 RETRY_STATUS = frozenset({408, 409, 425, 429})
 STOP_STATUS = frozenset({401, 402, 403, 404, 405})
-"""No other request will fare better: wrong key, no credit, wrong address or model."""
+"""No other request will fare better: wrong key, no credit, wrong address or model. Nor after a
+redirection (3xx): prompts and keys go to the address in the config and nowhere else."""
+
+MOST_S = 86_400.0
+"""Longest wait that is read from a server's headers."""
 
 _STOP_CODES = frozenset({"insufficient_quota", "invalid_api_key", "model_not_found"})
 
@@ -45,25 +50,39 @@ class TryFailedError(Exception):
 
 def verdict_of(status: int, code: str | None) -> Verdict:
     """Say what an HTTP error status and the server's error code mean."""
-    if status in STOP_STATUS or code in _STOP_CODES:
+    if status in STOP_STATUS or 300 <= status < 400 or code in _STOP_CODES:
         return "stop"
     return "retry" if status in RETRY_STATUS or status >= 500 else "reject"
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
-    """Read Retry-After (seconds or a date) or retry-after-ms; None if absent or not readable."""
+    """Read Retry-After (seconds or a date) or retry-after-ms; None if absent or not readable.
+
+    At most a day: what is longer is no time to wait, and may be no number a clock takes.
+    """
     try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        value = headers.get("retry-after")
-        if value is None:
-            return None
-        if value.strip().replace(".", "", 1).isdigit():
-            return float(value)
-        moment = parsedate_to_datetime(value).timestamp()
-        return max(0.0, moment - (time.time() if now is None else now))
-    except (ValueError, TypeError):
+        seconds = _asked_s(headers, time.time() if now is None else now)
+    except (ValueError, TypeError, OverflowError):
         return None
+    return seconds if seconds is None else min(MOST_S, max(0.0, seconds))
+
+
+def _asked_s(headers: Mapping[str, str], now: float) -> float | None:
+    if "retry-after-ms" in headers:
+        return _number(headers["retry-after-ms"]) / 1000
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    if value.strip().replace(".", "", 1).isdigit():
+        return _number(value)
+    return parsedate_to_datetime(value).timestamp() - now
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isnan(number):
+        raise ValueError("not a number")
+    return number
 
 
 def backoff_s(

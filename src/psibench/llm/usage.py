@@ -1,9 +1,14 @@
 """Tokens and money: what requests used, what they cost, and a budget that is not passed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from psibench.config.llms import Price
 from psibench.errors import InputError
+
+MOST_TOKENS = 2**31 - 1
+"""No request has more; a server that says so is not believed."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,32 @@ class Usage:
     def total_tokens(self) -> int:
         """Input and output tokens."""
         return self.input_tokens + self.output_tokens
+
+    @classmethod
+    def read(cls, given: object) -> "Usage | None":
+        """Read a request's usage as fields of these names; None if it cannot be believed.
+
+        Input and output have to be whole numbers from 0 to MOST_TOKENS. Cached and reasoning
+        tokens are parts of these: at most as many, and none if they are no such numbers.
+        """
+        if not isinstance(given, Mapping):
+            return None
+        counts = [_count(given.get(name)) for name in ("input_tokens", "output_tokens")]
+        if None in counts:
+            return None
+        n_input, n_output = (count or 0 for count in counts)
+        cached = _count(given.get("cached_input_tokens")) or 0
+        reasoning = _count(given.get("reasoning_tokens")) or 0
+        return cls(n_input, n_output, min(cached, n_input), min(reasoning, n_output))
+
+
+def _count(value: Any) -> int | None:
+    """Return a number of tokens, or None if it is none; nothing is none at all: 0."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value <= MOST_TOKENS and value == int(value) else None
 
 
 class BudgetReachedError(InputError):

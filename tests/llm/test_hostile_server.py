@@ -1,0 +1,250 @@
+"""Servers that lie, stall, redirect or refuse for good: each is one failed try, in plain words."""
+
+import json
+import logging
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from llm_helpers import COMPLETION, ScriptedServer, ask, items, request, settings
+from pydantic import ValidationError
+
+from psibench.config import load_config
+from psibench.config.llms import LlmSettings, Price
+from psibench.errors import InputError
+from psibench.llm.answer_store import AnswerStore, stored_usage
+from psibench.llm.chain import Item
+from psibench.llm.limits import Call
+from psibench.llm.replies import parse_reply
+from psibench.llm.request import Sampling
+from psibench.llm.retry import retry_after_s
+from psibench.llm.usage import Budget, Usage
+
+CONFIG = Path(__file__).parents[2] / "config"
+PRICE = Price(input_usd=1.0, output_usd=10.0, as_of="2026-01-01")
+LIES = [
+    {"prompt_tokens": 10**30, "completion_tokens": 1},
+    {"prompt_tokens": -1000, "completion_tokens": 5},
+    {"prompt_tokens": "many", "completion_tokens": 5},
+    {"prompt_tokens": 1.5, "completion_tokens": 5},
+    {"prompt_tokens": True, "completion_tokens": 5},
+    {"prompt_tokens": 3, "completion_tokens": [1]},
+    ["prompt_tokens", 3],
+    "3",
+    None,
+]
+
+
+def completion(**changes) -> str:
+    return json.dumps(COMPLETION | changes)
+
+
+def bounded(n: int) -> list[Item]:
+    return items(n, sampling=Sampling(max_output_tokens=100))
+
+
+@pytest.mark.parametrize("usage", LIES, ids=str)
+def test_usage_that_cannot_be_believed_counts_as_all_that_was_reserved(tmp_path, usage):
+    budget = Budget(1.0, PRICE)
+    run = ask(bounded(1), tmp_path, server=ScriptedServer(completion(usage=usage)), budget=budget)
+    most = Call(bounded(1)[0].request).most
+    assert (run.error, run.statuses) == (None, {"ok": 1})
+    assert budget.spent_usd == pytest.approx(PRICE.cost(most))
+    assert stored_usage(tmp_path) == most  # the next run's budget knows it, too
+    again = ask(bounded(1), tmp_path, server=ScriptedServer(500))
+    assert (again.error, again.totals.n_from_store) == (None, 1)
+
+
+@pytest.mark.parametrize("usage", LIES, ids=str)
+def test_without_a_budget_it_counts_as_none(tmp_path, usage):
+    run = ask(items(1), tmp_path, server=ScriptedServer(completion(usage=usage)))
+    assert (run.error, run.statuses, run.totals.usage) == (None, {"ok": 1}, Usage())
+
+
+def test_cached_and_reasoning_tokens_are_at_most_what_they_are_part_of(tmp_path):
+    usage = {
+        "prompt_tokens": 10,
+        "completion_tokens": 4,
+        "prompt_tokens_details": {"cached_tokens": 99},
+        "completion_tokens_details": {"reasoning_tokens": -1},
+    }
+    run = ask(items(1), tmp_path, server=ScriptedServer(completion(usage=usage)))
+    assert run.totals.usage == Usage(10, 4, 10, 0)
+
+
+def test_a_store_with_an_answer_that_was_believed_once_is_read(tmp_path):
+    ask(items(2), tmp_path)
+    (path,) = tmp_path.glob("*.jsonl")
+    lines = path.read_text().splitlines()
+    tail = lines[0].partition('","key')[2]
+    tail = '","key' + tail
+    record = json.loads("{" + tail[2:])  # {"key":...,"record":{...}}
+    record["record"]["usage"]["input_tokens"] = 10**30
+    record["record"]["model"] = "stand-in/\ud800"
+    payload = json.dumps(record["record"], separators=(",", ":"))
+    tail = f'","key":"{record["key"]}","record":{payload}}}'
+    path.write_text(f'{{"sum":"{zlib.crc32(tail.encode()):08x}{tail}\n{lines[1]}\n')
+    run = ask(items(2), tmp_path, server=ScriptedServer(500))
+    assert (run.error, run.totals.n_from_store) == (None, 2)
+    assert stored_usage(tmp_path).input_tokens < 10**6
+    for outcome in run.outcomes:
+        outcome.model.encode()
+
+
+@pytest.mark.parametrize("field", ["model", "finish_reason"])
+def test_names_that_cannot_be_written_or_shown_are_escaped_and_cut(tmp_path, field):
+    name = "stand-in/\ud800\x1b[31m" + 1000 * "x"
+    changes = {"model": name}
+    if field == "finish_reason":
+        changes = {"choices": [COMPLETION["choices"][0] | {"finish_reason": name}]}
+    run = ask(items(1), tmp_path, server=ScriptedServer(completion(**changes)))
+    assert run.error is None
+    with AnswerStore(tmp_path) as store:
+        store.refresh()
+        kept = getattr(store.get(request(0).key), field)
+    assert kept.isprintable()
+    assert len(kept.encode()) < 1000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        100_000 * "[",
+        '{"choices": ' + 50_000 * '{"a":' + "1" + 50_000 * "}" + "}",
+        completion().replace("1000,", "1e400,").replace("verdict", "other"),
+        '{"choices": 1e400}',
+        "[]",
+        "9" * 5000,
+    ],
+    ids=["brackets", "nested", "huge usage", "no list", "list", "digits"],
+)
+def test_a_body_that_no_parser_likes_is_one_failed_try(tmp_path, body):
+    run = ask(items(1), tmp_path, server=ScriptedServer(body))
+    assert (run.error, run.statuses) == (None, {"ok": 1})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        100_000 * "[",
+        '{"verdict": 1e400}',
+        200_000 * "```",
+        200_000 * "```json\n{",
+        100_000 * '{"a":',
+    ],
+    ids=["brackets", "infinite", "fences", "open fences", "nested"],
+)
+def test_content_that_takes_parsers_for_ever_is_malformed_soon(tmp_path, content):
+    choice = {"message": {"content": content}, "finish_reason": "stop"}
+    started = time.monotonic()
+    run = ask(items(1), tmp_path, server=ScriptedServer(completion(choices=[choice])))
+    assert (run.error, run.statuses) == (None, {"ok": 1})  # the second reply is
+    assert run.outcomes[0].n_reasks == 1
+    assert time.monotonic() - started < 60  # it was 70 s for the fences alone
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("99999999", 86_400.0),
+        (400 * "9", 86_400.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0),
+        ("inf", None),
+        ("nan", None),
+        ("-5", None),
+    ],
+)
+def test_a_wait_that_nobody_waits_for_is_read_as_a_day_at_most(value, seconds):
+    assert retry_after_s({"retry-after": value}) == seconds
+
+
+@pytest.mark.parametrize("value", ["99999999", 400 * "9", "inf", "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_a_server_that_asks_for_a_pause_of_years_does_not_hang_the_run(tmp_path, value):
+    server = ScriptedServer(*4 * [(429, "rate_limit_exceeded", {"Retry-After": value})])
+    started = time.monotonic()
+    run = ask(items(1), tmp_path, server=server, chosen=settings(max_tries=3))
+    assert run.statuses == {"failed": 1}
+    assert "http_429" in run.outcomes[0].reason
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirection_is_not_followed(tmp_path, status):
+    other = {"Location": "http://elsewhere.invalid/v1/chat/completions?key=secret-of-theirs"}
+    server = ScriptedServer((status, "moved", other))
+    run = ask(items(3), tmp_path, server=server, chosen=settings(concurrency=1))
+    assert "redirects to elsewhere.invalid; name that in base_url" in str(run.error)
+    assert "secret-of-theirs" not in str(run.error)
+    assert server.n_asked == 1
+
+
+def test_an_error_500_that_is_a_refusal_ends_the_run_early_with_a_hint(tmp_path, caplog):
+    class Refusing(ScriptedServer):
+        async def _chat(self, request):
+            self.arrived.append(0.0)
+            words = "'json_schema' is not one of ['text', 'json_object']"
+            return web.json_response({"error": {"message": words}}, status=500)
+
+    server = Refusing()
+    run = ask(items(300), tmp_path, server=server, chosen=settings(max_tries=8))
+    assert "the server refuses all requests: http_500" in str(run.error)
+    assert "try json_object" in str(run.error)
+    assert server.n_asked < 60  # of 2,400
+    first = [record for record in caplog.records if "first http_500" in record.getMessage()]
+    assert len(first) == 1
+    assert "is not one of" in first[0].getMessage()
+
+
+def test_errors_500_among_answers_are_tried_again(tmp_path):
+    server = ScriptedServer(completion(), *30 * [500])
+    run = ask(items(3), tmp_path, server=server, chosen=settings(max_tries=40, concurrency=1))
+    assert (run.error, run.statuses) == (None, {"ok": 3})
+
+
+def test_the_log_names_the_server_at_the_start(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    ask(items(1), tmp_path)
+    assert any("asking stand-in/rules at http://127.0.0.1:" in text for text in caplog.messages)
+
+
+HIDDEN = "hunter2"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"http://user:{HIDDEN}@host/v1",
+        f"https://host/v1?api_key={HIDDEN}",
+        f"https://{HIDDEN}@host/v1",
+        f"https://host/v1#{HIDDEN}",
+        "https://host:99999/v1",
+        "https://host:port/v1",
+        "ftp://host/v1",
+        "https:///v1",
+        "https://ho st/v1",
+        "https://host/v1\r\nX-Other: 1",
+    ],
+)
+@pytest.mark.parametrize("kind", ["llm", "embedding"])
+def test_an_address_with_a_secret_or_that_is_none_is_refused_without_showing_it(address, kind):
+    api = {"backend": "embedding-api", "url": address, "model": "m", "max_tokens": 512}
+    chosen = {
+        "llm": {"llms": {"x": {"backend": "openai", "model": "m", "base_url": address}}},
+        "embedding": {"registry": {"x": api | {"tokenizer": "embedded:all-MiniLM-L6-v2"}}},
+    }
+    with pytest.raises(InputError) as refusal:
+        load_config(CONFIG / "config.yaml", chosen[kind], registry=CONFIG / "models.yaml")
+    assert HIDDEN not in str(refusal.value)
+
+
+@pytest.mark.parametrize("headers", [{"X-A": "b\r\nX-C: d"}, {"X A": "b"}, {"": "b"}])
+def test_headers_that_no_request_can_have_are_refused(headers):
+    with pytest.raises(ValidationError, match="no HTTP header has"):
+        LlmSettings(backend="openai", model="m", headers=headers)
+
+
+def test_a_pair_of_surrogates_in_almost_json_is_one_character():
+    schema = {"type": "object", "properties": {"v": {"type": "string"}}, "required": ["v"]}
+    assert parse_reply(r"{'v': '\ud83d\ude00 well'}", schema) == {"v": "😀 well"}
