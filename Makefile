@@ -34,7 +34,7 @@ psi: setup
 	  test $$status != 75 || echo "psibench: another run, or a job of a killed one, is still active in this folder: wait for it or end it" >&2; \
 	  exit 2; }
 	@psibench show results/psi_table.parquet
-	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Pages: results/report.html results/published.html"
+	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Pages: results/report.html$$(test ! -e results/published.html || echo ' results/published.html')"
 
 test: setup
 	@pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -14,7 +14,7 @@
 #   {benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet
 #   {benchmark}/scores|tables/{query_lang}-{corpus_lang}...           of all models
 #   psi_table.csv  bucket_scores.csv  position_trend.csv  language_averages.csv  ...
-#   report.html  published.html                                       over all benchmarks
+#   report.html  published.html (where a paper has figures of it)     over all benchmarks
 # Views of a benchmark have folders of their own: {benchmark}-raw, -tiny, -candidates.
 # Logs and job benchmarks repeat these paths under logs/ and benchmarks/.
 from snakemake.utils import min_version
@@ -43,5 +43,5 @@ rule all:
     input:
         [f"results/{name}.csv" for name in summary_names(lookup)],
         "results/report.html",
-        "results/published.html",
+        published_page(),
     localrule: True

@@ -3,7 +3,8 @@
 import pytest
 from report_tables import bucket_rows, comparison_row, psi_row, report_input, undefined_row
 
-from psibench.report.inputs import BenchmarkInfo, ModelInfo, ReportInput
+from psibench.report.page import ReportInput
+from psibench.report.views import BenchmarkInfo, ModelInfo
 
 
 @pytest.fixture

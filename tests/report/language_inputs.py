@@ -9,8 +9,9 @@ from report_tables import bucket_rows, psi_row, report_input
 from psibench.metrics.language_averages import language_averages
 from psibench.metrics.leaderboards import leaderboard_correlations
 from psibench.metrics.position_trend import position_trend
-from psibench.report.facts import Summaries
-from psibench.report.inputs import BenchmarkInfo, ModelInfo, ReportInput
+from psibench.report.languages import Summaries
+from psibench.report.page import ReportInput
+from psibench.report.views import BenchmarkInfo, ModelInfo
 
 LANGUAGES = ("eng-Latn", "ara-Arab", "cmn-Hans")
 PAIRS = (*((one, one) for one in LANGUAGES), ("ara-Arab", "eng-Latn"), ("cmn-Hans", "eng-Latn"))

@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.report.inputs import ReportInput
+from psibench.report.page import ReportInput
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     COMPARISONS,

@@ -6,8 +6,8 @@ from typing import Any
 from report_tables import psi_row, report_input
 
 from psibench.report.examples import Example, chosen, example_section, make_example
-from psibench.report.html import render_report
-from psibench.report.inputs import BenchmarkInfo
+from psibench.report.page import render_report
+from psibench.report.views import BenchmarkInfo
 
 TEXT = "The lid is blue. The box is red. The rope is long."
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.report.excerpts import CONTEXT, LONGEST, excerpt, excerpt_at
+from psibench.report.examples import CONTEXT, LONGEST, excerpt, excerpt_at
 
 SENTENCE = "The lid is blue and the box is red. "
 

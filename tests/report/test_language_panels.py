@@ -2,9 +2,9 @@ import polars as pl
 import pytest
 
 from psibench.build.similarity import similarity_rows
-from psibench.report.language_panels import language_blocks, render_languages
-from psibench.report.panels import FigureView
-from psibench.report.plain import Table
+from psibench.report.languages import LanguageFacts, language_blocks
+from psibench.report.tables import FigureView, Table
+from psibench.report.views import BenchmarkInfo
 from psibench.tables.quality_schemas import RELOCATION
 from psibench.text.query_types import QUERY_TYPES
 
@@ -40,10 +40,14 @@ GERMAN = {
 }
 
 
+def blocks_in(table, *, recipe="controlled", **more):
+    return language_blocks(table, BenchmarkInfo("b", recipe), LanguageFacts("b", **more))
+
+
 def blocks_of(found, **more):
     return {
         block.name if isinstance(block, Table) else block.title: block
-        for block in language_blocks(statistics(found), benchmark="b", **more)
+        for block in blocks_in(statistics(found), **more)
     }
 
 
@@ -86,24 +90,18 @@ def test_one_language_keeps_its_quartiles_and_has_no_table_of_languages():
 
 def test_one_domain_in_one_language_has_neither_table():
     assert blocks_of({("deu-Latn", "law"): sizes(1, 1, 3.0)}) == {}
-    assert render_languages(statistics(GERMAN).clear(), benchmark="b") == ""
+    assert blocks_in(statistics(GERMAN).clear()) == []
 
 
 def test_query_types_stand_beside_the_published_ones_of_the_same_language():
-    published = pl.DataFrame(
-        {"query_type": QUERY_TYPES, "english": [0.3446] * 9, "chinese": [0.4144] * 9}
-    )
-    table = blocks_of(ENGLISH | GERMAN, published_types=published)["What queries ask"]
+    table = blocks_of(ENGLISH | GERMAN, recipe="posir")["What queries ask"]
     assert table.header == ("type", "queries", "share", "english")
-    assert table.rows[0] == ("WHAT", "3", "75.00 %", "34.46 %")
+    assert table.rows[0] == ("WHAT", "3", "75.00 %", "34.46 %")  # PosIR, table 6
     chinese = {("cmn-Hans", "law"): sizes(1, 4, 3.0, **TYPES)}
-    both = blocks_of(ENGLISH | chinese, published_types=published)["What queries ask"]
+    both = blocks_of(ENGLISH | chinese, recipe="posir_release")["What queries ask"]
     assert both.rows[0][-2:] == ("34.46 %", "41.44 %")
-    assert [name for name, _ in both.groups[1:]] == [
-        "eng-Latn",
-        "cmn-Hans",
-        "published: PosIR, table 6",
-    ]
+    groups = ["eng-Latn", "cmn-Hans", "published: PosIR, table 6"]
+    assert [name for name, _ in both.groups[1:]] == groups
     alone = blocks_of(ENGLISH)["What queries ask"]
     assert len(alone.rows) == 9
     assert alone.header == ("type", "queries", "share")
@@ -134,7 +132,7 @@ def similarity(languages, *, model="m", names=NAMES) -> pl.DataFrame:
 
 
 def figures_of(frame):
-    blocks = language_blocks(statistics(ENGLISH), benchmark="b", similarity=frame)
+    blocks = blocks_in(statistics(ENGLISH), similarity=frame)
     return [block for block in blocks if isinstance(block, FigureView)]
 
 
@@ -150,6 +148,7 @@ def test_further_languages_and_models_have_figures_of_their_own():
     three = similarity(["eng-Latn", "cmn-Hans", "deu-Latn"])
     figures = figures_of(pl.concat([three, similarity(["eng-Latn"], model="n")]))
     assert len({figure.anchor for figure in figures}) == len(figures) == 3
+    assert [figure.is_folded for figure in figures] == [False, True, True]
     assert figures_of(similarity(["eng-Latn"], names=("law",))) == []
     assert figures_of(three.with_columns(benchmark=pl.lit("other"))) == []
 
@@ -159,5 +158,3 @@ def test_every_row_has_a_cell_per_column(found):
     for block in blocks_of(found).values():
         assert {len(row) for row in block.rows} == {len(block.header)}
         assert sum(width for _, width in block.groups) == len(block.header)
-    html = render_languages(statistics(found), benchmark="b", similarity=similarity(["eng-Latn"]))
-    assert html.count("<svg") == 1

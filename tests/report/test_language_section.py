@@ -8,29 +8,30 @@ from language_inputs import LANGUAGES, MODELS, PAIRS, languages_input
 from report_tables import bucket_rows, psi_row, report_input
 
 from psibench.metrics.language_averages import language_averages
-from psibench.report.html import render_report
-from psibench.report.inputs import BenchmarkInfo, ReportInput
-from psibench.report.languages import language_section, leaderboard_table
-from psibench.report.pair_tables import pairs_of
-from psibench.report.panels import FigureView
-from psibench.report.plain import Table
-from psibench.report.psi_rows import fitting
-from psibench.report.styles import model_styles
-from psibench.report.trend_figure import trend_figure
-from psibench.report.views import headlines, with_headline
+from psibench.report import scores
+from psibench.report.languages import leaderboard_table, pair_blocks, pairs_of
+from psibench.report.page import ReportInput, render_report
+from psibench.report.plots import model_styles
+from psibench.report.scores import fitting
+from psibench.report.tables import FigureView, Table
+from psibench.report.views import BenchmarkInfo, headlines, with_headline
 
 
 def section(inputs: ReportInput) -> dict[str, Table | FigureView]:
     """The blocks of the only benchmark by name."""
     models = inputs.models
-    found = language_section(
-        inputs, inputs.benchmarks, models, styles=model_styles(models), metric="ndcg@10"
+    (info,) = inputs.benchmarks
+    found = pair_blocks(
+        info,
+        psi_table=inputs.psi_table,
+        bucket_scores=inputs.bucket_scores,
+        languages=LANGUAGES,
+        summaries=inputs.summaries,
+        models=models,
+        styles=model_styles({model.id: model.control for model in models}),
+        metric="ndcg@10",
     )
-    return {
-        block.name if isinstance(block, Table) else block.title: block
-        for _, blocks in found
-        for block in blocks
-    }
+    return {block.name if isinstance(block, Table) else block.title: block for block in found}
 
 
 def test_pairs_of_one_language_go_first_in_the_order_of_the_statistics() -> None:
@@ -162,18 +163,11 @@ def test_panels_are_at_most_eighteen() -> None:
             "alpha", (0.5, 0.4, 0.3), benchmark="b", query_lang=code, corpus_lang=code
         )
     ]
-    inputs = report_input([], rows)
-    models = (MODELS[2],)
-    figure = trend_figure(
-        inputs.bucket_scores,
-        None,
-        [(code, code) for code in codes],
-        models,
-        styles=model_styles(models),
-        metric="ndcg@10",
-        anchor="a",
-    )
-    assert figure is not None
+    psi = [psi_row("alpha", benchmark="b", query_lang=code, corpus_lang=code) for code in codes]
+    infos, models = (BenchmarkInfo("b", "controlled"),), (MODELS[2],)
+    inputs = report_input(psi, rows, benchmarks=infos, models=models)
+    figure = section(inputs)["By position in every language pair"]
+    assert isinstance(figure, FigureView)
     assert len(figure.panels) == 18
     assert "The first 18 of 20 pairs." in figure.caption
 
@@ -201,7 +195,7 @@ def test_leaderboards_follow_the_usual_convention_of_each_length() -> None:
         )
     )
     inputs = replace(inputs, summaries=replace(inputs.summaries, leaderboards=boards))
-    table = leaderboard_table(inputs, inputs.benchmarks, metric="ndcg@10")
+    table = leaderboard_table(boards, inputs.benchmarks, metric="ndcg@10")
     assert table is not None
     assert table.header == ("leaderboard", "benchmark", "setting", "All", "Q1")
     assert table.rows[0][:3] == ("board", "b", "monolingual")
@@ -214,13 +208,13 @@ def test_leaderboards_follow_the_usual_convention_of_each_length() -> None:
 
 def test_leading_slice_of_equal_languages_is_the_first_in_order() -> None:
     table = languages_input().psi_table
-    assert headlines(table, LANGUAGES)["b"].query_lang == "eng-Latn"
-    assert headlines(table)["b"].query_lang == "ara-Arab"  # by name
+    assert headlines(table, LANGUAGES)["b"]["query_lang"] == "eng-Latn"
+    assert headlines(table)["b"]["query_lang"] == "ara-Arab"  # by name
     more = psi_row(
         "x", benchmark="b", query_lang="ara-Arab", corpus_lang="eng-Latn", n_queries=9999
     )
     grown = pl.concat([table, pl.DataFrame([more], schema=table.schema)])
-    assert headlines(grown, LANGUAGES)["b"].query_lang == "eng-Latn"
+    assert headlines(grown, LANGUAGES)["b"]["query_lang"] == "eng-Latn"
 
 
 @pytest.mark.parametrize(("limit", "domains"), [(20_000, {"all", "law"}), (10, {"all"})])
@@ -240,9 +234,7 @@ def test_benchmark_of_one_domain_keeps_its_rows() -> None:
 
 
 def test_page_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from psibench.report import psi_rows
-
-    monkeypatch.setattr(psi_rows, "fitting", lambda table: fitting(table, limit=10))
+    monkeypatch.setattr(scores, "fitting", lambda table: fitting(table, limit=10))
     inputs = languages_input()
     page = render_report(inputs)
     assert f"{inputs.psi_table.height} PSI rows" in page

@@ -6,9 +6,14 @@ import polars as pl
 import pytest
 from report_tables import bucket_rows, frame, psi_row
 
-from psibench.report.comparison import compare, mean_intervals
-from psibench.report.comparison_sections import Cell, Section, sections
-from psibench.report.published_figures import published_figures
+from psibench.report.published import (
+    Section,
+    compare,
+    has_counterparts,
+    mean_intervals,
+    published_figures,
+    sections,
+)
 from psibench.tables import conform
 from psibench.tables.published_schemas import PUBLISHED_COMPARISON
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
@@ -232,31 +237,52 @@ def test_the_run_stands_beneath_its_model_in_the_papers_unit() -> None:
     rows = found(
         [squad_row(psi=0.0586)], [squad_bucket("0-100", 0.7, low=0.6, high=0.7)], squad=SQUAD
     )
-    (panel,) = section("posq_table1", rows).panels
-    assert panel.groups == (("SQuAD-PosQ", 7), ("FineWeb-PosQ", 4))
-    assert panel.edges == {7}
-    printed, own, following = panel.lines[:3]
-    assert (printed.name, own.name, own.is_own, following.name) == (
-        "BM25",
-        "squad",
-        True,
+    ((grid, has_own),) = section("posq_table1", rows).panels
+    assert has_own
+    assert grid.groups == (("", 1), ("SQuAD-PosQ", 7), ("FineWeb-PosQ", 4))
+    assert grid.edges == {1, 8}
+    printed, own, following = grid.rows[:3]
+    assert (printed[:2], own[0], following[0]) == (
+        ("BM25", "76.62"),
+        "run here: <bdi>squad</bdi>",
         "bge-m3-dense",
     )
-    assert printed.cells[0] == Cell("76.62")
-    assert own.cells[0] == Cell("70.00", "\N{MINUS SIGN}6.62", is_outside=True)
-    assert own.cells[1] == Cell("")
+    assert grid.looks[:3] == ("", "own", "")
+    assert own[1] == '<b>70.00</b><small class="outside">\N{MINUS SIGN}6.62*</small>'
+    assert own[2] == ""
     # 0.0586 - 0.059 is nothing at three decimals: no sign
-    assert own.cells[6] == Cell("0.059", "0.000", is_outside=True)
+    assert own[7] == '<b>0.059</b><small class="outside">0.000*</small>'
 
 
 def test_mmteb_is_shown_and_not_counted() -> None:
     table = section("posir_table2", found([]))
-    (panel,) = table.panels
-    assert panel.columns == ("MMTEB", "PosIR", "Q1", "Q2", "Q3", "Q4")
+    ((grid, has_own),) = table.panels
+    assert not has_own
+    assert grid.header == ("Model", "MMTEB", "PosIR", "Q1", "Q2", "Q3", "Q4")
     assert table.n_figures == 10 * 5
 
 
 def test_a_dash_of_the_paper_stays_a_dash() -> None:
-    (panel,) = section("posq_table1", found([])).panels
-    row = next(line for line in panel.lines if line.name == "colbertv2.0")
-    assert [cell.text for cell in row.cells[7:]] == ["–"] * 4
+    ((grid, _),) = section("posq_table1", found([])).panels
+    row = next(row for row in grid.rows if row[0] == "colbertv2.0")
+    assert row[8:] == ("–",) * 4
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        ({}, True),
+        ({"model": "bm25-mine"}, False),
+        ({"benchmark": "docs"}, False),  # of a recipe that no paper evaluated
+        ({"query_lang": "qps-Latn"}, False),
+        ({"model": "qwen3-0.6b-uniform"}, True),
+    ],
+    ids=str,
+)
+def test_a_config_says_whether_anything_can_be_compared(
+    run: dict[str, str], expected: bool
+) -> None:
+    english = {"query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
+    runs = [{"benchmark": "squad", "model": "bm25", **english} | run]
+    assert has_counterparts({"squad": SQUAD}, runs) is expected
+    assert not has_counterparts({}, runs)

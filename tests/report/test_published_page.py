@@ -8,19 +8,16 @@ import polars as pl
 import pytest
 from report_tables import bucket_rows, frame, psi_row
 
+from psibench.config.paths import PUBLISHED
 from psibench.errors import InputError
-from psibench.report.plain import Table
-from psibench.report.printed import printed_table
-from psibench.report.published import PUBLISHED, TABLE_7
-from psibench.report.published_others import CONTROLLED_14, OTHER_SPECS
-from psibench.report.published_tables import CONTROLLED_11, POSIR_4, POSIR_7
-from psibench.stages.published import run_published
+from psibench.report.published import printed_tables, run_published
+from psibench.report.tables import Table
 from psibench.stages.tables import derived
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.published_schemas import PUBLISHED_COMPARISON
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
-FILES = sorted(PUBLISHED.glob("*.csv"))
+FILES = sorted([*PUBLISHED.glob("*.csv"), *PUBLISHED.glob("*.yaml")])
 SQUAD = {"data": "squad_posq", "differs": "labels: all"}
 
 
@@ -92,28 +89,31 @@ def test_files_of_two_folders_are_refused(tmp_path: Path) -> None:
         written(tmp_path, [squad()], {}, published=[])
 
 
-@pytest.mark.parametrize("spec", OTHER_SPECS, ids=lambda spec: spec.name)
-def test_printed_tables_are_rectangular(spec: Any) -> None:
-    table = printed_table(spec, PUBLISHED)
-    assert {len(row) for row in table.rows} == {len(table.header)}
-    if table.groups:
-        assert sum(width for _, width in table.groups) == len(table.header)
+def printed() -> dict[str, Table]:
+    return {table.name.split(":")[0]: table for table in printed_tables()}
+
+
+def test_printed_tables_are_rectangular() -> None:
+    assert len(printed()) == 20
+    for table in printed().values():
+        assert {len(row) for row in table.rows} == {len(table.header)}
+        assert sum(width for _, width in table.groups) in (0, len(table.header))
 
 
 def test_printed_tables_keep_the_digits_of_the_file() -> None:
-    assert printed_table(TABLE_7, PUBLISHED).rows[1][-1] == "0.670"
-    arabic = printed_table(POSIR_4, PUBLISHED).rows[0]
+    assert printed()["Controlled, table 7"].rows[1][-1] == "0.670"
+    arabic = printed()["PosIR, table 4"].rows[0]
     assert arabic[:4] == ("ara-Arab", "1,712,847", "41,894", "0.0989")
 
 
 def test_long_tables_are_shown_wide() -> None:
-    beir = printed_table(CONTROLLED_14, PUBLISHED)
+    beir = printed()["Controlled, table 14"]
     assert beir.header == ("model", "dataset", "begin", "middle", "end", "uniform")
     assert beir.rows[0] == ("BERT-base", "SciFact", "0.298", "0.154", "0.138", "0.273")
     assert beir.groups == (("", 2), ("nDCG@10", 4))
-    trained: Table = printed_table(CONTROLLED_11, PUBLISHED)
+    trained = printed()["Controlled, table 11"]
     assert trained.groups == (("", 1), ("nDCG@10", 4), ("PSI", 4))
     assert trained.rows[0][:2] == ("ModernBERT-base", "0.341")
-    quality = printed_table(POSIR_7, PUBLISHED)
+    quality = printed()["PosIR, table 7"]
     assert quality.groups[1] == ("Qwen3-30B-A3B", 5)
     assert quality.rows[0][:6] == ("ara-Arab", "4.38", "4.18", "4.19", "4.33", "4.27")

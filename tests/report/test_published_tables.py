@@ -8,41 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+from psibench.config.load import read_yaml
+from psibench.config.paths import PUBLISHED
 from psibench.errors import InputError
-from psibench.report.published import PUBLISHED, read_published
-from psibench.report.published_figures import published_figures
-from psibench.report.published_others import (
-    CONTROLLED_4,
-    CONTROLLED_5,
-    CONTROLLED_12,
-    CONTROLLED_13,
-    CONTROLLED_14,
-    NEEDLES_1,
-    OTHER_SPECS,
-    PUBLISHED_FILES,
-)
-from psibench.report.published_tables import (
-    CONTROLLED_3,
-    DIMENSIONS,
-    MODELS,
-    MYOPIC_1,
-    POSIR_2,
-    POSIR_3,
-    POSIR_4,
-    POSIR_5,
-    POSIR_6,
-    POSIR_7,
-    POSIR_8,
-    POSIR_10,
-    POSIR_11,
-    POSQ_1,
-    RETRIEVAL_SPECS,
-    SECTIONS,
-    SQUAD_COLUMNS,
-    THIRDS_COLUMNS,
-)
-from psibench.report.published_wording import AS_PRINTED, COMPARABLE
-from psibench.tables.spec import TableSpec
+from psibench.report.published import INDEX, published_figures, read_published
+from psibench.text.segments import POSITIONS
 
 N_ROWS = {
     "posir_table2": 10,
@@ -79,15 +49,21 @@ RENAMED = {
     "gte-reranker-base": "gte-multilingual-reranker",
     "bge-reranker-gemma": "bge-reranker-v2-gemma",
 }
+SECTIONS = ("all", "q1", "q2", "q3", "q4")
+DIMENSIONS = ("fluency", "accuracy", "completeness", "style")
+SHARES = ("share", "psi", "squad_psi", "fineweb_psi", "target_yes", "distractor_no", "exclusive")
+SQUAD = ("0_100", "100_200", "200_300", "300_400", "400_500", "500_3120")
+SQUAD_COLUMNS = [f"squad_{name}" for name in SQUAD]
+THIRDS_COLUMNS = [f"fineweb_{name}" for name in POSITIONS]
 STATISTICS = ("min", "q1", "median", "q3", "max")
 
 
-def rows_of(spec: TableSpec) -> list[dict[str, Any]]:
-    return read_published(spec).rows.to_dicts()
+def rows_of(name: str) -> list[dict[str, Any]]:
+    return read_published(name).rows.to_dicts()
 
 
 def by_language() -> pl.DataFrame:
-    return pl.concat([read_published(spec).rows for spec in (POSIR_10, POSIR_11)])
+    return pl.concat([read_published(name).rows for name in ("posir_table10", "posir_table11")])
 
 
 def psi_of(scores: Iterable[float]) -> float:
@@ -95,38 +71,40 @@ def psi_of(scores: Iterable[float]) -> float:
     return 1 - min(known) / max(known)
 
 
-@pytest.mark.parametrize("spec", PUBLISHED_FILES, ids=lambda spec: spec.name)
-def test_a_table_has_the_rows_of_the_paper(spec: TableSpec) -> None:
-    assert read_published(spec).rows.height == N_ROWS[spec.name]
+def test_every_table_has_the_rows_of_the_paper_and_its_words_on_the_page() -> None:
+    assert {path.stem for path in PUBLISHED.glob("*.csv")} == set(N_ROWS)
+    for name, n_rows in N_ROWS.items():
+        assert read_published(name).rows.height == n_rows, name
+    assert set(read_yaml(PUBLISHED / INDEX)) == set(N_ROWS) - {"models", "fineweb_posq_counts"}
 
 
-@pytest.mark.parametrize("spec", PUBLISHED_FILES, ids=lambda spec: spec.name)
-def test_every_row_names_one_paper_and_its_table(spec: TableSpec) -> None:
-    source = read_published(spec).source
-    if spec is not MODELS:
-        place = "appendix" if spec.name == "fineweb_posq_counts" else "table"
-        assert source.split(", ")[1].startswith(place)
-        assert "; " not in source
-
-
-def test_every_table_has_its_words_on_the_page() -> None:
-    assert set(COMPARABLE) == {spec.name for spec in RETRIEVAL_SPECS}
-    assert set(AS_PRINTED) == {spec.name for spec in OTHER_SPECS}
+@pytest.mark.parametrize("name", N_ROWS)
+def test_a_table_is_sound(name: str) -> None:
+    table = read_published(name)
+    if name != "models":  # one paper, one table
+        place = "appendix" if name == "fineweb_posq_counts" else "table"
+        assert table.source.split(", ")[1].startswith(place)
+        assert "; " not in table.source
+    names = [column for column, kind in table.rows.schema.items() if not kind.is_float()]
+    assert not table.rows.select(names).is_duplicated().any()
+    for column in table.rows.columns:
+        if column in SHARES or column.startswith("share_"):
+            assert table.rows[column].drop_nulls().is_between(0, 1).all(), column
+    parts = [f"n_{position}" for position in POSITIONS]
+    if {"n", *parts} <= set(table.rows.columns):
+        known = table.rows.drop_nulls(parts)
+        assert (known.select(pl.sum_horizontal(parts)).to_series() == known["n"]).all()
 
 
 def test_models_of_all_tables_have_an_id() -> None:
-    known = set(read_published(MODELS).rows["name"])
-    named = {
-        name
-        for spec in PUBLISHED_FILES
-        if "model" in spec.column_names and spec is not MODELS
-        for name in read_published(spec).rows["model"]
-    }
-    assert named == known
+    known = set(read_published("models").rows["name"])
+    tables = {name: read_published(name).rows for name in N_ROWS if name != "models"}
+    named = [table["model"] for table in tables.values() if "model" in table.columns]
+    assert {model for models in named for model in models} == known
 
 
 def test_ids_of_the_models_are_ids() -> None:
-    ids = read_published(MODELS).rows["model"]
+    ids = read_published("models").rows["model"]
     assert ids.str.contains(r"^[a-z0-9][a-z0-9._-]*$").all()
 
 
@@ -135,7 +113,7 @@ def test_ids_of_the_models_are_ids() -> None:
 )
 def test_table_2_is_the_mean_of_tables_10_and_11(section: str, column: str) -> None:
     mono = by_language().filter(setting="monolingual", section=section)
-    for row in rows_of(POSIR_2):
+    for row in rows_of("posir_table2"):
         scores = mono.filter(model=row["model"])["ndcg_at_10"].to_list()
         assert len(scores) == 10
         # half a unit of the second decimal, and of each of the ten rounded scores
@@ -144,7 +122,7 @@ def test_table_2_is_the_mean_of_tables_10_and_11(section: str, column: str) -> N
 
 @pytest.mark.parametrize("setting", ["monolingual", "cross-lingual"])
 def test_table_3_is_the_mean_of_tables_10_and_11(setting: str) -> None:
-    rows = [row for row in rows_of(POSIR_3) if row["setting"] == setting]
+    rows = [row for row in rows_of("posir_table3") if row["setting"] == setting]
     for row in rows:
         for section, column in zip(SECTIONS, ("posir", *SECTIONS[1:]), strict=True):
             same = by_language().filter(setting=setting, section=section, model=row["model"])
@@ -158,9 +136,9 @@ def test_only_translated_queries_cross_languages() -> None:
     assert set(every) - set(crossed) == {"cmn-Hans", "eng-Latn"}
 
 
-@pytest.mark.parametrize("spec", [POSIR_4, POSIR_5], ids=["by language", "by domain"])
-def test_corpora_add_up_to_the_totals(spec: TableSpec) -> None:
-    *parts, total = rows_of(spec)
+@pytest.mark.parametrize("name", ["posir_table4", "posir_table5"], ids=["by language", "by domain"])
+def test_corpora_add_up_to_the_totals(name: str) -> None:
+    *parts, total = rows_of(name)
     for name in ("n_documents", "n_queries"):
         assert sum(part[name] for part in parts) == total[name]
     assert [total["n_documents"], total["n_queries"]] == [17_329_673, 421_708]
@@ -177,13 +155,13 @@ def test_corpora_add_up_to_the_totals(spec: TableSpec) -> None:
 
 @pytest.mark.parametrize("language", ["english", "chinese"])
 def test_query_types_add_up(language: str) -> None:
-    *parts, total = rows_of(POSIR_6)
+    *parts, total = rows_of("posir_table6")
     assert total[language] == 1
     assert sum(part[language] for part in parts) == pytest.approx(1, abs=9 * 0.5e-4)
 
 
 def test_translation_grades_average_as_printed() -> None:
-    rows = read_published(POSIR_7).rows
+    rows = read_published("posir_table7").rows
     for (system,), graded in rows.group_by("system"):
         languages, mean = graded.filter(pl.col("language") != "all"), graded.row(-1, named=True)
         for name in (*DIMENSIONS, "overall"):
@@ -194,7 +172,7 @@ def test_translation_grades_average_as_printed() -> None:
 
 
 def test_grades_by_people_average_as_printed() -> None:
-    *rows, overall = rows_of(POSIR_8)
+    *rows, overall = rows_of("posir_table8")
     assert tuple(row["dimension"] for row in rows) == DIMENSIONS
     for row in rows:
         mean = fmean(row[name] for name in ("french", "russian", "arabic"))
@@ -207,7 +185,7 @@ def test_grades_by_people_average_as_printed() -> None:
     ("columns", "psi"), [(SQUAD_COLUMNS, "squad_psi"), (THIRDS_COLUMNS, "fineweb_psi")]
 )
 def test_psi_of_posq_is_that_of_its_buckets(columns: Sequence[str], psi: str) -> None:
-    rows = [row for row in rows_of(POSQ_1) if row[psi] is not None]
+    rows = [row for row in rows_of("posq_table1") if row[psi] is not None]
     assert len(rows) == (20 if psi == "squad_psi" else 19)  # colbertv2.0: 512 tokens only
     for row in rows:
         # two decimals of the scores and three of PSI, rounded
@@ -215,27 +193,27 @@ def test_psi_of_posq_is_that_of_its_buckets(columns: Sequence[str], psi: str) ->
 
 
 def test_squad_scores_of_myopic_are_those_of_posq() -> None:
-    posq = {row["model"]: row for row in rows_of(POSQ_1)}
-    for row in rows_of(MYOPIC_1):
+    posq = {row["model"]: row for row in rows_of("posq_table1")}
+    for row in rows_of("myopic_table1"):
         later = posq[RENAMED.get(row["model"], row["model"])]
         assert [row[name] for name in SQUAD_COLUMNS] == [later[name] for name in SQUAD_COLUMNS]
         assert row["kind"] == later["kind"]
 
 
 def test_uniform_training_has_the_lowest_psi_throughout() -> None:
-    rows = read_published(CONTROLLED_3).rows
+    rows = read_published("controlled_table3").rows
     for (_, _), group in rows.group_by("benchmark", "model"):
         assert group.sort("psi")["training"][0] == "uniform"
 
 
 def test_beir_means_are_those_of_the_datasets_and_models() -> None:
-    rows = read_published(CONTROLLED_14).rows
+    rows = read_published("controlled_table14").rows
     single = rows.filter(pl.col("dataset") != "all")
     for (_, _), group in rows.group_by("model", "training"):
         parts = group.filter(pl.col("dataset") != "all")["ndcg_at_10"]
         mean = group.filter(dataset="all")["ndcg_at_10"].item()
         assert mean == pytest.approx(fmean(parts), abs=0.00076)
-    for row in rows_of(CONTROLLED_4):
+    for row in rows_of("controlled_table4"):
         same = single.filter(training=row["training"])
         if row["dataset"] != "all":
             same = same.filter(dataset=row["dataset"])
@@ -243,19 +221,19 @@ def test_beir_means_are_those_of_the_datasets_and_models() -> None:
 
 
 def test_gap_of_the_mirror_reversal_is_back_minus_front() -> None:
-    for row in rows_of(CONTROLLED_12):
+    for row in rows_of("controlled_table12"):
         gap = row["back_reversed"] - row["front_reversed"]
         assert row["gap"] == pytest.approx(gap, abs=0.00151)
 
 
 def test_evidence_moved_has_the_printed_range_and_ends() -> None:
-    rows = rows_of(CONTROLLED_13)
+    rows = rows_of("controlled_table13")
     places = [f"p{i}" for i in range(1, 11)]
     for row in rows:
         found = [row[place] for place in places]
         assert row["range_x1000"] == pytest.approx(1000 * (max(found) - min(found)), abs=0.151)
     full = {(row["model"], row["training"]): row for row in rows}
-    for row in rows_of(CONTROLLED_5):
+    for row in rows_of("controlled_table5"):
         other = full[row["model"], row["training"]]
         found = [other[place] for place in places]
         assert row["peak"] == 1 + found.index(max(found))
@@ -266,7 +244,7 @@ def test_evidence_moved_has_the_printed_range_and_ends() -> None:
 
 
 def test_improvement_of_needles_is_a_difference() -> None:
-    rows = {(row["datasets"], row["variant"]): row for row in rows_of(NEEDLES_1)}
+    rows = {(row["datasets"], row["variant"]): row for row in rows_of("needles_table1")}
     for datasets in ("own", "external"):
         for place in ("beginning", "middle", "end"):
             original, finetuned, gain = (
@@ -290,10 +268,66 @@ def test_figures_are_all_in_zero_to_one_and_print_as_in_the_file() -> None:
 
 
 def test_a_model_that_models_csv_lacks_is_named(tmp_path: Path) -> None:
-    for path in PUBLISHED.glob("*.csv"):
+    for path in (*PUBLISHED.glob("*.csv"), *PUBLISHED.glob("*.yaml")):
         text = path.read_text(encoding="utf-8")
         if path.stem == "models":
             text = text.replace('BM25,bm25,"PosQ, table 1; Myopic, table 1"\n', "")
         (tmp_path / path.name).write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"posq_table1.csv: model 'BM25' is not in .*models.csv"):
         published_figures(tmp_path)
+
+
+def test_pool_of_the_paper_is_the_published_one() -> None:
+    row = read_published("controlled_table6").rows.row(-1, named=True)
+    assert [row["threshold"], row["n"]] == [0.3, 481_236]
+    assert [row[f"n_{name}"] for name in POSITIONS] == [335_650, 62_904, 82_682]
+
+
+def test_shares_by_threshold_are_the_counts_rounded_to_the_printed_digits() -> None:
+    rows = read_published("controlled_table6").rows.to_dicts()
+    for row in rows:
+        assert row["share"] == pytest.approx(row["n"] / rows[0]["n"], abs=0.51e-4)
+        for name in POSITIONS if row["n_end"] is not None else ():
+            assert row[f"share_{name}"] == pytest.approx(row[f"n_{name}"] / row["n"], abs=0.51e-4)
+    # failed and the pool from 0 are all there is
+    assert rows[1]["n"] + rows[2]["n"] == rows[0]["n"] == 2_948_006
+
+
+def test_exclusive_rate_of_the_audit_rises_as_published() -> None:
+    rows = read_published("controlled_table7").rows
+    assert list(rows["exclusive"]) == [0.514, 0.670, 0.777, 0.853, 0.904]
+
+
+def test_cells_add_up_to_the_pool_of_the_same_threshold() -> None:
+    *bins, total = read_published("controlled_table8").rows.to_dicts()
+    pool = read_published("controlled_table6").rows.row(-1, named=True)
+    cells = [row[f"n_{name}"] for row in bins for name in POSITIONS]
+    for name in POSITIONS:
+        assert sum(row[f"n_{name}"] for row in bins) == total[f"n_{name}"] == pool[f"n_{name}"]
+    assert {row["budget"] for row in bins} == {min(cells)} == {8_189}
+    assert total["budget"] == len(bins) * min(cells)
+
+
+def test_stages_of_fineweb_posq_only_ever_lose_questions() -> None:
+    rows = read_published("fineweb_posq_counts").rows.filter(unit="questions")
+    assert list(rows["n"]) == [265_865, 117_008, 39_183, 26_356, 25_775]
+    assert list(rows["n"]) == sorted(rows["n"], reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read"),
+        ("", "cannot be read"),
+        ("length_bin,budget\n256-512,1,2,3\n", "cannot be read"),
+        ("length_bin,budget\n\xff,1\n", "cannot be read"),
+        ("length_bin,budget\n256-512,1\n", "no column 'source'; found: length_bin, budget"),
+    ],
+    ids=["missing", "empty", "ragged", "encoding", "no source"],
+)
+def test_a_wrong_file_is_named(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "controlled_table8.csv").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=r"controlled_table8\.csv") as caught:
+        read_published("controlled_table8", tmp_path)
+    assert message in str(caught.value)

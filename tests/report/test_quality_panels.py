@@ -1,14 +1,15 @@
-from html.parser import HTMLParser
-
 import polars as pl
 import pytest
+from report_tables import report_input
+from test_report_html import Collector
 
 from psibench.build.agreement import agreement_table, confusion_table
 from psibench.build.quality import DIMENSIONS, graded, quality_table
 from psibench.formats.human_grades import SCHEMA
-from psibench.report.panels import FigureView
-from psibench.report.plain import Table
-from psibench.report.quality_panels import quality_blocks, render_quality
+from psibench.report.languages import LanguageFacts, quality_blocks
+from psibench.report.page import render_report
+from psibench.report.tables import FigureView, Table
+from psibench.report.views import BenchmarkInfo
 
 
 def grades(*rows) -> pl.DataFrame:
@@ -28,7 +29,6 @@ PEOPLE = pl.DataFrame(
     schema=SCHEMA,
     orient="row",
 )
-PUBLISHED = pl.DataFrame({"dimension": ["fluency"], "agreement": [0.981], "mae": [0.44]})
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +37,13 @@ def tables():
     return {
         "agreement": agreement_table(every, PEOPLE),
         "confusion": confusion_table(every, PEOPLE),
-        "published_agreement": PUBLISHED,
     }
 
 
 def blocks_of(**tables):
     return {
         block.name if isinstance(block, Table) else block.title: block
-        for block in quality_blocks(quality_table(GRADES), benchmark="b", **tables)
+        for block in quality_blocks(LanguageFacts("b", quality=quality_table(GRADES), **tables))
     }
 
 
@@ -73,9 +72,9 @@ def test_heat_maps_show_dimensions_and_domains_by_language():
 
 def test_one_language_has_no_heat_maps():
     quality = quality_table({"deu-Latn": GRADES["deu-Latn"]})
-    blocks = quality_blocks(quality, benchmark="b")
+    blocks = quality_blocks(LanguageFacts("b", quality=quality))
     assert not any(isinstance(block, FigureView) for block in blocks)
-    assert render_quality(quality.clear(), benchmark="b") == ""
+    assert quality_blocks(LanguageFacts("b", quality=quality.clear())) == []
 
 
 def test_published_agreement_stands_beside_the_whole_only(tables):
@@ -84,8 +83,6 @@ def test_published_agreement_stands_beside_the_whole_only(tables):
     assert beside["all languages", "each", "fluency"] == ("98.1 %", "0.44")
     assert beside["deu-Latn", "each", "fluency"] == ("–", "–")
     assert beside["all languages", "each", "the four together"] == ("–", "–")
-    without = blocks_of(agreement=tables["agreement"])["Agreement with people"]
-    assert len(without.rows[0]) == len(without.header) == 9
 
 
 def test_the_confusion_matrix_has_counts_and_shares(tables):
@@ -94,30 +91,12 @@ def test_the_confusion_matrix_has_counts_and_shares(tables):
     assert table.rows[1] == ("2", *["0\n–"] * 5)
 
 
-class Tags(HTMLParser):
-    """Checks that tags close in order, and keeps ids."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.ids = [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.ids += [value for name, value in attrs if name == "id"]
-        self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.ids += [value for name, value in attrs if name == "id"]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def test_the_html_is_sound_and_names_are_escaped(tables):
-    html = render_quality(quality_table(GRADES), benchmark="b<1>", **tables)
-    parser = Tags()
-    parser.feed(html)
-    assert parser.open == []
-    assert len(parser.ids) == len(set(parser.ids))
-    assert "&lt;b&gt;" in html
-    assert "<b>" not in html
-    assert html.count("<svg") == 2
+def test_the_page_has_sound_ids_and_escapes_names(tables):
+    facts = LanguageFacts("b<1>", quality=quality_table(GRADES), **tables)
+    infos = (BenchmarkInfo("b<1>", "controlled"),)
+    page = render_report(report_input(benchmarks=infos, languages=(facts,)))
+    ids = Collector(page).ids
+    assert len(ids) == len(set(ids))
+    assert "&lt;b&gt;" in page
+    assert "<bdi><b>" not in page
+    assert page.count("<svg") == 2

@@ -16,8 +16,7 @@ from report_tables import psi_row, report_input
 from verification_tables import verified_input
 
 from psibench.report.examples import make_example
-from psibench.report.html import render_report, write_report
-from psibench.report.inputs import ReportInput
+from psibench.report.page import ReportInput, render_report, write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (

@@ -7,8 +7,8 @@ import pytest
 from report_tables import bucket_rows, psi_row, report_input
 
 from psibench.errors import InputError
-from psibench.report.html import render_report, write_report
-from psibench.report.inputs import BenchmarkInfo, ModelInfo, ReportInput
+from psibench.report.page import ReportInput, render_report, write_report
+from psibench.report.views import BenchmarkInfo, ModelInfo
 
 EVIL = """x"><script>alert(1)</script>&'$y_1$"""
 

@@ -12,7 +12,8 @@ from psibench.config.lookup import Lookup
 from psibench.config.lookup_report import example_files, language_files, spread, summary_names
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
-from psibench.stages.report_languages import read_examples, read_languages, read_summaries
+from psibench.report.examples import read_examples
+from psibench.report.languages import read_languages, read_summaries
 from psibench.tables import Provenance, write_table
 from psibench.tables.quality_schemas import DOMAIN_SIMILARITY, RELOCATION, TRANSLATION_QUALITY
 from psibench.tables.schemas import CORPUS, QUERIES

@@ -1,11 +1,14 @@
-import pytest
-from report_tables import frame, psi_row
+"""Numbers in words, what a page leads with, and statistics."""
 
-from psibench.report.sections import statistics_tables
-from psibench.report.svg import inline_svg
-from psibench.report.views import Headline, headlines, main_scheme
+import re
+
+import pytest
+from report_tables import frame, psi_row, report_input
+
+from psibench.report.page import render_report
+from psibench.report.views import SLICE, BenchmarkInfo, headlines, main_scheme
 from psibench.report.wording import count, interval, number, p_value
-from psibench.tables.schemas import PSI_TABLE, STATISTICS
+from psibench.tables.schemas import PSI_TABLE
 
 
 @pytest.mark.parametrize(
@@ -34,8 +37,8 @@ def test_pooled_slice_leads_and_without_one_the_largest() -> None:
         psi_row("a", benchmark="y", domain="art", n_queries=20),
     ]
     assert headlines(frame(PSI_TABLE, rows)) == {
-        "x": Headline("eng-Latn", "eng-Latn", "all", "all"),
-        "y": Headline("eng-Latn", "eng-Latn", "art", "all"),
+        "x": dict.fromkeys(SLICE[:2], "eng-Latn") | {"domain": "all", "length_bucket": "all"},
+        "y": dict.fromkeys(SLICE[:2], "eng-Latn") | {"domain": "art", "length_bucket": "all"},
     }
 
 
@@ -49,34 +52,36 @@ def test_pooled_slice_leads_and_without_one_the_largest() -> None:
     ],
 )
 def test_main_scheme_follows_the_recipe(schemes, recipe, expected) -> None:
-    assert main_scheme(schemes, recipe) == expected
+    table = frame(PSI_TABLE, [psi_row("a", benchmark="x", buckets=name) for name in schemes])
+    assert main_scheme(table, BenchmarkInfo("x", recipe)) == expected
 
 
 def test_statistics_lead_with_pooled_groups_and_split_off_buckets() -> None:
-    place = {"benchmark": "x", "statistic": "n_queries"}
-    table = frame(
-        STATISTICS,
-        [
-            place | {"language": "eng-Latn", "domain": "art", "value": 2.0},
-            place | {"language": "eng-Latn", "domain": "all", "value": 5.0},
-            place
-            | {"language": "eng-Latn", "domain": "all", "statistic": "bucket:end", "value": 3.0},
-        ],
-    )
-    sizes, buckets = statistics_tables(table, "x")
-    assert sizes.rows == (("eng-Latn", "all", "5"), ("eng-Latn", "art", "2"))
-    assert buckets.header == ("language", "domain", "end")
-    assert buckets.rows == (("eng-Latn", "all", "3"), ("eng-Latn", "art", "–"))
-
-
-def test_inline_svg_has_a_title_prefixed_ids_and_no_global_style() -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure()
-    figure.subplots().plot([0, 1], [0, 1], marker="o")
-    text = inline_svg(figure, name="one", title="A < B", description="d")
-    assert '<title id="one-title">A &lt; B</title>' in text
-    assert "<style" not in text
-    assert "metadata" not in text
-    assert 'id="one-0"' in text
-    assert text == inline_svg(figure, name="one", title="A < B", description="d")
+    place = {"benchmark": "x", "statistic": "n_queries", "language": "eng-Latn"}
+    rows = [
+        place | {"domain": "art", "value": 2.0},
+        place | {"domain": "all", "value": 5.0},
+        place | {"domain": "all", "statistic": "bucket:end", "value": 3.0},
+    ]
+    # what the tables of domains need
+    rows += [
+        place | {"domain": name, "statistic": f"passage_tokens_{what}", "value": 1.0}
+        for name in ("art", "all")
+        for what in ("mean", "max")
+    ]
+    rows += [place | {"domain": n, "statistic": "n_passages", "value": 1.0} for n in ("art", "all")]
+    page = render_report(report_input([], [], rows))
+    sizes, buckets = page.split("<h4>Sizes</h4>")[1].split("<h4>Queries per bucket</h4>")
+    cells = [re.findall(r"<t[hd] [^>]*>(?:<bdi>)?([^<]+)", one) for one in (sizes, buckets)]
+    shown = []
+    for found in cells:
+        n = found.index("eng-Latn")  # columns
+        shown += [found[n * row : n * row + 3] for row in (0, 1, 2)]
+    assert shown == [
+        ["language", "domain", "queries"],
+        ["eng-Latn", "all", "5"],
+        ["eng-Latn", "art", "2"],
+        ["language", "domain", "end"],
+        ["eng-Latn", "all", "3"],
+        ["eng-Latn", "art", "–"],
+    ]

@@ -22,9 +22,9 @@ from psibench.config.models import Bm25Model
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.report.examples import make_example
-from psibench.report.facts import LanguageFacts
-from psibench.stages.report import benchmark_info, run_report
-from psibench.stages.report_verification import KEYS, read_verification
+from psibench.report.filters import KEYS, read_verification
+from psibench.report.languages import LanguageFacts
+from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.quality_schemas import TRANSLATION_QUALITY

@@ -7,10 +7,10 @@ import pytest
 from report_tables import psi_row, report_input, undefined_row
 
 from psibench.metrics.estimate import FLAGS
-from psibench.report.html import render_report
-from psibench.report.inputs import ModelInfo
-from psibench.report.readings import control_reading
+from psibench.report.page import render_report
+from psibench.report.scores import control_reading
 from psibench.report.verdict import Verdict, verdicts
+from psibench.report.views import ModelInfo
 
 BETWEEN = {"test": "between", "flags": "between_documents", "psi_same": None} | {
     "psi_same_low": None,

@@ -3,8 +3,8 @@
 import pytest
 from verification_tables import shifts
 
-from psibench.report.panels import FigureView
-from psibench.report.shift_figure import shift_figure, shift_sentences
+from psibench.report.filters import shift_figure, shift_sentences
+from psibench.report.tables import FigureView
 
 EVEN = (400, 400, 400)
 SKEWED = (180, 50, 70)

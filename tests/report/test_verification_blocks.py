@@ -19,13 +19,18 @@ from verification_tables import (
     shifts,
 )
 
-from psibench.report.audit import audit_block
-from psibench.report.count_tables import mixture_block, savings_block, stage_block
-from psibench.report.filter_tables import cell_block, margin_block
-from psibench.report.inputs import BenchmarkInfo
-from psibench.report.plain import Table
-from psibench.report.verification import VerificationFacts, verification_blocks
-from psibench.report.view_tables import PsiRows, clean_block, removed_text, tiny_block
+from psibench.report.filters import (
+    VerificationFacts,
+    audit_table,
+    cell_table,
+    margin_table,
+    mixture_table,
+    savings_table,
+    stage_table,
+    verification_blocks,
+)
+from psibench.report.tables import Table
+from psibench.report.views import BenchmarkInfo, PsiRows, clean_table, tiny_table
 from psibench.report.wording import change, p_text, percent
 from psibench.tables.schemas import PSI_TABLE
 
@@ -45,7 +50,7 @@ def blocks(*facts: VerificationFacts, info: BenchmarkInfo, **views: str) -> list
 
 
 def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
-    table = margin_block(margins(*POOLS), threshold=0.3)
+    table = margin_table(margins(*POOLS), threshold=0.3)
     kept = rows_of(table)["m ≥ 0.3, kept"]
     # of 1,200 candidates 300; of these 180, 50, 70
     assert kept[:4] == ("300\n25.00 %", "180\n60.00 %", "50\n16.67 %", "70\n23.33 %")
@@ -57,7 +62,7 @@ def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
 
 
 def test_thresholds_that_are_not_published_have_dashes() -> None:
-    table = margin_block(margins((-0.1, (380, 380, 380)), (0.25, (180, 50, 70))), threshold=0.25)
+    table = margin_table(margins((-0.1, (380, 380, 380)), (0.25, (180, 50, 70))), threshold=0.25)
     assert rows_of(table)["m ≥ 0.25, kept"][4:] == ("–",) * 4
     # failed means below -0.1 here, below 0 in the paper
     assert rows_of(table)["failed: m < -0.1"][4:] == ("–",) * 4
@@ -67,17 +72,17 @@ def test_row_without_a_margin_is_shown_only_where_there_is_one() -> None:
     table = margins(*POOLS)
     none = pl.col("condition") == "no_margin"
     without = table.with_columns(pl.when(none).then(0).otherwise("n").alias("n"))
-    assert "no margin" in rows_of(margin_block(table, threshold=0.3))
-    assert "no margin" not in rows_of(margin_block(without, threshold=0.3))
+    assert "no margin" in rows_of(margin_table(table, threshold=0.3))
+    assert "no margin" not in rows_of(margin_table(without, threshold=0.3))
 
 
 def test_pool_without_queries_has_dashes_for_shares() -> None:
-    kept = rows_of(margin_block(margins((0.0, (1, 0, 0)), (0.9, (0, 0, 0))), threshold=0.9))
+    kept = rows_of(margin_table(margins((0.0, (1, 0, 0)), (0.9, (0, 0, 0))), threshold=0.9))
     assert kept["m ≥ 0.9, kept"][:2] == ("0\n0.00 %", "0")
 
 
 def test_cells_of_the_same_bins_have_the_published_ones_beside() -> None:
-    table = cell_block(cells(0.3), threshold=0.3, unit="chars")
+    table = cell_table(cells(0.3), threshold=0.3, unit="chars")
     assert rows_of(table)["256–512"] == (
         "10",
         "4",
@@ -93,7 +98,7 @@ def test_cells_of_the_same_bins_have_the_published_ones_beside() -> None:
 
 @pytest.mark.parametrize(("bins", "unit"), [(BINS, "words"), (BINS[:4], "chars")])
 def test_other_bins_or_units_have_no_published_ones_beside(bins, unit) -> None:
-    table = cell_block(cells(0.3, bins), threshold=0.3, unit=unit)
+    table = cell_table(cells(0.3, bins), threshold=0.3, unit=unit)
     assert table is not None
     assert table.groups == ()
     assert {len(row) for row in table.rows} == {5}
@@ -103,18 +108,18 @@ def test_other_bins_or_units_have_no_published_ones_beside(bins, unit) -> None:
 @pytest.mark.parametrize(("wanted", "shown"), [(0.1, "m ≥ 0.1"), (None, "m ≥ 0.3")])
 def test_pool_shown_is_that_of_the_run_else_the_highest(wanted, shown) -> None:
     pools = pl.concat([cells(0.1), cells(0.3)])
-    table = cell_block(pools, threshold=wanted, unit="chars")
+    table = cell_table(pools, threshold=wanted, unit="chars")
     assert table is not None
     assert table.note.startswith(f"Queries with {shown}.")
 
 
 def test_table_without_a_pool_gives_no_cells() -> None:
     failed = cells(0.3).with_columns(threshold=pl.lit(None, pl.Float64))
-    assert cell_block(failed, threshold=0.3, unit="chars") is None
+    assert cell_table(failed, threshold=0.3, unit="chars") is None
 
 
 def test_audit_has_intervals_and_the_published_shares_of_the_same_stratum() -> None:
-    table = audit_block(audit((None, 0.0, 100, 0.5), (0.3, 0.5, 50, 0.9), (0.3, None, 20, 0.91)))
+    table = audit_table(audit((None, 0.0, 100, 0.5), (0.3, 0.5, 50, 0.9), (0.3, None, 20, 0.91)))
     failed = rows_of(table)["failed: m < 0"]
     assert failed[:3] == ("100", "2", "50.0 %\n[46.0, 53.0]")
     assert failed[5:] == ("87.7 %", "73.8 %", "51.4 %")
@@ -123,16 +128,20 @@ def test_audit_has_intervals_and_the_published_shares_of_the_same_stratum() -> N
 
 
 def test_stratum_without_a_usable_verdict_has_dashes_and_no_margin_is_left_out() -> None:
-    table = audit_block(audit((None, None, 0, 0.0), (None, 0.0, 0, 0.0)))
+    table = audit_table(audit((None, None, 0, 0.0), (None, 0.0, 0, 0.0)))
     assert [row[:4] for row in table.rows] == [("failed: m < 0", "0", "0", "–")]
 
 
 def test_stages_stand_beside_the_published_counts() -> None:
-    table = stage_block(
-        {("agreement", "questions"): 500, ("majority_of_judges", "pairs"): 11},
-        {"agreement": (100, 260, 140)},
+    facts = VerificationFacts(
+        "fineweb",
+        "eng-Latn",
+        "web",
+        flow=flow(("agreement", "questions", 600, 500)),
+        shift=shifts(("agreement", (150, 300, 150), (100, 260, 140)), unit="questions"),
+        judgements=POSQ_FACTS.judgements,
     )
-    found = rows_of(table)
+    found = rows_of(stage_table(facts))
     assert found["agreement"][1:5] == ("500", "100\n20.00 %", "260\n52.00 %", "140\n28.00 %")
     assert found["agreement"][5:7] == ("117,008", "13,061\n11.16 %")
     assert found["majority_of_judges"] == ("pairs", "11", "–", "–", "–", "661", "–", "–", "–")
@@ -140,7 +149,7 @@ def test_stages_stand_beside_the_published_counts() -> None:
 
 
 def test_savings_are_listed_per_step_and_scorer_with_totals() -> None:
-    table = savings_block(savings("margin", ("bm25", 30, 30), ("minilm", 30, 12)))
+    table = savings_table(savings("margin", ("bm25", 30, 30), ("minilm", 30, 12)))
     assert table.rows == (
         ("margin", "bm25", "30", "30", "0", "0.0 %"),
         ("margin", "minilm", "30", "12", "18", "60.0 %"),
@@ -150,14 +159,14 @@ def test_savings_are_listed_per_step_and_scorer_with_totals() -> None:
 
 def test_mixtures_are_summed_by_position_and_shown_per_bin() -> None:
     cells = mixtures(("begin", ((9, 0, 0), (9, 0, 0))), ("mixed", ((4, 3, 2), (4, 4, 2))))
-    assert mixture_block(cells).rows == (
+    assert mixture_table(cells).rows == (
         ("begin", "18", "0", "0", "18", "9"),
         ("mixed", "8", "7", "4", "19", "9 to 10"),
     )
 
 
 def test_nothing_to_score_saves_no_share() -> None:
-    assert savings_block(savings("margin", ("bm25", 0, 0))).rows[0][-1] == "–"
+    assert savings_table(savings("margin", ("bm25", 0, 0))).rows[0][-1] == "–"
 
 
 def psi_rows(*rows: dict) -> PsiRows:
@@ -173,7 +182,7 @@ def test_raw_and_clean_labels_stand_side_by_side() -> None:
         psi_row("a", benchmark="fineweb", mean=0.9, metric="mrr@10"),
         psi_row("a", benchmark="fineweb", mean=0.9, length_bucket="Q1"),
     )
-    table = clean_block(found, INFO, "fineweb-raw", flow=flow())
+    table = clean_table(found, INFO, "fineweb-raw", flow=flow())
     (row,) = table.rows
     assert row[:6] == ("a", "240", "231", "0.500", "0.520", "+0.020")
     assert row[6:9] == ("0.250\n[0.200, 0.300]", "0.200\n[0.200, 0.300]", "−0.050")
@@ -189,14 +198,14 @@ def test_missing_or_undefined_sides_have_no_change() -> None:
         psi_row("b", benchmark="fineweb", **undefined),
         psi_row("b", benchmark="fineweb-tiny"),
     )
-    table = tiny_block(found, INFO, "fineweb-tiny")
+    table = tiny_table(found, INFO, "fineweb-tiny")
     assert table.rows[0][1:6] == ("1,200", "–", "0.500", "–", "–")
     assert table.rows[1][6:9] == ("undefined", "0.250\n[0.200, 0.300]", "–")
     assert table.rows[1][9:] == ("undefined", "0.220\n[0.170, 0.270]", "–")
 
 
 def test_view_without_psi_rows_gives_a_table_without_rows() -> None:
-    assert tiny_block(NOTHING, INFO, "fineweb-tiny").rows == ()
+    assert tiny_table(NOTHING, INFO, "fineweb-tiny").rows == ()
 
 
 def test_scheme_of_the_recipe_is_compared() -> None:
@@ -204,7 +213,7 @@ def test_scheme_of_the_recipe_is_compared() -> None:
         psi_row("a", benchmark="fineweb", mean=0.1, buckets="relative-20"),
         psi_row("a", benchmark="fineweb", mean=0.2),
     )
-    assert tiny_block(found, INFO, "fineweb-tiny").rows[0][3] == "0.200"
+    assert tiny_table(found, INFO, "fineweb-tiny").rows[0][3] == "0.200"
 
 
 def test_removed_queries_and_documents_are_counted_over_domains() -> None:
@@ -213,10 +222,12 @@ def test_removed_queries_and_documents_are_counted_over_domains() -> None:
         ("above_positive", "documents", 400, 399),
         ("above_positive", "questions", 50, 48),
     )
-    assert removed_text(pl.concat([counts, counts])) == (
-        "Removed: 2 of 800 documents (0.25 %); 4 of 100 questions (4.00 %)."
+    table = clean_table(NOTHING, INFO, "fineweb-raw", flow=pl.concat([counts, counts]))
+    assert table.note.startswith(
+        "Removed: 2 of 800 documents (0.25 %); 4 of 100 questions (4.00 %). Raw:"
     )
-    assert removed_text(flow(("agreement", "questions", 100, 50))) == ""
+    nothing = flow(("agreement", "questions", 100, 50))
+    assert clean_table(NOTHING, INFO, "fineweb-raw", flow=nothing).note.startswith("Raw:")
 
 
 def test_blocks_are_those_a_benchmark_has() -> None:

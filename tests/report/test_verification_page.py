@@ -8,8 +8,7 @@ from report_tables import psi_row
 from test_report_html import EVIL, Collector
 from verification_tables import INFOS, MARGIN_FACTS, POSQ_FACTS, savings, shifts, verified_input
 
-from psibench.report.html import render_report
-from psibench.report.inputs import ReportInput
+from psibench.report.page import ReportInput, render_report
 
 TABLES = [field.name for field in dataclasses.fields(MARGIN_FACTS)][3:]  # after the labels
 

@@ -6,9 +6,9 @@ import polars as pl
 from report_tables import bucket_rows, frame, psi_row, report_input
 
 from psibench.build.shift_table import Counts, Filtered, shift_table
-from psibench.report.generation import GenerationFacts
-from psibench.report.inputs import BenchmarkInfo, ModelInfo, ReportInput
-from psibench.report.verification import VerificationFacts
+from psibench.report.filters import GenerationFacts, VerificationFacts
+from psibench.report.page import ReportInput
+from psibench.report.views import BenchmarkInfo, ModelInfo
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.study_schemas import MIXTURE_CELLS
 from psibench.tables.verify_report_schemas import (

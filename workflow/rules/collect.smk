@@ -123,7 +123,7 @@ rule report:
         languages=[path for files in language_files(lookup) for path in paths_in(files)],
         examples=[path for files in example_files(lookup) for path in paths_in(files)],
         published=published_tables(),
-        published_page="results/published.html",
+        published_page=published_page(),
     output:
         "results/report.html",
     log:
@@ -149,7 +149,7 @@ rule report:
             name: f"results/{name}.parquet" for name in summary_names(lookup)[3:]
         },
         examples=example_files(lookup),
-        published_page="published.html",
+        published_page=[Path(path).name for path in published_page()],
         prices={
             name: lookup.dump(price) for name, price in lookup.used_prices().items()
         },

@@ -15,9 +15,11 @@ try:
     )
     from psibench.config.model_params import retrieval_params
     from psibench.config.paths import CLEANING, PUBLISHED
+    from psibench.config.published import published_facts
     from psibench.config.reranker_registry import reranker_params
     from psibench.errors import InputError
     from psibench.models.versions import MODEL_VERSIONS
+    from psibench.report.published import has_counterparts
     from psibench.stages.build import build_params
     from psibench.stages.llm_job import ask_params, gather_params, place_params
     from psibench.stages.negatives_job import (
@@ -207,8 +209,15 @@ def verification_files():
 
 
 def published_tables():
-    """The papers' figures that the report puts beside one's own."""
-    return sorted(str(path) for path in PUBLISHED.glob("*.csv"))
+    """The papers' figures that stand beside one's own, and what is said of them."""
+    files = [*PUBLISHED.glob("*.csv"), *PUBLISHED.glob("*.yaml")]
+    return sorted(map(str, files))
+
+
+def published_page():
+    """The page of the papers' figures beside one's own, where any of them can be."""
+    facts = published_facts(settings.benchmarks)
+    return ["results/published.html"] if has_counterparts(facts, lookup.runs()) else []
 
 
 def paths_in(files):

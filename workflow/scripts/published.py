@@ -1,7 +1,7 @@
 from psibench.config import parse_benchmark
 from psibench.config.published import published_facts
+from psibench.report.published import run_published
 from psibench.stages.job import job
-from psibench.stages.published import run_published
 
 with job(snakemake.log[0], threads=snakemake.threads):
     sections = snakemake.params.benchmarks

@@ -1,8 +1,9 @@
 from psibench.config import parse_benchmark, parse_model
+from psibench.report.examples import read_examples
+from psibench.report.filters import read_generation, read_verification
+from psibench.report.languages import read_languages, read_summaries
+from psibench.report.page import run_report
 from psibench.stages.job import job
-from psibench.stages.report import read_generation, run_report
-from psibench.stages.report_languages import read_examples, read_languages, read_summaries
-from psibench.stages.report_verification import read_verification
 
 with job(snakemake.log[0], threads=snakemake.threads):
     given, asked = snakemake.input, snakemake.params
@@ -24,7 +25,7 @@ with job(snakemake.log[0], threads=snakemake.threads):
         languages=read_languages(asked.languages),
         summaries=read_summaries(asked.summaries),
         examples=read_examples(asked.examples),
-        published=asked.published_page,
+        published="".join(asked.published_page),
         title=asked.title,
         output=snakemake.output[0],
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from psibench.report.svg import CONTROL, INK, RC, SERIES
+from psibench.report.plots import CONTROL, INK, RC, SERIES
 from psibench.report.wording import SCHEME_TEXTS
 from psibench.tables import atomic_path
 

@@ -1,20 +1,46 @@
 """Some queries with the text around their evidence, so that a reader sees whether spans fit."""
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from psibench.build.relocation import BY, LENGTH, SPAN
-from psibench.report.excerpts import Excerpt, excerpt, excerpt_at
-from psibench.report.inputs import BenchmarkInfo
+from psibench.errors import InputError
+from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count
+from psibench.tables.columns import read_columns
+from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.languages import english_name, html_lang, is_rtl
 
 N_EXAMPLES = 3
 WHY_NOT = "not_located"
 EXTRA_COLUMNS = (LENGTH, SPAN, BY, WHY_NOT)
 """Columns of translated queries that an example tells of."""
+CONTEXT = 200
+"""Characters shown before and after the evidence."""
+LONGEST = 500
+"""Characters of evidence shown; of longer evidence its beginning and its end."""
+SEARCHED = 24
+"""How far a cut moves inwards to find white space."""
+JOINER = "\u200d"
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A piece of a text.
+
+    ``evidence`` is the evidence, or its beginning and its end with ``n_left_out`` characters
+    between them; empty where it is not known.
+    """
+
+    before: str
+    evidence: tuple[str, ...]
+    after: str
+    n_left_out: int = 0
+    is_cut_before: bool = False
+    is_cut_after: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,6 +67,46 @@ class ExampleGroup:
     examples: tuple[Example, ...]
 
 
+def read_examples(files: Sequence[Mapping[str, str]]) -> list[Example]:
+    """Read three queries per language and the documents that hold their evidence.
+
+    ``files`` are plain data as `psibench.config.lookup_report.example_files` gives them. The
+    three are divided among a language's domains. Ids are read first, then the rows needed.
+
+    Raises
+    ------
+    InputError
+        If a table cannot be read, or a query's document is missing.
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    for one in files:
+        groups.setdefault((one["benchmark"], one["lang"]), []).append(one)
+    return [
+        example
+        for group in groups.values()
+        for place, one in enumerate(group)
+        for example in _read(one, len(range(place, N_EXAMPLES, len(group))))
+    ]
+
+
+def _read(files: Mapping[str, str], n: int) -> list[Example]:
+    ids = chosen(read_columns(files["queries"], QUERIES, ["_id"])["_id"], n)
+    names = QUERIES.column_names
+    queries = read_columns(files["queries"], QUERIES, names, optional=EXTRA_COLUMNS, ids=ids)
+    documents = queries["pos_corpus_id"].unique().to_list()
+    found = read_columns(files["corpus"], CORPUS, ["_id", "text"], ids=documents)
+    texts = dict(found.iter_rows())
+    lacking = [name for name in documents if name not in texts]
+    if lacking:
+        raise InputError(
+            f"{files['corpus']}: no document {lacking[0]!r}, the positive of a query in "
+            f"{files['queries']}. Make both tables again."
+        )
+    rows = {row["_id"]: row for row in queries.iter_rows(named=True)}
+    place = {"benchmark": files["benchmark"], "language": files["lang"], "domain": files["domain"]}
+    return [make_example(rows[name], texts[rows[name]["pos_corpus_id"]], **place) for name in ids]
+
+
 def chosen(ids: Iterable[str], n: int) -> list[str]:
     """Return ``n`` ids, those with the smallest hash: the same in every run and every language."""
 
@@ -64,22 +130,22 @@ def make_example(
         or the text has another length than the row says.
     """
     start, end = row["pos_char_span"]
-    length = row["pos_char_length"]
-    middle = min((start + end) / 2, length) / length if length else 0.0
+    middle = _middle(start, end, row["pos_char_length"])
     located = row.get(SPAN)
-    is_original = row.get(LENGTH) is None and length == len(text)
+    is_original = row.get(LENGTH) is None and row["pos_char_length"] == len(text)
     if is_original:
         shown, facts = excerpt(text, (start, end)), _place_facts(start, end, len(text))
     elif located is not None:
         shown = excerpt(text, (located[0], located[1]))
-        how = f"found again in the translation ({row.get('located_by') or 'method unknown'})"
-        facts = (
-            how,
-            *_place_facts(located[0], located[1], len(text)),
-            f"in the original: at {middle:.2f}",
-        )
+        how = f"found again in the translation ({row.get(BY) or 'method unknown'})"
+        place = _place_facts(located[0], located[1], len(text))
+        facts = (how, *place, f"in the original: at {middle:.2f}")
     else:
-        shown, facts = excerpt_at(text, middle), _unknown_facts(row, middle)
+        shown = excerpt_at(text, middle)
+        why = "not located in the translation" if SPAN in row else "not looked for in this text"
+        why += f" ({row[WHY_NOT]})" if row.get(WHY_NOT) else ""
+        unmarked = f"shown unmarked: the text at the original's place, {middle:.2f}"
+        facts = (f"evidence: {why}", unmarked)
     tokens = row.get("pos_token_length")
     if tokens is not None:
         whose = "" if is_original else " in the original"
@@ -87,21 +153,15 @@ def make_example(
     return Example(benchmark, language, domain, row["_id"], row["text"], shown, facts)
 
 
+def _middle(start: int, end: int, length: int) -> float:
+    return min((start + end) / 2, length) / length if length else 0.0
+
+
 def _place_facts(start: int, end: int, length: int) -> tuple[str, ...]:
-    share = min((start + end) / 2, length) / length if length else 0.0
     return (
         f"evidence: characters {count(start)} to {count(end)} of {count(length)}, "
         f"{count(end - start)} long",
-        f"middle at {share:.2f}",
-    )
-
-
-def _unknown_facts(row: Mapping[str, Any], middle: float) -> tuple[str, ...]:
-    reason = row.get(WHY_NOT)
-    why = "not located in the translation" if SPAN in row else "not looked for in this text"
-    return (
-        f"evidence: {why}{f' ({reason})' if reason else ''}",
-        f"shown unmarked: the text at the original's place, {middle:.2f}",
+        f"middle at {_middle(start, end, length):.2f}",
     )
 
 
@@ -111,19 +171,77 @@ def example_section(
     """Return the examples by benchmark, in page order, and language, in the order given."""
     found = []
     for info in benchmarks:
-        mine = [one for one in examples if one.benchmark == info.id]
-        languages = dict.fromkeys(one.language for one in mine)
-        groups = [_group(language, mine) for language in languages]
-        if groups:
-            found.append((info, groups))
+        groups: dict[str, list[Example]] = {}
+        for one in examples:
+            if one.benchmark == info.id:
+                groups.setdefault(one.language, []).append(one)
+        shown = [
+            ExampleGroup(
+                language,
+                english_name(language),
+                html_lang(language),
+                "rtl" if is_rtl(language) else "ltr",
+                tuple(mine),
+            )
+            for language, mine in groups.items()
+        ]
+        found += [(info, shown)] if shown else []
     return found
 
 
-def _group(language: str, examples: Sequence[Example]) -> ExampleGroup:
-    return ExampleGroup(
-        language,
-        english_name(language),
-        html_lang(language),
-        "rtl" if is_rtl(language) else "ltr",
-        tuple(one for one in examples if one.language == language),
-    )
+# --- the text around evidence, short enough to read, cut where no character is torn
+
+
+def excerpt(text: str, span: tuple[int, int]) -> Excerpt:
+    """Return the text around ``span`` ([start, end), characters), the evidence apart.
+
+    A span that ends beyond the text ends with it.
+    """
+    start, end = (min(place, len(text)) for place in span)
+    first, last = _begin(text, max(0, start - CONTEXT), start), _end(text, end + CONTEXT, end)
+    evidence: tuple[str, ...] = (text[start:end],)
+    left_out = 0
+    if end - start > LONGEST:
+        head = _end(text, start + LONGEST // 2, start)
+        tail = _begin(text, end - LONGEST // 2, end)
+        evidence, left_out = (text[start:head], text[tail:end]), tail - head
+    cuts = first > 0, last < len(text)
+    return Excerpt(text[first:start], evidence, text[end:last], left_out, *cuts)
+
+
+def excerpt_at(text: str, share: float) -> Excerpt:
+    """Return the text around a share in [0, 1] of its length; nothing of it is called evidence."""
+    middle = round(min(max(share, 0.0), 1.0) * len(text))
+    half = CONTEXT + LONGEST // 4
+    first, last = _begin(text, max(0, middle - half), middle), _end(text, middle + half, middle)
+    return Excerpt(text[first:last], (), "", 0, first > 0, last < len(text))
+
+
+def _begin(text: str, place: int, latest: int) -> int:
+    """Move a cut to the right: behind white space, or at least before a whole character."""
+    if place <= 0 or place >= latest:
+        return min(place, latest)
+    for i in range(place, min(place + SEARCHED, latest)):
+        if text[i - 1].isspace():
+            return i
+    while place < latest and _is_inside(text, place):
+        place += 1
+    return place
+
+
+def _end(text: str, place: int, earliest: int) -> int:
+    """Move a cut to the left: before white space, or at least behind a whole character."""
+    if place >= len(text) or place <= earliest:
+        return max(min(place, len(text)), earliest)
+    for i in range(place, max(place - SEARCHED, earliest), -1):
+        if text[i].isspace():
+            return i
+    while place > earliest and _is_inside(text, place):
+        place -= 1
+    return place
+
+
+def _is_inside(text: str, place: int) -> bool:
+    """Say whether a cut here would take a mark from its letter, or tear an emoji sequence."""
+    here, before = text[place], text[place - 1]
+    return unicodedata.category(here)[0] == "M" or JOINER in (here, before)

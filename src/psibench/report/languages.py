@@ -1,21 +1,510 @@
-"""The parts of the page about language pairs and about leaderboards made elsewhere."""
+"""Languages and domains: what a benchmark holds of each, translations, and how pairs score."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from psibench.build.agreement import ANNOTATOR_MEAN, GRADES
+from psibench.build.quality import DIMENSIONS, OVERALL
+from psibench.build.statistics import QUERY_TYPE_PREFIX
+from psibench.metrics.aggregate import POOLED
 from psibench.metrics.buckets import LENGTH_BUCKETS
-from psibench.report.fragments import Block
-from psibench.report.inputs import BenchmarkInfo, ModelInfo, ReportInput
-from psibench.report.pair_tables import average_tables, leading_rows, pair_tables, pairs_of
-from psibench.report.panels import slug
-from psibench.report.plain import Table
-from psibench.report.styles import LineStyle
-from psibench.report.trend_figure import trend_figure
-from psibench.report.views import POOLED
-from psibench.report.wording import MISSING, change, p_text
+from psibench.metrics.language_averages import CROSS_LINGUAL, MONOLINGUAL
+from psibench.report.plots import HeatMap, LineStyle, draw_heat_map, inline_svg
+from psibench.report.published import read_published
+from psibench.report.scores import bucket_axis, curve, curve_numbers, small_multiples
+from psibench.report.tables import Block, FigureView, Panel, Table, slug
+from psibench.report.verdict import finding_of
+from psibench.report.views import BenchmarkInfo, ModelInfo, Row, leading_rows
+from psibench.report.wording import (
+    MISSING,
+    change,
+    count,
+    number,
+    p_text,
+    pair_text,
+    percent,
+)
+from psibench.stages.tables import read_all
+from psibench.tables import read_table
+from psibench.tables.quality_schemas import (
+    DOMAIN_SIMILARITY,
+    RELOCATION,
+    TRANSLATION_AGREEMENT,
+    TRANSLATION_CONFUSION,
+    TRANSLATION_QUALITY,
+)
+from psibench.tables.spec import TableSpec
+from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
+from psibench.text.query_types import QUERY_TYPES
 
+STACKED: Mapping[str, TableSpec] = {"relocation": RELOCATION, "similarity": DOMAIN_SIMILARITY}
+SINGLE: Mapping[str, TableSpec] = {
+    "quality": TRANSLATION_QUALITY,
+    "agreement": TRANSLATION_AGREEMENT,
+    "confusion": TRANSLATION_CONFUSION,
+}
+SUMMARY_TABLES: Mapping[str, TableSpec] = {
+    "position_trend": POSITION_TREND,
+    "language_averages": LANGUAGE_AVERAGES,
+    "leaderboards": LEADERBOARDS,
+}
+POSIR_RECIPES = ("posir", "posir_release")
+
+
+@dataclass(frozen=True)
+class LanguageFacts:
+    """The languages and domains of one benchmark, as far as known: rows of the tables above."""
+
+    benchmark: str
+    relocation: pl.DataFrame | None = None
+    similarity: pl.DataFrame | None = None
+    quality: pl.DataFrame | None = None
+    agreement: pl.DataFrame | None = None
+    confusion: pl.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """Tables over all benchmarks: POSITION_TREND, LANGUAGE_AVERAGES and LEADERBOARDS rows."""
+
+    position_trend: pl.DataFrame | None = None
+    language_averages: pl.DataFrame | None = None
+    leaderboards: pl.DataFrame | None = None
+
+
+def read_languages(files: Sequence[Mapping[str, Any]]) -> list[LanguageFacts]:
+    """Read what is known of benchmarks' languages and domains.
+
+    ``files`` are plain data as `psibench.config.lookup_report.language_files` gives them.
+    """
+    return [
+        LanguageFacts(
+            one["benchmark"],
+            **{name: read_all(one[name], spec) for name, spec in STACKED.items() if name in one},
+            **{name: read_table(one[name], spec) for name, spec in SINGLE.items() if name in one},
+        )
+        for one in files
+    ]
+
+
+def read_summaries(paths: Mapping[str, str | Path]) -> Summaries:
+    """Read the tables over all benchmarks, as far as given by name."""
+    return Summaries(**{name: read_table(paths[name], SUMMARY_TABLES[name]) for name in paths})
+
+
+def _first_seen(column: pl.Series) -> list[str]:
+    return list(dict.fromkeys(column))
+
+
+# --- what a benchmark holds by language and domain, as in PosIR's Tables 4 to 6 and Figure 6
+
+Values = Mapping[str, float]
+Statistics = Mapping[tuple[str, str], Values]
+"""(language, domain) -> name of a statistic -> value."""
+TOKENS = ("min", "q1", "median", "q3", "max", "mean")
+QUARTILES = frozenset({"q1", "median", "q3"})
+SIZE_HEADER = ("documents", "share", "queries", "share")
+PUBLISHED_COLUMNS = {"eng": "english", "cmn": "chinese", "zho": "chinese"}
+LANGUAGE_NOTE = (
+    "To first: mean length beside that of the first language. Quartiles of all languages together "
+    "are not computed."
+)
+TYPE_NOTE = (
+    "By the interrogative a query opens with; in Chinese by its first one. CLAIM: asks nothing. "
+    "OTHERS: yes/no questions, requests, and questions without an interrogative. The paper's "
+    "keyword lists are not published, so ours are others."
+)
+SHIFT_NOTE = (
+    "Found: queries whose evidence was found again in the translation. Shift: how far its relative "
+    "position moved, as a share of the document's length; 0.05 is one of twenty bins. Where "
+    "sentences were aligned, the whole sentences on both sides are compared."
+)
+SIMILARITY_NOTE = "Cosine of the means of the domains' document vectors."
+
+
+def language_blocks(
+    statistics: pl.DataFrame, info: BenchmarkInfo, facts: LanguageFacts
+) -> list[Block]:
+    """Return the tables and figures of a benchmark's languages and domains.
+
+    ``statistics`` are STATISTICS rows of any benchmarks; the order of languages and domains is
+    kept. Only what there is something to say about: no table of one language or of one domain. Of
+    several figures all but one are folded.
+    """
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    columns = ("language", "domain", "statistic", "value")
+    mine = statistics.filter(benchmark=info.id).select(columns)
+    for language, domain, name, value in mine.iter_rows():
+        found.setdefault((language, domain), {})[name] = value
+    blocks: list[Block] = []
+    if len({language for language, _ in found}) > 1:
+        blocks.append(_language_table(found))
+    if len({domain for _, domain in found} - {POOLED}) > 1:
+        blocks.append(_domain_table(found))
+    types = _query_type_table(found, has_published=info.recipe in POSIR_RECIPES)
+    blocks += [] if types is None else [types]
+    if facts.relocation is not None and facts.relocation.height:
+        blocks.append(_relocation_table(facts.relocation))
+    if facts.similarity is not None:
+        figures = _similarity_figures(facts.similarity.filter(benchmark=info.id), info.id)
+        blocks += [replace(one, is_folded=place > 0) for place, one in enumerate(figures)]
+    return blocks
+
+
+def _language_table(found: Statistics) -> Table:
+    """Return a row per language, as PosIR's Table 4, and their mean length beside the first's."""
+    pooled = {language: _whole(found, language) for language in _languages(found)}
+    together = _together(list(pooled.values()))
+    first = next(iter(pooled.values())).get("passage_tokens_mean")
+    rows = []
+    for language, values in [*pooled.items(), (POOLED, together)]:
+        mean = values.get("passage_tokens_mean") if language != POOLED else None
+        ratio = MISSING if not first or mean is None else f"{mean / first:.2f}"
+        rows.append((language, *_sizes(values, together), *_tokens(values, TOKENS), ratio))
+    return _size_table(
+        "Languages", "language", rows, TOKENS, note=LANGUAGE_NOTE, more=("to first",)
+    )
+
+
+def _domain_table(found: Statistics) -> Table:
+    """Return a row per domain, as PosIR's Table 5.
+
+    Documents and queries of several languages are added up; quartiles are in the table of one.
+    """
+    languages = _languages(found)
+    merged = {}
+    for domain in dict.fromkeys(domain for _, domain in found if domain != POOLED):
+        merged[domain] = _together(
+            [found[one, domain] for one in languages if (one, domain) in found]
+        )
+    merged[POOLED] = _together([_whole(found, language) for language in languages])
+    if len(languages) == 1:
+        merged = {domain: found[languages[0], domain] for domain in merged if domain != POOLED}
+        merged[POOLED] = _whole(found, languages[0])
+    shown = [name for name in TOKENS if len(languages) == 1 or name not in QUARTILES]
+    rows = [
+        (domain, *_sizes(values, merged[POOLED]), *_tokens(values, shown))
+        for domain, values in merged.items()
+    ]
+    note = f"Together: {', '.join(languages)}." if len(languages) > 1 else ""
+    return _size_table("Domains", "domain", rows, shown, note=note)
+
+
+def _size_table(
+    title: str,
+    what: str,
+    rows: Sequence[tuple[str, ...]],
+    tokens: Sequence[str],
+    *,
+    note: str,
+    more: tuple[str, ...] = (),
+) -> Table:
+    names = [{"q1": "Q1", "q3": "Q3"}.get(name, name) for name in tokens]
+    groups = (("", 1), ("size", 4), ("tokens per document", len(names) + len(more)))
+    header = (what, *SIZE_HEADER, *names, *more)
+    return Table(title, header, tuple(rows), n_names=1, groups=groups, note=note)
+
+
+def _query_type_table(found: Statistics, *, has_published: bool) -> Table | None:
+    """Return queries by type, as PosIR's Table 6; None without English or Chinese queries."""
+    marker = f"{QUERY_TYPE_PREFIX}{QUERY_TYPES[0]}"
+    whole = {language: _whole(found, language) for language in _languages(found)}
+    typed = {language: values for language, values in whole.items() if marker in values}
+    if not typed:
+        return None
+    columns: list[str] = []
+    known: dict[str, dict[str, Any]] = {}
+    if has_published:
+        columns = list(dict.fromkeys(PUBLISHED_COLUMNS[name.partition("-")[0]] for name in typed))
+        known = {row["query_type"]: row for row in read_published("posir_table6").rows.to_dicts()}
+    rows = []
+    for kind in QUERY_TYPES:
+        cells = []
+        for values in typed.values():
+            n, total = values[f"{QUERY_TYPE_PREFIX}{kind}"], values["n_queries"]
+            cells += [count(n), percent(n / total if total else None, 2)]
+        rows.append((kind, *cells, *(percent(known[kind][name], 2) for name in columns)))
+    groups = [("", 1), *((language, 2) for language in typed)]
+    groups += [("published: PosIR, table 6", len(columns))] if columns else []
+    header = ("type", *("queries", "share") * len(typed), *columns)
+    return Table("What queries ask", header, tuple(rows), 1, tuple(groups), TYPE_NOTE)
+
+
+def _languages(found: Statistics) -> list[str]:
+    return list(dict.fromkeys(language for language, _ in found))
+
+
+def _whole(found: Statistics, language: str) -> Values:
+    """Return the statistics of a language: the pooled ones, or those of its only domain."""
+    mine = {domain: values for (name, domain), values in found.items() if name == language}
+    return mine.get(POOLED) or next(iter(mine.values()))
+
+
+def _together(rows: Sequence[Values]) -> Values:
+    """Add up sizes; lengths over the documents of all, quartiles left out."""
+    sized = [row for row in rows if row["n_passages"]]
+    merged = {name: sum(row[name] for row in rows) for name in ("n_passages", "n_queries")}
+    if not sized:
+        return merged
+    total = sum(row["passage_tokens_mean"] * row["n_passages"] for row in sized)
+    lowest = [row["passage_tokens_min"] for row in sized if "passage_tokens_min" in row]
+    return merged | {
+        **({"passage_tokens_min": min(lowest)} if len(lowest) == len(sized) else {}),
+        "passage_tokens_max": max(row["passage_tokens_max"] for row in sized),
+        "passage_tokens_mean": total / merged["n_passages"],
+    }
+
+
+def _sizes(values: Values, whole: Values) -> tuple[str, ...]:
+    cells: list[str] = []
+    for name in ("n_passages", "n_queries"):
+        share = values[name] / whole[name] if whole[name] else None
+        cells += [count(values[name]), percent(share, 2)]
+    return tuple(cells)
+
+
+def _tokens(values: Values, names: Sequence[str]) -> tuple[str, ...]:
+    found = ((name, values.get(f"passage_tokens_{name}")) for name in names)
+    return tuple(
+        MISSING if value is None else f"{value:,.1f}" if name == "mean" else f"{value:,.0f}"
+        for name, value in found
+    )
+
+
+def _relocation_table(relocation: pl.DataFrame) -> Table:
+    """Return how often and how far from its place evidence was found again, by language.
+
+    Of a language with pooled domains only these are shown.
+    """
+    is_pooled = pl.col("domain") == POOLED
+    shown = relocation.filter(is_pooled | ~is_pooled.any().over("language"))
+    rows = tuple(
+        (
+            row["language"],
+            "all methods" if row["method"] == POOLED else row["method"],
+            *(count(row[name]) for name in ("n_queries", "n_located")),
+            percent(row["share_located"]),
+            number(row["median_shift"]),
+            percent(row["share_within_0.05"]),
+        )
+        for row in shown.iter_rows(named=True)
+    )
+    header = ("language", "method", "queries", "found", "share", "median shift", "shift ≤ 0.05")
+    return Table("Does position survive translation?", header, rows, note=SHIFT_NOTE)
+
+
+def _similarity_figures(similarity: pl.DataFrame, benchmark: str) -> list[FigureView]:
+    """Return a heat map of domains per model and two languages, as PosIR's Figure 6.
+
+    The first language is below the diagonal, the second, if there is one, above. Fewer than two
+    domains give none.
+    """
+    figures = []
+    columns = ("language", "domain_a", "domain_b", "cosine")
+    for (model,), rows in similarity.group_by("model", maintain_order=True):
+        languages = _first_seen(rows["language"])
+        for pair in (languages[i : i + 2] for i in range(0, len(languages), 2)):
+            mine = rows.filter(pl.col("language").is_in(pair))
+            domains = tuple(_first_seen(mine["domain_a"]))
+            if len(domains) < 2:
+                continue
+            cosines = {tuple(key): value for *key, value in mine.select(columns).iter_rows()}
+            values = tuple(
+                tuple(
+                    None
+                    if i == j
+                    else cosines.get((pair[0] if i > j else pair[-1], a, b))
+                    if i > j or len(pair) > 1
+                    else None
+                    for j, b in enumerate(domains)
+                )
+                for i, a in enumerate(domains)
+            )
+            sides = f"Below the diagonal: {pair[0]}."
+            sides += f" Above: {pair[1]}." if len(pair) > 1 else ""
+            caption = f"{SIMILARITY_NOTE} {sides} Model: {model}."
+            anchor = slug("similarity", benchmark, str(model), *pair)
+            data = HeatMap(domains, domains, values)
+            title = "Similarity of domains"
+            figures.append(
+                _heat_map(data, number, anchor=anchor, title=title, caption=caption, rows="domain")
+            )
+    return figures
+
+
+def _heat_map(
+    data: HeatMap,
+    shown: Callable[[float | None], str],
+    *,
+    anchor: str,
+    title: str,
+    caption: str,
+    rows: str,
+) -> FigureView:
+    """Return a heat map with its numbers as ``shown``; ``rows`` says what its rows are."""
+    drawn = draw_heat_map(data)
+    svg = inline_svg(drawn, name=anchor, title=title, description=caption, css="exact")
+    named = zip(data.rows, data.values, strict=True)
+    numbers = tuple((name, *map(shown, values)) for name, values in named)
+    return FigureView(anchor, title, caption, (Panel(svg),), (), (rows, *data.columns), numbers)
+
+
+# --- how good translations are
+
+ALL_TEXTS = {"language": "all languages", "domain": "all domains"}
+ANNOTATORS = {POOLED: "each", ANNOTATOR_MEAN: "mean of a document's"}
+QUALITY_NOTE = (
+    "Mean grades by a language model, 1 (poor) to 5 (flawless), without a reference translation; "
+    "overall is the mean of the four. Q1 to Q4: sources of up to 512, 1,024, 1,536 and more tokens."
+)
+AGREEMENT_NOTE = (
+    "Pairs: a person's grade and the language model's of the same document. Within 1: at most one "
+    "apart. MAE: mean absolute difference. Unmatched grades by people are not compared."
+)
+CONFUSION_NOTE = "Pairs of grades, and below the share of the pairs with that grade by a person."
+
+
+def quality_blocks(facts: LanguageFacts) -> list[Block]:
+    """Return the tables and heat maps of a benchmark's translations; none without grades."""
+    quality = facts.quality
+    if quality is None or quality.is_empty():
+        return []
+    blocks: list[Block] = [_quality_table(quality)]
+    whole = quality.filter(length_bin=POOLED)
+    for table, rows, columns, title in (
+        (whole.filter(domain=POOLED), "language", "dimension", "Grades by language"),
+        (
+            whole.filter(dimension=OVERALL),
+            *("domain", "language", "Overall grade by domain and language"),
+        ),
+    ):
+        down, across = (_first_seen(table[side]) for side in (rows, columns))
+        if min(len(set(side) - {POOLED}) for side in (down, across)) < 2:
+            continue
+        cells = {(a, b): mean for a, b, mean in table.select(rows, columns, "mean").iter_rows()}
+        values = tuple(tuple(cells.get((a, b)) for b in across) for a in down)
+        names = [
+            tuple(ALL_TEXTS.get(side, POOLED) if name == POOLED else name for name in found)
+            for side, found in ((rows, down), (columns, across))
+        ]
+        data = HeatMap(names[0], names[1], values)
+        caption = f"Mean grade by {rows} and {columns}, 1 to 5."
+        anchor = slug("quality", facts.benchmark, rows, columns)
+        blocks.append(
+            _heat_map(data, _grade, anchor=anchor, title=title, caption=caption, rows=rows)
+        )
+    if facts.agreement is not None and facts.agreement.height:
+        blocks.append(_agreement_table(facts.agreement))
+    if facts.confusion is not None and facts.confusion.height:
+        blocks.append(_confusion_table(facts.confusion))
+    return blocks
+
+
+def _quality_table(quality: pl.DataFrame) -> Table:
+    """Return a row per language: mean of every dimension, and the overall one by length."""
+    whole = quality.filter(domain=POOLED)
+    columns = ("language", "length_bin", "dimension", "n", "n_unjudged", "mean")
+    cells = {row[:3]: row[3:] for row in whole.select(columns).iter_rows()}
+    dimensions = (*DIMENSIONS, OVERALL)
+    rows = []
+    for language in _first_seen(whole["language"]):
+        n, n_unjudged, _ = cells[language, POOLED, OVERALL]
+        means = [cells[language, POOLED, name][2] for name in dimensions]
+        means += [cells.get((language, b, OVERALL), (0, 0, None))[2] for b in LENGTH_BUCKETS]
+        name = ALL_TEXTS["language"] if language == POOLED else language
+        rows.append((name, count(n), count(n_unjudged), *map(_grade, means)))
+    sizes = (("documents", 2), ("mean grade", len(dimensions)))
+    return Table(
+        "Quality of the translations",
+        ("language", "graded", "not graded", *dimensions, *LENGTH_BUCKETS),
+        tuple(rows),
+        n_names=1,
+        groups=(("", 1), *sizes, ("overall, by length", len(LENGTH_BUCKETS))),
+        note=QUALITY_NOTE,
+    )
+
+
+def _agreement_table(agreement: pl.DataFrame) -> Table:
+    """Return how grades by people and by the language model agree, PosIR's Table 9 beside it.
+
+    Published figures stand beside the same dimensions of all languages and annotators.
+    """
+    published = read_published("posir_table9").rows
+    known = {row["dimension"]: row for row in published.iter_rows(named=True)}
+    rows = []
+    for row in agreement.iter_rows(named=True):
+        is_whole = row["annotator"] == POOLED and row["language"] == POOLED
+        theirs = known.get(row["dimension"]) if is_whole else None
+        rows.append(
+            (
+                ALL_TEXTS["language"] if row["language"] == POOLED else row["language"],
+                ANNOTATORS.get(row["annotator"], row["annotator"]),
+                "the four together" if row["dimension"] == POOLED else row["dimension"],
+                *(count(row[name]) for name in ("n", "n_unmatched")),
+                percent(row["within_one"]),
+                *(_grade(row[name]) for name in ("mae", "mean_human", "mean_llm")),
+                percent(theirs["agreement"]) if theirs else MISSING,
+                _grade(theirs["mae"]) if theirs else MISSING,
+            )
+        )
+    header = ("language", "annotator", "dimension", "pairs", "unmatched", "within 1", "MAE")
+    return Table(
+        "Agreement with people",
+        (*header, "people", "language model", "within 1", "MAE"),
+        tuple(rows),
+        n_names=3,
+        groups=(("", 3), ("this run", 6), ("published: PosIR, table 9", 2)),
+        note=AGREEMENT_NOTE,
+    )
+
+
+def _confusion_table(confusion: pl.DataFrame) -> Table:
+    """Return the grades of all languages and dimensions, a row per grade by a person."""
+    whole = confusion.filter(language=POOLED, dimension=POOLED)
+    columns = ("human", "llm", "n", "share")
+    cells = {(h, m): (n, share) for h, m, n, share in whole.select(columns).iter_rows()}
+    rows = tuple(
+        (str(human), *(f"{count(n)}\n{percent(s)}" for n, s in (cells[human, m] for m in GRADES)))
+        for human in GRADES
+    )
+    return Table(
+        "Grades by people and by the language model",
+        ("by a person", *map(str, GRADES)),
+        rows,
+        n_names=1,
+        groups=(("", 1), ("by the language model", len(GRADES))),
+        note=CONFUSION_NOTE,
+    )
+
+
+def _grade(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.2f}"
+
+
+# --- language pairs side by side, their averages, and leaderboards
+
+Pair = tuple[str, str]
+"""Language of the queries, language of the documents."""
+MAX_PAIRS = 18
+CHARACTERS = 1_000
+MARKS = {"depends": " ●", "none": " ○"}
+MARK_NOTE = (
+    "● scores depend on where the evidence is (p ≤ 0.05, adjusted over the models of the pair), ○ "
+    "no evidence of it; unmarked: not tested, or next to nothing found."
+)
+AVERAGE_NOTE = (
+    "Every language counts alike, however many queries it has. PosIR averages the means over "
+    "queries for all lengths together, and for a length bucket the means over position buckets; "
+    "so does this table, and language_averages.csv has both for both. PSI is the published one; "
+    "below it what noise of independent queries gives, and PSI at equal documents. There is no "
+    "interval (languages share queries). A model that lacks a language has no average, so that "
+    "all models are averaged over the same; "
+    "(2 of 3): two of the three languages or pairs have such a value."
+)
 LEADERBOARD_NOTE = (
     "Spearman's rank correlation of the models' averages over languages (All: means over queries; "
     "Q1 to Q4: means over bucket means) with their scores on the leaderboard. With few models it "
@@ -24,47 +513,233 @@ LEADERBOARD_NOTE = (
 )
 
 
-def language_section(
-    inputs: ReportInput,
-    benchmarks: Sequence[BenchmarkInfo],
-    models: Sequence[ModelInfo],
+def pair_blocks(
+    info: BenchmarkInfo,
     *,
+    psi_table: pl.DataFrame,
+    bucket_scores: pl.DataFrame,
+    languages: Sequence[str],
+    summaries: Summaries,
+    models: Sequence[ModelInfo],
     styles: Mapping[str, LineStyle],
     metric: str,
-) -> list[tuple[BenchmarkInfo, list[Block]]]:
-    """Return tables and figure of every benchmark with two or more language pairs."""
+) -> list[Block]:
+    """Return tables and figure of a benchmark with two or more language pairs; none of another.
+
+    The tables may have rows of other benchmarks, too; ``languages`` is their order.
+    """
+    pairs = pairs_of(psi_table, info.id, languages)
+    if len(pairs) < 2:
+        return []
     names = [model.id for model in models]
-    found = []
-    for info in benchmarks:
-        known = inputs.statistics.filter(pl.col("benchmark") == info.id)["language"]
-        pairs = pairs_of(inputs.psi_table, info.id, list(dict.fromkeys(known)))
-        if len(pairs) < 2:
-            continue
-        rows = leading_rows(inputs.psi_table, info, metric)
-        blocks: list[Block] = [*pair_tables(rows, pairs, names, metric=metric)]
-        averages = inputs.summaries.language_averages
-        if averages is not None:
-            mine = leading_rows(averages, info, metric)
-            blocks += average_tables(mine, names, metric=metric)
-        trend = inputs.summaries.position_trend
-        figure = trend_figure(
-            leading_rows(inputs.bucket_scores, info, metric),
-            None if trend is None else leading_rows(trend, info, metric),
-            pairs,
-            models,
-            styles=styles,
-            metric=metric,
-            anchor=slug("pairs", info.id),
-        )
-        found.append((info, blocks + ([] if figure is None else [figure])))
+    blocks: list[Block] = [
+        *_pair_tables(leading_rows(psi_table, info, metric), pairs, names, metric=metric)
+    ]
+    if summaries.language_averages is not None:
+        averages = leading_rows(summaries.language_averages, info, metric)
+        blocks += _average_tables(averages, names, metric=metric)
+    rows = _pooled(leading_rows(bucket_scores, info, metric))
+    model = _best_covered(rows, models)
+    if model is not None:
+        trend = summaries.position_trend
+        notes = {} if trend is None else _trends(leading_rows(trend, info, metric), model)
+        mine, anchor = rows.filter(model=model), slug("pairs", info.id)
+        blocks.append(_pair_figure(mine, pairs, styles[model], notes, metric=metric, anchor=anchor))
+    return blocks
+
+
+def _best_covered(rows: pl.DataFrame, models: Sequence[ModelInfo]) -> str | None:
+    """Return the first model that has most pairs; those that are no controls go first."""
+    counted = rows.group_by("model").agg(pl.struct("query_lang", "corpus_lang").n_unique())
+    n_pairs = dict(counted.iter_rows())
+    known = [model for model in models if model.id in n_pairs]
+    best = min(known, key=lambda m: (-n_pairs[m.id], m.control is not None), default=None)
+    return None if best is None else best.id
+
+
+def _pair_figure(
+    rows: pl.DataFrame,
+    pairs: Sequence[Pair],
+    style: LineStyle,
+    notes: Mapping[str, str],
+    *,
+    metric: str,
+    anchor: str,
+) -> FigureView:
+    """Return a panel per pair, up to 18; ``rows`` are one model's pooled BUCKET_SCORES rows."""
+    model, scheme = rows["model"][0], rows["buckets"][0]
+    axis = bucket_axis(rows, scheme)
+    found: dict[Pair, dict[str, Row]] = {}
+    for row in rows.iter_rows(named=True):
+        found.setdefault((row["query_lang"], row["corpus_lang"]), {})[row["bucket"]] = row
+    shown = [pair for pair in pairs[:MAX_PAIRS] if pair in found]
+    lines = {pair_text(*pair): curve(found[pair], axis, style) for pair in shown}
+    told = {n: f"{metric} by {axis.text}, {n}. {notes.get(n, '')}".strip() for n in lines}
+    panels = small_multiples(lines, axis, anchor=anchor, metric=metric, told=told)
+    left_out = f" The first {MAX_PAIRS} of {len(pairs)} pairs." if len(pairs) > MAX_PAIRS else ""
+    unit = f"per {CHARACTERS:,} characters" if scheme == "squad" else "from start to end"
+    return FigureView(
+        anchor,
+        title="By position in every language pair",
+        caption=f"Plain means of {metric} of {model}, which mix position with document; the other "
+        f"pairs are faint. Slope: change of the mean {unit}, by least squares over the buckets; "
+        f"Spearman: rank correlation of mean and position.{left_out} Other models: "
+        "position_trend.csv.",
+        panels=tuple(replace(panel, note=notes.get(panel.name, "")) for panel in panels),
+        legend=(),
+        header=("languages", *axis.labels),
+        rows=curve_numbers(lines),
+    )
+
+
+def _trends(rows: pl.DataFrame, model: str) -> dict[str, str]:
+    """Return the slope and rank correlation of a model on each pair, in words."""
+    found = {}
+    for row in _pooled(rows).filter(model=model).iter_rows(named=True):
+        text = f"{row['n_buckets']} buckets hold queries: no trend"
+        if row["slope"] is not None:
+            unit = CHARACTERS if row["buckets"] == "squad" else 1
+            rank = MISSING if row["spearman"] is None else change(row["spearman"], 2)
+            text = f"slope {change(unit * row['slope'])}, Spearman {rank}"
+        found[pair_text(row["query_lang"], row["corpus_lang"])] = text
     return found
 
 
+def _pooled(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.filter(domain=POOLED, length_bucket=POOLED)
+
+
+def pairs_of(psi_table: pl.DataFrame, benchmark: str, languages: Sequence[str]) -> list[Pair]:
+    """Return a benchmark's pairs, monolingual ones first, in the order of ``languages``."""
+    places = {language: place for place, language in enumerate(languages)}
+
+    def place(pair: Pair) -> tuple[Any, ...]:
+        at = [(places.get(language, len(places)), language) for language in pair]
+        return pair[0] != pair[1], at[1], at[0]
+
+    mine = psi_table.filter(benchmark=benchmark).select("query_lang", "corpus_lang")
+    return sorted(set(mine.iter_rows()), key=place)
+
+
+def _pair_tables(
+    rows: pl.DataFrame, pairs: Sequence[Pair], models: Sequence[str], *, metric: str
+) -> list[Table]:
+    """Return score and PSI of every model on every pair: one table per setting."""
+
+    def cell(row: Row | None) -> str:
+        if row is None:
+            return MISSING
+        mark = MARKS.get(finding_of(row), "")
+        return f"{number(row['mean'])}\n{number(row['psi'])}\n{number(row['psi_same'])}{mark}"
+
+    names = ("model", "query_lang", "corpus_lang")
+    found = {tuple(row[n] for n in names): row for row in _pooled(rows).iter_rows(named=True)}
+    present = {key[0] for key in found}
+    tables = []
+    for title, is_crossed in (
+        ("Queries and documents in one language", False),
+        ("Queries in another language than the documents", True),
+    ):
+        columns = [pair for pair in pairs if (pair[0] != pair[1]) is is_crossed]
+        if not columns:
+            continue
+        lines = tuple(
+            (name, *(cell(found.get((name, *pair))) for pair in columns))
+            for name in models
+            if name in present
+        )
+        header = ("model", *(pair_text(*pair).replace(" → ", " →\n") for pair in columns))
+        note = f"In a cell: mean {metric}, published PSI, PSI at equal documents. {MARK_NOTE}"
+        tables.append(Table(title, header, lines, n_names=1, note=note))
+    return tables
+
+
+def _average_tables(rows: pl.DataFrame, models: Sequence[str], *, metric: str) -> list[Table]:
+    """Return the models' averages over languages by length: one table per setting.
+
+    ``rows`` are LANGUAGE_AVERAGES rows. A setting of one language has no table: its averages are
+    that language's figures.
+    """
+    tables: list[Table] = []
+    for setting in (MONOLINGUAL, CROSS_LINGUAL):
+        mine = rows.filter(setting=setting)
+        if mine.is_empty() or max(mine["n_all_languages"]) < 2:
+            continue
+        present = set(mine["length_bucket"])
+        lengths = [name for name in LENGTH_BUCKETS if name in present]
+        cells = {(r["model"], r["length_bucket"]): r for r in mine.iter_rows(named=True)}
+        # languages, or pairs, in which any model has a score
+        names = sorted({name for one in mine["languages"] if one for name in one.split(", ")})
+        what = "languages"
+        if setting == CROSS_LINGUAL:
+            what, names = "pairs (queries → documents)", [_arrow(name) for name in names]
+        lines = []
+        for model in (name for name in models if name in set(mine["model"])):
+            whole, *parts = (cells.get((model, one)) for one in (POOLED, *lengths))
+            lines.append(
+                (
+                    model,
+                    _average(whole, "mean", "n_languages", len(names)),
+                    *(
+                        _average(p, "mean_of_buckets", "n_mean_of_buckets", len(names))
+                        for p in parts
+                    ),
+                    *(_average(row, "psi", "n_psi", len(names)) for row in (whole, *parts)),
+                )
+            )
+        groups = [("", 1), (f"{metric}, over queries", 1)]
+        groups += [(f"{metric}, over buckets", len(lengths))] if lengths else []
+        tables.append(
+            Table(
+                f"Average over languages, {setting}",
+                ("model", "All", *lengths, "All", *lengths),
+                tuple(lines),
+                n_names=1,
+                groups=(*groups, ("PSI", 1 + len(lengths))),
+                note=f"{len(names)} {what}: {', '.join(names)}.",
+            )
+        )
+    # what holds for both is said once, below the last
+    return [*tables[:-1], *(replace(one, note=f"{one.note} {AVERAGE_NOTE}") for one in tables[-1:])]
+
+
+def _arrow(pair: str) -> str:
+    """Turn ``qps-Latn-eng-Latn`` into ``qps-Latn → eng-Latn``."""
+    parts = pair.split("-")
+    return pair_text("-".join(parts[: len(parts) // 2]), "-".join(parts[len(parts) // 2 :]))
+
+
+def _average(row: Row | None, name: str, n_name: str, total: int) -> str:
+    """Return one average, or a dash and what the model has where it lacks a language.
+
+    ``total`` is the number of languages, or pairs, that the caption names.
+    """
+
+    def of(n: int) -> str:
+        return "" if n == total else f" ({n} of {total})"
+
+    if row is None:
+        return MISSING
+    if row["n_languages"] < row["n_all_languages"]:
+        what = "languages" if row["setting"] == MONOLINGUAL else "pairs"
+        return f"{MISSING}\n{row['n_languages']} of {row['n_all_languages']} {what}"
+    if row[name] is None:
+        return MISSING
+    text = f"{number(row[name])}{of(row[n_name])}"
+    if name != "psi":
+        return text
+    same = "" if row["psi_same"] is None else of(row["n_psi_same"])
+    noise, equal = number(row["psi_noise_mean"]), number(row["psi_same"])
+    return f"{text}\nnoise {noise}\nequal docs {equal}{same}"
+
+
 def leaderboard_table(
-    inputs: ReportInput, benchmarks: Sequence[BenchmarkInfo], *, metric: str
+    table: pl.DataFrame | None, benchmarks: Sequence[BenchmarkInfo], *, metric: str
 ) -> Table | None:
-    """Return how the models' averages go with leaderboards, as PosIR's Table 2 ends; or None."""
-    table = inputs.summaries.leaderboards
+    """Return how the models' averages go with leaderboards, as PosIR's Table 2 ends; or None.
+
+    ``table`` are LEADERBOARDS rows.
+    """
     if table is None or table.is_empty():
         return None
     rows = pl.concat([leading_rows(table, info, metric) for info in benchmarks])
@@ -72,27 +747,21 @@ def leaderboard_table(
         return None
     keys = ("leaderboard", "benchmark", "setting")
     lengths = [name for name in LENGTH_BUCKETS if name in set(rows["length_bucket"])]
-    cells: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows.iter_rows(named=True):
         usual = "mean" if row["length_bucket"] == POOLED else "mean_of_buckets"
         if row["average"] == usual:
-            cells.setdefault(tuple(row[key] for key in keys), {})[row["length_bucket"]] = row
+            mine = cells.setdefault(tuple(row[key] for key in keys), {})
+            mine[row["length_bucket"]] = _correlation(row)
     lines = tuple(
-        (*key, *(_correlation(found.get(name)) for name in (POOLED, *lengths)))
+        (*key, *(found.get(name, MISSING) for name in (POOLED, *lengths)))
         for key, found in cells.items()
     )
-    return Table(
-        "Correlation with leaderboards",
-        (*keys, "All", *lengths),
-        lines,
-        n_names=len(keys),
-        note=LEADERBOARD_NOTE,
-    )
+    header = (*keys, "All", *lengths)
+    return Table("Correlation with leaderboards", header, lines, len(keys), note=LEADERBOARD_NOTE)
 
 
-def _correlation(row: Mapping[str, Any] | None) -> str:
-    if row is None:
-        return MISSING
+def _correlation(row: Row) -> str:
     n = f"{row['n_models']} {'model' if row['n_models'] == 1 else 'models'}"
     if row["spearman"] is None:
         return f"{MISSING}\n{n}"

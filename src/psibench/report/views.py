@@ -1,11 +1,15 @@
-"""Which rows a page leads with: the pooled ones, or what stands for them."""
+"""What a page leads with, and the views of a benchmark beside it: raw and tiny."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import polars as pl
 
-POOLED = "all"
+from psibench.metrics.aggregate import POOLED
+from psibench.report.tables import Table
+from psibench.report.wording import MISSING, change, count, interval, number, percent
+
 PREFERRED_METRIC = "ndcg@10"
 RECIPE_SCHEMES = {
     "squad_posq": "squad",
@@ -16,16 +20,48 @@ RECIPE_SCHEMES = {
 }
 SCHEME_ORDER = ("squad", "thirds", "thirds-every-tag", "relative-20")
 SLICE = ("query_lang", "corpus_lang", "domain", "length_bucket")
+NEGATIVES_STAGES = ("false_negatives", "above_positive")
+CLEAN_NOTE = (
+    "Raw: before documents that answer a query and are not its positive were dealt with. Clean: "
+    "after. Raw holds the queries that were then removed, too."
+)
+TINY_NOTE = (
+    "Tiny: the subset drawn for slow models, over the same documents. Its intervals are wider; if "
+    "the order of the models agrees, the subset is enough for a first look."
+)
+
+Headline = dict[str, str]
+"""The slice of one benchmark that the page leads with: a value per column of `SLICE`."""
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Headline:
-    """The slice of one benchmark that the page leads with."""
+class BenchmarkInfo:
+    """One benchmark: what it is, and whether anything in it was simulated.
 
-    query_lang: str
-    corpus_lang: str
-    domain: str
-    length_bucket: str
+    ``recipe`` and ``subset`` decide which figures apply; ``note`` says what was simulated and how.
+    ``length_unit`` is what length bins count, ``margin_threshold`` the margin that queries were
+    kept from; both as far as they apply.
+    """
+
+    id: str
+    recipe: str
+    subset: str = ""
+    description: str = ""
+    simulated: bool = False
+    note: str = ""
+    length_unit: str = ""
+    margin_threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """One model: its kind, what it is, and which of the two controls it is, if any."""
+
+    id: str
+    kind: str
+    description: str = ""
+    control: Literal["position-blind", "truncating"] | None = None
 
 
 def headline_metric(psi_table: pl.DataFrame) -> str:
@@ -34,39 +70,34 @@ def headline_metric(psi_table: pl.DataFrame) -> str:
     return PREFERRED_METRIC if PREFERRED_METRIC in metrics or not metrics else str(metrics[0])
 
 
-def language_order(statistics: pl.DataFrame) -> list[str]:
-    """Return the languages of STATISTICS rows in their order."""
-    return list(dict.fromkeys(statistics["language"]))
-
-
-def headlines(psi_table: pl.DataFrame, languages: Sequence[str] = ()) -> dict[str, Headline]:
-    """Return the leading slice of every benchmark of the table.
+def headlines(table: pl.DataFrame, languages: Sequence[str] = ()) -> dict[str, Headline]:
+    """Return the leading slice of every benchmark of a PSI or bucket table.
 
     ``all`` is taken in each of language pair, domain and length bucket where it occurs; where it
     does not, the value whose rows hold the most queries, and a pair of one language before a pair
     of two. On a tie the first of ``languages`` is taken, then the first by name.
     """
-    best: dict[str, Headline] = {}
-    grouped = psi_table.group_by("benchmark", *SLICE).agg(pl.col("n_queries").max())
-    pooled = pl.sum_horizontal([(pl.col(name) == POOLED).cast(pl.Int32) for name in SLICE])
     places = {language: place for place, language in enumerate(languages)}
     ranked = [
         pl.col(name).replace_strict(places, default=len(places), return_dtype=pl.Int64)
         for name in ("corpus_lang", "query_lang")
     ]
+    pooled = pl.sum_horizontal([(pl.col(name) == POOLED).cast(pl.Int32) for name in SLICE])
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
-    named = [pl.col(name) for name in SLICE]
-    ordered = grouped.sort(
-        [-pooled, is_crossed, -pl.col("n_queries"), *ranked, *named], maintain_order=True
+    ordered = (
+        table.group_by("benchmark", *SLICE)
+        .agg(pl.col("n_queries").max())
+        .sort([-pooled, is_crossed, -pl.col("n_queries"), *ranked, *map(pl.col, SLICE)])
     )
+    best: dict[str, Headline] = {}
     for row in ordered.iter_rows(named=True):
-        best.setdefault(row["benchmark"], Headline(**{name: row[name] for name in SLICE}))
+        best.setdefault(row["benchmark"], {name: row[name] for name in SLICE})
     return best
 
 
-def with_headline(frame: pl.DataFrame, leading: dict[str, Headline]) -> pl.DataFrame:
+def with_headline(frame: pl.DataFrame, leading: Mapping[str, Headline]) -> pl.DataFrame:
     """Return the frame with a boolean column ``headline``: the row is in its leading slice."""
-    keys = [{"benchmark": name, **vars(line)} for name, line in leading.items()]
+    keys = [{"benchmark": name, **line} for name, line in leading.items()]
     schema = dict.fromkeys(("benchmark", *SLICE), pl.String)
     marked = pl.DataFrame(keys, schema=schema).with_columns(headline=pl.lit(value=True))
     joined = frame.join(marked, on=["benchmark", *SLICE], how="left", maintain_order="left")
@@ -80,16 +111,118 @@ def schemes_of(frame: pl.DataFrame, benchmark: str) -> list[str]:
     return known + sorted(found - set(known))
 
 
-def main_scheme(schemes: Sequence[str], recipe: str) -> str | None:
-    """Return the bucket scheme a recipe's paper reports; else the first one; None without any."""
-    preferred = RECIPE_SCHEMES.get(recipe.lower())
-    if preferred in schemes:
-        return preferred
-    return schemes[0] if schemes else None
+def main_scheme(frame: pl.DataFrame, info: BenchmarkInfo) -> str | None:
+    """Return the bucket scheme that the recipe's paper reports; else the first, or None."""
+    schemes = schemes_of(frame, info.id)
+    preferred = RECIPE_SCHEMES.get(info.recipe.lower())
+    return preferred if preferred in schemes else next(iter(schemes), None)
 
 
-def bucket_order(bucket_scores: pl.DataFrame) -> list[str]:
-    """Return bucket labels in order of position."""
-    unique = bucket_scores.select("bucket", "bucket_low", "bucket_high").unique()
-    ordered = unique.sort("bucket_low", "bucket_high", "bucket")
-    return list(dict.fromkeys(ordered["bucket"]))
+def leading_rows(table: pl.DataFrame, info: BenchmarkInfo, metric: str) -> pl.DataFrame:
+    """Return a benchmark's rows of one metric and its main bucket scheme, over all queries."""
+    return table.filter(
+        pl.col("benchmark") == info.id,
+        pl.col("metric") == metric,
+        pl.col("buckets") == main_scheme(table, info),
+        pl.col("evidence") == "all",
+    )
+
+
+@dataclass(frozen=True)
+class PsiRows:
+    """PSI rows of benchmarks and views, the metric shown, models and languages in page order."""
+
+    table: pl.DataFrame
+    metric: str
+    models: tuple[str, ...]
+    languages: Sequence[str] = ()
+
+
+def clean_table(psi_rows: PsiRows, info: BenchmarkInfo, raw: str, *, flow: pl.DataFrame) -> Table:
+    """Return each model under raw and clean labels; ``flow`` are the benchmark's FLOW rows."""
+    note = " ".join([_removed_text(flow), CLEAN_NOTE]).strip()
+    title = "False negatives: raw and clean labels"
+    return _beside(psi_rows, info, {raw: "raw", info.id: "clean"}, title, note)
+
+
+def tiny_table(psi_rows: PsiRows, info: BenchmarkInfo, tiny: str) -> Table:
+    """Return each model on all queries and on the tiny subset."""
+    title = "All queries and the tiny subset"
+    return _beside(psi_rows, info, {info.id: "all", tiny: "tiny"}, title, TINY_NOTE)
+
+
+def _beside(
+    psi_rows: PsiRows, info: BenchmarkInfo, names: Mapping[str, str], title: str, note: str
+) -> Table:
+    """Return queries, score and both PSIs of each model on a benchmark and its view.
+
+    ``names``: id -> heading, in the order of the columns; the benchmark's leading slice and bucket
+    scheme are taken for both.
+    """
+    table, rows = psi_rows.table, []
+    leading = headlines(table, psi_rows.languages).get(info.id)
+    if leading is not None:
+        shown = table.filter(
+            pl.col("benchmark").is_in(list(names)),
+            buckets=main_scheme(table, info),
+            metric=psi_rows.metric,
+            evidence="all",
+            **leading,
+        )
+        found = {(row["model"], row["benchmark"]): row for row in shown.iter_rows(named=True)}
+        present = {model for model, _ in found}
+        for model in (name for name in psi_rows.models if name in present):
+            rows.append((model, *_compared([found.get((model, one)) for one in names])))
+    pair = tuple(names.values())
+    return Table(
+        title,
+        ("model", *pair, *(*pair, "change") * 3),
+        tuple(rows),
+        n_names=1,
+        groups=(
+            *(("", 1), ("queries", 2), (psi_rows.metric, 3)),
+            *(("published PSI", 3), ("PSI at equal documents", 3)),
+        ),
+        note=note,
+    )
+
+
+def _removed_text(flow: pl.DataFrame) -> str:
+    """Say how many queries and documents left on account of false negatives; empty if unknown."""
+    removed = flow.filter(pl.col("stage").is_in(NEGATIVES_STAGES))
+    totals = removed.group_by("unit", maintain_order=True).agg(pl.col("dropped", "entered").sum())
+    parts = [
+        f"{count(dropped)} of {count(entered)} {unit} ({percent(dropped / entered, 2)})"
+        for unit, dropped, entered in totals.iter_rows()
+        if entered
+    ]
+    return f"Removed: {'; '.join(parts)}." if parts else ""
+
+
+def _compared(sides: Sequence[Row | None]) -> tuple[str, ...]:
+    def difference(name: str) -> str:
+        """Second less first, where both have a value."""
+        first, second = (None if side is None else side[name] for side in sides)
+        return MISSING if first is None or second is None else change(second - first)
+
+    return (
+        *(MISSING if side is None else count(side["n_queries"]) for side in sides),
+        *(MISSING if side is None else number(side["mean"]) for side in sides),
+        difference("mean"),
+        *(_psi(side, "psi") for side in sides),
+        difference("psi"),
+        *(_psi(side, "psi_same") for side in sides),
+        difference("psi_same"),
+    )
+
+
+def _psi(row: Row | None, name: str) -> str:
+    if row is None:
+        return MISSING
+    return "undefined" if row["psi"] is None else with_interval(row, name)
+
+
+def with_interval(row: Row, name: str) -> str:
+    """Return a value and, below it, its interval."""
+    ends = interval(row[f"{name}_low"], row[f"{name}_high"])
+    return f"{number(row[name])}\n{ends}" if ends else number(row[name])

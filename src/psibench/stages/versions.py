@@ -35,7 +35,7 @@ STAGE_VERSIONS: dict[str, int] = {
     "score": 3,
     "collect": 1,
     "summaries": 1,
-    "report": 4,
+    "report": 5,
     "text_parts": 1,
     "mark_translations": 1,
     "clean_translations": 1,

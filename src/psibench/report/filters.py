@@ -1,0 +1,677 @@
+"""How generated queries came about and what the filters left of them, beside published counts."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from psibench.build.pooled_tables import (
+    pool_audits,
+    pool_cells,
+    pool_flow,
+    pool_margins,
+    pool_mixtures,
+    pool_savings,
+    pool_usage,
+)
+from psibench.build.position_shift import position_shift
+from psibench.build.rules.negatives import RULE_JUDGES, RULE_RERANKERS
+from psibench.build.rules.sampling_cells import RULE_BALANCE
+from psibench.config.corpora import POOLED
+from psibench.config.llms import Price, price_of
+from psibench.errors import InputError
+from psibench.llm.usage import Usage
+from psibench.metrics.aggregate import holm
+from psibench.report.plots import SERIES, LineStyle, draw_stacks, inline_svg
+from psibench.report.published import read_published
+from psibench.report.tables import Block, FigureView, Panel, Table, slug
+from psibench.report.views import BenchmarkInfo, PsiRows, Row, clean_table, tiny_table
+from psibench.report.wording import (
+    ALPHA,
+    MISSING,
+    count,
+    listed,
+    p_text,
+    p_value,
+    percent,
+)
+from psibench.stages.tables import read_all
+from psibench.tables import read_table
+from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.schemas import ATTRITION, QUERIES
+from psibench.tables.spec import TableSpec
+from psibench.tables.study_schemas import MIXTURE_CELLS
+from psibench.tables.verify_report_schemas import (
+    AUDIT_TABLE,
+    CELL_TABLE,
+    MARGIN_TABLE,
+    SCORING_SAVINGS,
+)
+from psibench.tables.verify_schemas import JUDGEMENTS
+from psibench.text.segments import POSITIONS
+
+# --- from documents to queries, and what a language model took for it
+
+FLOW_HEADER = ("language", "domain", "stage", "items", "entered", "kept", "dropped", "reasons")
+USAGE_HEADER = ("language", "domain", "stage", "model", "backend", "items", "with a value")
+COST_HEADER = (
+    *("language", "domain", "stage", "input tokens, estimate", "input tokens, actual"),
+    *("output tokens, estimate", "output tokens, actual", "USD, estimate", "USD, actual"),
+    "prices of",
+)
+
+
+@dataclass(frozen=True)
+class GenerationFacts:
+    """One language of one benchmark whose texts a language model wrote; domain `all`: pooled.
+
+    Attributes
+    ----------
+    flow
+        FLOW rows.
+    usage
+        LLM_USAGE rows with ``usd`` and ``estimated_usd`` (float64, null without a price) and
+        ``price_as_of`` (text, empty without one).
+    dropped
+        Reasons by stage: ``stage, unit, reason, n_items``.
+    """
+
+    benchmark: str
+    language: str
+    domain: str
+    flow: pl.DataFrame
+    usage: pl.DataFrame
+    dropped: pl.DataFrame
+
+
+def read_generation(
+    labels: Sequence[Mapping[str, str]],
+    *,
+    flow: Sequence[str | Path],
+    usage: Sequence[str | Path],
+    dropped: Sequence[str | Path],
+    prices: Mapping[str, Any],
+) -> list[GenerationFacts]:
+    """Read how queries came about, language by language; ``labels`` name the domains.
+
+    ``prices`` is a price table as plain data: what a run cost is told at the config's prices. The
+    tables of a language's domains are added up.
+    """
+    table = {name: Price.model_validate(entry) for name, entry in prices.items()}
+    groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+    for name, *paths in zip(labels, flow, usage, dropped, strict=True):
+        groups.setdefault((name["benchmark"], name["lang"]), []).append((name["domain"], *paths))
+    found = []
+    for (benchmark, language), rows in groups.items():
+        domains, flows, usages, ledgers = zip(*rows, strict=True)
+        used = pool_usage([read_table(path, LLM_USAGE) for path in usages])
+        money = [_money(row, table) for row in used.iter_rows(named=True)]
+        schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
+        reasons = ("stage", "unit", "reason")
+        left_out = pl.concat([read_table(path, ATTRITION).select(reasons) for path in ledgers])
+        found.append(
+            GenerationFacts(
+                benchmark,
+                language,
+                domains[0] if len(domains) == 1 else POOLED,
+                pool_flow([read_table(path, FLOW) for path in flows]),
+                pl.concat([used, pl.DataFrame(money, schema=schema)], how="horizontal"),
+                left_out.group_by(reasons, maintain_order=True).agg(n_items=pl.len()),
+            )
+        )
+    return found
+
+
+def _money(row: Row, prices: Mapping[str, Price]) -> dict[str, Any]:
+    """Return what a task cost and was estimated to cost; nothing without a price."""
+    try:
+        price = price_of(row["model"], prices)
+    except InputError:
+        return {"usd": None, "estimated_usd": None, "price_as_of": ""}
+    is_batch = row["backend"] == "openai-batch"
+    used = Usage(row["input_tokens"], row["output_tokens"], row["cached_input_tokens"])
+    expected = Usage(row["estimated_input_tokens"], row["estimated_output_tokens"])
+    return {
+        "usd": price.cost(used, is_batch=is_batch),
+        "estimated_usd": price.cost(expected, is_batch=is_batch),
+        "price_as_of": price.as_of.isoformat(),
+    }
+
+
+def generation_tables(facts: Sequence[GenerationFacts], benchmark: str) -> list[Table]:
+    """Return a benchmark's tables: items by stage; if any were made, requests and their cost."""
+    mine = [fact for fact in facts if fact.benchmark == benchmark]
+    if not mine:
+        return []
+    flows, usages, costs = [], [], []
+    tokens = [f"{how}{side}_tokens" for side in ("input", "output") for how in ("estimated_", "")]
+    for fact in mine:
+        place = (fact.language, fact.domain)
+        for row in fact.flow.sort("step", maintain_order=True).iter_rows(named=True):
+            reasons = fact.dropped.filter(stage=row["stage"], unit=row["unit"])
+            named = reasons.select("reason", "n_items").iter_rows()
+            told = ", ".join(f"{reason} {count(n)}" for reason, n in named)
+            numbers = (count(row[name]) for name in ("entered", "kept", "dropped"))
+            last = told if row["dropped"] else MISSING
+            flows.append((*place, row["stage"], row["unit"], *numbers, last))
+        for row in fact.usage.iter_rows(named=True):
+            asked = (row["stage"], row["model"], row["backend"])
+            items = (count(row[name]) for name in ("n_items", "n_ok", "n_requests"))
+            usages.append((*place, *asked, *items))
+            used = (count(row[name]) for name in tokens)
+            money = (_usd(row["estimated_usd"]), _usd(row["usd"]), row["price_as_of"] or "no price")
+            costs.append((*place, row["stage"], *used, *money))
+    tables = [Table("From documents to queries", FLOW_HEADER, tuple(flows))]
+    if usages:
+        header = (*USAGE_HEADER, "requests")
+        tables.append(Table("Requests to the language model", header, tuple(usages)))
+        tables.append(Table("Tokens and money: estimate and actual", COST_HEADER, tuple(costs)))
+    return tables
+
+
+def _usd(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.4f}"
+
+
+# --- verification: its tables, read and put together
+
+LABELS = ("benchmark", "lang", "domain")
+TABLES: Mapping[str, TableSpec] = {
+    "flow": FLOW,
+    "margin_table": MARGIN_TABLE,
+    "cell_table": CELL_TABLE,
+    "audit_table": AUDIT_TABLE,
+    "judgements": JUDGEMENTS,
+    "mixture_cells": MIXTURE_CELLS,
+}
+POOLING: Mapping[str, Callable[[Sequence[pl.DataFrame]], pl.DataFrame]] = {
+    "flow": pool_flow,
+    "margin_table": pool_margins,
+    "cell_table": pool_cells,
+    "audit_table": pool_audits,
+    "mixture_cells": pool_mixtures,
+}
+"""How tables of several domains become one; others are stacked."""
+KEYS = (*LABELS, *TABLES, "dropped", "queries", "savings")
+PAIRS_UNIT = "pairs"
+
+
+@dataclass(frozen=True)
+class VerificationFacts:
+    """One language of one benchmark whose candidates were verified; what it lacks is None.
+
+    The frames are FLOW, MARGIN_TABLE, CELL_TABLE, AUDIT_TABLE, SCORING_SAVINGS (all steps, in their
+    order), POSITION_SHIFT, JUDGEMENTS (the pairs that rerankers found relevant, and what became
+    of them) and MIXTURE_CELLS rows.
+    """
+
+    benchmark: str
+    language: str
+    domain: str
+    flow: pl.DataFrame | None = None
+    margin_table: pl.DataFrame | None = None
+    cell_table: pl.DataFrame | None = None
+    audit_table: pl.DataFrame | None = None
+    savings: pl.DataFrame | None = None
+    shift: pl.DataFrame | None = None
+    judgements: pl.DataFrame | None = None
+    mixture_cells: pl.DataFrame | None = None
+
+
+def read_verification(files: Sequence[Mapping[str, Any]]) -> list[VerificationFacts]:
+    """Read what verification left of the candidates, language by language.
+
+    Parameters
+    ----------
+    files
+        Plain data, one mapping per domain of a generated benchmark. ``benchmark``, ``lang`` and
+        ``domain`` name it. The other keys are optional, a path each: ``flow`` and ``dropped`` (the
+        ledger of all steps), ``queries`` (of the benchmark itself, not of a view), those of
+        `TABLES`; and ``savings``, a list of paths in order of the steps. None and an empty list
+        are as good as no key. Positions by stage need ``flow``, ``dropped`` and ``queries``.
+
+    Raises
+    ------
+    InputError
+        If a label is missing, a key is unknown, a table cannot be read, or ledger and queries do
+        not add up.
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in files:
+        missing = [name for name in LABELS if not one.get(name)]
+        unknown = [name for name in one if name not in KEYS]
+        if missing or unknown:
+            raise InputError(
+                f"files of verification: missing keys: {', '.join(missing) or 'none'}; unknown "
+                f"keys: {', '.join(unknown) or 'none'}; found: {', '.join(one) or 'none'}; "
+                f"allowed: {', '.join(KEYS)}"
+            )
+        groups.setdefault((one["benchmark"], one["lang"]), []).append(one)
+    return [_facts(group) for group in groups.values()]
+
+
+def _facts(group: Sequence[Mapping[str, Any]]) -> VerificationFacts:
+    """Read the tables of one language; those of several domains are added up."""
+
+    def given(name: str) -> list[str]:
+        return [one[name] for one in group if one.get(name)]
+
+    tables: dict[str, pl.DataFrame | None] = {}
+    for name, spec in TABLES.items():
+        frames = [read_table(path, spec) for path in given(name)]
+        pool = POOLING.get(name, pl.concat)
+        tables[name] = pool(frames) if len(frames) > 1 else next(iter(frames), None)
+    scored = [read_table(path, SCORING_SAVINGS) for paths in given("savings") for path in paths]
+    if len(group) > 1 and scored:
+        scored = [pool_savings(scored)]
+    shift = None
+    if tables["flow"] is not None and given("dropped") and given("queries"):
+        columns = ["_id", "target_position", "pos_char_span", "pos_char_length"]
+        asked = pl.concat([read_table(path, QUERIES).select(columns) for path in given("queries")])
+        shift = position_shift(tables["flow"], read_all(given("dropped"), ATTRITION), asked)
+    domain = group[0]["domain"] if len(group) == 1 else POOLED
+    tables |= {"savings": pl.concat(scored) if scored else None, "shift": shift}
+    return VerificationFacts(group[0]["benchmark"], group[0]["lang"], domain, **tables)
+
+
+def verification_blocks(
+    facts: Sequence[VerificationFacts],
+    info: BenchmarkInfo,
+    *,
+    psi_rows: PsiRows,
+    views: Mapping[str, str],
+) -> list[Block]:
+    """Return a benchmark's blocks of verification, in page order; none without facts or views.
+
+    ``views`` names the ids of its views by sort, ``raw`` and ``tiny``, those that exist.
+    """
+    mine = [fact for fact in facts if fact.benchmark == info.id]
+    blocks: list[Block] = []
+    for fact in mine:
+        where = f" · {fact.language} · {fact.domain}" if len(mine) > 1 else ""
+        for block in _blocks(fact, info):
+            if isinstance(block, Table):
+                blocks.append(replace(block, name=block.name + where))
+            else:
+                blocks.append(replace(block, title=block.title + where))
+    if "raw" in views:
+        empty = pl.DataFrame(pl.from_arrow(FLOW.schema.empty_table()))
+        flow = pl.concat([empty, *(fact.flow for fact in mine if fact.flow is not None)])
+        blocks.append(clean_table(psi_rows, info, views["raw"], flow=flow))
+    if "tiny" in views:
+        blocks.append(tiny_table(psi_rows, info, views["tiny"]))
+    return blocks
+
+
+def _blocks(fact: VerificationFacts, info: BenchmarkInfo) -> Iterator[Block]:
+    if fact.flow is not None and info.recipe == "fineweb_posq":
+        yield stage_table(fact)
+    if fact.shift is not None:
+        anchor = slug("shift", info.id, fact.language, fact.domain)
+        figure = shift_figure(fact.shift, anchor)
+        if figure is not None:
+            yield figure
+    if fact.margin_table is not None:
+        yield margin_table(fact.margin_table, threshold=info.margin_threshold)
+    if fact.cell_table is not None:
+        threshold, unit = info.margin_threshold, info.length_unit
+        cells = cell_table(fact.cell_table, threshold=threshold, unit=unit)
+        if cells is not None:
+            yield cells
+    if fact.audit_table is not None:
+        yield audit_table(fact.audit_table)
+    if fact.mixture_cells is not None:
+        yield mixture_table(fact.mixture_cells)
+    if fact.savings is not None and fact.savings.height:
+        yield savings_table(fact.savings)
+
+
+# --- counts beside the papers'
+
+HERE = "this run"
+FAILED = "failed"
+CAVEAT = (
+    "Published figures come from the paper's own documents, language model and rerankers: compare "
+    "the shape, not the numbers."
+)
+STAGE_NOTE = (
+    "Items left after each stage, and below the share of each position where it is known. Pairs: "
+    "a question and a document not its own, found relevant by most rerankers, then confirmed by "
+    "the judges."
+)
+MARGIN_NOTE = (
+    "m: lead of the targeted third over the best other third, the smallest one among the "
+    "rerankers. Second line: share of all candidates, and of those kept, by position."
+)
+CELL_NOTE = (
+    "Queries with {pool}. Budget: the smallest cell, which is what training sets of equal size can "
+    "draw from each bin."
+)
+AUDIT_NOTE = (
+    "A language model said of each third, seen alone, whether it answers. Exclusive: yes for the "
+    "target and no for both others. Brackets: 95 % Wilson intervals, in per cent."
+)
+AUDIT_METRICS = {
+    "target_yes": "target yes",
+    "distractor_no": "distractor no",
+    "exclusive": "exclusive",
+}
+SAVINGS_NOTE = (
+    "What is decided is not scored further: cheapest scorer first, and the same items are kept. "
+    "Rerankers score texts, language models grade them."
+)
+MIXTURE_NOTE = (
+    "Training sets of equal size and equal lengths that differ in where the evidence lies; the "
+    "smallest cell of length and position is the most that any of them takes from a bin."
+)
+
+
+def stage_table(fact: VerificationFacts) -> Table:
+    """Return the stages of FineWeb-PosQ beside the published counts (PosQ, appendix A.2).
+
+    A published stage that the run does not have has dashes.
+    """
+    assert fact.flow is not None
+    counts = {(row["stage"], row["unit"]): row["kept"] for row in fact.flow.iter_rows(named=True)}
+    if fact.judgements is not None:
+        pairs = fact.judgements.select("query_id", "doc_id", "is_false_negative").unique()
+        counts[RULE_RERANKERS, PAIRS_UNIT] = pairs.height
+        counts[RULE_JUDGES, PAIRS_UNIT] = pairs.filter("is_false_negative").height
+    kept: dict[str, dict[str, int]] = {}
+    for row in fact.shift.iter_rows(named=True) if fact.shift is not None else ():
+        kept.setdefault(row["stage"], {})[row["target_position"]] = row["n_kept"]
+
+    def cells(n: int | None, parts: Sequence[int | None]) -> tuple[str, ...]:
+        known = [part for part in parts if part is not None]
+        if n is None or len(known) < len(POSITIONS):
+            return (MISSING if n is None else count(n), *(MISSING,) * len(POSITIONS))
+        total = sum(known)
+        return (count(n), *(_with_share(part, part / total if total else None) for part in known))
+
+    published = read_published("fineweb_posq_counts")
+    rows = []
+    for row in published.rows.iter_rows(named=True):
+        stage, unit = row["stage"], row["unit"]
+        mine = kept.get(stage, {}) if unit != "documents" else {}
+        here = cells(counts.get((stage, unit)), [mine.get(name) for name in POSITIONS])
+        rows.append((stage, unit, *here, *cells(row["n"], [row[f"n_{p}"] for p in POSITIONS])))
+    names = ("left", *POSITIONS)
+    return Table(
+        "Stages beside the published ones",
+        ("stage", "items", *names, *names),
+        tuple(rows),
+        groups=(("", 2), (HERE, 4), (f"published: {published.source}", 4)),
+        note=f"{STAGE_NOTE} {CAVEAT}",
+    )
+
+
+def margin_table(table: pl.DataFrame, *, threshold: float | None) -> Table:
+    """Return queries kept by threshold and position, as in Controlled's Table 6.
+
+    ``table`` holds MARGIN_TABLE rows; ``threshold`` is the one of the run. Published figures stand
+    beside the same thresholds. The row of queries without a margin is left out where there is none.
+    """
+
+    def cells(row: Row) -> tuple[str, ...]:
+        parts = (_with_share(row[f"n_{name}"], row[f"share_{name}"]) for name in POSITIONS)
+        return (_with_share(row["n"], row["share"]), *parts)
+
+    def meaning(row: Row) -> str | float:
+        return row["condition"] if row["threshold"] is None else row["threshold"]
+
+    published = read_published("controlled_table6")
+    known = {meaning(row): cells(row) for row in published.rows.iter_rows(named=True)}
+    lowest = table["threshold"].min()
+    if lowest != published.rows["threshold"].min():
+        known.pop(FAILED)  # it means another margin there
+    texts = {"all": "all candidates", "no_margin": "no margin"}
+    if isinstance(lowest, float):
+        texts[FAILED] = f"failed: m < {lowest:g}"
+    rows = []
+    for row in table.iter_rows(named=True):
+        if row["condition"] == "no_margin" and not row["n"]:
+            continue
+        text = texts.get(row["condition"], row["condition"])
+        if row["threshold"] is not None:
+            text = _pool(row["threshold"]) + (", kept" if row["threshold"] == threshold else "")
+        rows.append((text, *cells(row), *known.get(meaning(row), (MISSING,) * 4)))
+    names = ("kept", *POSITIONS)
+    return Table(
+        "Margin: queries kept by threshold",
+        ("condition", *names, *names),
+        tuple(rows),
+        n_names=1,
+        groups=(("", 1), (HERE, 4), (f"published: {published.source}", 4)),
+        note=f"{MARGIN_NOTE} {CAVEAT}",
+    )
+
+
+def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Table | None:
+    """Return the pool of one threshold by length bin and position, as in Controlled's Table 8.
+
+    Parameters
+    ----------
+    table
+        CELL_TABLE rows; without a pool there is no table.
+    threshold
+        Threshold of the run; None, or one the table does not have, takes the highest.
+    unit
+        What the bins count; published figures stand beside where bins and unit are the same.
+    """
+
+    def cells(row: Row) -> tuple[str, ...]:
+        return tuple(count(row[name]) for name in (*(f"n_{p}" for p in POSITIONS), "budget"))
+
+    pools = table.filter(pl.col("threshold").is_not_null())
+    if pools.is_empty():
+        return None
+    known = sorted(set(pools["threshold"]))
+    taken = threshold if threshold is not None and threshold in known else known[-1]
+    mine = pools.filter(pl.col("threshold") == taken)
+    published = read_published("controlled_table8")
+    bins, theirs = list(mine["length_bin"]), published.rows.to_dicts()
+    is_same = [(name, unit) for name in bins] == [(r["length_bin"], r["unit"]) for r in theirs]
+    names = (*POSITIONS, "budget")
+    shown = f"published: {published.source}, {_pool(theirs[0]['threshold'])}"
+    other = f"The bins of {published.source} are others, so its figures do not stand beside."
+    beside = [cells(row) for row in theirs] if is_same else [()] * len(bins)
+    lines = zip(bins, mine.iter_rows(named=True), beside, strict=True)
+    return Table(
+        "Queries kept by length and position",
+        (f"length, {unit}" if unit else "length", *names, *(names if is_same else ())),
+        tuple(
+            ("all bins" if name == "all" else name.replace("-", "–"), *cells(row), *more)
+            for name, row, more in lines
+        ),
+        n_names=1,
+        groups=(("", 1), (HERE, 4), (shown, 4)) if is_same else (),
+        note=f"{CELL_NOTE.format(pool=_pool(taken))} {CAVEAT if is_same else other}",
+    )
+
+
+def audit_table(table: pl.DataFrame) -> Table:
+    """Return the audit by stratum of the margin, as in Controlled's Table 7.
+
+    ``table`` holds AUDIT_TABLE rows. The stratum without a margin is left out where nothing of it
+    was audited.
+    """
+    published = read_published("controlled_table7")
+    known = {(row["low"], row["high"]): row for row in published.rows.iter_rows(named=True)}
+    rows = []
+    for row in table.iter_rows(named=True):
+        low, high = row["low"], row["high"]
+        if low is None and high is None and not row["n"] + row["n_unusable"]:
+            continue
+        text = "no margin" if high is None else f"failed: m < {high:g}"
+        if low is not None:
+            text = _pool(low) if high is None else f"{low:g} ≤ m < {high:g}"
+        shares = []
+        for name in AUDIT_METRICS:
+            ends = [row[f"{name}_{end}"] for end in ("low", "high")]
+            told = f"\n[{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if None not in ends else ""
+            shares.append(percent(row[name]) + (told if row[name] is not None else ""))
+        beside = known.get((low, high), {})
+        theirs = (percent(beside.get(name)) for name in AUDIT_METRICS)
+        rows.append((text, count(row["n"]), count(row["n_unusable"]), *shares, *theirs))
+    names = tuple(AUDIT_METRICS.values())
+    return Table(
+        "Audit of the margin by a language model",
+        ("stratum", "queries", "not usable", *names, *names),
+        tuple(rows),
+        n_names=1,
+        groups=(("", 1), (HERE, 5), (f"published: {published.source}", 3)),
+        note=f"{AUDIT_NOTE} {CAVEAT}",
+    )
+
+
+def savings_table(savings: pl.DataFrame) -> Table:
+    """Return scorings made and saved per step and scorer; ``savings`` are SCORING_SAVINGS rows."""
+    rows = tuple(
+        (
+            row["rule"],
+            "all of the step" if row["scorer"] == "all" else row["scorer"],
+            *(count(row[name]) for name in ("n_complete", "n_scored", "n_saved")),
+            percent(row["share_saved"]),
+        )
+        for row in savings.iter_rows(named=True)
+    )
+    header = ("step", "scorer", "if everything is scored", "made", "saved", "saved, share")
+    return Table("Scorings saved", header, rows, note=SAVINGS_NOTE)
+
+
+def mixture_table(cells: pl.DataFrame) -> Table:
+    """Return what each training configuration draws; ``cells`` are MIXTURE_CELLS rows."""
+    rows = []
+    for (name,), mine in cells.group_by("configuration", maintain_order=True):
+        drawn = dict(mine.group_by("target_position").agg(pl.col("n_drawn").sum()).iter_rows())
+        per_bin = sorted(set(mine.group_by("length_bin").agg(pl.col("n_drawn").sum())["n_drawn"]))
+        parts = [int(drawn.get(position, 0)) for position in POSITIONS]
+        ends = " to ".join(count(n) for n in dict.fromkeys((per_bin[0], per_bin[-1])))
+        rows.append((str(name), *map(count, parts), count(sum(parts)), ends))
+    header = ("configuration", *POSITIONS, "queries", "per length bin")
+    return Table("Training mixtures", header, tuple(rows), n_names=1, note=MIXTURE_NOTE)
+
+
+def _pool(threshold: float) -> str:
+    """Return a cumulative pool as a formula."""
+    return f"m ≥ {threshold:g}"
+
+
+def _with_share(n: int | None, share: float | None) -> str:
+    """Return a count and below it a share, as far as known."""
+    if n is None:
+        return MISSING
+    return count(n) if share is None else f"{count(n)}\n{percent(share, 2)}"
+
+
+# --- does a filter itself shift where the evidence is?
+
+SHIFT_TITLE = "Do the filters shift where the evidence is?"
+POSITION_STYLES = tuple(LineStyle(colour) for colour in SERIES[:3])
+ROUGH = 5  # smallest expected count for which the chi-square approximation is usually trusted
+TEST_TEXT = (
+    "p: how often a stage that drops items without regard to position would shift the shares as "
+    "much (chi-square test)."
+)
+
+
+def shift_figure(shift: pl.DataFrame, anchor: str) -> FigureView | None:
+    """Draw the share of each position before and after every stage, with what it means in words.
+
+    ``shift`` are POSITION_SHIFT rows; ``anchor`` is the figure's id on the page. What enters a
+    stage is drawn where it is not what the stage before it kept. None where no stage has items
+    with a position.
+    """
+    stages = [stage for stage in _stages(shift) if stage["before"] is not None]
+    bars: list[tuple[str, tuple[float, ...], str]] = []
+    rows: list[tuple[str, ...]] = []
+    last = None
+    for stage in stages:
+        name, before, after = stage["stage"], stage["before"], stage["after"]
+        if before != last:
+            bars.append((f"before {name}", before, ""))
+            rows.append(
+                (bars[-1][0], *_shares(before), count(stage["n_entered"]), MISSING, MISSING)
+            )
+        last = after
+        if after is None:
+            continue
+        beside = p_text(stage["p_value"]) if stage["p_value"] is not None else ""
+        if stage["n_kept"] == stage["n_entered"]:
+            beside = "drops none"
+        elif name == RULE_BALANCE:
+            beside = "on purpose"
+        bars.append((f"after {name}", after, beside))
+        moved = (percent(stage["shift"], 2), p_value(stage["p_value"]))
+        rows.append((bars[-1][0], *_shares(after), count(stage["n_kept"]), *moved))
+    if not stages:
+        return None
+    caption = " ".join(shift_sentences(shift))
+    text = f"share of the {stages[0]['unit']} by target position"
+    drawn = draw_stacks(bars, POSITION_STYLES, x_text=text)
+    svg = inline_svg(drawn, name=anchor, title=SHIFT_TITLE, description=caption)
+    return FigureView(
+        anchor,
+        SHIFT_TITLE,
+        caption,
+        panels=(Panel(svg),),
+        legend=tuple(zip(POSITIONS, POSITION_STYLES, strict=True)),
+        header=("", *POSITIONS, "items", "moved", "p"),
+        rows=tuple(rows),
+    )
+
+
+def _shares(shares: Sequence[float]) -> Iterator[str]:
+    return (percent(share, 2) for share in shares)
+
+
+def shift_sentences(shift: pl.DataFrame) -> list[str]:
+    """Say which stages shift the positions beyond chance, by how much, and which do not.
+
+    p-values are adjusted for the number of stages (Holm). Balancing is left out of the test: it
+    evens the positions on purpose.
+    """
+    stages = _stages(shift)
+    tested = [s for s in stages if s["p_value"] is not None and s["stage"] != RULE_BALANCE]
+    adjusted = holm(np.array([stage["p_value"] for stage in tested]))
+    pairs = list(zip(tested, adjusted, strict=True))
+    beyond = [_moved_text(stage) for stage, p in pairs if p <= ALPHA and stage["after"]]
+    within = [f"{s['stage']} ({p_text(s['p_value'])})" for s, p in pairs if p > ALPHA]
+    rough = [s["stage"] for s in tested if s["min_expected"] < ROUGH]
+    sentences = [f"Beyond chance: {'; '.join(beyond)}."] if beyond else []
+    if tested and not beyond:
+        sentences.append("No stage shifts the positions beyond chance.")
+    sentences += [f"Not distinguishable from chance: {listed(within)}."] if within else []
+    if any(stage["stage"] == RULE_BALANCE for stage in stages):
+        sentences.append("Balancing evens the positions on purpose.")
+    sentences += [f"Few items, so p is rough: {listed(rough)}."] if rough else []
+    more = " Beyond chance is p ≤ 0.05 after adjusting for the number of stages."
+    return [*sentences, TEST_TEXT + (more if len(tested) > 1 else "")] if tested else sentences
+
+
+def _stages(shift: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return one mapping per stage: its row ``all`` with the shares ``before`` and ``after``."""
+    found = []
+    ordered = shift.sort("step", maintain_order=True)
+    for _, rows in ordered.group_by("stage", "unit", maintain_order=True):
+        parts = {row["target_position"]: row for row in rows.iter_rows(named=True)}
+        stage = dict(parts["all"])
+        for side, column in (("before", "share_of_entered"), ("after", "share_of_kept")):
+            shares = tuple(parts[name][column] for name in POSITIONS)
+            stage[side] = None if None in shares else shares
+        found.append(stage)
+    return found
+
+
+def _moved_text(stage: Row) -> str:
+    """Say how far the two positions moved that gain and lose most, and p."""
+    before, after = stage["before"], stage["after"]
+    moves = [b - a for a, b in zip(before, after, strict=True)]
+    ends = dict.fromkeys((moves.index(max(moves)), moves.index(min(moves))))
+    parts = [f"{POSITIONS[i]} from {percent(before[i])} to {percent(after[i])}" for i in ends]
+    return f"{stage['stage']} moves {listed(parts)} ({p_text(stage['p_value'])})"

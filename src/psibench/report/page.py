@@ -1,0 +1,433 @@
+"""Stage ``report``: one HTML file over the result tables that needs nothing else to be read.
+
+Data is read and checked once, each part of the page is made of it (`scores`, `languages`,
+`filters`, `examples`), and ``templates/report.html`` puts the parts together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from markupsafe import Markup
+
+from psibench import __version__
+from psibench.build.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
+from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, SquadPosq
+from psibench.config.llms import STAND_IN_PREFIX
+from psibench.config.models import ModelBase
+from psibench.config.verification import VerifyMargin
+from psibench.metrics.aggregate import POOLED
+from psibench.report import scores
+from psibench.report.examples import Example, example_section
+from psibench.report.filters import (
+    GenerationFacts,
+    VerificationFacts,
+    generation_tables,
+    verification_blocks,
+)
+from psibench.report.languages import (
+    SUMMARY_TABLES,
+    LanguageFacts,
+    Summaries,
+    language_blocks,
+    leaderboard_table,
+    pair_blocks,
+    quality_blocks,
+)
+from psibench.report.plots import draw_histogram, inline_svg, model_styles
+from psibench.report.tables import (
+    TEMPLATES,
+    Block,
+    Panel,
+    Table,
+    kind_chip,
+    provenance_table,
+    render,
+    slug,
+)
+from psibench.report.views import (
+    BenchmarkInfo,
+    Headline,
+    ModelInfo,
+    PsiRows,
+    headline_metric,
+    headlines,
+    with_headline,
+)
+from psibench.report.wording import MISSING, SCHEME_TEXTS, count, pair_text, statistic_text
+from psibench.stages.tables import read_all
+from psibench.tables import read_provenance, read_table
+from psibench.tables.atomic import write_text
+from psibench.tables.io import conform
+from psibench.tables.provenance import now
+from psibench.tables.schemas import (
+    BUCKET_SCORES,
+    COMPARISONS,
+    POSITION_HISTOGRAM,
+    PSI_TABLE,
+    STATISTICS,
+)
+from psibench.tables.spec import TableSpec
+
+KNOWN_ITEM_NOTE = (
+    "The queries are known-item queries drawn by a program from the evidence span itself "
+    "(Azzopardi, de Rijke and Balog, SIGIR 2007), not written by people or a language model. "
+    "They compare positions; being made of a passage's own words they favour lexical matching, so "
+    "they do not compare models, and absolute scores say little about real users."
+)
+STAND_IN_NOTE = (
+    "A rule-based stand-in answered in place of a language model, through the same requests: its "
+    "queries are words of one sentence each. They compare positions; being made of a passage's "
+    "own words they favour lexical matching, so they do not compare models. Name a language model "
+    "in the benchmark's tasks to have real queries."
+)
+SPECS: Mapping[str, TableSpec] = {
+    "psi_table": PSI_TABLE,
+    "bucket_scores": BUCKET_SCORES,
+    "statistics": STATISTICS,
+    "position_histogram": POSITION_HISTOGRAM,
+    "comparisons": COMPARISONS,
+}
+BUCKET_PREFIX = "bucket:"
+UNIT_TEXTS = {
+    "start_char": "start of the evidence, characters",
+    "relative": "middle of the evidence / length of the passage",
+}
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """All that is shown on one page.
+
+    The frames follow `SPECS`; each may have no rows. ``created`` is printed as given. The order of
+    ``benchmarks`` and ``models`` is the order on the page; ids that only the tables know follow
+    in sorted order.
+
+    ``views`` names, per benchmark, the ids of its views by sort: ``raw`` (before false negatives
+    were removed) and ``tiny``. A view is shown beside its benchmark and has no section of its own.
+
+    ``languages`` and ``summaries`` tell of language pairs, translations and domains; ``examples``
+    are queries with their evidence; ``published`` is the address of the page of published figures,
+    relative to this one, or empty.
+    """
+
+    psi_table: pl.DataFrame
+    bucket_scores: pl.DataFrame
+    statistics: pl.DataFrame
+    position_histogram: pl.DataFrame
+    comparisons: pl.DataFrame = field(default_factory=pl.DataFrame)
+    benchmarks: tuple[BenchmarkInfo, ...] = ()
+    models: tuple[ModelInfo, ...] = ()
+    generation: tuple[GenerationFacts, ...] = ()
+    verification: tuple[VerificationFacts, ...] = ()
+    views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    languages: tuple[LanguageFacts, ...] = ()
+    summaries: Summaries = field(default_factory=Summaries)
+    examples: tuple[Example, ...] = ()
+    published: str = ""
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    title: str = "Position bias of retrievers"
+    created: str = ""
+
+
+def run_report(
+    *,
+    psi_table: str | Path,
+    bucket_scores: str | Path,
+    comparisons: str | Path,
+    statistics: Sequence[str | Path],
+    histograms: Sequence[str | Path],
+    benchmarks: Mapping[str, Benchmark],
+    models: Mapping[str, ModelBase],
+    output: str | Path,
+    **more: Any,
+) -> None:
+    """Write the report; ``more`` are the other fields of `ReportInput`."""
+    table = read_table(psi_table, PSI_TABLE)
+    authors = dict(table.select("benchmark", "queries_by").iter_rows())
+    record = read_provenance(psi_table) or {}
+    made_of = {"psibench": __version__, "rows of the PSI table": str(record.get("rows_hash", ""))}
+    made_of["queries by"] = str(record.get("queries_by") or "not recorded")
+    revisions = {name: str(value) for name, value in record.get("revisions", {}).items()}
+    inputs = ReportInput(
+        psi_table=table,
+        bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
+        statistics=read_all(statistics, STATISTICS),
+        position_histogram=read_all(histograms, POSITION_HISTOGRAM),
+        comparisons=read_table(comparisons, COMPARISONS),
+        benchmarks=tuple(
+            benchmark_info(name, section, queries_by=authors.get(name, ""))
+            for name, section in benchmarks.items()
+        ),
+        models=tuple(
+            ModelInfo(name, entry.kind, entry.description, entry.control)  # type: ignore[attr-defined]
+            for name, entry in models.items()
+        ),
+        provenance=made_of | revisions,
+        created=now(),
+        **more,
+    )
+    write_report(inputs, output)
+
+
+def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> BenchmarkInfo:
+    """Describe a benchmark for the report; ``queries_by`` is what its tables say."""
+    note = KNOWN_ITEM_NOTE if queries_by == "simulation" else ""
+    if f"llm:{STAND_IN_PREFIX}" in queries_by:
+        note = STAND_IN_NOTE
+    generated = section if isinstance(section, GeneratedBenchmark) else None
+    verify = generated.verify if generated else None
+    return BenchmarkInfo(
+        id=name,
+        recipe=section.recipe,
+        subset=section.subset if isinstance(section, SquadPosq) else "",
+        description=section.description,
+        simulated=bool(note),
+        note=note,
+        length_unit=generated.sample.unit if generated and generated.sample else "",
+        margin_threshold=verify.threshold if isinstance(verify, VerifyMargin) else None,
+    )
+
+
+def write_report(inputs: ReportInput, path: str | Path) -> None:
+    """Write the page to ``path``, whole or not at all."""
+    write_text(render_report(inputs), path)
+
+
+def render_report(inputs: ReportInput) -> str:
+    """Return the page as HTML: the same inputs give the same text.
+
+    Tables without rows give a page that says so.
+
+    Raises
+    ------
+    InputError
+        If a frame does not follow its declared schema.
+    """
+    every = _checked(inputs)
+    return render("report.html", **_context(_without_views(every), every.psi_table))
+
+
+def _checked(inputs: ReportInput) -> ReportInput:
+    """Return the same inputs with every frame cast to its declared schema."""
+
+    def conformed(frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
+        if frame.width == 0:
+            return pl.DataFrame(spec.schema.empty_table())
+        return pl.DataFrame(conform(frame, spec, where=f"report input {spec.name}"))
+
+    tables: Any = {name: conformed(getattr(inputs, name), spec) for name, spec in SPECS.items()}
+    summaries = {
+        name: conformed(frame, spec)
+        for name, spec in SUMMARY_TABLES.items()
+        if (frame := getattr(inputs.summaries, name)) is not None
+    }
+    return replace(inputs, **tables, summaries=replace(inputs.summaries, **summaries))
+
+
+def _without_views(inputs: ReportInput) -> ReportInput:
+    """Return the same inputs with the rows of the views left out of every table."""
+    hidden = [name for ids in inputs.views.values() for name in ids.values()]
+    if not hidden:
+        return inputs
+    shown = ~pl.col("benchmark").is_in(hidden)
+    tables: Any = {name: getattr(inputs, name).filter(shown) for name in SPECS}
+    summaries = {
+        name: frame.filter(shown)
+        for name in SUMMARY_TABLES
+        if (frame := getattr(inputs.summaries, name)) is not None
+    }
+    return replace(inputs, **tables, summaries=replace(inputs.summaries, **summaries))
+
+
+def _infos(inputs: ReportInput) -> tuple[list[BenchmarkInfo], list[ModelInfo]]:
+    """Return every benchmark and model in page order; what only tables know with what they say."""
+    known = {info.id: info for info in inputs.benchmarks}
+    found = {
+        one for name in SPECS if name != "comparisons" for one in getattr(inputs, name)["benchmark"]
+    }
+    benchmarks = [BenchmarkInfo(id=name, recipe="") for name in sorted(found - set(known))]
+    models = {info.id: info for info in inputs.models}
+    kinds = dict.fromkeys(inputs.bucket_scores["model"].unique(), "")
+    kinds |= dict(inputs.psi_table.select("model", "kind").iter_rows())
+    more = [ModelInfo(id=name, kind=kinds[name]) for name in sorted(kinds.keys() - set(models))]
+    return [*known.values(), *benchmarks], [*models.values(), *more]
+
+
+def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
+    """Return what the template shows. Only SVG, style, script and JSON made here are unescaped.
+
+    ``inputs`` are without views; ``every`` has the PSI rows of benchmarks and views.
+    """
+    benchmarks, models = _infos(inputs)
+    by_id = {model.id: model for model in models}
+    languages = _languages(inputs.statistics)
+    styles = model_styles({model.id: model.control for model in models})
+    metric = headline_metric(inputs.psi_table)
+    bucket_scores = inputs.bucket_scores.filter(metric=metric)
+    leading = headlines(inputs.psi_table, languages)
+    rows = with_headline(bucket_scores, headlines(bucket_scores, languages) | leading)
+    rows = rows.filter(pl.col("headline"))
+    marked = scores.fitting(with_headline(inputs.psi_table, leading))
+    table = scores.prepared(marked, by_id, benchmarks=[info.id for info in benchmarks])
+    lead = table.filter(pl.col("headline"), metric=metric)
+    curves = [
+        (info, scores.curve_figures(rows, info, styles=styles, metric=metric))
+        for info in benchmarks
+    ]
+    pairs = [
+        (
+            info,
+            pair_blocks(
+                info,
+                psi_table=inputs.psi_table,
+                bucket_scores=inputs.bucket_scores,
+                languages=_languages(inputs.statistics.filter(benchmark=info.id)),
+                summaries=inputs.summaries,
+                models=models,
+                styles=styles,
+                metric=metric,
+            ),
+        )
+        for info in benchmarks
+    ]
+    return {
+        "title": inputs.title,
+        "created": inputs.created,
+        "version": __version__,
+        "metric": metric,
+        "benchmarks": benchmarks,
+        "n_models": len(models),
+        "models": _model_table(table, models),
+        "scheme_texts": SCHEME_TEXTS,
+        "answers": scores.answers(lead, benchmarks, by_id, styles=styles),
+        "leading_pairs": _leading_pairs(inputs.psi_table, leading),
+        "n_left_out": inputs.psi_table.height - table.height,
+        **scores.psi_context(table, lead, metric),
+        "curves": [(info, figures) for info, figures in curves if figures],
+        "comparison": scores.full_and_tiny_figure(rows, benchmarks, styles=styles, metric=metric),
+        "controls": scores.control_tables(lead, models),
+        "against": scores.against_control(inputs.comparisons, lead, benchmarks),
+        "visibility": scores.visibility(lead, inputs.comparisons, benchmarks),
+        "languages": [(info, blocks) for info, blocks in pairs if blocks],
+        "leaderboards": leaderboard_table(inputs.summaries.leaderboards, benchmarks, metric=metric),
+        "data": _data(inputs, benchmarks, PsiRows(every, metric, tuple(by_id), languages)),
+        "examples": example_section(inputs.examples, benchmarks),
+        "published": inputs.published,
+        "provenance": provenance_table(inputs.provenance),
+        "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        "script": Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
+    }
+
+
+def _languages(statistics: pl.DataFrame) -> list[str]:
+    """Return the languages of STATISTICS rows in their order."""
+    return list(dict.fromkeys(statistics["language"]))
+
+
+def _leading_pairs(psi_table: pl.DataFrame, leading: Mapping[str, Headline]) -> dict[str, str]:
+    """Return the language pair that the page leads with, of benchmarks that have several."""
+    pairs = psi_table.select("benchmark", "query_lang", "corpus_lang").unique()
+    several = pairs.group_by("benchmark").len().filter(pl.col("len") > 1)["benchmark"]
+    return {
+        name: pair_text(leading[name]["query_lang"], leading[name]["corpus_lang"])
+        for name in several
+    }
+
+
+def _model_table(table: pl.DataFrame, models: Sequence[ModelInfo]) -> Table:
+    shown = dict(table.select("model", "kind").iter_rows())
+    rows = []
+    for model in models:
+        kind = "control" if model.control else shown.get(model.id, model.kind)
+        control = f" ({model.control} control)" if model.control else ""
+        rows.append((model.id, kind_chip(kind), f"{model.description}{control}"))
+    return Table("Models", ("Model", "Kind", "Description"), tuple(rows), 2, prose=(2,))
+
+
+# --- the data section
+
+
+def _data(
+    inputs: ReportInput, benchmarks: Sequence[BenchmarkInfo], psi_rows: PsiRows
+) -> list[tuple[BenchmarkInfo, list[Block], list[Panel]]]:
+    """Return each benchmark's tables and figures in page order, and its histograms."""
+    order = psi_rows.languages
+    leading = headlines(inputs.bucket_scores, order) | headlines(inputs.psi_table, order)
+    facts = {fact.benchmark: fact for fact in inputs.languages}
+    found = []
+    for info in benchmarks:
+        fact = facts.get(info.id, LanguageFacts(info.id))
+        made = generation_tables(inputs.generation, info.id)
+        views = inputs.views.get(info.id, {})
+        # what there is, what came of the documents, what the filters did, how good the
+        # translations are, then what the requests took
+        blocks: list[Block] = [
+            *_statistics_tables(inputs.statistics, info.id),
+            *language_blocks(inputs.statistics, info, fact),
+            *made[:1],
+            *verification_blocks(inputs.verification, info, psi_rows=psi_rows, views=views),
+            *quality_blocks(fact),
+            *made[1:],
+        ]
+        histograms = _histograms(inputs.position_histogram, info.id, leading.get(info.id))
+        found.append((info, blocks, histograms))
+    return found
+
+
+def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
+    """Return a benchmark's statistics: one table of sizes and one of queries per bucket.
+
+    Rows are language and domain in the order given, pooled ones first; names without a known
+    meaning are shown as they are. What the tables of languages and domains show is left out. No
+    rows give no table.
+    """
+    name = pl.col("statistic")
+    elsewhere = name.is_in(DOMAIN_STATISTICS) | name.str.starts_with(QUERY_TYPE_PREFIX)
+    mine = statistics.filter(pl.col("benchmark") == benchmark, ~elsewhere)
+    values = {tuple(key): value for _, *key, value in mine.iter_rows()}
+    groups = list(dict.fromkeys(mine.select("language", "domain").iter_rows()))
+    groups.sort(key=lambda group: (group[0] != POOLED, group[1] != POOLED))
+    tables = []
+    for title, is_bucket in (("Sizes", False), ("Queries per bucket", True)):
+        names = dict.fromkeys(mine["statistic"])
+        chosen = [one for one in names if one.startswith(BUCKET_PREFIX) is is_bucket]
+        header = [statistic_text(one).removeprefix(BUCKET_PREFIX) for one in chosen]
+        rows = []
+        for group in groups:
+            found = (values.get((*group, one)) for one in chosen)
+            rows.append((*group, *(MISSING if value is None else count(value) for value in found)))
+        if chosen:
+            tables.append(Table(title, ("language", "domain", *header), tuple(rows)))
+    return tables
+
+
+def _histograms(table: pl.DataFrame, benchmark: str, leading: Headline | None) -> list[Panel]:
+    """Return a benchmark's histograms of evidence positions, one per unit.
+
+    The language is ``all`` if there is such a one, else that of the leading slice, else the one
+    with most queries. Domains are ``all`` if there is such a one, else summed.
+    """
+    mine = table.filter(benchmark=benchmark)
+    found = []
+    for unit in sorted(set(mine["unit"]), key=lambda name: (name != "start_char", name)):
+        rows = mine.filter(unit=unit)
+        sizes = rows.group_by("language").agg(pl.col("n_queries").sum())
+        ranked = sizes.sort("n_queries", "language", descending=[True, False])["language"].to_list()
+        wanted = [POOLED, *([leading["corpus_lang"]] if leading else []), *ranked]
+        language = next(one for one in wanted if one in ranked)
+        rows = rows.filter(language=language)
+        if POOLED in set(rows["domain"]):
+            rows = rows.filter(domain=POOLED)
+        bins = rows.group_by("bin_low", "bin_high").agg(pl.col("n_queries").sum()).sort("bin_low")
+        edges = [(low, high) for low, high, _ in bins.iter_rows()]
+        text = UNIT_TEXTS.get(unit, unit)
+        drawn = draw_histogram(edges, list(bins["n_queries"]), x_text=text)
+        caption = f"{count(int(bins['n_queries'].sum()))} queries by {text}"
+        caption += "" if language == POOLED else f"; {language}"
+        anchor, title = slug("histogram", benchmark, unit), f"Evidence positions in {benchmark}"
+        svg = inline_svg(drawn, name=anchor, title=title, description=caption)
+        found.append(Panel(svg, note=caption))
+    return found

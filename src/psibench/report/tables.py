@@ -1,0 +1,127 @@
+"""What the page is made of: tables of text and figures, and the one way they become HTML."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from psibench.report.plots import LineStyle, swatch
+
+TEMPLATES = Path(__file__).parent / "templates"
+FOLDED_ROWS = 40
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page: what it is about, header, and rows of text.
+
+    The first ``n_names`` columns name a row, those in ``prose`` are sentences, the others numbers.
+    ``groups`` are headings above the header, each with the number of columns it spans; ``note``
+    stands below the table. ``looks`` are CSS classes of the rows, ``css`` one of the whole. A line
+    break within a cell is shown as one.
+    """
+
+    name: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    n_names: int = 2
+    groups: tuple[tuple[str, int], ...] = ()
+    note: str = ""
+    prose: Sequence[int] = ()
+    looks: tuple[str, ...] = ()
+    css: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the table is folded until it is asked for."""
+        return len(self.rows) > FOLDED_ROWS
+
+    @property
+    def edges(self) -> frozenset[int]:
+        """Columns, from 0, at which a group other than the first begins."""
+        widths = [width for _, width in self.groups]
+        return frozenset(sum(widths[:place]) for place in range(1, len(widths)))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing, with a name above and a line of text below it where there are several."""
+
+    svg: str
+    name: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class FigureView:
+    """One figure of the page: panels, legend, caption, and the numbers behind it.
+
+    A folded one shows its title and caption alone until it is opened.
+    """
+
+    anchor: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    legend: tuple[tuple[str, LineStyle], ...]
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    is_folded: bool = False
+
+    @property
+    def numbers(self) -> Table:
+        """The numbers behind the figure."""
+        return Table(f"Numbers of the figure {self.title}", self.header, self.rows, n_names=1)
+
+
+Block = Table | FigureView
+
+
+def provenance_table(facts: Mapping[str, str]) -> Table:
+    """Return what a page was made of, by name."""
+    return Table("Provenance", (), tuple(facts.items()), 1, prose=(1,), css="provenance")
+
+
+def slug(*parts: str) -> str:
+    """Return an id usable in HTML and CSS, made of ASCII letters, digits and hyphens.
+
+    Other characters become their hexadecimal code point, so different ids stay different.
+    """
+    return "-".join(
+        re.sub(r"[^a-z0-9-]", lambda m: f"_{ord(m[0]):x}_", part.lower()) for part in parts
+    )
+
+
+def chip(text: str, css: str = "", title: str = "") -> Markup:
+    """Return a small label beside a name."""
+    told = Markup(' title="{}"').format(title) if title else ""
+    return Markup('<span class="chip{}"{}>{}</span>').format(f" {css}" if css else "", told, text)
+
+
+def kind_chip(kind: str) -> Markup:
+    """Return the label that says what kind of model this is."""
+    return chip(kind or "unknown", f"kind kind-{slug(kind)}")
+
+
+def flag_chip(flag: str, text: str) -> Markup:
+    """Return the label of a flag; ``text`` says what it means."""
+    return chip(flag, "flag warn" if flag == "filter_panel" else "flag", text)
+
+
+def render(template: str, **context: Any) -> str:
+    """Return a page: text is escaped, a missing value is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"slug": slug}
+    made.globals |= {"chip": chip, "kind_chip": kind_chip, "flag_chip": flag_chip}
+    made.globals |= {"swatch": lambda style, name: Markup(swatch(style, name))}
+    return made.get_template(template).render(**context) + "\n"
