@@ -92,25 +92,24 @@ def operations(network: Any, lengths: list[int], *, causal: bool) -> float:
 
 
 def ours(folder: Path, texts: list[str], longest: int, device: str, batch: int) -> Any:
-    """Encode with psibench's engine, from token ids to the store; returns its statistics."""
+    """Encode with psibench's engine, from texts to the store; returns its statistics."""
     from psibench.config.models import SentenceTransformerModel
-    from psibench.models.encoding import Batching, encode_texts
+    from psibench.config.settings import Encoding
+    from psibench.encode.batches import encode_texts
+    from psibench.encode.store import EmbeddingStore
     from psibench.models.load import load_encoder
-    from psibench.store.embeddings import EmbeddingStore
 
     entry = SentenceTransformerModel(
         backend="sentence-transformers", checkpoint=str(folder), max_tokens=longest, pooling="mean"
     )
     encoder = load_encoder(entry, device=device, dtype="bfloat16")
-    items = encoder.tokenize(texts, "document")
-    stats = None
+    settings, stats = Encoding(tokens_per_batch=batch, tokens_per_part=1 << 22), None
     for few in (slice(0, 64), slice(None)):  # the first to warm up
         with tempfile.TemporaryDirectory() as root:
             stats = encode_texts(
-                encoder, texts[few], items[few], salt="", description="encoding",
-                store=EmbeddingStore(root, encoder.fingerprint),
-                batching=Batching(batch, 1 << 22, longest),
-            ).stats  # fmt: skip
+                encoder, texts[few], "document", description="encoding",
+                store=EmbeddingStore(root, encoder.fingerprint), settings=settings,
+            )  # fmt: skip
     return stats
 
 

@@ -37,7 +37,7 @@ def write_inputs(folder: Path, *, n_documents: int, dim: int, n_queries: int) ->
     import numpy as np
     from support.python_texts import paragraphs, sentences
 
-    from psibench.store.embeddings import EmbeddingStore
+    from psibench.encode.store import EmbeddingStore
 
     rng = np.random.default_rng(SEED)
     texts = paragraphs(n_documents)
@@ -63,7 +63,7 @@ def write_inputs(folder: Path, *, n_documents: int, dim: int, n_queries: int) ->
 
 def keys_of(n_documents: int) -> list[bytes]:
     """Address documents by their number."""
-    from psibench.store.embeddings import text_key
+    from psibench.encode.store import text_key
 
     return [text_key(str(number)) for number in range(n_documents)]
 
@@ -105,9 +105,8 @@ def search_psibench(_folder: Path, queries, documents):
 
 def search_store(folder: Path, queries, documents):
     """The vectors from the Parquet parts of a store, read twice as the search does."""
+    from psibench.encode.store import EmbeddingStore, StoredDocuments, key_array
     from psibench.search.exact import search_vectors
-    from psibench.store.embeddings import EmbeddingStore, StoredDocuments
-    from psibench.store.keys import key_array
 
     store = EmbeddingStore(folder, "f" * 64)
     source = StoredDocuments(store, key_array(keys_of(len(documents))))

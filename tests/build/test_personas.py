@@ -9,10 +9,10 @@ from psibench.config.generation import Personas
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
 from psibench.config.settings import Encoding
 from psibench.config.sources import FilesSource
+from psibench.encode.job import run_encode
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
 from psibench.models.transformer import TransformerEncoder
-from psibench.stages.encode import run_encode
 from psibench.stages.personas import read_personas, run_personas
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
@@ -153,13 +153,13 @@ def test_the_stage_compares_documents_with_personas_as_queries(tmp_path):
 def test_evaluation_and_personas_encode_a_document_once(tmp_path, monkeypatch):
     run(tmp_path)
     encoded = []
-    start = TransformerEncoder.start
+    forward = TransformerEncoder.forward
 
-    def counted(self, windows, content, **shape):
+    def counted(self, windows, content):
         encoded.extend(windows)
-        return start(self, windows, content, **shape)
+        return forward(self, windows, content)
 
-    monkeypatch.setattr(TransformerEncoder, "start", counted)
+    monkeypatch.setattr(TransformerEncoder, "forward", counted)
     corpus = with_lengths(documents(TEXTS), count_tokens=count_whitespace_tokens)
     write_table(corpus, tmp_path / "corpus.parquet", CORPUS, provenance=SOURCE)
     none = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))

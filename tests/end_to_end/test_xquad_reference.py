@@ -13,9 +13,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from psibench.config import Encoding, Uncertainty, load_registry
 from psibench.config.benchmarks import SquadPosq
 from psibench.config.paths import REGISTRY
+from psibench.encode.job import run_encode
 from psibench.metrics.aggregate import RowLabels
 from psibench.stages.build import run_build
-from psibench.stages.encode import run_encode
 from psibench.stages.score import ScoredModel, run_score
 from psibench.stages.search import run_lexical_search, run_vector_search
 from psibench.tables import read_table

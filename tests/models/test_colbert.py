@@ -150,7 +150,7 @@ def test_search_scores_by_the_formula(load):
 @pytest.mark.parametrize("fields", [{}, {"attend_to_expansion": True}, {"expand_queries": False}])
 def test_what_is_in_a_batch_changes_its_vectors_by_rounding_only(load, role, fields):
     encoder = load(**fields)
-    shape = {"role": role, "length": 32}
+    shape = {"role": role}
     together = vectors_of(encoder, TEXTS, **shape)
     backwards = vectors_of(encoder, TEXTS[::-1], **shape)[::-1]
     alone = [vectors_of(encoder, [text], **shape)[0] for text in TEXTS]
@@ -172,21 +172,13 @@ def test_places_that_no_token_attends_to_are_masked(load, role, texts):
         return encoder.model(input_ids=input_ids, attention_mask=attention_mask)
 
     spied = replace(encoder, model=model)
-    expected = vectors_of(encoder, texts, role=role, length=32)
-    assert_vectors_close(vectors_of(spied, texts, role=role, length=32), expected)
-    vectors_of(spied, texts[1:], role=role, length=32)
+    expected = vectors_of(encoder, texts, role=role)
+    assert_vectors_close(vectors_of(spied, texts, role=role), expected)
+    vectors_of(spied, texts[1:], role=role)
     both, full = masks  # w1 and 31 places of padding or masks; a text cut to 32 tokens
     assert full is None
     n_seen = len(encoder.tokenizer(texts[0])["input_ids"]) + 1  # the marker
     assert both.tolist() == [[1] * n_seen + [0] * (32 - n_seen), [1] * 32]
-
-
-@pytest.mark.parametrize("role", ["query", "document"])
-def test_padding_changes_no_vector(load, role):
-    encoder = load()
-    for text in TEXTS:
-        bare, padded = (vectors_of(encoder, [text], role=role, length=n)[0] for n in (None, 48))
-        np.testing.assert_allclose(padded, bare, atol=1e-6)
 
 
 def test_leading_dimensions_are_kept_and_normalised_anew(load):
@@ -415,8 +407,3 @@ def test_the_salt_tells_a_query_from_a_document_of_the_same_text(load):
     encoder = load(query_prompt="q: ")
     assert encoder.salt("query") == "q: \0query"
     assert encoder.salt("document") == "\0document"
-
-
-def test_batches_run_ahead_on_a_gpu_only(load):
-    assert not load().runs_ahead
-    assert replace(load(), device="cuda").runs_ahead

@@ -57,11 +57,10 @@ def test_order_and_partners_change_a_vector_by_rounding_only(load_kind, kind, sc
     encoder = load_kind(kind, scoring=scoring)
     windows, content = parts(encoder, TEXTS)
     assert [len(window) for window in windows][3] == 32
-    together = encoder.forward(windows, content, length=32)
-    backwards = encoder.forward(windows[::-1], content[::-1], length=32)[::-1]
+    together = encoder.forward(windows, content)
+    backwards = encoder.forward(windows[::-1], content[::-1])[::-1]
     alone = [
-        encoder.forward([window], [keep], length=32)[0]
-        for window, keep in zip(windows, content, strict=True)
+        encoder.forward([window], [keep])[0] for window, keep in zip(windows, content, strict=True)
     ]
     assert_vectors_close(together, alone)
     assert_vectors_close(backwards, alone)
@@ -75,7 +74,7 @@ def test_length_and_side_of_the_padding_change_a_vector_by_rounding_only(load_ki
         [right.forward([w], [c])[0] for w, c in zip(windows, content, strict=True)]
     )
     for encoder in (right, left):
-        padded = encoder.forward(windows, content, length=32)
+        padded = encoder.forward(windows, content)
         np.testing.assert_allclose(np.concatenate(padded), plain, atol=2e-6)
 
 
@@ -85,16 +84,6 @@ def test_token_vectors_are_the_same_on_either_side_of_the_padding(load_kind):
     pairs = zip(right.forward(windows, content), left.forward(windows, content), strict=True)
     for a, b in pairs:
         np.testing.assert_allclose(a, b, atol=2e-6)
-
-
-def test_start_computes_what_forward_gives(load_kind):
-    encoder = load_kind("bert")
-    windows, content = parts(encoder, TEXTS)
-    waits = [encoder.start([w], [c], length=32) for w, c in zip(windows, content, strict=True)]
-    expected = encoder.forward(windows, content, length=32)
-    assert_vectors_close([wait()[0] for wait in waits], expected)
-    assert not encoder.runs_ahead
-    assert replace(encoder, device="cuda").runs_ahead
 
 
 @pytest.mark.parametrize("fields", [{}, {"windows": {"tokens": 16, "overlap": 2}}])
@@ -171,8 +160,8 @@ def test_attention_has_a_mask_only_where_something_is_padded(
         return run(network, inputs)
 
     monkeypatch.setattr(type(encoder.model), "run", recorded)
-    encoder.forward(windows, content, length=32)
-    encoder.forward([windows[3]], [content[3]], length=32)
+    encoder.forward(windows, content)
+    encoder.forward([windows[3]], [content[3]])
     mixed, full = masks
     assert full is None
     lengths = [len(window) for window in windows]

@@ -106,29 +106,11 @@ def test_search_scores_by_the_formula(load):
 @pytest.mark.parametrize("vectors", ["dense", "multi-vector"])
 def test_what_is_in_a_batch_changes_its_vectors_by_rounding_only(load, vectors):
     encoder = load(vectors=vectors)
-    together = vectors_of(encoder, TEXTS, length=32)
-    backwards = vectors_of(encoder, TEXTS[::-1], length=32)[::-1]
-    alone = [vectors_of(encoder, [text], length=32)[0] for text in TEXTS]
+    together = vectors_of(encoder, TEXTS)
+    backwards = vectors_of(encoder, TEXTS[::-1])[::-1]
+    alone = [vectors_of(encoder, [text])[0] for text in TEXTS]
     assert_vectors_close(together, alone)
     assert_vectors_close(backwards, alone)
-
-
-@pytest.mark.parametrize("vectors", ["dense", "multi-vector"])
-def test_padding_changes_no_vector(load, vectors):
-    encoder = load(vectors=vectors)
-    for text in TEXTS:
-        (bare,), (padded,) = (vectors_of(encoder, [text], length=n) for n in (None, 48))
-        assert bare.shape == padded.shape
-        np.testing.assert_allclose(padded, bare, atol=1e-6)
-
-
-def test_a_batch_is_begun_before_it_is_waited_for(load):
-    encoder = load()
-    (item,) = encoder.tokenize(["w1 w2"], "document")
-    waits = [encoder.start(item.windows, item.content) for _ in range(2)]
-    (first,), (second,) = (wait() for wait in waits)
-    assert_vectors_close(first, second)
-    assert first.shape == (3, 32)
 
 
 def test_visible_characters_end_with_the_last_token_that_is_read(load):
@@ -180,11 +162,6 @@ def test_fingerprint_does_not_change_with_presentation_or_prompts(load):
 def test_salt_is_the_prompt_of_the_role(load):
     encoder = load(query_prompt="q: ", document_prompt="d: ")
     assert (encoder.salt("query"), encoder.salt("document")) == ("q: ", "d: ")
-
-
-def test_batches_run_ahead_on_a_gpu_only(load):
-    assert not load().runs_ahead
-    assert replace(load(), device="cuda").runs_ahead
 
 
 def test_positions_end_before_max_positions(load):

@@ -129,7 +129,9 @@ def test_masks_are_attended_to_where_the_checkpoint_says_so(load, tmp_path, atte
 @pytest.mark.parametrize("role", ["query", "document"])
 def test_what_is_in_a_batch_changes_its_vectors_by_rounding_only(load, role):
     encoder = load()
-    shape = {"role": role, "length": 32}
+    shape = {
+        "role": role,
+    }
     together = vectors_of(encoder, TEXTS, **shape)
     backwards = vectors_of(encoder, TEXTS[::-1], **shape)[::-1]
     alone = [vectors_of(encoder, [text], **shape)[0] for text in TEXTS]

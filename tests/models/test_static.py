@@ -57,13 +57,6 @@ def test_vector_does_not_depend_on_the_batch(control):
         np.testing.assert_array_equal(found, vector(control, text))
 
 
-def test_places_of_a_batch_change_nothing(control):
-    (item,) = control.tokenize(["a cat and a dog"], "document")
-    (found,) = control.start(item.windows, item.content, length=64)()
-    np.testing.assert_array_equal(found, vector(control, "a cat and a dog"))
-    assert not control.runs_ahead
-
-
 def test_long_text_is_not_truncated(control):
     text = " ".join(["cat"] * 1999 + ["dog"])
     (item,) = control.tokenize([text], "document")

@@ -17,6 +17,7 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.load import load_registry
 from psibench.config.paths import REGISTRY
 from psibench.config.settings import Encoding
+from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
 from psibench.llm.standin.embedding import embed
 from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
@@ -25,8 +26,6 @@ from psibench.models.api import asking, parts
 from psibench.models.api.texts import load_api_texts
 from psibench.stages import embed_api_job
 from psibench.stages.embed_api import run_embed_api
-from psibench.stages.encode import open_store
-from psibench.store.embeddings import EmbeddingStore
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.embedding_schemas import EMBEDDING_USAGE
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES

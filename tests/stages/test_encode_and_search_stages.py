@@ -10,15 +10,13 @@ import pytest
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
 from psibench.config.settings import Encoding
+from psibench.encode import job
+from psibench.encode.job import run_encode
+from psibench.encode.store import EmbeddingStore
 from psibench.errors import InputError
-from psibench.models import dtypes
 from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
-from psibench.stages import encode_dtype, encode_shard
-from psibench.stages.encode import run_encode
-from psibench.stages.encode_dtype import smallest_cosine
 from psibench.stages.search import run_lexical_search, run_vector_search
-from psibench.store.embeddings import EmbeddingStore
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
@@ -108,7 +106,6 @@ class CountingEncoder:
     fails_at_call: int | None = None
     calls: list[int] = field(default_factory=list)
     tokenized: list[str] = field(default_factory=list)
-    runs_ahead: bool = False
     fingerprint: str = "c" * 64
 
     def salt(self, role):
@@ -119,17 +116,17 @@ class CountingEncoder:
         ids = [np.frombuffer(text.encode("utf-32-le"), dtype=np.int32) for text in texts]
         return [TokenizedText((i,), (np.ones(len(i), bool),), len(i)) for i in ids]
 
-    def start(self, windows, content, *, length=None):
+    def forward(self, windows, content):
         if len(self.calls) == self.fails_at_call:
             raise RuntimeError("killed")
         self.calls.append(len(windows))
         angles = [hashlib.sha256(w.tobytes()).digest()[0] for w in windows]
-        return lambda: [np.array([[np.cos(a), np.sin(a)]], np.float32) for a in angles]
+        return [np.array([[np.cos(a), np.sin(a)]], np.float32) for a in angles]
 
 
 def put_in_place(monkeypatch, encoder):
     """Make the stage load this encoder."""
-    monkeypatch.setattr(encode_shard, "load_encoder", lambda entry, device, dtype: encoder)
+    monkeypatch.setattr(job, "load_encoder", lambda entry, device, dtype: encoder)
 
 
 def test_encodings_name_every_text_once_with_what_the_model_saw(tmp_path):
@@ -223,56 +220,6 @@ def test_crash_in_the_third_shard_costs_that_shard_only(tmp_path, monkeypatch):
     put_in_place(monkeypatch, resumed)
     encode(tmp_path, STATIC, **small)
     assert (sum(crashing.calls), sum(resumed.calls)) == (2, 7)
-
-
-def test_resumed_job_decides_for_the_same_number_format(tmp_path, monkeypatch):
-    monkeypatch.setattr(dtypes, "fast_dtype", lambda device: "bfloat16")
-    monkeypatch.setattr(encode_dtype, "smallest_cosine", lambda encoder, dtype, items: 1.0)
-    entry = sentence_transformer()
-    encode(tmp_path, entry, float32_below_tokens=20)
-    encode(tmp_path, entry, float32_below_tokens=20, output="again.parquet")
-    params = [
-        read_provenance(tmp_path / name)["params"]
-        for name in ("encodings.parquet", "again.parquet")
-    ]
-    assert params[0] == params[1]
-    assert params[0]["dtype"] == "bfloat16"
-    assert len(list((tmp_path / "store" / "embeddings" / "m").iterdir())) == 1
-
-
-@pytest.mark.parametrize(
-    ("fields", "settings", "expected"),
-    [
-        ({}, {}, "float32"),  # auto: a small job
-        ({"dtype": "bfloat16"}, {"dtype": "float16"}, "bfloat16"),  # the entry goes first
-        ({}, {"dtype": "float16"}, "float16"),
-    ],
-)
-def test_number_format_comes_from_entry_then_settings_then_size(
-    tmp_path, fields, settings, expected
-):
-    encode(tmp_path, sentence_transformer(**fields), **settings)
-    assert read_provenance(tmp_path / "encodings.parquet")["params"]["dtype"] == expected
-
-
-@pytest.mark.parametrize("scoring", ["cosine", "maxsim"])
-def test_smallest_cosine_to_float32_is_one_for_float32_and_less_for_bfloat16(scoring):
-    encoder = load_encoder(sentence_transformer(scoring=scoring), device="cpu")
-    items = encoder.tokenize([*DOCUMENTS.values(), ""], "document")
-    assert smallest_cosine(encoder, "float32", items) == pytest.approx(1, abs=1e-6)
-    assert 0.99 < smallest_cosine(encoder, "bfloat16", items) < 0.999999
-    assert smallest_cosine(encoder, "bfloat16", []) == 1
-
-
-def test_smallest_cosine_never_puts_two_long_texts_in_one_batch(monkeypatch):
-    encoder = load_encoder(sentence_transformer(), device="cpu")
-    sizes = []
-    forward = type(encoder).forward
-    monkeypatch.setattr(
-        type(encoder), "forward", lambda self, w, c: sizes.append(len(w)) or forward(self, w, c)
-    )
-    smallest_cosine(encoder, "bfloat16", encoder.tokenize(["a", "b b", "c c c"], "document"))
-    assert sizes == [1] * 6
 
 
 def test_max_passage_score_is_that_of_the_best_window(tmp_path):

@@ -3,9 +3,9 @@ import polars as pl
 import pytest
 
 from psibench.config.models import StaticModel
+from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
 from psibench.stages.similarity import run_similarity
-from psibench.store.embeddings import EmbeddingStore, text_key
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.quality_schemas import DOMAIN_SIMILARITY
 from psibench.tables.schemas import ENCODINGS
@@ -77,5 +77,5 @@ def test_what_is_missing_is_named(tmp_path):
 
 
 def test_vectors_that_are_gone_are_counted(tmp_path):
-    with pytest.raises(InputError, match="1 of 3 texts have no vectors here"):
+    with pytest.raises(InputError, match="1 of 4 texts have no vectors here"):
         similarity(tmp_path, texts=["x", "shared"])

@@ -206,7 +206,7 @@ def test_damaged_part_is_named(store, damage):
 
 
 def test_part_of_another_kind_of_store_is_named(store):
-    from psibench.store.embeddings import EmbeddingStore
+    from psibench.encode.store import EmbeddingStore
 
     vectors = EmbeddingStore(store.folder.parent, "f" * 64)
     vectors.add([b"k" * 16], [np.ones((1, 4), np.float32)])

@@ -72,7 +72,6 @@ rule personas:
             lookup.encoder(lookup.personas(wildcards.benchmark).model).backend
         ],
         dtype=settings.encoding.dtype,
-        float32_below_tokens=settings.encoding.float32_below_tokens,
         storage=settings.encoding.storage,
         store=settings.store,
         version=STAGE_VERSIONS["personas"],

@@ -1,8 +1,7 @@
 from functools import partial
 
 from psibench.config import Encoding, parse_model
-from psibench.stages.encode import run_encode
-from psibench.stages.encode_shard import run_encode_shard
+from psibench.encode.job import run_encode, run_encode_shard
 from psibench.stages.job import job
 
 shard = snakemake.wildcards.get("shard")
@@ -19,7 +18,6 @@ with job(snakemake.log[0], threads=snakemake.threads, offline=True):
         settings=Encoding(
             device=snakemake.resources.device,
             dtype=snakemake.params.dtype,
-            float32_below_tokens=snakemake.params.float32_below_tokens,
             tokens_per_batch=snakemake.resources.tokens_per_batch,
             tokens_per_part=snakemake.resources.tokens_per_part,
             seconds_per_part=snakemake.resources.seconds_per_part,

@@ -1,6 +1,6 @@
 from psibench.config import parse_model
+from psibench.encode.job import run_join_shards
 from psibench.stages.job import job
-from psibench.stages.join_shards import run_join_shards
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_join_shards(

@@ -12,7 +12,6 @@ with job(snakemake.log[0], threads=snakemake.threads):
         settings=Encoding(
             device=snakemake.resources.device,
             dtype=snakemake.params.dtype,
-            float32_below_tokens=snakemake.params.float32_below_tokens,
             tokens_per_batch=snakemake.resources.tokens_per_batch,
             tokens_per_part=snakemake.resources.tokens_per_part,
             storage=snakemake.params.storage,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from psibench.config.base import LANGUAGE_PATTERN
+from psibench.encode.batches import MARK
 from psibench.errors import InputError
-from psibench.models.encode_stats import MARK
 
 UNKNOWN = ("NA", "-", "")
 """What Snakemake writes where nothing was measured: the job was over before the first look."""

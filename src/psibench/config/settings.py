@@ -23,11 +23,8 @@ class Encoding(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda where there is one."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """auto: float32 for small jobs; bfloat16 for large ones on machines made for it, and only
-    where the cosine to float32 stays at 0.9999 or above on a sample of the texts."""
-    float32_below_tokens: int = Field(default=100_000, ge=0)
-    """dtype auto keeps float32 for jobs of fewer tokens (estimated from characters), where it
-    costs little."""
+    """auto: float32 on a CPU, bfloat16 on a GPU (float16 on one too old for bfloat16). Set
+    float32 to compare scores to the last digit."""
     tokens_per_batch: int = Field(default=8_192, ge=64)
     """Padded tokens in one forward pass; raise it on a GPU. Halved where memory is not enough."""
     tokens_per_part: int = Field(default=65_536, ge=64)

@@ -34,6 +34,7 @@ from psibench.config.planning import (
 )
 from psibench.config.settings import Config
 from psibench.config.views import RAW, view_id
+from psibench.encode.store import EmbeddingStore, Storage, text_key
 from psibench.errors import InputError
 from psibench.estimate.documents import Reader, is_large, is_remote
 from psibench.llm.expected import EMBEDDED, count_tokens
@@ -43,8 +44,6 @@ from psibench.models.api.plan import pack
 from psibench.models.api.texts import ApiTexts, load_api_texts
 from psibench.models.checkpoints import local_folder
 from psibench.models.protocols import Role
-from psibench.store.embeddings import EmbeddingStore, text_key
-from psibench.store.layout import Storage
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.lengths import with_lengths

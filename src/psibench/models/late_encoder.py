@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from psibench.models.batches import pad_windows
-from psibench.models.passes import Wait, to_host
 from psibench.models.protocols import Role
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
@@ -53,11 +52,6 @@ class LateEncoder:
         )
 
     @property
-    def runs_ahead(self) -> bool:
-        """Whether ``start`` returns before its batch is computed: on a GPU."""
-        return self.device == "cuda"
-
-    @property
     def pad_id(self) -> int:
         """Token that fills up rows; what it is decides nothing, for no token attends to it."""
         return int(self.tokenizer.pad_token_id or 0)
@@ -83,66 +77,32 @@ class LateEncoder:
         text = self.entry.query_prompt if role == "query" else self.entry.document_prompt
         return str(text)
 
-    def start(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        *,
-        length: int | None = None,
-    ) -> Wait:
-        """Begin to encode a batch; the call returned waits for (n_kept_tokens, dim) arrays."""
+    def forward(
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Encode a batch: (n_kept_tokens, dim) float32 unit vectors per window."""
         import torch
         from torch.nn.functional import normalize
 
-        length = length or max(len(window) for window in windows)
+        length = max(len(window) for window in windows)
         attended = [window[: len(window) - self.n_unattended(window)] for window in windows]
-        shape = {"pad_id": self.pad_id, "length": length, "device": self.device}
-        inputs = pad_windows(windows, **shape)  # type: ignore[arg-type]
+        inputs = pad_windows(windows, pad_id=self.pad_id, device=self.device)
         if all(len(seen) == length for seen in attended):
             inputs.pop("attention_mask")
         else:
-            inputs["attention_mask"] = pad_windows(attended, **shape)["attention_mask"]  # type: ignore[arg-type]
+            for row, seen in enumerate(attended):
+                inputs["attention_mask"][row, len(seen) :] = 0
         reduced = self.dtype != self.weights
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
                 states = self.states(inputs)
             unit = normalize(self.project(states.float()), dim=-1)
-            places, counts = kept_places(content, unit.shape[1])
-            on_device = torch.from_numpy(places).to(self.device, non_blocking=True)
-            ready = to_host(unit.flatten(0, 1)[on_device])
-        cuts = np.cumsum(counts)[:-1]
-        return lambda: [part.copy() for part in np.split(ready(), cuts)]
-
-    def forward(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        *,
-        length: int | None = None,
-    ) -> list[np.ndarray]:
-        """Encode a batch: (n_kept_tokens, dim) float32 unit vectors per window."""
-        return self.start(windows, content, length=length)()
-
-
-def kept_places(content: Sequence[np.ndarray], width: int) -> tuple[np.ndarray, list[int]]:
-    """Find the kept places of a batch among its rows laid end to end.
-
-    Parameters
-    ----------
-    content
-        Per row a (n_tokens,) bool array; places from ``width`` on are left out of account.
-    width
-        Places per row.
-
-    Returns
-    -------
-    tuple
-        (n_kept,) int64 places, and how many of them each row has.
-    """
-    inside = [np.flatnonzero(keep[:width]) for keep in content]
-    counts = [len(places) for places in inside]
-    starts = np.repeat(np.arange(len(inside)) * width, counts)
-    return np.concatenate(inside).astype(np.int64) + starts, counts
+            width = unit.shape[1]
+            kept = np.zeros((len(windows), width), dtype=bool)
+            for row, keep in enumerate(content):
+                kept[row, : min(len(keep), width)] = keep[:width]
+            vectors = unit[torch.from_numpy(kept).to(self.device)].cpu().numpy()
+        return [part.copy() for part in np.split(vectors, np.cumsum(kept.sum(axis=1))[:-1])]
 
 
 def closing_run(window: np.ndarray, token: int) -> int:

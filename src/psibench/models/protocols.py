@@ -1,6 +1,6 @@
 """The seam between encoders and everything that uses their vectors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -45,49 +45,27 @@ class Encoder(Protocol):
     def fingerprint(self) -> str:
         """Hash of everything that decides the vectors besides the text and its prompt."""
 
-    @property
-    def runs_ahead(self) -> bool:
-        """Whether ``start`` returns before its batch is computed, as on a GPU.
-
-        Then the next batch is prepared meanwhile.
-        """
-
     def salt(self, role: Role) -> str:
         """What besides the text and the fingerprint decides a vector: prompt, windows."""
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
         """Tokenize texts, with the prompt of their role before each."""
 
-    def start(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        *,
-        length: int | None = None,
-    ) -> Callable[[], list[np.ndarray]]:
-        """Begin to encode one batch of windows; the call returned waits for its vectors.
+    def forward(
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Encode one batch of windows.
 
         Parameters
         ----------
         windows, content
             As in ``TokenizedText``.
-        length
-            Places per row, at least the longest window; None: the longest window.
 
         Returns
         -------
-        Callable
-            Gives (n_vectors, dim) float32 arrays of unit vectors, one per window.
+        list
+            (n_vectors, dim) float32 arrays of unit vectors, one per window.
         """
-
-    def forward(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        *,
-        length: int | None = None,
-    ) -> list[np.ndarray]:
-        """Encode one batch of windows: ``start(...)()``."""
 
 
 class StopCheck(Protocol):

@@ -1,6 +1,6 @@
 """The position-blind control: mean of a checkpoint's input word embeddings, no transformer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,28 +39,10 @@ class StaticEncoder:
         prompt = self.salt(role)
         return tokenize_texts(self.tokenizer, texts, prompt=prompt, special_tokens=False)
 
-    @property
-    def runs_ahead(self) -> bool:
-        """False: a batch is computed at once."""
-        return False
-
-    def start(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        *,
-        length: int | None = None,
-    ) -> Callable[[], list[np.ndarray]]:
-        """Encode a batch at once; the call returned gives its vectors."""
-        vectors = self.forward(windows, content, length=length)
-        return lambda: vectors
-
     def forward(
         self,
         windows: Sequence[np.ndarray],
         content: Sequence[np.ndarray],  # noqa: ARG002 - every token counts
-        *,
-        length: int | None = None,  # noqa: ARG002 - nothing is padded
     ) -> list[np.ndarray]:
         """Average the word embeddings of each text into a (1, dim) unit vector.
 

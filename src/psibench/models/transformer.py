@@ -8,9 +8,9 @@ import numpy as np
 from psibench.config.models import SentenceTransformerModel, Windows
 from psibench.models.appending import append_tokens, pool_behind_prompt, tokens_to_append
 from psibench.models.backbones import usable_positions
+from psibench.models.batches import pad_windows
 from psibench.models.checkpoints import checkpoint_identity, loading
 from psibench.models.networks import Network, load_network
-from psibench.models.passes import Pass, Wait
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
@@ -63,11 +63,6 @@ class TransformerEncoder:
             }
         )
 
-    @property
-    def runs_ahead(self) -> bool:
-        """Whether ``start`` returns before its batch is computed: on a GPU."""
-        return self.device == "cuda"
-
     def salt(self, role: Role) -> str:
         """Return the role's prompt, and whether its texts are cut into windows."""
         return f"{self._prompt(role)}\0windows" if self._windows(role) else self._prompt(role)
@@ -91,27 +86,39 @@ class TransformerEncoder:
         return items
 
     def forward(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        *,
-        length: int | None = None,
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        """Encode a batch into unit vectors: (1, dim) each, or (n_content_tokens, dim)."""
-        return self.start(windows, content, length=length)()
+        """Encode a batch into unit vectors: (1, dim) each, or (n_content_tokens, dim).
 
-    def start(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        *,
-        length: int | None = None,
-    ) -> Wait:
-        """Begin to encode a batch; on a GPU the call returned waits for it."""
+        Where nothing is padded, or the network needs no mask, attention has none.
+        """
+        import torch
+        from torch.nn.functional import normalize
+
         side = self.entry.padding_side if self.model.first_position is not None else "right"
         by_token = self.entry.scoring == "maxsim"
-        one = Pass(self.model, self.device, self.dtype, side, by_token)
-        return one.launch(windows, content, length or max(1, *map(len, windows)))
+        inputs = pad_windows(
+            windows, pad_id=self.model.tokenizer.pad_token_id or 0, side=side, device=self.device
+        )
+        if "position_ids" in inputs and self.model.first_position is not None:
+            inputs["position_ids"] += self.model.first_position
+        pooled = inputs["attention_mask"]
+        length = pooled.shape[1]
+        if self.model.masks_prompt and not by_token:
+            pooled = pad_windows(content, pad_id=0, side=side, device=self.device)["input_ids"]
+        if not self.model.needs_mask or all(len(window) == length for window in windows):
+            inputs.pop("attention_mask")
+        reduced = self.dtype != self.model.weights
+        with torch.inference_mode():
+            with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
+                found = self.model.run(inputs)
+            states = self.model.tokens(found) if by_token else self.model.vectors(found, pooled)
+            vectors = normalize(states.float(), dim=-1).cpu().numpy()
+        if not by_token:
+            return [vector[None, :] for vector in vectors]
+        ends = [length if side == "left" else len(keep) for keep in content]
+        rows = zip(vectors, content, ends, strict=True)
+        return [row[end - len(keep) : end][keep] for row, keep, end in rows]
 
     def _prompt(self, role: Role) -> str:
         return self.entry.query_prompt if role == "query" else self.entry.document_prompt

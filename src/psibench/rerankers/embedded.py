@@ -7,7 +7,6 @@ import numpy as np
 
 from psibench.config.rerankers import BiEncoderReranker
 from psibench.models.protocols import TokenizedText
-from psibench.models.shapes import padded_length
 from psibench.models.transformer import TransformerEncoder, load_transformer
 from psibench.rerankers.protocols import Pair, Scores, calibrated
 from psibench.rerankers.transformer import resolve_dtype
@@ -104,14 +103,13 @@ class SimilarityReranker:
     def _encode(
         self, parts: Mapping[bytes, tuple[np.ndarray, np.ndarray]]
     ) -> Iterator[tuple[bytes, np.ndarray]]:
-        """Encode windows, those of one padded length together: see ``models.shapes``."""
+        """Encode windows, those of like length together: no row is padded to twice its length."""
         by_length: dict[int, list[bytes]] = {}
         for key, (window, _) in parts.items():
-            length = padded_length(len(window), self.entry.encoder.max_tokens)
-            by_length.setdefault(length, []).append(key)
-        for length, keys in by_length.items():
+            by_length.setdefault(len(window).bit_length(), []).append(key)
+        for keys in by_length.values():
             windows, content = zip(*(parts[key] for key in keys), strict=True)
-            yield from zip(keys, self.encoder.forward(windows, content, length=length), strict=True)
+            yield from zip(keys, self.encoder.forward(windows, content), strict=True)
 
 
 def _similarity(query: np.ndarray, text: np.ndarray) -> float:

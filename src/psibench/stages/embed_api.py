@@ -14,6 +14,8 @@ import polars as pl
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_params import retrieval_params
 from psibench.config.settings import Encoding
+from psibench.encode.job import list_sources, read_ids
+from psibench.encode.store import EmbeddingStore, store_fingerprint
 from psibench.models.api.bodies import check_paths
 from psibench.models.api.identity import remember_tokenizer
 from psibench.models.api.ledger import Ledger
@@ -21,9 +23,7 @@ from psibench.models.api.texts import load_api_texts
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import StopCheck
 from psibench.stages.embed_api_job import EmbedJob
-from psibench.stages.encode_blocks import list_sources, read_ids
 from psibench.stages.tables import derived
-from psibench.store.embeddings import EmbeddingStore, store_fingerprint
 from psibench.tables import Provenance, write_table
 from psibench.tables.embedding_schemas import EMBEDDING_USAGE
 from psibench.tables.schemas import ENCODINGS

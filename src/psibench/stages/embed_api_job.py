@@ -10,6 +10,8 @@ import numpy as np
 import polars as pl
 
 from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.encode.job import Source, read_texts
+from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
 from psibench.models.api.asking import ApiAsker
 from psibench.models.api.client import EmbeddingClient
@@ -19,9 +21,7 @@ from psibench.models.api.plan import ApiRequest, pack
 from psibench.models.api.texts import ApiTexts
 from psibench.models.protocols import StopCheck, TokenizedText
 from psibench.progress import Progress
-from psibench.stages.encode_blocks import Source, read_texts
 from psibench.stages.stopping import watched_stop
-from psibench.store.embeddings import EmbeddingStore, text_key
 
 logger = logging.getLogger("psibench")
 

@@ -13,24 +13,15 @@ from psibench.config.model_params import retrieval_params
 from psibench.config.models import Model, SentenceTransformerModel, StaticModel
 from psibench.config.settings import Encoding
 from psibench.config.sources import FilesSource
+from psibench.encode.batches import encode_texts
+from psibench.encode.job import open_encoder
+from psibench.encode.store import EmbeddingStore, open_store, text_key
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.dtypes import pick_device
-from psibench.models.encoding import encode_texts
-from psibench.models.load import load_encoder
 from psibench.models.protocols import Encoder, Role
 from psibench.sources.documents import read_documents
-from psibench.stages.encode_dtype import (
-    dtype_of,
-    loaded_dtype,
-    sample_texts,
-    survey_texts,
-    with_dtype,
-)
-from psibench.stages.encode_shard import batching_of
 from psibench.stages.stopping import watched_stop
 from psibench.stages.tables import derived
-from psibench.store.embeddings import EmbeddingStore, text_key
 from psibench.tables import hash_rows, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.schemas import DOCUMENTS
@@ -69,7 +60,7 @@ def run_personas(
     dense = _require_dense(section.model, entry)
     frame = read_table(documents, DOCUMENTS)
     personas = read_personas(section)
-    encoder, vectors = _encode_all(
+    encoder, vectors, dtype = _encode_all(
         dense, section.model, frame["text"].to_list(), personas, store=store, settings=settings
     )
 
@@ -85,7 +76,7 @@ def run_personas(
         params={
             **retrieval_params(dense),
             "n_candidates": section.n_candidates,
-            "dtype": dtype_of(encoder),
+            "dtype": dtype,
             "fingerprint": encoder.fingerprint,
         },
         revisions=_revisions(section, dense),
@@ -133,33 +124,29 @@ def _encode_all(
     *,
     store: str | Path,
     settings: Encoding,
-) -> tuple[Encoder, EmbeddingStore]:
-    """Encode what the store lacks; returns the encoder, and the store with all vectors."""
-    device = pick_device(settings.device)
-    loaded = load_encoder(entry, device=device, dtype=loaded_dtype(entry, settings))
-    groups: list[tuple[Role, Sequence[str]]] = [("document", documents), ("query", personas)]
-    survey = survey_texts(groups)
-    encoder = with_dtype(
-        loaded, entry, settings, device=device, n_chars=survey.total,
-        sample=lambda: sample_texts(loaded, survey, groups),
-    )  # fmt: skip
-    folder = Path(store) / "embeddings" / model
-    vectors = EmbeddingStore(folder, encoder.fingerprint, storage=settings.storage)
+) -> tuple[Encoder, EmbeddingStore, str]:
+    """Encode what the store lacks; returns the encoder, the store with all vectors, the dtype."""
+    encoder, about = open_encoder(entry, settings, model=model)
+    vectors = open_store(
+        model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
+    )
+    groups: list[tuple[Role, str, Sequence[str]]] = [
+        ("document", "documents", documents),
+        ("query", "personas", personas),
+    ]
     with watched_stop() as stop:
-        for role, texts in groups:
-            what = "documents" if role == "document" else "personas"
-            done = encode_texts(
+        for role, what, texts in groups:
+            stats = encode_texts(
                 encoder,
                 texts,
-                encoder.tokenize(texts, role),
-                salt=encoder.salt(role),
+                role,
                 store=vectors,
-                batching=batching_of(entry, settings),
+                settings=settings,
                 stop=stop,
                 description=f"encoding {model}: {what}",
             )
-            done.stats.log(model=model, device=device, dtype=dtype_of(encoder), texts_of=what)
-    return encoder, vectors
+            stats.log(**about, texts_of=what)
+    return encoder, vectors, about["dtype"]
 
 
 def _revisions(section: Personas, entry: DenseModel) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ import polars as pl
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import Bm25Model, EmbeddingApiModel, EncoderModel
+from psibench.encode.store import StoredDocuments, key_array, open_store
 from psibench.errors import InputError
 from psibench.models.bm25 import search_bm25
 from psibench.models.dtypes import pick_device
@@ -18,10 +19,7 @@ from psibench.search.late import search_token_vectors
 from psibench.search.ranking import rank_documents
 from psibench.search.topk import TopK
 from psibench.search.vectors import DocumentVectors, Groups, Vectors
-from psibench.stages.encode import open_store
 from psibench.stages.tables import derived
-from psibench.store.embeddings import StoredDocuments
-from psibench.store.keys import key_array
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN

@@ -9,15 +9,17 @@ import polars as pl
 from psibench.build.similarity import DomainMeans, cosine_matrix, similarity_rows
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import EncoderModel
+from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
-from psibench.stages.encode import open_store
 from psibench.stages.search import fingerprint_of
 from psibench.stages.tables import derived
-from psibench.store.streaming import stream_vectors
 from psibench.tables import write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.quality_schemas import DOMAIN_SIMILARITY
 from psibench.tables.schemas import ENCODINGS
+
+BLOCK_BYTES = 64 << 20
+"""Vectors in memory, beside the part of the store that they come from."""
 
 
 def run_similarity(
@@ -45,9 +47,9 @@ def run_similarity(
     frame = read_columns(encodings, ENCODINGS, columns).filter(pl.col("role") == "document")
     _refuse_unknown(domains, frame, encodings)
     fingerprint = fingerprint_of(encodings)
-    folder = open_store(model, store=store, fingerprint=fingerprint).folder
+    stored = open_store(model, store=store, fingerprint=fingerprint)
     means = DomainMeans(len(domains))
-    for vectors, counts, members in _documents(folder, frame, domains):
+    for vectors, counts, members in _documents(stored, frame, domains):
         means.add(vectors, counts, members)
     rows = similarity_rows(domains, cosine_matrix(means.means))
     labels = {"benchmark": benchmark, "language": language, "model": model}
@@ -58,26 +60,13 @@ def run_similarity(
 
 
 def _documents(
-    folder: Path, frame: pl.DataFrame, domains: Sequence[str]
+    stored: EmbeddingStore, frame: pl.DataFrame, domains: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield vectors, vectors per document and domains of documents; a text counts where it is."""
-    places = {name: place for place, name in enumerate(domains)}
-    first: dict[bytes, int] = {}
-    further: dict[bytes, list[int]] = {}
-    for domain, key in frame.select("domain", "key").iter_rows():
-        if domain not in places:
-            continue
-        if key in first:
-            further.setdefault(key, []).append(places[domain])
-        else:
-            first[key] = places[domain]
-    for keys, values, counts in stream_vectors(folder, first):
-        yield values, counts, np.array([first[key] for key in keys])
-        starts = np.cumsum(counts) - counts
-        for place, key in enumerate(keys):
-            block = values[starts[place] : starts[place] + counts[place]]
-            for domain in further.get(key, ()):
-                yield block, counts[place : place + 1], np.array([domain])
+    inside = frame.filter(pl.col("domain").is_in(domains))
+    members = inside["domain"].replace_strict(domains, range(len(domains))).to_numpy()
+    for places, vectors in stored.blocks(inside["key"].to_list(), BLOCK_BYTES):
+        yield vectors.values, vectors.counts, members[places]
 
 
 def _refuse_unknown(domains: Sequence[str], frame: pl.DataFrame, encodings: str | Path) -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from psibench.encode.store import EmbeddingStore
 from psibench.models.api.plan import ApiRequest
-from psibench.store.embeddings import EmbeddingStore
 
 REQUESTS_PER_PART = 16
 SECONDS_PER_PART = 20.0

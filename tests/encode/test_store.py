@@ -3,15 +3,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from psibench.errors import InputError
-from psibench.store import embeddings, streaming
-from psibench.store.embeddings import (
+from psibench.encode import store as embedding_store
+from psibench.encode.store import (
     EmbeddingStore,
     StoredDocuments,
+    key_array,
     store_fingerprint,
     text_key,
 )
-from psibench.store.keys import KeyIndex, key_array
+from psibench.errors import InputError
 
 KEYS = [text_key(name) for name in "abc"]
 
@@ -214,7 +214,7 @@ def test_numbers_too_large_for_the_format_are_refused(tmp_path):
 
 
 def test_many_vectors_make_parts_of_bounded_size(store, monkeypatch):
-    monkeypatch.setattr(embeddings, "PART_BYTES", 100)  # six vectors of four float32
+    monkeypatch.setattr(embedding_store, "PART_BYTES", 100)  # six vectors of four float32
     vectors = rows(3, 3, 1, 0, 9, 2)
     keys = [text_key(str(i)) for i in range(6)]
     store.add(keys, vectors)
@@ -250,11 +250,12 @@ def test_blocks_give_every_place_once_within_the_memory(tmp_path, storage, block
 
 
 def test_blocks_read_each_part_once_and_only_what_is_wanted(store, monkeypatch):
-    read, calls = streaming.read_vectors, []
-    monkeypatch.setattr(streaming, "read_vectors", lambda path: calls.append(path) or read(path))
     for name in "abcd":
         store.add([text_key(f"{name}{i}") for i in range(9)], rows(*[1] * 9))
     asked = [text_key(f"{name}{i}") for i in range(9) for name in "acd"]
+    store.missing(asked)  # the keys are read now
+    read, calls = pq.ParquetFile, []
+    monkeypatch.setattr(pq, "ParquetFile", lambda path, **o: calls.append(path) or read(path, **o))
     assert sum(len(places) for places, _ in store.blocks(asked, 16 * 2)) == 27
     assert len(calls) == len(set(calls)) == 3
 
@@ -280,21 +281,23 @@ def test_documents_of_a_store_come_by_their_numbers(store):
     np.testing.assert_array_equal(found[2], vectors[1][0])
 
 
-def test_keys_that_share_their_beginning_are_told_apart():
-    keys = np.frombuffer(b"".join(b"same 8 b" + bytes([i]) * 8 for i in range(1, 6)), "S16")
-    index = KeyIndex()
-    index.add(keys[:2])
-    index.add(keys[[3, 1]])
-    assert index.find(keys).tolist() == [0, 1, -1, 2, -1]
+def test_keys_that_share_their_beginning_are_told_apart(store):
+    keys = [b"same 8 b" + bytes([i]) * 8 for i in range(1, 6)]
+    store.add(keys[:2], rows(1, 1))
+    assert store.missing(keys) == [2, 3, 4]
+    store.add([keys[3]], rows(1, seed=1))
+    assert store.missing(keys) == [2, 4]
+    np.testing.assert_array_equal(store.load([keys[3]]).values, rows(1, seed=1)[0])
 
 
-def test_index_finds_the_first_of_every_key_however_it_grew():
-    rng, known, index = np.random.default_rng(0), [], KeyIndex()
+def test_every_text_is_found_however_many_parts_there_are(store):
+    rng, known = np.random.default_rng(0), {}
     for size in rng.integers(1, 40, 50):
-        names = [str(i) for i in rng.integers(0, 900, size)]
-        index.add(key_array([text_key(name) for name in names]))
-        known += names
-    asked = [str(i) for i in range(1000)]
-    expected = [known.index(name) if name in known else -1 for name in asked]
-    assert index.find(key_array([text_key(name) for name in asked])).tolist() == expected
-    assert len(index._runs) < 8
+        names = {str(i) for i in rng.integers(0, 900, size)} - set(known)
+        known |= {name: np.full((1, 2), float(name), np.float32) for name in names}
+        store.add([text_key(name) for name in names], [known[name] for name in names])
+        asked = [str(i) for i in range(900)]
+        missing = store.missing([text_key(name) for name in asked])
+        assert missing == [place for place, name in enumerate(asked) if name not in known]
+    found = store.load([text_key(name) for name in known]).values
+    np.testing.assert_array_equal(found, np.concatenate(list(known.values())))

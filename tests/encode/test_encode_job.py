@@ -6,29 +6,17 @@ import threading
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from closeness import assert_vectors_close
 
 from psibench.config.models import SentenceTransformerModel, StaticModel
 from psibench.config.settings import Encoding
+from psibench.encode import job
+from psibench.encode.batches import EncodeStats
+from psibench.encode.job import Shard, run_encode, run_encode_shard, run_join_shards
+from psibench.encode.store import open_store, text_key
 from psibench.errors import InputError
-from psibench.models import dtypes
-from psibench.models.encode_stats import EncodeStats
-from psibench.models.load import load_encoder
-from psibench.stages import (
-    encode_blocks,
-    encode_dtype,
-    encode_overview,
-    encode_shard,
-    encode_stream,
-)
-from psibench.stages.encode import open_store, run_encode
-from psibench.stages.encode_blocks import list_sources, read_texts
-from psibench.stages.encode_dtype import sample_texts, survey_sources
-from psibench.stages.encode_overview import count_chars, look_over
-from psibench.stages.encode_shard import run_encode_shard
-from psibench.stages.encode_stream import Shard
-from psibench.stages.join_shards import run_join_shards
-from psibench.store.embeddings import text_key
+from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.encoding_schemas import SHARD_ENCODINGS
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
@@ -117,9 +105,8 @@ def encode_in_shards(paths, entry, folder, names, **settings):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(encode_stream, "FIRST_CHARS", 50)
-    monkeypatch.setattr(encode_stream, "MOST_CHARS", 300)
-    monkeypatch.setattr(encode_blocks, "BATCH_ROWS", 3)
+    monkeypatch.setattr(job, "BLOCK_CHARS", 300)
+    monkeypatch.setattr(job, "BATCH_ROWS", 3)
 
 
 @pytest.mark.parametrize("fields", [{}, {"dtype": "bfloat16"}, {"scoring": "maxsim"}])
@@ -221,106 +208,37 @@ def test_a_text_that_no_shard_has_is_refused(tmp_path, paths):
         )
 
 
-def test_the_sample_is_spread_over_the_lengths_of_the_distinct_texts(paths, small_blocks):
-    sources = list_sources(DOMAINS, *paths)
-    survey = survey_sources(sources)
-    by_role = {
-        role: {text for s in sources if s.role == role for text in read_texts(s)}
-        for role in ("document", "query")
-    }
-    distinct = sorted(len(text) for texts in by_role.values() for text in texts)
-    assert survey.total == sum(distinct)
-    assert sorted(survey.n_chars) == distinct
-    encoder = load_encoder(TRANSFORMER, device="cpu")
-    items = sample_texts(encoder, survey, [(s.role, read_texts(s)) for s in sources])
-    assert len(items) == min(32, len(distinct))
-    sizes = [item.visible_char_end for item in items]
-    assert (min(sizes), max(sizes)) == (distinct[0], distinct[-1])
-
-
-@pytest.fixture
-def events(monkeypatch):
-    """What happens in an encoding job, in order."""
-    seen = []
-
-    def told(module, name):
-        whole = getattr(module, name)
-
-        def tell(*args, **kwargs):
-            seen.append(name)
-            return whole(*args, **kwargs)
-
-        monkeypatch.setattr(module, name, tell)
-
-    told(encode_overview, "survey_sources")
-    told(encode_overview, "spread_texts")
-    told(encode_shard, "load_encoder")
-    return seen
+@pytest.mark.parametrize(
+    ("fields", "settings", "expected"),
+    [
+        ({}, {}, "float32"),  # auto, on a CPU
+        ({"dtype": "bfloat16"}, {"dtype": "float16"}, "bfloat16"),  # the entry goes first
+        ({}, {"dtype": "float16"}, "float16"),
+    ],
+)
+def test_number_format_comes_from_entry_then_settings_then_device(
+    tmp_path, paths, fields, settings, expected
+):
+    encode(paths, TRANSFORMER.model_copy(update=fields), tmp_path, **settings)
+    assert read_provenance(tmp_path / "encodings.parquet")["params"]["dtype"] == expected
 
 
 @pytest.mark.parametrize(
-    ("fast", "settings", "expected"),
-    [
-        ("bfloat16", {"float32_below_tokens": 100}, ["survey_sources", "spread_texts"]),
-        ("float32", {"float32_below_tokens": 100}, ["survey_sources"]),
-        ("bfloat16", {}, ["survey_sources"]),  # too small for a reduced format
-        ("bfloat16", {"dtype": "float32"}, []),
-    ],
+    ("device", "bf16", "expected"),
+    [("cpu", True, "float32"), ("cuda", True, "bfloat16"), ("cuda", False, "float16")],
 )
-def test_texts_are_looked_over_before_the_model_is_loaded(
-    tmp_path, paths, monkeypatch, events, fast, settings, expected
-):
-    monkeypatch.setattr(dtypes, "fast_dtype", lambda device: fast)
-    encode(paths, TRANSFORMER, tmp_path, **settings)
-    assert events == [*expected, "load_encoder"]
+def test_auto_is_the_number_format_that_is_fast_on_the_device(monkeypatch, device, bf16, expected):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: bf16)
+    assert fast_dtype(device) == expected
 
 
-def test_models_of_one_number_format_need_no_survey(tmp_path, paths, events):
-    encode(paths, STATIC, tmp_path)
-    encode(paths, TRANSFORMER.model_copy(update={"dtype": "float32"}), tmp_path)
-    assert events == 2 * ["load_encoder"]
-
-
-def test_a_format_that_is_set_gives_the_rows_and_vectors_of_one_that_is_chosen(tmp_path, paths):
-    chosen, vectors = encode(paths, TRANSFORMER, tmp_path / "auto")
-    given, again = encode(paths, TRANSFORMER, tmp_path / "set", dtype="float32")
-    assert given.equals(chosen)
-    assert_vectors_close(again, vectors)
-
-
-def test_characters_without_a_survey_are_those_of_all_rows(paths):
-    sources = list_sources(DOMAINS, *paths)
-    n_queries = sum(len(t) for s in sources if s.role == "query" for t in read_texts(s))
-    assert count_chars(sources) == 65 + n_queries  # the tables' documents say 1 each
-    decided = look_over(TRANSFORMER, sources, Encoding(dtype="float32"), device="cpu")
-    assert (decided.n_chars, decided.sample) == (65 + n_queries, ())
-
-
-def test_every_shard_decides_by_the_whole_job(tmp_path, paths, monkeypatch):
-    monkeypatch.setattr(dtypes, "fast_dtype", lambda device: "bfloat16")
-    asked = []
-    monkeypatch.setattr(
-        encode_dtype,
-        "smallest_cosine",
-        lambda encoder, dtype, items: asked.append([i.windows[0].tolist() for i in items]) or 1.0,
-    )
-    names = [f"{number}-of-3" for number in (1, 2, 3)]
-    encode_in_shards(paths, TRANSFORMER, tmp_path, names, float32_below_tokens=100)
-    assert len(asked) == 3
-    assert asked[0] == asked[1] == asked[2]
-    assert len(asked[0]) > 10
-    params = read_provenance(tmp_path / "encodings.parquet")["params"]
-    assert params["dtype"] == "bfloat16"
-
-
-@pytest.mark.parametrize(("smallest", "dtype"), [(1.0, "bfloat16"), (0.5, "float32")])
-def test_the_cosine_of_the_sample_decides_for_a_format(
-    tmp_path, paths, monkeypatch, smallest, dtype
-):
-    monkeypatch.setattr(dtypes, "fast_dtype", lambda device: "bfloat16")
-    monkeypatch.setattr(encode_dtype, "smallest_cosine", lambda e, d, items: smallest)
-    encode(paths, TRANSFORMER, tmp_path, float32_below_tokens=100)
-    assert read_provenance(tmp_path / "encodings.parquet")["params"]["dtype"] == dtype
+@pytest.mark.parametrize(
+    ("device", "has_gpu", "expected"),
+    [("auto", True, "cuda"), ("auto", False, "cpu"), ("cpu", True, "cpu"), ("cuda", False, "cuda")],
+)
+def test_auto_device_is_the_gpu_where_there_is_one(monkeypatch, device, has_gpu, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    assert pick_device(device) == expected
 
 
 def test_float16_storage_is_a_store_of_its_own(tmp_path, paths):
@@ -351,27 +269,23 @@ def test_an_error_while_reading_ahead_reaches_the_job():
 
     found = []
     with pytest.raises(InputError, match="bad"):
-        found.extend(encode_stream.ahead(broken(), EncodeStats()))
+        found.extend(job.prefetched(broken(), EncodeStats()))
+    assert found == [1]
 
 
 def test_reading_ahead_ends_with_its_caller():
-    stats, before = EncodeStats(), set(threading.enumerate())
-    made = []
+    before, made = set(threading.enumerate()), []
 
     def endless():
         while True:
             made.append(1)
             yield len(made)
 
-    for number in encode_stream.ahead(endless(), stats):
-        if number == 3:
-            (reader,) = set(threading.enumerate()) - before
-            break
-    else:
-        raise AssertionError
-    reader.join(300)
-    assert not reader.is_alive()
-    assert len(made) <= 6
+    blocks = job.prefetched(endless(), EncodeStats())
+    assert [next(blocks) for _ in range(3)] == [1, 2, 3]
+    blocks.close()
+    assert set(threading.enumerate()) <= before
+    assert len(made) <= 4
 
 
 def test_a_damaged_corpus_is_named(tmp_path, paths):

@@ -1,0 +1,297 @@
+"""Encode what the store lacks of some texts: batches of like length under a token budget."""
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from psibench.config.settings import Encoding
+from psibench.encode.store import EmbeddingStore, text_key
+from psibench.errors import InputError
+from psibench.models.protocols import Encoder, Role, StopCheck, TokenizedText
+from psibench.progress import Progress
+
+logger = logging.getLogger("psibench")
+
+MARK = "encode-stats"
+"""Beginning of the line of a job's log that programs can read."""
+PART_BYTES = 64 << 20
+"""Bytes of vectors at which a part is written whatever its tokens: token vectors are bulky."""
+
+
+@dataclass
+class EncodeStats:
+    """What an encoding job did and how fast.
+
+    Attributes
+    ----------
+    texts, tokens
+        Encoded now, without what the store had.
+    padded_tokens
+        Tokens computed: texts times the longest of their batch.
+    seconds
+        Wall-clock time of encoding: computing, writing and waiting.
+    wait_s
+        Of it, waiting for texts to be read and tokenized.
+    write_s
+        Of it, writing to the store.
+    slowest_batch_s, slowest_write_s
+        Largest so far; what a job that is about to end still needs.
+    """
+
+    texts: int = 0
+    tokens: int = 0
+    padded_tokens: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    wait_s: float = 0.0
+    write_s: float = 0.0
+    slowest_batch_s: float = 0.0
+    slowest_write_s: float = 0.0
+
+    @property
+    def padding_share(self) -> float:
+        """Share of the computed tokens that belong to no text."""
+        return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
+
+    @property
+    def wait_share(self) -> float:
+        """Share of the time spent waiting for tokenization."""
+        return self.wait_s / self.seconds if self.seconds else 0.0
+
+    def log(self, **about: Any) -> None:
+        """Log one line: ``encode-stats`` and a JSON object, ``about`` first."""
+        record = about | {
+            "texts": self.texts,
+            "tokens": self.tokens,
+            "padded_tokens": self.padded_tokens,
+            "batches": self.batches,
+            "seconds": round(self.seconds, 3),
+            "tokens_per_s": round(self.tokens / self.seconds if self.seconds else 0.0, 1),
+            "padding_share": round(self.padding_share, 4),
+            "wait_share": round(self.wait_share, 4),
+            "write_s": round(self.write_s, 3),
+        }
+        logger.info("%s %s", MARK, json.dumps(record))
+
+
+class TextEncoding:
+    """Encodes texts into a store, block by block, over all of a job.
+
+    A part is written as soon as enough texts are finished: a killed job loses at most one. Where
+    the device's memory is not enough for a batch, all from then on are half as large.
+
+    Parameters
+    ----------
+    settings
+        ``tokens_per_batch``, ``tokens_per_part`` and ``seconds_per_part`` count here.
+    stop
+        Asked before every batch. If it raises, what is finished is written first.
+    advance
+        Called with the ``size`` of texts that are stored.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        store: EmbeddingStore,
+        settings: Encoding,
+        *,
+        stop: StopCheck | None = None,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.stats = EncodeStats()
+        self._encoder, self._store, self._stop, self._advance = encoder, store, stop, advance
+        self._settings = settings
+        self._tokens_per_batch = settings.tokens_per_batch
+        self._done: list[tuple[bytes, np.ndarray]] = []
+        self._done_size = self._done_tokens = self._done_bytes = 0
+        self._written = time.perf_counter()
+
+    def add(
+        self, keys: Sequence[bytes], items: Sequence[TokenizedText], sizes: Sequence[int]
+    ) -> int:
+        """Encode those of some texts that the store lacks, the longest first.
+
+        Parameters
+        ----------
+        keys
+            Address per text, its salt included; none that an earlier call had.
+        sizes
+            What each text counts for in the progress.
+
+        Returns
+        -------
+        int
+            Texts encoded.
+
+        Raises
+        ------
+        InputError
+            If one text alone does not fit into the device's memory.
+        """
+        began = time.perf_counter()
+        todo = self._store.missing(keys)
+        self._advance(sum(sizes) - sum(sizes[place] for place in todo))
+        for place, vectors in self._encode(todo, keys, items):
+            self.stats.texts += 1
+            self.stats.tokens += items[place].n_tokens
+            self._done.append((keys[place], vectors))
+            self._done_size += sizes[place]
+            self._done_tokens += items[place].n_tokens
+            self._done_bytes += vectors.nbytes
+            if self._done_bytes >= PART_BYTES or self._is_time():
+                self._write()
+        self.stats.seconds += time.perf_counter() - began
+        return len(todo)
+
+    def finish(self) -> None:
+        """Write what is not written yet."""
+        began = time.perf_counter()
+        self._write()
+        self.stats.seconds += time.perf_counter() - began
+
+    def _encode(
+        self, todo: Sequence[int], keys: Sequence[bytes], items: Sequence[TokenizedText]
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield texts that are finished, each with the vectors of all its windows in order.
+
+        Windows are sorted by length, then by address, whatever order the texts came in.
+        """
+        found: dict[int, list[np.ndarray | None]] = {
+            place: [None] * len(items[place].windows) for place in todo
+        }
+        windows = [(place, number) for place in todo for number in range(len(found[place]))]
+        windows.sort(key=lambda w: (-len(items[w[0]].windows[w[1]]), keys[w[0]], w[1]))
+        lengths = [len(items[place].windows[number]) for place, number in windows]
+        first = 0
+        while first < len(windows):
+            self._check_stop()
+            batch = windows[first : first + _rows(lengths, first, self._tokens_per_batch)]
+            vectors = self._forward(
+                [items[place].windows[number] for place, number in batch],
+                [items[place].content[number] for place, number in batch],
+            )
+            if vectors is None:
+                continue
+            first += len(batch)
+            for (place, number), vector in zip(batch, vectors, strict=True):
+                found[place][number] = vector
+                parts = [part for part in found[place] if part is not None]
+                if len(parts) == len(items[place].windows):
+                    yield place, np.concatenate(parts)
+                    del found[place]
+
+    def _forward(
+        self, windows: list[np.ndarray], content: list[np.ndarray]
+    ) -> list[np.ndarray] | None:
+        """Encode a batch; None where memory is short: the next ones are half as large."""
+        import torch
+
+        began, vectors = time.perf_counter(), None
+        with contextlib.suppress(torch.OutOfMemoryError):
+            vectors = self._encoder.forward(windows, content)
+        if vectors is None:  # no longer in a handler, whose traceback holds the batch's tensors
+            self._halve(len(windows), len(windows[0]))
+            return None
+        self.stats.slowest_batch_s = max(self.stats.slowest_batch_s, time.perf_counter() - began)
+        self.stats.batches += 1
+        self.stats.padded_tokens += len(windows) * len(windows[0])
+        return vectors
+
+    def _halve(self, rows: int, longest: int) -> None:
+        import torch
+
+        if rows == 1:
+            raise InputError(
+                f"one text of {longest} tokens does not fit into the device's memory; lower the "
+                "model's max_tokens, set encoding.dtype to a reduced format, or use a device with "
+                "more memory"
+            )
+        self._tokens_per_batch = rows // 2 * longest
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        logger.warning(
+            "not enough memory for %d texts of %d tokens; on with %d tokens per batch (set "
+            "tokens_per_batch to it, and the next job begins there)",
+            rows, longest, self._tokens_per_batch,
+        )  # fmt: skip
+
+    def _check_stop(self) -> None:
+        if self._stop is None:
+            return
+        try:
+            self._stop.check(2 * self.stats.slowest_batch_s + self.stats.slowest_write_s)
+        except BaseException:
+            self._write()
+            raise
+
+    def _is_time(self) -> bool:
+        """Say whether enough is finished for a part: few large files rather than many."""
+        if self._done_tokens < self._settings.tokens_per_part:
+            return False
+        return time.perf_counter() - self._written >= self._settings.seconds_per_part
+
+    def _write(self) -> None:
+        if not self._done:
+            return
+        began = time.perf_counter()
+        keys, vectors = zip(*self._done, strict=True)
+        self._store.add(keys, vectors)
+        self._written = time.perf_counter()
+        self.stats.write_s += self._written - began
+        self.stats.slowest_write_s = max(self.stats.slowest_write_s, self._written - began)
+        self._advance(self._done_size)
+        self._done, self._done_size, self._done_tokens, self._done_bytes = [], 0, 0, 0
+
+
+def _rows(lengths: Sequence[int], first: int, tokens_per_batch: int) -> int:
+    """Return how many windows from ``first`` on make a batch; lengths descend.
+
+    It ends where the budget does, or before a window that would be padded by more than an eighth,
+    once an eighth of the budget is used: that keeps a device busy.
+    """
+    longest = max(1, lengths[first])
+    most = max(1, tokens_per_batch // longest)
+    least, rows = most // 8, 1
+    while rows < most and first + rows < len(lengths):
+        if rows >= least and 8 * lengths[first + rows] < 7 * longest:
+            break
+        rows += 1
+    return rows
+
+
+def encode_texts(
+    encoder: Encoder,
+    texts: Sequence[str],
+    role: Role,
+    *,
+    store: EmbeddingStore,
+    settings: Encoding,
+    stop: StopCheck | None = None,
+    description: str,
+) -> EncodeStats:
+    """Encode the texts that are not in the store yet, each distinct one once.
+
+    The other texts, their order, and where a killed job was resumed change a vector by rounding
+    only: see ``models.rounding``.
+
+    Raises
+    ------
+    InputError
+        If one text alone does not fit into the device's memory.
+    """
+    salt = encoder.salt(role)
+    distinct = list(dict.fromkeys(texts))
+    items = encoder.tokenize(distinct, role)
+    sizes = [item.n_tokens for item in items]
+    with Progress(description, total=sum(sizes), unit="tokens") as progress:
+        encoding = TextEncoding(encoder, store, settings, stop=stop, advance=progress.advance)
+        encoding.add([text_key(text, salt=salt) for text in distinct], items, sizes)
+        encoding.finish()
+    return encoding.stats

@@ -1,0 +1,447 @@
+"""Stages ``encode``, ``encode_shard`` and ``join_shards``: the vectors of a language's texts.
+
+A job encodes what the store lacks of the texts of a benchmark in one language, by one model, and
+writes where each text's vectors are and what the model saw of it. Texts come in blocks: those of a
+language do not fit into memory. Where there are many, several jobs share them by address, and
+``join_shards`` writes the table that one job would have written.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from psibench.config.model_params import retrieval_params
+from psibench.config.models import EncoderModel, VllmModel
+from psibench.config.settings import Encoding
+from psibench.encode.batches import EncodeStats, TextEncoding
+from psibench.encode.store import open_store, store_fingerprint, text_key
+from psibench.errors import InputError
+from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.dtypes import fast_dtype, pick_device
+from psibench.models.load import load_encoder
+from psibench.models.protocols import Encoder, Role, TokenizedText
+from psibench.progress import Progress
+from psibench.stages.stopping import watched_stop
+from psibench.stages.tables import derived
+from psibench.tables import read_provenance, read_table, write_table
+from psibench.tables.atomic import write_text
+from psibench.tables.columns import read_columns
+from psibench.tables.encoding_schemas import SHARD_ENCODINGS
+from psibench.tables.hashing import hash_file
+from psibench.tables.io import conform, read_any_table
+from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
+from psibench.tables.spec import TableSpec
+
+logger = logging.getLogger("psibench")
+
+ENCODED = {"key": pl.Binary, "n_tokens": pl.Int32, "visible_char_end": pl.Int32}
+BLOCK_CHARS = 4_000_000
+"""Characters of a block: about 30 MB with their tokens, three of which are in memory."""
+BATCH_ROWS = 4096
+"""Rows read at once."""
+
+
+# --- The texts of a job ---
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the texts of one role in one domain are."""
+
+    role: Role
+    domain: str
+    path: Path
+    spec: TableSpec
+
+
+def list_sources(
+    domains: Sequence[str], corpora: Sequence[str | Path], queries: Sequence[str | Path]
+) -> list[Source]:
+    """List the job's texts in the order of the encodings table."""
+    sources = []
+    for domain, corpus, asked in zip(domains, corpora, queries, strict=True):
+        sources.append(Source("document", domain, Path(corpus), CORPUS))
+        sources.append(Source("query", domain, Path(asked), QUERIES))
+    return sources
+
+
+def read_ids(source: Source) -> pl.Series:
+    """Read the ids of a source; InputError if its table does not fit the schema."""
+    return read_columns(source.path, source.spec, ["_id"]).get_column("_id")
+
+
+def read_texts(source: Source) -> Iterator[str]:
+    """Read the texts of a source in order, few at a time."""
+    text = next(column for column in source.spec.columns if column.name == "text")
+    spec = TableSpec(source.spec.name, (text,), key=())
+    try:
+        file = pq.ParquetFile(source.path, page_checksum_verification=True, buffer_size=1 << 20)
+        start = 0
+        for batch in file.iter_batches(BATCH_ROWS, columns=["text"]):
+            table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
+            where = f"{source.path}, rows from {start} on"
+            rows = conform(pl.DataFrame(pl.from_arrow(table)), spec, where=where)
+            yield from rows.column("text").to_pylist()
+            start += batch.num_rows
+    except (OSError, pa.ArrowException):
+        read_any_table(source.path)  # says what is wrong with the file
+        raise
+
+
+def count_chars(sources: Sequence[Source]) -> int:
+    """Count the characters of all texts, repeated ones too; documents' are in their tables."""
+    total = 0
+    for source in sources:
+        if source.role == "document":
+            lengths = read_columns(source.path, source.spec, ["char_length"])
+            total += int(lengths.get_column("char_length").cast(pl.Int64).sum())
+        else:
+            total += sum(len(text) for text in read_texts(source))
+    return total
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of ``n`` parts of a job: the texts whose address falls to ``number``, from 1."""
+
+    number: int = 1
+    n: int = 1
+
+    @classmethod
+    def parse(cls, name: str) -> "Shard":
+        """Read a name such as ``2-of-7``; InputError if it is none."""
+        found = re.fullmatch(r"([1-9]\d*)-of-([1-9]\d*)", name)
+        if found is None or int(found[1]) > int(found[2]):
+            raise InputError(f"shard {name!r}: give its number and how many there are, as 2-of-7")
+        return cls(int(found[1]), int(found[2]))
+
+    def has(self, key: bytes) -> bool:
+        """Whether a text's address falls to this shard, whatever other texts there are."""
+        return int.from_bytes(key[:8]) % self.n == self.number - 1
+
+
+@dataclass
+class Block:
+    """Distinct texts of one source: addresses, and tokens once they are made."""
+
+    source: int
+    keys: list[bytes] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    items: list[TokenizedText] = field(default_factory=list)
+
+
+def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Shard) -> Iterator[Block]:
+    """Read and tokenize each distinct text of a shard once.
+
+    A block has at most ``BLOCK_CHARS`` characters, or one text.
+    """
+    seen: set[bytes] = set()
+    for number, source in enumerate(sources):
+        block, chars, salt = Block(number), 0, encoder.salt(source.role)
+        for text in read_texts(source):
+            key = text_key(text, salt=salt)
+            if key in seen or not shard.has(key):
+                continue
+            seen.add(key)
+            if block.keys and chars + len(text) > BLOCK_CHARS:
+                block.items = encoder.tokenize(block.texts, source.role)
+                yield block
+                block, chars = Block(number), 0
+            block.keys.append(key)
+            block.texts.append(text)
+            chars += len(text)
+        if block.keys:
+            block.items = encoder.tokenize(block.texts, source.role)
+            yield block
+
+
+def prefetched(blocks: Iterator[Block], stats: EncodeStats) -> Iterator[Block]:
+    """Yield blocks while a thread makes the next one; count the time spent waiting for it."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, blocks, None)
+        while True:
+            began = time.perf_counter()
+            block = coming.result()
+            stats.wait_s += time.perf_counter() - began
+            stats.seconds += time.perf_counter() - began
+            if block is None:
+                return
+            coming = pool.submit(next, blocks, None)
+            yield block
+
+
+# --- The job ---
+
+
+@dataclass(frozen=True)
+class EncodedShard:
+    """What a job encoded.
+
+    Attributes
+    ----------
+    rows
+        SHARD_ENCODINGS, one row per distinct text.
+    params
+        For the provenance: what of entry and settings decides the vectors.
+    salts
+        The encoder's, by role.
+    """
+
+    rows: pl.DataFrame
+    params: dict[str, Any]
+    salts: dict[str, str]
+
+
+def run_encode(
+    entry: EncoderModel,
+    *,
+    model: str,
+    domains: Sequence[str],
+    corpora: Sequence[str | Path],
+    queries: Sequence[str | Path],
+    store: str | Path,
+    settings: Encoding,
+    output: str | Path,
+) -> None:
+    """Encode all domains of a language into the store and write where each text's vectors are.
+
+    Raises
+    ------
+    InputError
+        If a table or the checkpoint cannot be read, or a text does not fit into the memory.
+    Stopped
+        If the job has to end early; what it finished is stored.
+    """
+    sources = list_sources(domains, corpora, queries)
+    encoded = encode_sources(
+        entry, sources, model=model, store=store, settings=settings, shard=Shard()
+    )
+    provenance = derived(
+        "encode",
+        [*corpora, *queries],
+        params=encoded.params,
+        revisions=revisions_of(model, entry),
+    )
+    rows = _rows_of(sources, encoded.rows, encoded.salts)
+    write_table(rows, output, ENCODINGS, provenance=provenance)
+
+
+def run_encode_shard(
+    entry: EncoderModel,
+    *,
+    model: str,
+    domains: Sequence[str],
+    corpora: Sequence[str | Path],
+    queries: Sequence[str | Path],
+    store: str | Path,
+    settings: Encoding,
+    shard: str,
+    output: str | Path,
+) -> None:
+    """Encode one shard's texts into the store and write where their vectors are.
+
+    Parameters
+    ----------
+    shard
+        As ``2-of-7``. A text belongs to the shard that its address falls to, whatever others there
+        are: shards are of equal size to about the square root of their texts.
+    output
+        A SHARD_ENCODINGS table; see `run_join_shards`.
+
+    Raises
+    ------
+    InputError
+        If a table or the checkpoint cannot be read, or a text does not fit into the memory.
+    Stopped
+        If the job has to end early; what it finished is stored.
+    """
+    sources, part = list_sources(domains, corpora, queries), Shard.parse(shard)
+    encoded = encode_sources(
+        entry, sources, model=model, store=store, settings=settings, shard=part
+    )
+    provenance = derived(
+        "encode",
+        [*corpora, *queries],
+        params=encoded.params | {"shard": shard, "salts": encoded.salts},
+        revisions=revisions_of(model, entry),
+    )
+    write_table(encoded.rows, output, SHARD_ENCODINGS, provenance=provenance)
+
+
+def encode_sources(
+    entry: EncoderModel,
+    sources: Sequence[Source],
+    *,
+    model: str,
+    store: str | Path,
+    settings: Encoding,
+    shard: Shard,
+) -> EncodedShard:
+    """Encode what the store lacks of a shard's texts, each distinct one once."""
+    n_chars = count_chars(sources)  # before the model is loaded: a GPU waits for none of it
+    encoder, about = open_encoder(entry, settings, model=model)
+    vectors = open_store(
+        model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
+    )
+    if shard.n > 1:
+        about["shard"] = f"{shard.number}-of-{shard.n}"
+    frames, counts = [pl.DataFrame(schema=ENCODED)], [[0, 0] for _ in sources]
+    with (
+        watched_stop() as stop,
+        Progress(f"encoding {model}", total=n_chars // shard.n, unit="characters") as progress,
+    ):
+        encoding = TextEncoding(encoder, vectors, settings, stop=stop, advance=progress.advance)
+        try:
+            for block in prefetched(read_blocks(encoder, sources, shard), encoding.stats):
+                seen = [(item.n_tokens, item.visible_char_end) for item in block.items]
+                rows = [(key, *pair) for key, pair in zip(block.keys, seen, strict=True)]
+                frames.append(pl.DataFrame(rows, schema=ENCODED, orient="row"))
+                counts[block.source][0] += len(block.keys)
+                sizes = [len(text) for text in block.texts]
+                counts[block.source][1] += encoding.add(block.keys, block.items, sizes)
+            encoding.finish()
+        finally:
+            encoding.stats.log(**about)
+    for source, (n_texts, n_new) in zip(sources, counts, strict=True):
+        logger.info(
+            "%s, %s: %d distinct texts, %d encoded now", source.domain, source.role, n_texts, n_new
+        )
+    params = retrieval_params(entry) | {
+        "dtype": about["dtype"],
+        "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
+    }
+    salts = {"query": encoder.salt("query"), "document": encoder.salt("document")}
+    return EncodedShard(pl.concat(frames), params, salts)
+
+
+def open_encoder(
+    entry: EncoderModel, settings: Encoding, *, model: str
+) -> tuple[Encoder, dict[str, Any]]:
+    """Load an encoder on the device and in the number format that entry and settings ask for.
+
+    Returns
+    -------
+    tuple
+        The encoder, and for the log: model, device and number format.
+    """
+    device = pick_device(settings.device)
+    dtype = getattr(entry, "dtype", None) or settings.dtype
+    if dtype == "auto" and not isinstance(entry, VllmModel):  # vLLM's auto is the checkpoint's
+        dtype = fast_dtype(device)
+    encoder = load_encoder(entry, device=device, dtype=dtype)
+    # Some encoders have one number format only.
+    used = getattr(encoder, "dtype", getattr(encoder, "number_format", "float32"))
+    logger.info("device %s, dtype %s", device, used)
+    return encoder, {"model": model, "device": device, "dtype": str(used)}
+
+
+def revisions_of(model: str, entry: EncoderModel) -> dict[str, str]:
+    """Return which checkpoint a model is, for the provenance."""
+    return {f"model:{model}": checkpoint_identity(entry.checkpoint, entry.revision)}
+
+
+# --- Shards ---
+
+
+def run_list_texts(
+    corpora: Sequence[str | Path], queries: Sequence[str | Path], *, output: str | Path
+) -> None:
+    """Write a line per table: sha256, a tab, path. It changes when any of their contents does."""
+    lines = [f"{hash_file(path)}\t{path}\n" for path in (*corpora, *queries)]
+    write_text("".join(lines), output)
+
+
+def run_join_shards(
+    entry: EncoderModel,
+    *,
+    model: str,
+    domains: Sequence[str],
+    corpora: Sequence[str | Path],
+    queries: Sequence[str | Path],
+    shards: Sequence[str | Path],
+    output: str | Path,
+) -> None:
+    """Write the table that encoding everything in one job would have written.
+
+    Parameters
+    ----------
+    shards
+        SHARD_ENCODINGS tables, all of 1-of-n to n-of-n, in any order.
+
+    Raises
+    ------
+    InputError
+        If shards are missing or were encoded in different ways, or a text is in none of them.
+    """
+    params = _common_params(shards)
+    salts, decided = params.pop("salts"), ("dtype", "fingerprint")
+    rows = pl.concat([read_table(path, SHARD_ENCODINGS) for path in shards])
+    sources = list_sources(domains, corpora, queries)
+    provenance = derived(
+        "encode",
+        [*corpora, *queries],
+        params=retrieval_params(entry) | {name: params[name] for name in decided},
+        revisions=revisions_of(model, entry),
+    )
+    write_table(_rows_of(sources, rows, salts), output, ENCODINGS, provenance=provenance)
+
+
+def _rows_of(
+    sources: Sequence[Source], encoded: pl.DataFrame, salts: Mapping[str, str]
+) -> pl.DataFrame:
+    """Return the rows of an encodings table: every text of every source, in its order."""
+    frames = []
+    for source in sources:
+        salt = salts[source.role]
+        keys = pl.Series("key", (text_key(t, salt=salt) for t in read_texts(source)), pl.Binary)
+        found = keys.to_frame().join(encoded, on="key", how="left", maintain_order="left")
+        n_missing = found.get_column("n_tokens").null_count()
+        if n_missing:
+            raise InputError(
+                f"{source.path}: {n_missing} of {found.height} texts are in no shard; the table "
+                "was made anew after encoding. Delete the shards' tables and run again."
+            )
+        role, domain = pl.lit(source.role).alias("role"), pl.lit(source.domain).alias("domain")
+        frames.append(found.select(role, domain, read_ids(source), *ENCODED))
+    return pl.concat(frames)
+
+
+def _common_params(shards: Sequence[str | Path]) -> dict[str, Any]:
+    """Return the parameters of the shards, which have to be the same; InputError if not."""
+    records = {str(path): (read_provenance(path) or {}).get("params", {}) for path in shards}
+    for path, params in records.items():
+        lacking = {"shard", "salts", "dtype", "fingerprint"} - params.keys()
+        if lacking:
+            raise InputError(
+                f"{path}: its provenance does not say {sorted(lacking)}; it is no shard of this "
+                "version. Delete it and run again."
+            )
+    found = [Shard.parse(params.pop("shard")) for params in records.values()]
+    counts = {shard.n for shard in found}
+    numbers = sorted(shard.number for shard in found)
+    if len(counts) != 1 or numbers != list(range(1, max(counts) + 1)):
+        names = ", ".join(f"{shard.number}-of-{shard.n}" for shard in found)
+        raise InputError(f"shards {names}: all of 1-of-n to n-of-n are needed, each once")
+    first, *others = records.values()
+    if any(params["dtype"] != first["dtype"] for params in others):
+        formats = ", ".join(f"{path}: {params['dtype']}" for path, params in records.items())
+        raise InputError(
+            f"the shards were encoded in different number formats ({formats}), as different GPUs "
+            "choose them. Set encoding.dtype to one of them, and run again."
+        )
+    if any(params != first for params in others):
+        raise InputError(
+            f"the shards {', '.join(records)} were encoded by different models or versions (their "
+            "fingerprints differ). If the GPUs differ, set encoding.dtype; delete them and run "
+            "again."
+        )
+    return dict(first)

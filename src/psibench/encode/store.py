@@ -1,0 +1,385 @@
+"""The content-addressed store of vectors: a text is encoded once per model, whoever asks.
+
+A store is a folder ``{root}/{fingerprint}`` of Parquet parts (`psibench.store.parts`), written
+whole and never changed: any number of jobs may read and add at once. A text that two jobs encoded
+at once is in two parts, and the first one found counts.
+
+A part has the column `key` and, where each text has one vector, `values`: one fixed-size list of
+``dim`` float32 or float16 numbers per text. Otherwise `values` holds one large list of such lists
+per text, and `n_vectors` says how many.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from psibench.errors import InputError
+from psibench.search.vectors import Vectors, ragged_ranges
+from psibench.store.parts import KEY_BYTES, content_key, part_paths, read_part, write_part
+
+Storage = Literal["float32", "float16"]
+KEY = np.dtype(f"S{KEY_BYTES}")
+MARKER = "vectors_per_text"
+PART_BYTES = 32 * 1024 * 1024
+"""Vectors in one part, so that a part can be read into memory."""
+READ_AHEAD = 2
+"""Parts read while the one before them is worked on."""
+HEAD_READERS = 8
+"""Files opened at once to learn their keys: a shared file system is slow to open."""
+
+
+def text_key(text: str, *, salt: str = "") -> bytes:
+    """Address of a text's vectors: 16 bytes of the sha256 of salt (the prompt, say) and text."""
+    return content_key(salt, text)
+
+
+def key_array(keys: Sequence[bytes] | np.ndarray) -> np.ndarray:
+    """Return keys as (n,) of 16 bytes each."""
+    return keys if isinstance(keys, np.ndarray) else np.frombuffer(b"".join(keys), KEY)
+
+
+def store_fingerprint(fingerprint: str, storage: Storage) -> str:
+    """Name what decides the bits that are stored: float32 keeps those of the model."""
+    if storage == "float32":
+        return fingerprint
+    return hashlib.sha256(f"{fingerprint}\0{storage}".encode()).hexdigest()
+
+
+def open_store(
+    model: str, *, store: str | Path, fingerprint: str, storage: Storage = "float32"
+) -> "EmbeddingStore":
+    """Open a model's store, as the fingerprint of an encodings table or of an encoder names it."""
+    return EmbeddingStore(Path(store) / "embeddings" / model, fingerprint, storage=storage)
+
+
+class EmbeddingStore:
+    """Vectors by text key for one model fingerprint.
+
+    Parameters
+    ----------
+    root
+        Folder of the stores of one model.
+    fingerprint
+        The model's, or what `store_fingerprint` made of it.
+    storage
+        Format that `add` writes. What is read comes back as float32 in any case; to read, the
+        fingerprint from `store_fingerprint` is enough.
+    """
+
+    def __init__(self, root: str | Path, fingerprint: str, *, storage: Storage = "float32") -> None:
+        self.folder = Path(root) / store_fingerprint(fingerprint, storage)[:24]
+        self._storage: Storage = storage
+        self._parts = _Parts(self.folder)
+
+    def missing(self, keys: Sequence[bytes]) -> list[int]:
+        """Return the indices of the first occurrences of keys that are not stored."""
+        self._parts.refresh()
+        asked = key_array(keys)
+        absent = np.flatnonzero(self._parts.find(asked) < 0)
+        first = np.unique(asked[absent], return_index=True)[1]
+        found: list[int] = absent[np.sort(first)].tolist()
+        return found
+
+    def add(self, keys: Sequence[bytes], vectors: Sequence[np.ndarray]) -> None:
+        """Write parts of bounded size, each whole or not at all.
+
+        Parameters
+        ----------
+        vectors
+            (n_vectors, dim) of each text; a text larger than a part makes one of its own.
+
+        Raises
+        ------
+        InputError
+            If a number is not finite, or not in the format of the store.
+        """
+        size = np.dtype(self._storage).itemsize
+        first, room = 0, PART_BYTES
+        for last, vector in enumerate(vectors):
+            needed = vector.size * size
+            if needed > room and last > first:
+                _write_part(self.folder, keys[first:last], vectors[first:last], self._storage)
+                first, room = last, PART_BYTES
+            room -= needed
+        if first < len(keys):
+            _write_part(self.folder, keys[first:], vectors[first:], self._storage)
+
+    def load(self, keys: Sequence[bytes] | np.ndarray) -> Vectors:
+        """Load the vectors of texts, in the order of ``keys``.
+
+        Raises
+        ------
+        InputError
+            If a key is not stored (the store was deleted or changed since encoding).
+        """
+        texts = self._parts.require(key_array(keys))
+        counts = self._parts.counts[texts].astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        if not offsets[-1]:
+            return Vectors(np.empty((0, 0), dtype=np.float32), offsets)
+        dim = self._parts.dim
+        values = np.empty((offsets[-1], dim), dtype=np.float32)
+        order = np.argsort(texts, kind="stable")
+        for run, found in self._parts.read(texts[order]):
+            places = order[run]
+            values[ragged_ranges(offsets[places], counts[places])] = found.reshape(-1, dim)
+        return Vectors(values, offsets)
+
+    def blocks(
+        self, keys: Sequence[bytes] | np.ndarray, block_bytes: int
+    ) -> Iterator[tuple[np.ndarray, Vectors]]:
+        """Yield places in ``keys``, (n,) int64, with the vectors of these texts.
+
+        Each place comes once, in the order of the store's parts. Besides the keys, a block and
+        the parts read ahead are in memory.
+
+        Parameters
+        ----------
+        block_bytes
+            Memory of the vectors of one block as float32; a text that needs more comes alone.
+
+        Raises
+        ------
+        InputError
+            If a key is not stored.
+        """
+        texts = self._parts.require(key_array(keys))
+        order = np.argsort(texts, kind="stable")
+        texts, dim = texts[order], self._parts.dim
+        offsets = np.concatenate([[0], np.cumsum(self._parts.counts[texts], dtype=np.int64)])
+        # A text without vectors needs room for its place, too.
+        cuts = _cuts(offsets + np.arange(len(offsets)) // dim, max(1, block_bytes // (4 * dim)))
+        ends = iter(cuts[1:])
+        end, start = next(ends, 0), 0
+        values = np.empty((0, dim), dtype=np.float32)
+        for run, found in self._parts.read(texts, cuts[:-1]):
+            if run.start == start:
+                values = np.empty((offsets[end] - offsets[start], dim), dtype=np.float32)
+            shift = offsets[start]
+            values[offsets[run.start] - shift : offsets[run.stop] - shift] = found.reshape(-1, dim)
+            if run.stop == end:
+                yield order[start:end], Vectors(values, offsets[start : end + 1] - shift)
+                start, end = end, next(ends, end)
+
+
+def _cuts(offsets: np.ndarray, room: int) -> list[int]:
+    """Cut texts into runs of at most ``room`` vectors, at least one text each."""
+    cuts = [0]
+    while cuts[-1] < len(offsets) - 1:
+        last = int(np.searchsorted(offsets, offsets[cuts[-1]] + room, side="right")) - 1
+        cuts.append(max(cuts[-1] + 1, last))
+    return cuts
+
+
+@dataclass(frozen=True)
+class StoredDocuments:
+    """A corpus in a store: document ``i`` has the vectors of ``keys[i]``."""
+
+    store: EmbeddingStore
+    keys: np.ndarray
+
+    @property
+    def n_documents(self) -> int:
+        """Documents of the corpus."""
+        return len(self.keys)
+
+    def blocks(
+        self, block_bytes: int, documents: np.ndarray | None = None
+    ) -> Iterator[tuple[np.ndarray, Vectors]]:
+        """Yield documents in the order of the store; see `DocumentVectors`."""
+        keys = self.keys if documents is None else self.keys[documents]
+        for places, vectors in self.store.blocks(keys, block_bytes):
+            yield places if documents is None else documents[places], vectors
+
+
+class _Parts:
+    """Which text is where in a store's parts.
+
+    Texts are numbered part by part; `counts` has their vectors, (n_texts,) int32, and `dim` the
+    numbers of a vector. Keys are found in one array sorted by their first 8 bytes, read as a
+    number: tens of millions of them do not fit into a dictionary.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.dim = 1
+        self.counts = np.empty(0, dtype=np.int32)
+        self._paths: list[Path] = []
+        self._starts = [0]
+        self._heads, self._keys = np.empty(0, np.uint64), np.empty(0, KEY)
+        self._numbers = np.empty(0, np.int64)
+
+    def refresh(self) -> None:
+        """Learn of the parts written since the last look."""
+        seen = set(self._paths)
+        new = [path for path in part_paths(self.folder) if path not in seen]
+        if not new:
+            return
+        with ThreadPoolExecutor(HEAD_READERS) as pool:
+            heads = list(pool.map(_read_head, new))
+        self._paths += new
+        first = self._starts[-1]
+        for keys, _, dim in heads:
+            self._starts.append(self._starts[-1] + len(keys))
+            self.dim = max(self.dim, dim)
+        self.counts = np.concatenate([self.counts, *(counts for _, counts, _ in heads)])
+        keys = np.concatenate([self._keys, *(keys for keys, _, _ in heads)])
+        numbers = np.concatenate([self._numbers, np.arange(first, self._starts[-1])])
+        order = np.argsort(_head(keys), kind="stable")  # merges what is sorted already
+        self._heads, self._keys = _head(keys)[order], keys[order]
+        self._numbers = numbers[order]
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """Return the number of each key's text, (n,) int64: the first, if several; -1 if none."""
+        found = np.full(len(keys), -1)
+        heads, left = _head(keys), np.arange(len(keys))
+        at = np.searchsorted(self._heads, heads)
+        while len(left):
+            # Keys that share their first 8 bytes follow each other: each is compared whole.
+            inside = at < len(self._heads)
+            left, at = left[inside], at[inside]
+            alike = self._heads[at] == heads[left]
+            left, at = left[alike], at[alike]
+            same = self._keys[at] == keys[left]
+            found[left[same]] = self._numbers[at[same]]
+            left, at = left[~same], at[~same] + 1
+        return found
+
+    def require(self, keys: np.ndarray) -> np.ndarray:
+        """Return the number of each key's text.
+
+        Raises
+        ------
+        InputError
+            If a key is not stored (the store was deleted or changed since encoding).
+        """
+        self.refresh()
+        texts = self.find(keys)
+        absent = int(np.count_nonzero(texts < 0))
+        if absent:
+            raise InputError(
+                f"{self.folder}: {absent} of {len(keys)} texts have no vectors here. The store was "
+                "deleted or moved after encoding; delete results/*/encodings and run again."
+            )
+        return texts
+
+    def read(
+        self, texts: np.ndarray, cuts: Sequence[int] = ()
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield runs of ``texts`` (ascending) with their vectors, (n_vectors, dim) float32.
+
+        A run lies in one part and crosses no cut; a part is read once, ahead of its turn.
+        """
+        part = np.searchsorted(self._starts, texts, side="right") - 1
+        turns = np.flatnonzero(np.diff(part)) + 1
+        edges = np.unique(np.concatenate([[0], turns, np.asarray(cuts, dtype=np.int64)]))
+        firsts = part[np.concatenate([[0], turns])] if len(part) else part
+        parts = _read_ahead([self._paths[number] for number in firsts])
+        current = -1
+        for first, last in zip(edges, [*edges[1:], len(texts)], strict=True):
+            if first == last:
+                continue
+            if part[first] != current:
+                current, vectors = part[first], next(parts)
+            yield slice(first, last), _take(vectors, texts[first:last] - self._starts[current])
+
+
+def _head(keys: np.ndarray) -> np.ndarray:
+    """Return the first 8 bytes of keys as numbers."""
+    return np.ascontiguousarray(keys).view(">u8")[::2].astype(np.uint64)
+
+
+def _read_ahead(paths: Sequence[Path]) -> Iterator[Vectors]:
+    """Yield the vectors of parts, the next ones being read meanwhile."""
+    waiting: deque[Future[Vectors]] = deque()
+    with ThreadPoolExecutor(READ_AHEAD) as pool:
+        for path in paths:
+            waiting.append(pool.submit(_read_vectors, path))
+            if len(waiting) > READ_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _take(vectors: Vectors, rows: np.ndarray) -> np.ndarray:
+    """Copy the vectors of some texts of a part, (n_vectors, dim) float32."""
+    if len(rows) == rows[-1] - rows[0] + 1 and bool(np.all(np.diff(rows) == 1)):
+        inside = slice(vectors.offsets[rows[0]], vectors.offsets[rows[-1] + 1])
+        chosen = vectors.values[inside].copy()
+    else:
+        chosen = vectors.take(rows).values
+    if chosen.dtype == np.float32:
+        return chosen
+    import torch  # widens float16 with the processor's own instruction, which numpy does not
+
+    return torch.from_numpy(chosen).float().numpy()
+
+
+def _write_part(
+    folder: Path, keys: Sequence[bytes], vectors: Sequence[np.ndarray], storage: Storage
+) -> None:
+    dim = max(1, *(v.shape[1] for v in vectors))
+    flat = np.concatenate([v.reshape(-1) for v in vectors])
+    with np.errstate(over="ignore"):
+        stored = flat.astype(storage, copy=False)
+    if not np.isfinite(stored).all():
+        _refuse(folder, flat, storage)
+    number = pa.field("element", pa.from_numpy_dtype(stored.dtype), nullable=False)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(stored), type=pa.list_(number, dim))
+    counts = np.array([len(v) if v.size else 0 for v in vectors], dtype=np.int64)
+    columns: dict[str, pa.Array] = {"values": lists}
+    if not np.all(counts == 1):
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]))
+        nested = pa.large_list(pa.field("element", lists.type, nullable=False))
+        columns = {
+            "n_vectors": pa.array(counts.astype(np.int32)),
+            "values": pa.LargeListArray.from_arrays(offsets, lists, type=nested),
+        }
+    kind = "one" if len(columns) == 1 else "several"
+    write_part(folder, keys, columns, metadata={MARKER: kind, "dim": str(dim)})
+
+
+def _refuse(folder: Path, flat: np.ndarray, storage: Storage) -> None:
+    if not np.isfinite(flat).all():
+        raise InputError(
+            f"{folder}: the model gave vectors with numbers that are not finite (nan or inf), as "
+            "happens in a number format too narrow for it; set its dtype to bfloat16 or float32"
+        )
+    raise InputError(
+        f"{folder}: a vector has {float(np.abs(flat).max()):g}, more than {storage} can hold; "
+        "set encoding.storage to float32"
+    )
+
+
+def _read_head(path: Path) -> tuple[np.ndarray, np.ndarray, int]:
+    """Read what a part holds but the vectors: keys, vectors per text (int32), dim."""
+    table = _read(path, ["key"], optional=["n_vectors"])
+    key = table.column("key").combine_chunks()
+    keys = np.frombuffer(key.buffers()[1], KEY)[: len(key)]
+    counts = np.ones(len(keys), dtype=np.int32)
+    if "n_vectors" in table.column_names:
+        counts = table.column("n_vectors").to_numpy()
+    return keys, counts, int(table.schema.metadata[b"dim"])
+
+
+def _read_vectors(path: Path) -> Vectors:
+    """Read the vectors of a part in the format they are stored in."""
+    table = _read(path, ["values"])
+    column: Any = table.column("values").combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0)
+    dim = int(table.schema.metadata[b"dim"])
+    if table.schema.metadata[MARKER.encode()] == b"one":
+        return Vectors(column.values.to_numpy().reshape(-1, dim), np.arange(len(column) + 1))
+    return Vectors(column.values.values.to_numpy().reshape(-1, dim), column.offsets.to_numpy())
+
+
+def _read(path: Path, columns: list[str], optional: Sequence[str] = ()) -> pa.Table:
+    return read_part(path, columns, marker=MARKER, holds="vectors", optional=optional)

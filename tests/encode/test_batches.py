@@ -1,0 +1,270 @@
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from closeness import assert_vectors_close
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.config.models import SentenceTransformerModel
+from psibench.config.settings import Encoding
+from psibench.encode.batches import encode_texts
+from psibench.encode.store import EmbeddingStore, text_key
+from psibench.errors import InputError
+from psibench.models.load import load_encoder
+from psibench.models.protocols import TokenizedText
+
+WINDOWS = {"tokens": 64, "overlap": 16}
+
+
+@dataclass
+class HashEncoder:
+    """An encoder of 4 dimensions seeded by a window's tokens; counts what it encodes."""
+
+    windows: int = 1
+    seen: list[tuple[int, ...]] = field(default_factory=list)
+    batches: list[tuple[int, int]] = field(default_factory=list)
+    """Length and rows of each."""
+    fails_at_batch: int | None = None
+    memory: int | None = None
+    """Padded tokens that fit; more is out of memory."""
+    prompt: str = ""
+    fingerprint: str = "f" * 64
+
+    def salt(self, role: str) -> str:
+        return self.prompt
+
+    def tokenize(self, texts: Sequence[str], role: str) -> list[TokenizedText]:
+        return [self._item(text) for text in texts]
+
+    def _item(self, text: str) -> TokenizedText:
+        ids = np.frombuffer(text.encode("utf-32-le"), dtype=np.int32)
+        parts = tuple(np.array_split(ids, self.windows))
+        keep = tuple(np.ones(len(part), dtype=bool) for part in parts)
+        return TokenizedText(parts, keep, len(text))
+
+    def forward(self, windows, content):
+        if self.fails_at_batch == len(self.batches):
+            raise RuntimeError("killed")
+        length = max(map(len, windows))
+        if self.memory is not None and length * len(windows) > self.memory:
+            raise torch.OutOfMemoryError("no room")
+        self.batches.append((length, len(windows)))
+        self.seen += [tuple(window.tolist()) for window in windows]
+        return [unit_vector(window)[None, :] for window in windows]
+
+
+def unit_vector(ids) -> np.ndarray:
+    digest = hashlib.sha256(np.asarray(ids, dtype=np.int32).tobytes()).digest()
+    vector = np.frombuffer(digest[:16], dtype=np.uint32).astype(np.float64)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def text_vector(text: str) -> np.ndarray:
+    return unit_vector(np.frombuffer(text.encode("utf-32-le"), dtype=np.int32))
+
+
+def encode(encoder, texts, store, *, batch=64, shard=100, stop=None):
+    """Encode texts; returns the statistics."""
+    settings = {"tokens_per_batch": batch, "tokens_per_part": shard, "seconds_per_part": 0}
+    return encode_texts(
+        encoder,
+        texts,
+        "document",
+        store=store,
+        settings=Encoding.model_construct(**settings),  # smaller numbers than are allowed
+        stop=stop,
+        description="encoding",
+    )
+
+
+def load(encoder, texts, store):
+    return store.load([text_key(text, salt=encoder.salt("document")) for text in texts])
+
+
+def texts_of(n: int) -> list[str]:
+    return [f"{i:03d}" * (1 + i % 7) for i in range(n)]
+
+
+@pytest.fixture
+def store(tmp_path):
+    return EmbeddingStore(tmp_path, "f" * 64)
+
+
+@pytest.mark.parametrize("batch", [1, 10, 64, 10_000])
+@pytest.mark.parametrize("shard", [1, 100, 10_000])
+def test_every_text_gets_its_own_vector_whatever_the_batches(store, batch, shard):
+    texts, encoder = texts_of(40), HashEncoder()
+    stats = encode(encoder, texts, store, batch=batch, shard=shard)
+    vectors = load(encoder, texts, store)
+    assert vectors.is_single
+    np.testing.assert_array_equal(vectors.values, [text_vector(text) for text in texts])
+    assert (stats.texts, stats.tokens) == (40, sum(map(len, texts)))
+
+
+def test_a_text_is_encoded_once_however_often_it_is_asked_for(tmp_path, store):
+    encoder = HashEncoder()
+    first = encode(encoder, ["one", "two", "one"], store)
+    again = encode(encoder, ["two", "one", "three"], EmbeddingStore(tmp_path, "f" * 64))
+    assert (first.texts, again.texts) == (2, 1)
+    assert len(encoder.seen) == 3
+
+
+def test_a_text_with_another_prompt_is_another_text(store):
+    encode(HashEncoder(prompt="query: "), ["one"], store)
+    assert encode(HashEncoder(prompt="passage: "), ["one"], store).texts == 1
+
+
+def test_resume_after_a_crash_encodes_only_what_was_missing(tmp_path, store):
+    texts = texts_of(30)
+    crashing = HashEncoder(fails_at_batch=3)
+    with pytest.raises(RuntimeError, match="killed"):
+        encode(crashing, texts, store, batch=50, shard=50)
+    assert len(list(store.folder.iterdir())) >= 1
+    resumed = HashEncoder()
+    fresh = EmbeddingStore(tmp_path, "f" * 64)
+    stats = encode(resumed, texts, fresh, batch=50, shard=50)
+    assert 0 < stats.texts < 30
+    assert len(resumed.seen) == stats.texts
+    assert set(resumed.seen).isdisjoint(crashing.seen[: 30 - stats.texts])
+    vectors = load(resumed, texts, fresh).values
+    np.testing.assert_array_equal(vectors, [text_vector(text) for text in texts])
+
+
+def test_windows_of_a_text_stay_together_and_in_order(store):
+    texts, encoder = texts_of(20), HashEncoder(windows=3)
+    encode(encoder, texts, store, batch=5, shard=30)
+    vectors = load(encoder, texts, store)
+    assert vectors.offsets.tolist() == list(range(0, 61, 3))
+    for place, text in enumerate(texts):
+        ids = np.frombuffer(text.encode("utf-32-le"), dtype=np.int32)
+        expected = [unit_vector(part) for part in np.array_split(ids, 3)]
+        np.testing.assert_array_equal(vectors.values[3 * place : 3 * place + 3], expected)
+
+
+def test_no_texts_write_nothing(store):
+    assert encode(HashEncoder(), [], store).texts == 0
+    assert not store.folder.exists()
+
+
+@given(lengths=st.lists(st.integers(1, 50), max_size=40), budget=st.integers(1, 200))
+def test_batches_keep_to_the_budget_the_longest_texts_first(lengths, budget):
+    texts = [f"{place:02d}" + "x" * length for place, length in enumerate(lengths)]
+    encoder = HashEncoder()
+    with tempfile.TemporaryDirectory() as folder:
+        encode(encoder, texts, EmbeddingStore(folder, "f" * 64), batch=budget)
+    assert [len(ids) for ids in encoder.seen] == sorted(map(len, texts), reverse=True)
+    assert sum(rows for _, rows in encoder.batches) == len(texts)
+    for length, rows in encoder.batches:
+        assert rows == 1 or length * rows <= budget
+    for length, rows in encoder.batches[:-1]:
+        assert rows >= budget // length // 8  # the device has something to do
+
+
+def test_too_little_memory_halves_the_batches_for_the_rest(store, caplog):
+    texts, encoder = texts_of(60), HashEncoder(memory=50)
+    encode(encoder, texts, store, batch=200)
+    assert max(length * rows for length, rows in encoder.batches) <= 50
+    assert caplog.text.count("not enough memory for") == 2  # 189, 84, 42 tokens
+    vectors = load(encoder, texts, store).values
+    np.testing.assert_array_equal(vectors, [text_vector(text) for text in texts])
+
+
+def test_text_that_does_not_fit_alone_is_an_input_error(store):
+    with pytest.raises(InputError, match="one text of 21 tokens does not fit"):
+        encode(HashEncoder(memory=20), ["a" * 21], store)
+
+
+class StopAt:
+    """Lets so many batches pass."""
+
+    def __init__(self, n: int) -> None:
+        self.left, self.needed = n, []
+
+    def check(self, needed_s=0.0):
+        self.needed.append(needed_s)
+        if not self.left:
+            raise TimeoutError("stop")
+        self.left -= 1
+
+
+def test_a_stopped_job_has_stored_every_text_it_finished(tmp_path, store):
+    texts = [f"{i:08d}" for i in range(32)]
+    encoder, stop = HashEncoder(), StopAt(3)
+    with pytest.raises(TimeoutError):
+        encode(encoder, texts, store, batch=32, shard=10_000, stop=stop)
+    assert len(encoder.seen) == 12  # three batches of four rows
+    stats = encode(HashEncoder(), texts, EmbeddingStore(tmp_path, "f" * 64), batch=32)
+    assert stats.texts == 20
+    assert stop.needed[0] == 0
+    assert stop.needed[-1] > 0
+
+
+def test_parts_of_bulky_vectors_are_written_early(store, monkeypatch):
+    monkeypatch.setattr("psibench.encode.batches.PART_BYTES", 64)  # four vectors
+    encode(HashEncoder(), texts_of(40), store, batch=8, shard=10**6)
+    assert len(list(store.folder.iterdir())) == 10
+
+
+def test_little_is_padded_once_an_eighth_of_the_budget_is_used(store):
+    # Of 80 tokens: four texts of 10 and 9, which 8 would pad by more than an eighth.
+    texts = ["a" * 10, "b" * 10, "a" * 9, "b" * 9, "a" * 8, "a" * 7]
+    encoder = HashEncoder()
+    encode(encoder, texts, store, batch=80)
+    assert encoder.batches == [(10, 4), (8, 2)]
+
+
+def test_statistics_count_texts_tokens_and_padding(store):
+    # Seven and eight tokens share a batch, twice: two of 32 places are padding.
+    texts = ["a" * 8, "b" * 8, "a" * 7, "b" * 7, "a" * 7]
+    stats = encode(HashEncoder(), texts, store, batch=16)
+    assert (stats.texts, stats.tokens, stats.padded_tokens, stats.batches) == (4, 30, 30, 2)
+    stats = encode(HashEncoder(), ["abcdefgh", "abcdefg"], store, batch=16)
+    assert (stats.texts, stats.tokens, stats.padded_tokens, stats.batches) == (2, 15, 16, 1)
+    assert stats.padding_share == 1 / 16
+    assert stats.seconds > 0
+
+
+LONG = "Dogs sleep all day long in the house while the cat sits on a mat. "
+TEXTS = [
+    "A cat.",
+    *(LONG[: 7 * i] for i in range(1, 20)),
+    *(LONG * i for i in range(1, 24)),
+    "Birds fly.",
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("fields", [{}, {"scoring": "maxsim"}, {"windows": WINDOWS}])
+def test_what_is_encoded_beside_a_text_changes_its_vector_by_rounding_only(tmp_path, dtype, fields):
+    """In one job, in seven, one by one, in another order, stopped and resumed."""
+    entry = SentenceTransformerModel(
+        backend="sentence-transformers",
+        checkpoint="embedded:all-MiniLM-L6-v2",
+        max_tokens=256,
+        **fields,
+    )
+    encoder = load_encoder(entry, device="cpu", dtype=dtype)
+
+    def vectors(name: str, jobs, **options) -> np.ndarray:
+        folder = EmbeddingStore(tmp_path / name, encoder.fingerprint)
+        for job in jobs:
+            encode(encoder, job, folder, **options)
+        encode(encoder, TEXTS, folder)
+        return load(encoder, TEXTS, folder).values
+
+    whole = vectors("whole", [TEXTS], batch=2048)
+    seven = vectors("seven", [TEXTS[i::7] for i in range(7)], batch=2048)
+    assert_vectors_close(seven, whole, dtype=dtype)
+    single = vectors("single", [[text] for text in TEXTS[::3]], batch=10_000)
+    assert_vectors_close(single, whole, dtype=dtype)
+    backwards = vectors("reversed", [TEXTS[::-1]], batch=600)
+    assert_vectors_close(backwards, whole, dtype=dtype)
+    with pytest.raises(TimeoutError):
+        vectors("resumed", [TEXTS], batch=1024, stop=StopAt(3))
+    resumed = vectors("resumed", [TEXTS], batch=1024)
+    assert_vectors_close(resumed, whole, dtype=dtype)
