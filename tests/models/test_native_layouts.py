@@ -8,17 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
-from tiny_checkpoints import save_bert
+from tiny_checkpoints import save_modules
 
+from psibench.config import parse_model
 from psibench.errors import InputError
+from psibench.models.load import load_encoder
 from psibench.models.manifests import Manifest
 from psibench.models.module_list import Layout, read_layout
 from psibench.models.module_network import ModuleNetwork
 from psibench.models.networks import NativeNetwork
 
 TEXTS = ["w1 w2 w3", "", "w40", " ".join(f"w{i}" for i in range(28))]
+LENGTHS = {name: {"max_tokens": 32} for name in ("sentence-transformers", "colbert")}
 MODES = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 
 
@@ -90,8 +94,6 @@ def test_dense_layers_equal_the_library(tmp_path, tiny_bert, load_tiny, activati
     expected = reference(tmp_path)
     if old:  # weights as PyTorch saves them
         for folder in ("2_Dense", "3_Dense"):
-            from safetensors.torch import load_file
-
             path = tmp_path / folder / "model.safetensors"
             torch.save(load_file(path), tmp_path / folder / "pytorch_model.bin")
             path.unlink()
@@ -160,17 +162,6 @@ def test_settings_of_another_kind_are_left_to_the_library(tmp_path, tiny_bert, n
     assert read_layout(tmp_path) is None
 
 
-def test_missing_weights_are_refused(tmp_path, load_tiny):
-    from safetensors.torch import load_file, save_file
-
-    path = save_bert(tmp_path) / "model.safetensors"
-    state = load_file(path)
-    state.pop("encoder.layer.1.output.dense.weight")
-    save_file(state, path, metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"1 weights of BertModel.*layer\.1\.output\.dense"):
-        load_tiny(tmp_path)
-
-
 @pytest.mark.parametrize("rest", [[], [modules.LayerNorm(32)]], ids=["common", "other modules"])
 def test_dense_layers_are_computed_in_float32_behind_a_reduced_format(
     tmp_path, tiny_bert, load_tiny, rest
@@ -197,3 +188,58 @@ def test_hub_checkpoint_is_fetched_once_at_its_revision_and_read_from_there(
     encoder = load_tiny("owner/name", revision="c" * 40)
     assert asked == [("owner/name", "c" * 40)]
     np.testing.assert_allclose(encode(encoder), reference(tmp_path), atol=1e-6)
+
+
+def copy_without(folder: Path, target: Path, *patterns: str) -> Path:
+    return Path(shutil.copytree(folder, target, ignore=shutil.ignore_patterns(*patterns)))
+
+
+@pytest.mark.parametrize("backend", ["sentence-transformers", "static-embeddings", "colbert"])
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path, tiny_bert, backend):
+    folder = copy_without(tiny_bert, tmp_path / "m", "tokenizer*")
+    entry = parse_model({"backend": backend, "checkpoint": str(folder)} | LENGTHS.get(backend, {}))
+    with pytest.raises(InputError, match=rf"{folder}: no tokenizer: none of tokenizer\.json, "):
+        load_encoder(entry, device="cpu")
+
+
+@pytest.mark.parametrize("rest", [[], [modules.LayerNorm(32)]], ids=["common", "other modules"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state.pop("encoder.layer.1.output.dense.weight"), "are missing"),
+        (
+            lambda state: state.update({"encoder.layer.2.output.dense.weight": torch.ones(2)}),
+            "have no place in it",
+        ),
+    ],
+    ids=["missing", "unexpected"],
+)
+def test_weights_that_are_missing_or_left_over_are_refused(
+    tmp_path, tiny_bert, load_tiny, rest, change, message
+):
+    save(tmp_path, tiny_bert, modules.Pooling(32), *rest)
+    path = tmp_path / "model.safetensors"
+    state = load_file(path)
+    change(state)
+    save_file(state, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=rf"{tmp_path}: 1 weights of BertModel {message}"):
+        load_tiny(tmp_path)
+
+
+def test_weights_of_other_heads_may_be_left_over(tmp_path, tiny_bert, load_tiny):
+    folder = Path(shutil.copytree(tiny_bert, tmp_path / "m"))
+    state = load_file(folder / "model.safetensors")
+    extra = {"cls.predictions.bias": torch.ones(2), "embeddings.position_ids": torch.arange(64)}
+    save_file(state | extra, folder / "model.safetensors", metadata={"format": "pt"})
+    np.testing.assert_array_equal(encode(load_tiny(folder)), encode(load_tiny()))
+
+
+def test_a_tokenizer_beside_the_transformer_of_an_older_layout_is_read(
+    tmp_path, tiny_bert, load_tiny
+):
+    shutil.copytree(tiny_bert, tmp_path / "0_Transformer")
+    save_modules(tmp_path, pooling="mean")
+    listed = json.loads((tmp_path / "modules.json").read_text())
+    listed[0]["path"] = "0_Transformer"
+    (tmp_path / "modules.json").write_text(json.dumps(listed))
+    np.testing.assert_allclose(encode(load_tiny(tmp_path)), encode(load_tiny()), atol=1e-6)

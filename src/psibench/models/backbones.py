@@ -10,6 +10,7 @@ from psibench.config.models import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models.hub import read_json
 from psibench.models.module_list import Layout, read_layout
+from psibench.models.weights import check_network
 
 PROBE = 8  # tokens
 
@@ -77,7 +78,7 @@ def load_backbone(entry: SentenceTransformerModel, folder: Path, *, dtype: str) 
         options["attn_implementation"] = entry.attention
     if entry.architecture == "auto" and config.get("is_encoder_decoder"):
         return None
-    with _quiet():
+    with quiet():
         return _load(entry, folder, config, options)
 
 
@@ -102,11 +103,11 @@ def _load(
 
             return jina_v4.load(folder, config, options)
         case _:
-            return _load_auto(entry, folder, options)
+            return load_auto(folder, options, trust_remote_code=entry.trust_remote_code)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence transformers' report of weights: what matters of it is checked here."""
     from transformers.utils import logging
 
@@ -118,11 +119,17 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def _load_auto(entry: SentenceTransformerModel, folder: Path, options: dict[str, Any]) -> Any:
-    """Load the class that the checkpoint names, without BERT's pooler, which nothing here reads."""
+def load_auto(folder: Path, options: dict[str, Any], *, trust_remote_code: bool = False) -> Any:
+    """Load the class that the checkpoint names, without BERT's pooler, which nothing here reads.
+
+    Raises
+    ------
+    InputError
+        If weights are missing, of another shape, or of a larger network.
+    """
     from transformers import AutoConfig, AutoModel
 
-    trust = {"trust_remote_code": entry.trust_remote_code}
+    trust = {"trust_remote_code": trust_remote_code}
     config = AutoConfig.from_pretrained(folder, **trust)
     if hasattr(config, "use_cache"):
         config.use_cache = False
@@ -132,14 +139,7 @@ def _load_auto(entry: SentenceTransformerModel, folder: Path, options: dict[str,
     model, info = AutoModel.from_pretrained(
         folder, config=config, output_loading_info=True, **options, **trust
     )
-    missing = sorted(name for name in info["missing_keys"] if "pooler." not in name)
-    if missing or info["mismatched_keys"]:
-        wrong = missing or sorted(map(str, info["mismatched_keys"]))
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: cannot be loaded: "
-            f"{len(wrong)} weights of {type(model).__name__} are missing or of another shape, "
-            f"{wrong[0]} first"
-        )
+    check_network(folder, model, info)
     return model
 
 

@@ -92,6 +92,8 @@ def loading(entry: EncoderModel) -> Iterator[None]:
 
     try:
         yield
+    except InputError:
+        raise
     except (OSError, ValueError, ImportError, KeyError, SafetensorError) as error:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: cannot be loaded "

@@ -1,16 +1,14 @@
 """Files of a late-interaction checkpoint: its transformer, its tokenizer, what it declares."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
-from psibench.errors import InputError
-from psibench.models.backbones import usable_positions
+from psibench.models.backbones import quiet, usable_positions
 from psibench.models.hub import read_json
 from psibench.models.positions import refuse_more
+from psibench.models.weights import check_network, check_tokenizer
 
 logger = logging.getLogger("psibench")
 
@@ -52,12 +50,11 @@ def load_late_backbone(entry: Entry, folder: Path, dtype: str) -> Any:
     Raises
     ------
     InputError
-        If weights of it are missing, which transformers would fill in at random. A pooler's may
-        be: nothing here reads it.
+        If weights of it are missing, which transformers would fill in at random, or left over.
     """
     from transformers import AutoModel
 
-    with _without_report():
+    with quiet():
         model, found = AutoModel.from_pretrained(
             folder,
             dtype=dtype,
@@ -65,26 +62,8 @@ def load_late_backbone(entry: Entry, folder: Path, dtype: str) -> Any:
             trust_remote_code=entry.trust_remote_code,
             output_loading_info=True,
         )
-    missing = sorted(name for name in found["missing_keys"] if "pooler." not in name)
-    if missing:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: {len(missing)} weights "
-            f"of {type(model).__name__} are missing, {missing[0]!r} first. Is this the right "
-            "backend or architecture?"
-        )
+    check_network(folder, model, found)
     return model
-
-
-@contextmanager
-def _without_report() -> Iterator[None]:
-    """Keep transformers from warning of the weights that it leaves to the projection."""
-    reports = logging.getLogger("transformers.modeling_utils")
-    level = reports.level
-    reports.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        reports.setLevel(level)
 
 
 def load_late_tokenizer(entry: Entry, folder: Path) -> Any:
@@ -95,6 +74,7 @@ def load_late_tokenizer(entry: Entry, folder: Path) -> Any:
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    check_tokenizer(folder)
     if getattr(entry, "architecture", "auto") != "auto":
         return PreTrainedTokenizerFast.from_pretrained(folder)
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=entry.trust_remote_code)

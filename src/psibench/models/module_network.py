@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from psibench.config.models import SentenceTransformerModel
 from psibench.errors import InputError
-from psibench.models.checkpoints import resolve_checkpoint
+from psibench.models.weights import check_network
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class ModuleNetwork:
         return features["sentence_embedding"]
 
 
-def load_modules(entry: SentenceTransformerModel, *, device: str) -> ModuleNetwork:
+def load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) -> ModuleNetwork:
     """Load a checkpoint with sentence-transformers, in float32.
 
     Raises
@@ -56,6 +58,7 @@ def load_modules(entry: SentenceTransformerModel, *, device: str) -> ModuleNetwo
         have.
     """
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
 
     if entry.projection or entry.architecture != "auto":
         raise InputError(
@@ -63,13 +66,20 @@ def load_modules(entry: SentenceTransformerModel, *, device: str) -> ModuleNetwo
             "`projection` and `architecture` cannot be used; take them out of the model's entry"
         )
     options = {} if entry.attention == "auto" else {"attn_implementation": entry.attention}
-    model = SentenceTransformer(
-        resolve_checkpoint(entry.checkpoint, entry.revision),
-        device=device,
-        revision=entry.revision,
-        trust_remote_code=entry.trust_remote_code,
-        model_kwargs={"dtype": "float32", **options},  # else in the format they were saved in
-    )
+    load = Transformer._load_model
+
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        transformer, info = load(self, *args, output_loading_info=True, **kwargs)
+        check_network(folder, transformer, info)
+        return transformer
+
+    with mock.patch.object(Transformer, "_load_model", checked):  # it says nothing of weights
+        model = SentenceTransformer(
+            str(folder),
+            device=device,
+            trust_remote_code=entry.trust_remote_code,
+            model_kwargs={"dtype": "float32", **options},  # else in the format they were saved in
+        )
     if not hasattr(model[0], "auto_model"):
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: its first module is a {type(model[0]).__name__}, "

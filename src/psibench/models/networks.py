@@ -15,6 +15,7 @@ from psibench.models.backbones import (
 )
 from psibench.models.hub import checkpoint_folder
 from psibench.models.module_network import load_modules, refuse_prompt_left_out
+from psibench.models.weights import check_tokenizer, has_tokenizer
 
 
 class Network(Protocol):
@@ -93,18 +94,20 @@ def load_network(entry: SentenceTransformerModel, *, device: str, dtype: str) ->
     folder = checkpoint_folder(entry)
     layout = choose_layout(entry, folder)
     if layout is None:
-        return load_modules(entry, device=device)
+        return load_modules(entry, folder, device=device)
     weights = dtype if device == "cuda" else "float32"
     transformer = load_backbone(entry, folder / layout.transformer, dtype=weights)
     if transformer is None:
-        return load_modules(entry, device=device)
+        return load_modules(entry, folder, device=device)
     from psibench.models.heads import load_head
 
     if not layout.include_prompt:
         refuse_prompt_left_out(entry)
     transformer = transformer.eval().to(device)
+    inner = folder / layout.transformer  # where older releases saved the tokenizer, too
+    words = inner if has_tokenizer(inner) else folder
     return NativeNetwork(
-        tokenizer=load_tokenizer(entry, folder, lower_case=layout.lower_case),
+        tokenizer=load_tokenizer(entry, words, lower_case=layout.lower_case),
         transformer=transformer,
         head=load_head(folder, layout.pooling, layout.dense).eval().to(device),
         weights=weights,
@@ -125,6 +128,7 @@ def load_tokenizer(
     from tokenizers import normalizers
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    check_tokenizer(folder)
     if entry.architecture != "auto" and (folder / "tokenizer.json").is_file():
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     else:

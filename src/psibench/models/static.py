@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 from psibench.config.models import StaticModel
-from psibench.models.checkpoints import checkpoint_identity, loading, resolve_checkpoint
+from psibench.models.backbones import load_auto, quiet
+from psibench.models.checkpoints import checkpoint_identity, loading
+from psibench.models.hub import checkpoint_folder
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
+from psibench.models.weights import check_tokenizer
 from psibench.tables.provenance import hash_params
 
 
@@ -65,13 +68,13 @@ def load_static(entry: StaticModel) -> StaticEncoder:
     InputError
         If the checkpoint cannot be loaded.
     """
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoTokenizer
 
-    path = resolve_checkpoint(entry.checkpoint, entry.revision)
-    options = {"revision": entry.revision, "trust_remote_code": entry.trust_remote_code}
-    with loading(entry):
-        model = AutoModel.from_pretrained(path, **options)
-        tokenizer = AutoTokenizer.from_pretrained(path, **options)
+    with loading(entry), quiet():
+        folder = checkpoint_folder(entry)
+        check_tokenizer(folder)
+        model = load_auto(folder, {}, trust_remote_code=entry.trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=entry.trust_remote_code)
     weights = model.get_input_embeddings().weight.detach().float().numpy()
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     return StaticEncoder(entry, tokenizer, weights, identity)

@@ -1,4 +1,8 @@
-"""Tensors of a checkpoint: reading some, and seeing that a network got all of its own."""
+"""Files of a checkpoint: reading tensors, and seeing that nothing of a network was made up.
+
+transformers fills in weights that are missing at random, leaves out those it has no place for, and
+makes a tokenizer of special tokens alone where there is no vocabulary: with a warning at most.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -64,4 +68,66 @@ def check_loaded(
         raise InputError(
             f"{folder}: architecture {architecture}: its weights do not fit: {shown}. Is this the "
             "right architecture for the checkpoint?"
+        )
+
+
+# A buffer that older releases saved.
+BUFFERS = re.compile(r"(position_ids|inv_freq|masked_bias|attn\.bias|token_type_ids)$")
+
+
+def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> None:
+    """Refuse a network that is not whole, or is a part of what its checkpoint holds.
+
+    A pooler may be missing, which nothing here reads, and tensors of other modules may be left
+    over: a head for another task, a projection.
+
+    Parameters
+    ----------
+    info
+        What ``from_pretrained`` gives with ``output_loading_info``.
+
+    Raises
+    ------
+    InputError
+        Naming the folder, how many weights, and the first.
+    """
+    own = {name for name, _ in model.named_children()}
+    prefix = f"{getattr(model, 'base_model_prefix', '')}."
+    missing = [name for name in info["missing_keys"] if "pooler." not in name]
+    shapes = [str(found) for found in info["mismatched_keys"]]
+    left_over = [
+        name
+        for name in info["unexpected_keys"]
+        if name.removeprefix(prefix).partition(".")[0] in own and not BUFFERS.search(name)
+    ]
+    for names, what in (
+        (missing, "are missing"),
+        (shapes, "are of another shape"),
+        (left_over, "have no place in it: its config.json describes a smaller network"),
+    ):
+        if names:
+            raise InputError(
+                f"{folder}: {len(names)} weights of {type(model).__name__} {what}, "
+                f"{sorted(names)[0]} first. Is the folder whole, and is this the right backend or "
+                "architecture?"
+            )
+
+
+VOCABULARIES = (
+    "tokenizer.json", "tokenizer.model", "tekken.json", "vocab.*", "*vocab*.json", "*.model",
+    "*.tiktoken", "*.spm", "*.bpe",
+)  # fmt: skip
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Say whether a folder holds a vocabulary, in one of the formats that transformers reads."""
+    return any(next(folder.glob(pattern), None) is not None for pattern in VOCABULARIES)
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Refuse a folder without a vocabulary; InputError naming it and the files looked for."""
+    if not has_tokenizer(folder):
+        raise InputError(
+            f"{folder}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
+            "the weights (tokenizer.save_pretrained)"
         )
