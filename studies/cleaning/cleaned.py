@@ -8,7 +8,6 @@ import polars as pl
 from planted_set import Planted, PlantedSet
 
 from psibench.build.translation.outliers import Measure
-from psibench.build.translation.patterns import fold
 from psibench.models.counting import token_counter
 from psibench.stages.clean_translations import run_clean_translations
 from psibench.stages.cleaning_lists import read_refusals
@@ -24,6 +23,7 @@ from psibench.tables.translation_schemas import (
     TRANSLATIONS,
 )
 from psibench.text.lengths import with_lengths
+from psibench.text.phrases import fold
 
 TOKENIZER = "embedded:all-MiniLM-L6-v2"
 JUDGED_CHARS = 200

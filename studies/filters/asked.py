@@ -14,16 +14,15 @@ import polars as pl
 
 from psibench.build.sampling import length_measure, sample_documents
 from psibench.config.benchmarks import Controlled
-from psibench.config.generation import LlmTaskSection
 from psibench.config.load import load_config, load_llms
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY, prompt_path
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.batch_lines import LineWorker
 from psibench.llm.standin.imperfections import Imperfections
+from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables
 from psibench.recipes.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.recipes.judging import grading_task, pairs_table, verdict_task
-from psibench.recipes.llm_tasks import LlmTask, Replied, Tables
 from psibench.sources.documents import read_documents
 from psibench.stages.llm_requests import requests_of
 from psibench.stages.personas import read_personas

@@ -11,14 +11,13 @@ from pathlib import Path
 import polars as pl
 from generated_source import Generated, generate
 
-from psibench.build.near_duplicates import jaccard_of
 from psibench.config.generation import Sample
 from psibench.config.sources import FilesSource
 from psibench.stages.sample import run_sample
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
-from psibench.text.shingles import normalise, shingle_hashes
+from psibench.text.near_duplicates import jaccard_of, normalise, shingle_hashes
 
 POSIR_EDGES = [0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048]
 POSIR_SHARES = [3, 3, 3, 3, 2, 2, 2, 2]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from psibench.build.translation.prefixes import remove_prefix
 from psibench.errors import InputError
 from psibench.stages.cleaning_lists import read_prefixes
+from psibench.text.prefixes import remove_prefix
 
 RUSSIAN = "Москва — столица России.\n\nОна стоит на реке Москве с давних времён."
 BODIES = {

@@ -3,11 +3,11 @@
 import polars as pl
 import pytest
 
-from psibench.build.translation.detection import is_english, is_foreign
-from psibench.build.translation.patterns import fold
 from psibench.build.translation.refusals import find_suspect, refused
 from psibench.errors import InputError
 from psibench.stages.cleaning_lists import read_refusals
+from psibench.text.detection import is_english, is_foreign
+from psibench.text.phrases import fold
 
 PATTERNS = read_refusals()
 

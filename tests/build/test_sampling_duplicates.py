@@ -11,7 +11,7 @@ from psibench.build.distinct import DUPLICATE_SCHEMA
 from psibench.build.length_bins import priority
 from psibench.build.sampling import length_measure, sample_documents
 from psibench.config.generation import Sample
-from psibench.text.shingles import normalise
+from psibench.text.near_duplicates import normalise
 
 WORDS = [f"w{i}" for i in range(3000)]
 KINDS = ("none", "exact", "near")

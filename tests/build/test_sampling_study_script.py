@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from psibench.sources.documents import SourceDocuments
-from psibench.text.shingles import normalise, shingle_hashes
+from psibench.text.near_duplicates import normalise, shingle_hashes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "sampling"))
 

@@ -27,9 +27,9 @@ from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import load_prompt
 from psibench.llm.run import ask_all
 from psibench.llm.standin.process import StandInProcess
+from psibench.llm.tasks import Replied
 from psibench.llm.usage import Usage
 from psibench.recipes.generated import TASKS, task_section
-from psibench.recipes.llm_tasks import Replied
 from psibench.recipes.steps import find_task_of
 from psibench.recipes.translation_tasks import TRANSLATION_TASKS, translating_section
 from psibench.sources import reach

@@ -9,12 +9,11 @@ from psibench.config.paths import PROMPTS
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.completion import complete
-from psibench.recipes.llm_tasks import Gathered, Replied
+from psibench.llm.tasks import Gathered, Replied
 from psibench.sources.squad import read_squad_files
 from psibench.stages.ledger import check_balance
-from psibench.stages.llm_gather import flow_frame
 from psibench.tables import conform
-from psibench.tables.dropped import DROPPED_SCHEMA
+from psibench.tables.dropped import DROPPED_SCHEMA, flow_frame
 
 
 def documents(texts) -> pl.DataFrame:

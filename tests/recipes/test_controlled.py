@@ -4,8 +4,9 @@ from answered_tasks import ask, contexts, documents, gather, reasons
 
 from psibench.config.generation import ChooseConfiguration, GeneratePositionalQuery
 from psibench.errors import InputError
+from psibench.llm.tasks import Replied
 from psibench.recipes.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
-from psibench.recipes.llm_tasks import Flow, Replied
+from psibench.tables.dropped import Flow
 from psibench.text.segments import POSITIONS, equal_segments
 
 CHOOSE = ChooseConfiguration(llm="x")

@@ -12,15 +12,14 @@ from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.completion import complete
+from psibench.llm.tasks import Replied
 from psibench.metrics.query_scores import evidence_positions
 from psibench.recipes.base import complete_build
 from psibench.recipes.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
-from psibench.recipes.llm_tasks import Replied
 from psibench.sources.squad import read_squad_files
 from psibench.stages.ledger import check_balance
-from psibench.stages.llm_gather import flow_frame
 from psibench.tables import conform
-from psibench.tables.dropped import DROPPED_SCHEMA
+from psibench.tables.dropped import DROPPED_SCHEMA, flow_frame
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.segments import POSITIONS, tag_myopic, tag_posq
 

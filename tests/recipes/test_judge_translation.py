@@ -6,7 +6,7 @@ from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.standin.locales import ACCENTED
-from psibench.recipes.llm_tasks import Replied
+from psibench.llm.tasks import Replied
 from psibench.recipes.translation import TranslateSection
 from psibench.recipes.translation_quality import JUDGE_TRANSLATION
 from psibench.stages.llm_gather import gather

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from psibench.config.generation import LocateSpan, ProposeQuestions
 from psibench.errors import InputError
+from psibench.llm.tasks import Replied
 from psibench.metrics.buckets import assign, bucket_scheme
-from psibench.recipes.llm_tasks import Flow, Replied
 from psibench.recipes.posir import (
     LOCATE_SPAN,
     PROPOSE_QUESTIONS,
@@ -18,6 +18,7 @@ from psibench.recipes.posir import (
     position_of_span,
     question_items,
 )
+from psibench.tables.dropped import Flow
 from psibench.text.segments import POSITIONS
 
 PROPOSE = ProposeQuestions(llm="x", n_questions=3)

@@ -2,10 +2,9 @@ import polars as pl
 import pytest
 from answered_tasks import ask, documents
 
-from psibench.build.shards import shard_documents, shard_names
 from psibench.errors import InputError
 from psibench.llm.standin.locales import ACCENTED, ARABIC
-from psibench.recipes.llm_tasks import Replied
+from psibench.llm.tasks import Replied, shard_documents, shard_names
 from psibench.recipes.relocation import RELOCATE_SPANS
 from psibench.recipes.translation import TranslateSection
 from psibench.tables import conform

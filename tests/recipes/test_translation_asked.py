@@ -4,14 +4,13 @@ import polars as pl
 import pytest
 from answered_tasks import ask, documents
 
-from psibench.build.shards import shard_documents, shard_names
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
 from psibench.llm.standin.locales import ACCENTED, ARABIC
 from psibench.llm.standin.translating import fault_of
-from psibench.recipes.llm_tasks import Replied
+from psibench.llm.tasks import Replied, shard_documents, shard_names
 from psibench.recipes.translation import JUDGE_REFUSALS, TRANSLATE, TranslateSection
 from psibench.stages.llm_gather import gather
 from psibench.stages.text_parts import text_parts

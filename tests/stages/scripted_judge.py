@@ -4,10 +4,10 @@ import json
 
 import polars as pl
 
-from psibench.config.generation import LlmTaskSection
 from psibench.config.paths import PROMPTS
 from psibench.llm.answer import Answer, interpret
 from psibench.llm.prompts import load_prompt
+from psibench.llm.tasks import LlmTaskSection
 from psibench.llm.usage import Usage
 from psibench.stages.llm_gather import gather
 from psibench.tables import read_table, write_table

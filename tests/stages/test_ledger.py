@@ -7,12 +7,17 @@ from hypothesis import strategies as st
 
 from psibench.build.rules.drops import dropped_rows, kept_items
 from psibench.errors import InputError
-from psibench.recipes.llm_tasks import Flow
 from psibench.stages.ledger import check_balance, run_ledger
-from psibench.stages.llm_gather import flow_frame
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.dropped import DROPPED_SCHEMA, Dropped, as_attrition, dropped_frame
+from psibench.tables.dropped import (
+    DROPPED_SCHEMA,
+    Dropped,
+    Flow,
+    as_attrition,
+    dropped_frame,
+    flow_frame,
+)
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 SOURCE = Provenance("gather", 1, queries_by="llm:stand-in/rules", llm_backend="stand-in")

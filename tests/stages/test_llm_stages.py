@@ -6,22 +6,29 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from psibench.build.shards import shard_documents, shard_names
-from psibench.config.generation import LlmTaskSection
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.chain import Chain, Totals
 from psibench.llm.retry import TryFailedError
+from psibench.llm.tasks import (
+    Gathered,
+    LlmTask,
+    LlmTaskSection,
+    TaskItem,
+    flow_of,
+    refusal,
+    shard_documents,
+    shard_names,
+)
 from psibench.recipes.generated import assemble
-from psibench.recipes.llm_tasks import Flow, Gathered, LlmTask, TaskItem, flow_of, refusal
 from psibench.stages import llm_ask
 from psibench.stages.llm_ask import Asking, run_ask
 from psibench.stages.llm_gather import gather, in_document_order, run_gather
 from psibench.stages.tables import provenance
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES, VERDICTS
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 from psibench.text.lengths import count_whitespace_tokens
 

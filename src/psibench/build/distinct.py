@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from psibench.build.length_bins import Held, LengthBin
-from psibench.build.near_duplicates import Repeat, Repeats
 from psibench.config.generation import Sample
 from psibench.tables.dropped import DROPPED_SCHEMA, Dropped, dropped_frame
+from psibench.text.near_duplicates import Repeat, Repeats
 
 STAGE = "deduplicate"
 DUPLICATE_SCHEMA = DROPPED_SCHEMA | {"length_bin": pl.String}

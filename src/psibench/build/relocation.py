@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from psibench.build.quality import POOLED
-from psibench.build.translation.sentences import sentence_spans
 from psibench.tables.quality_schemas import RELOCATION
+from psibench.text.sentences import sentence_spans
 
 SPAN, BY, LENGTH = "located_char_span", "located_by", "pos_translated_char_length"
 ORIGIN = "located_from_span"

@@ -8,7 +8,7 @@ from psibench.config.lookup_translation import TranslationLookup
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
-from psibench.recipes.llm_tasks import TaskItem
+from psibench.llm.tasks import TaskItem
 from psibench.recipes.translation_quality import JUDGE_TRANSLATION
 from psibench.stages.llm_ask import read_task_tables
 from psibench.stages.llm_requests import requests_of

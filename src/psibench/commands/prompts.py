@@ -13,7 +13,7 @@ from psibench.config.paths import DEFAULT_CONFIG, PROMPTS, REGISTRY
 from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
-from psibench.recipes.llm_tasks import LlmTask
+from psibench.llm.tasks import LlmTask
 from psibench.recipes.steps import tasks_of
 from psibench.recipes.translation_tasks import TRANSLATION_TASKS, asked_in_translation
 

@@ -1,19 +1,37 @@
-"""Typed config: sections, loading, JSON schema."""
+"""Typed config: sections, loading, JSON schema.
 
-from psibench.config.benchmarks import Benchmark, KnownItem, SquadPosq
-from psibench.config.load import (
-    load_config,
-    load_registry,
-    merge,
-    parse_benchmark,
-    parse_model,
-    read_yaml,
-    validate,
-)
-from psibench.config.models import Bm25Model, Model, SentenceTransformerModel, StaticModel
-from psibench.config.schema import schema_text, write_schema
-from psibench.config.settings import Config, Encoding, Search, Uncertainty
-from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
+A name is imported when it is asked for. A section stands beside the code that reads it, so that
+whoever imports one section need not import them all.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from psibench.config.benchmarks import Benchmark, KnownItem, SquadPosq
+    from psibench.config.load import (
+        load_config,
+        load_registry,
+        merge,
+        parse_benchmark,
+        parse_model,
+        read_yaml,
+        validate,
+    )
+    from psibench.config.models import Bm25Model, Model, SentenceTransformerModel, StaticModel
+    from psibench.config.schema import schema_text, write_schema
+    from psibench.config.settings import Config, Encoding, Search, Uncertainty
+    from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
+
+_MODULES = {
+    "benchmarks": "Benchmark KnownItem SquadPosq",
+    "load": "load_config load_registry merge parse_benchmark parse_model read_yaml validate",
+    "models": "Bm25Model Model SentenceTransformerModel StaticModel",
+    "schema": "schema_text write_schema",
+    "settings": "Config Encoding Search Uncertainty",
+    "sources": "FilesSource HubSource PythonDocsSource SquadSource",
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "Benchmark",
@@ -41,3 +59,9 @@ __all__ = [
     "validate",
     "write_schema",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from psibench.config.base import Id, Section
 from psibench.config.sources import FilesSource, HubSource
+from psibench.llm.tasks import LlmTaskSection
 
 
 class Sample(Section):
@@ -44,15 +45,6 @@ class Sample(Section):
             if self.n_documents is None:
                 raise ValueError("shares without n_documents; give both or neither")
         return self
-
-
-class LlmTaskSection(Section):
-    """What every task of a language model has."""
-
-    llm: Id
-    """Id of the language model: of config/llms.yaml, or of your own `llms`."""
-    prompt: str | None = None
-    """Template, relative to the working directory; null is the shipped config/prompts/TASK.md."""
 
 
 class Summarise(LlmTaskSection):

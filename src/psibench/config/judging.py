@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from psibench.config.base import Id, Section, refuse_repeats, refuse_reserved
-from psibench.config.generation import LlmTaskSection
+from psibench.llm.tasks import LlmTaskSection
 
 
 def _refuse_no_part(parts: list[int]) -> list[int]:

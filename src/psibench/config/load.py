@@ -10,7 +10,6 @@ from pydantic import TypeAdapter, ValidationError
 from psibench.config.base import Id
 from psibench.config.benchmarks import Benchmark
 from psibench.config.explain import explain
-from psibench.config.generation import LlmTaskSection
 from psibench.config.judging import FinewebNegatives
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.models import Model
@@ -19,6 +18,7 @@ from psibench.config.secrets import refuse_secrets
 from psibench.config.settings import Config
 from psibench.config.translation import Translate
 from psibench.errors import InputError
+from psibench.llm.tasks import LlmTaskSection
 
 REPLACED_WHOLE = ("benchmarks", "models")
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from psibench.build.shards import shard_names
 from psibench.config.benchmarks import Controlled, GeneratedBenchmark
-from psibench.config.generation import LlmTaskSection, Personas
+from psibench.config.generation import Personas
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.load import load_registry, resolve_llms, resolve_prices
 from psibench.config.lookup_verification import VerificationLookup
@@ -15,12 +14,13 @@ from psibench.config.paths import REGISTRY, prompt_path, shipped
 from psibench.config.settings import Config
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
+from psibench.llm.tasks import LlmTaskSection, shard_names
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.positions import refuse_beyond_positions
 
 if TYPE_CHECKING:
     from psibench.llm.prompts import Prompt
-    from psibench.recipes.llm_tasks import LlmTask
+    from psibench.llm.tasks import LlmTask
 
 
 class GenerationLookup(VerificationLookup):

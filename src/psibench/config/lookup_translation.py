@@ -2,10 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from psibench.build.shards import shard_names
 from psibench.config.benchmarks import GeneratedBenchmark
 from psibench.config.corpora import POOLED
-from psibench.config.generation import LlmTaskSection
 from psibench.config.load import load_registry
 from psibench.config.lookup_generation import check_template
 from psibench.config.lookup_views import ViewLookup
@@ -13,9 +11,10 @@ from psibench.config.paths import REGISTRY
 from psibench.config.settings import Config
 from psibench.config.translation import Quality, Translate
 from psibench.errors import InputError
+from psibench.llm.tasks import LlmTaskSection, shard_names
 
 if TYPE_CHECKING:
-    from psibench.recipes.llm_tasks import LlmTask
+    from psibench.llm.tasks import LlmTask
 
 
 class TranslationLookup(ViewLookup):

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from psibench.build.shards import shard_names
 from psibench.config.benchmarks import GeneratedBenchmark
 from psibench.config.judging import FinewebNegatives
 from psibench.config.load import load_registry
@@ -14,6 +13,7 @@ from psibench.config.settings import Config
 from psibench.config.verification import VerifyMargin
 from psibench.config.views import RAW, evaluated_views, view_id, view_names
 from psibench.errors import InputError
+from psibench.llm.tasks import shard_names
 
 
 class ViewLookup(GenerationLookup):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from psibench.config.base import Id, Language, Section, refuse_repeats
-from psibench.config.generation import LlmTaskSection
+from psibench.llm.tasks import LlmTaskSection
 
 Languages = Annotated[list[Language], AfterValidator(refuse_repeats)]
 

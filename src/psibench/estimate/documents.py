@@ -40,7 +40,7 @@ from psibench.config.places import Place, places_of, section_at
 from psibench.config.sources import HubSource
 from psibench.errors import InputError
 from psibench.llm.expected import count_tokens_or_embedded
-from psibench.recipes.llm_tasks import DOCUMENTS_TABLE
+from psibench.llm.tasks import DOCUMENTS_TABLE
 from psibench.recipes.posir import is_drawn
 from psibench.recipes.registry import build_benchmark, source_files
 from psibench.sources import reach

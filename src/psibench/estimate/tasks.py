@@ -20,11 +20,9 @@ from psibench.build.judging import all_parts, part_pairs
 from psibench.build.quality import draw_quality_sample
 from psibench.build.rules.margin import MARGIN_THRESHOLDS
 from psibench.build.translation.joining import join_items
-from psibench.build.translation.prefixes import remove_prefix
 from psibench.build.translation.refusals import READ_CHARS
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, Posir
 from psibench.config.corpora import POOLED
-from psibench.config.generation import LlmTaskSection
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.load import resolve_llms, resolve_prices
 from psibench.config.paths import prompt_path
@@ -43,10 +41,10 @@ from psibench.llm.expected import (
 )
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
+from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, Replied, Tables
 from psibench.llm.usage import Usage
 from psibench.recipes.generated import TASKS, task_section
 from psibench.recipes.judging import pairs_table
-from psibench.recipes.llm_tasks import DOCUMENTS_TABLE, LlmTask, Replied, Tables
 from psibench.recipes.steps import AUDIT, GRADE_ROUNDS, grade_rule, judging_of, tasks_of
 from psibench.recipes.translation_tasks import (
     TRANSLATION_TASKS,
@@ -62,6 +60,7 @@ from psibench.tables.build_schemas import PAIRS
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
 from psibench.text.languages import english_name
+from psibench.text.prefixes import remove_prefix
 from psibench.text.segments import POSITIONS
 
 BLOCK = 512

@@ -6,7 +6,6 @@ written without spaces are indexed as overlapping pairs of characters, beside wh
 scripts, as Lucene's CJK analyser does.
 """
 
-import re
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Any, get_args
 
 from psibench.config.models import StopWordLanguage
 from psibench.errors import InputError
+from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS
 
 Tokenizer = Callable[[Sequence[str]], list[list[str]]]
 
@@ -66,18 +66,6 @@ LANGUAGE_NAMES = {
     "zho": "chinese",
 }
 STOP_WORD_LANGUAGES: tuple[str, ...] = get_args(StopWordLanguage)
-
-UNSPACED_SCRIPTS = frozenset({"Hani", "Hans", "Hant", "Jpan", "Khmr", "Laoo", "Mymr", "Thai"})
-"""ISO 15924 codes of scripts written without spaces between words."""
-_UNSPACED = (
-    "\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\U00020000-\U000323af"  # Han
-    "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
-    "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
-    "\u0e81-\u0ece\u0edc-\u0edf"  # Lao
-    "\u1000-\u103f\u1050-\u108f\u109a-\u109f"  # Burmese
-    "\u1780-\u17d3"  # Khmer
-)
 
 
 def text_tokenizer(language: str, *, stemmer: str | None, stopwords: str | None) -> Tokenizer:
@@ -159,7 +147,10 @@ def _word_tokenizer(stems: Any, stopwords: str | None, *, is_english: bool) -> T
 
 
 def _unspaced_tokenizer(stems: Any, stop_words: frozenset[str]) -> Tokenizer:
-    pieces = re.compile(rf"([{_UNSPACED}]+)|(?:(?![{_UNSPACED}])[\w{_marks()}])+")
+    import regex
+
+    word = r"[\p{L}\p{M}\p{N}_]"
+    pieces = regex.compile(rf"(?V1)([{word}&&[{UNSPACED}]]+)|[{word}--[{UNSPACED}]]+")
 
     def terms(text: str) -> list[str]:
         found: list[str] = []

@@ -7,7 +7,7 @@ import polars as pl
 
 from psibench.config.generation import ChooseConfiguration
 from psibench.errors import InputError
-from psibench.recipes.llm_tasks import (
+from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
@@ -16,8 +16,8 @@ from psibench.recipes.llm_tasks import (
     TaskItem,
     flow_of,
     refusal,
+    reply_field,
 )
-from psibench.recipes.reply_fields import reply_field
 from psibench.tables.build_schemas import CONFIGURATIONS
 from psibench.tables.dropped import Dropped, dropped_frame
 

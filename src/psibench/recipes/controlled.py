@@ -13,8 +13,7 @@ from itertools import groupby
 import polars as pl
 
 from psibench.config.generation import GeneratePositionalQuery
-from psibench.recipes.configurations import CHOOSE, CHOOSE_CONFIGURATION
-from psibench.recipes.llm_tasks import (
+from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
@@ -23,8 +22,9 @@ from psibench.recipes.llm_tasks import (
     TaskItem,
     flow_of,
     refusal,
+    reply_field,
 )
-from psibench.recipes.reply_fields import reply_field
+from psibench.recipes.configurations import CHOOSE, CHOOSE_CONFIGURATION
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.locate import QUOTE_AMBIGUOUS, locate_quote

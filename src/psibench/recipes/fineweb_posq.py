@@ -19,7 +19,7 @@ from typing import Any
 import polars as pl
 
 from psibench.config.generation import GenerateQuestions, Summarise
-from psibench.recipes.llm_tasks import (
+from psibench.llm.tasks import (
     Gathered,
     LlmTask,
     Replied,
@@ -27,8 +27,8 @@ from psibench.recipes.llm_tasks import (
     TaskItem,
     flow_of,
     refusal,
+    reply_field,
 )
-from psibench.recipes.reply_fields import reply_field
 from psibench.tables.build_schemas import CANDIDATES, SUMMARIES
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.chunks import split_chunks

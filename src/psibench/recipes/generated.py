@@ -5,12 +5,11 @@ from collections.abc import Mapping
 import polars as pl
 
 from psibench.config.benchmarks import GeneratedBenchmark
-from psibench.config.generation import LlmTaskSection
 from psibench.errors import InputError
+from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.recipes.base import Build, complete_build
 from psibench.recipes.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.recipes.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
-from psibench.recipes.llm_tasks import LlmTask
 from psibench.recipes.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.tables.build_schemas import PAIRS, PERSONA_CANDIDATES
 from psibench.tables.dropped import dropped_frame

@@ -3,7 +3,7 @@
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.recipes.llm_tasks import DOCUMENTS_TABLE, Tables
+from psibench.llm.tasks import DOCUMENTS_TABLE, Tables
 
 
 def refuse_unknown_documents(tables: Tables, name: str) -> None:

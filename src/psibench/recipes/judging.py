@@ -12,16 +12,17 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
-from psibench.recipes.llm_tasks import (
+from psibench.llm.tasks import (
+    ADVICE,
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
     Replied,
     Tables,
     TaskItem,
+    reply_field,
 )
-from psibench.recipes.reply_fields import ADVICE, reply_field
+from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
 from psibench.tables.build_schemas import GRADES, VERDICTS
 from psibench.tables.spec import TableSpec
 

@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from psibench.config.generation import LocateSpan, ProposeQuestions
-from psibench.metrics.buckets import relative_bin
-from psibench.recipes.llm_tasks import (
+from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
@@ -22,8 +21,9 @@ from psibench.recipes.llm_tasks import (
     TaskItem,
     flow_of,
     refusal,
+    reply_field,
 )
-from psibench.recipes.reply_fields import reply_field
+from psibench.metrics.buckets import relative_bin
 from psibench.tables.build_schemas import CANDIDATES, PROPOSED
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.locate import locate_quote

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import polars as pl
 
-from psibench.recipes.llm_tasks import (
+from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
     Replied,
     Tables,
     TaskItem,
+    reply_field,
 )
-from psibench.recipes.reply_fields import reply_field
 from psibench.recipes.translation import TranslateSection, language_names
 from psibench.tables.translation_schemas import RELOCATED
 from psibench.text.locate import locate_quote

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from psibench.config.benchmarks import GeneratedBenchmark
-from psibench.config.generation import LlmTaskSection
 from psibench.config.judging import FinewebNegatives
 from psibench.errors import InputError
+from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.recipes.generated import TASKS, task_section
 from psibench.recipes.judging import grading_task, verdict_task
-from psibench.recipes.llm_tasks import LlmTask
 
 VERIFY, GRADE, AUDIT, NEGATIVES = "verify", "grade", "audit", "false_negatives"
 GRADE_ROUNDS = ("grade_first", "grade_rest")

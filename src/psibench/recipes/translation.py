@@ -9,20 +9,21 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 
 from psibench.config.base import Language
-from psibench.config.generation import LlmTaskSection
 from psibench.errors import InputError
-from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
-from psibench.recipes.llm_tasks import (
+from psibench.llm.tasks import (
+    ADVICE,
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
+    LlmTaskSection,
     Replied,
     Tables,
     TaskItem,
     flow_of,
     refusal,
+    reply_field,
 )
-from psibench.recipes.reply_fields import ADVICE, reply_field
+from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.translation_schemas import REFUSAL_VERDICTS, TRANSLATIONS
 from psibench.text.languages import english_name

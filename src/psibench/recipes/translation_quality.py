@@ -10,16 +10,17 @@ import polars as pl
 
 from psibench.build.quality import DIMENSIONS
 from psibench.errors import InputError
-from psibench.recipes.judged_rows import with_judgements
-from psibench.recipes.llm_tasks import (
+from psibench.llm.tasks import (
+    ADVICE,
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
     Replied,
     Tables,
     TaskItem,
+    reply_field,
 )
-from psibench.recipes.reply_fields import ADVICE, reply_field
+from psibench.recipes.judged_rows import with_judgements
 from psibench.recipes.translation import TranslateSection, language_names
 from psibench.tables.translation_schemas import TRANSLATION_GRADES
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from psibench.config.benchmarks import Benchmark
-from psibench.config.generation import LlmTaskSection
 from psibench.config.translation import Translate
 from psibench.errors import InputError
-from psibench.recipes.llm_tasks import LlmTask
+from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.recipes.relocation import RELOCATE_SPANS
 from psibench.recipes.translation import JUDGE_REFUSALS, TRANSLATE, TranslateSection
 from psibench.recipes.translation_quality import JUDGE_TRANSLATION

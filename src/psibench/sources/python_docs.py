@@ -17,7 +17,7 @@ from psibench.errors import InputError
 from psibench.sources.python_pages import Page, python_pages
 from psibench.sources.python_parts import Part, part_of
 from psibench.tables.dropped import Dropped, dropped_frame
-from psibench.text.duplicates import SeenText
+from psibench.text.near_duplicates import SeenText
 from psibench.text.passages import cut_passages
 
 STAGE = "read_python_docs"

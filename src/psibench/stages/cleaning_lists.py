@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from psibench.build.translation.prefixes import Label, PrefixList, compile_prefixes
 from psibench.build.translation.refusals import RefusalPhrases, compile_refusals
 from psibench.config.base import Language, Section
 from psibench.config.load import read_yaml
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.errors import InputError
+from psibench.text.prefixes import Label, PrefixList, compile_prefixes
 
 PREFIXES = CONFIG_FOLDER / "cleaning" / "prefixes.yaml"
 REFUSALS = CONFIG_FOLDER / "cleaning" / "refusals.yaml"

@@ -6,11 +6,9 @@ from pathlib import Path
 import polars as pl
 
 from psibench.build.rules.drops import dropped_rows
-from psibench.recipes.llm_tasks import Flow
-from psibench.stages.llm_gather import flow_frame
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW
-from psibench.tables.dropped import as_attrition
+from psibench.tables.dropped import Flow, as_attrition, flow_frame
 from psibench.tables.schemas import ATTRITION
 from psibench.text.segments import tag_posq
 

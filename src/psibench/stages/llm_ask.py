@@ -10,8 +10,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.build.shards import shard_documents
-from psibench.config.generation import LlmTaskSection
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
@@ -21,9 +19,9 @@ from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import Prompt, load_prompt
 from psibench.llm.request import Request
 from psibench.llm.run import ask_all
+from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, TaskItem, shard_documents
 from psibench.progress import Progress
 from psibench.recipes.generated import step_spec
-from psibench.recipes.llm_tasks import DOCUMENTS_TABLE, LlmTask, TaskItem
 from psibench.stages.llm_requests import requests_of
 from psibench.stages.tables import derived
 from psibench.tables import hash_file, read_table, write_table

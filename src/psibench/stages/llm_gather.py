@@ -6,14 +6,13 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.generation import LlmTaskSection
-from psibench.recipes.llm_tasks import Flow, Gathered, LlmTask, replied
+from psibench.llm.tasks import Gathered, LlmTask, LlmTaskSection, replied
 from psibench.stages.ledger import check_balance
 from psibench.stages.llm_ask import read_task_tables
 from psibench.stages.tables import derived, read_all
 from psibench.tables import write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
-from psibench.tables.dropped import Dropped, as_attrition, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, as_attrition, dropped_frame, flow_frame
 from psibench.tables.schemas import ATTRITION
 
 DETAIL_CHARS = 200
@@ -83,13 +82,6 @@ def gather(
         raise AssertionError(f"{task.name}: rows dropped by another stage: {sorted(foreign)}")
     check_balance(dropped, flow_frame(task.name, 0, counts))
     return Gathered(found.rows, dropped, tuple(counts)), counts
-
-
-def flow_frame(stage: str, step: int, counts: Sequence[Flow]) -> pl.DataFrame:
-    """Turn counts into FLOW rows."""
-    rows = [(stage, step, f.unit, f.entered, f.kept, f.entered - f.kept) for f in counts]
-    empty = pl.DataFrame(pl.from_arrow(FLOW.schema.empty_table()))
-    return pl.DataFrame(rows, schema=empty.schema, orient="row")
 
 
 def sum_usage(usages: pl.DataFrame) -> pl.DataFrame:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from psibench.config.benchmarks import GENERATED_RECIPES, GeneratedBenchmark
-from psibench.config.generation import LlmTaskSection
 from psibench.config.llms import Price
 from psibench.config.load import load_config, resolve_llms, resolve_prices
 from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.release import PosirReleaseSource
+from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.recipes.generated import find_task
-from psibench.recipes.llm_tasks import LlmTask
 from psibench.recipes.steps import JUDGING, find_task_of
 from psibench.recipes.translation_tasks import (
     TRANSLATION_TASKS,

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from psibench.config.generation import LlmTaskSection
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.prompts import Prompt
 from psibench.llm.request import Request
-from psibench.recipes.llm_tasks import LlmTask, Tables, TaskItem
+from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
 
 
 def requests_of(

@@ -6,7 +6,6 @@ import polars as pl
 
 from psibench.build.translation.cascade import LEAVING_SCHEMA, Left, cascade
 from psibench.build.translation.joining import JoinedItems, join_items, pieces_of
-from psibench.build.translation.prefixes import remove_prefix
 from psibench.build.translation.refusals import Suspect, find_suspect, suspect_id
 from psibench.errors import InputError
 from psibench.stages.cleaning_lists import PREFIXES, REFUSALS, read_prefixes, read_refusals
@@ -22,6 +21,7 @@ from psibench.tables.translation_schemas import (
     TRANSLATED,
     TRANSLATIONS,
 )
+from psibench.text.prefixes import remove_prefix
 
 STAGE = "mark_translations"
 UNTRANSLATED = "untranslated"

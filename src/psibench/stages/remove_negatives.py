@@ -22,14 +22,12 @@ from psibench.build.rules.negatives import RULE_JUDGES
 from psibench.build.rules.savings import count_savings
 from psibench.config.judging import FinewebNegatives
 from psibench.errors import InputError
-from psibench.recipes.llm_tasks import Flow
 from psibench.stages.decided import candidate_facts
-from psibench.stages.llm_gather import flow_frame
 from psibench.stages.negatives import read_grades
 from psibench.stages.tables import derived, read_all
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import FLOW
-from psibench.tables.dropped import as_attrition
+from psibench.tables.dropped import Flow, as_attrition, flow_frame
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.tables.verify_report_schemas import SCORING_SAVINGS
 from psibench.tables.verify_schemas import JUDGEMENTS, PAIR_DECISIONS, PAIR_SCORES

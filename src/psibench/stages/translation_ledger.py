@@ -3,9 +3,7 @@
 import polars as pl
 
 from psibench.build.translation.cascade import Left
-from psibench.recipes.llm_tasks import Flow
-from psibench.stages.llm_gather import flow_frame
-from psibench.tables.dropped import DROPPED_SCHEMA
+from psibench.tables.dropped import DROPPED_SCHEMA, Flow, flow_frame
 
 DOCUMENTS, QUERIES = "documents", "queries"
 

@@ -1,9 +1,12 @@
 """Items that a source, a recipe or a stage left out: rows of the ledger of what was dropped."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import polars as pl
+
+from psibench.tables.build_schemas import FLOW
 
 DROPPED_SCHEMA = {
     "stage": pl.String,
@@ -61,3 +64,19 @@ def as_attrition(dropped: pl.DataFrame, *, language: str, domain: str) -> pl.Dat
     return dropped.with_columns(
         length_bin=pl.lit(None, pl.String), language=pl.lit(language), domain=pl.lit(domain)
     )
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One count: items of a unit that entered a stage, and those kept; the rest was dropped."""
+
+    unit: str
+    entered: int
+    kept: int
+
+
+def flow_frame(stage: str, step: int, counts: Sequence[Flow]) -> pl.DataFrame:
+    """Turn counts into FLOW rows."""
+    rows = [(stage, step, f.unit, f.entered, f.kept, f.entered - f.kept) for f in counts]
+    empty = pl.DataFrame(pl.from_arrow(FLOW.schema.empty_table()))
+    return pl.DataFrame(rows, schema=empty.schema, orient="row")

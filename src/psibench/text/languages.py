@@ -29,8 +29,12 @@ RTL_SCRIPTS = frozenset(
 )
 """Scripts whose letters have bidirectional class R or AL in Unicode."""
 
-UNSPACED_SCRIPTS = frozenset("Bopo Hani Hans Hant Hira Hrkt Jpan Kana".split())
-"""Scripts of Chinese and Japanese, which put no space between sentences."""
+UNSPACED_SCRIPTS = frozenset("Bopo Hani Hans Hant Hira Hrkt Jpan Kana Khmr Laoo Mymr Thai".split())
+"""Scripts written without spaces between words."""
+SPACED_SENTENCES = frozenset("Khmr Laoo Mymr Thai".split())
+"""Of them those that put a space between sentences; Chinese and Japanese do not."""
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Bopomofo}\p{Khmer}\p{Lao}\p{Myanmar}\p{Thai}"
+"""Their characters, as the inside of a class of the `regex` module."""
 
 _CODE = re.compile(r"([a-z]{3})-([A-Z][a-z]{3})")
 
@@ -114,7 +118,7 @@ def spaces_sentences(code: str) -> bool:
     InputError
         If the code is not of this form.
     """
-    return split_code(code)[1] not in UNSPACED_SCRIPTS
+    return split_code(code)[1] not in UNSPACED_SCRIPTS - SPACED_SENTENCES
 
 
 def split_code(code: str) -> tuple[str, str]:

@@ -10,16 +10,15 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
+import regex
+
 QUOTE_NOT_FOUND = "quote_not_found"
 QUOTE_AMBIGUOUS = "quote_ambiguous"
 EMPTY_QUOTE = "empty_quote"
 
 _SPACE = re.compile(r"\s+")
-# Scripts written without spaces between words, their punctuation, and full-width forms.
-_UNSPACED = re.compile(
-    "[\u3001-\u303f\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\uff00-\uffef\U00020000-\U0003ffff]"
-)
+# Chinese and Japanese, which write no space at all, their punctuation, and full-width forms.
+_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}ー・\u3001-\u303f\uff00-\uffef]")
 _MARKS = "\"'`´\u2018-\u201f\u2039\u203a«»「」『』\u301d-\u301f＂＇"
 # A dot run of three or more is an ellipsis; fewer end a sentence. No alternative can match what
 # another one matches, so both patterns take linear time.

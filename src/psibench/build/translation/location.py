@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from psibench.build.translation.alignment import MOST_CELLS, Bead, align_lengths
-from psibench.build.translation.sentences import sentence_spans
+from psibench.text.alignment import MOST_CELLS, Bead, align_lengths
+from psibench.text.sentences import sentence_spans
 
 BLANK, TOO_MANY, NO_COUNTERPART = "blank_text", "too_many_sentences", "no_counterpart"
 POOR_ALIGNMENT, POOR_BEAD = "poor_alignment", "unequal_sentences"

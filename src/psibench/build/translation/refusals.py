@@ -11,10 +11,10 @@ from typing import Literal
 
 import polars as pl
 
-from psibench.build.translation.detection import is_foreign
-from psibench.build.translation.patterns import any_of, fold
 from psibench.errors import InputError
+from psibench.text.detection import is_foreign
 from psibench.text.languages import split_code
+from psibench.text.phrases import any_of, fold
 
 READ_CHARS = 1500
 """Characters of a text, or of each of its parts, that are looked at and shown to the judge."""

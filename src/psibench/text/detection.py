@@ -8,6 +8,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+import regex
+
 from psibench.text.languages import PSEUDO, iso639_1, split_code
 from psibench.text.words import STOP_WORDS
 
@@ -42,7 +44,7 @@ _VARIETIES = (
     {"bs", "hr", "sr"},
 )
 # One letter of these scripts is about a syllable or a word.
-_DENSE = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_DENSE = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Hangul}]")
 # Addresses, code and numbers say nothing about the language around them.
 _CODE = re.compile(r"[!-~]*[\d_/\\@(){}<>=|$#][!-~]*")
 _ENGLISH_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")

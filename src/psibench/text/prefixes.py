@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from psibench.build.translation.detection import MIN_LETTERS, is_english
-from psibench.build.translation.patterns import fold, phrase_regex
+from psibench.text.detection import MIN_LETTERS, is_english
 from psibench.text.languages import english_name, split_code
+from psibench.text.phrases import fold, phrase_regex
 
 WINDOWS = (500, 1000, 1500, 2000)
 """Characters of a document in which word and line's end have to stand, one after the other."""

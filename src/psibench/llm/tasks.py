@@ -6,18 +6,37 @@ which later tasks read under the task's name.
 """
 
 import json
+import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.config.base import Id, Section
+from psibench.errors import InputError
+from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.tables.schemas import DOCUMENTS, TableSpec
 
 Tables = Mapping[str, pl.DataFrame]
 
 DOCUMENTS_TABLE = "documents"
+SHOWN_CHARS = 200
+ADVICE = (
+    "A template of your own needs the response schema of the shipped one for its task (see "
+    "config/prompts)."
+)
+T = TypeVar("T")
+
+
+class LlmTaskSection(Section):
+    """What every task of a language model has."""
+
+    llm: Id
+    """Id of the language model: of config/llms.yaml, or of your own `llms`."""
+    prompt: str | None = None
+    """Template, relative to the working directory; null is the shipped config/prompts/TASK.md."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +62,6 @@ class TaskItem:
     values: Mapping[str, Any]
     target_position: str | None = None
     sample: int = 0
-
-
-@dataclass(frozen=True)
-class Flow:
-    """One count: items of a unit that entered a stage, and those kept; the rest was dropped."""
-
-    unit: str
-    entered: int
-    kept: int
 
 
 @dataclass(frozen=True)
@@ -162,3 +172,46 @@ def refusal(
 def flow_of(unit: str, n_kept: int, dropped: pl.DataFrame) -> Flow:
     """Count one unit: what was kept, and its rows among all that was dropped."""
     return Flow(unit, n_kept + dropped.filter(pl.col("unit") == unit).height, n_kept)
+
+
+def reply_field(reply: Replied, name: str, kind: type[T], *, inside: Any = None) -> T:
+    """Return a field of a reply, or of a mapping ``inside`` it.
+
+    Raises
+    ------
+    InputError
+        If the field is missing or of another kind.
+    """
+    value = reply.value if inside is None else inside
+    found = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
+        raise InputError(
+            f"reply about {reply.item_id}: no {kind.__name__} in field {name!r}; found "
+            f"{str(value)[:SHOWN_CHARS]}. {ADVICE}"
+        )
+    return found
+
+
+def shard_names(n_shards: int) -> list[str]:
+    """Name the shards: ``0-of-2``, ``1-of-2``."""
+    return [f"{number}-of-{n_shards}" for number in range(n_shards)]
+
+
+def shard_documents(tables: Mapping[str, pl.DataFrame], shard: str) -> dict[str, pl.DataFrame]:
+    """Return the tables with the documents of one shard alone, all other tables whole.
+
+    A document's shard depends on its id and the number of shards, not on the other documents: a
+    longer or shorter corpus moves no document.
+
+    Raises
+    ------
+    InputError
+        If ``shard`` is not like ``0-of-2``.
+    """
+    found = re.fullmatch(r"(\d+)-of-(\d+)", shard)
+    if not found or int(found[1]) >= int(found[2]):
+        raise InputError(f"shard {shard!r}; expected NUMBER-of-TOTAL with NUMBER from 0, as 0-of-2")
+    number, n_shards = int(found[1]), int(found[2])
+    documents = tables["documents"]
+    mine = [zlib.crc32(doc_id.encode()) % n_shards == number for doc_id in documents["_id"]]
+    return {**tables, "documents": documents.filter(pl.Series(mine, dtype=pl.Boolean))}

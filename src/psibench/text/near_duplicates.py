@@ -1,11 +1,17 @@
-"""Texts that repeat an earlier one, word for word or nearly: MinHash over shingles, then the sets.
+"""Texts that repeat others, word for word or nearly, by the shingles they share.
 
-The signatures are datasketch's. Its index holds a Python set per document and band, 580 MB for
-70,000 documents as measured; here the bands of all documents are one array of numbers, and only
-those that two documents share are put into a dictionary.
+A shingle is a run of five words, or of five characters where words have no spaces. Two questions
+are asked of them: which one earlier text is most like this one (`Repeats`: documents of a sample,
+by the Jaccard index of two sets), and how much of this text was seen before, in whichever texts
+(`SeenText`: paragraphs of documentation, which are pieced together from several).
+
+`Repeats` takes datasketch's MinHash signatures. Datasketch's index holds a Python set per document
+and band, 580 MB for 70,000 documents as measured; here the bands of all documents are one array of
+numbers, and only those that two documents share are put into a dictionary.
 """
 
 import hashlib
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,18 +19,79 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import regex
 
-from psibench.text.shingles import normalise, shingle_hashes
+from psibench.text.languages import UNSPACED
 
 if TYPE_CHECKING:
     from datasketch import MinHash
 
+SHINGLE_SIZE = 5
+TOKEN = regex.compile(
+    rf"(?V1)[[\p{{L}}\p{{M}}\p{{N}}_]--[{UNSPACED}]]+|[[\p{{L}}\p{{M}}\p{{N}}]&&[{UNSPACED}]]"
+)
+"""A word: letters, marks and digits; or one character of a script without spaces between words."""
 N_PERMUTATIONS = 128
 MISSED = 1e-3
 """A pair that is just as similar as the threshold is overlooked at most so often."""
 N_CACHED = 2000
 EXACT, NEAR = "exact_duplicate", "near_duplicate"
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+MULTIPLIER = 0x9E3779B97F4A7C15
+WEIGHTS = np.array([pow(MULTIPLIER, k, 1 << 64) for k in range(SHINGLE_SIZE)], dtype=np.uint64)
+
+
+def normalise(text: str) -> str:
+    """Even out what does not make a text another one: case, compatibility forms, white space."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def shingle_hashes(normalised: str) -> np.ndarray:
+    """Return the distinct hashes of a normalised text's shingles, (n,) uint64.
+
+    A text of fewer words than a shingle has one shingle of all of them; one without words has
+    none. Two shingles have the same hash with probability 2^-64.
+    """
+    tokens = TOKEN.findall(normalised)
+    if not tokens:
+        return np.zeros(0, dtype=np.uint64)
+    tokens += [""] * (SHINGLE_SIZE - len(tokens))
+    hashes = np.fromiter(map(_hash, tokens), dtype=np.uint64, count=len(tokens))
+    n = len(tokens) - SHINGLE_SIZE + 1
+    shingles = np.zeros(n, dtype=np.uint64)
+    for k, weight in enumerate(WEIGHTS):
+        shingles += hashes[k : k + n] * weight
+    return np.unique(shingles)
+
+
+@lru_cache(1 << 16)
+def _hash(token: str) -> int:
+    """Hash a word, the same on every machine and in every process."""
+    return int.from_bytes(hashlib.blake2b(token.encode(), digest_size=8).digest(), "little")
+
+
+class SeenText:
+    """A memory of shingles that tells which share of a text it already holds.
+
+    The share is a containment (shared shingles over the text's own), measured against everything
+    remembered at once, so a text pieced together from several others counts as seen.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def share(self, text: str) -> float:
+        """Give the share of the text's distinct shingles that were seen, in [0, 1]; empty: 1."""
+        shingles = _shingle_set(text)
+        return len(shingles & self._seen) / len(shingles) if shingles else 1.0
+
+    def remember(self, text: str) -> None:
+        """Add the text's shingles."""
+        self._seen |= _shingle_set(text)
+
+
+@lru_cache(1)  # a text is compared, then remembered
+def _shingle_set(text: str) -> frozenset[int]:
+    return frozenset(shingle_hashes(normalise(text)).tolist())
 
 
 @dataclass(frozen=True)
@@ -121,7 +188,7 @@ def band_hashes(shingles: np.ndarray, n_bands: int, n_rows: int) -> np.ndarray:
     rows = signature.hashvalues[: n_bands * n_rows].astype(np.uint64).reshape(n_bands, n_rows)
     hashes = np.zeros(n_bands, dtype=np.uint64)
     for row in rows.T:
-        hashes = (hashes ^ row) * MULTIPLIER
+        hashes = (hashes ^ row) * np.uint64(MULTIPLIER)
     return hashes
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks in further languages: translated, cleaned, evidence found again, quality graded."""
