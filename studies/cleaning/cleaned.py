@@ -7,11 +7,7 @@ from pathlib import Path
 import polars as pl
 from planted_set import Planted, PlantedSet
 
-from psibench.build.translation.outliers import Measure
 from psibench.models.counting import token_counter
-from psibench.stages.clean_translations import run_clean_translations
-from psibench.stages.cleaning_lists import read_refusals
-from psibench.stages.mark_translations import run_mark_translations
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
@@ -24,6 +20,12 @@ from psibench.tables.translation_schemas import (
 )
 from psibench.text.lengths import with_lengths
 from psibench.text.phrases import fold
+from psibench.translate.clean import (
+    Measure,
+    read_refusals,
+    run_clean_translations,
+    run_mark_translations,
+)
 
 TOKENIZER = "embedded:all-MiniLM-L6-v2"
 JUDGED_CHARS = 200

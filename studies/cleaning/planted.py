@@ -35,7 +35,7 @@ sys.path.append(str(Path(__file__).parents[1] / "filters"))
 
 from printed import Page
 
-from psibench.build.translation.outliers import Measure
+from psibench.translate.clean import Measure
 
 SOURCES = {
     "spa-Latn": "eng-Latn",

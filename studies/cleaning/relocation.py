@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from xquad_texts import Paragraph, read_paragraphs
 
-from psibench.build.translation.location import Alignment, align_texts, locate_span
+from psibench.translate.relocate import Alignment, align_texts, locate_span
 
 sys.path.append(str(Path(__file__).parents[1] / "filters"))
 

@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rule_tables import examples
 
-from psibench.build.translation.location import align_texts, locate_span
-from psibench.build.translation.relocation import (
-    length_ratio,
-    quoted_spans,
-    relocate_by_sentences,
-)
 from psibench.errors import InputError
 from psibench.text.alignment import PRIORS, VARIANCE, align_lengths
 from psibench.text.sentences import sentence_spans
+from psibench.translate.relocate import (
+    align_texts,
+    length_ratio,
+    locate_span,
+    quoted_spans,
+    relocate_by_sentences,
+)
 
 SENTENCES = {
     "Latin": [

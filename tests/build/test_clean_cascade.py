@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rule_tables import examples
 
-from psibench.build.translation.cascade import LEAVING_SCHEMA, cascade
-from psibench.build.translation.joining import join_items, pieces_of
-from psibench.build.translation.outliers import length_bounds, measured, outliers
 from psibench.errors import InputError
+from psibench.translate.clean import LEAVING_SCHEMA, cascade, length_bounds, measured, outliers
+from psibench.translate.translate import join_items, pieces_of
 
 
 def leaving(*rows):
@@ -128,10 +127,10 @@ def lengths_of(lengths):
 def test_bounds_are_quartiles_and_their_distance():
     # 10 20 30 40 50: Q1 = 20, Q3 = 40, IQR = 20; 20 - 3 * 20 = -40, 40 + 1.5 * 20 = 70
     bounds = length_bounds(np.array([50, 10, 40, 20, 30]), low=3.0, high=1.5)
-    assert (bounds.low, bounds.high) == (-40.0, 70.0)
+    assert bounds == (-40.0, 70.0)
     # 10 20 30 40: Q1 lies a quarter of the way from 10 + 20 * .75: 17.5, Q3 32.5, IQR 15
     bounds = length_bounds(np.array([10, 20, 30, 40]), low=1.0, high=2.0)
-    assert (bounds.low, bounds.high) == (2.5, 62.5)
+    assert bounds == (2.5, 62.5)
 
 
 def test_lengths_outside_the_bounds_are_listed_those_on_them_not():

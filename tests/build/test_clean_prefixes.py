@@ -3,8 +3,8 @@
 import pytest
 
 from psibench.errors import InputError
-from psibench.stages.cleaning_lists import read_prefixes
 from psibench.text.prefixes import remove_prefix
+from psibench.translate.clean import read_prefixes
 
 RUSSIAN = "Москва — столица России.\n\nОна стоит на реке Москве с давних времён."
 BODIES = {

@@ -3,11 +3,10 @@
 import polars as pl
 import pytest
 
-from psibench.build.translation.refusals import find_suspect, refused
 from psibench.errors import InputError
-from psibench.stages.cleaning_lists import read_refusals
 from psibench.text.detection import is_english, is_foreign
 from psibench.text.phrases import fold
+from psibench.translate.clean import find_suspect, read_refusals, refused
 
 PATTERNS = read_refusals()
 

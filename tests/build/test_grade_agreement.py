@@ -1,11 +1,15 @@
 import polars as pl
 import pytest
 
-from psibench.build.agreement import agreement_table, confusion_table
-from psibench.build.quality import DIMENSIONS, graded
-from psibench.formats.human_grades import SCHEMA
 from psibench.tables import conform
 from psibench.tables.quality_schemas import TRANSLATION_AGREEMENT, TRANSLATION_CONFUSION
+from psibench.translate.quality import (
+    DIMENSIONS,
+    HUMAN_SCHEMA,
+    agreement_table,
+    confusion_table,
+    graded,
+)
 
 
 def model(rows) -> pl.DataFrame:
@@ -23,7 +27,7 @@ def model(rows) -> pl.DataFrame:
 def people(*rows) -> pl.DataFrame:
     """Rows: annotator, language, document, four grades."""
     full = [(who, language, "law", doc, *given) for who, language, doc, given in rows]
-    return pl.DataFrame(full, schema=SCHEMA, orient="row")
+    return pl.DataFrame(full, schema=HUMAN_SCHEMA, orient="row")
 
 
 MODEL = model(

@@ -1,15 +1,15 @@
 import polars as pl
 import pytest
 
-from psibench.build.quality import (
+from psibench.tables import conform
+from psibench.tables.quality_schemas import TRANSLATION_QUALITY
+from psibench.translate.quality import (
     DIMENSIONS,
     draw_quality_sample,
     graded,
     quality_table,
     stratum_counts,
 )
-from psibench.tables import conform
-from psibench.tables.quality_schemas import TRANSLATION_QUALITY
 
 
 def documents(lengths) -> pl.DataFrame:

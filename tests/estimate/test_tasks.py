@@ -31,18 +31,18 @@ from psibench.llm.tasks import Replied
 from psibench.llm.usage import Usage
 from psibench.recipes.generated import TASKS, task_section
 from psibench.recipes.steps import find_task_of
-from psibench.recipes.translation_tasks import TRANSLATION_TASKS, translating_section
 from psibench.sources import reach
 from psibench.stages.build import run_build
 from psibench.stages.llm_requests import requests_of
 from psibench.stages.sample import run_sample
-from psibench.stages.text_parts import text_parts
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import PAIRS, PERSONA_CANDIDATES
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
 from psibench.text.chunks import split_chunks
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.translate.steps import TRANSLATION_TASKS, translating_section
+from psibench.translate.translate import text_parts
 
 HUB = {"kind": "hub", "name": "nobody/nothing"}
 SECTIONS = {

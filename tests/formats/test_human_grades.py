@@ -1,7 +1,7 @@
 import pytest
 
 from psibench.errors import InputError
-from psibench.formats.human_grades import read_human_grades
+from psibench.translate.quality import read_human_grades
 
 HEADER = "language,domain,doc_id,fluency,accuracy,completeness,style"
 PLACES = {"languages": ["ara-Arab", "fra-Latn"], "domains": ["law", "game"]}

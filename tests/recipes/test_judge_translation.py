@@ -7,12 +7,12 @@ from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
-from psibench.recipes.translation import TranslateSection
-from psibench.recipes.translation_quality import JUDGE_TRANSLATION
 from psibench.stages.llm_gather import gather
 from psibench.tables import conform
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.translation_schemas import TRANSLATION_GRADES
+from psibench.translate.quality import JUDGE_TRANSLATION
+from psibench.translate.translate import TranslateSection
 
 SECTION = TranslateSection(llm="x", source_language="eng-Latn", target_language="fra-Latn")
 GOOD = {"fluency": 5, "accuracy": 4, "completeness": 3, "style": 1}

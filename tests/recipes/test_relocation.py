@@ -5,9 +5,9 @@ from answered_tasks import ask, documents
 from psibench.errors import InputError
 from psibench.llm.standin.locales import ACCENTED, ARABIC
 from psibench.llm.tasks import Replied, shard_documents, shard_names
-from psibench.recipes.relocation import RELOCATE_SPANS
-from psibench.recipes.translation import TranslateSection
 from psibench.tables import conform
+from psibench.translate.relocate import RELOCATE_SPANS
+from psibench.translate.translate import TranslateSection
 
 SECTION = TranslateSection(llm="x", source_language="eng-Latn", target_language="qps-Latn")
 FIRST = "Steam was new. Ships grew. Coal ran out."

@@ -11,14 +11,14 @@ from psibench.llm.request import Request
 from psibench.llm.standin.locales import ACCENTED, ARABIC
 from psibench.llm.standin.translating import fault_of
 from psibench.llm.tasks import Replied, shard_documents, shard_names
-from psibench.recipes.translation import JUDGE_REFUSALS, TRANSLATE, TranslateSection
 from psibench.stages.llm_gather import gather
-from psibench.stages.text_parts import text_parts
 from psibench.tables import conform
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 from psibench.text.parts import join_parts
+from psibench.translate.clean import JUDGE_REFUSALS
+from psibench.translate.translate import TRANSLATE, TranslateSection, text_parts
 
 SECTION = TranslateSection(llm="x", source_language="eng-Latn", target_language="qps-Latn")
 RTL = SECTION.model_copy(update={"target_language": "qps-Arab"})

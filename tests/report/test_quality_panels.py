@@ -3,13 +3,18 @@ import pytest
 from report_tables import report_input
 from test_report_html import Collector
 
-from psibench.build.agreement import agreement_table, confusion_table
-from psibench.build.quality import DIMENSIONS, graded, quality_table
-from psibench.formats.human_grades import SCHEMA
 from psibench.report.languages import LanguageFacts, quality_blocks
 from psibench.report.page import render_report
 from psibench.report.tables import FigureView, Table
 from psibench.report.views import BenchmarkInfo
+from psibench.translate.quality import (
+    DIMENSIONS,
+    HUMAN_SCHEMA,
+    agreement_table,
+    confusion_table,
+    graded,
+    quality_table,
+)
 
 
 def grades(*rows) -> pl.DataFrame:
@@ -26,7 +31,7 @@ GRADES = {
 }
 PEOPLE = pl.DataFrame(
     [("<b>", "deu-Latn", "law", "a", 5, 5, 5, 1), ("bo", "deu-Latn", "law", "a", 4, 5, 5, 5)],
-    schema=SCHEMA,
+    schema=HUMAN_SCHEMA,
     orient="row",
 )
 

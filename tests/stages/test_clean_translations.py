@@ -6,9 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.stages.clean_translations import run_clean_translations
 from psibench.stages.ledger import check_balance
-from psibench.stages.mark_translations import run_mark_translations
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
@@ -20,6 +18,7 @@ from psibench.tables.translation_schemas import (
     TRANSLATED,
     TRANSLATIONS,
 )
+from psibench.translate.clean import run_clean_translations, run_mark_translations
 
 SOURCE = Provenance("assemble", 1, queries_by="llm:stand-in/rules")
 LABELS = {"language": "rus-Cyrl", "domain": "law"}

@@ -5,10 +5,7 @@ import logging
 import polars as pl
 import pytest
 
-from psibench.build.quality import DIMENSIONS
 from psibench.errors import InputError
-from psibench.stages.quality import run_quality
-from psibench.stages.quality_sample import run_quality_sample
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.quality_schemas import (
     TRANSLATION_AGREEMENT,
@@ -17,6 +14,7 @@ from psibench.tables.quality_schemas import (
 )
 from psibench.tables.schemas import CORPUS, DOCUMENTS
 from psibench.tables.translation_schemas import TRANSLATION_GRADES
+from psibench.translate.quality import DIMENSIONS, run_quality, run_quality_sample
 
 SOURCE = Provenance(stage="build", stage_version=1)
 LENGTHS = {"a": 100, "b": 300, "c": 600, "d": 5000}

@@ -2,11 +2,11 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.stages.text_parts import run_text_parts
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.translation_schemas import TEXT_PARTS
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.translate.translate import run_text_parts
 
 SOURCE = Provenance(stage="build", stage_version=1, params={}, inputs={}, revisions={})
 

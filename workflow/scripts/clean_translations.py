@@ -1,5 +1,5 @@
-from psibench.stages.clean_translations import run_clean_translations
 from psibench.stages.job import job
+from psibench.translate.clean import run_clean_translations
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_clean_translations(

@@ -1,6 +1,5 @@
-from psibench.stages.cleaning_lists import PREFIXES, REFUSALS
 from psibench.stages.job import job
-from psibench.stages.mark_translations import run_mark_translations
+from psibench.translate.clean import PREFIXES, REFUSALS, run_mark_translations
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_mark_translations(

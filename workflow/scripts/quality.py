@@ -1,5 +1,5 @@
 from psibench.stages.job import job
-from psibench.stages.quality import run_quality
+from psibench.translate.quality import run_quality
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_quality(

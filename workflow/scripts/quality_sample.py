@@ -1,5 +1,5 @@
 from psibench.stages.job import job
-from psibench.stages.quality_sample import run_quality_sample
+from psibench.translate.quality import run_quality_sample
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_quality_sample(

@@ -1,5 +1,5 @@
 from psibench.stages.job import job
-from psibench.stages.text_parts import run_text_parts
+from psibench.translate.translate import run_text_parts
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_text_parts(

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from psibench.config.lookup import Lookup
-from psibench.config.translation import Outliers, Translate
+from psibench.translate.clean import Outliers
+from psibench.translate.steps import Translate
 
 MOST_NAMED = {"domain": 5}
 """Domains that are named; of more, these and how many there are. Of others:"""

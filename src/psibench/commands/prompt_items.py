@@ -9,9 +9,9 @@ from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
 from psibench.llm.tasks import TaskItem
-from psibench.recipes.translation_quality import JUDGE_TRANSLATION
 from psibench.stages.llm_ask import read_task_tables
 from psibench.stages.llm_requests import requests_of
+from psibench.translate.quality import JUDGE_TRANSLATION
 
 EXAMPLES = 3
 Place = tuple[str, str]

@@ -15,7 +15,7 @@ from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import LlmTask
 from psibench.recipes.steps import tasks_of
-from psibench.recipes.translation_tasks import TRANSLATION_TASKS, asked_in_translation
+from psibench.translate.steps import TRANSLATION_TASKS, asked_in_translation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

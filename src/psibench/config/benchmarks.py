@@ -26,8 +26,8 @@ from psibench.config.generation import (
 from psibench.config.judging import Audit, Grade, Mixtures, NegativesProtocol, Tiny
 from psibench.config.release import PosirReleaseSource
 from psibench.config.sources import DocumentSource, QuestionSource
-from psibench.config.translation import Languages, Translate
 from psibench.config.verification import Verify, VerifyMargin
+from psibench.translate.steps import Languages, Translate
 
 BucketScheme = Annotated[
     str, StringConstraints(pattern=r"^(squad|thirds|thirds-every-tag|relative-[1-9][0-9]?)$")

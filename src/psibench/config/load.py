@@ -16,9 +16,9 @@ from psibench.config.models import Model
 from psibench.config.paths import LLMS, PRICES
 from psibench.config.secrets import refuse_secrets
 from psibench.config.settings import Config
-from psibench.config.translation import Translate
 from psibench.errors import InputError
 from psibench.llm.tasks import LlmTaskSection
+from psibench.translate.steps import Translate
 
 REPLACED_WHOLE = ("benchmarks", "models")
 

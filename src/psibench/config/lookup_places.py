@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from psibench.config.benchmarks import Benchmark, PosirRelease
 from psibench.config.places import Place, places_of, section_at
 from psibench.config.settings import Config
-from psibench.config.translation import Translate
 from psibench.errors import InputError
+from psibench.translate.steps import Translate
 
 Pair = tuple[str, str]
 """Language of the queries, language of the documents."""

@@ -9,9 +9,10 @@ from psibench.config.lookup_generation import check_template
 from psibench.config.lookup_views import ViewLookup
 from psibench.config.paths import REGISTRY
 from psibench.config.settings import Config
-from psibench.config.translation import Quality, Translate
 from psibench.errors import InputError
 from psibench.llm.tasks import LlmTaskSection, shard_names
+from psibench.translate.quality import Quality
+from psibench.translate.steps import Translate
 
 if TYPE_CHECKING:
     from psibench.llm.tasks import LlmTask
@@ -91,14 +92,14 @@ class TranslationLookup(ViewLookup):
 
     def translation_tasks(self, name: str) -> dict[str, LlmTaskSection]:
         """Return who is asked in each task of a benchmark's translation, in order."""
-        from psibench.recipes.translation_tasks import asked_in_translation
+        from psibench.translate.steps import asked_in_translation
 
         return asked_in_translation(self.translation(name))
 
     def task(self, name: str, task: str) -> "LlmTask":
         """Return one task of a benchmark, of its recipe or of its translation."""
         if task in self.translation_tasks(name):
-            from psibench.recipes.translation_tasks import TRANSLATION_TASKS
+            from psibench.translate.steps import TRANSLATION_TASKS
 
             return TRANSLATION_TASKS[task]
         return super().task(name, task)
@@ -110,7 +111,7 @@ class TranslationLookup(ViewLookup):
             return super().task_section(name, task)
         if language is None:
             return LlmTaskSection(llm=asked.llm, prompt=asked.prompt)
-        from psibench.recipes.translation_tasks import translating_section
+        from psibench.translate.steps import translating_section
 
         return translating_section(self.config.benchmarks[name], task, language)
 
@@ -143,9 +144,9 @@ class TranslationLookup(ViewLookup):
 
     def step(self, name: str, step: str) -> int:
         """Return the place of a step in FLOW."""
-        from psibench.recipes.translation_tasks import PLACES
+        from psibench.translate.steps import LEDGER_ORDER
 
-        return PLACES[step] if step in PLACES else super().step(name, step)
+        return LEDGER_ORDER[step] if step in LEDGER_ORDER else super().step(name, step)
 
     def shards_of(self, name: str, task: str) -> list[str]:
         """List the shards of a task."""

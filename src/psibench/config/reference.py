@@ -19,11 +19,11 @@ from psibench.config import (
     rerankers,
     settings,
     sources,
-    translation,
     verification,
 )
 from psibench.config.base import Section
 from psibench.config.paths import CONFIG_FOLDER
+from psibench.translate import clean, quality, relocate, steps
 
 REFERENCE_FILE = CONFIG_FOLDER.parent / "docs" / "config.md"
 
@@ -90,12 +90,12 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
     (
         "Translations: `benchmarks.ID.translate`",
         (
-            translation.Translate,
-            translation.Cleaning,
-            translation.Refusals,
-            translation.Outliers,
-            translation.Relocate,
-            translation.Quality,
+            steps.Translate,
+            clean.Cleaning,
+            clean.Refusals,
+            clean.Outliers,
+            relocate.Relocate,
+            quality.Quality,
         ),
     ),
     (

@@ -17,10 +17,7 @@ import polars as pl
 
 from psibench.build.grading import find_grading, round_pairs
 from psibench.build.judging import all_parts, part_pairs
-from psibench.build.quality import draw_quality_sample
 from psibench.build.rules.margin import MARGIN_THRESHOLDS
-from psibench.build.translation.joining import join_items
-from psibench.build.translation.refusals import READ_CHARS
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, Posir
 from psibench.config.corpora import POOLED
 from psibench.config.llms import LlmSettings, Price, price_of
@@ -46,15 +43,8 @@ from psibench.llm.usage import Usage
 from psibench.recipes.generated import TASKS, task_section
 from psibench.recipes.judging import pairs_table
 from psibench.recipes.steps import AUDIT, GRADE_ROUNDS, grade_rule, judging_of, tasks_of
-from psibench.recipes.translation_tasks import (
-    TRANSLATION_TASKS,
-    asked_in_translation,
-    translating_section,
-)
-from psibench.stages.cleaning_lists import read_prefixes
 from psibench.stages.llm_job import answer_folder
 from psibench.stages.llm_requests import requests_of
-from psibench.stages.text_parts import text_parts
 from psibench.tables import read_table
 from psibench.tables.build_schemas import PAIRS
 from psibench.tables.schemas import DOCUMENTS
@@ -62,6 +52,10 @@ from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
 from psibench.text.languages import english_name
 from psibench.text.prefixes import remove_prefix
 from psibench.text.segments import POSITIONS
+from psibench.translate.clean import READ_CHARS, read_prefixes
+from psibench.translate.quality import draw_quality_sample
+from psibench.translate.steps import TRANSLATION_TASKS, asked_in_translation, translating_section
+from psibench.translate.translate import join_items, text_parts
 
 BLOCK = 512
 """Requests that are in memory, and tokenized, at once."""

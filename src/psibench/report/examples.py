@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psibench.build.relocation import BY, LENGTH, SPAN
 from psibench.errors import InputError
 from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.languages import english_name, html_lang, is_rtl
+from psibench.translate.relocate import BY, LENGTH, SPAN
 
 N_EXAMPLES = 3
 WHY_NOT = "not_located"

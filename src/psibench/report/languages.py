@@ -7,8 +7,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.build.agreement import ANNOTATOR_MEAN, GRADES
-from psibench.build.quality import DIMENSIONS, OVERALL
 from psibench.build.statistics import QUERY_TYPE_PREFIX
 from psibench.metrics.aggregate import POOLED
 from psibench.metrics.buckets import LENGTH_BUCKETS
@@ -40,6 +38,7 @@ from psibench.tables.quality_schemas import (
 from psibench.tables.spec import TableSpec
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
 from psibench.text.query_types import QUERY_TYPES
+from psibench.translate.quality import ANNOTATOR_MEAN, DIMENSIONS, GRADES, OVERALL
 
 STACKED: Mapping[str, TableSpec] = {"relocation": RELOCATION, "similarity": DOMAIN_SIMILARITY}
 SINGLE: Mapping[str, TableSpec] = {

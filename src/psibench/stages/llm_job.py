@@ -17,13 +17,10 @@ from psibench.config.release import PosirReleaseSource
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.recipes.generated import find_task
 from psibench.recipes.steps import JUDGING, find_task_of
-from psibench.recipes.translation_tasks import (
-    TRANSLATION_TASKS,
-    TranslateSection,
-    translating_section,
-)
 from psibench.stages.llm_ask import Asking, llm_params, task_params
 from psibench.stages.sample import sample_params
+from psibench.translate.steps import TRANSLATION_TASKS, translating_section
+from psibench.translate.translate import TranslateSection
 
 
 def place_params(lookup: Lookup, benchmark: str, language: str, domain: str) -> dict[str, Any]:

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.build.quality import POOLED
-from psibench.build.relocation import RELOCATED_COLUMNS, relocation_table
 from psibench.build.statistics import (
     benchmark_statistics,
     bucket_counts,
@@ -21,6 +19,8 @@ from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.quality_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
+from psibench.translate.quality import POOLED
+from psibench.translate.relocate import RELOCATED_COLUMNS, relocation_table
 
 Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""

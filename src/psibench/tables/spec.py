@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import polars as pl
 import pyarrow as pa
 
 STRING, INT32, INT64 = pa.string(), pa.int32(), pa.int64()
@@ -37,3 +38,7 @@ class TableSpec:
     def column_names(self) -> tuple[str, ...]:
         """Names of the declared columns, in order."""
         return tuple(c.name for c in self.columns)
+
+    def empty(self) -> pl.DataFrame:
+        """Make a frame of the declared columns, without rows."""
+        return pl.DataFrame(pl.from_arrow(self.schema.empty_table()))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from psibench.text.detection import MIN_LETTERS, is_english
-from psibench.text.languages import english_name, split_code
+from psibench.text.languages import split_code
 from psibench.text.phrases import fold, phrase_regex
 
 WINDOWS = (500, 1000, 1500, 2000)
@@ -41,43 +41,31 @@ class PrefixList:
     labels: re.Pattern[str] | None
 
 
-@dataclass(frozen=True)
-class Label:
-    """A heading, and the languages (ISO 639-3) in which honest text may begin with it."""
-
-    phrase: str
-    words_of: Sequence[str]
-
-
 def compile_prefixes(
-    language: str,
-    *,
     slots: Mapping[str, str],
+    *,
     openings: Sequence[str],
     statements: Sequence[str],
-    labels: Sequence[Label],
+    labels: Sequence[str],
     remarks: Sequence[str],
 ) -> PrefixList:
-    """Compile the list for texts translated to a language.
+    """Compile the phrases that a language's list has.
 
     Raises
     ------
     InputError
         If a phrase is not well formed.
     """
-    known = {**slots, "target": english_name(language).lower()}
 
     def choice(phrases: Sequence[str]) -> str:
-        return "(?:" + "|".join(phrase_regex(phrase, known) for phrase in phrases) + ")"
+        return "(?:" + "|".join(phrase_regex(phrase, slots) for phrase in phrases) + ")"
 
-    code, _ = split_code(language)
-    headings = [label.phrase for label in labels if code not in label.words_of]
     opening, statement, remark = choice(openings), choice(statements), choice(remarks)
     stated = rf"(?:{opening}[\s,;–—-]+)*{statement}(?:[\s,;–—-]+{remark})*"
     return PrefixList(
         re.compile(rf"{stated}|{opening}(?:[\s,;–—-]+{opening})*|{remark}"),
         re.compile(stated),
-        re.compile(choice(headings)) if headings else None,
+        re.compile(choice(labels)) if labels else None,
     )
 
 

@@ -1,1 +1,0 @@
-"""Rules that mend and clean translations, on strings and frames; no files and no models."""

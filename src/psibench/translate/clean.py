@@ -1,0 +1,765 @@
+"""Translations mended and cleaned, in the order of PosIR (appendix B.5).
+
+The stage ``mark_translations`` joins the translated parts, removes what a model says before a
+translation (B.5.1; `psibench.text.prefixes`), and marks what may be a refusal (B.5.2); the task
+``judge_refusals`` asks a language model about these; the stage ``clean_translations`` removes what
+is one, then documents of unusual length (B.5.3). A document takes its queries with it, a query its
+judgements. Spans, lengths and positions of queries stay those of the original.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from pydantic import Field, TypeAdapter, ValidationError
+
+from psibench.build.rules.reasons import POSITIVE_REMOVED
+from psibench.config.base import Language, Section
+from psibench.config.paths import CLEANING
+from psibench.errors import InputError
+from psibench.llm.tasks import (
+    ADVICE,
+    DOCUMENTS_TABLE,
+    Gathered,
+    LlmTask,
+    LlmTaskSection,
+    Replied,
+    Tables,
+    TaskItem,
+    reply_field,
+)
+from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
+from psibench.stages.tables import derived
+from psibench.tables import hash_file, read_table, write_table
+from psibench.tables.build_schemas import FLOW
+from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
+from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
+from psibench.tables.translation_schemas import (
+    REFUSAL_SUSPECTS,
+    REFUSAL_VERDICTS,
+    TEXT_PARTS,
+    TRANSLATED,
+    TRANSLATIONS,
+)
+from psibench.text.detection import is_foreign
+from psibench.text.languages import english_name, split_code
+from psibench.text.lengths import with_lengths
+from psibench.text.phrases import any_of, fold
+from psibench.text.prefixes import PrefixList, compile_prefixes, remove_prefix
+from psibench.translate.relocate import Method, relocated
+from psibench.translate.translate import (
+    JoinedItems,
+    TranslateSection,
+    join_items,
+    of_documents,
+    pieces_of,
+)
+
+PREFIXES, REFUSALS = CLEANING / "prefixes.yaml", CLEANING / "refusals.yaml"
+SUSPECTS = "refusal_suspects"
+READ_CHARS = 1500
+"""Characters of a text, or of each of its parts, that are looked at and shown to the judge."""
+
+Measure = Literal["length", "ratio"]
+
+
+class Outliers(Section):
+    """Bounds of a translated document's length, by quartiles of its language and domain.
+
+    PosIR (appendix B.5) has bounds that are stricter above than below; their numbers are lost in
+    the paper's text, so these are a choice.
+    """
+
+    of: Measure = "length"
+    """length: tokens of the translation, as in PosIR. ratio: these over the tokens of its source
+    document, which shows what is cut short or said twice where documents differ much in length."""
+    low: float = Field(default=3.0, ge=0)
+    """Shortest: first quartile less this many interquartile ranges, of tokens or of the ratio."""
+    high: float = Field(default=1.5, ge=0)
+    """Longest: third quartile plus this many interquartile ranges, of tokens or of the ratio."""
+
+
+class Refusals(LlmTaskSection):
+    """Who decides whether a suspicious translation is a refusal: an LLM reads its beginning."""
+
+
+class Cleaning(Section):
+    """What is mended and removed in translations, in the order of PosIR (appendix B.5)."""
+
+    prefixes: bool = True
+    """Remove what a model says before the translation itself."""
+    refusals: Refusals | None = None
+    """Remove refusals: suspects by phrases and language, decided by a judge. Null keeps them."""
+    outliers: Outliers | None = Outliers()
+    """Remove documents of unusual length. Null keeps them."""
+
+
+# The lists of phrases: data files
+
+
+class _Label(Section):
+    phrase: str
+    words_of: list[str] = Field(default_factory=list)
+    """Languages (ISO 639-3) in which honest text may begin with it."""
+
+
+class _Prefixes(Section):
+    slots: dict[str, str]
+    openings: list[str] = Field(min_length=1)
+    statements: list[str] = Field(min_length=1)
+    labels: list[_Label]
+    remarks: list[str] = Field(min_length=1)
+
+
+class _Refusals(Section):
+    slots: dict[str, str] = Field(default_factory=dict)
+    phrases: list[str] = Field(min_length=1)
+
+
+def read_prefixes(language: str, path: str | Path = PREFIXES) -> PrefixList:
+    """Read the list of prefixes, for texts translated to a language.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is not such a list.
+    """
+    found: _Prefixes = _read_list(_Prefixes, path)
+    code, _ = split_code(language)
+    labels = [label.phrase for label in found.labels if code not in label.words_of]
+    try:
+        return compile_prefixes(
+            found.slots | {"target": english_name(language).lower()},
+            openings=found.openings,
+            statements=found.statements,
+            labels=labels,
+            remarks=found.remarks,
+        )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def read_refusals(path: str | Path = REFUSALS) -> list[re.Pattern[str]]:
+    """Read the lists of refusals of all languages: a pattern on folded text for each.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is not such a list.
+    """
+    found: dict[str, _Refusals] = _read_list(dict[Language, _Refusals], path)
+    try:
+        return [
+            any_of(entry.phrases, entry.slots, script=split_code(language)[1])
+            for language, entry in found.items()
+        ]
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _read_list(kind: Any, path: str | Path) -> Any:
+    from psibench.config.load import read_yaml
+
+    try:
+        return TypeAdapter(kind).validate_python(read_yaml(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{path}: {place}: {first['msg']}; see the list that is shipped"
+        ) from error
+
+
+# What leaves takes with it what refers to it
+
+LEAVING_SCHEMA = {
+    "item_id": pl.String,
+    "reason": pl.String,
+    "detail": pl.String,
+    "score": pl.Float64,
+}
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """A benchmark that is consistent again.
+
+    Attributes
+    ----------
+    documents, queries
+        Ids of what is left, in their order.
+    qrels
+        QRELS rows whose document and query are both left.
+    documents_out, queries_out
+        ``LEAVING_SCHEMA`` rows of what left, each once, in their order; ``detail`` of a query that
+        left with its positive names the positive.
+    """
+
+    documents: pl.Series
+    queries: pl.Series
+    qrels: pl.DataFrame
+    documents_out: pl.DataFrame
+    queries_out: pl.DataFrame
+
+    def drop_summary(self) -> str:
+        """Say how many documents and queries left for which reason."""
+        parts = []
+        for unit, gone in (("documents", self.documents_out), ("queries", self.queries_out)):
+            counts = gone.group_by("reason", maintain_order=True).len("n").iter_rows()
+            reasons = ", ".join(f"{n} {reason}" for reason, n in counts) or "none"
+            parts.append(f"{unit} dropped: {reasons}")
+        return "; ".join(parts)
+
+
+def cascade(
+    documents: pl.Series,
+    positives: pl.DataFrame,
+    qrels: pl.DataFrame,
+    *,
+    documents_out: pl.DataFrame,
+    queries_out: pl.DataFrame,
+) -> Remaining:
+    """Remove documents and queries, and whatever would point to nothing.
+
+    A query leaves for its own reason, else with any of its positives that is not among the
+    documents left: the document of its evidence, or one with a score above 0 in the qrels. An
+    item with several reasons leaves for the first. Unlike `psibench.build.rules.cascade`, where
+    pairs decide, documents and queries leave here for reasons of their own, too.
+
+    Parameters
+    ----------
+    documents
+        Ids of the documents there are.
+    positives
+        ``_id, pos_corpus_id`` of the queries there are.
+    qrels
+        QRELS rows; those of other queries and documents are left aside.
+    documents_out, queries_out
+        ``LEAVING_SCHEMA`` rows of what leaves for reasons of its own.
+    """
+    gone_documents = _first_reasons(documents, documents_out)
+    kept_documents = documents.filter(~documents.is_in(gone_documents["item_id"].implode()))
+    evidence = positives.select(item_id="_id", doc_id="pos_corpus_id")
+    labelled = qrels.filter(pl.col("score") > 0).select(item_id="query-id", doc_id="corpus-id")
+    lost = pl.concat([evidence, labelled]).filter(~pl.col("doc_id").is_in(kept_documents.implode()))
+    with_positive = lost.select(
+        "item_id",
+        reason=pl.lit(POSITIVE_REMOVED),
+        detail=pl.lit("document ") + pl.col("doc_id"),
+        score=pl.lit(None, pl.Float64),
+    )
+    queries = positives.get_column("_id")
+    gone_queries = _first_reasons(queries, queries_out, with_positive)
+    kept_queries = queries.filter(~queries.is_in(gone_queries["item_id"].implode()))
+    left = qrels.filter(
+        pl.col("query-id").is_in(kept_queries.implode())
+        & pl.col("corpus-id").is_in(kept_documents.implode())
+    )
+    return Remaining(kept_documents, kept_queries, left, gone_documents, gone_queries)
+
+
+def _first_reasons(items: pl.Series, *leaving: pl.DataFrame) -> pl.DataFrame:
+    """Leave each item's first row, in order of the items; rows of others are left aside."""
+    kinds = [pl.col(name).cast(kind) for name, kind in LEAVING_SCHEMA.items()]
+    first = pl.concat(frame.select(kinds) for frame in leaving).unique(
+        "item_id", keep="first", maintain_order=True
+    )
+    known = pl.DataFrame({"item_id": items.cast(pl.String)})
+    return known.join(first, on="item_id", how="inner", maintain_order="left")
+
+
+# Refusals
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """Why a text may be a refusal, and what of it the judge shall read."""
+
+    suspicion: Literal["phrase", "language"]
+    text: str
+
+
+def find_suspect(
+    pieces: Sequence[str], *, language: str, patterns: Sequence[re.Pattern[str]]
+) -> Suspect | None:
+    """Say whether a translation may be a refusal, part by part: one of several may be refused.
+
+    It is suspect for a phrase of refusal in any of the listed languages (``patterns``, as of
+    `read_refusals`), in any part; else because a part is not in the language translated to.
+    """
+    for piece in pieces:
+        beginning = fold(piece[:READ_CHARS])
+        if any(pattern.search(beginning) for pattern in patterns):
+            return Suspect("phrase", piece[:READ_CHARS])
+    for piece in pieces:
+        if is_foreign(piece, language):
+            return Suspect("language", piece[:READ_CHARS])
+    return None
+
+
+def refused(translated: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """List the translations that leave as refusals.
+
+    A suspect without a usable verdict leaves, too, with a reason of its own: one text fewer is
+    nothing among many, while a refusal that stays is a document that cannot be found, or a query
+    that asks for nothing, and lowers the scores wherever its evidence is.
+
+    Parameters
+    ----------
+    translated
+        TRANSLATED rows.
+    verdicts
+        REFUSAL_VERDICTS rows; a suspect that has none has no usable verdict.
+
+    Returns
+    -------
+    frame of ``kind`` and ``LEAVING_SCHEMA``, in order of ``translated``; ``detail`` says what made
+    the text suspect.
+
+    Raises
+    ------
+    InputError
+        If there is a verdict on what is no suspect: the tables do not belong together.
+    """
+    suspects = translated.filter(pl.col("suspect").is_not_null()).select(
+        "kind", "suspect", item_id="_id"
+    )
+    keys = ["kind", "item_id"]
+    for row in verdicts.join(suspects, on=keys, how="anti").head(1).iter_rows(named=True):
+        raise InputError(
+            f"verdict {row['_id']!r}: this text is no suspect among the translations; make the "
+            "verdicts anew from these translations"
+        )
+    judged = suspects.join(
+        verdicts.select(*keys, "is_refusal"), on=keys, how="left", maintain_order="left"
+    )
+    reason = pl.when(pl.col("is_refusal")).then(pl.lit("refusal"))
+    return judged.filter(pl.col("is_refusal").fill_null(True)).select(
+        *keys,
+        reason=reason.otherwise(pl.lit("refusal_unjudged")),
+        detail=pl.lit("suspect by ") + pl.col("suspect"),
+        score=pl.lit(None, pl.Float64),
+    )
+
+
+def suspect_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
+    """Ask about every suspect of the documents given."""
+    target = english_name(section.target_language)
+    suspects = of_documents(tables, SUSPECTS, "_id", "text")
+    for doc_id, suspect_id, text in suspects.iter_rows():
+        yield TaskItem(suspect_id, doc_id, {"text": text, "target_language": target})
+
+
+def gather_verdicts(
+    tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
+) -> Gathered:
+    """Make a row of every suspect; the verdict is null without a usable reply."""
+    refuse_unknown_documents(tables, SUSPECTS)
+    found = [(reply.item_id, _is_refusal(reply)) for reply in replies]
+    schema = {"_id": pl.String, "is_refusal": pl.Boolean}
+    verdicts = pl.DataFrame(found, schema=schema, orient="row")
+    suspects = of_documents(tables, SUSPECTS, "_id", "item_id", "kind")
+    rows = with_judgements(suspects, verdicts, table=SUSPECTS)
+    return Gathered(rows.select(REFUSAL_VERDICTS.column_names))
+
+
+def _is_refusal(reply: Replied) -> bool:
+    allowed = {"refusal": True, "untranslated": True, "translation": False}
+    verdict = reply_field(reply, "verdict", str)
+    if verdict not in allowed:
+        raise InputError(
+            f"reply about {reply.item_id}: verdict {verdict!r}; allowed: {', '.join(allowed)}. "
+            f"{ADVICE}"
+        )
+    return allowed[verdict]
+
+
+JUDGE_REFUSALS = LlmTask(
+    "judge_refusals",
+    "suspects",
+    (DOCUMENTS_TABLE, SUSPECTS),
+    REFUSAL_VERDICTS,
+    suspect_items,
+    gather_verdicts,
+    prompt="judge_refusal",
+    documents=CORPUS,
+)
+
+
+# Documents of unusual length
+
+
+def length_bounds(lengths: np.ndarray, *, low: float, high: float) -> tuple[float, float]:
+    """Compute [Q1 - low * IQR, Q3 + high * IQR] of one language and domain; both ends are usual.
+
+    ``lengths`` are (n_documents,) token counts or ratios; of none, every one is usual. Quartiles
+    interpolate linearly between the two nearest lengths; IQR = Q3 - Q1. Where half of the documents
+    have one length, IQR is 0 and every other length is unusual. Repetitions and documents run
+    together are long, so the bound above is the stricter one.
+    """
+    if not len(lengths):
+        return -np.inf, np.inf
+    first, third = np.quantile(lengths, [0.25, 0.75])
+    iqr = third - first
+    return float(first - low * iqr), float(third + high * iqr)
+
+
+def measured(corpus: pl.DataFrame, source: pl.DataFrame, *, of: Measure) -> pl.DataFrame:
+    """Give what bounds are set on: ``_id, value`` of every document, in order.
+
+    Parameters
+    ----------
+    corpus, source
+        ``_id, token_length`` of the translations, and of the documents they were made from: one for
+        each. A source document without tokens counts as one token.
+    """
+    value = pl.col("token_length").cast(pl.Float64)
+    if of == "length":
+        return corpus.select("_id", value=value)
+    sizes = source.select("_id", source_length=pl.col("token_length").clip(lower_bound=1))
+    joined = corpus.join(sizes, on="_id", how="left", maintain_order="left")
+    return joined.select("_id", value=value / pl.col("source_length"))
+
+
+def outliers(
+    found: pl.DataFrame, bounds: tuple[float, float], *, of: Measure = "length"
+) -> pl.DataFrame:
+    """List the documents whose ``value`` (see `measured`) lies outside the bounds.
+
+    Returns
+    -------
+    ``LEAVING_SCHEMA`` rows in the documents' order: the score is the value, the detail the bounds.
+    """
+    low, high = bounds
+    unit = {"length": "tokens", "ratio": "of the source's tokens"}[of]
+    is_long = pl.col("value") > high
+    return found.filter(is_long | (pl.col("value") < low)).select(
+        item_id="_id",
+        reason=pl.when(is_long).then(pl.lit("too_long")).otherwise(pl.lit("too_short")),
+        detail=pl.lit(f"outside [{low:g}, {high:g}] {unit}"),
+        score="value",
+    )
+
+
+# Stage ``mark_translations``
+
+
+def run_mark_translations(
+    *,
+    language: str,
+    domain: str,
+    corpus: str | Path,
+    queries: str | Path,
+    text_parts: str | Path,
+    translations: str | Path,
+    prefixes: bool,
+    refusals: bool,
+    step: int,
+    translated: str | Path,
+    suspects: str | Path,
+    dropped: str | Path,
+    flow: str | Path,
+    prefix_list: str | Path = PREFIXES,
+    refusal_list: str | Path = REFUSALS,
+) -> None:
+    """Join the parts of documents and queries, mend them, and say which may be refusals.
+
+    A document or query that lacks a part is dropped, and a query whose document is.
+
+    Parameters
+    ----------
+    language
+        Language translated to.
+    corpus, queries
+        CORPUS and QUERIES tables of the language translated from.
+    prefixes
+        Whether what a model says before a translation is removed.
+    refusals
+        Whether suspects are looked for; without, there are none.
+    step
+        Place in FLOW.
+    prefix_list, refusal_list
+        The lists, written as those in config/cleaning.
+
+    Raises
+    ------
+    InputError
+        If the tables do not belong together, a list cannot be read, or no query is left.
+    """
+    stage = "mark_translations"
+    documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
+    listed = read_prefixes(language, prefix_list) if prefixes else None
+
+    def clean(text: str, kind: str) -> tuple[str | None, str]:
+        if listed is None:
+            return None, text.strip()
+        return remove_prefix(text, whole=kind == "query", language=language, listed=listed)
+
+    joined = join_items(
+        read_table(text_parts, TEXT_PARTS),
+        read_table(translations, TRANSLATIONS),
+        language=language,
+        clean=clean,
+    )
+    left = _without_untranslated(joined, documents, asked, where=str(text_parts))
+    if left.queries.is_empty() and asked.height:
+        raise InputError(
+            f"{translations}: none of {asked.height} queries of {domain} is left in {language}; "
+            f"{left.drop_summary()}. The translations' dropped.parquet says why; ask again for "
+            "what failed."
+        )
+    kept = pl.concat(
+        pl.DataFrame({"_id": ids.cast(pl.String)}).with_columns(kind=pl.lit(kind))
+        for kind, ids in (("document", left.documents), ("query", left.queries))
+    )
+    items = kept.join(joined.items, on=["kind", "_id"], how="left", maintain_order="left")
+    patterns = read_refusals(refusal_list) if refusals else None
+    found = [
+        None
+        if patterns is None
+        else find_suspect(pieces_of(text, joins), language=language, patterns=patterns)
+        for text, joins in items.select("text", "joins").iter_rows()
+    ]
+    rows = [
+        (f"{kind[0]}:{item_id}", doc_id, item_id, kind, suspect.text)
+        for (item_id, kind, doc_id), suspect in zip(
+            items.select("_id", "kind", "doc_id").iter_rows(), found, strict=True
+        )
+        if suspect
+    ]
+    marks = pl.Series("suspect", [one and one.suspicion for one in found], dtype=pl.String)
+    lists = ((prefixes, prefix_list), (refusals, refusal_list))
+    source = derived(
+        stage,
+        [corpus, queries, text_parts, translations],
+        params={"language": language, "prefixes": prefixes, "refusals": refusals},
+        files={Path(path).name: hash_file(path) for is_used, path in lists if is_used},
+    )
+    write_table(
+        items.with_columns(marks).select(TRANSLATED.column_names),
+        translated,
+        TRANSLATED,
+        provenance=source,
+    )
+    write_table(
+        pl.DataFrame(rows, schema=REFUSAL_SUSPECTS.empty().schema, orient="row"),
+        suspects,
+        REFUSAL_SUSPECTS,
+        provenance=source,
+    )
+    gone = _dropped_rows(left, documents, asked, stage=stage)
+    write_table(
+        as_attrition(gone, language=language, domain=domain), dropped, ATTRITION, provenance=source
+    )
+    write_table(_flow(left, stage, step), flow, FLOW, provenance=source)
+
+
+def _without_untranslated(
+    joined: JoinedItems, documents: pl.DataFrame, queries: pl.DataFrame, *, where: str
+) -> Remaining:
+    """Drop what is not whole, and the queries of documents that are not.
+
+    Raises
+    ------
+    InputError
+        If an item is neither a document nor a query of the language translated from.
+    """
+    there = pl.concat([joined.items.select("kind", "_id"), joined.lost.select("kind", "_id")])
+    leaving = {}
+    for kind, known in (("document", documents), ("query", queries)):
+        own = there.filter(kind=kind).select("_id")
+        for (item_id,) in own.join(known, on="_id", how="anti").head(1).iter_rows():
+            raise InputError(
+                f"{where}: {kind} {item_id!r} is not in the tables that were translated; make the "
+                "parts and their translations anew"
+            )
+        partless = known.join(own, on="_id", how="anti", maintain_order="left").select(
+            "_id", detail=pl.lit("it has no parts")
+        )
+        lost = joined.lost.filter(kind=kind).select("_id", "detail")
+        leaving[kind] = pl.concat([lost, partless]).select(
+            item_id="_id",
+            reason=pl.lit("untranslated"),
+            detail="detail",
+            score=pl.lit(None, pl.Float64),
+        )
+    return cascade(
+        documents.get_column("_id"),
+        queries.select("_id", "pos_corpus_id"),
+        QRELS.empty(),
+        documents_out=leaving["document"],
+        queries_out=leaving["query"],
+    )
+
+
+# Stage ``clean_translations``
+
+
+def run_clean_translations(
+    *,
+    language: str,
+    domain: str,
+    source_corpus: str | Path,
+    source_queries: str | Path,
+    source_qrels: str | Path,
+    translated: str | Path,
+    verdicts: str | Path | None,
+    relocations: str | Path | None,
+    relocate: Method | None,
+    outliers: Mapping[str, Any] | None,
+    length_tokenizer: str,
+    step: int,
+    corpus: str | Path,
+    queries: str | Path,
+    qrels: str | Path,
+    dropped: str | Path,
+    flow: str | Path,
+) -> None:
+    """Write a translated domain: its tables, what was dropped, the counts.
+
+    First refusals leave, then documents whose length is unusual among those left.
+
+    Parameters
+    ----------
+    verdicts
+        REFUSAL_VERDICTS table; None where suspects were not looked for. A suspect without a usable
+        verdict leaves, too (`refused` says why).
+    relocations
+        RELOCATED table, for method ``quote``.
+    relocate
+        How evidence is found again in the translation; None: it is not.
+    outliers
+        An `Outliers` section, dumped; None keeps every length.
+
+    Raises
+    ------
+    InputError
+        If the tables do not belong together, or no query is left.
+    """
+    from psibench.models.counting import token_counter
+
+    stage = "clean_translations"
+    originals = read_table(source_corpus, CORPUS)
+    questions = read_table(source_queries, QUERIES)
+    items = read_table(translated, TRANSLATED)
+    documents = with_lengths(
+        items.filter(kind="document"), count_tokens=token_counter(length_tokenizer)
+    )
+    refusals = refused(items, _verdicts(items, verdicts))
+    leaving = refusals.filter(kind="document").drop("kind")
+    bounds = outliers and Outliers.model_validate(outliers)
+    if bounds:
+        leaving = pl.concat([leaving, _unusual(documents, leaving, originals, bounds)])
+    asked = items.filter(kind="query").select("_id")
+    left = cascade(
+        documents.get_column("_id"),
+        asked.join(
+            questions.select("_id", "pos_corpus_id"), on="_id", how="left", maintain_order="left"
+        ),
+        read_table(source_qrels, QRELS),
+        documents_out=leaving,
+        queries_out=refusals.filter(kind="query").drop("kind"),
+    )
+    if left.queries.is_empty():
+        raise InputError(
+            f"{translated}: no query of {domain} is left in {language}; {left.drop_summary()}. "
+            "Keep more (translate.clean: outliers with larger bounds or null, another judge of "
+            "refusals), translate with another model, or from more documents."
+        )
+    kept = _in_order(documents, left.documents)
+    made = _translated_queries(_in_order(questions, left.queries), items, kept)
+    if relocate:
+        made = relocated(made, originals, kept, method=relocate, relocations=relocations)
+    gone = _dropped_rows(left, originals, questions, stage=stage)
+    paths = [source_corpus, source_queries, source_qrels, translated]
+    paths += [path for path in (verdicts, relocations) if path is not None]
+    source = derived(
+        stage,
+        paths,
+        params={
+            "relocate": relocate,
+            "outliers": bounds and bounds.model_dump(mode="json"),
+            "length_tokenizer": length_tokenizer,
+        },
+    )
+    for frame, path, spec in (
+        (kept, corpus, CORPUS),
+        (made, queries, QUERIES),
+        (left.qrels, qrels, QRELS),
+        (as_attrition(gone, language=language, domain=domain), dropped, ATTRITION),
+        (_flow(left, stage, step), flow, FLOW),
+    ):
+        write_table(frame, path, spec, provenance=source)
+
+
+def _verdicts(items: pl.DataFrame, path: str | Path | None) -> pl.DataFrame:
+    if path is not None:
+        return read_table(path, REFUSAL_VERDICTS)
+    suspects = items.filter(pl.col("suspect").is_not_null())
+    for (item_id,) in suspects.select("_id").head(1).iter_rows():
+        raise InputError(
+            f"translation {item_id!r} is suspect of a refusal, and no verdicts are given; give "
+            "them, or mark translations without refusals"
+        )
+    return REFUSAL_VERDICTS.empty()
+
+
+def _unusual(
+    documents: pl.DataFrame, refused: pl.DataFrame, originals: pl.DataFrame, section: Outliers
+) -> pl.DataFrame:
+    """List the documents of unusual length among those that are no refusals."""
+    rest = documents.join(refused, left_on="_id", right_on="item_id", how="anti")
+    found = measured(rest, originals, of=section.of)
+    values = found.get_column("value").to_numpy()
+    return outliers(found, length_bounds(values, low=section.low, high=section.high), of=section.of)
+
+
+def _in_order(frame: pl.DataFrame, ids: pl.Series) -> pl.DataFrame:
+    """Give the rows of these ids, in the ids' order."""
+    kept = pl.DataFrame({"_id": ids.cast(pl.String)})
+    return kept.join(frame, on="_id", how="left", maintain_order="left").select(frame.columns)
+
+
+def _translated_queries(
+    queries: pl.DataFrame, items: pl.DataFrame, corpus: pl.DataFrame
+) -> pl.DataFrame:
+    """Put the translated text into queries; everything else stays the original's."""
+    texts = items.filter(kind="query").select("_id", "text")
+    sizes = corpus.select(pos_corpus_id="_id", pos_translated_char_length="char_length")
+    joined = queries.drop("text").join(texts, on="_id", how="left", maintain_order="left")
+    columns = [*queries.columns, "pos_translated_char_length"]
+    return joined.join(sizes, on="pos_corpus_id", how="left", maintain_order="left").select(columns)
+
+
+# What both stages say of what they dropped
+
+
+def _dropped_rows(
+    left: Remaining, corpus: pl.DataFrame, queries: pl.DataFrame, *, stage: str
+) -> pl.DataFrame:
+    """Make dropped rows of what left; ``char_length`` is that of the original document."""
+    sizes = corpus.select(doc_id="_id", char_length="char_length")
+    asked = queries.select(item_id="_id", doc_id="pos_corpus_id", target_position="target_position")
+    documents = left.documents_out.with_columns(
+        doc_id=pl.col("item_id"), target_position=pl.lit(None, pl.String)
+    )
+    with_positives = left.queries_out.join(asked, on="item_id", how="left", maintain_order="left")
+    return pl.concat(
+        frame.join(sizes, on="doc_id", how="left", maintain_order="left")
+        .with_columns(stage=pl.lit(stage), unit=pl.lit(unit))
+        .select(pl.col(name).cast(kind) for name, kind in DROPPED_SCHEMA.items())
+        for unit, frame in (("documents", documents), ("queries", with_positives))
+    )
+
+
+def _flow(left: Remaining, stage: str, step: int) -> pl.DataFrame:
+    """Count documents and queries: FLOW rows."""
+    counts = [
+        Flow("documents", len(left.documents) + left.documents_out.height, len(left.documents)),
+        Flow("queries", len(left.queries) + left.queries_out.height, len(left.queries)),
+    ]
+    return flow_frame(stage, step, counts)

@@ -1,0 +1,541 @@
+"""How good translations are: a sample graded by a language model, and whether people agree.
+
+PosIR, appendix B: 12 documents per domain in four strata of 512 tokens (stage ``quality_sample``),
+graded without a reference from 1 to 5 in four dimensions (task ``judge_translation``); the overall
+grade of a document is the mean of the four. The stage ``quality`` averages them, and compares them
+with people's as appendix B.3 does: share of grades at most 1 apart, mean absolute difference, and
+what the model gave where a person gave 1, 2, ..., 5.
+"""
+
+import hashlib
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+import polars as pl
+from pydantic import Field
+
+from psibench.errors import InputError
+from psibench.formats.text import read_delimited
+from psibench.llm.tasks import (
+    ADVICE,
+    DOCUMENTS_TABLE,
+    Gathered,
+    LlmTask,
+    LlmTaskSection,
+    Replied,
+    Tables,
+    TaskItem,
+    reply_field,
+)
+from psibench.metrics.buckets import LENGTH_BUCKETS, length_bucket
+from psibench.recipes.judged_rows import with_judgements
+from psibench.stages.tables import derived
+from psibench.tables import hash_file, read_table, write_table
+from psibench.tables.columns import read_columns
+from psibench.tables.quality_schemas import (
+    TRANSLATION_AGREEMENT,
+    TRANSLATION_CONFUSION,
+    TRANSLATION_QUALITY,
+)
+from psibench.tables.schemas import CORPUS, DOCUMENTS
+from psibench.tables.translation_schemas import TRANSLATION_GRADES
+from psibench.translate.translate import TranslateSection, language_names
+
+logger = logging.getLogger("psibench")
+
+DIMENSIONS = ("fluency", "accuracy", "completeness", "style")
+OVERALL = "overall"
+POOLED = "all"
+GROUPS = ("language", "domain", "length_bin")
+GRADES = range(1, 6)
+ANNOTATOR, ANNOTATOR_MEAN = "annotator", "mean"
+DOCUMENT = ("language", "domain", "doc_id")
+
+
+class Quality(LlmTaskSection):
+    """A sample of the translations graded by a language model (PosIR, appendix B.1)."""
+
+    per_stratum: int = Field(default=3, ge=1)
+    """Documents per domain and length stratum (PosIR: 12 per domain in four strata)."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the sample."""
+    human: list[str] = Field(default_factory=list)
+    """CSV files with grades by people, to compare: language, domain, doc_id and a column per
+    dimension; see docs/multilingual.md."""
+
+
+# Stage ``quality_sample``
+
+
+def run_quality_sample(
+    *,
+    domains: Sequence[str],
+    source_corpora: Sequence[str | Path],
+    corpora: Sequence[str | Path],
+    per_stratum: int,
+    seed: int,
+    output: str | Path,
+) -> None:
+    """Draw documents of every domain of a language and write them with their translations.
+
+    ``source_corpora`` and ``corpora`` (translated, cleaned) are in the order of ``domains``; no
+    text but those drawn is kept in memory. A document that cleaning removed cannot be drawn.
+
+    Raises
+    ------
+    InputError
+        If a translated document is not in the source.
+    """
+    frames = [
+        _draw(domain, source, translated, per_stratum=per_stratum, seed=seed)
+        for domain, source, translated in zip(domains, source_corpora, corpora, strict=True)
+    ]
+    params = {"per_stratum": per_stratum, "seed": seed}
+    origin = derived("quality_sample", [*source_corpora, *corpora], params=params)
+    write_table(pl.concat(frames), output, DOCUMENTS, provenance=origin)
+
+
+def _draw(
+    domain: str, source: str | Path, translated: str | Path, *, per_stratum: int, seed: int
+) -> pl.DataFrame:
+    """Return a domain's rows: DOCUMENTS with the columns of the draw and ``translation``."""
+    lengths = read_columns(source, CORPUS, ["_id", "token_length"])
+    kept = read_columns(translated, CORPUS, ["_id"])
+    documents = kept.join(lengths, on="_id", how="left", maintain_order="left")
+    unknown = documents.filter(pl.col("token_length").is_null())
+    if unknown.height:
+        raise InputError(
+            f"{translated}: document {unknown.item(0, '_id')!r} is not in {source} "
+            f"({unknown.height} such documents); it was made from another source. Translate again."
+        )
+    drawn = draw_quality_sample(documents, domain=domain, per_stratum=per_stratum, seed=seed)
+    counts = stratum_counts(documents, drawn)
+    shown = ", ".join(f"{n} of {total} in {stratum}" for stratum, total, n in counts)
+    logger.info("%s: documents drawn: %s (%d wanted of each)", domain, shown, per_stratum)
+    wanted = drawn.get_column("doc_id")
+    return (
+        drawn.join(_texts(source, wanted, "text"), on="doc_id", maintain_order="left")
+        .join(_texts(translated, wanted, "translation"), on="doc_id", maintain_order="left")
+        .with_columns(origin="domain")
+        .select("_id", "text", "origin", "domain", "doc_id", "length_bin", "translation")
+    )
+
+
+def _texts(path: str | Path, wanted: pl.Series, name: str) -> pl.DataFrame:
+    """Return the texts of the documents wanted under a name of their own."""
+    texts = read_columns(path, CORPUS, ["_id", "text"], ids=wanted.to_list())
+    return texts.select(doc_id="_id", **{name: pl.col("text")})
+
+
+def draw_quality_sample(
+    documents: pl.DataFrame, *, domain: str, per_stratum: int, seed: int
+) -> pl.DataFrame:
+    """Draw documents of a domain by length, the same number from each stratum.
+
+    Drawn are those of the smallest hash of seed and id. So the draw does not depend on the order
+    of the documents, and a document that one language lacks changes one document of its sample.
+
+    Parameters
+    ----------
+    documents
+        ``_id`` and ``token_length`` (of the source) of the documents that have a translation.
+    per_stratum
+        Documents per stratum Q1..Q4 of 512 tokens, longer ones in Q4; where there are fewer, all.
+
+    Returns
+    -------
+    (n_drawn, 4) frame ``_id`` (``domain/document``), ``domain``, ``doc_id``, ``length_bin``, by
+    stratum, then in the order of the draw.
+    """
+    found = documents.select(
+        _with_domain(domain),
+        pl.lit(domain).alias("domain"),
+        pl.col("_id").alias("doc_id"),
+        length_bucket(pl.col("token_length")).alias("length_bin"),
+    )
+    order = [
+        hashlib.sha256(f"{seed}\0quality\0{name}".encode()).digest()[:16]
+        for name in found.get_column("_id")
+    ]
+    ranked = found.with_columns(pl.Series("order", order, dtype=pl.Binary)).sort("order", "_id")
+    drawn = ranked.group_by("length_bin", maintain_order=True).head(per_stratum)
+    return drawn.sort("length_bin", maintain_order=True).select(found.columns)
+
+
+def stratum_counts(documents: pl.DataFrame, drawn: pl.DataFrame) -> list[tuple[str, int, int]]:
+    """Return (stratum, documents there are, documents drawn) for all four strata."""
+    strata = documents.select(length_bin=length_bucket(pl.col("token_length")))
+    there, taken = (
+        dict(frame.group_by("length_bin").len().iter_rows()) for frame in (strata, drawn)
+    )
+    return [(name, there.get(name, 0), taken.get(name, 0)) for name in LENGTH_BUCKETS]
+
+
+def _with_domain(domain: str) -> pl.Expr:
+    """Put the domain in front of an id that has not got it."""
+    has_it = pl.col("_id").str.starts_with(f"{domain}/")
+    return pl.when(has_it).then("_id").otherwise(pl.format("{}/{}", pl.lit(domain), "_id"))
+
+
+# Task ``judge_translation``
+
+
+def quality_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
+    """Ask about every document of the sample given."""
+    names = language_names(section)
+    sample = tables[DOCUMENTS_TABLE].select("_id", "text", "translation")
+    for doc_id, source, translation in sample.iter_rows():
+        yield TaskItem(doc_id, doc_id, {"source": source, "translation": translation, **names})
+
+
+def gather_quality(
+    tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
+) -> Gathered:
+    """Make a row of every document of the sample; grades are null without a usable reply.
+
+    Raises
+    ------
+    InputError
+        If a reply is about no document of the sample, lacks a grade or has one outside 1 to 5.
+    """
+    sample = tables[DOCUMENTS_TABLE].select("_id", "domain", "doc_id", "length_bin")
+    found = [(reply.item_id, *_grades(reply)) for reply in replies]
+    schema = {"_id": pl.String, **dict.fromkeys(DIMENSIONS, pl.Int32)}
+    grades = pl.DataFrame(found, schema=schema, orient="row")
+    rows = with_judgements(sample, grades, table="the quality sample")
+    return Gathered(rows.select(TRANSLATION_GRADES.column_names))
+
+
+def _grades(reply: Replied) -> list[int]:
+    grades = {name: reply_field(reply, name, int) for name in DIMENSIONS}
+    for name, grade in grades.items():
+        if grade not in GRADES:
+            raise InputError(
+                f"reply about {reply.item_id}: {name} {grade}; allowed: {GRADES[0]} to "
+                f"{GRADES[-1]}. {ADVICE}"
+            )
+    return list(grades.values())
+
+
+JUDGE_TRANSLATION = LlmTask(
+    "judge_translation",
+    "translations",
+    (DOCUMENTS_TABLE,),
+    TRANSLATION_GRADES,
+    quality_items,
+    gather_quality,
+    prompt="judge_translation",
+)
+
+
+# Stage ``quality``
+
+
+def run_quality(
+    *,
+    languages: Sequence[str],
+    grades: Sequence[str | Path],
+    human: Sequence[str | Path],
+    quality: str | Path,
+    agreement: str | Path,
+    confusion: str | Path | None = None,
+) -> None:
+    """Write the quality table and how the grades agree with people's.
+
+    ``grades`` has one TRANSLATION_GRADES table per language, in their order; ``human`` are CSV
+    files as `read_human_grades` takes them. Without any, agreement and confusion have no rows.
+
+    Raises
+    ------
+    InputError
+        If a CSV does not fit, or none of its documents was graded by the language model.
+    """
+    frames = {
+        language: read_table(path, TRANSLATION_GRADES)
+        for language, path in zip(languages, grades, strict=True)
+    }
+    every = graded(frames)
+    people = _people(human, every, languages)
+    files = {str(path): hash_file(path) for path in human}
+    origin = derived("quality", grades, params={}, files=files)
+    write_table(quality_table(frames), quality, TRANSLATION_QUALITY, provenance=origin)
+    table = agreement_table(every, people)
+    write_table(table, agreement, TRANSLATION_AGREEMENT, provenance=origin)
+    if confusion is not None:
+        cells = confusion_table(every, people)
+        write_table(cells, confusion, TRANSLATION_CONFUSION, provenance=origin)
+
+
+def _people(
+    paths: Sequence[str | Path], every: pl.DataFrame, languages: Sequence[str]
+) -> pl.DataFrame:
+    """Read people's grades; a file of which no document was graded is refused."""
+    domains = set(every.get_column("domain"))
+    read: Mapping[str | Path, pl.DataFrame] = {
+        path: read_human_grades([path], languages=languages, domains=domains) for path in paths
+    }
+    for path, rows in read.items():
+        odd = rows.join(every, on=DOCUMENT, how="anti")
+        if odd.height == rows.height:
+            raise InputError(
+                f"{path}: none of its {rows.height} documents is in the quality sample; found "
+                f"{odd.item(0, 'doc_id')!r} first. Grade the documents of quality_sample.parquet "
+                "(its doc_id is the one to give)."
+            )
+        if odd.height:
+            logger.warning(
+                "%s: %d of %d documents are not in the quality sample and are not compared; "
+                "first: %s",
+                path,
+                odd.height,
+                rows.height,
+                odd.item(0, "doc_id"),
+            )
+    return read_human_grades(paths, languages=languages, domains=domains)
+
+
+def quality_table(grades: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Average grades by language, domain, length and dimension: TRANSLATION_QUALITY rows.
+
+    Every group also stands pooled as ``all``; languages are pooled where there are several.
+    Pooled means are over documents. A document counts towards ``overall`` with all four grades.
+
+    Parameters
+    ----------
+    grades
+        Language -> TRANSLATION_GRADES rows.
+    """
+    every = graded(grades)
+    long = every.unpivot(
+        [*DIMENSIONS, OVERALL], index=list(GROUPS), variable_name="dimension", value_name="grade"
+    )
+    pooled = [
+        (True, False) if name != "language" or len(grades) > 1 else (False,) for name in GROUPS
+    ]
+    parts = [_averages(long, dict(zip(GROUPS, flags, strict=True))) for flags in product(*pooled)]
+    domains = list(dict.fromkeys(every.get_column("domain")))
+    orders: dict[str, Sequence[str]] = {
+        "language": [*grades, POOLED],
+        "domain": [POOLED, *(name for name in domains if name != POOLED)],
+        "length_bin": [POOLED, *LENGTH_BUCKETS],
+        "dimension": [*DIMENSIONS, OVERALL],
+    }
+    ranks = [pl.col(name).cast(pl.Enum(values)) for name, values in orders.items()]
+    return pl.concat(parts).sort(ranks).select(TRANSLATION_QUALITY.column_names)
+
+
+def graded(grades: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Stack the languages' grades, with ``language`` and ``overall`` (null unless all four are)."""
+    columns = ("_id", "domain", "doc_id", "length_bin", *DIMENSIONS)
+    frames = [
+        frame.select(pl.lit(language).alias("language"), *columns)
+        for language, frame in grades.items()
+    ]
+    complete = pl.all_horizontal(pl.col(name).is_not_null() for name in DIMENSIONS)
+    overall = pl.when(complete).then(pl.mean_horizontal(DIMENSIONS)).alias(OVERALL)
+    return pl.concat(frames).with_columns(pl.col(DIMENSIONS).cast(pl.Float64), overall)
+
+
+def _averages(long: pl.DataFrame, is_pooled: Mapping[str, bool]) -> pl.DataFrame:
+    kept = [
+        pl.lit(POOLED).alias(name) if pooled else pl.col(name) for name, pooled in is_pooled.items()
+    ]
+    groups = long.with_columns(kept).group_by([*GROUPS, "dimension"], maintain_order=True)
+    return groups.agg(
+        n=pl.col("grade").count().cast(pl.Int64),
+        n_unjudged=pl.col("grade").null_count().cast(pl.Int64),
+        mean=pl.col("grade").mean(),
+        sd=pl.col("grade").std(),
+    )
+
+
+# Agreement with people
+
+
+def agreement_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
+    """Compare the grades of a language model with people's: TRANSLATION_AGREEMENT rows.
+
+    Parameters
+    ----------
+    grades
+        The model's, as `graded` stacks them.
+    human
+        ``annotator`` (null where not named), ``language``, ``domain``, ``doc_id`` and a whole
+        number per dimension, one row per document and annotator.
+
+    Returns
+    -------
+    Rows by annotator, language and dimension. Annotators: ``all``, where every row of ``human`` is
+    compared on its own, as published; where documents have several, ``mean`` of a document's
+    annotators; each one that is named, where there are several. Languages: pooled ``all`` first.
+    Dimensions: the four, ``overall`` (a document's mean of the four) and ``all`` (the grades of
+    the four together). Without a person's grade there are no rows.
+    """
+    pairs = _pairs(grades, human)
+    sides = [pairs.with_columns(annotator=pl.lit(POOLED))]
+    if human.select(pl.struct(DOCUMENT).is_duplicated().any()).item():
+        by = [*DOCUMENT, "dimension"]
+        means = pairs.group_by(by, maintain_order=True).agg(pl.col("human").mean(), pl.first("llm"))
+        sides.append(means.select(pl.lit(ANNOTATOR_MEAN).alias("annotator"), *means.columns))
+    named = pairs.filter(pl.col("annotator").is_not_null())
+    if named.get_column("annotator").n_unique() > 1:
+        sides.append(named.sort("annotator", maintain_order=True))
+    compared = pl.concat([_compared(side.select(sides[0].columns)) for side in sides])
+    ranks = {
+        "annotator": list(dict.fromkeys(compared.get_column("annotator"))),
+        "language": [POOLED, *dict.fromkeys(human.get_column("language"))],
+        "dimension": [*DIMENSIONS, OVERALL, POOLED],
+    }
+    return compared.sort([pl.col(name).cast(pl.Enum(order)) for name, order in ranks.items()])
+
+
+def confusion_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
+    """Count pairs by a person's and the model's grade: TRANSLATION_CONFUSION rows.
+
+    Every row of ``human`` counts on its own. All 25 pairs of grades of a language and dimension
+    have a row, those that do not occur too; ``share`` is of the pairs with the person's grade.
+    """
+    pairs = _pairs(grades, human).filter(
+        pl.col("llm").is_not_null() & (pl.col("dimension") != OVERALL)
+    )
+    counted = _with_pooled(pairs).group_by("language", "dimension", "human", "llm").agg(n=pl.len())
+    groups = _with_pooled(pairs).select("language", "dimension").unique(maintain_order=True)
+    cells = groups.join(_all_cells(), how="cross")
+    on = ["language", "dimension", "human", "llm"]
+    found = cells.join(counted, on=on, how="left", maintain_order="left")
+    found = found.with_columns(pl.col("n").fill_null(0).cast(pl.Int64))
+    order = [POOLED, *dict.fromkeys(human.get_column("language"))]
+    found = found.sort(pl.col("language").cast(pl.Enum(order)), maintain_order=True)
+    given = pl.col("n").sum().over("language", "dimension", "human")
+    share = pl.when(given > 0).then(pl.col("n") / given)
+    return found.with_columns(share=share, human=_whole("human"), llm=_whole("llm"))
+
+
+def _whole(name: str) -> pl.Expr:
+    return pl.col(name).cast(pl.Int32)
+
+
+def _all_cells() -> pl.DataFrame:
+    cells = [(float(human), float(llm)) for human in GRADES for llm in GRADES]
+    return pl.DataFrame(cells, schema={"human": pl.Float64, "llm": pl.Float64}, orient="row")
+
+
+def _pairs(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
+    """Return a row per grade by a person: annotator, document, dimension, ``human``, ``llm``.
+
+    ``llm`` is null where the model graded no such document.
+    """
+    names = [*DIMENSIONS, OVERALL]
+    floats = human.with_columns(pl.col(DIMENSIONS).cast(pl.Float64)).with_columns(
+        pl.mean_horizontal(DIMENSIONS).alias(OVERALL)
+    )
+    sides = (
+        frame.unpivot(names, index=index, variable_name="dimension", value_name=value)
+        for frame, index, value in (
+            (floats, ["annotator", *DOCUMENT], "human"),
+            (grades, list(DOCUMENT), "llm"),
+        )
+    )
+    people, model = sides
+    on = [*DOCUMENT, "dimension"]
+    return people.join(model, on=on, how="left", maintain_order="left", validate="m:1")
+
+
+def _with_pooled(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Add the pooled rows: of all languages, first, and of the four dimensions together."""
+    together = pairs.filter(pl.col("dimension") != OVERALL).with_columns(dimension=pl.lit(POOLED))
+    every = pl.concat([pairs, together])
+    return pl.concat([every.with_columns(language=pl.lit(POOLED)), every])
+
+
+def _compared(pairs: pl.DataFrame) -> pl.DataFrame:
+    matched = pl.col("llm").is_not_null()
+    apart = (pl.col("human") - pl.col("llm")).abs()
+    groups = _with_pooled(pairs).group_by("annotator", "language", "dimension", maintain_order=True)
+    return groups.agg(
+        n=matched.sum().cast(pl.Int64),
+        n_unmatched=(~matched).sum().cast(pl.Int64),
+        within_one=(apart <= 1).mean(),
+        mae=apart.mean(),
+        mean_human=pl.col("human").filter(matched).mean(),
+        mean_llm=pl.col("llm").mean(),
+    )
+
+
+REQUIRED = (*DOCUMENT, *DIMENSIONS)
+HUMAN_SCHEMA: dict[str, type[pl.DataType]] = {
+    ANNOTATOR: pl.String,
+    **dict.fromkeys(DOCUMENT, pl.String),
+    **dict.fromkeys(DIMENSIONS, pl.Int64),
+}
+
+
+def read_human_grades(
+    paths: Sequence[str | Path], *, languages: Collection[str], domains: Collection[str]
+) -> pl.DataFrame:
+    """Read grades by people: ``annotator`` (null where not named), document, four grades.
+
+    Further columns (the texts, say) are left out. Whether a document was graded by the language
+    model as well is not looked at.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, has no row or lacks a column, a language or domain is none of
+        those given, a grade is no whole number from 1 to 5, an annotator is called all or mean, or
+        an annotator graded a document twice (over all files).
+    """
+    rows: list[tuple[str | int | None, ...]] = []
+    seen: dict[tuple[str | int | None, ...], str] = {}
+    allowed = {"language": languages, "domain": domains}
+    for path in map(Path, paths):
+        n_before = len(rows)
+        for line, record in read_delimited(path, ","):
+            where = f"{path}, line {line}"
+            row = _human_row(record, allowed, where)
+            if row[:4] in seen:
+                raise InputError(
+                    f"{where}: document {record['doc_id']!r} ({record['language']}, "
+                    f"{record['domain']}) has grades by the same annotator in {seen[row[:4]]}; "
+                    "give each once, or name the annotators in a column 'annotator'"
+                )
+            seen[row[:4]] = where
+            rows.append(row)
+        if len(rows) == n_before:
+            raise InputError(f"{path}: no grades; expected a header and a row per document")
+    return pl.DataFrame(rows, schema=HUMAN_SCHEMA, orient="row")
+
+
+def _human_row(
+    record: dict[str, str], allowed: dict[str, Collection[str]], where: str
+) -> tuple[str | int | None, ...]:
+    missing = [name for name in REQUIRED if name not in record]
+    if missing:
+        raise InputError(
+            f"{where}: no column {', '.join(missing)}; found {', '.join(record)}; expected "
+            f"{', '.join(REQUIRED)} and, if several people graded, {ANNOTATOR}"
+        )
+    fields = {name: text.strip() for name, text in record.items()}
+    for name, values in allowed.items():
+        if fields[name] not in values:
+            raise InputError(
+                f"{where}: column {name!r} is {fields[name]!r}; allowed: "
+                f"{', '.join(sorted(values))}"
+            )
+    annotator = fields.get(ANNOTATOR) or None
+    if annotator in (POOLED, ANNOTATOR_MEAN):
+        raise InputError(
+            f"{where}: column {ANNOTATOR!r} is {annotator!r}, which means something else in the "
+            "tables; use another name"
+        )
+    grades = [_human_grade(fields[name], name, where) for name in DIMENSIONS]
+    return (annotator, fields["language"], fields["domain"], fields["doc_id"], *grades)
+
+
+def _human_grade(text: str, column: str, where: str) -> int:
+    if not re.fullmatch("[1-5]", text):
+        raise InputError(f"{where}: column {column!r} is {text!r}; allowed: whole numbers 1 to 5")
+    return int(text)

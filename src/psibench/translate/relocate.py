@@ -1,0 +1,458 @@
+"""Where the evidence of a query is in the translation of its document, and how far it has moved.
+
+PosIR lets its translations share the spans of the originals. Spans found again in the translation
+show how far positions survive it; they are columns beside the original's and replace nothing.
+Two methods: ``sentences`` takes the translated sentences that align with those of the evidence by
+their lengths (`psibench.text.alignment`); ``quote`` has a language model quote the evidence from
+the translation (task ``relocate_spans``).
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from pydantic import model_validator
+
+from psibench.config.base import Id, Section
+from psibench.errors import InputError
+from psibench.llm.tasks import (
+    DOCUMENTS_TABLE,
+    Gathered,
+    LlmTask,
+    Replied,
+    Tables,
+    TaskItem,
+    reply_field,
+)
+from psibench.tables import read_table
+from psibench.tables.quality_schemas import RELOCATION
+from psibench.tables.schemas import CORPUS
+from psibench.tables.translation_schemas import RELOCATED
+from psibench.text.alignment import MOST_CELLS, Bead, align_lengths
+from psibench.text.locate import locate_quote
+from psibench.text.sentences import sentence_spans
+from psibench.translate.translate import TranslateSection, language_names
+
+logger = logging.getLogger("psibench")
+
+Method = Literal["sentences", "quote"]
+
+NO_REPLY = "no_usable_reply"
+BLANK, TOO_MANY, NO_COUNTERPART = "blank_text", "too_many_sentences", "no_counterpart"
+POOR_ALIGNMENT, POOR_BEAD = "poor_alignment", "unequal_sentences"
+
+MOST_MEAN_COST = 2.0
+"""Largest mean of the costs of lengths over the aligned beads (`Bead.cost`) that is relied on.
+
+Six of XQuAD's English paragraphs joined to one text and their human translations cost 0.3 to 1.5.
+"""
+MOST_UNALIGNED = 0.2
+"""Largest share of either text that may be left without a counterpart."""
+MOST_BEAD_COST = 6.0
+"""Largest cost of the lengths of a bead that evidence lies in: a chance of 1 in 400."""
+
+SPAN, BY, LENGTH = "located_char_span", "located_by", "pos_translated_char_length"
+ORIGIN = "located_from_span"
+RELOCATED_COLUMNS = (SPAN, BY, LENGTH, ORIGIN)
+"""What is read of translated queries; `ORIGIN` is there only if sentences were aligned."""
+EVERY = "all"
+CLOSE = 0.05
+"""The width of one of PosIR's twenty bins."""
+ROUNDING = 1e-12
+
+Offsets = tuple[int, int]
+SPAN_TYPE = pl.Array(pl.Int32, 2)
+LOCATED_SCHEMA: dict[str, Any] = {"_id": pl.String, "span": SPAN_TYPE, "reason": pl.String}
+
+
+class Relocate(Section):
+    """Find the evidence again in the translation, as columns beside the original's span."""
+
+    method: Method = "sentences"
+    """sentences: the translated sentences that align with the original's by their lengths. quote:
+    a language model quotes them."""
+    llm: Id | None = None
+    """Language model that quotes; for method quote."""
+    prompt: str | None = None
+    """Its template; null is the shipped one."""
+
+    @model_validator(mode="after")
+    def _quoting_needs_a_model(self) -> "Relocate":
+        if (self.method == "quote") != (self.llm is not None):
+            raise ValueError("`llm` goes with `method: quote`, and `quote` needs it")
+        return self
+
+
+def relocated(
+    queries: pl.DataFrame,
+    source: pl.DataFrame,
+    corpus: pl.DataFrame,
+    *,
+    method: Method,
+    relocations: str | Path | None,
+) -> pl.DataFrame:
+    """Add the columns that say where evidence is in the translation, and how it was found.
+
+    Parameters
+    ----------
+    queries
+        Translated queries with the spans of the original.
+    source, corpus
+        CORPUS rows of the original and of the translation.
+    relocations
+        RELOCATED table, for method ``quote``.
+    """
+    if method == "quote":
+        if relocations is None:
+            raise InputError("relocate is quote, and no table of quoted spans is given")
+        lengths = dict(corpus.select("_id", "char_length").iter_rows())
+        found = quoted_spans(queries, read_table(relocations, RELOCATED), lengths)
+    else:
+        texts = dict(source.select("_id", "text").iter_rows())
+        found = relocate_by_sentences(
+            queries, texts, dict(corpus.select("_id", "text").iter_rows())
+        )
+    is_found = pl.col("span").is_not_null()
+    counts = found.filter(~is_found).group_by("reason", maintain_order=True).len("n").iter_rows()
+    logger.info(
+        "evidence of %d of %d queries located (%s)%s",
+        found.select(is_found.sum()).item(),
+        found.height,
+        method,
+        "".join(f"; {n} {reason}" for reason, n in counts),
+    )
+    columns = found.select(
+        pl.col("span").alias(SPAN),
+        pl.when(is_found).then(pl.lit(method)).alias(BY),
+        not_located="reason",
+    )
+    located = queries.hstack(columns)
+    return with_origins(located, source) if method == "sentences" else located
+
+
+# Method ``sentences``
+
+
+@dataclass(frozen=True)
+class Located:
+    """A span in a translation, [start, end) in characters; None with the reason why not."""
+
+    span: Offsets | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A text and its translation, sentence by sentence.
+
+    Attributes
+    ----------
+    source, target
+        Spans of the sentences.
+    beads
+        What aligns with what.
+    reason
+        Why the whole is not to be relied on; empty if it is.
+    """
+
+    source: list[Offsets]
+    target: list[Offsets]
+    beads: list[Bead]
+    reason: str
+
+
+def relocate_by_sentences(
+    queries: pl.DataFrame, sources: Mapping[str, str], translations: Mapping[str, str]
+) -> pl.DataFrame:
+    """Find the translated sentences that align with those of each query's evidence.
+
+    How much longer translations are is taken from all documents: the median of their ratios.
+
+    Parameters
+    ----------
+    queries
+        ``_id, pos_corpus_id, pos_char_span``.
+    sources, translations
+        Document id -> text; a translation for every query's positive.
+
+    Returns
+    -------
+    ``LOCATED_SCHEMA`` rows in order of the queries.
+    """
+    ratio = length_ratio(sources, translations)
+    aligned = {
+        doc_id: align_texts(sources[doc_id], translations[doc_id], ratio=ratio)
+        for doc_id in queries.get_column("pos_corpus_id").unique(maintain_order=True)
+    }
+    columns = queries.select("_id", "pos_corpus_id", "pos_char_span")
+    rows = []
+    for query_id, doc_id, (start, end) in columns.iter_rows():
+        found = locate_span(aligned[doc_id], (start, end))
+        rows.append((query_id, found.span and list(found.span), found.reason))
+    return pl.DataFrame(rows, schema=LOCATED_SCHEMA, orient="row")
+
+
+def length_ratio(sources: Mapping[str, str], translations: Mapping[str, str]) -> float:
+    """Compute the median of characters per character of the original; 1 of no documents."""
+    ratios = [len(text) / len(sources[doc_id]) for doc_id, text in translations.items() if text]
+    return float(np.median(ratios)) if ratios else 1.0
+
+
+def align_texts(source: str, target: str, *, ratio: float) -> Alignment:
+    """Align a text and its translation by the lengths of their sentences.
+
+    ``ratio`` is how many characters a translation usually has per character of the text.
+    """
+    spans, found = sentence_spans(source), sentence_spans(target)
+    if not spans or not found:
+        return Alignment(spans, found, [], BLANK)
+    if (len(spans) + 1) * (len(found) + 1) > MOST_CELLS:
+        return Alignment(spans, found, [], TOO_MANY)
+    lengths, found_lengths = _lengths(spans), _lengths(found)
+    beads = align_lengths(lengths, found_lengths, ratio=ratio)
+    is_poor = _is_poor(beads, lengths, found_lengths)
+    return Alignment(spans, found, beads, POOR_ALIGNMENT if is_poor else "")
+
+
+def locate_span(alignment: Alignment, span: Offsets) -> Located:
+    """Find the translated sentences that align with those of a span [start, end) of the text.
+
+    Sentences in one bead cannot be told apart: all of its translated sentences are taken.
+    """
+    if alignment.reason:
+        return Located(None, alignment.reason)
+    first, end = _touched(alignment.source, span)
+    beads = [bead for bead in alignment.beads if bead.source[0] < end and first < bead.source[1]]
+    targets = [bead.target for bead in beads if bead.target[0] < bead.target[1]]
+    if not targets:
+        return Located(None, NO_COUNTERPART)
+    if max(bead.cost for bead in beads) > MOST_BEAD_COST:
+        return Located(None, POOR_BEAD)
+    return Located((alignment.target[targets[0][0]][0], alignment.target[targets[-1][1] - 1][1]))
+
+
+def _touched(sentences: Sequence[Offsets], span: Offsets) -> Offsets:
+    """Return the range of sentences that a span touches; at least one, the nearest before."""
+    first = max(bisect_right(sentences, span[0], key=lambda one: one[0]) - 1, 0)
+    last = first
+    while last + 1 < len(sentences) and sentences[last + 1][0] < span[1]:
+        last += 1
+    return first, last + 1
+
+
+def _is_poor(beads: Sequence[Bead], source: np.ndarray, target: np.ndarray) -> bool:
+    """Say whether lengths agree too little, or too much of either side has no counterpart."""
+    paired = [bead for bead in beads if _is_paired(bead)]
+    alone = [bead for bead in beads if not _is_paired(bead)]
+    if not paired or np.mean([bead.cost for bead in paired]) > MOST_MEAN_COST:
+        return True
+    missing_source = sum(source[slice(*bead.source)].sum() for bead in alone)
+    missing_target = sum(target[slice(*bead.target)].sum() for bead in alone)
+    return bool(
+        missing_source > MOST_UNALIGNED * source.sum()
+        or missing_target > MOST_UNALIGNED * target.sum()
+    )
+
+
+def _is_paired(bead: Bead) -> bool:
+    return bead.source[0] < bead.source[1] and bead.target[0] < bead.target[1]
+
+
+def _lengths(spans: Sequence[Offsets]) -> np.ndarray:
+    return np.array([end - start for start, end in spans], dtype=np.float64)
+
+
+def with_origins(queries: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
+    """Add ``located_from_span``: the sentences of the original in which located evidence is.
+
+    Parameters
+    ----------
+    queries
+        Queries located by sentences: ``pos_corpus_id, pos_char_span, located_char_span``. One that
+        was not located has null.
+    source
+        ``_id, text`` of the original documents.
+    """
+    texts = dict(source.select("_id", "text").iter_rows())
+    asked = queries.select("pos_corpus_id", "pos_char_span", SPAN).rows()
+    sentences = {
+        doc: sentence_spans(texts[doc]) for doc, _, located in asked if located is not None
+    }
+    origins = [
+        None if located is None else _whole_sentences(sentences[doc], start, end)
+        for doc, (start, end), located in asked
+    ]
+    return queries.with_columns(pl.Series(ORIGIN, origins, dtype=SPAN_TYPE))
+
+
+def _whole_sentences(sentences: Sequence[Offsets], start: int, end: int) -> list[int]:
+    """Return [start, end) of the sentences that a span touches; of none, the span itself."""
+    touched = [one for one in sentences if one[0] < end and start < one[1]]
+    return [touched[0][0], touched[-1][1]] if touched else [start, end]
+
+
+# Method ``quote``: the task ``relocate_spans``
+
+
+def quote_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
+    """Ask for the evidence of the queries of the documents given, where both are translated."""
+    names = language_names(section)
+    for row in _asked(tables).iter_rows(named=True):
+        values = {
+            "evidence": row["source"][slice(*row["pos_char_span"])],
+            "question": row["question"],
+            "document": row["document"],
+        }
+        yield TaskItem(row["_id"], row["pos_corpus_id"], values | names, row["target_position"])
+
+
+def gather_quotes(
+    tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
+) -> Gathered:
+    """Find the quotes in the translated documents: one RELOCATED row of every query asked about.
+
+    Without a span the reason is that of `locate_quote`, or ``no_usable_reply``. No query is
+    dropped for that: the place of the original's evidence stays known.
+    """
+    quotes = {reply.item_id: reply_field(reply, "quote", str) for reply in replies}
+    rows: list[tuple[object, ...]] = []
+    for query_id, document in _asked(tables).select("_id", "document").iter_rows():
+        if query_id not in quotes:
+            rows.append((query_id, None, NO_REPLY))
+            continue
+        found = locate_quote(document, quotes[query_id])
+        rows.append((query_id, found.span, found.reason))
+    return Gathered(pl.DataFrame(rows, schema=LOCATED_SCHEMA, orient="row"))
+
+
+def _asked(tables: Tables) -> pl.DataFrame:
+    """Join the queries of the documents given, in their order, where both are translated."""
+    translated = tables["translated"]
+    documents = tables[DOCUMENTS_TABLE].select(pos_corpus_id="_id", source="text")
+    queries = tables["queries"].select("_id", "pos_corpus_id", "pos_char_span", "target_position")
+    questions = translated.filter(kind="query").select("_id", question="text")
+    passages = translated.filter(kind="document").select(pos_corpus_id="_id", document="text")
+    return (
+        documents.join(queries, on="pos_corpus_id", maintain_order="left_right")
+        .join(questions, on="_id", maintain_order="left")
+        .join(passages, on="pos_corpus_id", maintain_order="left")
+    )
+
+
+def quoted_spans(
+    queries: pl.DataFrame, relocated: pl.DataFrame, lengths: Mapping[str, int]
+) -> pl.DataFrame:
+    """Give every query the span that a language model quoted.
+
+    Parameters
+    ----------
+    queries
+        ``_id, pos_corpus_id``.
+    relocated
+        RELOCATED rows; a query without one was not answered for.
+    lengths
+        Document id -> characters of its translation.
+
+    Returns
+    -------
+    ``LOCATED_SCHEMA`` rows in order of the queries.
+
+    Raises
+    ------
+    InputError
+        If a span does not lie in the query's translated positive.
+    """
+    joined = queries.select("_id", "pos_corpus_id").join(
+        relocated.select("_id", "span", "reason"), on="_id", how="left", maintain_order="left"
+    )
+    for query_id, doc_id, span in joined.select("_id", "pos_corpus_id", "span").iter_rows():
+        if span is not None and not 0 <= span[0] < span[1] <= lengths[doc_id]:
+            raise InputError(
+                f"query {query_id!r}: located at [{span[0]}, {span[1]}) of a translation of "
+                f"{lengths[doc_id]} characters; make the relocations anew from these translations"
+            )
+    return joined.select(
+        "_id", pl.col("span").cast(SPAN_TYPE), pl.col("reason").fill_null(NO_REPLY)
+    )
+
+
+RELOCATE_SPANS = LlmTask(
+    "relocate_spans",
+    "quotes",
+    (DOCUMENTS_TABLE, "queries", "translated"),
+    RELOCATED,
+    quote_items,
+    gather_quotes,
+    prompt="relocate_span",
+    documents=CORPUS,
+)
+
+
+# How far the position of evidence survives translation
+
+
+def relocation_table(queries: Mapping[str, pl.DataFrame], *, language: str) -> pl.DataFrame:
+    """Compare where evidence is in the originals and in their translations: RELOCATION rows.
+
+    The relative position of a span is min(middle, length) / length, as in the evaluation; the
+    original's comes from ``pos_char_span`` and ``pos_char_length``, the translation's from
+    ``located_char_span`` and ``pos_translated_char_length``. What was located by sentences is
+    whole sentences; so its original is, too: ``located_from_span`` where that is given. A query
+    whose evidence was not found counts in ``n_queries`` only.
+
+    Parameters
+    ----------
+    queries
+        Domain -> QUERIES rows of a translated language; a domain without the columns of relocation
+        has no row.
+
+    Returns
+    -------
+    A row ``all`` per domain, then one per method where there are several.
+    """
+    rows: list[dict[str, str | int | float | None]] = []
+    for domain, asked in queries.items():
+        if not {SPAN, BY, LENGTH} <= set(asked.columns):
+            continue
+        shifts = position_shifts(asked)
+        methods = shifts.get_column(BY).drop_nulls().unique().sort().to_list()
+        sides = [(EVERY, shifts), *((one, shifts.filter(pl.col(BY) == one)) for one in methods)]
+        for method, own in sides if len(methods) > 1 else sides[:1]:
+            shift = own.get_column("shift").to_numpy()
+            n = len(shift)
+            rows.append(
+                {
+                    "language": language,
+                    "domain": domain,
+                    "method": method,
+                    "n_queries": asked.height,
+                    "n_located": n,
+                    "share_located": n / asked.height if asked.height else None,
+                    "median_shift": float(np.median(shift)) if n else None,
+                    "share_within_0.05": float((shift <= CLOSE + ROUNDING).mean()) if n else None,
+                }
+            )
+    return pl.DataFrame(rows, schema=RELOCATION.empty().schema, orient="row")
+
+
+def position_shifts(queries: pl.DataFrame) -> pl.DataFrame:
+    """Return (n_located, 3) ``_id``, ``located_by`` and ``shift``: absolute, in [0, 1]."""
+    located = queries.filter(pl.col(SPAN).is_not_null())
+    offsets = pl.List(pl.Int64)
+    spans = [
+        pl.col(name).cast(offsets) for name in (ORIGIN, "pos_char_span") if name in queries.columns
+    ]
+    original = _relative(pl.coalesce(spans), "pos_char_length")
+    shift = (original - _relative(pl.col(SPAN).cast(offsets), LENGTH)).abs()
+    return located.select("_id", BY, shift=shift)
+
+
+def _relative(span: pl.Expr, length: str) -> pl.Expr:
+    middle = (span.list.get(0) + span.list.get(1)) / 2
+    size = pl.col(length).cast(pl.Float64)
+    return pl.min_horizontal(middle, size) / size

@@ -1,0 +1,88 @@
+"""A translation's config section, and the tasks of language models it has, in order."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field
+
+from psibench.config.base import Id, Language, refuse_repeats
+from psibench.errors import InputError
+from psibench.llm.tasks import LlmTask, LlmTaskSection
+from psibench.translate.clean import JUDGE_REFUSALS, Cleaning
+from psibench.translate.quality import JUDGE_TRANSLATION, Quality
+from psibench.translate.relocate import RELOCATE_SPANS, Relocate
+from psibench.translate.translate import TRANSLATE, TranslateSection
+
+if TYPE_CHECKING:
+    from psibench.config.benchmarks import Benchmark
+
+Languages = Annotated[list[Language], AfterValidator(refuse_repeats)]
+
+
+class Translate(LlmTaskSection):
+    """Corpus and queries in further languages by a language model, judgements shared."""
+
+    to: Languages = Field(min_length=1)
+    """Languages to translate to."""
+    max_part_tokens: int = Field(default=2048, ge=16)
+    """A document of more tokens (of length_tokenizer) is translated in groups of paragraphs."""
+    shards: int | None = Field(default=None, ge=1, le=10_000)
+    """Jobs that each domain's translation is cut into; null: as the benchmark's other tasks."""
+    clean: Cleaning = Cleaning()
+    relocate: Relocate | None = None
+    """Null: positions are those of the original alone."""
+    quality: Quality | None = None
+    models: Annotated[list[Id], AfterValidator(refuse_repeats)] | None = None
+    """Those of the models evaluated on translations; null: all."""
+
+
+TRANSLATION_TASKS: Mapping[str, LlmTask] = {
+    task.name: task for task in (TRANSLATE, JUDGE_REFUSALS, RELOCATE_SPANS, JUDGE_TRANSLATION)
+}
+LEDGER_ORDER: Mapping[str, int] = {
+    TRANSLATE.name: 200,
+    "mark_translations": 201,
+    JUDGE_REFUSALS.name: 202,
+    RELOCATE_SPANS.name: 203,
+    "clean_translations": 204,
+    JUDGE_TRANSLATION.name: 210,
+}
+"""Places in FLOW: after those of the recipe, whatever else a benchmark has."""
+
+
+def asked_in_translation(section: Translate | None) -> dict[str, LlmTaskSection]:
+    """Return who is asked in each task of a translation, in order; none without one."""
+    if section is None:
+        return {}
+    relocate = section.relocate
+    quoting = (
+        LlmTaskSection(llm=relocate.llm, prompt=relocate.prompt)
+        if relocate is not None and relocate.llm is not None
+        else None
+    )
+    asked: dict[str, LlmTaskSection | None] = {
+        TRANSLATE.name: section,
+        JUDGE_REFUSALS.name: section.clean.refusals,
+        RELOCATE_SPANS.name: quoting,
+        JUDGE_TRANSLATION.name: section.quality,
+    }
+    return {task: one for task, one in asked.items() if one is not None}
+
+
+def translating_section(section: "Benchmark", task: str, language: str) -> TranslateSection:
+    """Return a task's part of a benchmark's translation to one language.
+
+    Raises
+    ------
+    InputError
+        If the benchmark's translation has no such task.
+    """
+    asked = asked_in_translation(section.translate)
+    if task not in asked:
+        raise InputError(f"the translation has no task {task!r}; its: {', '.join(asked) or 'none'}")
+    return TranslateSection(
+        llm=asked[task].llm,
+        prompt=asked[task].prompt,
+        source_language=section.language,
+        target_language=language,
+    )

@@ -1,0 +1,268 @@
+"""Texts to translate in parts, the task that has them translated, and parts put together again.
+
+PosIR (section 2.4, appendix B) has its English corpora and queries translated by one language
+model. Long texts are translated in parts here: the stage ``text_parts`` cuts documents of one
+domain at paragraphs, the task ``translate`` asks for every part, and `join_items` makes documents
+and queries of the replies, each part cleaned by itself first (`psibench.translate.clean`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+
+from psibench.config.base import Language
+from psibench.errors import InputError
+from psibench.llm.tasks import (
+    DOCUMENTS_TABLE,
+    Gathered,
+    LlmTask,
+    LlmTaskSection,
+    Replied,
+    Tables,
+    TaskItem,
+    flow_of,
+    refusal,
+    reply_field,
+)
+from psibench.recipes.judged_rows import refuse_unknown_documents
+from psibench.tables import read_table, write_table
+from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.schemas import CORPUS, QUERIES
+from psibench.tables.translation_schemas import TEXT_PARTS, TRANSLATIONS
+from psibench.text.languages import english_name, spaces_sentences
+from psibench.text.lengths import TokenCounter
+from psibench.text.parts import join_parts, split_parts
+
+PARTS = "text_parts"
+KINDS = {"document": "passage", "query": "question"}
+"""Kind of a text in the tables -> what the translator is told it is."""
+
+
+class TranslateSection(LlmTaskSection):
+    """What every task of a translation has: who is asked, and the two languages."""
+
+    source_language: Language
+    """Language of the originals."""
+    target_language: Language
+    """Language of the translations."""
+
+
+def language_names(section: TranslateSection) -> dict[str, str]:
+    """Return the variables that name a section's languages in a prompt, in English."""
+    return {
+        "source_language": english_name(section.source_language),
+        "target_language": english_name(section.target_language),
+    }
+
+
+def of_documents(tables: Tables, name: str, *columns: str) -> pl.DataFrame:
+    """Return ``doc_id`` and columns of a table's rows about the documents given, in their order."""
+    documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
+    rows = tables[name].select("doc_id", *columns)
+    return documents.join(rows, on="doc_id", maintain_order="left_right")
+
+
+# Stage ``text_parts``
+
+
+def run_text_parts(
+    *,
+    corpus: str | Path,
+    queries: str | Path,
+    length_tokenizer: str,
+    max_part_tokens: int,
+    output: str | Path,
+) -> None:
+    """Write the parts of a domain's documents, then its queries, each of these whole."""
+    from psibench.models.counting import token_counter
+    from psibench.stages.tables import derived
+
+    params = {"length_tokenizer": length_tokenizer, "max_part_tokens": max_part_tokens}
+    parts = text_parts(
+        read_table(corpus, CORPUS),
+        read_table(queries, QUERIES),
+        max_tokens=max_part_tokens,
+        count_tokens=token_counter(length_tokenizer),
+    )
+    source = derived("text_parts", (corpus, queries), params=params)
+    write_table(parts, output, TEXT_PARTS, provenance=source)
+
+
+def text_parts(
+    corpus: pl.DataFrame, queries: pl.DataFrame, *, max_tokens: int, count_tokens: TokenCounter
+) -> pl.DataFrame:
+    """Cut documents of more than ``max_tokens`` tokens; see `split_parts`.
+
+    The corpus says how long its documents are: only those that are too long are counted again.
+
+    Returns
+    -------
+    TEXT_PARTS rows: documents in their order, then queries in theirs.
+
+    Raises
+    ------
+    InputError
+        If a query's positive is not in the corpus.
+    """
+    positives = queries.select("_id", doc_id="pos_corpus_id")
+    odd = positives.join(corpus.select(doc_id="_id"), on="doc_id", how="anti")
+    if odd.height:
+        query_id, doc_id = odd.row(0)
+        raise InputError(
+            f"query {query_id!r}: its positive {doc_id!r} is not in the corpus ({odd.height} such "
+            "queries). Make both tables again from the same source."
+        )
+    rows: list[tuple[str | int, ...]] = []
+    for doc_id, text, n_tokens in corpus.select("_id", "text", "token_length").iter_rows():
+        pieces = [(text, "")]
+        if n_tokens > max_tokens:
+            parts = split_parts(text, max_tokens=max_tokens, count_tokens=count_tokens)
+            pieces = [(text[part.start : part.end], part.separator) for part in parts]
+        for number, piece in enumerate(pieces):
+            facts = (f"d:{doc_id}:{number}", doc_id, doc_id, "document", number, len(pieces))
+            rows.append((*facts, *piece))
+    for query_id, text, doc_id in queries.select("_id", "text", "pos_corpus_id").iter_rows():
+        rows.append((f"q:{query_id}:0", doc_id, query_id, "query", 0, 1, text, ""))
+    return pl.DataFrame(rows, schema=TEXT_PARTS.empty().schema, orient="row")
+
+
+# Task ``translate``
+
+
+def translation_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
+    """Ask for the translation of every part of the documents given and of their queries."""
+    names = language_names(section)
+    parts = of_documents(tables, PARTS, "_id", "kind", "text")
+    for doc_id, part_id, kind, text in parts.iter_rows():
+        yield TaskItem(part_id, doc_id, {"text": text, "kind": KINDS[kind], **names})
+
+
+def gather_translations(
+    tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
+) -> Gathered:
+    """Collect the translations as TRANSLATIONS rows, without white space at their ends.
+
+    Dropped: ``empty_translation``.
+    """
+    refuse_unknown_documents(tables, PARTS)
+    texts = tables[DOCUMENTS_TABLE].select("_id", pl.col("text").str.len_chars())
+    lengths = dict(texts.iter_rows())
+    rows: list[tuple[str, str]] = []
+    dropped: list[Dropped] = []
+    for reply in replies:
+        text = reply_field(reply, "translation", str).strip()
+        if text:
+            rows.append((reply.item_id, text))
+        else:
+            length = lengths[reply.doc_id]
+            lost = refusal("translate", "texts", reply, "empty_translation", char_length=length)
+            dropped.append(lost)
+    frame = pl.DataFrame(rows, schema=TRANSLATIONS.empty().schema, orient="row")
+    left_out = dropped_frame(dropped)
+    return Gathered(frame, left_out, (flow_of("texts", len(rows), left_out),))
+
+
+TRANSLATE = LlmTask(
+    "translate",
+    "texts",
+    (DOCUMENTS_TABLE, PARTS),
+    TRANSLATIONS,
+    translation_items,
+    gather_translations,
+    documents=CORPUS,
+)
+
+
+# Documents and queries out of translated parts
+
+Clean = Callable[[str, str], tuple[str | None, str]]
+"""(reply, kind) -> prefix that was removed or None, and the translation."""
+
+ITEMS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    **dict.fromkeys(("_id", "kind", "doc_id", "text", "prefix"), pl.String),
+    "n_parts": pl.Int32,
+    "joins": pl.List(pl.Int32),
+}
+
+
+@dataclass(frozen=True)
+class JoinedItems:
+    """Documents and queries put together.
+
+    Attributes
+    ----------
+    items
+        ``_id, kind, doc_id, text, prefix, n_parts, joins`` (offsets into text at which the second
+        part and each later one begin); in order of the parts.
+    lost
+        ``_id, kind, doc_id, detail`` of those that lack a part: one without a translation, or
+        with a blank one.
+    """
+
+    items: pl.DataFrame
+    lost: pl.DataFrame
+
+
+def join_items(
+    text_parts: pl.DataFrame, translations: pl.DataFrame, *, language: str, clean: Clean
+) -> JoinedItems:
+    """Put every document and query together from its translated parts, each cleaned first.
+
+    A model may say something before each part, so every part is cleaned by itself. Parts are
+    joined by what separated them in the original; where that was nothing, by a space if the
+    language translated to puts one between sentences. Parts may lack a translation.
+
+    Raises
+    ------
+    InputError
+        If the parts of an item are not numbered 0 to n_parts - 1, or a translation is of no part.
+    """
+    strangers = translations.join(text_parts, on="_id", how="anti")
+    for (part_id,) in strangers.select("_id").head(1).iter_rows():
+        raise InputError(f"translation {part_id!r}: there is no such part; make both anew")
+    joined = text_parts.drop("text").join(translations, on="_id", how="left", maintain_order="left")
+    by_item = joined.sort("number", maintain_order=True).group_by(
+        "kind", "item_id", maintain_order=True
+    )
+    columns = ("_id", "doc_id", "number", "n_parts", "text", "separator")
+    between = " " if spaces_sentences(language) else ""
+    items: list[tuple[object, ...]] = []
+    lost: list[tuple[object, ...]] = []
+    for row in by_item.agg(*columns).sort("kind", maintain_order=True).iter_rows(named=True):
+        item_id, kind, numbers = row["item_id"], row["kind"], row["number"]
+        if numbers != list(range(len(numbers))) or set(row["n_parts"]) != {len(numbers)}:
+            raise InputError(
+                f"parts of {kind} {item_id!r} are numbered {numbers}, of "
+                f"{sorted(set(row['n_parts']))}; expected every number from 0 once: make the parts "
+                "anew"
+            )
+        owner = (item_id, kind, row["doc_id"][0])
+        detail = _lacking(row["_id"], row["text"])
+        if detail:
+            lost.append((*owner, detail))
+            continue
+        cleaned = [clean(text, kind) for text in row["text"]]
+        whole = join_parts([text for _, text in cleaned], row["separator"], for_empty=between)
+        prefix = "\n\n".join(said for said, _ in cleaned if said is not None) or None
+        items.append((*owner, whole.text, prefix, len(cleaned), list(whole.joins)))
+    lost_schema = dict.fromkeys(("_id", "kind", "doc_id", "detail"), pl.String)
+    return JoinedItems(
+        pl.DataFrame(items, schema=ITEMS_SCHEMA, orient="row"),
+        pl.DataFrame(lost, schema=lost_schema, orient="row"),
+    )
+
+
+def pieces_of(text: str, joins: list[int]) -> list[str]:
+    """Cut a text into its translated parts again; separators stay with the part before."""
+    return [text[start:end] for start, end in pairwise([0, *joins, len(text)])]
+
+
+def _lacking(part_ids: list[str], texts: list[str | None]) -> str | None:
+    for part_id, text in zip(part_ids, texts, strict=True):
+        if text is None or not text.strip():
+            found = "has no translation" if text is None else "has a blank translation"
+            return f"part {part_id} {found}"
+    return None
