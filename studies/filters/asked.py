@@ -12,20 +12,20 @@ from typing import Any
 
 import polars as pl
 
-from psibench.build.sampling import length_measure, sample_documents
 from psibench.config.benchmarks import Controlled
 from psibench.config.load import load_config, load_llms
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY, prompt_path
+from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
+from psibench.generate.personas import read_personas
+from psibench.generate.sampling import length_measure, sample_documents
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.batch_lines import LineWorker
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables
-from psibench.recipes.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.recipes.judging import grading_task, pairs_table, verdict_task
 from psibench.sources.documents import read_documents
 from psibench.stages.llm_requests import requests_of
-from psibench.stages.personas import read_personas
 from psibench.text.locate import locate_quote
 from psibench.text.segments import POSITIONS, equal_segments
 

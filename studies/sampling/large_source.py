@@ -11,9 +11,8 @@ from pathlib import Path
 import polars as pl
 from generated_source import Generated, generate
 
-from psibench.config.generation import Sample
 from psibench.config.sources import FilesSource
-from psibench.stages.sample import run_sample
+from psibench.generate.sampling import Sample, run_sample, sample_params
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
@@ -62,10 +61,9 @@ def draw(source: Path, folder: Path, *, unit: str, n_documents: int) -> None:
     )
     documents, sampling, dropped = (folder / f"{name}.parquet" for name in TABLES)
     run_sample(
-        FilesSource(kind="files", paths=[str(source)]),
-        passages=None,
-        sample=sample,
-        length_tokenizer=TOKENIZER,
+        sample_params(
+            FilesSource(kind="files", paths=[str(source)]), None, sample, length_tokenizer=TOKENIZER
+        ),
         language="eng-Latn",
         domain="generated",
         documents=documents,

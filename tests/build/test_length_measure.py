@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.build import length_measure as measuring
-from psibench.build.length_measure import in_parts, length_measure
-from psibench.text.lengths import count_whitespace_tokens
+from psibench.generate.sampling import length_measure
+from psibench.text import lengths as measuring
+from psibench.text.lengths import count_in_parts, count_whitespace_tokens
 
 LIMIT = 30
 
@@ -35,7 +35,7 @@ class Noting:
 @given(st.lists(st.text(alphabet="ab \n", max_size=80), max_size=12))
 def test_lengths_are_those_of_the_whole_texts(texts):
     noting = Noting()
-    found = in_parts(noting)(texts)
+    found = count_in_parts(noting)(texts)
     assert found.dtype == np.int32
     assert found.tolist() == count_whitespace_tokens(texts).tolist()
     for call in noting.calls:
@@ -45,14 +45,14 @@ def test_lengths_are_those_of_the_whole_texts(texts):
 
 def test_neighbours_are_counted_together_up_to_the_limit():
     noting = Noting()
-    in_parts(noting)(["x" * 10] * 7)
+    count_in_parts(noting)(["x" * 10] * 7)
     assert [len(call) for call in noting.calls] == [3, 3, 1]
 
 
 def test_a_long_text_is_cut_before_white_space():
     noting = Noting()
     text = " ".join(["word"] * 20) + "x" * 50 + " end"
-    assert in_parts(noting)([text]).tolist() == [21]
+    assert count_in_parts(noting)([text]).tolist() == [21]
     pieces = [piece for (piece,) in noting.calls]
     assert all(piece.startswith(" ") for _, piece in pairwise(pieces))
     assert all(len(piece) <= LIMIT + 4 for piece in pieces[:2])
@@ -60,7 +60,7 @@ def test_a_long_text_is_cut_before_white_space():
 
 def test_a_long_text_without_white_space_is_counted_whole():
     noting = Noting()
-    assert in_parts(noting)(["a", "x" * 99, "b"]).tolist() == [1, 1, 1]
+    assert count_in_parts(noting)(["a", "x" * 99, "b"]).tolist() == [1, 1, 1]
     assert noting.calls == [["a"], ["x" * 99], ["b"]]
 
 

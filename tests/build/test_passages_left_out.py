@@ -2,8 +2,7 @@
 
 import polars as pl
 
-from psibench.build.passages import cut_into_passages
-from psibench.config.benchmarks import Passages
+from psibench.generate.sampling import Passages, cut_into_passages
 
 PASSAGES = Passages(min_words=10, max_words=20, seed=1)
 

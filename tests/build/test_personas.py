@@ -4,16 +4,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.build.personas import persona_candidates
-from psibench.config.generation import Personas
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
 from psibench.config.settings import Encoding
 from psibench.config.sources import FilesSource
 from psibench.encode.job import run_encode
 from psibench.errors import InputError
+from psibench.generate.personas import Personas, persona_candidates, read_personas, run_personas
 from psibench.models.load import load_encoder
 from psibench.models.transformer import TransformerEncoder
-from psibench.stages.personas import read_personas, run_personas
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
@@ -118,7 +116,7 @@ def section(tmp_path, people=PEOPLE, **fields) -> Personas:
 def run(tmp_path, entry=DENSE, texts=TEXTS, **fields) -> pl.DataFrame:
     write_table(documents(texts), tmp_path / "documents.parquet", DOCUMENTS, provenance=SOURCE)
     run_personas(
-        section(tmp_path, **fields),
+        section(tmp_path, **fields).model_dump(mode="json"),
         entry,
         documents=tmp_path / "documents.parquet",
         store=tmp_path / "store",

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.build.sampling import bin_numbers, length_measure, quotas, sample_documents
-from psibench.config.generation import Sample
 from psibench.errors import InputError
+from psibench.generate.sampling import Sample, bin_numbers, length_measure, quotas, sample_documents
 from psibench.sources.squad import read_squad_files
 from psibench.tables import conform
 from psibench.tables.build_schemas import SAMPLING

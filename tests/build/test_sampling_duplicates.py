@@ -7,10 +7,13 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from psibench.build.distinct import DUPLICATE_SCHEMA
-from psibench.build.length_bins import priority
-from psibench.build.sampling import length_measure, sample_documents
-from psibench.config.generation import Sample
+from psibench.generate.sampling import (
+    DUPLICATE_SCHEMA,
+    Sample,
+    length_measure,
+    priority,
+    sample_documents,
+)
 from psibench.text.near_duplicates import normalise
 
 WORDS = [f"w{i}" for i in range(3000)]

@@ -77,7 +77,7 @@ def test_bucket_counts_of_several_schemes_stand_side_by_side():
 
 @pytest.mark.parametrize("name", ["squad-v2-train-10-articles.json", "xquad.en.json"])
 def test_the_histogram_of_real_data_counts_every_query(real_data, name):
-    from psibench.recipes.squad_posq import build_squad_posq
+    from psibench.generate.squad_posq import build_squad_posq
     from psibench.sources.squad import read_squad_files
     from psibench.text.lengths import count_whitespace_tokens
 

@@ -9,7 +9,7 @@ import yaml
 from psibench.cli import main
 from psibench.config.release import PosirReleaseSource
 from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
-from psibench.recipes.posir_release import build_posir_release
+from psibench.generate.posir_release import build_posir_release
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens

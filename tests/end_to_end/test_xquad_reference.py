@@ -14,8 +14,8 @@ from psibench.config import Encoding, Uncertainty, load_registry
 from psibench.config.benchmarks import SquadPosq
 from psibench.config.paths import REGISTRY
 from psibench.encode.job import run_encode
+from psibench.generate.recipes import build_params, run_build
 from psibench.metrics.aggregate import RowLabels
-from psibench.stages.build import run_build
 from psibench.stages.score import ScoredModel, run_score
 from psibench.stages.search import run_lexical_search, run_vector_search
 from psibench.tables import read_table
@@ -37,9 +37,8 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         buckets=["squad"],
     )
     names = ("corpus", "queries", "qrels", "dropped")
-    run_build(
-        section, length_tokenizer="words", **{name: out / f"{name}.parquet" for name in names}
-    )
+    params = build_params(section, length_tokenizer="words")
+    run_build(params, **{name: out / f"{name}.parquet" for name in names})
     registry = load_registry(REGISTRY)
     tables = {"corpora": [out / "corpus.parquet"], "queries": [out / "queries.parquet"]}
     run_lexical_search(

@@ -10,8 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.build.sampling import length_measure
-from psibench.config.generation import Sample
 from psibench.config.llms import LlmSettings, Price
 from psibench.config.load import load_llms, parse_benchmark
 from psibench.config.paths import prompt_path
@@ -20,6 +18,8 @@ from psibench.errors import InputError
 from psibench.estimate import documents as documents_module
 from psibench.estimate.documents import Reader, stand_in_documents, thinned
 from psibench.estimate.tasks import Estimator, estimate_benchmark
+from psibench.generate.recipes import TASKS, build_params, find_task_of, run_build, task_section
+from psibench.generate.sampling import Sample, length_measure, run_sample, sample_params
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.chain import Item
@@ -29,12 +29,8 @@ from psibench.llm.run import ask_all
 from psibench.llm.standin.process import StandInProcess
 from psibench.llm.tasks import Replied
 from psibench.llm.usage import Usage
-from psibench.recipes.generated import TASKS, task_section
-from psibench.recipes.steps import find_task_of
 from psibench.sources import reach
-from psibench.stages.build import run_build
 from psibench.stages.llm_requests import requests_of
-from psibench.stages.sample import run_sample
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import PAIRS, PERSONA_CANDIDATES
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
@@ -227,10 +223,7 @@ def made_sample(section, place, folder):
     """Draw the documents of a place as the run does; return its build folder."""
     build = folder / "b" / "build" / place.language / place.domain
     run_sample(
-        place.source,
-        passages=None,
-        sample=section.sample,
-        length_tokenizer="words",
+        sample_params(place.source, None, section.sample, length_tokenizer="words"),
         language=place.language,
         domain=place.domain,
         **{name: build / f"{name}.parquet" for name in ("documents", "sampling", "dropped")},
@@ -631,7 +624,8 @@ def test_tables_of_an_earlier_run_are_counted_and_so_are_its_suspects(tmp_path):
     section = squad_section(tmp_path)
     data = tmp_path / "b" / "data" / "eng-Latn" / "general"
     tables = {name: data / f"{name}.parquet" for name in ("corpus", "queries", "qrels", "dropped")}
-    run_build(section_at(section, places_of(section)[0]), length_tokenizer="words", **tables)
+    place = section_at(section, places_of(section)[0])
+    run_build(build_params(place, length_tokenizer="words"), **tables)
     suspects = pl.DataFrame(
         [(f"d:p0000{n}", f"p0000{n}", f"p0000{n}", "document", f"I am sorry {n}") for n in (1, 4)],
         schema=list(REFUSAL_SUSPECTS.column_names),

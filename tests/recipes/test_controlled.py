@@ -2,10 +2,14 @@ import polars as pl
 import pytest
 from answered_tasks import ask, contexts, documents, gather, reasons
 
-from psibench.config.generation import ChooseConfiguration, GeneratePositionalQuery
 from psibench.errors import InputError
+from psibench.generate.controlled import (
+    CHOOSE_CONFIGURATION,
+    GENERATE_POSITIONAL_QUERY,
+    ChooseConfiguration,
+    GeneratePositionalQuery,
+)
 from psibench.llm.tasks import Replied
-from psibench.recipes.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.tables.dropped import Flow
 from psibench.text.segments import POSITIONS, equal_segments
 

@@ -6,16 +6,20 @@ import polars as pl
 import pytest
 from answered_tasks import check_items_drops
 
-from psibench.config.generation import GenerateQuestions, Summarise
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
+from psibench.generate.base import complete_build
+from psibench.generate.fineweb_posq import (
+    GENERATE_QUESTIONS,
+    SUMMARISE,
+    GenerateQuestions,
+    Summarise,
+)
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.completion import complete
 from psibench.llm.tasks import Replied
 from psibench.metrics.query_scores import evidence_positions
-from psibench.recipes.base import complete_build
-from psibench.recipes.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
 from psibench.sources.squad import read_squad_files
 from psibench.stages.ledger import check_balance
 from psibench.tables import conform

@@ -5,9 +5,7 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.recipes.known_item import simulate_known_items
-from psibench.recipes.known_item_draws import Draw
-from psibench.recipes.known_item_matching import match_thirds
+from psibench.generate.known_item import Draw, match_thirds, simulate_known_items
 from psibench.sources.python_docs import read_python_docs
 from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.tables.schemas import QRELS

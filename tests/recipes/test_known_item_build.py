@@ -6,7 +6,7 @@ import pytest
 
 from psibench.config import parse_benchmark
 from psibench.errors import InputError
-from psibench.recipes.registry import build_benchmark, source_files
+from psibench.generate.recipes import build_benchmark, source_files
 from psibench.text.lengths import count_whitespace_tokens
 
 

@@ -6,18 +6,19 @@ from answered_tasks import ask, contexts, documents, gather, reasons
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.config.generation import LocateSpan, ProposeQuestions
 from psibench.errors import InputError
-from psibench.llm.tasks import Replied
-from psibench.metrics.buckets import assign, bucket_scheme
-from psibench.recipes.posir import (
+from psibench.generate.posir import (
     LOCATE_SPAN,
     PROPOSE_QUESTIONS,
+    LocateSpan,
+    ProposeQuestions,
     drawn_position,
     is_drawn,
     position_of_span,
     question_items,
 )
+from psibench.llm.tasks import Replied
+from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.tables.dropped import Flow
 from psibench.text.segments import POSITIONS
 

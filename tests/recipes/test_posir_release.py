@@ -8,7 +8,7 @@ import pytest
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import ReleaseTables, write_dataset
-from psibench.recipes.posir_release import build_posir_release
+from psibench.generate.posir_release import build_posir_release
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens

@@ -14,7 +14,7 @@ from psibench.config import parse_benchmark
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.errors import InputError
-from psibench.recipes.registry import source_files
+from psibench.generate.recipes import source_files
 from psibench.sources import batches as batching
 from psibench.sources.documents import read_documents
 from psibench.sources.files import document_file_batches, read_document_files

@@ -8,6 +8,7 @@ import pytest
 
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
+from psibench.generate.recipes import assemble
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.chain import Chain, Totals
 from psibench.llm.retry import TryFailedError
@@ -21,7 +22,6 @@ from psibench.llm.tasks import (
     shard_documents,
     shard_names,
 )
-from psibench.recipes.generated import assemble
 from psibench.stages import llm_ask
 from psibench.stages.llm_ask import Asking, run_ask
 from psibench.stages.llm_gather import gather, in_document_order, run_gather

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from psibench.config.corpora import Passages
-from psibench.config.generation import Sample
 from psibench.config.sources import FilesSource, PythonDocsSource
+from psibench.generate.sampling import (
+    Passages,
+    Sample,
+    is_current,
+    run_sample,
+    sample_params,
+)
 from psibench.stages.ledger import run_ledger
-from psibench.stages.sample import is_current, parse_sample_params, run_sample, sample_params
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
@@ -36,16 +40,8 @@ def folder(tmp_path, monkeypatch):
 
 def run(*, source=SOURCE, passages=None, sample=SAMPLE, **more):
     paths = {name: Path(f"{name}.parquet") for name in TABLES}
-    run_sample(
-        source,
-        passages=passages,
-        sample=sample,
-        length_tokenizer="words",
-        language="eng-Latn",
-        domain="law",
-        **paths,
-        **more,
-    )
+    params = sample_params(source, passages, sample, length_tokenizer="words", **more)
+    run_sample(json.loads(json.dumps(params)), language="eng-Latn", domain="law", **paths)
     specs = (DOCUMENTS, SAMPLING, ATTRITION)
     return [read_table(paths[name], spec) for name, spec in zip(TABLES, specs, strict=True)]
 
@@ -111,12 +107,11 @@ def test_two_runs_write_the_same_rows():
 
 @pytest.mark.parametrize("passages", [None, Passages(max_words=40)])
 @pytest.mark.parametrize("unit", ["words", "tokens"])
-def test_parameters_are_read_as_they_were_written(passages, unit):
-    sample = Sample(unit=unit, edges=[0, 9])
-    params = sample_params(SOURCE, passages, sample, length_tokenizer="./one")
-    params = json.loads(json.dumps(params))
-    tokenizer = "./one" if unit == "tokens" else "words"
-    assert parse_sample_params(params) == (SOURCE, passages, sample, tokenizer)
+def test_a_sample_records_the_parameters_that_its_rule_is_given(passages, unit):
+    sample = Sample(unit=unit, edges=[0, 50])
+    run(passages=passages, sample=sample)
+    params = sample_params(SOURCE, passages, sample, length_tokenizer="words")
+    assert read_provenance("documents.parquet")["params"] == params | {"length_tokenizer": "words"}
 
 
 def test_the_documentation_s_sample_depends_on_the_python():

@@ -4,9 +4,8 @@ import polars as pl
 import pytest
 
 from psibench.build.rules.sampling_cells import tiny_subset
-from psibench.config.judging import Tiny
 from psibench.errors import InputError
-from psibench.stages.subset import run_subset
+from psibench.generate.recipes import run_subset
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.segments import POSITIONS
@@ -55,7 +54,7 @@ def draw(folder, queries, **section) -> dict[str, pl.DataFrame]:
     paths = write_benchmark(folder, queries)
     specs = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
     made = {f"{name}_out": folder / "tiny" / f"{name}.parquet" for name in specs}
-    run_subset(Tiny(**section), **paths, **made)
+    run_subset(section, **paths, **made)
     return {name: read_table(made[f"{name}_out"], spec) for name, spec in specs.items()}
 
 

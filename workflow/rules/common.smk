@@ -19,8 +19,8 @@ try:
     from psibench.config.reranker_registry import reranker_params
     from psibench.errors import InputError
     from psibench.models.versions import MODEL_VERSIONS
+    from psibench.generate.recipes import build_params
     from psibench.report.published import has_counterparts
-    from psibench.stages.build import build_params
     from psibench.stages.llm_job import ask_params, gather_params, place_params
     from psibench.stages.negatives_job import (
         audit_params,

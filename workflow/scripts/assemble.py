@@ -1,4 +1,4 @@
-from psibench.stages.assemble import run_assemble
+from psibench.generate.recipes import run_assemble
 from psibench.stages.job import job
 
 with job(snakemake.log[0], threads=snakemake.threads):

@@ -1,11 +1,10 @@
 from psibench.config import Encoding, parse_model
-from psibench.config.generation import Personas
+from psibench.generate.personas import run_personas
 from psibench.stages.job import job
-from psibench.stages.personas import run_personas
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_personas(
-        Personas(**snakemake.params.section),
+        snakemake.params.section,
         parse_model(snakemake.params.entry),
         documents=snakemake.input.documents,
         store=snakemake.params.store,

@@ -1,10 +1,9 @@
-from psibench.config.judging import Tiny
+from psibench.generate.recipes import run_subset
 from psibench.stages.job import job
-from psibench.stages.subset import run_subset
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_subset(
-        Tiny.model_validate(snakemake.params.section),
+        snakemake.params.section,
         corpus=snakemake.input.corpus,
         queries=snakemake.input.queries,
         qrels=snakemake.input.qrels,

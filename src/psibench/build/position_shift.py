@@ -13,7 +13,7 @@ from psibench.build.rules.frames import require_columns
 from psibench.build.rules.targets import target_mask, targets_of
 from psibench.build.shift_table import Counts, Filtered, shift_table
 from psibench.errors import InputError
-from psibench.recipes.posir import LOCATE, PROPOSE
+from psibench.generate.posir import LOCATE, PROPOSE
 from psibench.text.segments import POSITIONS, tag_posq
 
 QUERY_UNITS = ("questions", "queries")

@@ -12,9 +12,9 @@ from psibench.config.lookup_translation import TranslationLookup
 from psibench.config.paths import DEFAULT_CONFIG, PROMPTS, REGISTRY
 from psibench.config.settings import Config
 from psibench.errors import InputError
+from psibench.generate.recipes import tasks_of
 from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import LlmTask
-from psibench.recipes.steps import tasks_of
 from psibench.translate.steps import TRANSLATION_TASKS, asked_in_translation
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from psibench.config.base import Id, Language, Section
 from psibench.config.sources import DocumentSource, QuestionSource
+from psibench.generate.sampling import Passages
 
 POOLED = "all"
 
@@ -18,17 +19,6 @@ def _refuse_pooled(domain: str) -> str:
 
 
 Domain = Annotated[Id, AfterValidator(_refuse_pooled)]
-
-
-class Passages(Section):
-    """Cut documents longer than max_words into passages, between paragraphs."""
-
-    min_words: int = Field(default=60, ge=1)
-    """Shortest passage cut, words; a shorter rest is left out."""
-    max_words: int = Field(default=700, ge=2)
-    """Longest passage, words. Documents up to this length stay as they are."""
-    seed: int = Field(default=42, ge=0)
-    """Seed of the passage lengths."""
 
 
 class Corpus(Section):

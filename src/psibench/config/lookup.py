@@ -24,7 +24,7 @@ class Lookup(EncodingLookup):
     """
 
     def __init__(self, config: Config, models: Mapping[str, Model]) -> None:
-        from psibench.recipes.registry import source_files
+        from psibench.generate.recipes import source_files
 
         super().__init__(config, models)
         self._files: dict[tuple[str, str, str], list[str]] = {}

@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from psibench.config.benchmarks import Controlled, GeneratedBenchmark
-from psibench.config.generation import Personas
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.load import load_registry, resolve_llms, resolve_prices
 from psibench.config.lookup_verification import VerificationLookup
@@ -14,6 +13,7 @@ from psibench.config.paths import REGISTRY, prompt_path, shipped
 from psibench.config.settings import Config
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
+from psibench.generate.personas import Personas
 from psibench.llm.tasks import LlmTaskSection, shard_names
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.positions import refuse_beyond_positions
@@ -57,19 +57,19 @@ class GenerationLookup(VerificationLookup):
 
     def tasks(self, name: str) -> "list[tuple[LlmTask, LlmTaskSection]]":
         """List all tasks of a benchmark with their sections, in order; none for other recipes."""
-        from psibench.recipes.steps import tasks_of
+        from psibench.generate.recipes import tasks_of
 
         return list(tasks_of(self.generated(name))) if self.is_generated(name) else []
 
     def task(self, name: str, task: str) -> "LlmTask":
         """Return one task of a benchmark."""
-        from psibench.recipes.steps import find_task_of
+        from psibench.generate.recipes import find_task_of
 
         return find_task_of(self.generated(name), task)[0]
 
     def task_section(self, name: str, task: str) -> LlmTaskSection:
         """Return a task's part of a benchmark's section."""
-        from psibench.recipes.steps import find_task_of
+        from psibench.generate.recipes import find_task_of
 
         return find_task_of(self.generated(name), task)[1]
 

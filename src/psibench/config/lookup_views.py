@@ -92,19 +92,19 @@ class ViewLookup(GenerationLookup):
 
     def unit(self, name: str) -> str:
         """Return what a candidate of a benchmark is called in FLOW."""
-        from psibench.recipes.steps import UNITS
+        from psibench.generate.recipes import UNITS
 
         return UNITS[self.generated(name).recipe]
 
     def step(self, name: str, step: str) -> int:
         """Return the place of a step in FLOW."""
-        from psibench.recipes.steps import place_of
+        from psibench.generate.recipes import place_of
 
         return place_of(self.generated(name), step)
 
     def candidates_table(self, name: str) -> str:
         """Return the name of the table that has all candidates: the last writing task's."""
-        from psibench.recipes.generated import TASKS
+        from psibench.generate.recipes import TASKS
 
         return TASKS[self.generated(name).recipe][-1].name
 
@@ -121,7 +121,7 @@ class ViewLookup(GenerationLookup):
 
         A filter asks nobody and has no usage; the sample has dropped documents alone.
         """
-        from psibench.recipes.steps import steps_of
+        from psibench.generate.recipes import steps_of
 
         filters = ("verify", "grade", "false_negatives")
         steps = [s for s in steps_of(self.generated(name)) if table != "usage" or s not in filters]
@@ -164,7 +164,7 @@ class ViewLookup(GenerationLookup):
 
     def judging_kind(self, name: str, task: str) -> str | None:
         """Return what a judging task makes, grades or verdicts; None for a task that writes."""
-        from psibench.recipes.steps import judging_of
+        from psibench.generate.recipes import judging_of
 
         kinds = {one.name: one.kind for one in judging_of(self.generated(name))}
         return kinds.get(task)
@@ -179,7 +179,7 @@ class ViewLookup(GenerationLookup):
 
     def judges(self, name: str) -> list[str]:
         """List the steps of a benchmark's judges of false negatives, in order."""
-        from psibench.recipes.steps import judge_name
+        from psibench.generate.recipes import judge_name
 
         section = self.negatives(name)
         if not isinstance(section, FinewebNegatives):
@@ -188,7 +188,7 @@ class ViewLookup(GenerationLookup):
 
     def grade_params(self, name: str) -> dict[str, Any]:
         """Return the section of a benchmark's grades, its rule filled in."""
-        from psibench.recipes.steps import grade_rule
+        from psibench.generate.recipes import grade_rule
 
         section = self.generated(name)
         assert section.grade is not None

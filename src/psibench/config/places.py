@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psibench.config.benchmarks import Benchmark, PosirRelease
-from psibench.config.corpora import Corpus, Passages, QuestionCorpus
+from psibench.config.corpora import Corpus, QuestionCorpus
 from psibench.config.release import PosirReleaseSource
 from psibench.config.sources import DocumentSource, QuestionSource
 from psibench.errors import InputError
+from psibench.generate.sampling import Passages
 
 Source = DocumentSource | QuestionSource | PosirReleaseSource
 

@@ -17,10 +17,10 @@ from psibench.config.benchmarks import (
     PosirRelease,
 )
 from psibench.config.encoders import ColbertModel, PyLateModel, VllmModel
-from psibench.config.generation import Sample
 from psibench.config.model_base import EncoderModel, ModelBase, Windows
 from psibench.config.models import StaticModel
 from psibench.config.settings import Encoding
+from psibench.generate.sampling import Sample
 
 TOKENS_PER_WORD = 4 / 3
 """100 tokens are about 75 English words (OpenAI help, "What are tokens and how to count them")."""

@@ -10,7 +10,6 @@ from pydantic.fields import FieldInfo
 from psibench.config import (
     benchmarks,
     corpora,
-    generation,
     judging,
     leaderboards,
     llms,
@@ -23,6 +22,7 @@ from psibench.config import (
 )
 from psibench.config.base import Section
 from psibench.config.paths import CONFIG_FOLDER
+from psibench.generate import controlled, fineweb_posq, personas, posir, sampling
 from psibench.translate import clean, quality, relocate, steps
 
 REFERENCE_FILE = CONFIG_FOLDER.parent / "docs" / "config.md"
@@ -49,22 +49,22 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
     ),
     (
         "Several domains and languages: `benchmarks.ID.corpora`",
-        (corpora.Corpus, corpora.QuestionCorpus, corpora.Passages),
+        (corpora.Corpus, corpora.QuestionCorpus, sampling.Passages),
     ),
     (
         "Benchmarks whose queries a language model writes: `benchmarks.ID`",
-        (benchmarks.FinewebPosq, benchmarks.Posir, benchmarks.Controlled, generation.Sample),
+        (benchmarks.FinewebPosq, benchmarks.Posir, benchmarks.Controlled, sampling.Sample),
     ),
     (
         "Their tasks: `benchmarks.ID.TASK`",
         (
-            generation.Summarise,
-            generation.GenerateQuestions,
-            generation.ProposeQuestions,
-            generation.LocateSpan,
-            generation.Personas,
-            generation.ChooseConfiguration,
-            generation.GeneratePositionalQuery,
+            fineweb_posq.Summarise,
+            fineweb_posq.GenerateQuestions,
+            posir.ProposeQuestions,
+            posir.LocateSpan,
+            personas.Personas,
+            controlled.ChooseConfiguration,
+            controlled.GeneratePositionalQuery,
         ),
     ),
     (

@@ -18,15 +18,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.build.passages import cut_into_passages
-from psibench.build.personas import PERSONAS_SCHEMA
-from psibench.build.sampling import (
-    SAMPLED_SCHEMA,
-    Measure,
-    length_measure,
-    quotas,
-    sample_documents,
-)
 from psibench.config.benchmarks import (
     Benchmark,
     Controlled,
@@ -35,20 +26,28 @@ from psibench.config.benchmarks import (
     PosirRelease,
     SquadPosq,
 )
-from psibench.config.generation import Personas, Sample
 from psibench.config.places import Place, places_of, section_at
 from psibench.config.sources import HubSource
 from psibench.errors import InputError
+from psibench.generate.personas import PERSONAS_SCHEMA, Personas
+from psibench.generate.posir import is_drawn
+from psibench.generate.recipes import build_benchmark, build_params, source_files
+from psibench.generate.sampling import (
+    SAMPLED_SCHEMA,
+    Measure,
+    Sample,
+    cut_into_passages,
+    is_current,
+    length_measure,
+    quotas,
+    sample_documents,
+)
 from psibench.llm.expected import count_tokens_or_embedded
 from psibench.llm.tasks import DOCUMENTS_TABLE
-from psibench.recipes.posir import is_drawn
-from psibench.recipes.registry import build_benchmark, source_files
 from psibench.sources import reach
 from psibench.sources.documents import read_documents
 from psibench.sources.local import local_files
 from psibench.sources.python_pages import python_pages
-from psibench.stages.build import build_params
-from psibench.stages.sample import is_current
 from psibench.tables import content_hash, read_provenance, read_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.columns import read_columns
@@ -421,7 +420,7 @@ def _personas(section: Personas, folder: Path, documents: pl.DataFrame) -> pl.Da
     Those of an earlier run, if it has all the documents; else the first of the source for each
     document, or placeholders.
     """
-    from psibench.stages.personas import read_personas
+    from psibench.generate.personas import read_personas
 
     made = folder / f"{PERSONA_CANDIDATES.name}.parquet"
     if made.is_file():

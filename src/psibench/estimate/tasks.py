@@ -27,6 +27,15 @@ from psibench.config.places import Place, places_of
 from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.estimate.documents import Documents, Reader, Texts, texts_of, thinned
+from psibench.generate.recipes import (
+    AUDIT,
+    GRADE_ROUNDS,
+    TASKS,
+    grade_rule,
+    judging_of,
+    task_section,
+    tasks_of,
+)
 from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.chain import Chain
 from psibench.llm.expected import (
@@ -40,9 +49,7 @@ from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
 from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, Replied, Tables
 from psibench.llm.usage import Usage
-from psibench.recipes.generated import TASKS, task_section
 from psibench.recipes.judging import pairs_table
-from psibench.recipes.steps import AUDIT, GRADE_ROUNDS, grade_rule, judging_of, tasks_of
 from psibench.stages.llm_job import answer_folder
 from psibench.stages.llm_requests import requests_of
 from psibench.tables import read_table

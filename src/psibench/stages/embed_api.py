@@ -1,7 +1,7 @@
 """Stage ``embed_api``: the vectors of a benchmark's texts in one language, from a service.
 
 ``run_embed_api(entry, *, model, domains, corpora, queries, store, settings, output, usage,
-stop=None)`` writes the table of encodings that ``stages.encode.run_encode`` writes, and what was
+stop=None)`` writes the table of encodings that ``encode.job.run_encode`` writes, and what was
 asked.
 """
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.errors import InputError
+from psibench.generate.recipes import step_spec
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.chain import Chain, Item
@@ -21,7 +22,6 @@ from psibench.llm.request import Request
 from psibench.llm.run import ask_all
 from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, TaskItem, shard_documents
 from psibench.progress import Progress
-from psibench.recipes.generated import step_spec
 from psibench.stages.llm_requests import requests_of
 from psibench.stages.tables import derived
 from psibench.tables import hash_file, read_table, write_table

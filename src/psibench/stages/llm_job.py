@@ -14,11 +14,10 @@ from psibench.config.load import load_config, resolve_llms, resolve_prices
 from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.release import PosirReleaseSource
+from psibench.generate.recipes import JUDGING, find_task, find_task_of
+from psibench.generate.sampling import sample_params
 from psibench.llm.tasks import LlmTask, LlmTaskSection
-from psibench.recipes.generated import find_task
-from psibench.recipes.steps import JUDGING, find_task_of
 from psibench.stages.llm_ask import Asking, llm_params, task_params
-from psibench.stages.sample import sample_params
 from psibench.translate.steps import TRANSLATION_TASKS, translating_section
 from psibench.translate.translate import TranslateSection
 

@@ -9,10 +9,10 @@ import polars as pl
 from psibench.build.rules.frames import as_table, require_columns
 from psibench.build.rules.mixtures import cell_budget, draw_mixtures
 from psibench.build.rules.targets import single_targets
-from psibench.build.sampling import OUTSIDE
 from psibench.build.verification import evidence_targets
 from psibench.config.judging import Mixtures
 from psibench.errors import InputError
+from psibench.generate.sampling import OUTSIDE
 from psibench.stages.tables import derived
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, SAMPLING

@@ -12,9 +12,9 @@ from psibench.build.rules.margin import MARGIN_THRESHOLDS
 from psibench.build.rules.margin_tables import cell_table, margin_table
 from psibench.build.rules.savings import count_savings
 from psibench.build.rules.targets import targets_of
-from psibench.build.sampling import OUTSIDE
 from psibench.build.verification import decide_all, find_verification, margins_of
 from psibench.config.verification import VerifyMargin, VerifySection
+from psibench.generate.sampling import OUTSIDE
 from psibench.stages.decided import candidate_facts, write_decided
 from psibench.stages.tables import derived, read_all
 from psibench.tables import Provenance, read_table, write_table

@@ -1,11 +1,16 @@
 """Lengths of texts in characters, words and tokens."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
 TokenCounter = Callable[[Sequence[str]], np.ndarray]
+
+PART_CHARS = 1_000_000
+"""So much text goes to a tokenizer at once: it holds some hundred bytes per token meanwhile."""
+SPACE = re.compile(r"\s")
 
 
 def count_words(texts: Sequence[str]) -> np.ndarray:
@@ -39,3 +44,46 @@ def with_lengths(documents: pl.DataFrame, *, count_tokens: TokenCounter) -> pl.D
         pl.Series("word_count", count_words(texts), dtype=pl.Int32),
         pl.Series("token_length", count_tokens(texts), dtype=pl.Int32),
     )
+
+
+def count_in_parts(count: TokenCounter) -> TokenCounter:
+    """Return a counter that hands on at most ``PART_CHARS`` characters at once.
+
+    A text above that is counted in parts cut before white space, and the counts are added.
+    """
+
+    def measure(texts: Sequence[str]) -> np.ndarray:
+        lengths = np.zeros(len(texts), dtype=np.int32)
+        for start, end in _groups(texts):
+            pieces = [part for text in texts[start:end] for part in _parts(text)]
+            if len(pieces) > end - start:  # one long text
+                lengths[start] = sum(int(count([piece])[0]) for piece in pieces)
+            else:
+                lengths[start:end] = count(pieces)
+        return lengths
+
+    return measure
+
+
+def _groups(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield [start, end) of neighbours of at most PART_CHARS together; a longer one is alone."""
+    start = n_chars = 0
+    for place, text in enumerate(texts):
+        if place > start and n_chars + len(text) > PART_CHARS:
+            yield start, place
+            start, n_chars = place, 0
+        n_chars += len(text)
+    if len(texts) > start:
+        yield start, len(texts)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Cut a text before the first white space at or after every PART_CHARS characters."""
+    start = 0
+    while len(text) - start > PART_CHARS:
+        found = SPACE.search(text, start + PART_CHARS)
+        if found is None:
+            break
+        yield text[start : found.start()]
+        start = found.start()
+    yield text[start:]

@@ -1,22 +1,29 @@
 """Controlled's two tasks: who asks and how, once per document; then one query per third.
 
-Controlled, section 3.1.2 and appendix A. The configuration (persona, difficulty, query length; see
-`configurations`) is shared by the queries of all three thirds, so that they differ in position
-alone.
+Controlled, section 3.1.2 and appendix A. The configuration (persona, difficulty, query length) is
+chosen from the personas nearest to the document (`psibench.generate.personas`) and shared by the
+queries of all three thirds, so that they differ in position alone.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
+from typing import Literal
 
 import polars as pl
+from pydantic import Field
 
-from psibench.config.generation import GeneratePositionalQuery
+from psibench.errors import InputError
+from psibench.generate.base import GeneratedBenchmark
+from psibench.generate.personas import Personas
+from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
+    LlmTaskSection,
     Replied,
     Tables,
     TaskItem,
@@ -24,15 +31,14 @@ from psibench.llm.tasks import (
     refusal,
     reply_field,
 )
-from psibench.recipes.configurations import CHOOSE, CHOOSE_CONFIGURATION
-from psibench.tables.build_schemas import CANDIDATES
+from psibench.tables.build_schemas import CANDIDATES, CONFIGURATIONS
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.locate import QUOTE_AMBIGUOUS, locate_quote
 from psibench.text.segments import POSITIONS, equal_segments, split_equal
 
-__all__ = ["CHOOSE_CONFIGURATION", "GENERATE_POSITIONAL_QUERY"]
-
+CHOOSE = "choose_configuration"
 GENERATE = "generate_positional_query"
+PERSONAS_TABLE = "persona_candidates"
 DETAIL_CHARS = 200
 
 CANDIDATES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -48,6 +54,98 @@ CANDIDATES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "length_bin": pl.String,
     "answer_in_segment": pl.Boolean,
 }
+_LIST_MARK = re.compile(r"\A(?:\(?\d+[.):]|[-*•])\s+")
+
+
+class ChooseConfiguration(LlmTaskSection):
+    """Persona, difficulty and length of query: one configuration per document."""
+
+
+class GeneratePositionalQuery(LlmTaskSection):
+    """One query for each third of a document, the whole document and the third shown."""
+
+    queries_per_position: int = Field(default=1, ge=1, le=20)
+    """Queries asked for per third."""
+
+
+class Controlled(GeneratedBenchmark):
+    """Controlled: one query per third of each document, asked by a fitting persona."""
+
+    recipe: Literal["controlled"]
+    sample: Sample = Sample(unit="chars", edges=[256, 512, 1024, 2048, 4096, 8192])
+    personas: Personas = Personas()
+    choose_configuration: ChooseConfiguration
+    generate_positional_query: GeneratePositionalQuery
+    own_rule = "margin"
+
+
+# Task ``choose_configuration``
+
+
+def configuration_items(tables: Tables, _section: ChooseConfiguration) -> Iterator[TaskItem]:
+    """Ask once per document, with its persona candidates.
+
+    Raises
+    ------
+    InputError
+        If a document has no candidates.
+    """
+    documents = tables[DOCUMENTS_TABLE].select("_id", "text")
+    joined = documents.join(tables[PERSONAS_TABLE], on="_id", how="left", maintain_order="left")
+    for doc_id, text, personas in joined.select("_id", "text", "personas").iter_rows():
+        if not personas:
+            raise InputError(
+                f"{PERSONAS_TABLE}: no personas for document {doc_id!r}; every document needs a "
+                "row with at least one. Make the table again from the same documents."
+            )
+        yield TaskItem(doc_id, doc_id, {"document": text, "personas": personas})
+
+
+def gather_configurations(
+    tables: Tables, _section: ChooseConfiguration, replies: Iterable[Replied]
+) -> Gathered:
+    """Collect configurations; a persona that is no candidate is kept and marked.
+
+    A persona counts as listed if it is a candidate's text but for case, white space, a number or
+    bullet before it, or a full stop after it; it is then given in the candidate's words. Dropped:
+    a document whose persona is blank (``blank_persona``).
+    """
+    documents, candidates = tables[DOCUMENTS_TABLE], tables[PERSONAS_TABLE]
+    lengths = dict(documents.select("_id", pl.col("text").str.len_chars()).iter_rows())
+    places = {doc_id: place for place, doc_id in enumerate(candidates["_id"])}
+    rows: list[tuple[str | bool, ...]] = []
+    blank: list[Dropped] = []
+    for reply in replies:
+        doc_id, persona = reply.doc_id, reply_field(reply, "persona", str).strip()
+        key = _persona_key(persona)
+        if not key:
+            length = lengths[doc_id]
+            blank.append(refusal(CHOOSE, "documents", reply, "blank_persona", char_length=length))
+            continue
+        listed = {_persona_key(text): text for text in candidates["personas"][places[doc_id]]}
+        how = (reply_field(reply, name, str) for name in ("difficulty", "query_length"))
+        rows.append((doc_id, listed.get(key, persona), key in listed, *how))
+    frame = pl.DataFrame(rows, schema=CONFIGURATIONS.empty().schema, orient="row")
+    dropped = dropped_frame(blank)
+    return Gathered(frame, dropped, (flow_of("documents", len(rows), dropped),))
+
+
+def _persona_key(text: str) -> str:
+    bare = _LIST_MARK.sub("", text.strip())
+    return " ".join(bare.casefold().split()).rstrip(".").rstrip()
+
+
+CHOOSE_CONFIGURATION = LlmTask(
+    CHOOSE,
+    "documents",
+    (DOCUMENTS_TABLE, PERSONAS_TABLE),
+    CONFIGURATIONS,
+    configuration_items,
+    gather_configurations,
+)
+
+
+# Task ``generate_positional_query``
 
 
 def query_items(tables: Tables, section: GeneratePositionalQuery) -> Iterator[TaskItem]:

@@ -11,17 +11,20 @@ is its whole chunk. How its position is recorded:
 - The position of an item, and so of what is dropped, is the single tag of ``posq`` in either case.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
+from pydantic import Field, model_validator
 
-from psibench.config.generation import GenerateQuestions, Summarise
+from psibench.generate.base import GeneratedBenchmark
+from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
     Gathered,
     LlmTask,
+    LlmTaskSection,
     Replied,
     Tables,
     TaskItem,
@@ -53,6 +56,55 @@ CANDIDATE_SCHEMA: dict[str, Any] = {
     "positions": pl.List(pl.String),
 }
 """The columns of CANDIDATES, and what this recipe knows besides; ``chunk`` counts from 0."""
+
+
+class Summarise(LlmTaskSection):
+    """One summary per document, the context of the questions about its chunks."""
+
+    max_words: int = Field(default=400, ge=20)
+    """Longest summary asked for (PosQ, section 3.2: 400)."""
+
+
+class GenerateQuestions(LlmTaskSection):
+    """Questions about each chunk of a document, from the chunk and the document's summary."""
+
+    n_questions: int = Field(default=5, ge=1, le=20)
+    """Questions asked for per chunk."""
+    chunk_words: int = Field(default=256, ge=16)
+    """Longest chunk, words (PosQ, section 3.2: 256)."""
+    tagging: Literal["posq", "myopic"] = "posq"
+    """posq: every chunk has one position. myopic: a chunk that overlaps two thirds has both;
+    scheme `thirds` counts its questions once, `thirds-every-tag` at both, as Myopic's Table 1."""
+
+
+class FinewebPosq(GeneratedBenchmark):
+    """FineWeb-PosQ (PosQ, section 3.2; Myopic): questions about the chunks of long passages."""
+
+    recipe: Literal["fineweb_posq"]
+    sample: Sample = Sample(edges=[500, 1024])
+    summarise: Summarise
+    generate_questions: GenerateQuestions
+    own_rule = "agreement"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _both_ways_to_count(cls, given: Any) -> Any:
+        """Count queries of two tags both ways, unless the config says how."""
+        if not isinstance(given, Mapping) or "buckets" in given:
+            return given
+        asked = given.get("generate_questions")
+        if isinstance(asked, Mapping) and asked.get("tagging") == "myopic":
+            return {**given, "buckets": ["thirds", "thirds-every-tag"]}
+        return given
+
+    @model_validator(mode="after")
+    def _one_position_to_mix(self) -> "FinewebPosq":
+        if self.mixtures is not None and self.generate_questions.tagging == "myopic":
+            raise ValueError(
+                "mixtures need one position per query; `tagging: myopic` gives some two. Use "
+                "`tagging: posq`"
+            )
+        return self
 
 
 def summary_items(tables: Tables, section: Summarise) -> Iterator[TaskItem]:

@@ -9,15 +9,63 @@ from collections.abc import Iterable
 from typing import Literal
 
 import polars as pl
+from pydantic import Field, model_validator
 
+from psibench.config.corpora import QuestionCorpus, check_corpora
+from psibench.config.sources import QuestionSource, SquadSource
 from psibench.errors import InputError
-from psibench.recipes.base import Build, complete_build
+from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
+from psibench.sources.hub import read_hub_questions
+from psibench.sources.squad import read_squad_files
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
 
 STAGE = "squad_posq"
 TINY_QUERIES = 10_000  # PosQ, section 3.1
 TINY_SEED = 42  # the authors' choice
+
+
+class SquadPosq(BenchmarkBase):
+    """SQuAD-PosQ (PosQ, section 3.1): questions by the character at which their answer starts."""
+
+    recipe: Literal["squad_posq"]
+    source: QuestionSource | None = None
+    corpora: list[QuestionCorpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; in place of `source`."""
+    labels: Literal["all", "published"] = "all"
+    """all: every context that carries the question is relevant. published: the last one only."""
+    subset: Literal["full", "tiny"] = "full"
+    """tiny: 10,000 questions drawn as the authors did (seed 42), the same corpus."""
+    queries_by: str | None = "people"
+    """Who wrote the questions: people, as SQuAD's, or for example llm:NAME; null: not recorded."""
+    buckets: BucketSchemes = Field(default=["squad", "relative-20"], min_length=1)
+    """Bucket schemes to report; the first one is the headline."""
+
+    @model_validator(mode="after")
+    def _has_corpora(self) -> "SquadPosq":
+        check_corpora(self.source, self.corpora, self.language)
+        return self
+
+
+def build(section: SquadPosq, count_tokens: TokenCounter) -> Build:
+    """Read a benchmark's source and build it."""
+    source = section.source
+    assert source is not None
+    if isinstance(source, SquadSource):
+        questions = read_squad_files(source.paths)
+    else:
+        questions = read_hub_questions(
+            source.name,
+            splits=source.splits,
+            config=source.config,
+            revision=source.revision,
+            streaming=source.streaming,
+            max_documents=source.max_documents,
+            where=source.where,
+        )
+    return build_squad_posq(
+        questions, labels=section.labels, subset=section.subset, count_tokens=count_tokens
+    )
 
 
 def build_squad_posq(

@@ -7,15 +7,19 @@ named. Where the evidence lies is decided by the located span and not by the thi
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import polars as pl
+from pydantic import Field
 
-from psibench.config.generation import LocateSpan, ProposeQuestions
+from psibench.generate.base import BucketSchemes, GeneratedBenchmark
+from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
     LlmTask,
+    LlmTaskSection,
     Replied,
     Tables,
     TaskItem,
@@ -47,6 +51,33 @@ CANDIDATES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "located_position": pl.String,
     "on_target": pl.Boolean,
 }
+
+
+class ProposeQuestions(LlmTaskSection):
+    """Questions about one third of a document, the third drawn per document, the whole shown."""
+
+    n_questions: int = Field(default=3, ge=1, le=20)
+    """Questions asked for per document."""
+    share: float = Field(default=1.0, gt=0, le=1)
+    """Share of the documents that are asked about; the others are there to be searched."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the documents drawn and of the third drawn for each."""
+
+
+class LocateSpan(LlmTaskSection):
+    """The evidence of each question, quoted by the model and found again in the document."""
+
+
+class Posir(GeneratedBenchmark):
+    """PosIR: questions about a drawn third of each document, with the evidence located."""
+
+    recipe: Literal["posir"]
+    sample: Sample = Sample(unit="tokens", edges=[0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048])
+    propose_questions: ProposeQuestions
+    locate_span: LocateSpan
+    own_rule = "necessity"
+    length_buckets: bool = True
+    buckets: BucketSchemes = Field(default=["relative-20", "thirds"], min_length=1)
 
 
 def drawn_position(doc_id: str, *, seed: int) -> Position:

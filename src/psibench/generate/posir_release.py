@@ -7,21 +7,54 @@ query's positive and which position it was made for: these are taken, too.
 """
 
 import logging
+from typing import Literal
 
 import polars as pl
+from pydantic import Field
 
+from psibench.config.corpora import Domain
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import FURTHER, ReleaseTables, read_dataset
-from psibench.recipes.base import Build
+from psibench.generate.base import BenchmarkBase, BucketSchemes, Build
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter, with_lengths
+from psibench.translate.steps import Languages
 
 STAGE = "posir_release"
 OWN_LENGTH = "pos_translated_char_length"
 QUERY_IDS = ("_id", "pos_corpus_id")
 
 logger = logging.getLogger("psibench")
+
+
+class PosirRelease(BenchmarkBase):
+    """A benchmark in the layout of PosIR's release, read as it is; nothing is built."""
+
+    recipe: Literal["posir_release"]
+    source: PosirReleaseSource
+    languages: Languages | None = None
+    """Languages to read; null: every folder of a local release. Needed for one on the hub."""
+    domains: list[Domain] | None = Field(default=None, min_length=1)
+    """Domains to read; null: every folder of a local release. Needed for one on the hub."""
+    queries_by: str | None = None
+    """Who wrote the queries, as llm:DeepSeek-V3.1 or people; null: not recorded."""
+    prefix_ids: bool = True
+    """Put the domain in front of each id, as in mining/123: ids have to differ between domains."""
+    length_buckets: bool = True
+    buckets: BucketSchemes = Field(default=["relative-20", "thirds"], min_length=1)
+    """Bucket schemes to report; the first one is the headline."""
+
+
+def build(section: PosirRelease, count_tokens: TokenCounter) -> Build:
+    """Read one place of a release."""
+    return build_posir_release(
+        section.source,
+        language=section.language,
+        domain=section.domain,
+        prefix_ids=section.prefix_ids,
+        count_tokens=count_tokens,
+    )
 
 
 def build_posir_release(

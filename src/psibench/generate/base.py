@@ -1,0 +1,154 @@
+"""What recipes share: the parts of their config sections, and the tables they return."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+import polars as pl
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from psibench.config.base import LANGUAGE_PATTERN, Id, Language, Section, refuse_repeats
+from psibench.config.corpora import Corpus, Domain, check_corpora
+from psibench.config.judging import Audit, Grade, Mixtures, NegativesProtocol, Tiny
+from psibench.config.sources import DocumentSource
+from psibench.config.verification import Verify, VerifyMargin
+from psibench.generate.sampling import Passages, Sample, prefixed
+from psibench.text.lengths import TokenCounter, with_lengths
+from psibench.translate.steps import Translate
+
+BucketScheme = Annotated[
+    str, StringConstraints(pattern=r"^(squad|thirds|thirds-every-tag|relative-[1-9][0-9]?)$")
+]
+BucketSchemes = Annotated[list[BucketScheme], AfterValidator(refuse_repeats)]
+PAIR_PATTERN = rf"^{LANGUAGE_PATTERN[1:-1]}-{LANGUAGE_PATTERN[1:-1]}$"
+CrossLingual = Annotated[
+    list[Annotated[str, StringConstraints(pattern=PAIR_PATTERN)]], AfterValidator(refuse_repeats)
+]
+
+
+class BenchmarkBase(Section):
+    """What every benchmark has, whatever its recipe."""
+
+    language: Language = "eng-Latn"
+    """Language and script of queries and documents, as in eng-Latn."""
+    domain: Domain = "general"
+    """Name of the text's domain; a folder in results/."""
+    description: str = ""
+    """One line for the report."""
+    length_buckets: bool = False
+    """Also report by tokens of the positive: Q1 to 512, Q2 to 1,024, Q3 to 1,536, Q4 above."""
+    models: list[Id] | None = Field(default=None, min_length=1)
+    """Those of `models` that are evaluated on this benchmark; null: all."""
+    cross_lingual: CrossLingual | None = None
+    """Cross-lingual pairs QUERIES-DOCUMENTS, as spa-Latn-eng-Latn: queries of one language search
+    the documents of another. Null: from each translation to the language it was made from."""
+    translate: Translate | None = None
+    """Corpora and queries in further languages by a language model; null: none."""
+
+
+class GeneratedBenchmark(BenchmarkBase):
+    """What the recipes share whose queries a language model writes."""
+
+    recipe: str
+    source: DocumentSource | None = None
+    corpora: list[Corpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; in place of `source`."""
+    sample: Sample
+    """Drawn from each domain in each language."""
+    passages: Passages | None = None
+    """Cut long documents into passages; without it a document is taken whole."""
+    shards: int = Field(default=1, ge=1, le=10_000)
+    """Jobs that each task of the language model is cut into, by documents."""
+    verify: Verify | None = None
+    """Rerankers that filter the candidates; without them every candidate becomes a query."""
+    grade: Grade | None = None
+    """A language model that filters what the rerankers left."""
+    audit: Audit | None = None
+    """A language model that says how good the margin is; needs `verify` by margin."""
+    false_negatives: NegativesProtocol | None = None
+    """What is done about documents that answer a query and are not its positive; null or none:
+    nothing.
+    The benchmark before it is evaluated too, under the id BENCHMARK-raw."""
+    tiny: Tiny | None = None
+    """A small subset of the queries, evaluated too, under the id BENCHMARK-tiny."""
+    mixtures: Mixtures | None = None
+    """Training sets drawn from the queries; they change no evaluation."""
+    buckets: BucketSchemes = Field(default=["thirds"], min_length=1)
+    """Bucket schemes to report; the first one is the headline."""
+
+    own_rule: ClassVar[str]
+    """The rule of `verify` that the recipe's paper has."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_verify(cls, given: Any) -> Any:
+        """Let `verify` without a rule mean the one of the recipe's paper, `none` no protocol."""
+        if not isinstance(given, Mapping):
+            return given
+        verify = given.get("verify")
+        if isinstance(verify, Mapping) and "rule" not in verify:
+            given = {**given, "verify": {"rule": cls.own_rule, **verify}}
+        if given.get("false_negatives") in ("none", {"protocol": "none"}):
+            given = {**given, "false_negatives": None}
+        return given
+
+    @model_validator(mode="after")
+    def _has_corpora(self) -> "GeneratedBenchmark":
+        check_corpora(self.source, self.corpora, self.language)
+        return self
+
+    @model_validator(mode="after")
+    def _audit_has_margins(self) -> "GeneratedBenchmark":
+        if self.audit is not None and not isinstance(self.verify, VerifyMargin):
+            raise ValueError(
+                "audit goes by strata of the margin: it needs `verify` with `rule: margin`"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Build:
+    """A benchmark's tables: CORPUS, QUERIES and QRELS rows, and what was dropped, with reasons.
+
+    ``dropped`` has the ATTRITION columns less ``language`` and ``domain``, which the recipe does
+    not know.
+    """
+
+    corpus: pl.DataFrame
+    queries: pl.DataFrame
+    qrels: pl.DataFrame
+    dropped: pl.DataFrame
+
+    def with_id_prefix(self, prefix: str) -> "Build":
+        """Put a prefix before all ids."""
+        return replace(
+            self,
+            corpus=prefixed(self.corpus, prefix, "_id"),
+            queries=prefixed(self.queries, prefix, "_id", "pos_corpus_id"),
+            qrels=prefixed(self.qrels, prefix, "query-id", "corpus-id"),
+            dropped=prefixed(self.dropped, prefix, "item_id", "doc_id"),
+        )
+
+
+def complete_build(
+    documents: pl.DataFrame,
+    queries: pl.DataFrame,
+    qrels: pl.DataFrame,
+    dropped: pl.DataFrame,
+    *,
+    count_tokens: TokenCounter,
+) -> Build:
+    """Add the length columns to the corpus and to the queries' positives.
+
+    ``queries`` may hold further columns; they come after the declared ones.
+    """
+    corpus = with_lengths(documents, count_tokens=count_tokens)
+    lengths = corpus.select(
+        pl.col("_id").alias("pos_corpus_id"),
+        pl.col("char_length").alias("pos_char_length"),
+        pl.col("token_length").alias("pos_token_length"),
+    )
+    joined = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
+    declared = ["_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length"]
+    declared += ["pos_token_length", "target_position"]
+    return Build(corpus, joined.select(*declared, pl.exclude(declared)), qrels, dropped)

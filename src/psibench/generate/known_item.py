@@ -1,0 +1,542 @@
+"""Position-controlled known-item queries, simulated without a language model.
+
+Known-item topics can be simulated by drawing query terms from a model of the known document
+(L. Azzopardi, M. de Rijke, K. Balog: Building Simulated Queries for Known-Item Topics, SIGIR
+2007). Here the model is that of an evidence span inside one third of the document, and a term's
+probability is their mixture of popularity and discrimination, tf x log(N / df). Three rules are
+added, so that a score by position says something about the retriever and not about the queries:
+
+- the terms of a query occur in the known document inside the evidence span and nowhere else, and
+  no other document has them all;
+- a document gives queries for all three thirds, or none;
+- of many draws per third, those three are kept that are close to one another in discrimination
+  (sum of the idf), term frequency and span length.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from pydantic import Field, model_validator
+
+from psibench.config.corpora import Corpus, check_corpora
+from psibench.config.sources import DocumentSource
+from psibench.errors import InputError
+from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
+from psibench.generate.sampling import Passages, cut_into_passages
+from psibench.sources.documents import read_documents
+from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.text.lengths import TokenCounter
+from psibench.text.segments import POSITIONS, Position, inner_thirds
+from psibench.text.words import Words, is_content_word, tokenise
+
+STAGE = "simulate_known_items"
+
+QUERIES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "_id": pl.String,
+    "text": pl.String,
+    "pos_corpus_id": pl.String,
+    "pos_char_span": pl.Array(pl.Int32, 2),
+    "target_position": pl.String,
+    "answer": pl.String,
+    "idf_sum": pl.Float64,
+}
+QRELS_SCHEMA = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32}
+# What one unit of spread is for each matched quantity: idf summed over the terms (natural
+# logarithm), occurrences of the terms, and the natural logarithm of the span's characters.
+SCALES = np.array([1.0, 1.0, 0.25])
+
+
+class KnownItem(BenchmarkBase):
+    """Known-item queries simulated from each third of each passage, without an LLM."""
+
+    recipe: Literal["known_item"]
+    source: DocumentSource | None = None
+    corpora: list[Corpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; in place of `source`."""
+    passages: Passages | None = None
+    """Cut long documents into passages; without it a document is taken whole."""
+    n_terms: int = Field(default=5, ge=1, le=20)
+    """Words per query."""
+    queries_per_third: int = Field(default=1, ge=1, le=20)
+    """Queries drawn from each third of each passage."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the draw."""
+    buckets: BucketSchemes = Field(default=["thirds"], min_length=1)
+    """Bucket schemes to report; the first one is the headline. Queries are matched over thirds
+    only: near a third's border sit only short spans of long passages, so finer schemes mix
+    position with length (the position-blind control shows it)."""
+
+    @model_validator(mode="after")
+    def _has_corpora(self) -> "KnownItem":
+        check_corpora(self.source, self.corpora, self.language)
+        return self
+
+
+# Draws from an evidence span of one third
+
+
+@dataclass(frozen=True)
+class DrawRules:
+    """What a query is drawn from; the fields are explained at `simulate_known_items`."""
+
+    n_terms: int
+    max_span_words: int
+    n_draws: int
+    min_document_frequency: int
+    max_document_share: float
+
+    def check(self) -> None:
+        """Raise InputError where a field is out of its range."""
+        if not 1 <= self.n_terms <= self.max_span_words or self.n_draws < 1:
+            raise InputError(
+                f"n_terms={self.n_terms}, max_span_words={self.max_span_words}, "
+                f"n_draws={self.n_draws}; allowed: 1 <= n_terms <= max_span_words, n_draws >= 1"
+            )
+        if self.min_document_frequency < 1 or not 0 < self.max_document_share <= 1:
+            raise InputError(
+                f"min_document_frequency={self.min_document_frequency}, "
+                f"max_document_share={self.max_document_share}; allowed: at least 1, and (0, 1]"
+            )
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One query: its text (terms in the order of the document), its span, what matching needs."""
+
+    text: str
+    start: int
+    end: int
+    idf_sum: float
+    frequency: int
+
+
+@dataclass(frozen=True)
+class LexicalIndex:
+    """The words of all documents, and the documents of every stem."""
+
+    texts: list[str]
+    words: list[Words]
+    documents_of: dict[str, set[int]]
+
+    @classmethod
+    def build(cls, texts: list[str], *, language: str) -> "LexicalIndex":
+        """Tokenise and stem ``texts``; document numbers are their indices."""
+        words = [tokenise(text, language=language) for text in texts]
+        documents_of: dict[str, set[int]] = defaultdict(set)
+        for number, found in enumerate(words):
+            for stem in found.stems:
+                documents_of[stem].add(number)
+        return cls(texts, words, dict(documents_of))
+
+    def idf(self, stem: str) -> float:
+        """Give log(N / df) of a stem of the collection: 0 where every document has it."""
+        return float(np.log(len(self.texts) / len(self.documents_of[stem])))
+
+    def is_answered_by_one(self, stems: list[str]) -> bool:
+        """Say whether exactly one document holds all the stems."""
+        sets = sorted((self.documents_of[stem] for stem in stems), key=len)
+        return len(set.intersection(*sets)) == 1
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Terms that may be drawn in one third, by first occurrence; word numbers, last inclusive."""
+
+    stems: list[str]
+    first: np.ndarray
+    last: np.ndarray
+    frequency: np.ndarray
+    idf: np.ndarray
+
+
+def draw_queries(
+    index: LexicalIndex,
+    number: int,
+    char_range: tuple[int, int],
+    rules: DrawRules,
+    n_queries: int,
+    rng: np.random.Generator,
+) -> list[Draw] | str:
+    """Draw ``rules.n_draws * n_queries`` queries from spans of one range of a document.
+
+    A span's window is placed uniformly among those that hold enough terms; of its terms,
+    ``n_terms`` are drawn without replacement with probability proportional to tf x idf.
+
+    Returns
+    -------
+    list of Draw, or str
+        The distinct draws that no other document answers; or the reason code why there is none.
+    """
+    words = index.words[number]
+    inside = _words_inside(words, char_range)
+    if len(inside) < rules.n_terms:
+        return "text_too_short"
+    terms = _eligible_terms(index, number, inside, rules)
+    windows = _windows(terms, inside, rules)
+    if not len(windows):
+        return "no_unambiguous_span"
+    allowed = windows[rng.integers(len(windows), size=rules.n_draws * n_queries)]
+    draws: dict[str, Draw] = {}
+    for chosen in _draw_terms(terms.frequency * terms.idf, allowed, rules.n_terms, rng):
+        if index.is_answered_by_one([terms.stems[i] for i in chosen]):
+            draw = _draw(index.texts[number], words, terms, chosen)
+            draws[draw.text] = draw
+    return list(draws.values()) or "answerable_elsewhere"
+
+
+def _draw_terms(
+    weights: np.ndarray, allowed: np.ndarray, n_terms: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw ``n_terms`` of the allowed terms per row, without replacement, by weight.
+
+    The largest keys ``log(weight) + Gumbel noise`` are a draw without replacement with
+    probability proportional to the weights.
+
+    Parameters
+    ----------
+    weights
+        Positive weights, shape (n_terms_in_all,), float64.
+    allowed
+        Which terms a draw may use, shape (n_draws, n_terms_in_all), bool; enough in each row.
+
+    Returns
+    -------
+    numpy.ndarray
+        Term numbers, ascending in each row, shape (n_draws, n_terms), int64.
+    """
+    keys = np.where(allowed, np.log(weights) + rng.gumbel(size=allowed.shape), -np.inf)
+    return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, :n_terms], axis=1)
+
+
+def _words_inside(words: Words, char_range: tuple[int, int]) -> range:
+    """Give the numbers of the words that lie wholly in a range of characters."""
+    low = int(np.searchsorted(words.starts, char_range[0], side="left"))
+    high = int(np.searchsorted(words.ends, char_range[1], side="right"))
+    return range(low, max(low, high))
+
+
+def _eligible_terms(index: LexicalIndex, number: int, inside: range, rules: DrawRules) -> _Terms:
+    """Find the content words of a range that occur nowhere else in the document."""
+    words, text = index.words[number], index.texts[number]
+    occurrences: dict[str, list[int]] = defaultdict(list)
+    for i, stem in enumerate(words.stems):
+        occurrences[stem].append(i)
+    most = max(1, int(rules.max_document_share * len(index.texts)))
+    rows = []
+    for stem in dict.fromkeys(words.stems[i] for i in inside):
+        first, last = occurrences[stem][0], occurrences[stem][-1]
+        if not (inside.start <= first and last < inside.stop):
+            continue
+        frequency = len(index.documents_of[stem])
+        if not rules.min_document_frequency <= frequency <= most or index.idf(stem) <= 0:
+            continue
+        if is_content_word(text[words.starts[first] : words.ends[first]]):
+            rows.append((stem, first, last, len(occurrences[stem]), index.idf(stem)))
+    numbers = np.array([row[1:4] for row in rows], dtype=np.int64).reshape(-1, 3)
+    return _Terms(
+        stems=[row[0] for row in rows],
+        first=numbers[:, 0],
+        last=numbers[:, 1],
+        frequency=numbers[:, 2],
+        idf=np.array([row[4] for row in rows], dtype=np.float64),
+    )
+
+
+def _windows(terms: _Terms, inside: range, rules: DrawRules) -> np.ndarray:
+    """Give, per window of words with enough terms, which terms lie wholly in it.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (n_windows, n_terms_in_all), bool.
+    """
+    width = min(rules.max_span_words, len(inside))
+    starts = np.arange(inside.start, inside.stop - width + 1)[:, None]
+    held = (terms.first >= starts) & (terms.last < starts + width)
+    return held[held.sum(axis=1) >= rules.n_terms]
+
+
+def _draw(text: str, words: Words, terms: _Terms, chosen: np.ndarray) -> Draw:
+    """Make the query of the chosen terms; its span runs from first to last occurrence of any."""
+    surface = [text[words.starts[i] : words.ends[i]] for i in terms.first[chosen]]
+    return Draw(
+        text=" ".join(surface),
+        start=words.starts[int(terms.first[chosen].min())],
+        end=words.ends[int(terms.last[chosen].max())],
+        idf_sum=float(terms.idf[chosen].sum()),
+        frequency=int(terms.frequency[chosen].sum()),
+    )
+
+
+# Draws of equal difficulty, one per third
+
+
+@dataclass(frozen=True)
+class Match:
+    """One draw per third, and how far apart they are (0: alike in all that is matched)."""
+
+    draws: tuple[Draw, Draw, Draw]
+    spread: float
+
+
+def match_thirds(thirds: list[list[Draw]], n_matches: int) -> list[Match]:
+    """Choose triples of draws, one per third, that are close to one another.
+
+    The spread of a triple is the largest, over the matched quantities, of (largest - smallest) in
+    units of `SCALES`. Considered are, for every draw, the triple it makes with the draw of each
+    other third that is nearest to it. Triples are chosen greedily, using a draw once.
+
+    Parameters
+    ----------
+    thirds
+        The draws of each of the three thirds.
+    n_matches
+        Triples wanted.
+
+    Returns
+    -------
+    list of Match
+        At most ``n_matches``, fewer where the draws run out; none if a third has no draws.
+    """
+    matches: list[Match] = []
+    features = [_features(draws) for draws in thirds]
+    free = [list(range(len(draws))) for draws in thirds]
+    while len(matches) < n_matches and all(free):
+        left = [rows[numbers] for rows, numbers in zip(features, free, strict=True)]
+        triple, spread = _closest_triple(left)
+        numbers = [free[third].pop(triple[third]) for third in range(3)]
+        first, second, last = (thirds[third][numbers[third]] for third in range(3))
+        matches.append(Match((first, second, last), spread))
+    return matches
+
+
+def _features(draws: list[Draw]) -> np.ndarray:
+    """Give the matched quantities in units of their scales, shape (n_draws, 3), float64."""
+    rows = [(draw.idf_sum, draw.frequency, np.log(draw.end - draw.start)) for draw in draws]
+    return np.array(rows, dtype=np.float64).reshape(-1, 3) / SCALES
+
+
+def _closest_triple(features: list[np.ndarray]) -> tuple[tuple[int, int, int], float]:
+    """Give the closest of the triples made by nearest neighbours, and its spread.
+
+    The spread is the largest of the three pairwise distances in the maximum norm. Ties go to the
+    earlier third as the anchor, then to the earlier draw.
+    """
+    best, best_spread = (0, 0, 0), np.inf
+    for anchor in range(3):
+        one, two = (third for third in range(3) if third != anchor)
+        to_one = _distances(features[anchor], features[one])
+        to_two = _distances(features[anchor], features[two])
+        near_one, near_two = to_one.argmin(axis=1), to_two.argmin(axis=1)
+        apart = np.abs(features[one][near_one] - features[two][near_two]).max(axis=1)
+        spread = np.maximum(np.maximum(to_one.min(axis=1), to_two.min(axis=1)), apart)
+        number = int(spread.argmin())
+        if spread[number] < best_spread:
+            members = {anchor: number, one: int(near_one[number]), two: int(near_two[number])}
+            best, best_spread = (members[0], members[1], members[2]), float(spread[number])
+    return best, float(best_spread)
+
+
+def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Give all distances in the maximum norm, shape (n_left, n_right), float64."""
+    distances: np.ndarray = np.abs(left[:, None] - right[None]).max(axis=-1)
+    return distances
+
+
+# Queries of all documents
+
+
+def build(section: KnownItem, count_tokens: TokenCounter) -> Build:
+    """Read a benchmark's source, cut it into passages and simulate its queries."""
+    assert section.source is not None
+    source = read_documents(section.source)
+    documents, left_out = pl.concat(source.batches), source.dropped
+    if section.passages is not None:
+        documents, too_short = cut_into_passages(documents, section.passages)
+        left_out = pl.concat([left_out, too_short])
+    simulated = simulate_known_items(
+        documents,
+        seed=section.seed,
+        n_terms=section.n_terms,
+        queries_per_third=section.queries_per_third,
+    )
+    if simulated.queries.is_empty():
+        raise InputError(_no_queries(documents, simulated.dropped))
+    return complete_build(
+        documents,
+        simulated.queries,
+        simulated.qrels,
+        pl.concat([left_out, simulated.dropped]),
+        count_tokens=count_tokens,
+    )
+
+
+def _no_queries(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:
+    """Say why no query could be made, and what would help."""
+    reasons = dropped.group_by("reason").len().sort("len", descending=True).iter_rows()
+    counts = ", ".join(f"{reason} {count}" for reason, count in reasons) or "none planned"
+    return (
+        f"known_item made no query from {documents.height} documents; planned queries dropped: "
+        f"{counts}. It needs some dozens of documents of a hundred words or more that share a "
+        "vocabulary: add documents, cut long ones (`passages: {}`), or lower n_terms."
+    )
+
+
+@dataclass(frozen=True)
+class KnownItems:
+    """Simulated queries, their labels, and the queries that could not be made.
+
+    ``queries`` has `_id, text, pos_corpus_id, pos_char_span, target_position`, `answer` (the
+    span's text) and `idf_sum` (discrimination of its terms); ``qrels`` one row per query. A row of
+    ``dropped`` is a query planned and not made. Reasons, in the order they are looked for:
+    ``text_too_short``: the third has fewer words than a query;
+    ``no_unambiguous_span``: no span there holds enough terms found nowhere else in the text;
+    ``answerable_elsewhere``: every query drawn is matched in full by another document;
+    ``unmatched``: too few triples of draws are close enough to one another (score: the largest
+    spread of those found);
+    ``unbalanced``: the document failed at another third.
+    """
+
+    queries: pl.DataFrame
+    qrels: pl.DataFrame
+    dropped: pl.DataFrame
+
+
+def simulate_known_items(
+    documents: pl.DataFrame,
+    *,
+    seed: int,
+    n_terms: int = 5,
+    queries_per_third: int = 1,
+    max_span_words: int = 60,
+    n_draws: int = 48,
+    min_document_frequency: int = 2,
+    max_document_share: float = 0.3,
+    max_spread: float = 2.0,
+    language: str = "english",
+) -> KnownItems:
+    """Simulate known-item queries whose evidence lies in a chosen third of a document.
+
+    Parameters
+    ----------
+    documents
+        DOCUMENTS table (`_id`, `text`); ids are unique.
+    seed
+        Seed of all draws, at least 0; every document has its own stream of random numbers.
+    n_terms
+        Terms of a query, at least 1.
+    queries_per_third
+        Queries for each third of each document, at least 1.
+    max_span_words
+        Most words of an evidence span, at least ``n_terms``.
+    n_draws
+        Draws per third and query, from which the best matched three are kept, at least 1.
+    min_document_frequency
+        A term occurs in at least so many documents: 2 leaves out names found in one only.
+    max_document_share
+        A term occurs in at most this share of the documents, in (0, 1]; one document is always
+        allowed.
+    max_spread
+        Largest allowed spread of the three matched draws: 1 is a difference of 1.0 in the sum of
+        the idf, of one occurrence, or of a quarter in span length (see `match_thirds`).
+    language
+        Snowball stemmer.
+
+    Returns
+    -------
+    KnownItems
+        In order of the documents, then of the thirds. Queries kept and dropped are together
+        ``3 * queries_per_third`` per document.
+
+    Raises
+    ------
+    InputError
+        If there are no documents, an id occurs twice, or a setting is not allowed.
+    """
+    rules = DrawRules(n_terms, max_span_words, n_draws, min_document_frequency, max_document_share)
+    _check(documents, rules, queries_per_third, seed)
+    index = LexicalIndex.build(documents["text"].to_list(), language=language)
+    kept: list[dict[str, object]] = []
+    dropped: list[Dropped] = []
+    for number, (doc_id, text) in enumerate(documents.select("_id", "text").iter_rows()):
+        rng = np.random.default_rng([seed, *doc_id.encode()])
+        good, bad = _simulate_one(index, number, rules, queries_per_third, max_spread, rng)
+        kept += [_query_row(doc_id, text, position, k, draw) for position, k, draw in good]
+        dropped += [_dropped_row(doc_id, text, failed) for failed in bad]
+    queries = pl.DataFrame(kept, QUERIES_SCHEMA)
+    qrels = queries.select(
+        pl.col("_id").alias("query-id"),
+        pl.col("pos_corpus_id").alias("corpus-id"),
+        pl.lit(1, pl.Int32).alias("score"),
+    )
+    return KnownItems(queries, qrels, dropped_frame(dropped))
+
+
+Kept = tuple[Position, int, Draw]
+Failed = tuple[Position, int, str, float | None]
+
+
+def _simulate_one(
+    index: LexicalIndex,
+    number: int,
+    rules: DrawRules,
+    queries_per_third: int,
+    max_spread: float,
+    rng: np.random.Generator,
+) -> tuple[list[Kept], list[Failed]]:
+    """Simulate one document's queries: all of its planned queries are kept, or none is."""
+    plan = [(position, k) for position in POSITIONS for k in range(1, queries_per_third + 1)]
+    ranges = inner_thirds(len(index.texts[number]))
+    draws: dict[Position, list[Draw]] = {}
+    failed: dict[Position, str] = {}
+    for position in POSITIONS:
+        found = draw_queries(index, number, ranges[position], rules, queries_per_third, rng)
+        if isinstance(found, str):
+            failed[position] = found
+        else:
+            draws[position] = found
+    if failed:
+        return [], [(pos, k, failed.get(pos, "unbalanced"), None) for pos, k in plan]
+    matched = match_thirds([draws[position] for position in POSITIONS], queries_per_third)
+    worst = max(match.spread for match in matched)
+    if len(matched) < queries_per_third or worst > max_spread:
+        return [], [(pos, k, "unmatched", worst) for pos, k in plan]
+    return [
+        (position, k, matched[k - 1].draws[POSITIONS.index(position)]) for position, k in plan
+    ], []
+
+
+def _query_row(doc_id: str, text: str, position: Position, k: int, draw: Draw) -> dict[str, object]:
+    return {
+        "_id": f"{doc_id}-{position}-{k}",
+        "text": draw.text,
+        "pos_corpus_id": doc_id,
+        "pos_char_span": [draw.start, draw.end],
+        "target_position": position,
+        "answer": text[draw.start : draw.end],
+        "idf_sum": draw.idf_sum,
+    }
+
+
+def _dropped_row(doc_id: str, text: str, failed: Failed) -> Dropped:
+    position, k, reason, score = failed
+    item = (f"{doc_id}-{position}-{k}", doc_id, reason)
+    return Dropped(STAGE, "queries", *item, None, score, position, len(text))
+
+
+def _check(documents: pl.DataFrame, rules: DrawRules, queries_per_third: int, seed: int) -> None:
+    if documents.is_empty():
+        raise InputError("no documents to simulate queries for; give a table of at least one row")
+    repeated: Iterable[str] = documents.filter(pl.col("_id").is_duplicated())["_id"].head(1)
+    for doc_id in repeated:
+        raise InputError(f"document id {doc_id!r} occurs more than once; make the ids unique")
+    if queries_per_third < 1 or seed < 0:
+        raise InputError(
+            f"queries_per_third={queries_per_third}, seed={seed}; "
+            "allowed: queries_per_third >= 1, seed >= 0"
+        )
+    rules.check()

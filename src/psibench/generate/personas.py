@@ -1,0 +1,263 @@
+"""Which personas are nearest to each document (Controlled, section 3.1.2 and appendix A).
+
+The stage ``personas`` encodes documents and personas with a model of the registry and searches
+exhaustively; what is heavy is imported when it runs.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from pydantic import Field
+
+from psibench.config.base import Id, Section
+from psibench.config.models import Model, SentenceTransformerModel, StaticModel
+from psibench.config.sources import FilesSource, HubSource
+from psibench.errors import InputError
+from psibench.sources.documents import read_documents
+from psibench.stages.tables import derived
+from psibench.tables import hash_rows, read_table, write_table
+from psibench.tables.build_schemas import PERSONA_CANDIDATES
+from psibench.tables.schemas import DOCUMENTS
+
+if TYPE_CHECKING:
+    from psibench.config.settings import Encoding
+    from psibench.encode.store import EmbeddingStore
+    from psibench.models.protocols import Encoder, Role
+
+logger = logging.getLogger("psibench")
+
+BLOCK_DOCUMENTS = 65_536
+"""Documents whose vectors are in memory at once: 256 MiB at 1,024 dimensions."""
+
+PERSONAS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "_id": pl.String,
+    "personas": pl.List(pl.String),
+}
+
+DenseModel = SentenceTransformerModel | StaticModel
+Encode = Callable[[Sequence[str], "Role"], np.ndarray]
+
+
+class Personas(Section):
+    """Who might search: the candidates a configuration is chosen from."""
+
+    source: FilesSource | HubSource = Field(
+        default=FilesSource(kind="files", paths=["shipped:personas.jsonl"], text_column="persona"),
+        discriminator="kind",
+    )
+    """Table of personas; `shipped:personas.jsonl` is the small one that comes with psibench, the
+    paper's is proj-persona/PersonaHub on the hub."""
+    model: Id = "all-minilm-l6-v2"
+    """Registry id of the encoder whose cosine picks the candidates."""
+    n_candidates: int = Field(default=20, ge=1, le=100)
+    """Candidates per document (Controlled, section 3: 20)."""
+
+
+def run_personas(
+    params: Mapping[str, Any],
+    entry: Model,
+    *,
+    documents: str | Path,
+    store: str | Path,
+    settings: "Encoding",
+    output: str | Path,
+) -> None:
+    """Find each document's persona candidates and write them.
+
+    Vectors go into the embedding store of the model, documents under the same keys as the
+    evaluation's: what one of them has encoded, the other finds there.
+
+    Parameters
+    ----------
+    params
+        The section `Personas`.
+    entry
+        The registry's entry of its ``model``.
+
+    Raises
+    ------
+    InputError
+        If the model does not give one vector per text, or there are no personas.
+    """
+    from psibench.config.model_params import retrieval_params
+    from psibench.encode.store import text_key
+
+    section = Personas.model_validate(params)
+    dense = _require_dense(section.model, entry)
+    frame = read_table(documents, DOCUMENTS)
+    personas = read_personas(section)
+    encoder, vectors, dtype = _encode_all(
+        dense, section.model, frame["text"].to_list(), personas, store=store, settings=settings
+    )
+
+    def stored(texts: Sequence[str], role: "Role") -> np.ndarray:
+        salt = encoder.salt(role)
+        return vectors.load([text_key(text, salt=salt) for text in texts]).values
+
+    rows = persona_candidates(frame, personas, encode=stored, n=section.n_candidates)
+    logger.info("%d documents, %d personas", frame.height, len(personas))
+    source = derived(
+        "personas",
+        [documents],
+        params={
+            **retrieval_params(dense),
+            "n_candidates": section.n_candidates,
+            "dtype": dtype,
+            "fingerprint": encoder.fingerprint,
+        },
+        revisions=_revisions(section, dense),
+        files={"personas": hash_rows(pa.table({"persona": pa.array(personas, pa.string())}))},
+    )
+    write_table(rows, output, PERSONA_CANDIDATES, provenance=source)
+
+
+def persona_candidates(
+    documents: pl.DataFrame,
+    personas: Sequence[str],
+    *,
+    encode: Encode,
+    n: int,
+    block_documents: int = BLOCK_DOCUMENTS,
+    block_bytes: int = 256 * 1024 * 1024,
+) -> pl.DataFrame:
+    """Find for each document the ``n`` personas of largest cosine, exhaustively.
+
+    Parameters
+    ----------
+    documents
+        DOCUMENTS rows, ids unique.
+    personas
+        Distinct descriptions; among equal cosines the earlier one wins.
+    encode
+        (texts, role) -> (n_texts, dim) float32 unit vectors. Documents are encoded as documents,
+        personas as queries: a persona is short and stands for what someone looks for, and a model
+        with two prompts was trained to compare a query with a document.
+    n
+        Candidates per document, at least 1; fewer where there are fewer personas.
+    block_documents
+        Documents encoded and searched at once.
+    block_bytes
+        Memory of one block of scores.
+
+    Returns
+    -------
+    PERSONA_CANDIDATES rows, in order of the documents. The blocks change no row.
+
+    Raises
+    ------
+    InputError
+        If there are no personas, one occurs twice, or ``n`` is below 1.
+    """
+    from psibench.search.exact import search_vectors
+    from psibench.search.vectors import ArrayVectors
+
+    _check(personas, n)
+    vectors = ArrayVectors(encode(personas, "query"))
+    names = pl.Series("personas", personas, dtype=pl.String)
+    frames = [pl.DataFrame(schema=PERSONAS_SCHEMA)]
+    for block in documents.select("_id", "text").iter_slices(block_documents):
+        asked = encode(block["text"].to_list(), "document")
+        best = search_vectors(asked, vectors, k=n, block_bytes=block_bytes)
+        frames.append(_rows(block["_id"], names, best.documents))
+    return pl.concat(frames, rechunk=False)
+
+
+def _rows(ids: pl.Series, names: pl.Series, found: np.ndarray) -> pl.DataFrame:
+    """Turn (n_documents, n_kept) numbers of personas into rows."""
+    lists = names.gather(found.reshape(-1)).reshape(found.shape).arr.to_list()
+    return pl.DataFrame({"_id": ids, "personas": lists}, schema=PERSONAS_SCHEMA)
+
+
+def _check(personas: Sequence[str], n: int) -> None:
+    if n < 1:
+        raise InputError(f"n is {n}; allowed: at least 1 candidate per document")
+    if not personas:
+        raise InputError("no personas; give a table with at least one")
+    seen: set[str] = set()
+    for persona in personas:
+        if persona in seen:
+            raise InputError(f"persona {persona!r} occurs twice; leave out the repetition")
+        seen.add(persona)
+
+
+def read_personas(section: Personas) -> list[str]:
+    """Read the personas in reading order, each distinct one once, on one line.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or malformed, or holds no text.
+    """
+    texts = (
+        text
+        for batch in read_documents(section.source).batches
+        for text in batch.get_column("text")
+    )
+    return list(dict.fromkeys(" ".join(text.split()) for text in texts))
+
+
+def _require_dense(model: str, entry: Model) -> DenseModel:
+    """Return the entry if its model gives one vector per text; raise InputError if not."""
+    found = f"is {entry.kind}"
+    if isinstance(entry, StaticModel):
+        return entry
+    if isinstance(entry, SentenceTransformerModel):
+        if entry.scoring == "cosine" and entry.windows is None:
+            return entry
+        found = "has scoring: maxsim" if entry.scoring == "maxsim" else "has windows"
+    raise InputError(
+        f"personas.model: {model!r} {found}; personas are compared by one vector per text. "
+        "Choose a dense model of the registry without windows, such as all-minilm-l6-v2."
+    )
+
+
+def _encode_all(
+    entry: DenseModel,
+    model: str,
+    documents: Sequence[str],
+    personas: Sequence[str],
+    *,
+    store: str | Path,
+    settings: "Encoding",
+) -> "tuple[Encoder, EmbeddingStore, str]":
+    """Encode what the store lacks; returns the encoder, the store with all vectors, the dtype."""
+    from psibench.encode.batches import encode_texts
+    from psibench.encode.job import open_encoder
+    from psibench.encode.store import open_store
+    from psibench.stages.stopping import watched_stop
+
+    encoder, about = open_encoder(entry, settings, model=model)
+    vectors = open_store(
+        model, store=store, fingerprint=encoder.fingerprint, storage=settings.storage
+    )
+    groups: list[tuple[Role, str, Sequence[str]]] = [
+        ("document", "documents", documents),
+        ("query", "personas", personas),
+    ]
+    with watched_stop() as stop:
+        for role, what, texts in groups:
+            stats = encode_texts(
+                encoder,
+                texts,
+                role,
+                store=vectors,
+                settings=settings,
+                stop=stop,
+                description=f"encoding {model}: {what}",
+            )
+            stats.log(**about, texts_of=what)
+    return encoder, vectors, about["dtype"]
+
+
+def _revisions(section: Personas, entry: DenseModel) -> Mapping[str, str]:
+    from psibench.models.checkpoints import checkpoint_identity
+
+    found = {f"model:{section.model}": checkpoint_identity(entry.checkpoint, entry.revision)}
+    if not isinstance(section.source, FilesSource):
+        found[f"dataset:{section.source.name}"] = section.source.revision or "not pinned"
+    return found

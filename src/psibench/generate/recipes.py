@@ -1,0 +1,431 @@
+"""All recipes, by name: those that build from a source, and those whose queries a model writes.
+
+A recipe of the first kind makes a benchmark's tables in one stage, ``build``. One of the second is
+a chain of tasks (`psibench.llm.tasks`) with filters and judges after it; the stage ``assemble``
+makes the tables of the candidates that are left, and ``subset`` a small benchmark over the same
+corpus.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench.config.benchmarks import (
+    Benchmark,
+    GeneratedBenchmark,
+    KnownItem,
+    PosirRelease,
+    SquadPosq,
+)
+from psibench.config.judging import FinewebNegatives, Tiny
+from psibench.config.places import places_of
+from psibench.config.sources import PythonDocsSource
+from psibench.errors import InputError
+from psibench.formats.posir import dataset_files
+from psibench.generate import known_item, posir_release, squad_posq
+from psibench.generate.base import Build, complete_build
+from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
+from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
+from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
+from psibench.llm.tasks import LlmTask, LlmTaskSection
+from psibench.recipes.judging import grading_task, verdict_task
+from psibench.sources.local import dataset_revisions, local_files
+from psibench.stages.tables import derived, provenance
+from psibench.tables import content_hash, read_table, write_table
+from psibench.tables.build_schemas import CANDIDATES, PAIRS, PERSONA_CANDIDATES
+from psibench.tables.dropped import as_attrition, dropped_frame
+from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
+from psibench.tables.spec import TableSpec
+from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS, TRANSLATED
+from psibench.text.lengths import TokenCounter
+from psibench.text.segments import POSITIONS
+
+logger = logging.getLogger("psibench")
+
+TOO_FEW = "tiny: %d queries with target %s wanted, %d found; the subset takes all of them"
+NOT_TAKEN = "tiny: %d queries of %s are left out: %s"
+
+RECIPES: Mapping[str, Callable[[Any, TokenCounter], Build]] = {
+    "squad_posq": squad_posq.build,
+    "known_item": known_item.build,
+    "posir_release": posir_release.build,
+}
+"""Recipe that asks no language model -> from its section to the tables."""
+
+TASKS: Mapping[str, tuple[LlmTask, ...]] = {
+    "fineweb_posq": (SUMMARISE, GENERATE_QUESTIONS),
+    "posir": (PROPOSE_QUESTIONS, LOCATE_SPAN),
+    "controlled": (CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY),
+}
+"""Recipe -> its tasks; the last one's table is the benchmark's candidates."""
+
+STEP_SPECS: Mapping[str, TableSpec] = {
+    "documents": DOCUMENTS,
+    "persona_candidates": PERSONA_CANDIDATES,
+    "queries": QUERIES,
+    "text_parts": TEXT_PARTS,
+    "translated": TRANSLATED,
+    "refusal_suspects": REFUSAL_SUSPECTS,
+    **{task.name: task.spec for tasks in TASKS.values() for task in tasks},
+}
+"""Schema of the tables that tasks read, by name."""
+
+
+def step_spec(name: str) -> TableSpec:
+    """Return the schema of a table that a task reads; judging tasks read ``STEP_pairs``."""
+    return PAIRS if name.endswith("_pairs") else STEP_SPECS[name]
+
+
+# Stage ``build``
+
+# Config leaves of a benchmark that do not decide its tables.
+EVALUATION_FIELDS = frozenset(
+    {
+        "description",
+        "buckets",
+        "length_buckets",
+        "cross_lingual",
+        "translate",
+        "corpora",
+    }
+)
+
+
+def build_params(
+    section: Benchmark, *, length_tokenizer: str, id_prefix: str = ""
+) -> dict[str, Any]:
+    """Return the parameters of a benchmark's build rule: the leaves that decide its tables."""
+    params = section.model_dump(mode="json", exclude=set(EVALUATION_FIELDS))
+    params["length_tokenizer"] = length_tokenizer
+    if id_prefix:
+        params["id_prefix"] = id_prefix
+    if isinstance(section.source, PythonDocsSource):
+        import platform
+
+        params["python"] = platform.python_version()
+    return params
+
+
+def run_build(
+    params: Mapping[str, Any],
+    *,
+    corpus: str | Path,
+    queries: str | Path,
+    qrels: str | Path,
+    dropped: str | Path,
+) -> None:
+    """Build one domain of a benchmark and write its four tables.
+
+    ``params`` are as of `build_params`; ids begin with its ``id_prefix``.
+    """
+    from psibench.config.load import parse_benchmark
+    from psibench.models.counting import token_counter
+
+    job = {"id_prefix": "", **params}
+    job.pop("python", None)  # there to rerun under another interpreter
+    length_tokenizer, id_prefix = job.pop("length_tokenizer"), job.pop("id_prefix")
+    section = parse_benchmark(job)
+    built = build_benchmark(section, count_tokens=token_counter(length_tokenizer))
+    built = built.with_id_prefix(id_prefix)
+    source = provenance(
+        "build",
+        params=build_params(section, length_tokenizer=length_tokenizer, id_prefix=id_prefix),
+        inputs={path: content_hash(path) for path in source_files(section)},
+        revisions=revisions_of(section),
+        queries_by=queries_by_of(section),
+    )
+    left_out = as_attrition(built.dropped, language=section.language, domain=section.domain)
+    write_table(built.corpus, corpus, CORPUS, provenance=source)
+    write_table(built.queries, queries, QUERIES, provenance=source)
+    write_table(built.qrels, qrels, QRELS, provenance=source)
+    write_table(left_out, dropped, ATTRITION, provenance=source)
+
+
+def build_benchmark(section: Benchmark, *, count_tokens: TokenCounter) -> Build:
+    """Read a benchmark's source and run its recipe."""
+    return RECIPES[section.recipe](section, count_tokens)
+
+
+def source_files(section: Benchmark) -> list[str]:
+    """List the local files a benchmark is read from, in order; none for a name on the hub."""
+    if isinstance(section, PosirRelease):
+        return [path for at in places_of(section) for path in dataset_files(section.source, at)]
+    assert section.source is not None
+    return local_files(section.source)
+
+
+def queries_by_of(section: Benchmark) -> str | None:
+    """Say who wrote the queries of a benchmark that asks no language model."""
+    if isinstance(section, KnownItem):
+        return "simulation"
+    assert isinstance(section, SquadPosq | PosirRelease)
+    return section.queries_by
+
+
+def revisions_of(section: Benchmark) -> dict[str, str]:
+    """Return the pinned revision of what is read from the hub, as provenance records it."""
+    if not isinstance(section, PosirRelease):
+        assert section.source is not None
+        return dataset_revisions(section.source)
+    source = section.source
+    is_local = Path(source.path).is_dir()
+    return {} if is_local else {f"dataset:{source.path}": source.revision or "not pinned"}
+
+
+# Stages ``assemble`` and ``subset``
+
+
+def run_assemble(
+    *,
+    documents: str | Path,
+    candidates: str | Path,
+    length_tokenizer: str,
+    corpus: str | Path,
+    queries: str | Path,
+    qrels: str | Path,
+) -> None:
+    """Write corpus, queries and qrels.
+
+    Raises
+    ------
+    InputError
+        If no candidate is left.
+    """
+    from psibench.models.counting import token_counter
+
+    built = assemble(
+        read_table(documents, DOCUMENTS),
+        read_table(candidates, CANDIDATES),
+        count_tokens=token_counter(length_tokenizer),
+    )
+    source = derived(
+        "assemble", [documents, candidates], params={"length_tokenizer": length_tokenizer}
+    )
+    write_table(built.corpus, corpus, CORPUS, provenance=source)
+    write_table(built.queries, queries, QUERIES, provenance=source)
+    write_table(built.qrels, qrels, QRELS, provenance=source)
+
+
+def assemble(
+    documents: pl.DataFrame, candidates: pl.DataFrame, *, count_tokens: TokenCounter
+) -> Build:
+    """Turn sampled documents and candidates into a benchmark: every document is in the corpus.
+
+    Raises
+    ------
+    InputError
+        If there is no candidate.
+    """
+    if candidates.is_empty():
+        raise InputError(
+            "no candidate query is left; dropped.parquet beside the tasks' tables says why"
+        )
+    qrels = candidates.select(
+        pl.col("_id").alias("query-id"),
+        pl.col("pos_corpus_id").alias("corpus-id"),
+        pl.lit(1, dtype=pl.Int32).alias("score"),
+    )
+    return complete_build(
+        documents.select("_id", "text"),
+        candidates,
+        qrels,
+        dropped_frame(),
+        count_tokens=count_tokens,
+    )
+
+
+def run_subset(
+    params: Mapping[str, Any],
+    *,
+    corpus: str | Path,
+    queries: str | Path,
+    qrels: str | Path,
+    corpus_out: str | Path,
+    queries_out: str | Path,
+    qrels_out: str | Path,
+) -> None:
+    """Draw the subset (section `Tiny`) and write it with its qrels and the whole corpus.
+
+    The queries keep the order they are read in; the order of the draw has no say in any figure.
+    A query whose chunk lies in two thirds (Myopic's column ``positions``) counts at both.
+
+    Raises
+    ------
+    InputError
+        If no query has a target position.
+    """
+    section = Tiny.model_validate(params)
+    asked = read_table(queries, QUERIES)
+    drawn = _draw(asked, section, where=str(queries))
+    judged = read_table(qrels, QRELS)
+    of_drawn = judged.join(
+        drawn, left_on="query-id", right_on="_id", how="semi", maintain_order="left"
+    )
+    drawn_by = section.model_dump(mode="json", exclude={"only_here"})
+    whole = derived("subset", [corpus], params={})
+    write_table(read_table(corpus, CORPUS), corpus_out, CORPUS, provenance=whole)
+    write_table(
+        drawn, queries_out, QUERIES, provenance=derived("subset", [queries], params=drawn_by)
+    )
+    source = derived("subset", [queries, qrels], params=drawn_by)
+    write_table(of_drawn, qrels_out, QRELS, provenance=source)
+
+
+def _draw(queries: pl.DataFrame, section: Tiny, *, where: str) -> pl.DataFrame:
+    """Give the rows of the queries drawn, in their order; says where fewer are drawn than asked."""
+    from psibench.build.rules import reasons
+    from psibench.build.rules.sampling_cells import tiny_subset
+    from psibench.build.rules.targets import target_mask
+    from psibench.build.verification import evidence_targets
+
+    targets = evidence_targets(queries).with_columns(queries.get_column("text"))
+    sizes = target_mask(targets).sum(axis=0)
+    if not sizes.any():
+        raise InputError(
+            f"{where}: none of the {queries.height} queries has a target position, so there is "
+            "nothing to draw by; leave `tiny` out of the benchmark's section"
+        )
+    for position, size in zip(POSITIONS, sizes, strict=True):
+        if size < section.per_position:
+            logger.warning(TOO_FEW, section.per_position, position, size)
+    _, decisions = tiny_subset(targets, per_position=section.per_position, seed=section.seed)
+    for reason in (reasons.NO_TARGET, reasons.REPEATED_TEXT):
+        n = decisions.filter(pl.col("reason") == reason).height
+        if n:
+            logger.warning(NOT_TAKEN, n, where, reasons.REASONS[reason])
+    return queries.filter(decisions.get_column("kept"))
+
+
+# The steps of a generated benchmark: tasks that write, filters, tasks that judge
+
+VERIFY, GRADE, AUDIT, NEGATIVES = "verify", "grade", "audit", "false_negatives"
+GRADE_ROUNDS = ("grade_first", "grade_rest")
+UNITS = {"fineweb_posq": "questions", "posir": "questions", "controlled": "queries"}
+"""What a candidate is called in FLOW, by recipe."""
+JUDGING = {"grades": grading_task, "verdicts": verdict_task}
+"""Kind of judging task -> how it is made of a step's name."""
+LEDGER_ORDER = {
+    VERIFY: 10,
+    "grade_first": 20,
+    "grade_rest": 21,
+    GRADE: 22,
+    AUDIT: 30,
+    NEGATIVES: 100,
+}
+"""Places of the filters in FLOW, the same whatever else a benchmark has: a place is a parameter of
+its rule, and an audit that is taken out reruns nothing. Balancing has the place after its rule."""
+FIRST_JUDGE = 40
+"""Place in FLOW before the first judge of false negatives."""
+
+
+@dataclass(frozen=True)
+class Judging:
+    """One task that judges pairs: name of the step, kind of judgement, who is asked and how."""
+
+    name: str
+    kind: str
+    section: LlmTaskSection
+
+    @property
+    def task(self) -> LlmTask:
+        """The task itself."""
+        return JUDGING[self.kind](self.name)
+
+
+def judge_name(number: int) -> str:
+    """Name the step of a judge of false negatives, the first one 1."""
+    return f"judge_{number}"
+
+
+def judging_of(section: GeneratedBenchmark) -> Iterator[Judging]:
+    """Yield a benchmark's judging tasks, in order."""
+    if section.grade is not None:
+        yield from (Judging(name, "grades", _asked(section.grade)) for name in GRADE_ROUNDS)
+    if section.audit is not None:
+        yield Judging(AUDIT, "verdicts", _asked(section.audit))
+    if isinstance(section.false_negatives, FinewebNegatives):
+        prompt = section.false_negatives.prompt
+        for number, llm in enumerate(section.false_negatives.judges, start=1):
+            judge = LlmTaskSection(llm=llm, prompt=prompt)
+            yield Judging(judge_name(number), "grades", judge)
+
+
+def tasks_of(section: GeneratedBenchmark) -> Iterator[tuple[LlmTask, LlmTaskSection]]:
+    """Yield every task of a benchmark with its part of the section: writing, then judging."""
+    for task in TASKS[section.recipe]:
+        yield task, task_section(section, task.name)
+    for judging in judging_of(section):
+        yield judging.task, judging.section
+
+
+def find_task_of(section: GeneratedBenchmark, name: str) -> tuple[LlmTask, LlmTaskSection]:
+    """Return a benchmark's task by name, with its part of the section.
+
+    Raises
+    ------
+    InputError
+        If the benchmark has no such task.
+    """
+    known = {task.name: (task, chosen) for task, chosen in tasks_of(section)}
+    if name not in known:
+        raise InputError(f"recipe {section.recipe} has no task {name!r}; its: {', '.join(known)}")
+    return known[name]
+
+
+def steps_of(section: GeneratedBenchmark) -> list[str]:
+    """List the names of a benchmark's steps, in order; those that it has."""
+    judging = [one.name for one in judging_of(section)]
+    steps = [task.name for task in TASKS[section.recipe]]
+    steps += [VERIFY] if section.verify is not None else []
+    steps += [*GRADE_ROUNDS, GRADE] if section.grade is not None else []
+    steps += [AUDIT] if section.audit is not None else []
+    steps += [name for name in judging if name not in (*GRADE_ROUNDS, AUDIT)]
+    return steps + ([NEGATIVES] if section.false_negatives is not None else [])
+
+
+def place_of(section: GeneratedBenchmark, step: str) -> int:
+    """Return the place of a step in FLOW, from 1; what comes before the first task has 0."""
+    if step in LEDGER_ORDER:
+        return LEDGER_ORDER[step]
+    judges = [one.name for one in judging_of(section) if one.name not in LEDGER_ORDER]
+    if step in judges:
+        return FIRST_JUDGE + 1 + judges.index(step)
+    return 1 + steps_of(section).index(step)
+
+
+def grade_rule(section: GeneratedBenchmark) -> str:
+    """Return by which rule a benchmark's grades decide: segments or span."""
+    assert section.grade is not None
+    return section.grade.rule or ("span" if section.recipe == "posir" else "segments")
+
+
+def _asked(section: LlmTaskSection) -> LlmTaskSection:
+    """Return who is asked and how, alone: what a filter makes of the reply decides no request."""
+    return LlmTaskSection(llm=section.llm, prompt=section.prompt)
+
+
+def task_section(section: GeneratedBenchmark, task: str) -> LlmTaskSection:
+    """Return a task's part of a benchmark's section: it has the task's name."""
+    found = getattr(section, task)
+    assert isinstance(found, LlmTaskSection)
+    return found
+
+
+def find_task(recipe: str, name: str) -> LlmTask:
+    """Return a recipe's task by name.
+
+    Raises
+    ------
+    InputError
+        If the recipe has no such task.
+    """
+    tasks = TASKS.get(recipe, ())
+    for task in tasks:
+        if task.name == name:
+            return task
+    names = ", ".join(task.name for task in tasks) or "none"
+    raise InputError(f"recipe {recipe} has no task {name!r}; its tasks: {names}")
