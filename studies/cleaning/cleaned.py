@@ -20,12 +20,8 @@ from psibench.tables.translation_schemas import (
 )
 from psibench.text.lengths import with_lengths
 from psibench.text.phrases import fold
-from psibench.translate.clean import (
-    Measure,
-    read_refusals,
-    run_clean_translations,
-    run_mark_translations,
-)
+from psibench.translate.clean import Measure, run_clean_translations, run_mark_translations
+from psibench.translate.refusals import read_refusals
 
 TOKENIZER = "embedded:all-MiniLM-L6-v2"
 JUDGED_CHARS = 200

@@ -6,7 +6,7 @@ import pytest
 from psibench.errors import InputError
 from psibench.text.detection import is_english, is_foreign
 from psibench.text.phrases import fold
-from psibench.translate.clean import find_suspect, read_refusals, refused
+from psibench.translate.refusals import find_suspect, read_refusals, refused
 
 PATTERNS = read_refusals()
 

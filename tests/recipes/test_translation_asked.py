@@ -17,7 +17,7 @@ from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 from psibench.text.parts import join_parts
-from psibench.translate.clean import JUDGE_REFUSALS
+from psibench.translate.refusals import JUDGE_REFUSALS
 from psibench.translate.translate import TRANSLATE, TranslateSection, text_parts
 
 SECTION = TranslateSection(llm="x", source_language="eng-Latn", target_language="qps-Latn")

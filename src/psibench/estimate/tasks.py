@@ -59,8 +59,9 @@ from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
 from psibench.text.languages import english_name
 from psibench.text.prefixes import remove_prefix
 from psibench.text.segments import POSITIONS
-from psibench.translate.clean import READ_CHARS, read_prefixes
+from psibench.translate.clean import read_prefixes
 from psibench.translate.quality import draw_quality_sample
+from psibench.translate.refusals import READ_CHARS
 from psibench.translate.steps import TRANSLATION_TASKS, asked_in_translation, translating_section
 from psibench.translate.translate import join_items, text_parts
 

@@ -8,8 +8,9 @@ from pydantic import AfterValidator, Field
 from psibench.config.base import Id, Language, refuse_repeats
 from psibench.errors import InputError
 from psibench.llm.tasks import LlmTask, LlmTaskSection
-from psibench.translate.clean import JUDGE_REFUSALS, Cleaning
+from psibench.translate.clean import Cleaning
 from psibench.translate.quality import JUDGE_TRANSLATION, Quality
+from psibench.translate.refusals import JUDGE_REFUSALS
 from psibench.translate.relocate import RELOCATE_SPANS, Relocate
 from psibench.translate.translate import TRANSLATE, TranslateSection
 

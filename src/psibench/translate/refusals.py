@@ -1,0 +1,198 @@
+"""Translations that may be refusals (PosIR, appendix B.5.2): suspects, and a judge's verdicts.
+
+A text is suspect for a phrase of refusal in any of the listed languages, or because it is not in
+the language it was to be translated to. Suspects go to a judge, who reads 1,500 characters (task
+``judge_refusals``).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import Field, TypeAdapter, ValidationError
+
+from psibench.config.base import Language, Section
+from psibench.config.paths import CLEANING
+from psibench.errors import InputError
+from psibench.llm.tasks import (
+    ADVICE,
+    DOCUMENTS_TABLE,
+    Gathered,
+    LlmTask,
+    LlmTaskSection,
+    Replied,
+    Tables,
+    TaskItem,
+    reply_field,
+)
+from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
+from psibench.tables.schemas import CORPUS
+from psibench.tables.translation_schemas import REFUSAL_VERDICTS
+from psibench.text.detection import is_foreign
+from psibench.text.languages import english_name, split_code
+from psibench.text.phrases import any_of, fold
+from psibench.translate.translate import TranslateSection, of_documents
+
+REFUSALS = CLEANING / "refusals.yaml"
+SUSPECTS = "refusal_suspects"
+READ_CHARS = 1500
+"""Characters of a text, or of each of its parts, that are looked at and shown to the judge."""
+
+
+class Refusals(LlmTaskSection):
+    """Who decides whether a suspicious translation is a refusal: an LLM reads its beginning."""
+
+
+class _Refusals(Section):
+    slots: dict[str, str] = Field(default_factory=dict)
+    phrases: list[str] = Field(min_length=1)
+
+
+def read_refusals(path: str | Path = REFUSALS) -> list[re.Pattern[str]]:
+    """Read the lists of refusals of all languages: a pattern on folded text for each.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is not such a list.
+    """
+    found: dict[str, _Refusals] = read_list(dict[Language, _Refusals], path)
+    try:
+        return [
+            any_of(entry.phrases, entry.slots, script=split_code(language)[1])
+            for language, entry in found.items()
+        ]
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def read_list(kind: Any, path: str | Path) -> Any:
+    """Read a list of phrases that is a data file, checked."""
+    from psibench.config.load import read_yaml
+
+    try:
+        return TypeAdapter(kind).validate_python(read_yaml(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{path}: {place}: {first['msg']}; see the list that is shipped"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """Why a text may be a refusal, and what of it the judge shall read."""
+
+    suspicion: Literal["phrase", "language"]
+    text: str
+
+
+def find_suspect(
+    pieces: Sequence[str], *, language: str, patterns: Sequence[re.Pattern[str]]
+) -> Suspect | None:
+    """Say whether a translation may be a refusal, part by part: one of several may be refused.
+
+    It is suspect for a phrase of refusal in any of the listed languages (``patterns``, as of
+    `read_refusals`), in any part; else because a part is not in the language translated to.
+    """
+    for piece in pieces:
+        beginning = fold(piece[:READ_CHARS])
+        if any(pattern.search(beginning) for pattern in patterns):
+            return Suspect("phrase", piece[:READ_CHARS])
+    for piece in pieces:
+        if is_foreign(piece, language):
+            return Suspect("language", piece[:READ_CHARS])
+    return None
+
+
+def refused(translated: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """List the translations that leave as refusals.
+
+    A suspect without a usable verdict leaves, too, with a reason of its own: one text fewer is
+    nothing among many, while a refusal that stays is a document that cannot be found, or a query
+    that asks for nothing, and lowers the scores wherever its evidence is.
+
+    Parameters
+    ----------
+    translated
+        TRANSLATED rows.
+    verdicts
+        REFUSAL_VERDICTS rows; a suspect that has none has no usable verdict.
+
+    Returns
+    -------
+    frame of ``kind`` and ``LEAVING_SCHEMA``, in order of ``translated``; ``detail`` says what made
+    the text suspect.
+
+    Raises
+    ------
+    InputError
+        If there is a verdict on what is no suspect: the tables do not belong together.
+    """
+    suspects = translated.filter(pl.col("suspect").is_not_null()).select(
+        "kind", "suspect", item_id="_id"
+    )
+    keys = ["kind", "item_id"]
+    for row in verdicts.join(suspects, on=keys, how="anti").head(1).iter_rows(named=True):
+        raise InputError(
+            f"verdict {row['_id']!r}: this text is no suspect among the translations; make the "
+            "verdicts anew from these translations"
+        )
+    judged = suspects.join(
+        verdicts.select(*keys, "is_refusal"), on=keys, how="left", maintain_order="left"
+    )
+    reason = pl.when(pl.col("is_refusal")).then(pl.lit("refusal"))
+    return judged.filter(pl.col("is_refusal").fill_null(True)).select(
+        *keys,
+        reason=reason.otherwise(pl.lit("refusal_unjudged")),
+        detail=pl.lit("suspect by ") + pl.col("suspect"),
+        score=pl.lit(None, pl.Float64),
+    )
+
+
+def suspect_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
+    """Ask about every suspect of the documents given."""
+    target = english_name(section.target_language)
+    suspects = of_documents(tables, SUSPECTS, "_id", "text")
+    for doc_id, suspect_id, text in suspects.iter_rows():
+        yield TaskItem(suspect_id, doc_id, {"text": text, "target_language": target})
+
+
+def gather_verdicts(
+    tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
+) -> Gathered:
+    """Make a row of every suspect; the verdict is null without a usable reply."""
+    refuse_unknown_documents(tables, SUSPECTS)
+    found = [(reply.item_id, _is_refusal(reply)) for reply in replies]
+    schema = {"_id": pl.String, "is_refusal": pl.Boolean}
+    verdicts = pl.DataFrame(found, schema=schema, orient="row")
+    suspects = of_documents(tables, SUSPECTS, "_id", "item_id", "kind")
+    rows = with_judgements(suspects, verdicts, table=SUSPECTS)
+    return Gathered(rows.select(REFUSAL_VERDICTS.column_names))
+
+
+def _is_refusal(reply: Replied) -> bool:
+    allowed = {"refusal": True, "untranslated": True, "translation": False}
+    verdict = reply_field(reply, "verdict", str)
+    if verdict not in allowed:
+        raise InputError(
+            f"reply about {reply.item_id}: verdict {verdict!r}; allowed: {', '.join(allowed)}. "
+            f"{ADVICE}"
+        )
+    return allowed[verdict]
+
+
+JUDGE_REFUSALS = LlmTask(
+    "judge_refusals",
+    "suspects",
+    (DOCUMENTS_TABLE, SUSPECTS),
+    REFUSAL_VERDICTS,
+    suspect_items,
+    gather_verdicts,
+    prompt="judge_refusal",
+    documents=CORPUS,
+)
