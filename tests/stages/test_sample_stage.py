@@ -71,15 +71,6 @@ def test_ids_get_their_prefix_also_where_something_was_left_out():
     assert "id_prefix" not in sample_params(SOURCE, None, SAMPLE, length_tokenizer="words")
 
 
-def test_pieces_too_short_are_written_beside_duplicates():
-    long = "\n\n".join(" ".join(f"p{i}y{j}" for j in range(20)) for i in range(3)) + "\n\nend"
-    with Path("a.jsonl").open("a") as file:
-        file.write(json.dumps({"_id": "long", "text": long, "lang": "en"}) + "\n")
-    passages = Passages(min_words=40, max_words=45)
-    dropped = run(passages=passages)[2]
-    assert set(dropped.get_column("reason")) == {"exact_duplicate", "passage_too_short"}
-
-
 def test_a_ledger_over_the_sample_balances():
     run()
     out = {name: Path(f"out-{name}.parquet") for name in ("dropped", "flow", "usage")}

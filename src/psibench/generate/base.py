@@ -1,8 +1,8 @@
 """What recipes share: the parts of their config sections, and the tables they return."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import polars as pl
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -13,6 +13,7 @@ from psibench.config.judging import Audit, Grade, Mixtures, NegativesProtocol, T
 from psibench.config.sources import DocumentSource
 from psibench.config.verification import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
+from psibench.llm.tasks import Replied, reply_field
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Translate
 
@@ -152,3 +153,68 @@ def complete_build(
     declared = ["_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length"]
     declared += ["pos_token_length", "target_position"]
     return Build(corpus, joined.select(*declared, pl.exclude(declared)), qrels, dropped)
+
+
+DETAIL_CHARS = 200
+
+
+class Question(NamedTuple):
+    """A question of a reply; ``reason`` is why it is dropped, empty if it is kept."""
+
+    id: str
+    text: str
+    answer: str
+    entry: Any
+    reason: str = ""
+    detail: str | None = None
+
+
+def sift_questions(
+    reply: Replied,
+    most: int,
+    asked: dict[str, str],
+    *,
+    find_fault: Callable[[str], tuple[str, str] | None] = lambda _: None,
+) -> Iterator[Question]:
+    """Yield each question of a reply, kept or with the reason to drop it.
+
+    A question's id is ``ITEM-q0`` for the first, and so on. Reasons, in the order they are looked
+    for: ``blank_question``, ``blank_answer``, the recipe's own, ``repeated_question`` (the text of
+    one kept before, but for white space and case; the detail names it), ``beyond_n_questions``
+    (after ``most`` that were kept).
+
+    Parameters
+    ----------
+    asked
+        Folded text -> id of what was kept before; what is kept is added.
+    find_fault
+        Question -> reason and what was found, None for a good one.
+    """
+    n_kept = 0
+    for number, entry in enumerate(reply_field(reply, "questions", list)):
+        text, answer = (
+            reply_field(reply, name, str, inside=entry).strip() for name in ("question", "answer")
+        )
+        found = Question(f"{reply.item_id}-q{number}", text, answer, entry)
+        folded, shown = fold_space(text), text[:DETAIL_CHARS]
+        fault = find_fault(text)
+        if not text:
+            yield found._replace(reason="blank_question", detail=answer[:DETAIL_CHARS])
+        elif not answer:
+            yield found._replace(reason="blank_answer", detail=shown)
+        elif fault:
+            yield found._replace(reason=fault[0], detail=f"{fault[1]}: {shown}")
+        elif folded in asked:
+            detail = f"{asked[folded]}: {shown}"
+            yield found._replace(reason="repeated_question", detail=detail)
+        elif n_kept == most:
+            yield found._replace(reason="beyond_n_questions", detail=shown)
+        else:
+            n_kept += 1
+            asked[folded] = found.id
+            yield found
+
+
+def fold_space(text: str) -> str:
+    """Even out white space and case."""
+    return " ".join(text.split()).casefold()

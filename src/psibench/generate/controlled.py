@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 from pydantic import Field
 
 from psibench.errors import InputError
-from psibench.generate.base import GeneratedBenchmark
+from psibench.generate.base import DETAIL_CHARS, GeneratedBenchmark, fold_space
 from psibench.generate.personas import Personas
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -39,15 +39,9 @@ from psibench.text.segments import POSITIONS, equal_segments, split_equal
 CHOOSE = "choose_configuration"
 GENERATE = "generate_positional_query"
 PERSONAS_TABLE = "persona_candidates"
-DETAIL_CHARS = 200
 
-CANDIDATES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "_id": pl.String,
-    "text": pl.String,
-    "pos_corpus_id": pl.String,
-    "pos_char_span": pl.Array(pl.Int32, 2),
-    "target_position": pl.String,
-    "answer": pl.String,
+CANDIDATES_SCHEMA: dict[str, Any] = {
+    **CANDIDATES.empty().schema,
     "persona": pl.String,
     "difficulty": pl.String,
     "query_length": pl.String,
@@ -261,7 +255,7 @@ def _answer(reply: Replied) -> str:
 
 
 def _key(reply: Replied) -> str:
-    return " ".join(_query(reply).casefold().split())
+    return fold_space(_query(reply))
 
 
 GENERATE_POSITIONAL_QUERY = LlmTask(

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field, model_validator
 
-from psibench.generate.base import GeneratedBenchmark
+from psibench.generate.base import GeneratedBenchmark, Question, fold_space, sift_questions
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
     Gathered,
@@ -38,18 +38,10 @@ from psibench.text.chunks import split_chunks
 from psibench.text.segments import tag_myopic, tag_posq
 
 Span = tuple[int, int]
-Question = tuple[str, str, str, str]
-"""Query id, text, answer, type."""
 
-DETAIL_CHARS = 200
 SUMMARY_SCHEMA = dict.fromkeys(SUMMARIES.column_names, pl.String)
 CANDIDATE_SCHEMA: dict[str, Any] = {
-    "_id": pl.String,
-    "text": pl.String,
-    "pos_corpus_id": pl.String,
-    "pos_char_span": pl.Array(pl.Int32, 2),
-    "target_position": pl.String,
-    "answer": pl.String,
+    **CANDIDATES.empty().schema,
     "type": pl.String,
     "answer_in_chunk": pl.Boolean,
     "chunk": pl.Int32,
@@ -167,71 +159,40 @@ def gather_questions(
         asked: dict[str, str] = {}
         for reply in own:
             number = int(reply.item_id.removeprefix(f"{doc_id}-c"))
-            kept, refused = _judge(reply, section.n_questions, asked)
-            rows += _candidates(kept, doc_id, text, number, spans[number], section.tagging)
+            found = list(sift_questions(reply, section.n_questions, asked))
             drop = partial(refusal, "generate_questions", reply=reply, char_length=len(text))
-            if not kept and not refused:
+            n_used += bool(found)
+            if not found:
                 dropped.append(drop("chunks", reason="no_question"))
-            n_used += bool(kept or refused)
             dropped += [
-                drop("questions", item_id=query_id, reason=reason, detail=detail)
-                for query_id, reason, detail in refused
+                drop("questions", item_id=one.id, reason=one.reason, detail=one.detail)
+                for one in found
+                if one.reason
             ]
+            rows += _candidates(reply, found, text, number, spans[number], section.tagging)
     frame, lost = pl.DataFrame(rows, schema=CANDIDATE_SCHEMA, orient="row"), dropped_frame(dropped)
     flow = flow_of("chunks", n_used, lost), flow_of("questions", frame.height, lost)
     return Gathered(frame, lost, flow)
 
 
-def _judge(
-    reply: Replied, most: int, asked: dict[str, str]
-) -> tuple[list[Question], list[tuple[str, str, str | None]]]:
-    """Tell the questions of a reply that are kept from those refused: (query id, reason, detail).
-
-    ``asked`` has the document's candidates, folded text -> query id; those kept are added.
-    """
-    kept: list[Question] = []
-    refused: list[tuple[str, str, str | None]] = []
-    for number, entry in enumerate(reply_field(reply, "questions", list)):
-        query_id = f"{reply.item_id}-q{number}"
-        text, answer, kind = (
-            reply_field(reply, name, str, inside=entry).strip()
-            for name in ("question", "answer", "type")
-        )
-        folded, detail = _fold(text), text[:DETAIL_CHARS]
-        if not text:
-            refused.append((query_id, "blank_question", answer[:DETAIL_CHARS]))
-        elif not answer:
-            refused.append((query_id, "blank_answer", detail))
-        elif folded in asked:
-            refused.append((query_id, "repeated_question", f"{asked[folded]}: {detail}"))
-        elif len(kept) == most:
-            refused.append((query_id, "beyond_n_questions", detail))
-        else:
-            asked[folded] = query_id
-            kept.append((query_id, text, answer, kind))
-    return kept, refused
-
-
 def _candidates(
-    kept: Iterable[Question], doc_id: str, text: str, number: int, span: Span, tagging: str
+    reply: Replied, found: Iterable[Question], text: str, number: int, span: Span, tagging: str
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of ``CANDIDATE_SCHEMA`` for the questions about one chunk."""
+    """Yield rows of ``CANDIDATE_SCHEMA`` for the questions kept about one chunk."""
     is_myopic = tagging == "myopic"
     positions = list(tag_myopic(*span, len(text))) if is_myopic else [tag_posq(*span, len(text))]
     target = positions[0] if len(positions) == 1 else None
-    chunk = _fold(text[slice(*span)])
-    for query_id, question, answer, kind in kept:
-        evidence = doc_id, list(span), target
-        is_in_chunk = _fold(answer) in chunk
-        yield query_id, question, *evidence, answer, kind, is_in_chunk, number, positions
+    chunk = fold_space(text[slice(*span)])
+    for one in found:
+        kind = reply_field(reply, "type", str, inside=one.entry).strip()
+        if not one.reason:
+            evidence = reply.doc_id, list(span), target
+            is_in_chunk = fold_space(one.answer) in chunk
+            yield one.id, one.text, *evidence, one.answer, kind, is_in_chunk, number, positions
 
 
 def _texts(tables: Tables) -> dict[str, str]:
     return dict(tables["documents"].select("_id", "text").iter_rows())
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.split()).casefold()
 
 
 SUMMARISE = LlmTask(

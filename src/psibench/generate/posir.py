@@ -7,13 +7,18 @@ named. Where the evidence lies is decided by the located span and not by the thi
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from pydantic import Field
 
-from psibench.generate.base import BucketSchemes, GeneratedBenchmark
+from psibench.generate.base import (
+    DETAIL_CHARS,
+    BucketSchemes,
+    GeneratedBenchmark,
+    sift_questions,
+)
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
@@ -36,16 +41,10 @@ from psibench.text.segments import POSITIONS, Position, tag_posq
 
 PROPOSE = "propose_questions"
 LOCATE = "locate_span"
-DETAIL_CHARS = 200
 
 PROPOSED_SCHEMA = dict.fromkeys(PROPOSED.column_names, pl.String)
-CANDIDATES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "_id": pl.String,
-    "text": pl.String,
-    "pos_corpus_id": pl.String,
-    "pos_char_span": pl.Array(pl.Int32, 2),
-    "target_position": pl.String,
-    "answer": pl.String,
+CANDIDATES_SCHEMA: dict[str, Any] = {
+    **CANDIDATES.empty().schema,
     "quote": pl.String,
     "asked_position": pl.String,
     "located_position": pl.String,
@@ -139,46 +138,26 @@ def gather_questions(
     n_used = 0
     for reply in replies:
         drop = partial(refusal, PROPOSE, reply=reply, char_length=lengths[reply.doc_id])
-        found = list(_sift(reply, section.n_questions))
-        if found:
-            n_used += 1
-        else:
+        found = list(sift_questions(reply, section.n_questions, {}, find_fault=_mention))
+        n_used += bool(found)
+        if not found:
             dropped.append(drop("documents", reason="no_question"))
-        for query_id, question, answer, reason, detail in found:
-            if reason:
-                dropped.append(drop("questions", item_id=query_id, reason=reason, detail=detail))
+        for one in found:
+            if one.reason:
+                lost_one = drop("questions", item_id=one.id, reason=one.reason, detail=one.detail)
+                dropped.append(lost_one)
             else:
                 position = str(reply.target_position)
-                rows.append((query_id, question, reply.doc_id, position, answer))
+                rows.append((one.id, one.text, reply.doc_id, position, one.answer))
     frame = pl.DataFrame(rows, schema=PROPOSED_SCHEMA, orient="row")
     lost = dropped_frame(dropped)
     flow = flow_of("documents", n_used, lost), flow_of("questions", len(rows), lost)
     return Gathered(frame, lost, flow)
 
 
-def _sift(reply: Replied, most: int) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield each question: id, text, answer, the reason to drop it ("" to keep it), detail."""
-    kept: dict[str, str] = {}
-    for number, entry in enumerate(reply_field(reply, "questions", list)):
-        query_id = f"{reply.doc_id}-q{number}"
-        question = reply_field(reply, "question", str, inside=entry).strip()
-        answer = reply_field(reply, "answer", str, inside=entry).strip()
-        key = " ".join(question.casefold().split())
-        mention = mentions_document(question)
-        reason, detail = "", question[:DETAIL_CHARS]
-        if not question:
-            reason, detail = "blank_question", answer[:DETAIL_CHARS]
-        elif not answer:
-            reason = "blank_answer"
-        elif mention:
-            reason, detail = "mentions_document", f"{mention}: {detail}"
-        elif key in kept:
-            reason, detail = "repeated_question", f"{kept[key]}: {detail}"
-        elif len(kept) == most:
-            reason = "beyond_n_questions"
-        else:
-            kept[key] = query_id
-        yield query_id, question, answer, reason, detail
+def _mention(question: str) -> tuple[str, str] | None:
+    phrase = mentions_document(question)
+    return ("mentions_document", phrase) if phrase else None
 
 
 def span_items(tables: Tables, _section: LocateSpan) -> Iterator[TaskItem]:
