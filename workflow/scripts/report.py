@@ -7,17 +7,14 @@ from psibench.stages.job import job
 
 with job(snakemake.log[0], threads=snakemake.threads):
     given, asked = snakemake.input, snakemake.params
+    made = {"flow": given.flow, "usage": given.usage, "dropped": given.dropped}
     run_report(
         psi_table=given.psi_table,
         bucket_scores=given.bucket_scores,
         comparisons=given.comparisons,
         statistics=given.statistics,
         histograms=given.histograms,
-        generation=read_generation(
-            asked.generated,
-            **{"flow": given.flow, "usage": given.usage, "dropped": given.dropped},
-            prices=asked.prices,
-        ),
+        generation=read_generation(asked.generated, prices=asked.prices, **made),
         benchmarks={name: parse_benchmark(one) for name, one in asked.benchmarks.items()},
         models={name: parse_model(entry) for name, entry in asked.models.items()},
         verification=read_verification(asked.verification),
