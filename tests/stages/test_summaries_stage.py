@@ -5,8 +5,8 @@ import pytest
 
 from psibench.config.leaderboards import Leaderboard
 from psibench.errors import InputError
-from psibench.stages.leaderboard_file import read_leaderboard
 from psibench.stages.summaries import (
+    read_leaderboard,
     run_language_averages,
     run_leaderboards,
     run_position_trend,

@@ -1,16 +1,18 @@
 """Stage ``summaries``: the result tables of all benchmarks, and what is made of them."""
 
+import csv as csv_files
 import logging
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 
 import polars as pl
 
 from psibench.config.leaderboards import Leaderboard
+from psibench.errors import InputError
 from psibench.metrics.language_averages import language_averages
 from psibench.metrics.leaderboards import leaderboard_correlations
 from psibench.metrics.position_trend import position_trend
-from psibench.stages.leaderboard_file import read_leaderboard
 from psibench.stages.tables import derived, read_all
 from psibench.tables import hash_file, write_csv, write_table
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
@@ -64,3 +66,57 @@ def _correlations(averages: pl.DataFrame, board: Leaderboard) -> pl.DataFrame:
     if lacking:
         logger.warning("%s has no score of: %s", board.path, ", ".join(lacking))
     return leaderboard_correlations(averages, scores, leaderboard=board.name)
+
+
+def read_leaderboard(board: Leaderboard) -> dict[str, float]:
+    """Read a leaderboard's scores by model id.
+
+    A model's id is its alias, else its name in lower case. Rows without a score are left out.
+
+    Raises
+    ------
+    InputError
+        If the file or a column is missing, a score is no number, two rows mean one model, or an
+        alias names no row.
+    """
+    name_of, score_of = board.model_column, board.score_column
+    try:
+        with open(board.path, encoding="utf-8-sig", newline="") as handle:
+            reader = csv_files.DictReader(handle, strict=True)
+            found = list(reader.fieldnames or [])
+            for column in (name_of, score_of):
+                if column not in found:
+                    raise InputError(f"{board.path} has no column {column!r}; found {found}")
+            rows = [(reader.line_num, row[name_of], row[score_of]) for row in reader]
+    except (OSError, UnicodeDecodeError, csv_files.Error) as error:
+        raise InputError(f"{board.path} cannot be read as CSV: {error}") from error
+    scores: dict[str, float] = {}
+    names: dict[str, str] = {}
+    for line, *cells in rows:
+        name, text = ((cell or "").strip() for cell in cells)
+        model = board.aliases.get(name, name.lower())
+        if model in names:
+            raise InputError(
+                f"{board.path}, line {line}: {name!r} and {names[model]!r} are both the model "
+                f"{model!r}; keep one of the rows, or give one of them another id in `aliases`"
+            )
+        names[model] = name
+        if text:
+            scores[model] = _score(text, f"{board.path}, line {line}, {board.score_column}")
+    unused = sorted(set(board.aliases) - set(names.values()))
+    if unused:
+        raise InputError(
+            f"{board.path} has no {board.model_column} {unused[0]!r}, which `aliases` of the "
+            f"leaderboard {board.name!r} names; found {sorted(names.values())}"
+        )
+    return scores
+
+
+def _score(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value):
+        raise InputError(f"{where} is {text!r}; give a number, or nothing where there is none")
+    return value
