@@ -6,13 +6,13 @@ from pathlib import Path
 import polars as pl
 
 from psibench.commands.check import check_table
+from psibench.filters.audit import AUDIT_TABLE
+from psibench.filters.negatives import JUDGEMENTS
 from psibench.stages.ledger import check_balance
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.quality_schemas import RELOCATION, TRANSLATION_QUALITY
 from psibench.tables.schemas import ATTRITION, BUCKET_SCORES, COMPARISONS, PSI_TABLE, QUERIES
-from psibench.tables.verify_report_schemas import AUDIT_TABLE
-from psibench.tables.verify_schemas import JUDGEMENTS
 
 BENCHMARK, RAW, ENGLISH = "python-docs", "python-docs-raw", "eng-Latn"
 DOMAINS = ("language", "network", "library")

@@ -15,6 +15,7 @@ import polars as pl
 from psibench.config.benchmarks import Controlled
 from psibench.config.load import load_config, load_llms
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY, prompt_path
+from psibench.filters.grade import grading_task, pairs_table, verdict_task
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.generate.personas import read_personas
 from psibench.generate.sampling import length_measure, sample_documents
@@ -23,7 +24,6 @@ from psibench.llm.replies import parse_reply
 from psibench.llm.standin.batch_lines import LineWorker
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables
-from psibench.recipes.judging import grading_task, pairs_table, verdict_task
 from psibench.sources.documents import read_documents
 from psibench.stages.llm_requests import requests_of
 from psibench.text.locate import locate_quote
@@ -136,7 +136,7 @@ def ask(
 
 
 def grades_of(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Have the stand-in's three judges grade PAIRS rows: JUDGE_GRADES rows."""
+    """Have the stand-in's three judges grade PAIRS rows: GRADES rows with a column ``judge``."""
     frames = []
     for judge in JUDGES:
         grades = _judged(grading_task("grade"), judge, pairs)

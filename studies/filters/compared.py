@@ -1,25 +1,28 @@
 """A rule decided on a complete table of scores, and on what it asks for of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from psibench.build.rules.layouts import Layout
-from psibench.build.rules.savings import count_savings
+from psibench.filters.decide import count_savings
 
-Rule = Callable[[pl.DataFrame], pl.DataFrame]
-"""From scores to decisions, or to the scorings that are still needed."""
+Decide = Callable[[pl.DataFrame], pl.DataFrame]
+"""From scores to decisions."""
+Wanted = Callable[[pl.DataFrame, str], pl.DataFrame]
+"""From the scores so far and the scorer who is next to the keys of what that one has to score."""
 Row = tuple[object, ...]
 
 
-def short_circuited(complete: pl.DataFrame, needed: Rule) -> pl.DataFrame:
-    """Give a rule what it asks for of a complete table, until it asks for nothing more."""
+def short_circuited(
+    complete: pl.DataFrame, wanted: Wanted, scorer: str, turns: Sequence[str]
+) -> pl.DataFrame:
+    """Give a rule what it asks for of a complete table, scorer by scorer."""
     scores = complete.clear()
-    while not (wanted := needed(scores)).is_empty():
-        keys = [name for name in wanted.columns if name in complete.columns]
-        more = complete.join(wanted.select(keys), on=keys, how="semi", maintain_order="left")
-        if more.height != wanted.height:
-            raise ValueError(f"{wanted.height} scorings asked for, {more.height} are there")
+    for name in turns:
+        asked = wanted(scores, name).with_columns(pl.lit(name).alias(scorer))
+        more = complete.join(asked, on=asked.columns, how="semi", maintain_order="left")
+        if more.height != asked.height:
+            raise ValueError(f"{asked.height} scorings asked for, {more.height} are there")
         scores = pl.concat([scores, more])
     return scores
 
@@ -28,20 +31,22 @@ def compared(
     label: str,
     complete: pl.DataFrame,
     *,
-    needed: Rule,
-    decide: Rule,
+    wanted: Wanted,
+    decide: Decide,
     items: pl.DataFrame,
-    layout: Layout,
     parts: tuple[str, ...] = ("document",),
+    rounds: int = 1,
 ) -> Row:
     """Decide both ways, hold the outcomes against each other, and count the scorings."""
-    partly = short_circuited(complete, needed)
+    scorer = "judge" if "judge" in complete.columns else "reranker"
+    scorers = complete.get_column(scorer).unique(maintain_order=True).to_list()
+    turns = [name for name in scorers for _ in range(rounds)]
+    partly = short_circuited(complete, wanted, scorer, turns)
     expected, found = decide(complete), decide(partly)
     if not found.equals(expected):
         raise ValueError(f"{label}: the decisions differ")
     kept = "kept" if "kept" in found.columns else "is_positive"
-    scorers = complete.get_column(layout.scorer).unique(maintain_order=True).to_list()
-    savings = count_savings(label, partly, items, layout, scorers=scorers, parts=parts)
+    savings = count_savings(label, partly, items, scorers=scorers, parts=parts)
     per_scorer = savings.filter(pl.col("scorer") != "all").get_column("n_scored")
     every = savings.row(-1, named=True)
     counts = " + ".join(map(str, per_scorer))

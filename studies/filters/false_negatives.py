@@ -20,9 +20,17 @@ from planted_corpus import Planted, planted_benchmark
 from printed import Page, number, read_options, share
 from scored import PANEL, SHORT, opened, pair_scores
 
-from psibench.build.rules.above_positive import decide_above_positive
-from psibench.build.rules.cascade import remove_documents
-from psibench.build.rules.negatives import decide_by_judges, decide_by_rerankers
+from psibench.filters.negatives import (
+    AbovePositive,
+    FinewebNegatives,
+    PosirNegatives,
+    Recall,
+    Recalled,
+    Votes,
+    decide_candidates,
+    decide_final,
+    remove_false_negatives,
+)
 
 THRESHOLDS = (0.5, 0.4, 0.3, 0.2, 0.1)
 QUANTILES = (0.5, 0.25, 0.1, 0.05)
@@ -54,8 +62,11 @@ def fineweb_settings(
 def decisions(made: Planted, scores: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield each protocol's label and the pairs it calls false negatives."""
     settings = fineweb_settings(scores, made.positives)
+    recalled = Recalled(made.pairs, made.positives)
     voted = [
-        decide_by_rerankers(table, made.pairs, rerankers=PANEL, threshold=cut)
+        decide_candidates(
+            Votes(protocol="fineweb_posq", rerankers=list(PANEL), threshold=cut), recalled, table
+        )
         for _, table, cut in settings
     ]
     hits = [one.filter("is_positive").select("query_id", "doc_id") for one in voted]
@@ -63,10 +74,15 @@ def decisions(made: Planted, scores: pl.DataFrame) -> Iterator[tuple[str, pl.Dat
         pl.concat(hits).unique(), on=["query_id", "doc_id"], how="semi", maintain_order="left"
     )
     grades = grades_of(asked)
-    for (label, _, _), found in zip(settings, hits, strict=True):
-        judged = decide_by_judges(grades, found, judges=JUDGES)
+    judging = FinewebNegatives(
+        protocol="fineweb_posq",
+        recall=Recall(model="bm25"),
+        rerankers=list(PANEL),
+        judges=list(JUDGES),
+    )
+    for (label, _, _), one, found in zip(settings, voted, hits, strict=True):
         yield f"{label}: rerankers alone", found
-        yield label, judged.filter("is_positive")
+        yield label, decide_final(judging, one, grades).filter("is_positive")
     for under in ("any", "all"):
         yield f"posir, {under}", above(made, scores, PANEL, under)
     for name in PANEL:
@@ -75,13 +91,10 @@ def decisions(made: Planted, scores: pl.DataFrame) -> Iterator[tuple[str, pl.Dat
 
 def above(made: Planted, scores: pl.DataFrame, panel: Sequence[str], under: str) -> pl.DataFrame:
     """Return the PAIR_DECISIONS rows above the positive."""
-    decided = decide_above_positive(
-        scores,
-        made.pairs,
-        made.positives,
-        rerankers=panel,
-        under="any" if under == "any" else "all",
+    rule = AbovePositive.model_validate(
+        {"protocol": "posir", "rerankers": list(panel), "under": under}
     )
+    decided = decide_candidates(rule, Recalled(made.pairs, made.positives), scores)
     return decided.filter("is_positive")
 
 
@@ -107,8 +120,12 @@ def print_cascade(page: Page, made: Planted, scores: pl.DataFrame) -> None:
     """Print what is left of the benchmark when PosIR's documents leave."""
     rows = []
     for under in ("any", "all"):
-        left = remove_documents(
-            made.corpus, made.queries, made.qrels, above(made, scores, PANEL, under)
+        left = remove_false_negatives(
+            PosirNegatives(protocol="posir", recall=Recall(model="bm25"), rerankers=list(PANEL)),
+            above(made, scores, PANEL, under),
+            corpus=made.corpus,
+            queries=made.queries,
+            qrels=made.qrels,
         )
         gone = made.corpus.join(left.corpus, on="_id", how="anti")
         kinds = gone.join(made.plants.select("_id", "kind"), on="_id", how="left")

@@ -7,10 +7,10 @@ import polars as pl
 from asked import PAIRS_SCHEMA, draw_documents, write_queries
 from near_duplicates import one_query_per_document, plant
 
-from psibench.build.rules.negatives import candidate_pairs
 from psibench.config.load import load_registry
 from psibench.config.models import Bm25Model
 from psibench.config.paths import REGISTRY
+from psibench.filters.negatives import recalled_pairs
 from psibench.models.bm25 import search_bm25
 
 EVERY = 5  # one drawn document in so many lends its text as a frame, and is not in the corpus
@@ -60,7 +60,7 @@ def planted_benchmark(n_documents: int, *, top_k: int, seed: int) -> Planted:
         pl.col("pos_corpus_id").alias("corpus-id"),
         pl.lit(1, dtype=pl.Int32).alias("score"),
     )
-    pairs = candidate_pairs(recalled(corpus, queries, top_k), qrels)
+    pairs = recalled_pairs(recalled(corpus, queries, top_k), queries, qrels).pairs
     known = qrels.select(query_id="query-id", doc_id="corpus-id")
     texts = with_texts(pl.concat([pairs, known]), corpus, queries)
     return Planted(corpus, queries, qrels, plants, pairs, texts)

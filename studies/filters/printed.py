@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from psibench.build.rules.audit import wilson_interval
+from psibench.filters.audit import wilson_interval
 
 
 def read_options(

@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 from asked import PAIRS_SCHEMA
 
-from psibench.build.rules.frames import as_table
-from psibench.build.verification import part_text
 from psibench.config.reranker_registry import load_rerankers
+from psibench.filters.decide import as_table, part_text
+from psibench.filters.negatives import PAIR_SCORES
+from psibench.filters.verify import SEGMENT_SCORES
 from psibench.rerankers.load import load_reranker
 from psibench.rerankers.scoring import score_pairs
 from psibench.store.pairs import PairStore
-from psibench.tables.verify_schemas import PAIR_SCORES, SEGMENT_SCORES
 
 PANEL = ("embedded-bm25", "embedded-minilm-cosine", "embedded-minilm-maxsim")
 SHORT = {name: name.removeprefix("embedded-") for name in PANEL}
@@ -54,7 +54,7 @@ def segment_scores(pairs: pl.DataFrame, *, store: Path) -> pl.DataFrame:
         raw, score = _score(name, pairs, store)
         named = pairs.select("query_id", reranker=pl.lit(name), part="part")
         frames.append(named.with_columns(score=pl.Series(score), raw=pl.Series(raw)))
-    return as_table(SEGMENT_SCORES, pl.concat(frames).to_dict())
+    return as_table(SEGMENT_SCORES, pl.concat(frames))
 
 
 def pair_scores(pairs: pl.DataFrame, *, store: Path) -> pl.DataFrame:
@@ -64,7 +64,7 @@ def pair_scores(pairs: pl.DataFrame, *, store: Path) -> pl.DataFrame:
         raw, score = _score(name, pairs, store)
         named = pairs.select("query_id", "doc_id", reranker=pl.lit(name))
         frames.append(named.with_columns(score=pl.Series(score), raw=pl.Series(raw)))
-    return as_table(PAIR_SCORES, pl.concat(frames).to_dict())
+    return as_table(PAIR_SCORES, pl.concat(frames))
 
 
 def _score(name: str, pairs: pl.DataFrame, store: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -9,9 +9,7 @@ reranker, until it is decided; it has to decide as on the complete table.
 import platform
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from asked import JUDGES, draw_documents, grades_of, write_queries
@@ -20,10 +18,28 @@ from planted_corpus import planted_benchmark
 from printed import Page, read_options
 from scored import PANEL, SHORT, opened, pair_scores, pairs_of_parts, segment_scores
 
-from psibench.build.rules import above_positive, agreement, grades, margin, necessity, negatives
-from psibench.build.rules.cube import SPAN_PARTS
-from psibench.build.rules.layouts import grade_layout, pair_layout, segment_layout
-from psibench.build.rules.targets import targets_of
+from psibench.filters.decide import SPAN_PARTS
+from psibench.filters.grade import Grade, decide_grades, wanted_gradings
+from psibench.filters.negatives import (
+    AbovePositive,
+    FinewebNegatives,
+    Recall,
+    Recalled,
+    Votes,
+    decide_candidates,
+    decide_final,
+    scored_pairs,
+    wanted_pairs,
+)
+from psibench.filters.negatives import wanted_gradings as wanted_judgements
+from psibench.filters.verify import (
+    VerifyAgreement,
+    VerifyMargin,
+    VerifyNecessity,
+    VerifySection,
+    decide_verify,
+    wanted_scorings,
+)
 from psibench.text.segments import POSITIONS
 
 WRONG = 0.2
@@ -35,101 +51,83 @@ def part_rows(n_documents: int, seed: int, store: Path) -> Iterator[Row]:
     candidates = write_queries(documents, wrong_position=WRONG, seed=seed).candidates
     pairs = pairs_of_parts(candidates, documents, (*POSITIONS, *SPAN_PARTS))
     scores = segment_scores(pairs, store=store)
-    judge = JUDGES[:1]
-    graded = grades_of(pairs).filter(pl.col("judge").is_in(judge))
-    targets, queries = targets_of(candidates), candidates.select(query_id="_id")
-    thirds: dict[str, Any] = {
-        "items": queries,
-        "layout": segment_layout("score"),
-        "parts": POSITIONS,
+    graded = grades_of(pairs).filter(pl.col("judge") == JUDGES[0])
+    queries, panel = candidates.select(query_id="_id"), list(PANEL)
+    sections: dict[str, VerifySection] = {
+        "agreement": VerifyAgreement(rerankers=panel),
+        "margin >= 0, floor 0": VerifyMargin(rerankers=panel, threshold=0.0),
+        "span necessity": VerifyNecessity(rerankers=panel),
     }
-    yield compared(
-        "agreement",
-        scores,
-        needed=partial(agreement.next_agreement_scorings, targets=targets, rerankers=PANEL),
-        decide=partial(agreement.decide_agreement, targets=targets, rerankers=PANEL),
-        **thirds,
-    )
-    for floor in (0.0, margin.MARGIN_THRESHOLD):
+    for label, section in sections.items():
         yield compared(
-            f"margin >= {floor:g}, floor {floor:g}",
+            label,
             scores,
-            needed=partial(
-                margin.next_margin_scorings, targets=targets, rerankers=PANEL, floor=floor
+            wanted=lambda made, name, own=section: wanted_scorings(
+                own.model_validate(own.scoring(name)), made, candidates
             ),
-            decide=partial(by_margin, targets=targets, floor=floor),
-            **thirds,
+            decide=lambda made, own=section: decide_verify(own, made, candidates),
+            items=queries,
+            parts=section.parts,
         )
-    yield compared(
-        "span necessity",
-        scores,
-        needed=partial(necessity.next_necessity_scorings, queries=queries, rerankers=PANEL),
-        decide=partial(necessity.decide_necessity, queries=queries, rerankers=PANEL),
-        items=queries,
-        layout=segment_layout("score"),
-        parts=SPAN_PARTS,
-    )
-    yield compared(
-        "segment grades",
-        graded,
-        needed=partial(grades.next_segment_gradings, targets=targets, judges=judge),
-        decide=partial(grades.decide_segment_grades, targets=targets, judges=judge),
-        items=queries,
-        layout=grade_layout("query_id"),
-        parts=POSITIONS,
-    )
-    yield compared(
-        "span grades",
-        graded,
-        needed=partial(grades.next_span_gradings, queries=queries, judges=judge),
-        decide=partial(grades.decide_span_grades, queries=queries, judges=judge),
-        items=queries,
-        layout=grade_layout("query_id"),
-        parts=SPAN_PARTS,
-    )
+    for rule in ("segments", "span"):
+        grading = Grade.model_validate({"llm": JUDGES[0], "rule": rule})
+        yield compared(
+            f"{rule.removesuffix('s')} grades",
+            graded,
+            wanted=lambda made, _, own=grading: wanted_gradings(own, _known(made), candidates),
+            decide=lambda made, own=grading: decide_grades(own, _known(made), candidates),
+            items=queries,
+            parts=grading.parts,
+            rounds=2,
+        )
 
 
-def by_margin(scores: pl.DataFrame, *, targets: pl.DataFrame, floor: float) -> pl.DataFrame:
-    """Keep by margin; of the others, the score and the reason may be those of the floor."""
-    margins = margin.consensus_margins(scores, targets, rerankers=PANEL, floor=floor)
-    return margin.decide_margin(margins, threshold=floor).select("item_id", "kept")
+def _known(graded: pl.DataFrame) -> pl.DataFrame:
+    return graded.select("query_id", "part", "grade")
 
 
 def pair_rows(n_documents: int, top_k: int, seed: int, store: Path) -> Iterator[Row]:
     """Compare the rules over pairs of query and recalled document."""
     made = planted_benchmark(n_documents, top_k=top_k, seed=seed)
     scores = pair_scores(made.texts, store=store)
-    both = made.texts.select("query_id", "doc_id")
-    layout = pair_layout("score")
-    voting: dict[str, Any] = {"pairs": made.pairs, "rerankers": PANEL}
-    for threshold in (0.5, 0.2):
-        yield compared(
-            f"majority of three above {threshold:g}",
-            scores,
-            needed=partial(negatives.next_reranker_votes, threshold=threshold, **voting),
-            decide=partial(negatives.decide_by_rerankers, threshold=threshold, **voting),
-            items=made.pairs,
-            layout=layout,
+    recalled, panel = Recalled(made.pairs, made.positives), list(PANEL)
+    rules: dict[str, Votes | AbovePositive] = {
+        f"majority of three above {cut:g}": Votes(
+            protocol="fineweb_posq", rerankers=panel, threshold=cut
         )
-    for under in ("any", "all"):
-        how: dict[str, Any] = {"positives": made.positives, "under": under, **voting}
-        yield compared(
-            f"above the positive, {under}",
-            scores,
-            needed=partial(above_positive.next_above_positive_scorings, **how),
-            decide=partial(above_positive.decide_above_positive, **how),
-            items=both,
-            layout=layout,
+        for cut in (0.5, 0.2)
+    }
+    rules |= {
+        f"above the positive, {under}": AbovePositive.model_validate(
+            {"protocol": "posir", "rerankers": panel, "under": under}
         )
-    decided = negatives.decide_by_rerankers(scores, threshold=0.2, **voting)
+        for under in ("any", "all")
+    }
+    for label, rule in rules.items():
+        yield compared(
+            label,
+            scores,
+            wanted=lambda known, name, own=rule: wanted_pairs(own, recalled, known, reranker=name),
+            decide=lambda known, own=rule: decide_candidates(own, recalled, known),
+            items=scored_pairs(rule, recalled),
+        )
+    section = FinewebNegatives(
+        protocol="fineweb_posq",
+        recall=Recall(model="bm25"),
+        rerankers=panel,
+        threshold=0.2,
+        judges=list(JUDGES),
+    )
+    decided = decide_candidates(section, recalled, scores)
     hits = decided.filter("is_positive").select("query_id", "doc_id")
     yield compared(
         "two of three judges",
         grades_of(made.texts.join(hits, on=["query_id", "doc_id"], how="semi")),
-        needed=partial(negatives.next_judge_votes, pairs=hits, judges=JUDGES),
-        decide=partial(negatives.decide_by_judges, pairs=hits, judges=JUDGES),
+        wanted=lambda known, judge: wanted_judgements(
+            section, decided, known, number=section.judges.index(judge) + 1
+        ),
+        decide=lambda known: decide_final(section, decided, known),
         items=hits,
-        layout=grade_layout("query_id", "doc_id"),
     )
 
 

@@ -16,14 +16,17 @@ from asked import JUDGES, Written, draw_documents, grades_of, verdicts_of, write
 from printed import Page, number, read_options, share
 from scored import PANEL, SHORT, opened, pairs_of_parts, segment_scores
 
-from psibench.build.rules.agreement import decide_agreement
-from psibench.build.rules.audit import audit_table
-from psibench.build.rules.cube import SPAN_PARTS
-from psibench.build.rules.grades import decide_segment_grades, decide_span_grades
-from psibench.build.rules.margin import MARGIN_THRESHOLDS, consensus_margins, decide_margin
-from psibench.build.rules.necessity import decide_necessity
-from psibench.build.rules.strata import strata, stratum_numbers
-from psibench.build.rules.targets import targets_of
+from psibench.filters.audit import audit_table, margin_strata, stratum_numbers
+from psibench.filters.decide import SPAN_PARTS, evidence_targets
+from psibench.filters.grade import Grade, decide_grades
+from psibench.filters.verify import (
+    MARGIN_THRESHOLDS,
+    VerifyAgreement,
+    VerifyNecessity,
+    consensus_margins,
+    decide_margin,
+    decide_verify,
+)
 from psibench.text.segments import POSITIONS
 
 WRONG = 0.2
@@ -43,24 +46,22 @@ def decided(
     scores: pl.DataFrame, grades: pl.DataFrame, candidates: pl.DataFrame
 ) -> Iterator[tuple[str, pl.Series]]:
     """Yield each rule's label and the queries it keeps."""
-    targets = targets_of(candidates)
-    queries = candidates.select(query_id="_id")
-    margins = consensus_margins(scores, targets, rerankers=PANEL)
-    agreement = decide_agreement(scores, targets, rerankers=PANEL)
-    for name in PANEL:
-        alone = decide_agreement(scores, targets, rerankers=[name])
-        yield f"agreement, {SHORT[name]} alone", kept_of(alone)
-    yield "agreement of the three", kept_of(agreement)
+    panels = {f"{SHORT[name]} alone": [name] for name in PANEL} | {"the three": list(PANEL)}
+    agreement = candidates.clear()
+    for label, panel in panels.items():
+        agreement = decide_verify(VerifyAgreement(rerankers=panel), scores, candidates)
+        yield f"agreement{' of' if len(panel) > 1 else ','} {label}", kept_of(agreement)
+    margins = consensus_margins(scores, evidence_targets(candidates), rerankers=PANEL)
     for threshold in MARGIN_THRESHOLDS:
         yield f"margin >= {threshold:g}", kept_of(decide_margin(margins, threshold=threshold))
-    for name in PANEL:
-        alone = decide_necessity(scores, queries, rerankers=[name])
-        yield f"span necessity, {SHORT[name]} alone", kept_of(alone)
-    yield "span necessity of the three", kept_of(decide_necessity(scores, queries, rerankers=PANEL))
+    for label, panel in panels.items():
+        needed = decide_verify(VerifyNecessity(rerankers=panel), scores, candidates)
+        yield f"span necessity{' of' if len(panel) > 1 else ','} {label}", kept_of(needed)
     for judge in JUDGES:
-        graded = decide_segment_grades(grades, targets, judges=[judge])
+        known = grades.filter(pl.col("judge") == judge).select("query_id", "part", "grade")
+        graded = decide_grades(Grade(llm=judge, rule="segments"), known, candidates)
         yield f"segment grades, {judge}", kept_of(graded)
-        by_span = decide_span_grades(grades, queries, judges=[judge])
+        by_span = decide_grades(Grade(llm=judge, rule="span"), known, candidates)
         yield f"span grades, {judge}", kept_of(by_span)
         both = agreement.get_column("kept") & graded.get_column("kept")
         label = f"agreement of the three, then segment grades, {judge}"
@@ -89,7 +90,7 @@ def caught_rows(
 
 def print_audit(page: Page, written: Written, scores: pl.DataFrame, judge: str) -> None:
     """Print the audit by strata; say where Exclusive falls."""
-    targets = targets_of(written.candidates)
+    targets = evidence_targets(written.candidates)
     margins = consensus_margins(scores, targets, rerankers=PANEL)
     pairs = pairs_of_parts(written.candidates, written.documents, POSITIONS)
     table = audit_table(verdicts_of(pairs, judge=judge), targets, margins)
@@ -106,12 +107,12 @@ def print_audit(page: Page, written: Written, scores: pl.DataFrame, judge: str) 
 
 
 def planted_by_stratum(margins: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
-    """Count the planted queries of every stratum, as `strata` lists them."""
-    joined = margins.with_columns(
-        stratum=pl.Series(stratum_numbers(margins, MARGIN_THRESHOLDS))
-    ).join(candidates, left_on="query_id", right_on="_id", maintain_order="left")
+    """Count the planted queries of every stratum, as `margin_strata` lists them."""
+    joined = margins.with_columns(stratum_numbers()).join(
+        candidates, left_on="query_id", right_on="_id", maintain_order="left"
+    )
     planted = joined.filter("is_planted").get_column("stratum").to_list()
-    return [planted.count(place) for place in range(len(strata(MARGIN_THRESHOLDS)))]
+    return [planted.count(place) for place in range(len([*margin_strata()]))]
 
 
 def verdict_on_order(table: pl.DataFrame) -> str:

@@ -148,20 +148,22 @@ def test_queries_written_with_the_fault_are_known(share):
 
 
 def test_a_rule_is_given_what_it_asks_for_and_nothing_else():
-    complete = pl.DataFrame({"query_id": ["a", "b", "c"], "score": [1, 2, 3]})
+    complete = pl.DataFrame(
+        {"query_id": ["a", "b", "a", "b"], "by": ["x", "x", "y", "y"], "score": [1, 2, 3, 4]}
+    )
 
-    def needed(scores: pl.DataFrame) -> pl.DataFrame:
-        wanted = ["a"] if scores.is_empty() else ["c"] if scores.height == 1 else []
-        return pl.DataFrame({"query_id": wanted, "part": ["x"] * len(wanted)})
+    def wanted(scores: pl.DataFrame, name: str) -> pl.DataFrame:
+        return pl.DataFrame({"query_id": ["b"] if scores.height else ["a", "b"]})
 
-    assert short_circuited(complete, needed).rows() == [("a", 1), ("c", 3)]
+    partly = short_circuited(complete, wanted, "by", ["x", "y"])
+    assert partly.get_column("score").to_list() == [1, 2, 4]
 
 
 def test_a_rule_that_asks_for_what_is_not_there_is_told_so():
-    complete = pl.DataFrame({"query_id": ["a"], "score": [1]})
+    complete = pl.DataFrame({"query_id": ["a"], "by": ["x"], "score": [1]})
 
     with pytest.raises(ValueError, match="1 scorings asked for, 0 are there"):
-        short_circuited(complete, lambda _: pl.DataFrame({"query_id": ["z"]}))
+        short_circuited(complete, lambda *_: pl.DataFrame({"query_id": ["z"]}), "by", ["x"])
 
 
 def test_own_scale_is_the_share_of_positives_that_score_no_higher():

@@ -4,14 +4,8 @@ from psibench.config import load_config
 from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.reranker_registry import load_rerankers, reranker_params, resolve_rerankers
-from psibench.config.verification import (
-    VerifyAgreement,
-    VerifyMargin,
-    VerifyNecessity,
-)
 from psibench.errors import InputError
-from psibench.stages.negatives_job import negatives_params, pair_params, removal_params
-from psibench.stages.verify_job import score_params, scoring_of, verified_of, verify_params
+from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity
 
 TASKS = {
     "fineweb_posq": ("summarise", "generate_questions"),
@@ -109,9 +103,7 @@ def test_every_recipe_may_use_every_rule_and_balance(recipe, rule, kind):
         by_margin,
         not by_margin,
     )
-    params = verify_params(lookup, "b")
-    assert verified_of(params) == lookup.verification("b")
-    assert scoring_of(score_params(lookup, "b", BM25)).rule == rule
+    assert lookup.part_scoring("b", BM25)["section"]["rule"] == rule
 
 
 def test_a_section_read_from_a_file_is_left_as_it_was():
@@ -240,10 +232,9 @@ def test_without_the_section_no_reranker_is_needed_and_the_last_task_gives_the_q
 def test_a_panel_is_asked_in_its_order():
     panel = [COSINE, BM25, "embedded-minilm-maxsim"]
     lookup = lookup_of({"rerankers": panel}, keys={"false_negatives": POSIR_NEGATIVES})
-    assert lookup.panel_until("b", BM25) == panel[:2]
-    assert lookup.panel_until("b", panel[0]) == panel[:1]
-    assert lookup.pair_panel_until("b", BM25) == [BM25]
-    assert lookup.pair_panel_until("b", COSINE) == [BM25, COSINE]
+    assert lookup.part_scoring("b", BM25)["section"]["rerankers"] == panel[:2]
+    assert lookup.part_scoring("b", panel[0])["section"]["rerankers"] == panel[:1]
+    assert lookup.pair_panel("b") == [BM25, COSINE]
 
 
 def test_what_decides_no_score_is_no_parameter_of_the_scoring():
@@ -258,7 +249,7 @@ def test_what_decides_no_score_is_no_parameter_of_the_scoring():
 
 def test_what_decides_no_score_reruns_no_scoring_of_the_filter():
     def params(**verify):
-        return score_params(lookup_of({"rerankers": [BM25, COSINE], **verify}), "b", BM25)
+        return lookup_of({"rerankers": [BM25, COSINE], **verify}).part_scoring("b", BM25)
 
     made = params()
     assert params(threshold=0.1) == params(balance=True, seed=3) == made
@@ -267,15 +258,17 @@ def test_what_decides_no_score_reruns_no_scoring_of_the_filter():
     assert params(threshold=-0.1) != made  # the floor moves with it
     assert params(rule="agreement") != made
     whole = params(complete=True)
-    assert (whole["panel"], whole["floor"]) == ([BM25], None)
+    assert whole["section"] == {
+        "rule": "margin", "rerankers": [BM25], "complete": True, "threshold": 0.0
+    }  # fmt: skip
     assert params(complete=True, rerankers=[COSINE, BM25], threshold=0.1) == whole
-    assert score_params(lookup_of({"rerankers": [BM25]}), "b", BM25, complete=True) == whole
+    assert lookup_of({"rerankers": [BM25]}).part_scoring("b", BM25, complete=True) == whole
 
 
 def test_what_decides_no_score_reruns_no_scoring_of_pairs():
     def params(negatives, reranker=COSINE, **changes):
         keys = {"false_negatives": negatives | changes}
-        return pair_params(lookup_of(None, keys=keys), "b", reranker)
+        return lookup_of(None, keys=keys).pair_scoring("b", reranker)
 
     made = params(FINEWEB_NEGATIVES)
     for changes in (
@@ -298,7 +291,7 @@ def test_what_decides_no_score_reruns_no_scoring_of_pairs():
 def test_how_many_vote_decides_which_pairs_are_scored():
     def params(rerankers):
         keys = {"false_negatives": FINEWEB_NEGATIVES | {"rerankers": rerankers}}
-        return pair_params(lookup_of(None, keys=keys), "b", BM25)
+        return lookup_of(None, keys=keys).pair_scoring("b", BM25)
 
     # A majority of one and one of two are settled elsewhere: the whole panel is a parameter.
     assert params([BM25]) != params([BM25, COSINE])
@@ -307,9 +300,14 @@ def test_how_many_vote_decides_which_pairs_are_scored():
 def test_the_template_is_no_parameter_of_a_decision():
     keys = {"false_negatives": FINEWEB_NEGATIVES | {"prompt": "config/prompts/grade_relevance.md"}}
     lookup = lookup_of(None, keys=keys)
-    assert negatives_params(lookup, "b")["prompt"] is None
-    params = removal_params(lookup, "b")
-    assert (params["unit"], params["step"]) == ("queries", 100)
+    section = lookup.negatives("b")
+    first, second = section.judging(1), section.judging(2)
+    for params in (section.panel(), first, second, section.removal()):
+        assert "prompt" not in params
+        assert "evaluate_raw" not in params
+    other = section.model_copy(update={"needed": 1, "min_grade": 4})
+    assert (other.judging(1) == first, other.judging(2) == second) == (True, False)
+    assert lookup.counted("b", "false_negatives") == {"unit": "queries", "step": 100}
 
 
 @pytest.mark.parametrize("name", ["all", "none"])

@@ -21,6 +21,10 @@ from psibench.config.lookup import Lookup
 from psibench.config.models import Bm25Model
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
+from psibench.filters.audit import AUDIT_TABLE
+from psibench.filters.decide import SCORING_SAVINGS
+from psibench.filters.negatives import JUDGEMENTS
+from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.report.examples import make_example
 from psibench.report.filters import KEYS, read_verification
 from psibench.report.languages import LanguageFacts
@@ -38,13 +42,6 @@ from psibench.tables.schemas import (
     STATISTICS,
 )
 from psibench.tables.spec import TableSpec
-from psibench.tables.verify_report_schemas import (
-    AUDIT_TABLE,
-    CELL_TABLE,
-    MARGIN_TABLE,
-    SCORING_SAVINGS,
-)
-from psibench.tables.verify_schemas import JUDGEMENTS
 
 LABELS = {"benchmark": "controlled", "lang": "eng-Latn", "domain": "wikipedia"}
 SOURCE = Provenance("verify", 1)

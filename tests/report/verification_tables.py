@@ -5,19 +5,16 @@ from typing import Any
 import polars as pl
 from report_tables import bucket_rows, frame, psi_row, report_input
 
-from psibench.build.shift_table import Counts, Filtered, shift_table
+from psibench.filters.audit import AUDIT_TABLE
+from psibench.filters.decide import SCORING_SAVINGS
+from psibench.filters.mixtures import MIXTURE_CELLS
+from psibench.filters.negatives import JUDGEMENTS
+from psibench.filters.study import Filtered, shift_table
+from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.report.filters import GenerationFacts, VerificationFacts
 from psibench.report.page import ReportInput
 from psibench.report.views import BenchmarkInfo, ModelInfo
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.study_schemas import MIXTURE_CELLS
-from psibench.tables.verify_report_schemas import (
-    AUDIT_TABLE,
-    CELL_TABLE,
-    MARGIN_TABLE,
-    SCORING_SAVINGS,
-)
-from psibench.tables.verify_schemas import JUDGEMENTS
 from psibench.text.segments import POSITIONS
 
 BINS = ("256-512", "512-1024", "1024-2048", "2048-4096", "4096-8192")
@@ -97,14 +94,8 @@ def shifts(
     *stages: tuple[str, tuple[int, int, int], tuple[int, int, int]], unit: str = "queries"
 ) -> pl.DataFrame:
     """POSITION_SHIFT: (stage, entered by position, kept by position)."""
-    import numpy as np
-
     return shift_table(
-        Filtered(
-            stage,
-            unit,
-            *(Counts(sum(side), np.array(side, dtype=np.int64)) for side in (entered, kept)),
-        )
+        Filtered(stage, unit, *([sum(side), *side] for side in (entered, kept)))
         for stage, entered, kept in stages
     )
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.build.rules.drops import dropped_rows, kept_items
 from psibench.errors import InputError
+from psibench.filters.decide import kept_items, ledger_rows
 from psibench.stages.ledger import check_balance, run_ledger
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
@@ -197,10 +197,10 @@ def chains(draw):
             stage = f"{unit}-{number}"
             flags = st.lists(st.booleans(), min_size=items.height, max_size=items.height)
             decided = decisions(stage, items, draw(flags))
-            dropped.append(dropped_rows(decided, items, stage=stage, unit=unit))
-            left = kept_items(items, decided)
-            flow.append(flow_frame(stage, len(flow), [Flow(unit, items.height, left.height)]))
-            items = left
+            gone, counts = ledger_rows(decided, items, stage=stage, step=len(flow), unit=unit)
+            dropped.append(gone)
+            flow.append(counts)
+            items = kept_items(items, decided)
         ends[unit] = (entered, items.height)
     return pl.concat(dropped), pl.concat(flow), ends
 

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
-from negatives_chain import ENTRY, PairReranker
+from fake_reranker import ENTRY, PairReranker
 
 from psibench.config.reranking import RerankModel
 from psibench.errors import InputError

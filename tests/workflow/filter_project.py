@@ -9,8 +9,8 @@ import polars as pl
 from generated_project import PROMPTS
 from workflow_project import Project
 
+from psibench.all_tables import ALL_TABLES
 from psibench.tables import read_table
-from psibench.tables.schemas import SPECS
 
 CHAIN, ABOVE = "chain", "above"
 VIEWS = ("chain-raw", "chain-tiny", "above-raw")
@@ -113,4 +113,4 @@ def make_filter_project(folder: Path) -> Project:
 def table(project: Project, benchmark: str, name: str, spec: str | None = None) -> pl.DataFrame:
     """Read a table of a benchmark's or view's data folder."""
     folder = project.folder / "results" / benchmark / "data" / "eng-Latn" / "general"
-    return read_table(folder / f"{name}.parquet", SPECS[spec or name])
+    return read_table(folder / f"{name}.parquet", ALL_TABLES[spec or name])

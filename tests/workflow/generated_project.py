@@ -8,8 +8,8 @@ from typing import Any
 
 from workflow_project import REPOSITORY, Project, save_checkpoint
 
+from psibench.all_tables import ALL_TABLES
 from psibench.tables import read_table
-from psibench.tables.schemas import SPECS
 
 SUBJECTS = ("copper", "harbour", "violin", "glacier", "orchard", "railway", "lantern", "beekeeper")
 VERBS = ("opened", "closed", "moved", "grew", "sank", "paused")
@@ -102,4 +102,4 @@ def asked(project: Project, since: float = 0.0) -> dict[str, int]:
 def read(project: Project, benchmark: str, name: str, spec: str) -> Any:
     """Read a table of a benchmark's build folder."""
     folder = project.folder / "results" / benchmark / "build" / "eng-Latn" / "general"
-    return read_table(folder / f"{name}.parquet", SPECS[spec])
+    return read_table(folder / f"{name}.parquet", ALL_TABLES[spec])

@@ -22,16 +22,6 @@ try:
     from psibench.generate.recipes import build_params
     from psibench.report.published import has_counterparts
     from psibench.stages.llm_job import ask_params, gather_params, place_params
-    from psibench.stages.negatives_job import (
-        audit_params,
-        candidate_params,
-        grade_params,
-        judge_params,
-        pair_params,
-        removal_params,
-        round_params,
-    )
-    from psibench.stages.verify_job import score_params, scoring_tokens, verify_params
     from psibench.stages.versions import STAGE_VERSIONS
 except ImportError as error:
     raise WorkflowError(

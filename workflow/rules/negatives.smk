@@ -96,10 +96,10 @@ rule score_pairs:
         runtime=1440,
         gpu=lambda wildcards: lookup.gpus(),
         device=settings.encoding.device,
-        tokens_per_batch=lambda wildcards: scoring_tokens(lookup, wildcards.reranker),
+        tokens_per_batch=lambda wildcards: lookup.scoring_tokens(wildcards.reranker),
     params:
-        scoring=lambda wildcards: pair_params(
-            lookup, wildcards.benchmark, wildcards.reranker
+        scoring=lambda wildcards: lookup.pair_scoring(
+            wildcards.benchmark, wildcards.reranker
         ),
         store=settings.store,
         version=STAGE_VERSIONS["score_pairs"],
@@ -132,7 +132,7 @@ rule negatives:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        section=lambda wildcards: candidate_params(lookup, wildcards.benchmark),
+        section=lambda wildcards: lookup.negatives(wildcards.benchmark).panel(),
         version=STAGE_VERSIONS["negatives"],
     message:
         "Documents of {wildcards.benchmark} that rerankers call relevant"
@@ -165,8 +165,8 @@ rule judge_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        section=lambda wildcards: judge_params(
-            lookup, wildcards.benchmark, wildcards.number
+        section=lambda wildcards: lookup.negatives(wildcards.benchmark).judging(
+            int(wildcards.number)
         ),
         version=STAGE_VERSIONS["judge_pairs"],
     message:
@@ -206,7 +206,10 @@ rule remove_negatives:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        removal=lambda wildcards: removal_params(lookup, wildcards.benchmark),
+        section=lambda wildcards: lookup.negatives(wildcards.benchmark).removal(),
+        counted=lambda wildcards: lookup.counted(
+            wildcards.benchmark, "false_negatives"
+        ),
         version=STAGE_VERSIONS["remove_negatives"],
     message:
         "Removing false negatives of {wildcards.benchmark}"

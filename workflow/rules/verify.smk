@@ -27,10 +27,10 @@ rule score_parts:
         runtime=lambda wildcards, attempt: min(720 * attempt, 1440),
         gpu=lambda wildcards: lookup.gpus(),
         device=settings.encoding.device,
-        tokens_per_batch=lambda wildcards: scoring_tokens(lookup, wildcards.reranker),
+        tokens_per_batch=lambda wildcards: lookup.scoring_tokens(wildcards.reranker),
     params:
-        scoring=lambda wildcards: score_params(
-            lookup, wildcards.benchmark, wildcards.reranker
+        scoring=lambda wildcards: lookup.part_scoring(
+            wildcards.benchmark, wildcards.reranker
         ),
         store=settings.store,
         version=STAGE_VERSIONS["score_parts"],
@@ -67,7 +67,10 @@ rule verify:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        verify=lambda wildcards: verify_params(lookup, wildcards.benchmark),
+        section=lambda wildcards: lookup.dump(
+            lookup.verify_section(wildcards.benchmark)
+        ),
+        counted=lambda wildcards: lookup.counted(wildcards.benchmark, "verify"),
         version=STAGE_VERSIONS["verify"],
     message:
         "Verifying the candidates of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
@@ -117,8 +120,8 @@ rule grade_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        section=lambda wildcards: round_params(
-            lookup, wildcards.benchmark, wildcards.round
+        section=lambda wildcards: lookup.grade_params(
+            wildcards.benchmark, wildcards.round
         ),
         version=STAGE_VERSIONS["grade_pairs"],
     message:
@@ -156,7 +159,8 @@ rule grade:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        grade=lambda wildcards: grade_params(lookup, wildcards.benchmark),
+        section=lambda wildcards: lookup.grade_params(wildcards.benchmark),
+        counted=lambda wildcards: lookup.counted(wildcards.benchmark, "grade"),
         version=STAGE_VERSIONS["grade"],
     message:
         "Candidates of {wildcards.benchmark} by their grades"
@@ -186,7 +190,7 @@ rule audit_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        section=lambda wildcards: audit_params(lookup, wildcards.benchmark),
+        section=lambda wildcards: lookup.audit_params(wildcards.benchmark),
         version=STAGE_VERSIONS["audit_pairs"],
     message:
         "What to audit of {wildcards.benchmark}"

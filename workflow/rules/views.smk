@@ -103,8 +103,8 @@ use rule score_parts as score_all_parts with:
         benchmark=lookup.pattern("studied"),
         reranker=lookup.pattern("rerankers"),
     params:
-        scoring=lambda wildcards: score_params(
-            lookup, wildcards.benchmark, wildcards.reranker, complete=True
+        scoring=lambda wildcards: lookup.part_scoring(
+            wildcards.benchmark, wildcards.reranker, complete=True
         ),
         store=settings.store,
         version=STAGE_VERSIONS["score_parts"],
@@ -139,7 +139,9 @@ rule filter_study:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        verify=lambda wildcards: verify_params(lookup, wildcards.benchmark),
+        section=lambda wildcards: lookup.dump(
+            lookup.verify_section(wildcards.benchmark)
+        ),
         models=settings.models,
         metric=settings.psi_metrics[0],
         uncertainty=lookup.dump(settings.uncertainty),

@@ -1,4 +1,4 @@
-from psibench.stages.audit import run_audit_table
+from psibench.filters.audit import run_audit_table
 from psibench.stages.job import job
 
 with job(snakemake.log[0], threads=snakemake.threads):

@@ -1,10 +1,9 @@
+from psibench.filters.negatives import run_judge_pairs
 from psibench.stages.job import job
-from psibench.stages.negatives import run_judge_pairs
-from psibench.stages.negatives_job import negatives_of
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_judge_pairs(
-        negatives_of(snakemake.params.section),
+        snakemake.params.section,
         number=int(snakemake.wildcards.number),
         corpus=snakemake.input.corpus,
         queries=snakemake.input.queries,

@@ -1,13 +1,12 @@
-from psibench.config.judging import Mixtures
+from psibench.filters.mixtures import run_mixtures
 from psibench.stages.job import job
-from psibench.stages.mixtures import run_mixtures
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_mixtures(
-        Mixtures.model_validate(snakemake.params.section),
+        snakemake.params.section,
         documents=snakemake.input.documents,
-        candidates=snakemake.input.queries,
+        queries=snakemake.input.queries,
         sampling=snakemake.input.sampling,
-        output=snakemake.output.mixtures,
-        table=snakemake.output.cells,
+        mixtures=snakemake.output.mixtures,
+        cells=snakemake.output.cells,
     )

@@ -1,10 +1,10 @@
+from psibench.filters.panel import run_score_pairs
 from psibench.stages.job import job
-from psibench.stages.negatives_job import pair_scoring_of
-from psibench.stages.score_pairs import run_score_pairs
 
 with job(snakemake.log[0], threads=snakemake.threads, offline=True):
     run_score_pairs(
-        pair_scoring_of(snakemake.params.scoring),
+        snakemake.params.scoring,
+        reranker=snakemake.wildcards.reranker,
         corpus=snakemake.input.corpus,
         queries=snakemake.input.queries,
         qrels=snakemake.input.qrels,

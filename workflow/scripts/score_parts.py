@@ -1,10 +1,9 @@
+from psibench.filters.panel import run_score_parts
 from psibench.stages.job import job
-from psibench.stages.score_parts import run_score_parts
-from psibench.stages.verify_job import scoring_of
 
 with job(snakemake.log[0], threads=snakemake.threads, offline=True):
     run_score_parts(
-        scoring_of(snakemake.params.scoring),
+        snakemake.params.scoring,
         documents=snakemake.input.documents,
         candidates=snakemake.input.candidates,
         earlier=snakemake.input.earlier,

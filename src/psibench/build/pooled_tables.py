@@ -4,16 +4,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from psibench.build.rules.audit import wilson_interval
+from psibench.filters.audit import AUDIT_TABLE, wilson_interval
+from psibench.filters.decide import SCORING_SAVINGS
+from psibench.filters.mixtures import MIXTURE_CELLS
+from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.spec import TableSpec
-from psibench.tables.study_schemas import MIXTURE_CELLS
-from psibench.tables.verify_report_schemas import (
-    AUDIT_TABLE,
-    CELL_TABLE,
-    MARGIN_TABLE,
-    SCORING_SAVINGS,
-)
 from psibench.text.segments import POSITIONS
 
 POSITION_COUNTS = [f"n_{position}" for position in POSITIONS]

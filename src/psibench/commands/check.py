@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from psibench.all_tables import ALL_TABLES
 from psibench.commands.base import Command
 from psibench.commands.check_languages import language_lines
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
@@ -15,7 +16,7 @@ from psibench.config.lookup_survey import Survey
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.reranker_registry import resolve_rerankers
 from psibench.errors import InputError
-from psibench.tables import SPECS, hash_rows, read_provenance, read_table
+from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.provenance import hash_params
 
 CONFIG_SUFFIXES = {".yaml", ".yml"}
@@ -45,9 +46,9 @@ def check_table(path: Path) -> str:
     if record is None:
         raise InputError(f"{path}: carries no psibench provenance; it was not written by psibench")
     name = record.get("table")
-    if name not in SPECS:
-        raise InputError(f"{path}: unknown table {name!r}. Known: {', '.join(SPECS)}")
-    read_table(path, SPECS[name])
+    if name not in ALL_TABLES:
+        raise InputError(f"{path}: unknown table {name!r}. Known: {', '.join(ALL_TABLES)}")
+    read_table(path, ALL_TABLES[name])
     table = pq.ParquetFile(path).read()
     rows_hash = hash_rows(table)
     if rows_hash != record["rows_hash"]:

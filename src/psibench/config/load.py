@@ -10,13 +10,13 @@ from pydantic import TypeAdapter, ValidationError
 from psibench.config.base import Id
 from psibench.config.benchmarks import Benchmark
 from psibench.config.explain import explain
-from psibench.config.judging import FinewebNegatives
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.models import Model
 from psibench.config.paths import LLMS, PRICES
 from psibench.config.secrets import refuse_secrets
 from psibench.config.settings import Config
 from psibench.errors import InputError
+from psibench.filters.negatives import FinewebNegatives
 from psibench.llm.tasks import LlmTaskSection
 from psibench.translate.steps import Translate
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import VllmModel
-from psibench.config.judging import Tiny
 from psibench.config.load import load_registry
 from psibench.config.lookup_translation import TranslationLookup
 from psibench.config.model_base import EncoderModel
@@ -17,6 +16,7 @@ from psibench.config.reranking import RerankModel
 from psibench.config.settings import Config
 from psibench.config.views import RAW, TINY, view_id
 from psibench.errors import InputError
+from psibench.filters.mixtures import Tiny
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.positions import refuse_beyond_positions
 from psibench.models.run_files import run_files

@@ -1,16 +1,18 @@
 """What a workflow asks about rerankers and the benchmarks whose candidates they check."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from psibench.config.benchmarks import GeneratedBenchmark
-from psibench.config.judging import FinewebNegatives, PosirNegatives
 from psibench.config.lookup_places import PlaceLookup
-from psibench.config.reranker_registry import checkpoint_of, resolve_rerankers
+from psibench.config.reranker_registry import checkpoint_of, reranker_params, resolve_rerankers
 from psibench.config.rerankers import BiEncoderReranker, RerankerModel
 from psibench.config.settings import Config
-from psibench.config.verification import VerifyMargin, VerifySection
+from psibench.filters.negatives import FinewebNegatives, PosirNegatives
+from psibench.filters.verify import VerifyMargin, VerifySection
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.positions import refuse_beyond_positions
+from psibench.rerankers.versions import RERANKER_VERSIONS
 
 
 class VerificationLookup(PlaceLookup):
@@ -58,10 +60,6 @@ class VerificationLookup(PlaceLookup):
         """List the rerankers that check a benchmark's candidates, in order."""
         return list(self.verify_section(name).rerankers)
 
-    def panel_until(self, name: str, reranker: str) -> list[str]:
-        """List the rerankers of a benchmark up to one of them, that one the last."""
-        return _until(self.panel(name), reranker)
-
     def negatives(self, name: str) -> FinewebNegatives | PosirNegatives:
         """Return what is done about a benchmark's false negatives, where something is."""
         section = self.config.benchmarks[name]
@@ -73,9 +71,27 @@ class VerificationLookup(PlaceLookup):
         """List the rerankers that look for a benchmark's false negatives, in order."""
         return list(self.negatives(name).rerankers)
 
-    def pair_panel_until(self, name: str, reranker: str) -> list[str]:
-        """List those rerankers up to one of them, that one the last."""
-        return _until(self.pair_panel(name), reranker)
+    def part_scoring(self, name: str, reranker: str, *, complete: bool = False) -> dict[str, Any]:
+        """Return what decides a reranker's scores of the parts of a benchmark's documents.
+
+        ``complete`` scores everything, whatever the section says.
+        """
+        section = self.verify_section(name).scoring(reranker, complete=complete)
+        return {"section": section, **self._scorer(reranker)}
+
+    def pair_scoring(self, name: str, reranker: str) -> dict[str, Any]:
+        """Return what decides a reranker's scores of a benchmark's recalled documents."""
+        return {"section": self.negatives(name).scoring(reranker), **self._scorer(reranker)}
+
+    def scoring_tokens(self, reranker: str) -> int:
+        """Return the padded tokens in one forward pass of a reranker: its own, or the settings'."""
+        own = self.rerankers[reranker].tokens_per_batch
+        return own or self.config.encoding.tokens_per_batch
+
+    def _scorer(self, reranker: str) -> dict[str, Any]:
+        entry = self.rerankers[reranker]
+        version = RERANKER_VERSIONS[entry.backend]
+        return {"entry": reranker_params(entry), "reranker_version": version}
 
     def scoring_mib(self, reranker: str) -> int:
         """Return the memory that a reranker takes, MiB: language models pass through it first."""
@@ -92,7 +108,3 @@ class VerificationLookup(PlaceLookup):
             entry = self.rerankers[name]
             if isinstance(entry, BiEncoderReranker):
                 refuse_beyond_positions(entry.encoder)
-
-
-def _until(panel: list[str], reranker: str) -> list[str]:
-    return panel[: panel.index(reranker) + 1]

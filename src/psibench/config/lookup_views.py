@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from psibench.config.benchmarks import GeneratedBenchmark
-from psibench.config.judging import FinewebNegatives
 from psibench.config.load import load_registry
 from psibench.config.lookup_generation import GenerationLookup
 from psibench.config.models import Model
 from psibench.config.paths import REGISTRY
 from psibench.config.settings import Config
-from psibench.config.verification import VerifyMargin
 from psibench.config.views import RAW, evaluated_views, view_id, view_names
 from psibench.errors import InputError
+from psibench.filters.negatives import FinewebNegatives
+from psibench.filters.verify import VerifyMargin
 from psibench.llm.tasks import shard_names
 
 
@@ -102,6 +102,10 @@ class ViewLookup(GenerationLookup):
 
         return place_of(self.generated(name), step)
 
+    def counted(self, name: str, step: str) -> dict[str, Any]:
+        """Return where a filter's counts go in FLOW: ``unit`` and ``step``."""
+        return {"unit": self.unit(name), "step": self.step(name, step)}
+
     def candidates_table(self, name: str) -> str:
         """Return the name of the table that has all candidates: the last writing task's."""
         from psibench.generate.recipes import TASKS
@@ -186,14 +190,24 @@ class ViewLookup(GenerationLookup):
             return []
         return [judge_name(number) for number in range(1, len(section.judges) + 1)]
 
-    def grade_params(self, name: str) -> dict[str, Any]:
-        """Return the section of a benchmark's grades, its rule filled in."""
+    def grade_params(self, name: str, task: str = "grade_rest") -> dict[str, Any]:
+        """Return what of a benchmark's grades decides, its rule filled in: in the first no grade.
+
+        The template decides what is asked, and nothing of what is made of it.
+        """
         from psibench.generate.recipes import grade_rule
 
         section = self.generated(name)
         assert section.grade is not None
-        dumped: dict[str, Any] = section.grade.model_dump(mode="json")
-        return dumped | {"rule": grade_rule(section), "prompt": None}
+        later = {"min_grade", "min_lead"} if task == "grade_first" else set()
+        dumped = section.grade.model_dump(mode="json", exclude={"prompt", *later})
+        return dumped | {"rule": grade_rule(section)}
+
+    def audit_params(self, name: str) -> dict[str, Any]:
+        """Return what of a benchmark's audit decides what is asked, less the template."""
+        section = self.generated(name).audit
+        assert section is not None
+        return section.model_dump(mode="json", exclude={"prompt"})
 
     def _recall_entries(self) -> Iterator[tuple[str, Model]]:
         known: dict[str, Model] = load_registry(REGISTRY) | self.config.registry

@@ -15,9 +15,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.build.grading import find_grading, round_pairs
-from psibench.build.judging import all_parts, part_pairs
-from psibench.build.rules.margin import MARGIN_THRESHOLDS
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, Posir
 from psibench.config.corpora import POOLED
 from psibench.config.llms import LlmSettings, Price, price_of
@@ -27,6 +24,9 @@ from psibench.config.places import Place, places_of
 from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.estimate.documents import Documents, Reader, Texts, texts_of, thinned
+from psibench.filters.decide import all_parts
+from psibench.filters.grade import pairs_table, part_pairs, round_pairs
+from psibench.filters.verify import MARGIN_THRESHOLDS
 from psibench.generate.recipes import (
     AUDIT,
     GRADE_ROUNDS,
@@ -49,7 +49,6 @@ from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
 from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, Replied, Tables
 from psibench.llm.usage import Usage
-from psibench.recipes.judging import pairs_table
 from psibench.stages.llm_job import answer_folder
 from psibench.stages.llm_requests import requests_of
 from psibench.tables import read_table
@@ -574,8 +573,8 @@ def _bound(
     if name == AUDIT:
         return part_pairs(candidates, documents, all_parts(candidates, POSITIONS))
     assert section.grade is not None
-    grading = find_grading(grade_rule(section))
-    first = round_pairs(grading, section.grade, candidates, documents)
+    grading = section.grade.model_copy(update={"rule": grade_rule(section)})
+    first = round_pairs(grading, candidates, documents)
     if name == GRADE_ROUNDS[0]:
         return first
     pairs = part_pairs(candidates, documents, all_parts(candidates, grading.parts))

@@ -9,9 +9,12 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from psibench.config.base import LANGUAGE_PATTERN, Id, Language, Section, refuse_repeats
 from psibench.config.corpora import Corpus, Domain, check_corpora
-from psibench.config.judging import Audit, Grade, Mixtures, NegativesProtocol, Tiny
 from psibench.config.sources import DocumentSource
-from psibench.config.verification import Verify, VerifyMargin
+from psibench.filters.audit import Audit
+from psibench.filters.grade import Grade
+from psibench.filters.mixtures import Mixtures, Tiny
+from psibench.filters.negatives import NegativesProtocol
+from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
 from psibench.llm.tasks import Replied, reply_field
 from psibench.text.lengths import TokenCounter, with_lengths

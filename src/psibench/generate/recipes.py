@@ -21,10 +21,13 @@ from psibench.config.benchmarks import (
     PosirRelease,
     SquadPosq,
 )
-from psibench.config.judging import FinewebNegatives, Tiny
 from psibench.config.places import places_of
 from psibench.config.sources import PythonDocsSource
 from psibench.errors import InputError
+from psibench.filters.decide import NO_TARGET, REASONS, REPEATED_TEXT, evidence_targets
+from psibench.filters.grade import grading_task, verdict_task
+from psibench.filters.mixtures import Tiny, tiny_subset
+from psibench.filters.negatives import FinewebNegatives
 from psibench.formats.posir import dataset_files
 from psibench.generate import known_item, posir_release, squad_posq
 from psibench.generate.base import Build, complete_build
@@ -32,7 +35,6 @@ from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITION
 from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.llm.tasks import LlmTask, LlmTaskSection
-from psibench.recipes.judging import grading_task, verdict_task
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.stages.tables import derived, provenance
 from psibench.tables import content_hash, read_table, write_table
@@ -277,14 +279,9 @@ def run_subset(
 
 def _draw(queries: pl.DataFrame, section: Tiny, *, where: str) -> pl.DataFrame:
     """Give the rows of the queries drawn, in their order; says where fewer are drawn than asked."""
-    from psibench.build.rules import reasons
-    from psibench.build.rules.sampling_cells import tiny_subset
-    from psibench.build.rules.targets import target_mask
-    from psibench.build.verification import evidence_targets
-
     targets = evidence_targets(queries).with_columns(queries.get_column("text"))
-    sizes = target_mask(targets).sum(axis=0)
-    if not sizes.any():
+    sizes = [targets["targets"].list.contains(name).sum() for name in POSITIONS]
+    if not any(sizes):
         raise InputError(
             f"{where}: none of the {queries.height} queries has a target position, so there is "
             "nothing to draw by; leave `tiny` out of the benchmark's section"
@@ -292,11 +289,11 @@ def _draw(queries: pl.DataFrame, section: Tiny, *, where: str) -> pl.DataFrame:
     for position, size in zip(POSITIONS, sizes, strict=True):
         if size < section.per_position:
             logger.warning(TOO_FEW, section.per_position, position, size)
-    _, decisions = tiny_subset(targets, per_position=section.per_position, seed=section.seed)
-    for reason in (reasons.NO_TARGET, reasons.REPEATED_TEXT):
+    decisions = tiny_subset(targets, per_position=section.per_position, seed=section.seed)
+    for reason in (NO_TARGET, REPEATED_TEXT):
         n = decisions.filter(pl.col("reason") == reason).height
         if n:
-            logger.warning(NOT_TAKEN, n, where, reasons.REASONS[reason])
+            logger.warning(NOT_TAKEN, n, where, REASONS[reason])
     return queries.filter(decisions.get_column("kept"))
 
 

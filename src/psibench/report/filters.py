@@ -17,12 +17,15 @@ from psibench.build.pooled_tables import (
     pool_savings,
     pool_usage,
 )
-from psibench.build.position_shift import position_shift
-from psibench.build.rules.negatives import RULE_JUDGES, RULE_RERANKERS
-from psibench.build.rules.sampling_cells import RULE_BALANCE
 from psibench.config.corpora import POOLED
 from psibench.config.llms import Price, price_of
 from psibench.errors import InputError
+from psibench.filters.audit import AUDIT_TABLE
+from psibench.filters.decide import SCORING_SAVINGS
+from psibench.filters.mixtures import MIXTURE_CELLS, RULE_BALANCE
+from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
+from psibench.filters.study import position_shift
+from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm
 from psibench.report.plots import SERIES, LineStyle, draw_stacks, inline_svg
@@ -43,14 +46,6 @@ from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.schemas import ATTRITION, QUERIES
 from psibench.tables.spec import TableSpec
-from psibench.tables.study_schemas import MIXTURE_CELLS
-from psibench.tables.verify_report_schemas import (
-    AUDIT_TABLE,
-    CELL_TABLE,
-    MARGIN_TABLE,
-    SCORING_SAVINGS,
-)
-from psibench.tables.verify_schemas import JUDGEMENTS
 from psibench.text.segments import POSITIONS
 
 # --- from documents to queries, and what a language model took for it

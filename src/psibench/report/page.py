@@ -17,7 +17,7 @@ from psibench.build.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, SquadPosq
 from psibench.config.llms import STAND_IN_PREFIX
 from psibench.config.models import ModelBase
-from psibench.config.verification import VerifyMargin
+from psibench.filters.verify import VerifyMargin
 from psibench.metrics.aggregate import POOLED
 from psibench.report import scores
 from psibench.report.examples import Example, example_section

@@ -160,7 +160,6 @@ def _stream(name: str, config: str | None, split: str, revision: str | None) -> 
 
     Left to itself, Arrow reads ahead: a file of 400 MB took 1.2 GB.
     """
-    import pyarrow.dataset as parquet_files  # imports pandas
     from datasets import load_dataset_builder
 
     builder = load_dataset_builder(name, config, revision=revision)

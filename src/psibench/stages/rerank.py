@@ -6,18 +6,18 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.build.rules.frames import FloatArray
 from psibench.config.model_params import retrieval_params
 from psibench.config.reranker_registry import reranker_params
 from psibench.config.rerankers import RerankerModel
 from psibench.config.reranking import RerankModel
 from psibench.rerankers.protocols import Pair, Reranker
 from psibench.search.ranking import rank_documents
-from psibench.stages.pair_texts import pair_blocks
 from psibench.stages.scoring import (
+    FloatArray,
     Load,
     load_once,
     load_when_needed,
+    pair_blocks,
     reranker_revision,
     score_texts,
 )

@@ -1,4 +1,4 @@
-"""The declared schema of every table psibench writes: the one place where columns are named.
+"""Declared schemas of the tables that several capabilities read; others are declared where made.
 
 A column is ``(name, Arrow type, text)``; the text gives the meaning and the unit. Character
 offsets are 0-based indices into the Python ``str``, ends exclusive. Tables may carry further
@@ -24,7 +24,6 @@ from psibench.tables.spec import (
 )
 from psibench.tables.summary_schemas import SUMMARY_SPECS
 from psibench.tables.translation_schemas import TRANSLATION_SPECS
-from psibench.tables.verify_schemas import VERIFY_SPECS
 
 DOCUMENTS = TableSpec(
     "documents",
@@ -397,7 +396,6 @@ SPECS: dict[str, TableSpec] = {
         POSITION_HISTOGRAM,
         ATTRITION,
         *BUILD_SPECS,
-        *VERIFY_SPECS,
         *TRANSLATION_SPECS,
         *QUALITY_SPECS,
         *SUMMARY_SPECS,

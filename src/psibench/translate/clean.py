@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
-from psibench.build.rules.reasons import POSITIVE_REMOVED
 from psibench.config.base import Section
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
+from psibench.filters.decide import POSITIVE_REMOVED
 from psibench.stages.tables import derived
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import FLOW
@@ -176,7 +176,7 @@ def cascade(
 
     A query leaves for its own reason, else with any of its positives that is not among the
     documents left: the document of its evidence, or one with a score above 0 in the qrels. An
-    item with several reasons leaves for the first. Unlike `psibench.build.rules.cascade`, where
+    item with several reasons leaves for the first. Unlike `psibench.filters.negatives`, where
     pairs decide, documents and queries leave here for reasons of their own, too.
 
     Parameters

@@ -1,0 +1,30 @@
+"""Every table psibench writes, by name: what `psibench check` and the documentation look up.
+
+A table is declared beside the stage that writes it; those of several capabilities in `tables`.
+"""
+
+from psibench.filters import audit, decide, mixtures, negatives, study, verify
+from psibench.tables import SPECS
+from psibench.tables.spec import TableSpec
+
+FILTER_SPECS = (
+    verify.SEGMENT_SCORES,
+    verify.MARGINS,
+    verify.MARGIN_TABLE,
+    verify.CELL_TABLE,
+    decide.DECISIONS,
+    decide.SCORING_SAVINGS,
+    audit.AUDIT_TABLE,
+    negatives.PAIR_SCORES,
+    negatives.PAIR_DECISIONS,
+    negatives.JUDGEMENTS,
+    mixtures.MIXTURES,
+    mixtures.MIXTURE_CELLS,
+    study.FILTER_COUNTS,
+    study.FILTER_PSI,
+    study.RERANKER_AGREEMENT,
+    study.LEAVE_ONE_OUT,
+    study.LEAVE_ONE_OUT_PSI,
+    study.POSITION_SHIFT,
+)
+ALL_TABLES: dict[str, TableSpec] = SPECS | {spec.name: spec for spec in FILTER_SPECS}

@@ -1,0 +1,245 @@
+"""Audit of the margin by a language model (Controlled, appendix B.3, table 7).
+
+Queries are drawn from each stratum of the margin. A judge who does not know the target says yes or
+no to each third of their documents by itself; nothing is dropped. Per stratum: TargetYes is the
+share of queries whose target got a yes, DistractorNo the mean over queries of the share of other
+thirds that got a no, Exclusive the share of queries with a yes on the target and a no on every
+other third.
+
+Intervals are Wilson's. For DistractorNo the two judgements on a query are not independent, so its
+interval counts queries, not judgements: it is wide enough whatever their correlation.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import sqrt
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import polars as pl
+from pydantic import Field
+
+from psibench.errors import InputError
+from psibench.filters.decide import all_parts, as_table, evidence_targets
+from psibench.filters.grade import judged_source, part_pairs
+from psibench.filters.mixtures import draw_order
+from psibench.filters.verify import MARGIN_THRESHOLDS, MARGINS
+from psibench.llm.tasks import LlmTaskSection
+from psibench.stages.tables import derived
+from psibench.tables import read_table, write_table
+from psibench.tables.build_schemas import CANDIDATES, PAIRS, VERDICTS
+from psibench.tables.schemas import DOCUMENTS
+from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.text.segments import POSITIONS
+
+RATES = ("target_yes", "distractor_no", "exclusive")
+
+# Config.
+
+
+class Audit(LlmTaskSection):
+    """A language model says of each third, seen alone, whether it answers; nothing is dropped.
+
+    The result is a table by strata of the margin (Controlled, appendix B.3, table 7).
+    """
+
+    per_stratum: int = Field(default=500, ge=1)
+    """Queries drawn from each stratum of the margin."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the draw."""
+
+
+# Tables.
+
+
+def _interval(name: str, text: str) -> tuple[Column, ...]:
+    return (
+        Column(name, FLOAT64, f"{text}; null without a usable query", True),
+        Column(f"{name}_low", FLOAT64, "lower end of its Wilson interval", True),
+        Column(f"{name}_high", FLOAT64, "upper end of its Wilson interval", True),
+    )
+
+
+AUDIT_TABLE = TableSpec(
+    "audit_table",
+    (
+        Column("stratum", STRING, "no_margin, m<low, low<=m<high or m>=high"),
+        Column("low", FLOAT64, "lowest margin of the stratum", True),
+        Column("high", FLOAT64, "margin the stratum stays below", True),
+        Column("n", INT64, "audited queries with a usable verdict on every segment"),
+        Column("n_unusable", INT64, "audited queries without: a verdict or the target is missing"),
+        *_interval("target_yes", "share of queries whose target is judged to answer"),
+        *_interval("distractor_no", "mean share of other segments judged not to answer"),
+        *_interval("exclusive", "share of queries only whose target is judged to answer"),
+    ),
+    key=("stratum",),
+)
+
+# The rule.
+
+Stratum = tuple[str, float | None, float | None]
+"""Label, lowest margin, and the margin it stays below; None: no border."""
+
+
+def margin_strata(thresholds: Sequence[float] = MARGIN_THRESHOLDS) -> Iterator[Stratum]:
+    """Cut the margins at the thresholds: no_margin, m<0 (failed), 0<=m<0.1, ..., m>=0.3."""
+    yield "no_margin", None, None
+    yield f"m<{thresholds[0]:g}", None, thresholds[0]
+    for low, high in pairwise(thresholds):
+        yield f"{low:g}<=m<{high:g}", low, high
+    yield f"m>={thresholds[-1]:g}", thresholds[-1], None
+
+
+def stratum_numbers(thresholds: Sequence[float] = MARGIN_THRESHOLDS) -> pl.Expr:
+    """Give the place of every ``margin`` among the `margin_strata`; 0 without a margin."""
+    reached = pl.sum_horizontal(pl.col("margin") >= cut for cut in thresholds)
+    return pl.when(pl.col("margin").is_null()).then(0).otherwise(1 + reached).alias("stratum")
+
+
+def audit_sample(margins: pl.DataFrame, *, per_stratum: int, seed: int) -> pl.DataFrame:
+    """Draw the queries to audit: so many per stratum, those without a margin left out.
+
+    Returns
+    -------
+    The rows of ``margins`` drawn, in their order; a smaller stratum is taken whole.
+    """
+    places = draw_order(margins.get_column("query_id"), seed)
+    rank = pl.col("place").rank("ordinal").over("stratum")
+    placed = margins.with_columns(stratum_numbers(), place=places)
+    return placed.filter((pl.col("stratum") > 0) & (rank <= per_stratum)).select(margins.columns)
+
+
+def audit_table(
+    verdicts: pl.DataFrame,
+    targets: pl.DataFrame,
+    margins: pl.DataFrame,
+    *,
+    thresholds: Sequence[float] = MARGIN_THRESHOLDS,
+) -> pl.DataFrame:
+    """Aggregate yes/no verdicts by disjoint strata of the margin, as in Controlled's Table 7.
+
+    Parameters
+    ----------
+    verdicts
+        ``query_id``, ``part`` and ``is_yes``, as VERDICTS: one document per query.
+    targets, margins
+        ``query_id`` and ``targets``, ``query_id`` and ``margin``; of the audited queries at least.
+
+    Returns
+    -------
+    AUDIT_TABLE rows, no_margin first, then the strata from low to high. A query counts as
+    unusable, in ``n_unusable`` only, if a segment has no verdict, or it has no target or no other
+    segment. With several targets TargetYes needs a yes on one of them.
+
+    Raises
+    ------
+    InputError
+        If an audited query has no row in ``targets`` or ``margins``.
+    """
+    yes, is_target = pl.col("is_yes"), pl.col("targets").list.contains(pl.col("part"))
+    judged = (
+        verdicts.join(targets, on="query_id")
+        .group_by("query_id")
+        .agg(
+            is_usable=(yes.count() == len(POSITIONS)) & is_target.any() & ~is_target.all(),
+            target_yes=yes.filter(is_target).any(),
+            distractor_no=(~yes).filter(~is_target).mean(),
+        )
+    )
+    judged = judged.with_columns(
+        exclusive=pl.col("target_yes") & (pl.col("distractor_no") == 1)
+    ).join(margins.select("query_id", stratum_numbers(thresholds)), on="query_id")
+    if judged.height != verdicts.get_column("query_id").n_unique():
+        odd = verdicts.join(judged, on="query_id", how="anti").get_column("query_id")
+        raise InputError(f"audited query {odd[0]!r} has no row in the candidates or the margins")
+    rows = []
+    for number, (label, low, high) in enumerate(margin_strata(thresholds)):
+        found = judged.filter(stratum=number)
+        usable = found.filter("is_usable")
+        row: dict[str, Any] = {"stratum": label, "low": low, "high": high, "n": usable.height}
+        row |= {"n_unusable": found.height - usable.height}
+        for rate in RATES:
+            row |= rate_with_interval(rate, usable.get_column(rate).mean(), usable.height)
+        rows.append(row)
+    return as_table(AUDIT_TABLE, rows)
+
+
+def rate_with_interval(rate: str, share: Any, n: int) -> dict[str, float | None]:
+    """Name a share of ``n`` queries and the ends of its interval; all null without a query."""
+    low, high = wilson_interval(share, n) if n else (None, None)
+    return {rate: share, f"{rate}_low": low, f"{rate}_high": high}
+
+
+def wilson_interval(share: float, n: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Give Wilson's score interval of a share observed on ``n`` trials.
+
+    With z the normal quantile: centre (p + z^2 / 2n) / (1 + z^2 / n), half width
+    z sqrt(p (1 - p) / n + z^2 / 4n^2) / (1 + z^2 / n) (E. B. Wilson, JASA 22, 1927). scipy's
+    ``binomtest`` has it for whole numbers of successes; DistractorNo counts halves.
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    scale = 1 + z * z / n
+    centre = (share + z * z / (2 * n)) / scale
+    half = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
+    # Exact where rounding would put the bound beside the observed 0 or 1.
+    return (centre - half if share > 0 else 0.0), (centre + half if share < 1 else 1.0)
+
+
+# The stages.
+
+
+def run_audit_pairs(
+    params: Mapping[str, Any],
+    *,
+    documents: str | Path,
+    candidates: str | Path,
+    margins: str | Path,
+    output: str | Path,
+) -> None:
+    """Draw the queries to audit and write the PAIRS of each with the thirds of its document.
+
+    Parameters
+    ----------
+    params
+        The section.
+    candidates
+        All candidates, before the margin dropped any.
+    margins
+        MARGINS of them.
+    """
+    section = Audit.model_validate(params)
+    known = read_table(margins, MARGINS)
+    drawn = audit_sample(known, per_stratum=section.per_stratum, seed=section.seed)
+    pairs = part_pairs(
+        read_table(candidates, CANDIDATES),
+        read_table(documents, DOCUMENTS),
+        all_parts(drawn.select(_id="query_id"), POSITIONS),
+    )
+    drawing = section.model_dump(mode="json", include={"per_stratum", "seed"})
+    source = derived("audit_pairs", [candidates, documents, margins], params=drawing)
+    write_table(pairs, output, PAIRS, provenance=source)
+
+
+def run_audit_table(
+    *,
+    candidates: str | Path,
+    margins: str | Path,
+    verdicts: str | Path,
+    output: str | Path,
+) -> None:
+    """Count the verdicts by stratum of the margin and write AUDIT_TABLE.
+
+    Parameters
+    ----------
+    candidates, margins
+        As of `run_audit_pairs`.
+    verdicts
+        VERDICTS on its pairs.
+    """
+    asked = read_table(candidates, CANDIDATES)
+    table = audit_table(
+        read_table(verdicts, VERDICTS), evidence_targets(asked), read_table(margins, MARGINS)
+    )
+    source = judged_source("audit_table", candidates, [margins, verdicts], {})
+    write_table(table, output, AUDIT_TABLE, provenance=source)

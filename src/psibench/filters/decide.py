@@ -1,0 +1,434 @@
+"""What the filters share: leads of a target, decisions with their reasons, and the ledger of both.
+
+Rerankers are asked in order. An item that fails under one of them is decided there: no later one
+scores it, and what a later one says of it is not read. Decisions are therefore the same whether
+everything was scored or only what was needed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.tables import Provenance, write_table
+from psibench.tables.build_schemas import FLOW
+from psibench.tables.dropped import DROPPED_SCHEMA, as_attrition
+from psibench.tables.schemas import ATTRITION
+from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.text.segments import POSITIONS, equal_segments, tag_posq
+
+Outputs = Mapping[str, str | Path]
+"""Paths of what a stage writes, by the names that its rule gives them."""
+
+SPAN_PARTS = ("document", "removed")
+PARTS = (*POSITIONS, "removed", "document")
+PART_TEXT = "what of the document: beginning, middle, end, removed (without the span) or document"
+SCORE_TEXT = "score in [0, 1]; null for an empty text, NaN if the reranker gave no number"
+RAW_TEXT = "the reranker's own score, unbounded; null and NaN as for score"
+
+NO_TARGET = "no_target"
+NO_OTHER_SEGMENT = "no_other_segment"
+EMPTY_SEGMENT = "empty_segment"
+EMPTY_DOCUMENT = "empty_document"
+SPAN_IS_DOCUMENT = "span_is_document"
+INVALID_SCORE = "invalid_score"
+TARGET_NOT_FIRST = "target_not_first"
+MARGIN_BELOW = "margin_below_threshold"
+SPAN_NOT_NEEDED = "span_not_needed"
+NO_GRADE = "no_grade"
+GRADE_LOW = "grade_low"
+GRADE_NOT_ABOVE = "grade_not_above_others"
+MAJORITY_POSITIVE = "majority_positive"
+JUDGED_RELEVANT = "judged_relevant"
+ABOVE_POSITIVE = "above_positive"
+UNUSABLE_VOTE = "unusable_vote"
+FALSE_NEGATIVE = "false_negative"
+POSITIVE_REMOVED = "positive_removed"
+NOT_SAMPLED = "not_sampled"
+REPEATED_TEXT = "repeated_text"
+
+REASONS: Mapping[str, str] = {
+    NO_TARGET: "no target position is declared",
+    NO_OTHER_SEGMENT: "every segment is a target, so none is left to compare with",
+    EMPTY_SEGMENT: "a segment has no text (a document of fewer than three characters)",
+    EMPTY_DOCUMENT: "the document has no text",
+    SPAN_IS_DOCUMENT: "nothing is left of the document without the span",
+    INVALID_SCORE: "a reranker returned no number",
+    TARGET_NOT_FIRST: "another segment scores as high as the target or higher",
+    MARGIN_BELOW: "the target leads by less than the threshold",
+    SPAN_NOT_NEEDED: "without the span the document scores as high or higher",
+    NO_GRADE: "a judge gave no usable grade",
+    GRADE_LOW: "the grade is below the lowest one allowed",
+    GRADE_NOT_ABOVE: "the grade does not lead the others by as much as asked for",
+    MAJORITY_POSITIVE: "enough rerankers score the document as relevant",
+    JUDGED_RELEVANT: "enough judges grade the document as relevant",
+    ABOVE_POSITIVE: "the document scores above the query's positive",
+    UNUSABLE_VOTE: "not positive, but votes that could not be used might have made it so",
+    FALSE_NEGATIVE: "a document other than the positive counts as relevant",
+    POSITIVE_REMOVED: "the query's positive was removed from the corpus",
+    NOT_SAMPLED: "not drawn when the sample was balanced or cut",
+    REPEATED_TEXT: "its text is in the sample already",
+}
+"""Reason codes of the filters, and what each of them means."""
+
+DECISIONS = TableSpec(
+    "decisions",
+    (
+        Column("rule", STRING, "rule that decided"),
+        Column("item_id", STRING, "query or document id"),
+        Column("kept", BOOL, "whether the item passed the rule"),
+        Column("reason", STRING, "reason code; empty if kept"),
+        Column("score", FLOAT64, "score that decided; null if there is none", True),
+        Column("decided_by", STRING, "whose score that is: reranker, judge or document", True),
+    ),
+    key=("rule", "item_id"),
+)
+
+SCORING_SAVINGS = TableSpec(
+    "scoring_savings",
+    (
+        Column("rule", STRING, "rule the scores were made for"),
+        Column("scorer", STRING, "reranker or judge, or all"),
+        Column("n_complete", INT64, "scorings if everything is scored"),
+        Column("n_scored", INT64, "scorings made"),
+        Column("n_saved", INT64, "the difference"),
+        Column("share_saved", FLOAT64, "n_saved / n_complete; null if that is 0", True),
+    ),
+    key=("rule", "scorer"),
+)
+
+
+def as_table(
+    spec: TableSpec, rows: pl.DataFrame | Iterable[Mapping[str, object]] = ()
+) -> pl.DataFrame:
+    """Make a frame of a declared table: its columns, order and types; NaN becomes null.
+
+    Of rows by name every one has all columns; without rows the frame is empty.
+    """
+    schema = pl.DataFrame(pl.from_arrow(spec.schema.empty_table())).schema
+    if not isinstance(rows, pl.DataFrame):
+        named = [{name: row[name] for name in schema} for row in rows]
+        rows = pl.DataFrame(named, schema=schema)
+    made = rows.select(pl.col(name).cast(kind) for name, kind in schema.items())
+    return made.with_columns(pl.selectors.float().fill_nan(None))
+
+
+def part_text(text: str, span: Sequence[int], part: str) -> str:
+    """Return a part of a document: a third of it, ``document``, or ``removed``.
+
+    ``removed`` is the document without the characters of ``span``, [start, end); the two sides
+    are joined as they are.
+    """
+    if part == "document":
+        return text
+    if part == "removed":
+        return text[: span[0]] + text[span[1] :]
+    start, end = equal_segments(len(text))[POSITIONS.index(part)]
+    return text[start:end]
+
+
+def all_parts(candidates: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame:
+    """List ``query_id`` and ``part``: every part of every candidate, in order of both."""
+    each = pl.lit(list(parts), dtype=pl.List(pl.String))
+    return candidates.select(query_id="_id").with_columns(part=each).explode("part")
+
+
+def evidence_targets(candidates: pl.DataFrame) -> pl.DataFrame:
+    """List ``query_id`` and ``targets``, the thirds a query is aimed at, and a known length bin.
+
+    These are all thirds of the chunk where the recipe lists them (under ``tagging: myopic`` a
+    chunk may have two), else the target position; none makes an empty list.
+    """
+    nothing = pl.lit([], dtype=pl.List(pl.String))
+    if "positions" in candidates.columns:
+        targets = pl.col("positions").fill_null(nothing)
+    else:
+        known = pl.col("target_position").is_not_null()
+        targets = pl.when(known).then(pl.concat_list("target_position")).otherwise(nothing)
+    extra = [name for name in ("length_bin",) if name in candidates.columns]
+    return candidates.select(targets.alias("targets"), *extra, query_id="_id").select(
+        "query_id", "targets", *extra
+    )
+
+
+def span_targets(candidates: pl.DataFrame) -> pl.DataFrame:
+    """List ``query_id`` and ``targets``: the document, to be compared with ``removed``."""
+    return candidates.select(query_id="_id", targets=pl.lit(["document"], dtype=pl.List(pl.String)))
+
+
+def target_leads(
+    scores: pl.DataFrame,
+    items: pl.DataFrame,
+    *,
+    rerankers: Sequence[str],
+    parts: Sequence[str],
+) -> pl.DataFrame:
+    """Compute how far the best target part of every item leads the best other part.
+
+    Parameters
+    ----------
+    scores
+        SEGMENT_SCORES rows; those of other queries, parts and rerankers are left aside.
+    items
+        ``query_id`` and ``targets``.
+
+    Returns
+    -------
+    (n_items * n_rerankers, ...) frame by item, then reranker: the columns of ``items``, ``item``
+    and ``place`` (numbers of the item and of the reranker), ``reranker``, ``lead``, and
+    ``unknown``, which says why there is no lead (null if there is one): no_target,
+    no_other_segment, missing, empty_document (the part ``document`` has no text), empty_segment
+    (another one has none), invalid_score.
+    """
+    score, is_target = pl.col("score"), pl.col("targets").list.contains(pl.col("part"))
+    panel = pl.DataFrame({"reranker": rerankers}).with_row_index("place")
+    known = (
+        scores.filter(pl.col("part").is_in(parts))
+        .join(items, on="query_id")
+        .group_by("query_id", "reranker")
+        .agg(
+            lead=score.filter(is_target).max() - score.filter(~is_target).max(),
+            n_parts=pl.len(),
+            is_empty=score.is_null().any(),
+            is_empty_document=(score.is_null() & (pl.col("part") == "document")).any(),
+            is_invalid=score.is_nan().any(),
+        )
+    )
+    unknown = (
+        pl.when(pl.col("targets").list.len() == 0)
+        .then(pl.lit(NO_TARGET))
+        .when(pl.col("targets").list.len() == len(parts))
+        .then(pl.lit(NO_OTHER_SEGMENT))
+        .when(pl.col("n_parts").fill_null(0) < len(parts))
+        .then(pl.lit("missing"))
+        .when("is_empty_document")
+        .then(pl.lit(EMPTY_DOCUMENT))
+        .when("is_empty")
+        .then(pl.lit(EMPTY_SEGMENT))
+        .when("is_invalid")
+        .then(pl.lit(INVALID_SCORE))
+    )
+    return (
+        items.with_row_index("item")
+        .join(panel, how="cross", maintain_order="left_right")
+        .join(known, on=["query_id", "reranker"], how="left", maintain_order="left")
+        .with_columns(unknown=unknown)
+        .with_columns(lead=pl.when(pl.col("unknown").is_null()).then("lead"))
+        .select(*items.columns, "item", "place", "reranker", "lead", "unknown")
+    )
+
+
+def first_failure(leads: pl.DataFrame, passes: pl.Expr) -> pl.DataFrame:
+    """Find the first reranker under which each item fails.
+
+    Parameters
+    ----------
+    leads
+        Of `target_leads`.
+    passes
+        Whether a known lead is enough.
+
+    Returns
+    -------
+    The row of each item under that reranker, with ``fails``. Where an item passes under all of
+    them it is the row with the least lead, the first of equal ones. An item that cannot be
+    compared at all has no ``reranker``.
+
+    Raises
+    ------
+    InputError
+        If a score is missing that decides.
+    """
+    fails = pl.col("unknown").is_not_null() | ~passes
+    place_or_lead = pl.when("fails").then(pl.col("place").cast(pl.Float64)).otherwise("lead")
+    found = (
+        leads.with_columns(fails=fails)
+        .sort(
+            "item",
+            "fails",
+            place_or_lead,
+            "place",
+            descending=[False, True, False, False],
+        )
+        .unique("item", keep="first", maintain_order=True)
+    )
+    missing = found.filter(pl.col("unknown") == "missing")
+    if missing.height:
+        query_id, reranker = missing.select("query_id", "reranker").row(0)
+        raise InputError(
+            f"no score of reranker {reranker!r} for a part of query {query_id!r} "
+            f"({missing.height} such queries); score them, or leave the reranker out"
+        )
+    is_comparable = ~pl.col("unknown").is_in([NO_TARGET, NO_OTHER_SEGMENT]).fill_null(False)
+    return found.with_columns(reranker=pl.when(is_comparable).then("reranker"))
+
+
+def make_decisions(rule: str, outcome: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
+    """Make DECISIONS rows of ``item_id`` and, where known, ``score`` and ``decided_by``.
+
+    ``reason`` is an item's reason code; null or empty where it is kept.
+    """
+    known = [name for name in ("score", "decided_by") if name in outcome.columns]
+    made = outcome.select("item_id", *known, reason=reason.fill_null(""), rule=pl.lit(rule))
+    absent = [name for name in ("score", "decided_by") if name not in known]
+    return as_table(
+        DECISIONS,
+        made.with_columns(pl.lit(None).alias(name) for name in absent).with_columns(
+            kept=pl.col("reason") == ""
+        ),
+    )
+
+
+def kept_items(items: pl.DataFrame, decisions: pl.DataFrame, key: str = "_id") -> pl.DataFrame:
+    """Leave the items that the decisions keep, in their order; an item without one is left out."""
+    kept = decisions.filter("kept").select("item_id")
+    return items.join(kept, left_on=key, right_on="item_id", how="semi", maintain_order="left")
+
+
+def count_savings(
+    rule: str,
+    scores: pl.DataFrame,
+    items: pl.DataFrame,
+    *,
+    scorers: Sequence[str],
+    parts: Sequence[str] = ("document",),
+) -> pl.DataFrame:
+    """Count the scorings made for a rule against those of scoring everything.
+
+    Parameters
+    ----------
+    scores
+        The score table the rule was decided on, its scorers in a column ``reranker`` or ``judge``.
+        A row is a scoring, a null (no text to score) too.
+    items
+        Key columns of the items that entered the rule.
+
+    Returns
+    -------
+    SCORING_SAVINGS rows, one per scorer in order, then ``all``.
+    """
+    scorer = "judge" if "judge" in scores.columns else "reranker"
+    if "part" in scores.columns:
+        scores = scores.filter(pl.col("part").is_in(parts))
+    made = dict(scores.join(items, on=items.columns, how="semi").group_by(scorer).len().iter_rows())
+    n_complete = items.height * len(parts)
+    counts = [(name, n_complete, made.get(name, 0)) for name in scorers]
+    counts.append(("all", n_complete * len(counts), sum(n for _, _, n in counts)))
+    return as_table(
+        SCORING_SAVINGS,
+        (
+            {
+                "rule": rule,
+                "scorer": name,
+                "n_complete": of,
+                "n_scored": n,
+                "n_saved": of - n,
+                "share_saved": (of - n) / of if of else None,
+            }
+            for name, of, n in counts
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where what a filter dropped is counted.
+
+    Attributes
+    ----------
+    unit
+        What an item is called in FLOW.
+    step
+        The filter's place in FLOW; a further rule of the same stage has the next one.
+    """
+
+    unit: str
+    step: int
+    language: str
+    domain: str
+
+
+def candidate_facts(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
+    """Give ``_id, doc_id, target_position, char_length, length_bin`` of every candidate.
+
+    A candidate with two targets (Myopic) has the position of the single-tag rule, as in the steps
+    before. Length and bin are those of its document; the bin is null where documents have none.
+    """
+    sizes = documents.select(
+        doc_id="_id",
+        char_length=pl.col("text").str.len_chars().cast(pl.Int32),
+        length_bin="length_bin" if "length_bin" in documents.columns else pl.lit(None, pl.String),
+    )
+    columns = ("_id", "pos_corpus_id", "pos_char_span", "target_position")
+    asked = candidates.select(columns).rename({"pos_corpus_id": "doc_id"})
+    joined = asked.join(sizes, on="doc_id", how="left", maintain_order="left")
+    return joined.select(
+        "_id",
+        "doc_id",
+        single_positions(joined, "char_length"),
+        "char_length",
+        "length_bin",
+    )
+
+
+def single_positions(items: pl.DataFrame, length: str) -> pl.Series:
+    """Give every item one ``target_position``: its own, or the single tag of ``pos_char_span``."""
+    columns = ("target_position", "pos_char_span", length)
+    found = [
+        position or tag_posq(span[0], span[1], n_chars)
+        for position, span, n_chars in items.select(columns).iter_rows()
+    ]
+    return pl.Series("target_position", found, dtype=pl.String)
+
+
+def ledger_rows(
+    decisions: pl.DataFrame, facts: pl.DataFrame, *, stage: str, step: int, unit: str
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Turn decisions into the rows of what a stage dropped, in their order, and its FLOW row.
+
+    Parameters
+    ----------
+    facts
+        ``_id``, ``doc_id`` and what is known of ``target_position`` and ``char_length``.
+
+    Returns
+    -------
+    dropped
+        In the columns of `psibench.tables.dropped`; ``detail`` says whose score decided.
+    flow
+        One FLOW row.
+    """
+    known = [name for name in ("doc_id", "target_position", "char_length") if name in facts.columns]
+    dropped = decisions.filter(~pl.col("kept")).join(
+        facts.select("_id", *known),
+        left_on="item_id",
+        right_on="_id",
+        how="left",
+        maintain_order="left",
+    )
+    dropped = dropped.with_columns(
+        stage=pl.lit(stage), unit=pl.lit(unit), detail=pl.lit("by ") + pl.col("decided_by")
+    )
+    absent = [name for name in DROPPED_SCHEMA if name not in dropped.columns]
+    dropped = dropped.with_columns(pl.lit(None).alias(name) for name in absent)
+    counts = {"entered": decisions.height, "kept": decisions.height - dropped.height}
+    flow = {"stage": stage, "step": step, "unit": unit, **counts, "dropped": dropped.height}
+    return (
+        dropped.select(pl.col(name).cast(kind) for name, kind in DROPPED_SCHEMA.items()),
+        as_table(FLOW, [flow]),
+    )
+
+
+def write_ledger(
+    ledger: Iterable[tuple[pl.DataFrame, pl.DataFrame]],
+    place: Place,
+    outputs: Outputs,
+    source: Provenance,
+) -> None:
+    """Write ``dropped`` and ``flow`` of all rules of a stage, as `ledger_rows` makes them."""
+    dropped, flow = zip(*ledger, strict=True)
+    rows = as_attrition(pl.concat(dropped), language=place.language, domain=place.domain)
+    write_table(rows, outputs["dropped"], ATTRITION, provenance=source)
+    write_table(pl.concat(flow), outputs["flow"], FLOW, provenance=source)

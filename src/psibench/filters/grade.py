@@ -1,0 +1,482 @@
+"""A language model's grades filter the candidates, and what it is shown.
+
+- ``segments`` (PosQ, appendix A.2, stage 1b): the target third is graded ``min_grade`` or more, and
+  ``min_lead`` or more above every other third.
+- ``span`` (PosIR, section 2.3, appendix C.3): the document is graded ``min_grade`` or more, and
+  above itself without the span. (PosIR's formula is lost in print; "highly relevant" is read as 3
+  or more.)
+
+A query of which the judge gave no usable grade that counts is dropped; with several targets the
+best one counts. Grades are asked for in two rounds at most: the targets (or the whole document),
+then, for candidates still undecided, the other parts. A part without text is shown to nobody: it
+has no grade.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import Field
+
+from psibench.errors import InputError
+from psibench.filters.decide import (
+    DECISIONS,
+    GRADE_LOW,
+    GRADE_NOT_ABOVE,
+    NO_GRADE,
+    NO_OTHER_SEGMENT,
+    NO_TARGET,
+    SCORING_SAVINGS,
+    SPAN_PARTS,
+    Outputs,
+    Place,
+    all_parts,
+    candidate_facts,
+    count_savings,
+    evidence_targets,
+    kept_items,
+    ledger_rows,
+    make_decisions,
+    part_text,
+    span_targets,
+    write_ledger,
+)
+from psibench.llm.tasks import (
+    ADVICE,
+    DOCUMENTS_TABLE,
+    Gathered,
+    LlmTask,
+    LlmTaskSection,
+    Replied,
+    Tables,
+    TaskItem,
+    reply_field,
+)
+from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
+from psibench.stages.tables import derived, queries_by, read_all
+from psibench.tables import Provenance, read_table, write_table
+from psibench.tables.build_schemas import CANDIDATES, GRADES, PAIRS, VERDICTS
+from psibench.tables.schemas import DOCUMENTS
+from psibench.tables.spec import TableSpec
+from psibench.text.segments import POSITIONS
+
+# Config.
+
+
+class Grade(LlmTaskSection):
+    """A language model grades relevance from 0 to 4, and low or undecided candidates are dropped.
+
+    Two rounds: what decides most candidates first, the rest for those still undecided.
+    """
+
+    rule: Literal["segments", "span"] | None = None
+    """segments: the target third is graded min_grade or more, and leads every other third by
+    min_lead (PosQ, appendix A.2). span: the document is graded min_grade or more, and higher than
+    without the evidence (PosIR, 2.3). null: span for posir, segments for the others."""
+    min_grade: int = Field(default=3, ge=0, le=4)
+    """Lowest grade of the target, or of the whole document."""
+    min_lead: int = Field(default=1, ge=1, le=4)
+    """Least lead of the target over every other third (rule segments)."""
+    complete: bool = False
+    """Grade every part of every candidate, decided or not. The queries kept are the same."""
+
+    @property
+    def stage(self) -> str:
+        """Name of the rule in decisions and in the ledger."""
+        return "span_grades" if self.rule == "span" else "segment_grades"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Parts of the document that are graded, of those `part_text` knows."""
+        return SPAN_PARTS if self.rule == "span" else POSITIONS
+
+    @property
+    def least_lead(self) -> int:
+        """Least lead of the target: with ``span`` any lead is enough."""
+        return 1 if self.rule == "span" else self.min_lead
+
+    def items(self, candidates: pl.DataFrame) -> pl.DataFrame:
+        """List ``query_id`` and ``targets``: the parts of the document that have to lead."""
+        return span_targets(candidates) if self.rule == "span" else evidence_targets(candidates)
+
+
+# The rules.
+
+
+def wanted_gradings(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
+    """List ``query_id`` and ``part`` that are to be graded next, in order of both.
+
+    First the targets; then, where they are graded high enough, the other parts; empty once all
+    candidates are decided.
+    """
+    laid = _laid_out(section, known, candidates)
+    is_target, is_absent = pl.col("is_target"), pl.col("has").is_null()
+    is_open = (is_absent & is_target).any().over("item")
+    is_high = (_best(is_target) >= section.min_grade).fill_null(False).over("item")
+    is_next = pl.when(is_open).then(is_target).otherwise(~is_target & is_high)
+    is_comparable = is_target.any().over("item") & ~is_target.all().over("item")
+    return laid.filter(is_comparable & is_absent & is_next).select("query_id", "part")
+
+
+def decide_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
+    """Keep the candidates whose target is graded high and above the other parts.
+
+    Parameters
+    ----------
+    known
+        ``query_id``, ``part`` and ``grade``, null without a usable reply or without text.
+
+    Returns
+    -------
+    DECISIONS rows, one per candidate, in their order. ``score`` is the target's grade where that is
+    too low, else its lead. Reasons: no_target, no_other_segment, no_grade, grade_low,
+    grade_not_above_others.
+
+    Raises
+    ------
+    InputError
+        If a grade is missing that decides.
+    """
+    missing = wanted_gradings(section, known, candidates)
+    if missing.height:
+        query_id, part = missing.row(0)
+        raise InputError(
+            f"no grade of judge {section.llm!r} for part {part!r} of query {query_id!r}, and "
+            f"{missing.height} gradings are missing in all; ask for them first"
+        )
+    is_target, lead = pl.col("is_target"), pl.col("target") - pl.col("other")
+    graded = (
+        _laid_out(section, known, candidates)
+        .group_by("item", maintain_order=True)
+        .agg(
+            item_id=pl.col("query_id").first(),
+            n_targets=is_target.sum(),
+            target=_best(is_target),
+            other=_best(~is_target),
+        )
+    )
+    reason = (
+        pl.when(pl.col("n_targets") == 0)
+        .then(pl.lit(NO_TARGET))
+        .when(pl.col("n_targets") == len(section.parts))
+        .then(pl.lit(NO_OTHER_SEGMENT))
+        .when(pl.col("target").is_null())
+        .then(pl.lit(NO_GRADE))
+        .when(pl.col("target") < section.min_grade)
+        .then(pl.lit(GRADE_LOW))
+        .when(pl.col("other").is_null())
+        .then(pl.lit(NO_GRADE))
+        .when(lead < section.least_lead)
+        .then(pl.lit(GRADE_NOT_ABOVE))
+        .otherwise(pl.lit(""))
+    )
+    is_compared = ~pl.col("reason").is_in([NO_TARGET, NO_OTHER_SEGMENT])
+    is_low = pl.col("reason") == GRADE_LOW
+    decided = graded.with_columns(reason=reason).with_columns(
+        score=pl.when(is_low).then("target").when(is_compared).then(lead),
+        decided_by=pl.when(is_compared).then(pl.lit(section.llm)),
+    )
+    return make_decisions(section.stage, decided, pl.col("reason"))
+
+
+def _laid_out(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
+    """Give a row per candidate and part, with its ``grade``, ``is_target``, and whether it has one.
+
+    A part that was not graded has null in ``has``.
+    """
+    parts = pl.DataFrame({"part": section.parts})
+    return (
+        section.items(candidates)
+        .with_row_index("item")
+        .join(parts, how="cross", maintain_order="left_right")
+        .join(
+            known.with_columns(has=pl.lit(True)),
+            on=["query_id", "part"],
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(is_target=pl.col("targets").list.contains(pl.col("part")))
+    )
+
+
+def _best(of: pl.Expr) -> pl.Expr:
+    """Give the highest grade of some parts; null where one of them has none."""
+    grades = pl.col("grade").filter(of)
+    return pl.when(grades.null_count() == 0).then(grades.max())
+
+
+# What a judge is shown.
+
+
+def part_pairs(
+    candidates: pl.DataFrame, documents: pl.DataFrame, wanted: pl.DataFrame
+) -> pl.DataFrame:
+    """Make the PAIRS of candidates with parts of their own documents; leave out those without text.
+
+    Parameters
+    ----------
+    candidates
+        CANDIDATES rows.
+    documents
+        ``_id`` and ``text``, their documents among them.
+    wanted
+        ``query_id`` and ``part`` of the pairs, in their order.
+
+    Raises
+    ------
+    InputError
+        If a query or its document is not there.
+    """
+    asked = candidates.select(
+        query_id="_id", query="text", doc_id="pos_corpus_id", span="pos_char_span"
+    )
+    placed = _with_texts(
+        wanted.join(asked, on="query_id", how="left", maintain_order="left"), documents
+    )
+    columns = ("query_id", "doc_id", "part", "query", "text", "span")
+    return _pairs(
+        (f"{query_id}--{part}", query_id, doc_id, part, query, part_text(text, span, part))
+        for query_id, doc_id, part, query, text, span in placed.select(columns).iter_rows()
+    )
+
+
+def document_pairs(
+    pairs: pl.DataFrame, queries: pl.DataFrame, corpus: pl.DataFrame
+) -> pl.DataFrame:
+    """Make the PAIRS of queries with whole documents; leave out those without text.
+
+    Parameters
+    ----------
+    pairs
+        ``query_id`` and ``doc_id``, in their order.
+    queries, corpus
+        ``_id`` and ``text``.
+
+    Raises
+    ------
+    InputError
+        If a query or document is not there.
+    """
+    asked = queries.select(query_id="_id", query="text")
+    placed = _with_texts(
+        pairs.join(asked, on="query_id", how="left", maintain_order="left"), corpus
+    )
+    columns = ("query_id", "doc_id", "query", "text")
+    return _pairs(
+        (f"{query_id}--{doc_id}", query_id, doc_id, "document", query, text)
+        for query_id, doc_id, query, text in placed.select(columns).iter_rows()
+    )
+
+
+def _with_texts(pairs: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
+    known = documents.select("text", doc_id="_id")
+    placed = pairs.join(known, on="doc_id", how="left", maintain_order="left")
+    odd = placed.filter(pl.col("query").is_null() | pl.col("text").is_null())
+    if odd.height:
+        query_id, doc_id = odd.select("query_id", "doc_id").row(0)
+        raise InputError(
+            f"pairs: query {query_id!r} or its document {doc_id!r} is not in its table; the tables "
+            "are of different samples. Make them again from the same one."
+        )
+    return placed
+
+
+def _pairs(rows: Iterable[tuple[str, ...]]) -> pl.DataFrame:
+    with_text = [row for row in rows if row[4].strip() and row[5].strip()]
+    return pl.DataFrame(with_text, dict.fromkeys(PAIRS.column_names, pl.String), orient="row")
+
+
+def known_grades(
+    section: Grade,
+    candidates: pl.DataFrame,
+    documents: pl.DataFrame,
+    graded: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Give ``query_id, part, grade`` of what is ``graded``, and a null for parts without text."""
+    every = all_parts(candidates, section.parts)
+    shown = part_pairs(candidates, documents, every)
+    without = every.join(shown, on=["query_id", "part"], how="anti", maintain_order="left")
+    without = without.with_columns(grade=pl.lit(None, pl.Int32))
+    return without if graded is None else pl.concat([graded.select(without.columns), without])
+
+
+def round_pairs(
+    section: Grade,
+    candidates: pl.DataFrame,
+    documents: pl.DataFrame,
+    graded: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Make the PAIRS that a round of grading asks about, in order of the candidates and parts.
+
+    With ``section.complete`` the first round asks about every part that has text, decided or not.
+
+    Parameters
+    ----------
+    graded
+        GRADES of the first round; None in the first.
+    """
+    if graded is None and section.complete:
+        return part_pairs(candidates, documents, all_parts(candidates, section.parts))
+    known = known_grades(section, candidates, documents, graded)
+    return part_pairs(candidates, documents, wanted_gradings(section, known, candidates))
+
+
+# The tasks that a language model is asked.
+
+
+def pairs_table(task: str) -> str:
+    """Name the PAIRS table that a judging task reads."""
+    return f"{task}_pairs"
+
+
+def grading_task(name: str) -> LlmTask:
+    """Make a task that grades every pair of ``{name}_pairs`` from 0 to 4: GRADES rows."""
+    return _judging_task(name, "grade_relevance", "passage", GRADES, "grade", pl.Int32, _grade)
+
+
+def verdict_task(name: str) -> LlmTask:
+    """Make a task that says yes or no to every pair of ``{name}_pairs``: VERDICTS rows.
+
+    It is not told which segment is the target (Controlled, appendix B).
+    """
+    return _judging_task(name, "judge_segment", "segment", VERDICTS, "is_yes", pl.Boolean, _is_yes)
+
+
+def _judging_task(
+    name: str,
+    template: str,
+    text_variable: str,
+    spec: TableSpec,
+    judged: str,
+    kind: type[pl.DataType],
+    read: Callable[[Replied], int | bool],
+) -> LlmTask:
+    source = pairs_table(name)
+
+    def items(tables: Tables, _section: Any) -> Iterator[TaskItem]:
+        """Ask about the pairs of the documents given; those of other shards are left out."""
+        columns = ("_id", "doc_id", "query", "text")
+        for pair_id, doc_id, query, text in (
+            _in_document_order(tables, source).select(columns).iter_rows()
+        ):
+            yield TaskItem(pair_id, doc_id, {"query": query, text_variable: text})
+
+    def gather(tables: Tables, _section: Any, replies: Iterable[Replied]) -> Gathered:
+        """Make a row of every pair; the judgement is null without a usable reply."""
+        refuse_unknown_documents(tables, source)
+        found = [(reply.item_id, read(reply)) for reply in replies]
+        judgements = pl.DataFrame(found, schema={"_id": pl.String, judged: kind}, orient="row")
+        pairs = _in_document_order(tables, source)
+        rows = with_judgements(pairs, judgements, table=source)
+        return Gathered(rows.select(spec.column_names))
+
+    reads = (DOCUMENTS_TABLE, source)
+    return LlmTask(name, "pairs", reads, spec, items, gather, prompt=template)
+
+
+def _in_document_order(tables: Tables, source: str) -> pl.DataFrame:
+    """Return the pairs of the documents given, by document; within one, in their own order."""
+    documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
+    return documents.join(tables[source], on="doc_id", maintain_order="left_right")
+
+
+def _grade(reply: Replied) -> int:
+    grade = reply_field(reply, "grade", int)
+    if not 0 <= grade <= 4:
+        raise InputError(f"reply about {reply.item_id}: grade {grade}; allowed: 0 to 4. {ADVICE}")
+    return grade
+
+
+def _is_yes(reply: Replied) -> bool:
+    verdict = reply_field(reply, "verdict", str)
+    if verdict not in ("yes", "no"):
+        raise InputError(
+            f"reply about {reply.item_id}: verdict {verdict!r}; allowed: yes, no. {ADVICE}"
+        )
+    return verdict == "yes"
+
+
+# The stages.
+
+
+def run_grade_pairs(
+    params: Mapping[str, Any],
+    *,
+    documents: str | Path,
+    candidates: str | Path,
+    first: str | Path | None,
+    output: str | Path,
+) -> None:
+    """Write the PAIRS that a round of grading asks about.
+
+    Parameters
+    ----------
+    params
+        The section, its rule filled in.
+    first
+        GRADES of the first round; None in the first round.
+    """
+    section = Grade.model_validate(params)
+    asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
+    graded = None if first is None else read_table(first, GRADES)
+    inputs = [documents] if first is None else [documents, first]
+    source = judged_source("grade_pairs", candidates, inputs, {**params, "round": len(inputs)})
+    write_table(round_pairs(section, asked, texts, graded), output, PAIRS, provenance=source)
+
+
+def run_grade(
+    params: Mapping[str, Any],
+    *,
+    place: Place,
+    documents: str | Path,
+    candidates: str | Path,
+    grades: Sequence[str | Path],
+    outputs: Outputs,
+) -> None:
+    """Decide on every candidate and write those kept, the decisions, the dropped, the counts.
+
+    Parameters
+    ----------
+    params
+        The section, its rule filled in.
+    grades
+        GRADES of the rounds.
+    outputs
+        rows, decisions, savings, dropped, flow.
+
+    Raises
+    ------
+    InputError
+        If a grade is missing that decides: two rounds are enough for every rule.
+    """
+    section = Grade.model_validate(params)
+    asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
+    known = known_grades(section, asked, texts, read_all(grades, GRADES))
+    decisions = decide_grades(section, known, asked)
+    source = judged_source("grade", candidates, [documents, *grades], params)
+    facts = candidate_facts(asked, texts)
+    ledger = ledger_rows(decisions, facts, stage=section.stage, step=place.step, unit=place.unit)
+    write_ledger([ledger], place, outputs, source)
+    savings = count_savings(
+        section.stage,
+        known.with_columns(judge=pl.lit(section.llm)),
+        asked.select(query_id="_id"),
+        scorers=[section.llm],
+        parts=section.parts,
+    )
+    write_table(decisions, outputs["decisions"], DECISIONS, provenance=source)
+    write_table(savings, outputs["savings"], SCORING_SAVINGS, provenance=source)
+    write_table(kept_items(asked, decisions), outputs["rows"], CANDIDATES, provenance=source)
+
+
+def judged_source(
+    stage: str,
+    candidates: str | Path,
+    others: Sequence[str | Path],
+    params: Mapping[str, Any],
+) -> Provenance:
+    """Make the provenance of an output: a judge is no author of the queries it judges."""
+    made = derived(stage, [candidates, *others], params=params)
+    return replace(made, queries_by=queries_by(candidates))

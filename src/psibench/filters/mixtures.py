@@ -1,0 +1,363 @@
+"""Draws by position: balancing, the tiny subset, and training mixtures.
+
+- Balancing (PosQ, appendix A.2, after stage 1a): every position is downsampled to the smallest.
+- The tiny subset (PosQ, section 3.2; Myopic): so many queries of each position.
+- Mixtures (Controlled, section 3.1.4 and B.4): training sets with equal numbers per length bin that
+  differ in where the evidence lies. With the budget b, the size of the smallest cell of length bin
+  and position, a configuration with the parts (w1, w2, w3) takes floor(b * w / sum of w) queries of
+  each position from every length bin: b of one position for begin, middle and end, floor(b / 3) of
+  each for uniform.
+
+A draw takes the first ids in the order of a hash of seed and id. Adding or dropping a candidate
+therefore changes nothing for the others, the order of the input does not matter, and a smaller draw
+is contained in a larger one. Only the tiny subset follows the authors' own shuffle.
+"""
+
+import hashlib
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import polars as pl
+from pydantic import AfterValidator, Field
+
+from psibench.config.base import Id, Section
+from psibench.errors import InputError
+from psibench.filters.decide import (
+    NO_TARGET,
+    NOT_SAMPLED,
+    REPEATED_TEXT,
+    as_table,
+    evidence_targets,
+    make_decisions,
+)
+from psibench.stages.tables import derived
+from psibench.tables import read_table, write_table
+from psibench.tables.build_schemas import CANDIDATES, SAMPLING
+from psibench.tables.schemas import DOCUMENTS
+from psibench.tables.spec import INT64, STRING, Column, TableSpec
+from psibench.text.segments import POSITIONS
+
+logger = logging.getLogger("psibench")
+
+RULE_BALANCE, RULE_TINY = "balance", "tiny"
+
+# Config.
+
+
+def _refuse_no_part(parts: list[int]) -> list[int]:
+    """Raise ValueError if every part is 0: there would be nothing to draw."""
+    if not any(parts):
+        raise ValueError("one of beginning, middle and end needs a part above 0")
+    return parts
+
+
+Parts = Annotated[
+    list[Annotated[int, Field(ge=0)]],
+    Field(min_length=3, max_length=3),
+    AfterValidator(_refuse_no_part),
+]
+TinyKind = Literal["sparse", "dense", "late-interaction", "reranker", "control", "run"]
+
+
+class Tiny(Section):
+    """A small subset of the queries over the same corpus, for models that are slow."""
+
+    per_position: int = Field(default=1000, ge=1)
+    """Queries drawn of each target position (PosQ, section 3.2: 1,000; Myopic: 3,300)."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the shuffle."""
+    only_here: list[TinyKind] = Field(default=["late-interaction", "reranker"])
+    """Kinds of models that run on the subset alone, as in the papers; others run on both."""
+
+
+class Mixtures(Section):
+    """Training sets of equal size and length that differ in where the evidence lies."""
+
+    configurations: dict[Id, Parts] = Field(
+        default={"begin": [1, 0, 0], "middle": [0, 1, 0], "end": [0, 0, 1], "uniform": [1, 1, 1]},
+        min_length=1,
+    )
+    """Name -> parts of beginning, middle and end (Controlled, section 3.2.2)."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the draw (Controlled, appendix D: 42)."""
+
+
+# Tables.
+
+MIXTURES = TableSpec(
+    "mixtures",
+    (
+        Column("configuration", STRING, "training configuration: begin, middle, end, uniform"),
+        Column("query_id", STRING, "query id"),
+        Column("length_bin", STRING, "length bin of its document"),
+        Column("target_position", STRING, "beginning, middle or end"),
+    ),
+    key=("configuration", "query_id"),
+)
+
+MIXTURE_CELLS = TableSpec(
+    "mixture_cells",
+    (
+        Column("configuration", STRING, "training configuration"),
+        Column("length_bin", STRING, "length bin of the document"),
+        Column("target_position", STRING, "beginning, middle or end"),
+        Column("n_retained", INT64, "queries of the cell in the retained pool"),
+        Column("n_drawn", INT64, "of them, drawn for the configuration"),
+        Column("budget", INT64, "the smallest cell of the pool"),
+    ),
+    key=("configuration", "length_bin", "target_position"),
+)
+
+# Draws.
+
+
+def draw_order(ids: pl.Series, seed: int) -> pl.Series:
+    """Give the place of every id in a draw, from 0: by hash of seed and id."""
+    salt = str(seed).encode()
+    keys = [
+        int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8, key=salt).digest())
+        for name in ids
+    ]
+    numbered = pl.DataFrame({"key": pl.Series(keys, dtype=pl.UInt64), "id": ids})
+    drawn = numbered.with_row_index("row").sort("key", "id").with_row_index("place")
+    return drawn.sort("row").get_column("place")
+
+
+def balance_positions(targets: pl.DataFrame, *, seed: int) -> pl.DataFrame:
+    """Downsample every position to the smallest one: DECISIONS rows without scores.
+
+    A query with several targets is drawn for each of them and kept if one draw takes it, so a
+    position may keep more than its number for such data. Reasons: no_target, not_sampled.
+
+    Parameters
+    ----------
+    targets
+        ``query_id`` and ``targets``.
+
+    Raises
+    ------
+    InputError
+        If no query targets a position: balancing would keep nothing.
+    """
+    drawn = targets.with_columns(place=draw_order(targets.get_column("query_id"), seed))
+    placed = drawn.explode("targets").drop_nulls("targets")
+    sizes = [int((placed.get_column("targets") == name).sum()) for name in POSITIONS]
+    if targets.height and not all(sizes):
+        counts = ", ".join(f"{name} {n}" for name, n in zip(POSITIONS, sizes, strict=True))
+        raise InputError(
+            f"targets by position: {counts}; balancing to the smallest would keep nothing. "
+            "Sample more documents, loosen the filters before, or switch balancing off"
+        )
+    taken = placed.sort("place").group_by("targets").head(min(sizes)).get_column("query_id")
+    is_taken = pl.col("query_id").is_in(taken.implode())
+    return _decide_draw(RULE_BALANCE, targets, pl.when(~is_taken).then(pl.lit(NOT_SAMPLED)))
+
+
+def tiny_subset(queries: pl.DataFrame, *, per_position: int, seed: int) -> pl.DataFrame:
+    """Draw FineWeb-PosQ's tiny subset as the authors' code does: DECISIONS rows without scores.
+
+    The queries, in reading order, are shuffled by Python's generator with the seed; each position
+    takes its first ``per_position``; the three draws follow one another, and of queries with the
+    same text the first one stays. A position with fewer queries gives all it has. Reasons:
+    no_target, not_sampled, repeated_text.
+
+    Parameters
+    ----------
+    queries
+        ``query_id``, ``targets`` and ``text``, in reading order.
+    """
+    order = list(range(queries.height))
+    random.Random(seed).shuffle(order)
+    shuffled = queries[order]
+    drawn = pl.concat(
+        shuffled.filter(pl.col("targets").list.contains(name)).head(per_position)
+        for name in POSITIONS
+    )
+    taken = drawn.unique("text", keep="first", maintain_order=True).get_column("query_id")
+    reason = (
+        pl.when(pl.col("query_id").is_in(taken.implode()))
+        .then(pl.lit(""))
+        .when(pl.col("query_id").is_in(drawn.get_column("query_id").implode()))
+        .then(pl.lit(REPEATED_TEXT))
+        .otherwise(pl.lit(NOT_SAMPLED))
+    )
+    return _decide_draw(RULE_TINY, queries, reason)
+
+
+def _decide_draw(rule: str, targets: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
+    has_none = pl.col("targets").list.len() == 0
+    items = targets.with_columns(item_id="query_id")
+    return make_decisions(rule, items, pl.when(has_none).then(pl.lit(NO_TARGET)).otherwise(reason))
+
+
+def draw_mixtures(
+    pool: pl.DataFrame,
+    *,
+    length_bins: Sequence[str],
+    configurations: Mapping[str, Sequence[int]],
+    seed: int,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Draw the training sets from the retained pool.
+
+    All configurations draw in one order, so they differ by their positions, not by chance. A cell
+    without a query makes the budget 0, and nothing is drawn.
+
+    Parameters
+    ----------
+    pool
+        ``query_id``, ``length_bin`` and ``target_position`` of the retained queries.
+    configurations
+        Name -> parts of beginning, middle and end.
+
+    Returns
+    -------
+    drawn
+        MIXTURES rows by configuration, length bin, position and place in the draw.
+    cells
+        MIXTURE_CELLS rows by configuration, length bin and position, empty cells too.
+
+    Raises
+    ------
+    InputError
+        If a query has a length bin that is not listed.
+    """
+    refuse_other_bins(pool, length_bins)
+    cell = ["length_bin", "target_position"]
+    cells = pl.DataFrame({"length_bin": length_bins}).join(
+        pl.DataFrame({"target_position": POSITIONS}), how="cross", maintain_order="left_right"
+    )
+    sizes = pool.group_by(cell).len("n_retained")
+    cells = cells.join(sizes, on=cell, how="left", maintain_order="left").with_columns(
+        pl.col("n_retained").fill_null(0)
+    )
+    cells = cells.with_columns(budget=pl.col("n_retained").min(), cell=pl.int_range(pl.len()))
+    parts = pl.DataFrame(
+        [
+            (place, name, position, weight, sum(weights))
+            for place, (name, weights) in enumerate(configurations.items())
+            for position, weight in zip(POSITIONS, weights, strict=True)
+        ],
+        schema=["place", "configuration", "target_position", "weight", "total"],
+        orient="row",
+    )
+    quotas = (
+        parts.join(cells, on="target_position")
+        .with_columns(n_drawn=pl.col("budget") * pl.col("weight") // pl.col("total"))
+        .sort("place", "cell")
+    )
+    ordered = pool.with_columns(draw=draw_order(pool.get_column("query_id"), seed)).sort("draw")
+    ranked = ordered.with_columns(rank=pl.int_range(pl.len()).over(cell))
+    drawn = quotas.join(ranked, on=cell).filter(pl.col("rank") < pl.col("n_drawn"))
+    return (
+        as_table(MIXTURES, drawn.sort("place", "cell", "draw")),
+        as_table(MIXTURE_CELLS, quotas),
+    )
+
+
+def refuse_other_bins(queries: pl.DataFrame, length_bins: Sequence[str]) -> None:
+    """Raise InputError where a query's ``length_bin`` is none of those listed."""
+    odd = queries.filter(~pl.col("length_bin").is_in(length_bins).fill_null(False))
+    if odd.height:
+        query_id, name = odd.select("query_id", "length_bin").row(0)
+        raise InputError(
+            f"query {query_id!r} has the length bin {name!r}; listed: {', '.join(length_bins)} "
+            f"({odd.height} such queries)"
+        )
+
+
+def read_length_bins(sampling: str | Path) -> list[str]:
+    """Read the names of the length bins, in order; documents outside of all of them are in none."""
+    bins = read_table(sampling, SAMPLING).filter(pl.col("low").is_not_null())
+    return bins.get_column("bin").to_list()
+
+
+def with_length_bins(candidates: pl.DataFrame, documents: str | Path) -> pl.DataFrame:
+    """Give candidates their document's length bin, where they have no such column themselves.
+
+    Raises
+    ------
+    InputError
+        If a candidate's document is unknown, or documents have no bins either.
+    """
+    if "length_bin" in candidates.columns:
+        return candidates
+    known = read_table(documents, DOCUMENTS)
+    if "length_bin" not in known.columns:
+        raise InputError(f"{documents}: no column length_bin; found: {', '.join(known.columns)}")
+    known = known.select(pos_corpus_id="_id", length_bin="length_bin")
+    odd = candidates.join(known, on="pos_corpus_id", how="anti", maintain_order="left")
+    if odd.height:
+        query_id, doc_id = odd.select("_id", "pos_corpus_id").row(0)
+        raise InputError(
+            f"candidate {query_id!r} is about document {doc_id!r}, which is not in {documents} "
+            f"({odd.height} such candidates); give the documents the candidates were made of"
+        )
+    return candidates.join(known, on="pos_corpus_id", how="left", maintain_order="left")
+
+
+# The stage.
+
+
+def run_mixtures(
+    params: Mapping[str, Any],
+    *,
+    documents: str | Path,
+    queries: str | Path,
+    sampling: str | Path,
+    mixtures: str | Path,
+    cells: str | Path,
+) -> None:
+    """Draw the training sets from the queries that all filters kept: MIXTURES, MIXTURE_CELLS.
+
+    Parameters
+    ----------
+    params
+        The section.
+    documents
+        DOCUMENTS with ``length_bin``; read where the queries lack that column.
+    queries
+        The retained pool, one target each.
+    sampling
+        Names the length bins in order.
+
+    Raises
+    ------
+    InputError
+        If a query has no target or several, or its document is unknown.
+    """
+    section = Mixtures.model_validate(params)
+    retained = evidence_targets(with_length_bins(read_table(queries, CANDIDATES), documents))
+    odd = retained.filter(pl.col("targets").list.len() != 1)
+    if odd.height:
+        query_id, found = odd.select("query_id", "targets").row(0)
+        raise InputError(
+            f"query {query_id!r} has the targets {found}; cells of length and position need one "
+            f"target per query ({odd.height} queries have not)"
+        )
+    drawn, of_cells = draw_mixtures(
+        retained.with_columns(target_position=pl.col("targets").list.first()),
+        length_bins=read_length_bins(sampling),
+        configurations=section.configurations,
+        seed=section.seed,
+    )
+    budget = of_cells.get_column("budget").min()
+    if not budget:  # a table beside the benchmark: no reason to lose the benchmark
+        logger.warning(
+            "mixtures: a cell of length bin and position is empty, and the smallest cell is the "
+            "budget: nothing is drawn. Lower the margin's threshold, sample more documents or use "
+            "fewer length bins"
+        )
+    for name in section.configurations if budget else ():
+        if not of_cells.filter(configuration=name).get_column("n_drawn").sum():
+            logger.warning(
+                "mixtures: configuration %s is empty: the smallest cell of length and position has "
+                "%d queries, too few to be divided", name, budget,
+            )  # fmt: skip
+    source = derived(
+        "mixtures", [queries, documents, sampling], params=section.model_dump(mode="json")
+    )
+    write_table(drawn, mixtures, MIXTURES, provenance=source)
+    write_table(of_cells, cells, MIXTURE_CELLS, provenance=source)

@@ -1,0 +1,865 @@
+"""False negatives: documents that answer a query and are not labelled as its positive.
+
+- ``fineweb_posq`` (PosQ, appendix A.2, stage 2): a dense model recalls documents; more than half of
+  the rerankers score the pair above ``threshold``; then ``needed`` language models grade it
+  ``min_grade`` or more. The questions concerned are dropped and all documents stay.
+- ``posir`` (PosIR, section 2.3): a recalled document scores above the query's own positive; it
+  leaves the corpus with every query whose positive it was.
+
+Comparisons are strict: a score of exactly 0.5, or equal to the positive's, is no vote for the pair.
+A score or grade that cannot be used is no vote for it either; the reason unusable_vote marks the
+pairs where it might have changed the outcome. Voters are asked in order: a pair is settled by the
+vote that makes up the number needed, or that leaves too few for it, and no later one is asked.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import polars as pl
+from pydantic import AfterValidator, Field, TypeAdapter, model_validator
+
+from psibench.config.base import Id, Section, refuse_repeats
+from psibench.errors import InputError
+from psibench.filters.decide import (
+    ABOVE_POSITIVE,
+    FALSE_NEGATIVE,
+    JUDGED_RELEVANT,
+    MAJORITY_POSITIVE,
+    POSITIVE_REMOVED,
+    RAW_TEXT,
+    SCORE_TEXT,
+    SCORING_SAVINGS,
+    UNUSABLE_VOTE,
+    Outputs,
+    Place,
+    as_table,
+    candidate_facts,
+    count_savings,
+    kept_items,
+    ledger_rows,
+    make_decisions,
+    write_ledger,
+)
+from psibench.filters.grade import document_pairs
+from psibench.filters.verify import Panel
+from psibench.stages.tables import derived, read_all
+from psibench.tables import read_table, write_table
+from psibench.tables.build_schemas import GRADES, PAIRS
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN
+from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
+
+RULE_RERANKERS = "majority_of_rerankers"
+RULE_JUDGES = "majority_of_judges"
+RULE_ABOVE = "above_positive"
+LEDGER_STAGE = "false_negatives"
+PAIR = ["query_id", "doc_id"]
+
+# Config.
+
+
+class Recall(Section):
+    """The first stage that finds documents which might be relevant too."""
+
+    model: Id
+    """Id of the model registry: a dense encoder or BM25. It need not be evaluated."""
+    top_k: int = Field(default=1000, ge=1)
+    """Documents recalled per query (PosQ and PosIR: 1,000)."""
+
+
+class RerankerPanel(Section):
+    """What of both protocols decides the rerankers' scores, and whom they call a candidate."""
+
+    protocol: str
+    rerankers: Panel = Field(min_length=1)
+    """Ids of config/rerankers.yaml or of your own `rerankers`, the cheapest first: what is decided
+    is not scored by the next."""
+    complete: bool = False
+    """Score every recalled pair with every reranker, decided or not."""
+
+    def panel(self) -> dict[str, Any]:
+        """Return what decides the rerankers' part, as plain data."""
+        return self.model_dump(mode="json", exclude={"recall", "evaluate_raw"})
+
+    def scoring(self, reranker: str) -> dict[str, Any]:
+        """Return what decides one reranker's scores, as plain data.
+
+        With ``complete`` neither the rule nor the others do.
+        """
+        if self.complete:
+            return {"protocol": self.protocol, "complete": True, "rerankers": [reranker]}
+        return self.panel()
+
+
+class Votes(RerankerPanel):
+    """Most rerankers score a pair above a threshold."""
+
+    protocol: Literal["fineweb_posq"]
+    threshold: float = Field(default=0.5, ge=0, lt=1)
+    """A reranker votes for a pair that it scores above this, from 0 to 1."""
+
+
+class AbovePositive(RerankerPanel):
+    """A document scores above the query's positive."""
+
+    protocol: Literal["posir"]
+    under: Literal["any", "all"] = "any"
+    """Rerankers under which the document has to score above the positive."""
+
+
+class FinewebNegatives(Votes):
+    """Questions that another document answers too are dropped (PosQ, appendix A.2, stage 2)."""
+
+    recall: Recall
+    judges: Annotated[list[Id], AfterValidator(refuse_repeats)] = Field(min_length=1)
+    """Language models that grade what most rerankers voted for, the cheapest first."""
+    needed: int = Field(default=2, ge=1)
+    """Judges that have to grade a pair min_grade or more."""
+    min_grade: int = Field(default=3, ge=0, le=4)
+    """Lowest grade that counts as relevant."""
+    prompt: str | None = None
+    """Template of the judges, relative to the working directory; null is the shipped
+    config/prompts/grade_relevance.md."""
+    evaluate_raw: bool = True
+    """Evaluate the benchmark before the removal too, as BENCHMARK-raw."""
+
+    @model_validator(mode="after")
+    def _enough_judges(self) -> "FinewebNegatives":
+        if self.needed > len(self.judges):
+            raise ValueError(f"needed is {self.needed}, but there are {len(self.judges)} judges")
+        return self
+
+    def panel(self) -> dict[str, Any]:
+        """Return what decides the rerankers' part, as plain data."""
+        return self.model_dump(mode="json", include={*Votes.model_fields})
+
+    def judging(self, number: int) -> dict[str, Any]:
+        """Return what decides which pairs a judge grades, as plain data: for the first no grade."""
+        if number > 1:
+            return self.removal()
+        return self.removal() | {"needed": 1, "min_grade": 0}
+
+    def removal(self) -> dict[str, Any]:
+        """Return what decides what is removed, as plain data: the template does not."""
+        return self.model_dump(mode="json", exclude={"prompt", "evaluate_raw"})
+
+
+class PosirNegatives(AbovePositive):
+    """Documents that score above a query's positive leave the corpus (PosIR, section 2.3)."""
+
+    recall: Recall
+    evaluate_raw: bool = True
+    """Evaluate the benchmark before the removal too, as BENCHMARK-raw."""
+
+    def removal(self) -> dict[str, Any]:
+        """Return what decides what is removed, as plain data."""
+        return self.model_dump(mode="json", exclude={"evaluate_raw"})
+
+
+NegativesProtocol = Annotated[FinewebNegatives | PosirNegatives, Field(discriminator="protocol")]
+PanelProtocol = Annotated[Votes | AbovePositive, Field(discriminator="protocol")]
+
+
+def read_section(params: Mapping[str, Any]) -> FinewebNegatives | PosirNegatives:
+    """Return a section from a rule's parameters."""
+    section: FinewebNegatives | PosirNegatives = TypeAdapter(NegativesProtocol).validate_python(
+        params
+    )
+    return section
+
+
+def read_panel(params: Mapping[str, Any]) -> Votes | AbovePositive:
+    """Return a section's part about rerankers from a rule's parameters."""
+    panel: Votes | AbovePositive = TypeAdapter(PanelProtocol).validate_python(params)
+    return panel
+
+
+# Tables.
+
+PAIR_SCORES = TableSpec(
+    "pair_scores",
+    (
+        Column("query_id", STRING, "query id"),
+        Column("doc_id", STRING, "document id"),
+        Column("reranker", STRING, "reranker id"),
+        Column("score", FLOAT64, SCORE_TEXT, True),
+        Column("raw", FLOAT64, RAW_TEXT, True),
+    ),
+    key=("query_id", "doc_id", "reranker"),
+)
+
+PAIR_DECISIONS = TableSpec(
+    "pair_decisions",
+    (
+        Column("rule", STRING, "rule that decided"),
+        Column("query_id", STRING, "query id"),
+        Column("doc_id", STRING, "document id"),
+        Column("is_positive", BOOL, "whether the document counts as relevant: a false negative"),
+        Column("reason", STRING, "reason code; empty if votes against it settled it"),
+        Column("score", FLOAT64, "score of the vote that settled it", True),
+        Column("decided_by", STRING, "reranker or judge of that vote"),
+        Column("n_yes", INT32, "votes for it until it was settled"),
+        Column("n_votes", INT32, "votes until it was settled"),
+    ),
+    key=("rule", "query_id", "doc_id"),
+)
+
+JUDGEMENTS = TableSpec(
+    "judgements",
+    (
+        Column("query_id", STRING, "query id"),
+        Column("doc_id", STRING, "document id; a document that was removed is in the raw corpus"),
+        Column("kind", STRING, "reranker or judge"),
+        Column("scorer", STRING, "id of the reranker or language model"),
+        Column("score", FLOAT64, "reranker: score in [0, 1]; null if it gave none", True),
+        Column("raw", FLOAT64, "reranker: its own score, unbounded; null if it gave none", True),
+        Column("positive_score", FLOAT64, "protocol posir: score of the query's positive", True),
+        Column("grade", INT32, "judge: relevance, 0 to 4; null without a usable reply", True),
+        Column("vote", BOOL, "whether that speaks for relevance; null if it cannot be used", True),
+        Column("is_false_negative", BOOL, "verdict on the pair, the same in all its rows"),
+        Column("reason", STRING, "reason code of the verdict; empty if votes against settled it"),
+    ),
+    key=("query_id", "doc_id", "kind", "scorer"),
+)
+
+# Votes.
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What a recall run leaves to decide on, as ``query_id`` and ``doc_id``.
+
+    Attributes
+    ----------
+    pairs
+        What was recalled, less the positives; in the run's order.
+    positives
+        The positives of the queries that have pairs.
+    """
+
+    pairs: pl.DataFrame
+    positives: pl.DataFrame
+
+
+def recalled_pairs(recall: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame) -> Recalled:
+    """Take the pairs to decide on from a recall run.
+
+    Parameters
+    ----------
+    recall
+        RUN rows; those of other queries (of other domains) are left aside.
+    queries
+        ``_id`` of the benchmark's queries. A query of which nothing was recalled has no pair.
+
+    Raises
+    ------
+    InputError
+        If the run is about other queries only.
+    """
+    known = queries.select(query_id="_id")
+    own = recall.join(known, on="query_id", how="semi", maintain_order="left")
+    if own.is_empty() and recall.height and known.height:
+        raise InputError(
+            f"the recall run has {recall.height} rows, none of them for one of the {known.height} "
+            f"queries; first query: {known.item(0, 0)!r}, first in the run: "
+            f"{recall.get_column('query_id')[0]!r}. Recall with the queries of this benchmark."
+        )
+    labelled = _positives(qrels)
+    pairs = own.select(PAIR).join(labelled, on=PAIR, how="anti", maintain_order="left")
+    return beside_positives(pairs, qrels)
+
+
+def beside_positives(pairs: pl.DataFrame, qrels: pl.DataFrame) -> Recalled:
+    """Put the positives of their queries beside pairs to decide on."""
+    own = _positives(qrels).join(pairs, on="query_id", how="semi", maintain_order="left")
+    return Recalled(pairs.select(PAIR), own)
+
+
+def _positives(qrels: pl.DataFrame) -> pl.DataFrame:
+    return qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
+
+
+def scored_pairs(panel: RerankerPanel, recalled: Recalled) -> pl.DataFrame:
+    """List every pair that a reranker scores if it scores all: for posir the positives too."""
+    if isinstance(panel, AbovePositive):
+        return pl.concat([recalled.positives, recalled.pairs])
+    return recalled.pairs
+
+
+def _reranker_votes(
+    panel: Votes | AbovePositive, recalled: Recalled, scores: pl.DataFrame, voters: Sequence[str]
+) -> pl.DataFrame:
+    """Give every pair's vote by some rerankers, as `_votes` does."""
+    if isinstance(panel, Votes):
+        score = pl.col("score")
+        return _votes(recalled.pairs, scores, "reranker", voters, score, score > panel.threshold)
+    _refuse_not_one_positive(recalled)
+    own = scores.join(recalled.positives, on=PAIR, how="semi")
+    both = scores.join(own.select("query_id", "reranker", own="score"), on=["query_id", "reranker"])
+    is_above = pl.col("score") > pl.col("own")
+    return _votes(
+        recalled.pairs, both, "reranker", voters, pl.col("score") - pl.col("own"), is_above
+    )
+
+
+def _judge_votes(
+    section: FinewebNegatives, pairs: pl.DataFrame, grades: pl.DataFrame, voters: Sequence[str]
+) -> pl.DataFrame:
+    """Give every pair's vote by some judges, as `_votes` does."""
+    grade = pl.col("grade")
+    return _votes(pairs, grades, "judge", voters, grade, grade >= section.min_grade)
+
+
+def _votes(
+    pairs: pl.DataFrame,
+    said: pl.DataFrame,
+    voter: str,
+    voters: Sequence[str],
+    value: pl.Expr,
+    is_yes: pl.Expr,
+) -> pl.DataFrame:
+    """Lay the votes out: ``pair`` (its number), ``place`` of the voter, ``value``, ``is_yes``.
+
+    A vote that was not cast has no ``is_cast``; one that cannot be used has no ``value``.
+    """
+    cast = said.select(
+        *PAIR, pl.col(voter).alias("voter"),
+        value=value.cast(pl.Float64).fill_nan(None), is_yes=is_yes, is_cast=pl.lit(True),
+    )  # fmt: skip
+    numbered = pairs.with_row_index("pair")
+    laid = [
+        numbered.join(
+            cast.filter(voter=name).drop("voter"), on=PAIR, how="left", maintain_order="left"
+        ).select("pair", "value", "is_yes", "is_cast", place=pl.lit(place))
+        for place, name in enumerate(voters)
+    ]
+    usable = pl.col("value").is_not_null() & pl.col("is_yes").fill_null(False)
+    return pl.concat(laid).sort("pair", "place").with_columns(is_yes=usable)
+
+
+def _count(votes: pl.DataFrame, *, n_voters: int, needed: int) -> pl.DataFrame:
+    """Count the votes of each pair, in order, with what they settle.
+
+    A pair is settled once it has ``needed`` votes, or so many against it that the rest of the
+    ``n_voters`` cannot make them up.
+    """
+    n_votes, enough_against = pl.col("place") + 1, n_voters - needed + 1
+    counted = votes.with_columns(
+        n_votes=n_votes,
+        n_yes=pl.col("is_yes").cast(pl.Int32).cum_sum().over("pair"),
+        n_unusable=pl.col("value").is_null().cast(pl.Int32).cum_sum().over("pair"),
+    )
+    against = pl.col("n_votes") - pl.col("n_yes")
+    is_positive = pl.col("n_yes") >= needed
+    return counted.with_columns(
+        is_positive=is_positive,
+        is_settled=is_positive | (against >= enough_against),
+        is_doubtful=~is_positive & (against - pl.col("n_unusable") < enough_against),
+    )
+
+
+def _undecided(
+    pairs: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[str], *, n_voters: int, needed: int
+) -> pl.DataFrame:
+    """Leave the pairs that the voters asked so far have not settled."""
+    if not voters:
+        return pairs
+    counted = _count(votes, n_voters=n_voters, needed=needed)
+    settled = counted.filter("is_settled").select("pair").unique()
+    _refuse_missing(counted.filter(~pl.col("is_settled")), pairs, voters)
+    left = pairs.with_row_index("pair").join(settled, on="pair", how="anti", maintain_order="left")
+    return left.drop("pair")
+
+
+def _decide_pairs(
+    rule: str,
+    pairs: pl.DataFrame,
+    votes: pl.DataFrame,
+    voters: Sequence[str],
+    *,
+    needed: int,
+    positive: str,
+) -> pl.DataFrame:
+    """Make PAIR_DECISIONS rows, one per pair, in order; ``positive`` is their reason code."""
+    counted = _count(votes, n_voters=len(voters), needed=needed)
+    stops = counted.filter(pl.col("is_settled") | pl.col("is_cast").is_null())
+    at = stops.unique("pair", keep="first", maintain_order=True)
+    _refuse_missing(at, pairs, voters)
+    reason = (
+        pl.when("is_positive")
+        .then(pl.lit(positive))
+        .when("is_doubtful")
+        .then(pl.lit(UNUSABLE_VOTE))
+        .otherwise(pl.lit(""))
+    )
+    names = pl.col("place").replace_strict(range(len(voters)), voters, return_dtype=pl.String)
+    made = pl.concat([pairs.select(PAIR), at], how="horizontal").with_columns(
+        rule=pl.lit(rule), reason=reason, score="value", decided_by=names
+    )
+    return as_table(PAIR_DECISIONS, made)
+
+
+def _refuse_missing(votes: pl.DataFrame, pairs: pl.DataFrame, voters: Sequence[str]) -> None:
+    missing = votes.filter(pl.col("is_cast").is_null())
+    if missing.height:
+        pair, place = missing.select("pair", "place").row(0)
+        query_id, doc_id = pairs.select(PAIR).row(pair)
+        raise InputError(
+            f"no vote of {voters[place]!r} on query {query_id!r} and document {doc_id!r} "
+            f"({missing.height} such votes are missing); score them, or leave it out"
+        )
+
+
+def _refuse_not_one_positive(recalled: Recalled) -> None:
+    queries = recalled.pairs.get_column("query_id").unique(maintain_order=True)
+    own = recalled.positives.get_column("query_id")
+    odd = [*own.filter(own.is_duplicated()), *queries.filter(~queries.is_in(own.implode()))]
+    if odd:
+        raise InputError(
+            f"query {odd[0]!r} has no positive to compare with, or several ({len(odd)} such "
+            "queries); give one positive per query"
+        )
+
+
+def _needed(panel: Votes | AbovePositive) -> int:
+    """Give the votes that make a candidate: more than half, or one or all of the panel."""
+    if isinstance(panel, Votes):
+        return len(panel.rerankers) // 2 + 1
+    return 1 if panel.under == "any" else len(panel.rerankers)
+
+
+def wanted_pairs(
+    panel: Votes | AbovePositive, recalled: Recalled, scores: pl.DataFrame, *, reranker: str
+) -> pl.DataFrame:
+    """List the pairs that one reranker of the panel has to score: ``query_id``, ``doc_id``.
+
+    Parameters
+    ----------
+    scores
+        PAIR_SCORES rows of all rerankers before it.
+
+    Returns
+    -------
+    frame in order of the positives and the pairs; every pair if the section is ``complete``.
+
+    Raises
+    ------
+    InputError
+        If a score of an earlier reranker is missing, or with ``posir`` a query has not one
+        positive.
+    """
+    if panel.complete:
+        return scored_pairs(panel, recalled)
+    before = panel.rerankers[: panel.rerankers.index(reranker)]
+    votes = _reranker_votes(panel, recalled, scores, before) if before else scores
+    left = _undecided(
+        recalled.pairs, votes, before, n_voters=len(panel.rerankers), needed=_needed(panel)
+    )
+    if isinstance(panel, Votes):
+        return left
+    _refuse_not_one_positive(recalled)
+    own = left.select("query_id").unique(maintain_order=True)
+    own = own.join(recalled.positives, on="query_id", maintain_order="left")
+    return pl.concat([own, left])
+
+
+def decide_candidates(
+    panel: Votes | AbovePositive, recalled: Recalled, scores: pl.DataFrame
+) -> pl.DataFrame:
+    """Decide on every pair by the rerankers' scores: PAIR_DECISIONS rows.
+
+    ``score`` is the reranker's, with ``posir`` the document's lead over the positive.
+
+    Raises
+    ------
+    InputError
+        If a score is missing that decides, or with ``posir`` a query has not one positive.
+    """
+    is_votes = isinstance(panel, Votes)
+    return _decide_pairs(
+        RULE_RERANKERS if is_votes else RULE_ABOVE,
+        recalled.pairs,
+        _reranker_votes(panel, recalled, scores, panel.rerankers),
+        panel.rerankers,
+        needed=_needed(panel),
+        positive=MAJORITY_POSITIVE if is_votes else ABOVE_POSITIVE,
+    )
+
+
+def wanted_gradings(
+    section: FinewebNegatives, decided: pl.DataFrame, grades: pl.DataFrame, *, number: int
+) -> pl.DataFrame:
+    """List the candidates that a judge has to grade: ``query_id``, ``doc_id``.
+
+    Parameters
+    ----------
+    decided
+        PAIR_DECISIONS of the rerankers.
+    grades
+        ``query_id, doc_id, judge, grade`` of all judges before it.
+    number
+        Which judge, the first one 1.
+
+    Raises
+    ------
+    InputError
+        If a grade of an earlier judge is missing.
+    """
+    pairs = decided.filter("is_positive").select(PAIR)
+    before = section.judges[: number - 1]
+    votes = _judge_votes(section, pairs, grades, before) if before else grades
+    return _undecided(pairs, votes, before, n_voters=len(section.judges), needed=section.needed)
+
+
+def decide_final(
+    section: FinewebNegatives | PosirNegatives, decided: pl.DataFrame, grades: pl.DataFrame
+) -> pl.DataFrame:
+    """Give the verdict on every pair the rerankers call positive: PAIR_DECISIONS rows.
+
+    With ``posir`` the rerankers have the last word.
+
+    Raises
+    ------
+    InputError
+        If a grade is missing that decides.
+    """
+    found = decided.filter("is_positive")
+    if isinstance(section, PosirNegatives):
+        return found
+    pairs = found.select(PAIR)
+    return _decide_pairs(
+        RULE_JUDGES,
+        pairs,
+        _judge_votes(section, pairs, grades, section.judges),
+        section.judges,
+        needed=section.needed,
+        positive=JUDGED_RELEVANT,
+    )
+
+
+# What is removed.
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A benchmark's tables without what a protocol removes, and the DECISIONS behind it.
+
+    Those on documents are None where a protocol leaves the corpus alone.
+    """
+
+    corpus: pl.DataFrame
+    queries: pl.DataFrame
+    qrels: pl.DataFrame
+    query_decisions: pl.DataFrame
+    document_decisions: pl.DataFrame | None = None
+
+
+def remove_false_negatives(
+    section: FinewebNegatives | PosirNegatives,
+    found: pl.DataFrame,
+    *,
+    corpus: pl.DataFrame,
+    queries: pl.DataFrame,
+    qrels: pl.DataFrame,
+) -> Cleaned:
+    """Remove what the protocol removes for the false negatives ``found`` (of `decide_final`).
+
+    ``decided_by`` of a query is the document with the highest score among its false negatives (the
+    first id of equal ones), of a document that pair's query; ``score`` is that score. With
+    ``posir`` all false negatives leave at once: whether a query is dropped itself has no influence
+    on what it removes, so the order of the queries does not matter. (The paper leaves the order
+    open; query by query, with dropped queries removing nothing, fewer documents might go.) A query
+    with several positives is dropped if one of them leaves.
+    """
+    if isinstance(section, FinewebNegatives):
+        hits = best_positive_pair(found, "query_id", "doc_id")
+        decisions = decisions_from_hits("false_negatives", queries, hits, FALSE_NEGATIVE)
+        left = kept_items(queries, decisions), kept_items(qrels, decisions, key="query-id")
+        return Cleaned(corpus, *left, decisions)
+    present = corpus.select(doc_id="_id")
+    removed = best_positive_pair(found.join(present, on="doc_id"), "doc_id", "query_id")
+    of_documents = decisions_from_hits(RULE_ABOVE, corpus, removed, FALSE_NEGATIVE)
+    hit = (
+        _positives(qrels)
+        .join(removed, left_on="doc_id", right_on="item_id")
+        .with_columns(is_positive=pl.lit(True))
+    )
+    hits = best_positive_pair(hit, "query_id", "doc_id")
+    of_queries = decisions_from_hits(RULE_ABOVE, queries, hits, POSITIVE_REMOVED)
+    labelled = qrels.join(
+        hits, left_on="query-id", right_on="item_id", how="anti", maintain_order="left"
+    ).join(removed, left_on="corpus-id", right_on="item_id", how="anti", maintain_order="left")
+    return Cleaned(
+        kept_items(corpus, of_documents),
+        kept_items(queries, of_queries),
+        labelled,
+        of_queries,
+        of_documents,
+    )
+
+
+def best_positive_pair(decided: pl.DataFrame, item: str, other: str) -> pl.DataFrame:
+    """Find the positive pair with the highest score for every item that has one.
+
+    Returns
+    -------
+    frame of ``item_id``, ``score``, ``decided_by`` (the other one; of equal scores the first id),
+    in order of ``item_id``.
+    """
+    return (
+        decided.filter("is_positive")
+        .sort(item, "score", other, descending=[False, True, False], nulls_last=True)
+        .unique(item, keep="first", maintain_order=True)
+        .select("score", item_id=item, decided_by=other)
+    )
+
+
+def decisions_from_hits(
+    rule: str, items: pl.DataFrame, hits: pl.DataFrame, reason: str
+) -> pl.DataFrame:
+    """Make DECISIONS rows of the items, of which those in ``hits`` are dropped."""
+    known = items.select(item_id="_id").join(
+        hits.with_columns(is_hit=pl.lit(True)), on="item_id", how="left", maintain_order="left"
+    )
+    return make_decisions(rule, known, pl.when("is_hit").then(pl.lit(reason)))
+
+
+def make_judgements(
+    section: FinewebNegatives | PosirNegatives,
+    found: pl.DataFrame,
+    *,
+    scores: pl.DataFrame,
+    positives: pl.DataFrame,
+    grades: pl.DataFrame,
+) -> pl.DataFrame:
+    """List what every reranker and judge said of the pairs that a verdict is about.
+
+    Parameters
+    ----------
+    found
+        PAIR_DECISIONS rows of the verdicts; no other pair is listed.
+    scores, positives
+        PAIR_SCORES rows, and the positives of the queries.
+    grades
+        ``query_id, doc_id, judge, grade``.
+
+    Returns
+    -------
+    JUDGEMENTS rows in order of the pairs, the rerankers and the judges of the panels. A vote that
+    was cast is listed whether or not the verdict still needed it.
+    """
+    pairs = found.select(*PAIR, "reason", is_false_negative="is_positive").with_row_index("pair")
+    own = scores.join(positives, on=PAIR, how="semi").select(
+        "query_id", "reranker", positive_score="score"
+    )
+    scored = pairs.join(scores.fill_nan(None), on=PAIR)
+    if isinstance(section, PosirNegatives):
+        scored = scored.join(own, on=["query_id", "reranker"], how="left")
+        vote = pl.col("score") > pl.col("positive_score")
+        judges: Sequence[str] = ()
+    else:
+        vote = pl.col("score") > section.threshold
+        judges = section.judges
+    said = scored.with_columns(vote=vote, kind=pl.lit("reranker"), scorer="reranker")
+    if isinstance(section, FinewebNegatives):
+        graded = pairs.join(grades, on=PAIR).with_columns(
+            vote=pl.col("grade") >= section.min_grade, kind=pl.lit("judge"), scorer="judge"
+        )
+        said = pl.concat([said, graded], how="diagonal")
+    order = [f"reranker {name}" for name in section.rerankers] + [f"judge {j}" for j in judges]
+    named = pl.concat_str("kind", "scorer", separator=" ")
+    place = named.replace_strict(order, range(len(order)), return_dtype=pl.Int32)
+    said = said.with_columns(place=place).sort("pair", "place")
+    absent = [name for name in JUDGEMENTS.column_names if name not in said.columns]
+    return as_table(JUDGEMENTS, said.with_columns(pl.lit(None).alias(name) for name in absent))
+
+
+# The stages; the rerankers' is in `psibench.filters.panel`.
+
+
+def run_negatives(
+    params: Mapping[str, Any],
+    *,
+    qrels: str | Path,
+    queries: str | Path,
+    recall: str | Path,
+    scores: Sequence[str | Path],
+    output: str | Path,
+) -> None:
+    """Decide on every recalled pair by the rerankers' scores and write PAIR_DECISIONS.
+
+    Parameters
+    ----------
+    params
+        What of the section is about the rerankers.
+    recall
+        Run of the model that recalls; rows of other domains' queries are left aside.
+    scores
+        Score tables of the rerankers, in their order.
+
+    Raises
+    ------
+    InputError
+        If the run does not fit the queries, or a score is missing that decides.
+    """
+    recalled = recalled_pairs(
+        read_table(recall, RUN), read_table(queries, QUERIES), read_table(qrels, QRELS)
+    )
+    decided = decide_candidates(read_panel(params), recalled, read_all(scores, PAIR_SCORES))
+    source = derived("negatives", [recall, queries, qrels, *scores], params=params)
+    write_table(decided, output, PAIR_DECISIONS, provenance=source)
+
+
+def run_judge_pairs(
+    params: Mapping[str, Any],
+    *,
+    number: int,
+    corpus: str | Path,
+    queries: str | Path,
+    negatives: str | Path,
+    earlier: Sequence[str | Path],
+    output: str | Path,
+) -> None:
+    """Write the PAIRS that a judge has to grade: whole documents, those still undecided.
+
+    Parameters
+    ----------
+    params
+        What of the section decides them.
+    number
+        Which judge of the section, the first one 1.
+    negatives
+        What the rerankers decided.
+    earlier
+        GRADES of the judges before this one, in order.
+
+    Raises
+    ------
+    InputError
+        If a grade of an earlier judge is missing.
+    """
+    section = FinewebNegatives.model_validate(params)
+    decided = read_table(negatives, PAIR_DECISIONS)
+    grades = _read_grades(section.judges, earlier)
+    wanted = wanted_gradings(section, decided, grades, number=number)
+    pairs = document_pairs(wanted, read_table(queries, QUERIES), read_table(corpus, CORPUS))
+    source = derived(
+        "judge_pairs", [negatives, queries, corpus, *earlier], params={**params, "number": number}
+    )
+    write_table(pairs, output, PAIRS, provenance=source)
+
+
+def _read_grades(judges: Sequence[str], paths: Sequence[str | Path]) -> pl.DataFrame:
+    """Read the GRADES of the first judges, one table each, with a column ``judge``."""
+    frames = [
+        read_table(path, GRADES).select(*PAIR, "grade", judge=pl.lit(judge))
+        for judge, path in zip(judges, paths, strict=False)
+    ]
+    schema = dict.fromkeys((*PAIR, "grade", "judge"), pl.String) | {"grade": pl.Int32}
+    return pl.concat([pl.DataFrame(schema=schema), *frames])
+
+
+def run_remove_negatives(
+    params: Mapping[str, Any],
+    *,
+    place: Place,
+    corpus: str | Path,
+    queries: str | Path,
+    qrels: str | Path,
+    negatives: str | Path,
+    scores: Sequence[str | Path],
+    judged: Sequence[str | Path],
+    outputs: Outputs,
+) -> None:
+    """Remove what the protocol removes; write the benchmark, the judgements, the ledger.
+
+    Parameters
+    ----------
+    params
+        The section, less what decides nothing here.
+    negatives
+        PAIR_DECISIONS by the rerankers.
+    scores
+        Score tables of the rerankers, in their order.
+    judged
+        GRADES of the judges, in their order; none for ``posir``.
+    outputs
+        corpus, queries, qrels, judgements, dropped, flow, savings.
+
+    Raises
+    ------
+    InputError
+        If a grade is missing that decides, or no query is left.
+    """
+    section = read_section(params)
+    documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
+    labelled, decided = read_table(qrels, QRELS), read_table(negatives, PAIR_DECISIONS)
+    scored = read_all(scores, PAIR_SCORES)
+    grades = _read_grades(section.judges if isinstance(section, FinewebNegatives) else (), judged)
+    recalled = beside_positives(decided, labelled)
+    found = decide_final(section, decided, grades)
+    left = remove_false_negatives(section, found, corpus=documents, queries=asked, qrels=labelled)
+    _refuse_nothing_left(section, left, asked, where=str(queries))
+    judgements = make_judgements(
+        section, found, scores=scored, positives=recalled.positives, grades=grades
+    )
+    source = derived(
+        "remove_negatives",
+        [corpus, queries, qrels, negatives, *scores, *judged],
+        params=section.model_dump(mode="json", exclude={"prompt", "recall"}),
+    )
+    write_ledger(_ledger(left, documents, asked, place), place, outputs, source)
+    savings = pl.concat(_savings(section, recalled, found, scored, grades))
+    for frame, name, spec in (
+        (left.corpus, "corpus", CORPUS),
+        (left.queries, "queries", QUERIES),
+        (left.qrels, "qrels", QRELS),
+        (judgements, "judgements", JUDGEMENTS),
+        (savings, "savings", SCORING_SAVINGS),
+    ):
+        write_table(frame, outputs[name], spec, provenance=source)
+
+
+def _ledger(
+    left: Cleaned, corpus: pl.DataFrame, queries: pl.DataFrame, place: Place
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Yield what is dropped and counted: of documents, if they were decided on, and of queries."""
+    where: dict[str, Any] = {"stage": LEDGER_STAGE, "step": place.step}
+    if left.document_decisions is not None:
+        facts = corpus.select("_id", "char_length", doc_id="_id")
+        yield ledger_rows(left.document_decisions, facts, unit="documents", **where)
+    facts = candidate_facts(queries, corpus)
+    yield ledger_rows(left.query_decisions, facts, unit=place.unit, **where)
+
+
+def _savings(
+    section: FinewebNegatives | PosirNegatives,
+    recalled: Recalled,
+    found: pl.DataFrame,
+    scores: pl.DataFrame,
+    grades: pl.DataFrame,
+) -> Iterator[pl.DataFrame]:
+    """Count the scorings that were saved, then the gradings where judges were asked."""
+    pairs, panel = scored_pairs(section, recalled), section.rerankers
+    if isinstance(section, PosirNegatives):
+        yield count_savings(RULE_ABOVE, scores, pairs, scorers=panel)
+        return
+    yield count_savings(RULE_RERANKERS, scores, pairs, scorers=panel)
+    yield count_savings(RULE_JUDGES, grades, found.select(PAIR), scorers=section.judges)
+
+
+def _refuse_nothing_left(
+    section: FinewebNegatives | PosirNegatives, left: Cleaned, queries: pl.DataFrame, *, where: str
+) -> None:
+    if left.queries.height or queries.is_empty():
+        return
+    if isinstance(section, FinewebNegatives):
+        remedy = "raise false_negatives.threshold, min_grade or needed, choose"
+    else:
+        remedy = "set false_negatives.under to all, choose" if section.under == "any" else "choose"
+    raise InputError(
+        f"{where}: false negatives (protocol {section.protocol}) leave none of {queries.height} "
+        f"queries; {remedy} other rerankers, recall fewer documents (recall.top_k), or build on "
+        "more documents. What was scored and judged is kept."
+    )

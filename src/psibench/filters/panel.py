@@ -1,0 +1,179 @@
+"""Stages ``score_parts`` and ``score_pairs``: one reranker's scores for a filter.
+
+Rerankers score one after the other, the cheapest first, and reranker k only what k - 1 left. Scores
+are looked up in the pair store first, and kept there: a changed threshold scores nothing again. A
+text of nothing gets null; it is not shown to the reranker.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench.config.reranker_registry import parse_reranker, reranker_params
+from psibench.filters.decide import as_table, part_text
+from psibench.filters.negatives import PAIR_SCORES, read_panel, recalled_pairs, wanted_pairs
+from psibench.filters.verify import SEGMENT_SCORES, read_section, wanted_scorings
+from psibench.rerankers.protocols import Pair
+from psibench.stages.scoring import (
+    PAIRS_PER_BLOCK,
+    Load,
+    load_when_needed,
+    pair_blocks,
+    reranker_revision,
+    score_texts,
+)
+from psibench.stages.tables import derived, read_all
+from psibench.tables import read_table, write_table
+from psibench.tables.build_schemas import CANDIDATES
+from psibench.tables.schemas import CORPUS, DOCUMENTS, QRELS, QUERIES, RUN
+from psibench.tables.spec import TableSpec
+
+
+def run_score_parts(
+    params: Mapping[str, Any],
+    *,
+    documents: str | Path,
+    candidates: str | Path,
+    earlier: Sequence[str | Path],
+    store: str | Path,
+    device: str,
+    tokens_per_batch: int,
+    output: str | Path,
+    load: Load = load_when_needed,
+) -> None:
+    """Score what verification needs of this reranker and write SEGMENT_SCORES.
+
+    Parameters
+    ----------
+    params
+        ``section``, of which the reranker is the last one (`VerifySection.scoring`), and its
+        registry ``entry``.
+    earlier
+        Score tables of the rerankers before this one, in order.
+    load
+        (id, entry, device=...) -> reranker; not called if there is nothing to score.
+
+    Raises
+    ------
+    InputError
+        If an earlier score is missing, a score is no number in [0, 1], or the reranker cannot be
+        loaded.
+    """
+    section = read_section(params["section"])
+    asked = read_table(candidates, CANDIDATES)
+    wanted = wanted_scorings(section, read_all(earlier, SEGMENT_SCORES), asked)
+    _score(
+        SEGMENT_SCORES,
+        wanted,
+        _part_blocks(wanted, asked, read_table(documents, DOCUMENTS)),
+        reranker=section.rerankers[-1],
+        params=params,
+        stage="score_parts",
+        inputs=[candidates, documents, *earlier],
+        output=output,
+        load=load,
+        store=store,
+        device=device,
+        tokens_per_batch=tokens_per_batch,
+    )
+
+
+def run_score_pairs(
+    params: Mapping[str, Any],
+    *,
+    reranker: str,
+    corpus: str | Path,
+    queries: str | Path,
+    qrels: str | Path,
+    recall: str | Path,
+    earlier: Sequence[str | Path],
+    store: str | Path,
+    device: str,
+    tokens_per_batch: int,
+    output: str | Path,
+    load: Load = load_when_needed,
+) -> None:
+    """Score what the protocol of false negatives needs of this reranker and write PAIR_SCORES.
+
+    Parameters
+    ----------
+    params
+        ``section``, what of the benchmark's ``false_negatives`` decides scores
+        (`RerankerPanel.scoring`), and the reranker's registry ``entry``.
+    recall
+        Run of the model that recalls; rows of other domains' queries are left aside.
+    earlier
+        Score tables of the rerankers before this one, in order; not read if all is scored.
+    load
+        (id, entry, device=...) -> reranker; not called if there is nothing to score.
+
+    Raises
+    ------
+    InputError
+        If the run does not fit the queries or the corpus, an earlier score is missing, a score is
+        no number in [0, 1], or the reranker cannot be loaded.
+    """
+    panel = read_panel(params["section"])
+    asked = read_table(queries, QUERIES)
+    read = () if panel.complete else earlier
+    recalled = recalled_pairs(read_table(recall, RUN), asked, read_table(qrels, QRELS))
+    wanted = wanted_pairs(panel, recalled, read_all(read, PAIR_SCORES), reranker=reranker)
+    _score(
+        PAIR_SCORES,
+        wanted,
+        pair_blocks(wanted, asked, read_table(corpus, CORPUS), where=str(corpus)),
+        reranker=reranker,
+        params=params,
+        stage="score_pairs",
+        inputs=[recall, corpus, queries, qrels, *read],
+        output=output,
+        load=load,
+        store=store,
+        device=device,
+        tokens_per_batch=tokens_per_batch,
+    )
+
+
+def _score(
+    spec: TableSpec,
+    wanted: pl.DataFrame,
+    blocks: Iterator[list[Pair]],
+    *,
+    reranker: str,
+    params: Mapping[str, Any],
+    stage: str,
+    inputs: Sequence[str | Path],
+    output: str | Path,
+    **how: Any,
+) -> None:
+    """Score the texts and write them beside what was wanted."""
+    entry = parse_reranker(params["entry"])
+    done = score_texts(reranker, entry, blocks, **how)
+    source = derived(
+        stage,
+        inputs,
+        params={"section": params["section"], "entry": reranker_params(entry)}
+        | {"fingerprint": done.fingerprint},
+        revisions=reranker_revision(reranker, entry, done.fingerprint),
+    )
+    scored = wanted.with_columns(
+        reranker=pl.lit(reranker), score=pl.Series(done.score), raw=pl.Series(done.raw)
+    )
+    write_table(as_table(spec, scored), output, spec, provenance=source)
+
+
+def _part_blocks(
+    wanted: pl.DataFrame, candidates: pl.DataFrame, documents: pl.DataFrame
+) -> Iterator[list[Pair]]:
+    """Yield the (query, text) pairs of all scorings, block by block."""
+    texts = dict(documents.select("_id", "text").iter_rows())
+    columns = ("_id", "text", "pos_corpus_id", "pos_char_span")
+    asked = {row[0]: row[1:] for row in candidates.select(columns).iter_rows()}
+    for block in wanted.select("query_id", "part").iter_slices(PAIRS_PER_BLOCK):
+        pairs = []
+        for query_id, part in block.iter_rows():
+            query, doc_id, span = asked[query_id]
+            pairs.append((query, part_text(texts[doc_id], span, part)))
+        yield pairs

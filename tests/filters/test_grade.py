@@ -1,0 +1,504 @@
+"""Candidates under a scripted judge: what is asked in which round, kept, dropped and counted."""
+
+import polars as pl
+import pytest
+from filter_tables import candidates_frame, decision_rows, examples
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted_judge import judge, say
+
+from psibench.all_tables import ALL_TABLES
+from psibench.errors import InputError
+from psibench.filters.decide import Place, part_text
+from psibench.filters.grade import (
+    Grade,
+    decide_grades,
+    grading_task,
+    known_grades,
+    round_pairs,
+    run_grade,
+    run_grade_pairs,
+    wanted_gradings,
+)
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.build_schemas import GRADES
+from psibench.text.segments import POSITIONS
+
+SOURCE = Provenance("gather", 1, queries_by="llm:the-author", llm_backend="stand-in")
+TEXTS = {"nine": "aaabbbccc", "two": "xy"}  # thirds: aaa, bbb, ccc; "", "", xy
+GRADE = Grade(llm="judge")
+
+
+def candidate(name, targets=("middle",), *, doc_id="nine", span=(3, 6)):
+    return {
+        "_id": name,
+        "text": f"{name}?",
+        "pos_corpus_id": doc_id,
+        "pos_char_span": list(span),
+        "target_position": targets[0] if len(targets) == 1 else None,
+        "answer": "x",
+        "positions": list(targets),
+    }
+
+
+class Chain:
+    """One benchmark's candidates in a folder, graded by a table of (query, part) -> grade."""
+
+    def __init__(self, folder, rule, candidates, grades=None, *, section=GRADE, columns=()):
+        self.folder = folder
+        self.params = section.model_dump(mode="json") | {"rule": rule}
+        self.grades, self.asked = grades or {}, {}
+        rows = [
+            {"_id": doc_id, "text": text, "origin": "o", "length_bin": "0-9"}
+            for doc_id, text in TEXTS.items()
+        ]
+        self._write("documents", pl.DataFrame(rows))
+        schema = {"_id": pl.String, "text": pl.String, "pos_corpus_id": pl.String}
+        schema |= {"pos_char_span": pl.Array(pl.Int32, 2), "target_position": pl.String}
+        schema |= {"answer": pl.String, "positions": pl.List(pl.String)}
+        frame = pl.DataFrame(candidates, schema=schema)
+        self._write("candidates", frame.drop(columns))
+
+    def path(self, name):
+        return self.folder / f"{name}.parquet"
+
+    def _write(self, name, frame):
+        write_table(frame, self.path(name), ALL_TABLES[name], provenance=SOURCE)
+
+    def round(self, number, *, name=None):
+        name = name or ("grade_first", "grade_rest")[number - 1]
+        pairs = self.path(f"{name}_pairs")
+        run_grade_pairs(
+            self.params,
+            documents=self.path("documents"),
+            candidates=self.path("candidates"),
+            first=None if number == 1 else self.path("grade_first"),
+            output=pairs,
+        )
+        self.asked[name] = judge(
+            grading_task(name),
+            lambda pair: say("grade", self.grades[tuple(pair.split("--"))]),
+            documents=self.path("documents"),
+            pairs=pairs,
+            output=self.path(name),
+        )
+
+    def decide(self, *rounds, unit="questions"):
+        names = ("rows", "decisions", "savings", "dropped", "flow")
+        run_grade(
+            self.params,
+            place=Place(unit, 7, "eng-Latn", "general"),
+            documents=self.path("documents"),
+            candidates=self.path("candidates"),
+            grades=[self.path(name) for name in rounds or ("grade_first", "grade_rest")],
+            outputs={name: self.path(name) for name in names},
+        )
+        return self
+
+    def run(self):
+        self.round(1)
+        self.round(2)
+        return self.decide()
+
+    def read(self, name, spec):
+        return read_table(self.path(name), ALL_TABLES[spec])
+
+    @property
+    def decisions(self):
+        columns = ("item_id", "kept", "reason", "score")
+        return self.read("decisions", "decisions").select(columns).rows()
+
+    @property
+    def kept(self):
+        return self.read("rows", "candidates")["_id"].to_list()
+
+    @property
+    def counts(self):
+        """Gradings of everything, made and saved, of all judges."""
+        table = self.read("savings", "scoring_savings").filter(scorer="all")
+        return table.select("n_complete", "n_scored", "n_saved").row(0)
+
+
+def thirds(grades):
+    return {
+        (query, part): value
+        for query, values in grades.items()
+        for part, value in zip(POSITIONS, values, strict=True)
+    }
+
+
+SIX = [
+    candidate("kept", ["beginning"]),
+    candidate("low", ["middle"]),
+    candidate("equal", ["end"]),
+    candidate("unsaid", ["middle"]),  # the judge says 3.5 of the target
+    candidate("late", ["beginning"]),  # and of another third
+    candidate("lead", ["end"]),
+]
+SIX_GRADES = thirds(
+    {
+        "kept": (4, 1, 0),
+        "low": (0, 2, 0),
+        "equal": (4, 0, 4),
+        "unsaid": (0, None, 0),
+        "late": (3, None, 0),
+        "lead": (0, 2, 3),
+    }
+)
+
+
+def test_targets_are_graded_first_and_the_others_only_where_the_query_is_open(tmp_path):
+    chain = Chain(tmp_path, "segments", SIX, SIX_GRADES).run()
+    assert chain.asked["grade_first"] == [
+        "kept--beginning",
+        "low--middle",
+        "equal--end",
+        "unsaid--middle",
+        "late--beginning",
+        "lead--end",
+    ]
+    assert chain.asked["grade_rest"] == [
+        f"{query}--{part}"
+        for query, parts in {
+            "kept": ("middle", "end"),
+            "equal": ("beginning", "middle"),
+            "late": ("middle", "end"),
+            "lead": ("beginning", "middle"),
+        }.items()
+        for part in parts
+    ]
+    assert chain.decisions == [
+        ("kept", True, "", 3.0),
+        ("low", False, "grade_low", 2.0),
+        ("equal", False, "grade_not_above_others", 0.0),
+        ("unsaid", False, "no_grade", None),
+        ("late", False, "no_grade", None),
+        ("lead", True, "", 1.0),
+    ]
+    assert chain.kept == ["kept", "lead"]
+    assert chain.read("decisions", "decisions")["decided_by"].to_list() == ["judge"] * 6
+    assert chain.counts == (18, 14, 4)  # low and unsaid: two thirds each
+
+
+def test_what_is_dropped_stands_in_the_ledger_under_the_rules_name(tmp_path):
+    chain = Chain(tmp_path, "segments", SIX, SIX_GRADES).run()
+    columns = ("stage", "unit", "item_id", "doc_id", "reason", "detail", "score")
+    assert chain.read("dropped", "attrition").select(columns).rows() == [
+        ("segment_grades", "questions", "low", "nine", "grade_low", "by judge", 2.0),
+        ("segment_grades", "questions", "equal", "nine", "grade_not_above_others", "by judge", 0.0),
+        ("segment_grades", "questions", "unsaid", "nine", "no_grade", "by judge", None),
+        ("segment_grades", "questions", "late", "nine", "no_grade", "by judge", None),
+    ]
+    columns = ("target_position", "char_length", "language", "domain")
+    assert chain.read("dropped", "attrition").select(columns).row(0) == (
+        "middle",
+        9,
+        "eng-Latn",
+        "general",
+    )
+    columns = ("stage", "step", "unit", "entered", "kept", "dropped")
+    assert chain.read("flow", "flow").select(columns).rows() == [
+        ("segment_grades", 7, "questions", 6, 2, 4)
+    ]
+
+
+def test_thresholds_are_those_of_the_section(tmp_path):
+    grades = thirds({"a": (2, 0, 0), "b": (2, 1, 0), "c": (1, 0, 0)})
+    asked = [candidate(name, ["beginning"]) for name in "abc"]
+    section = Grade(llm="judge", min_grade=2, min_lead=2)
+    chain = Chain(tmp_path, "segments", asked, grades, section=section).run()
+    assert chain.decisions == [
+        ("a", True, "", 2.0),
+        ("b", False, "grade_not_above_others", 1.0),
+        ("c", False, "grade_low", 1.0),
+    ]
+
+
+def test_of_two_targets_both_are_graded_first_and_the_best_one_counts(tmp_path):
+    asked = [candidate("q1", ["beginning", "middle"]), candidate("q2", ["middle", "end"])]
+    grades = thirds({"q1": (1, 4, 3), "q2": (3, 0, 3)})
+    chain = Chain(tmp_path, "segments", asked, grades).run()
+    assert chain.asked == {
+        "grade_first": ["q1--beginning", "q1--middle", "q2--middle", "q2--end"],
+        "grade_rest": ["q1--end", "q2--beginning"],
+    }
+    assert chain.decisions == [
+        ("q1", True, "", 1.0),
+        ("q2", False, "grade_not_above_others", 0.0),
+    ]
+    # A chunk with two tags is counted under the one of the single-tag rule, as everywhere.
+    assert chain.read("dropped", "attrition")["target_position"].to_list() == ["middle"]
+
+
+def test_without_listed_positions_the_target_is_the_one_asked_for(tmp_path):
+    asked = [candidate("q1", ["end"])]
+    grades = thirds({"q1": (0, 0, 4)})
+    chain = Chain(tmp_path, "segments", asked, grades, columns=("positions",)).run()
+    assert (chain.asked["grade_first"], chain.kept) == (["q1--end"], ["q1"])
+
+
+@pytest.mark.parametrize(
+    ("targets", "reason"), [((), "no_target"), (POSITIONS, "no_other_segment")]
+)
+def test_where_there_is_nothing_to_compare_nothing_is_asked(tmp_path, targets, reason):
+    chain = Chain(tmp_path, "segments", [candidate("q1", targets)]).run()
+    assert chain.asked == {"grade_first": [], "grade_rest": []}
+    assert chain.decisions == [("q1", False, reason, None)]
+
+
+# The document "xy" has no text in its first two thirds.
+@pytest.mark.parametrize(
+    ("target", "asked"), [("beginning", []), ("middle", []), ("end", ["q1--end"])]
+)
+def test_a_document_of_two_characters_is_dropped_without_a_grade(tmp_path, target, asked):
+    rows = [candidate("q1", [target], doc_id="two", span=(0, 1))]
+    chain = Chain(tmp_path, "segments", rows, {("q1", "end"): 4}).run()
+    assert chain.asked == {"grade_first": asked, "grade_rest": []}
+    assert chain.decisions == [("q1", False, "no_grade", None)]
+    # A third without text counts as known: of the three, only the end can be saved.
+    assert chain.counts == (3, 2 + len(asked), 1 - len(asked))
+
+
+SPANS = [
+    candidate("needed"),
+    candidate("low"),
+    candidate("useless"),
+    candidate("unsaid"),
+    candidate("whole", span=(0, 9)),
+    candidate("short", doc_id="two", span=(0, 1)),
+]
+SPAN_GRADES = {
+    ("needed", "document"): 3,
+    ("needed", "removed"): 2,
+    ("low", "document"): 2,
+    ("useless", "document"): 4,
+    ("useless", "removed"): 4,
+    ("unsaid", "document"): 4,
+    ("unsaid", "removed"): None,
+    ("whole", "document"): 4,
+    ("short", "document"): 4,
+    ("short", "removed"): 1,
+}
+
+
+def test_documents_are_graded_first_and_without_the_evidence_where_they_are_good(tmp_path):
+    chain = Chain(tmp_path, "span", SPANS, SPAN_GRADES).run()
+    names = [row["_id"] for row in SPANS]
+    assert sorted(chain.asked["grade_first"]) == sorted(f"{name}--document" for name in names)
+    # Nothing is left of the document without "whole".
+    assert sorted(chain.asked["grade_rest"]) == sorted(
+        f"{name}--removed" for name in ("needed", "useless", "unsaid", "short")
+    )
+    shown = chain.read("grade_rest_pairs", "pairs").select("query_id", "text").rows()
+    assert dict(shown) == {
+        "needed": "aaaccc",
+        "useless": "aaaccc",
+        "unsaid": "aaaccc",
+        "short": "y",
+    }
+    assert chain.decisions == [
+        ("needed", True, "", 1.0),
+        ("low", False, "grade_low", 2.0),
+        ("useless", False, "grade_not_above_others", 0.0),
+        ("unsaid", False, "no_grade", None),
+        ("whole", False, "no_grade", None),
+        ("short", True, "", 3.0),
+    ]
+    assert chain.read("flow", "flow")["stage"].to_list() == ["span_grades"]
+    assert chain.counts == (12, 11, 1)  # low without its evidence
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows", "grades"), [("segments", SIX, SIX_GRADES), ("span", SPANS, SPAN_GRADES)]
+)
+def test_complete_grading_asks_all_in_the_first_round_and_keeps_the_same(
+    tmp_path, rule, rows, grades
+):
+    (tmp_path / "short").mkdir()
+    short = Chain(tmp_path / "short", rule, rows, grades).run()
+    section = Grade(llm="judge", complete=True)
+    grades = {("low", "removed"): 0, **grades}
+    chain = Chain(tmp_path, rule, rows, grades, section=section).run()
+    assert set(chain.asked["grade_first"]) > set(short.asked["grade_first"])
+    assert chain.asked["grade_rest"] == []
+    assert chain.kept == short.kept
+    assert chain.counts[2] == 0
+    assert chain.decisions == short.decisions
+
+
+def test_a_second_round_has_nothing_to_ask_once_all_is_decided(tmp_path):
+    grades = thirds({"q1": (0, 2, 0), "q2": (0, None, 0)})
+    chain = Chain(tmp_path, "segments", [candidate("q1"), candidate("q2")], grades).run()
+    assert chain.read("grade_rest_pairs", "pairs").is_empty()
+    assert chain.read("grade_rest", "grades").is_empty()
+    assert chain.kept == []
+
+
+def test_grades_that_are_missing_are_told_not_taken_for_null(tmp_path):
+    chain = Chain(tmp_path, "segments", SIX, SIX_GRADES)
+    chain.round(1)
+    with pytest.raises(InputError, match=r"of judge 'judge' for part 'middle' of query 'kept'"):
+        chain.decide("grade_first")
+
+
+def test_without_candidates_all_tables_are_empty(tmp_path):
+    chain = Chain(tmp_path, "span", []).run()
+    assert (chain.decisions, chain.kept) == ([], [])
+    assert chain.read("flow", "flow").select("entered", "kept").rows() == [(0, 0)]
+    assert chain.counts == (0, 0, 0)
+
+
+def test_the_candidates_kept_have_all_their_columns(tmp_path):
+    chain = Chain(tmp_path, "segments", SIX, SIX_GRADES).run()
+    given = chain.read("candidates", "candidates")
+    assert chain.read("rows", "candidates").equals(given[[0, 5]])
+
+
+def test_a_judge_does_not_become_an_author_of_the_queries(tmp_path):
+    chain = Chain(tmp_path, "segments", SIX, SIX_GRADES).run()
+    for name in ("grade_rest_pairs", "rows", "decisions", "dropped", "flow", "savings"):
+        record = read_provenance(chain.path(name))
+        assert (name, record["queries_by"]) == (name, "llm:the-author")
+    assert record["params"]["llm"] == "judge"
+
+
+# targets, grades of beginning, middle, end, and (kept, reason, score).
+SEGMENTS = [
+    (["beginning"], (3, 2, 0), (True, "", 1.0)),
+    (["middle"], (0, 4, 0), (True, "", 4.0)),
+    (["end"], (3, 0, 4), (True, "", 1.0)),
+    # The grade itself, 3 being the least.
+    (["beginning"], (2, 0, 0), (False, "grade_low", 2.0)),
+    (["end"], (4, 4, 0), (False, "grade_low", 0.0)),
+    # Equal to another segment, or below it.
+    (["beginning"], (3, 3, 0), (False, "grade_not_above_others", 0.0)),
+    (["beginning"], (4, 0, 4), (False, "grade_not_above_others", 0.0)),
+    (["middle"], (4, 3, 0), (False, "grade_not_above_others", -1.0)),
+    # A low grade is told first, even where another one leads.
+    (["middle"], (4, 2, 4), (False, "grade_low", 2.0)),
+    # Two targets: the best of them, whatever the other one.
+    (["beginning", "middle"], (0, 4, 3), (True, "", 1.0)),
+    (["beginning", "middle"], (4, 4, 4), (False, "grade_not_above_others", 0.0)),
+    # No usable grade: of the target, of another one, of one that is not needed.
+    (["beginning"], (None, 0, 0), (False, "no_grade", None)),
+    (["beginning"], (4, None, 0), (False, "no_grade", None)),
+    (["beginning"], (2, None, 0), (False, "grade_low", 2.0)),
+    (["beginning", "middle"], (4, None, 0), (False, "no_grade", None)),
+    ([], (4, 0, 0), (False, "no_target", None)),
+    ([*POSITIONS], (4, 0, 0), (False, "no_other_segment", None)),
+]
+
+
+@pytest.mark.parametrize(("targets", "grades", "expected"), SEGMENTS)
+def test_the_target_has_to_be_graded_three_or_more_and_above_the_others(targets, grades, expected):
+    known = grades_frame({("q", p): v for p, v in zip(POSITIONS, grades, strict=True)})
+    decided = decide_grades(GRADE, known, candidates_frame({"q": targets}))
+    by = None if expected[1] in ("no_target", "no_other_segment") else "judge"
+    assert decision_rows(decided) == {"q": (*expected, by)}
+
+
+# document, removed, and (kept, reason, score).
+OF_SPANS = [
+    (4, 0, (True, "", 4.0)),
+    (3, 2, (True, "", 1.0)),
+    (4, 3, (True, "", 1.0)),
+    (3, 3, (False, "grade_not_above_others", 0.0)),
+    (4, 4, (False, "grade_not_above_others", 0.0)),
+    (3, 4, (False, "grade_not_above_others", -1.0)),
+    (2, 0, (False, "grade_low", 2.0)),
+    (2, 4, (False, "grade_low", 2.0)),
+    (0, 0, (False, "grade_low", 0.0)),
+    (None, 0, (False, "no_grade", None)),
+    (4, None, (False, "no_grade", None)),
+    (1, None, (False, "grade_low", 1.0)),
+]
+
+
+@pytest.mark.parametrize(("document", "removed", "expected"), OF_SPANS)
+def test_the_document_has_to_be_graded_three_or_more_and_above_itself_without_the_span(
+    document, removed, expected
+):
+    known = grades_frame({("q", "document"): document, ("q", "removed"): removed})
+    section = Grade(llm="judge", rule="span", min_lead=4)  # for spans any lead is enough
+    decided = decide_grades(section, known, candidates_frame({"q": []}))
+    assert decision_rows(decided) == {"q": (*expected, "judge")}
+
+
+def grades_frame(grades) -> pl.DataFrame:
+    schema = {"query_id": pl.String, "part": pl.String, "grade": pl.Int32}
+    return pl.DataFrame([(*k, v) for k, v in grades.items()], schema=schema, orient="row")
+
+
+DOCUMENTS = pl.DataFrame({"_id": list(TEXTS), "text": list(TEXTS.values())})
+SCHEMA = dict.fromkeys(("_id", "text", "pos_corpus_id"), pl.String)
+SCHEMA |= {"pos_char_span": pl.List(pl.Int32), "positions": pl.List(pl.String)}
+some_targets = st.lists(st.sampled_from(POSITIONS), unique=True)
+some_evidence = st.sampled_from(
+    [("nine", [3, 6]), ("nine", [0, 9]), ("two", [0, 1]), ("two", [0, 2])]
+)
+some_grades = st.tuples(*[st.sampled_from([0, 1, 2, 3, 3, 4, 4, 4, None])] * 3)
+
+
+def graded(pairs, grades):
+    """GRADES of the pairs, by (query, part)."""
+    rows = [
+        (pair_id, query, doc_id, part, grades[query, part])
+        for pair_id, query, doc_id, part in pairs.select(GRADES.column_names[:4]).iter_rows()
+    ]
+    schema = dict.fromkeys(GRADES.column_names, pl.String) | {"grade": pl.Int32}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def two_rounds(section, candidates, grades):
+    """Give the candidates kept, and the pairs asked about in each round."""
+    first = round_pairs(section, candidates, DOCUMENTS)
+    found = graded(first, grades)
+    rest = round_pairs(section, candidates, DOCUMENTS, found)
+    found = pl.concat([found, graded(rest, grades)])
+    known = known_grades(section, candidates, DOCUMENTS, found)
+    decisions = decide_grades(section, known, candidates)
+    assert wanted_gradings(section, known, candidates).is_empty()
+    assert decisions["item_id"].to_list() == candidates["_id"].to_list()
+    return decisions.filter("kept")["item_id"].to_list(), first["_id"].to_list(), rest["_id"]
+
+
+def keeps(grades, is_target, *, min_grade, min_lead):
+    """Say what the rule does, read off the papers; ``grades`` of all parts, None without one."""
+    inside = [grade for grade, wanted in zip(grades, is_target, strict=True) if wanted]
+    outside = [grade for grade, wanted in zip(grades, is_target, strict=True) if not wanted]
+    if not inside or not outside or None in grades:
+        return False
+    return max(inside) >= min_grade and all(max(inside) - other >= min_lead for other in outside)
+
+
+@examples
+@given(
+    rule=st.sampled_from(["segments", "span"]),
+    drawn=st.lists(st.tuples(some_targets, some_evidence, some_grades), max_size=6),
+    min_grade=st.integers(0, 4),
+    min_lead=st.integers(1, 4),
+)
+def test_two_rounds_keep_what_the_rule_keeps_when_it_knows_all_grades(
+    rule, drawn, min_grade, min_lead
+):
+    section = Grade(llm="judge", rule=rule, min_grade=min_grade, min_lead=min_lead)
+    rows, grades, expected = [], {}, []
+    for number, (targets, (doc_id, span), said) in enumerate(drawn):
+        name = f"q{number}"
+        rows.append((name, f"{name}?", doc_id, span, targets))
+        own = dict(zip(section.parts, said, strict=False))
+        grades |= {(name, part): value for part, value in own.items()}
+        shown = {part: part_text(TEXTS[doc_id], span, part) for part in section.parts}
+        known = [own[part] if shown[part] else None for part in section.parts]
+        is_target = [part == "document" or part in targets for part in section.parts]
+        lead = min_lead if rule == "segments" else 1
+        if keeps(known, is_target, min_grade=min_grade, min_lead=lead):
+            expected.append(name)
+    candidates = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    kept, first, rest = two_rounds(section, candidates, grades)
+    complete = section.model_copy(update={"complete": True})
+    whole = two_rounds(complete, candidates, grades)
+    assert kept == whole[0] == expected
+    assert whole[2].is_empty()
+    assert not set(first) & set(rest)
+    assert {*first, *rest} <= set(whole[1])

@@ -1,0 +1,406 @@
+"""Draws: balancing, the tiny subset, training mixtures."""
+
+import logging
+import random
+from collections import Counter
+
+import polars as pl
+import pytest
+from filter_tables import decision_rows, examples, some_targets, targets_frame
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.filters.mixtures import (
+    MIXTURE_CELLS,
+    MIXTURES,
+    Mixtures,
+    balance_positions,
+    draw_mixtures,
+    draw_order,
+    run_mixtures,
+    tiny_subset,
+)
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.build_schemas import CANDIDATES, SAMPLING
+from psibench.tables.schemas import DOCUMENTS, QUERIES
+from psibench.text.segments import POSITIONS
+
+SOURCE = Provenance(stage="verify", stage_version=1, queries_by="llm:stand-in/rules")
+BINS = ("short", "long")  # in this order by length, not by name
+
+# Retained queries per cell; the smallest has 3.
+POOL = {
+    ("short", "beginning"): 3,
+    ("short", "middle"): 4,
+    ("short", "end"): 5,
+    ("long", "beginning"): 6,
+    ("long", "middle"): 3,
+    ("long", "end"): 4,
+}
+
+
+def candidates_of(pool) -> list[dict]:
+    return [
+        {
+            "_id": f"{name}-{position}-{i}",
+            "text": "?",
+            "pos_corpus_id": f"d-{name}",
+            "pos_char_span": [0, 1],
+            "target_position": position,
+            "answer": "a",
+            "length_bin": name,
+        }
+        for (name, position), n in pool.items()
+        for i in range(n)
+    ]
+
+
+class Case:
+    """A folder with the tables of one benchmark."""
+
+    def __init__(self, folder, pool=POOL, *, documents=("short", "long")) -> None:
+        self.folder = folder
+        self.write("candidates", CANDIDATES, candidates_of(pool))
+        rows = [{"_id": f"d-{name}", "text": "x", "origin": "f:0"} for name in documents]
+        self.write("documents", DOCUMENTS, [row | {"length_bin": row["_id"][2:]} for row in rows])
+        limits = {
+            "unit": "chars",
+            "low": 0,
+            "high": 9,
+            "n_seen": 9,
+            "n_wanted": 9,
+            "n_duplicates": 0,
+        }
+        named = [{"bin": name, **limits, "n_sampled": 9} for name in (*BINS, "outside")]
+        named[-1] |= {"low": None, "high": None}
+        self.write("sampling", SAMPLING, named)
+
+    def path(self, name):
+        return self.folder / f"{name}.parquet"
+
+    def write(self, name, spec, rows) -> None:
+        write_table(
+            pl.DataFrame(rows, infer_schema_length=None), self.path(name), spec, provenance=SOURCE
+        )
+
+    def change(self, name, spec, *expressions) -> None:
+        frame = read_table(self.path(name), spec).with_columns(*expressions)
+        write_table(frame, self.path(name), spec, provenance=SOURCE)
+
+    def run(self, **section) -> pl.DataFrame:
+        paths = {name: self.path(name) for name in ("documents", "sampling", "mixtures", "cells")}
+        params = Mixtures(**section).model_dump(mode="json")
+        run_mixtures(params, queries=self.path("candidates"), **paths)
+        return read_table(self.path("mixtures"), MIXTURES)
+
+    def cells(self) -> pl.DataFrame:
+        return read_table(self.path("cells"), MIXTURE_CELLS)
+
+
+def test_configurations_have_the_budget_in_every_length_bin(tmp_path):
+    # Budget 3: begin, middle and end take 3 of one position per bin; uniform 3 // 3 = 1 of each.
+    drawn = Case(tmp_path).run()
+    columns = ("configuration", "length_bin", "target_position")
+    counts = Counter(drawn.select(columns).iter_rows())
+    single = {"begin": "beginning", "middle": "middle", "end": "end"}
+    wanted = {(name, size, place): 3 for name, place in single.items() for size in BINS}
+    wanted |= {("uniform", size, place): 1 for size in BINS for place in POSITIONS}
+    assert counts == wanted
+    assert drawn["length_bin"].unique(maintain_order=True).to_list() == list(BINS)
+
+
+def test_the_table_says_what_each_configuration_has_of_each_cell(tmp_path):
+    case = Case(tmp_path)
+    case.run(configurations={"early": [2, 1, 0]})
+    # Budget 3, parts 2:1:0: 2 of the beginning and 1 of the middle.
+    assert case.cells().rows() == [
+        ("early", "short", "beginning", 3, 2, 3),
+        ("early", "short", "middle", 4, 1, 3),
+        ("early", "short", "end", 5, 0, 3),
+        ("early", "long", "beginning", 6, 2, 3),
+        ("early", "long", "middle", 3, 1, 3),
+        ("early", "long", "end", 4, 0, 3),
+    ]
+
+
+def test_drawn_counts_agree_with_the_drawn_queries(tmp_path):
+    case = Case(tmp_path)
+    drawn = case.run()
+    cell = ["configuration", "length_bin", "target_position"]
+    counted = {row[:3]: row[3] for row in drawn.group_by(cell).len().rows()}
+    for row in case.cells().iter_rows(named=True):
+        assert row["n_drawn"] == counted.get(tuple(row[name] for name in cell), 0)
+        assert row["n_retained"] == POOL[row["length_bin"], row["target_position"]]
+
+
+def test_length_bins_come_from_the_documents_where_candidates_have_none(tmp_path):
+    case = Case(tmp_path)
+    own = case.run()
+    frame = read_table(case.path("candidates"), CANDIDATES).drop("length_bin")
+    write_table(frame, case.path("candidates"), CANDIDATES, provenance=SOURCE)
+    assert case.run().equals(own)
+
+
+def test_the_final_queries_of_a_benchmark_may_be_the_pool(tmp_path):
+    case = Case(tmp_path)
+    own = case.run()
+    rows = [
+        row | {"pos_char_length": 9, "pos_token_length": 2, "positions": [row["target_position"]]}
+        for row in candidates_of(POOL)
+    ]
+    case.write("candidates", QUERIES, rows)
+    assert case.run().equals(own)
+
+
+def test_a_budget_too_small_to_divide_is_warned_of(tmp_path, caplog):
+    case = Case(tmp_path, POOL | {("long", "middle"): 2})
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        drawn = case.run()
+    assert set(drawn["configuration"]) == {"begin", "middle", "end"}
+    (record,) = caplog.records
+    assert "configuration uniform is empty" in record.getMessage()
+    assert "has 2 queries" in record.getMessage()
+    of_uniform = case.cells().filter(configuration="uniform")
+    assert of_uniform["n_drawn"].to_list() == [0] * 6
+
+
+def test_an_empty_cell_leaves_nothing_to_draw_and_is_warned_of(tmp_path, caplog):
+    case = Case(tmp_path, {key: n for key, n in POOL.items() if key != ("long", "end")})
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        assert case.run().is_empty()
+    (record,) = caplog.records
+    assert "a cell of length bin and position is empty" in record.getMessage()
+    assert case.cells()["n_drawn"].sum() == 0
+    assert case.cells()["n_retained"].sum() > 0
+
+
+def test_a_candidate_of_an_unknown_document_is_refused(tmp_path):
+    case = Case(tmp_path, documents=("short",))
+    frame = read_table(case.path("candidates"), CANDIDATES).drop("length_bin")
+    write_table(frame, case.path("candidates"), CANDIDATES, provenance=SOURCE)
+    with pytest.raises(InputError, match=r"'long-beginning-0'.*'d-long'.*\(13 such candidates\)"):
+        case.run()
+
+
+def test_documents_without_length_bins_are_refused(tmp_path):
+    case = Case(tmp_path)
+    for name, spec in (("candidates", CANDIDATES), ("documents", DOCUMENTS)):
+        frame = read_table(case.path(name), spec).drop("length_bin")
+        write_table(frame, case.path(name), spec, provenance=SOURCE)
+    with pytest.raises(InputError, match="no column length_bin"):
+        case.run()
+
+
+def test_a_candidate_of_two_thirds_is_refused(tmp_path):
+    case = Case(tmp_path)
+    both = pl.lit(["beginning", "middle"], pl.List(pl.String))
+    case.change("candidates", CANDIDATES, both.alias("positions"))
+    with pytest.raises(InputError, match="cells of length and position need one target per query"):
+        case.run()
+
+
+def test_a_length_bin_that_was_not_sampled_is_refused(tmp_path):
+    case = Case(tmp_path)
+    case.change("candidates", CANDIDATES, length_bin_of("huge"))
+    with pytest.raises(InputError, match="has the length bin 'huge'; listed: short, long"):
+        case.run()
+
+
+def length_bin_of(name) -> pl.Expr:
+    return pl.lit(name).alias("length_bin")
+
+
+def test_another_seed_draws_others_and_provenance_has_it(tmp_path):
+    case = Case(tmp_path)
+    first, again, other = case.run(seed=1), case.run(seed=1), case.run(seed=2)
+    assert first.equals(again)
+    assert not first.equals(other)
+    record = read_provenance(case.path("mixtures"))
+    assert (record["stage"], record["queries_by"]) == ("mixtures", "llm:stand-in/rules")
+    assert record["params"]["seed"] == 2
+    assert str(case.path("sampling")) in record["inputs"]
+
+
+def many(*sizes):
+    """Make TARGETS of so many queries per position."""
+    return targets_frame(
+        {f"{p}-{i}": [p] for p, n in zip(POSITIONS, sizes, strict=True) for i in range(n)}
+    )
+
+
+def kept_ids(decisions):
+    return decisions.filter("kept").get_column("item_id").to_list()
+
+
+def test_every_position_is_cut_to_the_smallest():
+    decided = balance_positions(many(9, 4, 6), seed=42)
+    kept = kept_ids(decided)
+    assert [sum(name.startswith(p) for name in kept) for p in POSITIONS] == [4, 4, 4]
+    reasons = decided.filter(~pl.col("kept")).get_column("reason").unique().to_list()
+    assert reasons == ["not_sampled"]
+
+
+@examples
+@given(wanted=st.lists(some_targets, max_size=30), seed=st.integers(0, 3))
+def test_balancing_equals_taking_each_positions_first_ids_in_hash_order(wanted, seed):
+    targets = {f"q{i}": positions for i, positions in enumerate(wanted)}
+    sizes = [sum(name in positions for positions in wanted) for name in POSITIONS]
+    if targets and not min(sizes):
+        with pytest.raises(InputError, match="balancing to the smallest would keep nothing"):
+            balance_positions(targets_frame(targets), seed=seed)
+        return
+    decided = balance_positions(targets_frame(targets), seed=seed)
+    places = dict(
+        zip(targets, draw_order(pl.Series(list(targets), dtype=pl.String), seed), strict=True)
+    )
+    kept = set()
+    for position in POSITIONS:
+        carrying = [name for name, positions in targets.items() if position in positions]
+        kept |= set(sorted(carrying, key=places.get)[: min(sizes)])
+    for name, (is_kept, reason, score, by) in decision_rows(decided).items():
+        assert (is_kept, score, by) == (name in kept, None, None)
+        assert reason == ("" if is_kept else "not_sampled" if targets[name] else "no_target")
+
+
+@examples
+@given(order=st.permutations(range(12)), left_out=st.integers(0, 11))
+def test_a_draw_depends_on_the_ids_and_not_on_their_order_or_company(order, left_out):
+    ids = [f"q{i}" for i in range(12)]
+    places = draw_order(pl.Series(ids), 42)
+    assert sorted(places) == list(range(12))
+    by_place = [ids[i] for i in places.arg_sort()]
+    turned = pl.Series([ids[i] for i in order])
+    assert turned.gather(draw_order(turned, 42).arg_sort()).to_list() == by_place
+    fewer = pl.Series([name for i, name in enumerate(ids) if i != left_out])
+    drawn = fewer.gather(draw_order(fewer, 42).arg_sort()).to_list()
+    assert drawn == [name for name in by_place if name != ids[left_out]]
+
+
+def test_the_draw_is_the_same_on_every_machine():
+    ids = pl.Series(["q0", "q1", "q2", "q3", "é", "語"])
+    assert draw_order(ids, 42).to_list() == [1, 4, 5, 2, 3, 0]
+    assert draw_order(ids, 43).to_list() != [1, 4, 5, 2, 3, 0]
+
+
+def published_tiny(queries, per_position):
+    """Draw as the released code of PosQ does, over (text, tags) in reading order."""
+    random.seed(42)
+    shuffled = list(queries)
+    random.shuffle(shuffled)
+    drawn = []
+    for position in POSITIONS:
+        drawn += [row for row in shuffled if position in row[1]][:per_position]
+    seen, unique = set(), []
+    for text, tags in drawn:
+        if text not in seen:
+            seen.add(text)
+            unique.append((text, tags))
+    return unique
+
+
+@examples
+@given(
+    drawn=st.lists(st.tuples(st.integers(0, 25), some_targets), max_size=40),
+    per_position=st.integers(1, 8),
+)
+def test_the_tiny_subset_is_the_one_the_authors_code_draws(drawn, per_position):
+    rows = [(f"text {number}", tags) for number, tags in drawn]
+    queries = targets_frame({f"q{i}": tags for i, (_, tags) in enumerate(rows)})
+    queries = queries.with_columns(pl.Series("text", [text for text, _ in rows], dtype=pl.String))
+    decided = tiny_subset(queries, per_position=per_position, seed=42)
+    state = random.getstate()
+    expected = published_tiny(rows, per_position)
+    random.setstate(state)
+    kept = queries.filter(decided.get_column("kept")).select("text", "targets").rows()
+    assert sorted(kept) == sorted(expected)
+    for (text, tags), (_, reason, *_) in zip(rows, decision_rows(decided).values(), strict=True):
+        assert (reason == "no_target") == (not tags)
+        if reason == "repeated_text":
+            assert text in {text for text, _ in expected}
+
+
+def pool(cells):
+    """Make a retained pool: {(bin, position): number of queries}."""
+    rows = [
+        (f"{name}-{position}-{i}", position, name)
+        for (name, position), n in cells.items()
+        for i in range(n)
+    ]
+    schema = dict.fromkeys(("query_id", "target_position", "length_bin"), pl.String)
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+PUBLISHED_8 = {  # Controlled, table 8
+    "256-512": (105_652, 13_934, 21_405),
+    "512-1024": (86_495, 16_660, 21_427),
+    "1024-2048": (60_357, 13_594, 16_691),
+    "2048-4096": (43_946, 10_527, 13_363),
+    "4096-8192": (39_200, 8_189, 9_796),
+}
+
+
+def test_published_cells_give_the_published_budget_and_sizes():
+    retained = pool(
+        {
+            (name, position): n
+            for name, row in PUBLISHED_8.items()
+            for position, n in zip(POSITIONS, row, strict=True)
+        }
+    )
+    assert retained.height == 481_236
+    drawn, cells = draw_mixtures(
+        retained, length_bins=list(PUBLISHED_8), configurations=Mixtures().configurations, seed=42
+    )
+    assert cells.get_column("budget").unique().to_list() == [8_189]
+    sizes = dict(drawn.group_by("configuration").len().iter_rows())
+    assert sizes == {"begin": 40_945, "middle": 40_945, "end": 40_945, "uniform": 40_935}
+    uniform = drawn.filter(pl.col("configuration") == "uniform")
+    cells = uniform.group_by("length_bin", "target_position").len()
+    assert cells.height == 15
+    assert cells.get_column("len").unique().to_list() == [2_729]
+
+
+@examples
+@given(
+    sizes=st.lists(st.integers(1, 7), min_size=6, max_size=6),
+    parts=st.tuples(*[st.integers(0, 3)] * 3).filter(any),
+    turned=st.randoms(use_true_random=False),
+)
+def test_mixtures_have_their_share_of_the_budget_in_every_bin(sizes, parts, turned):
+    cells = {
+        (name, p): sizes[2 * i + j] for i, p in enumerate(POSITIONS) for j, name in enumerate(BINS)
+    }
+    retained = pool(cells)
+    wanted = {"own": parts, "begin": (1, 0, 0)}
+    how = {"length_bins": BINS, "configurations": wanted, "seed": 42}
+    drawn, _ = draw_mixtures(retained, **how)
+    budget = min(sizes)
+    for name, weights in wanted.items():
+        for bin_name in BINS:
+            for position, weight in zip(POSITIONS, weights, strict=True):
+                of_cell = drawn.filter(
+                    (pl.col("configuration") == name)
+                    & (pl.col("length_bin") == bin_name)
+                    & (pl.col("target_position") == position)
+                )
+                assert of_cell.height == budget * weight // sum(weights)
+                ids = of_cell.get_column("query_id")
+                assert ids.n_unique() == len(ids)
+                assert all(i.startswith(f"{bin_name}-{position}-") for i in ids)
+    order = list(range(retained.height))
+    turned.shuffle(order)
+    assert draw_mixtures(retained[order], **how)[0].equals(drawn)
+
+
+def test_a_smaller_draw_from_a_cell_is_part_of_a_larger_one():
+    retained = pool({(name, p): 9 for name in BINS for p in POSITIONS})
+    drawn, _ = draw_mixtures(
+        retained, length_bins=BINS, configurations=Mixtures().configurations, seed=42
+    )
+    by_name = {
+        name: set(drawn.filter(pl.col("configuration") == name).get_column("query_id"))
+        for name in ("begin", "middle", "end", "uniform")
+    }
+    assert len(by_name["uniform"]) == 18
+    assert by_name["uniform"] < by_name["begin"] | by_name["middle"] | by_name["end"]

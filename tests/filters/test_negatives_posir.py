@@ -1,0 +1,201 @@
+"""False negatives by PosIR's protocol: documents above the positive go, with their queries."""
+
+import pytest
+from fake_reranker import PairReranker
+from negatives_chain import NegativesChain
+
+from psibench.errors import InputError
+from psibench.filters.negatives import PosirNegatives
+
+SECTION = PosirNegatives(protocol="posir", recall={"model": "bm25"}, rerankers=["a", "b"])
+ALL = SECTION.model_copy(update={"under": "all"})
+QUERIES = {"q1": "d1", "q2": "d2", "q3": "d3", "q4": "d4"}
+RECALL = [
+    *(("q1", "d1"), ("q1", "d2"), ("q1", "d5")),
+    *(("q2", "d2"), ("q2", "d1")),
+    *(("q3", "d3"), ("q3", "d5")),
+    ("q4", "d4"),  # only its positive, so nothing is compared with it
+]
+# d2 is above q1's positive under a, d5 above q3's under b; d5 is as high as q1's under both.
+A = {
+    **{("q1", "d1"): 0.5, ("q1", "d2"): 0.75, ("q1", "d5"): 0.5},
+    **{("q2", "d2"): 0.75, ("q2", "d1"): 0.25},
+    **{("q3", "d3"): 0.5, ("q3", "d5"): 0.5},
+}
+B = {
+    **{("q1", "d1"): 0.5, ("q1", "d2"): 0.25, ("q1", "d5"): 0.5},
+    **{("q2", "d2"): 0.5, ("q2", "d1"): 0.25},
+    **{("q3", "d3"): 0.5, ("q3", "d5"): 0.75},
+}
+
+
+def benchmark(folder, section=SECTION, **more) -> NegativesChain:
+    tables = {"documents": ["d5", "d1", "d2", "d3", "d4"], "queries": QUERIES, "recall": RECALL}
+    return NegativesChain(folder, section, **(tables | more))
+
+
+def panel(a=A, b=B) -> tuple[PairReranker, PairReranker]:
+    return PairReranker("a", a), PairReranker("b", b)
+
+
+def whole(folder, section=SECTION) -> NegativesChain:
+    chain = benchmark(folder, section)
+    scores = chain.score(*panel())
+    chain.decide(scores)
+    chain.remove(scores)
+    return chain
+
+
+def test_positives_are_scored_before_what_is_compared_with_them(tmp_path):
+    chain, (a, b) = benchmark(tmp_path), panel()
+    chain.score(a, b)
+    keys = ("query_id", "doc_id")
+    assert chain.read("scores-a", "pair_scores").select(keys).rows() == [
+        ("q1", "d1"), ("q2", "d2"), ("q3", "d3"),
+        ("q1", "d2"), ("q1", "d5"), ("q2", "d1"), ("q3", "d5"),
+    ]  # fmt: skip
+    # d2 is above q1's positive under a already.
+    assert chain.read("scores-b", "pair_scores").select(keys).rows() == [
+        ("q1", "d1"), ("q2", "d2"), ("q3", "d3"),
+        ("q1", "d5"), ("q2", "d1"), ("q3", "d5"),
+    ]  # fmt: skip
+    assert sorted(b.asked) == sorted(set(B) - {("q1", "d2")})
+
+
+def test_documents_above_a_positive_leave_with_the_queries_whose_positive_they_were(tmp_path):
+    chain = whole(tmp_path)
+    decided = chain.read("negatives", "pair_decisions")
+    columns = ("query_id", "doc_id", "is_positive", "score", "decided_by")
+    assert decided.select(columns).rows() == [
+        ("q1", "d2", True, 0.25, "a"),
+        ("q1", "d5", False, 0.0, "b"),  # equal is not above
+        ("q2", "d1", False, -0.25, "b"),
+        ("q3", "d5", True, 0.25, "b"),
+    ]
+    assert chain.ids("corpus") == ["d1", "d3", "d4"]
+    assert chain.ids("queries") == ["q1", "q3", "q4"]
+    assert chain.read("qrels").rows() == [("q1", "d1", 1), ("q3", "d3", 1), ("q4", "d4", 1)]
+    assert chain.read("corpus")["topic"].to_list() == ["t"] * 3
+    chain.check_ledger()
+
+
+def test_the_ledger_has_rows_for_documents_and_for_questions(tmp_path):
+    chain = whole(tmp_path)
+    columns = ("unit", "item_id", "doc_id", "reason", "detail", "score", "target_position")
+    assert chain.read("dropped").select(columns).rows() == [
+        ("documents", "d5", "d5", "false_negative", "by q3", 0.25, None),
+        ("documents", "d2", "d2", "false_negative", "by q1", 0.25, None),
+        ("questions", "q2", "d2", "positive_removed", "by d2", 0.25, "beginning"),
+    ]
+    assert chain.read("flow").select("stage", "step", "unit", "entered", "kept").rows() == [
+        ("false_negatives", 9, "documents", 5, 3),
+        ("false_negatives", 9, "questions", 4, 3),
+    ]
+
+
+def test_one_document_takes_all_the_queries_whose_positive_it_was(tmp_path):
+    # d1 is the positive of q1, q2 and q3, and above the positive of q4.
+    chain = benchmark(
+        tmp_path,
+        documents=["d1", "d4"],
+        queries={"q1": "d1", "q2": "d1", "q3": "d1", "q4": "d4"},
+        recall=[("q4", "d4"), ("q4", "d1")],
+    )
+    known = {("q4", "d4"): 0.25, ("q4", "d1"): 0.75}
+    a, b = panel(known, {})
+    scores = chain.score(a, b)
+    chain.decide(scores)
+    chain.remove(scores)
+    assert (chain.ids("corpus"), chain.ids("queries")) == (["d4"], ["q4"])
+    dropped = chain.read("dropped").filter(unit="questions")
+    assert dropped.select("item_id", "detail").rows() == [(q, "by d1") for q in ("q1", "q2", "q3")]
+    assert b.n_loads == 0
+    assert chain.read("scores-b", "pair_scores").is_empty()
+    chain.check_ledger()
+
+
+def test_under_all_a_document_has_to_be_above_under_every_reranker(tmp_path):
+    chain, (a, b) = benchmark(tmp_path, ALL), panel()
+    chain.decide(chain.score(a, b))
+    assert not chain.read("negatives", "pair_decisions")["is_positive"].any()
+    assert sorted(b.asked) == [("q1", "d1"), ("q1", "d2")]  # the rest is decided under a
+
+
+def test_judgements_hold_the_positives_score_beside_each(tmp_path):
+    columns = ("query_id", "doc_id", "scorer", "score", "positive_score", "vote", "reason")
+    found = whole(tmp_path).read("judgements")
+    assert found.select(columns).rows() == [
+        ("q1", "d2", "a", 0.75, 0.5, True, "above_positive"),
+        ("q3", "d5", "a", 0.5, 0.5, False, "above_positive"),
+        ("q3", "d5", "b", 0.75, 0.5, True, "above_positive"),
+    ]
+    assert set(found["kind"]) == {"reranker"}
+    assert found["is_false_negative"].all()
+
+
+def test_savings_count_the_positives_too(tmp_path):
+    savings = whole(tmp_path).read("savings")
+    assert savings.select("rule", "scorer", "n_complete", "n_scored").rows() == [
+        ("above_positive", "a", 7, 7),
+        ("above_positive", "b", 7, 6),
+        ("above_positive", "all", 14, 13),
+    ]
+
+
+@pytest.mark.parametrize("section", [SECTION, ALL])
+def test_complete_scoring_leaves_the_same_benchmark(tmp_path, section):
+    chain = whole(tmp_path, section)
+    before = [chain.read(name) for name in ("corpus", "queries", "qrels", "dropped")]
+    complete = section.model_copy(update={"complete": True})
+    scores = chain.score(*panel(), section=complete)
+    chain.decide(scores, section=complete)
+    chain.remove(scores, section=complete)
+    after = [chain.read(name) for name in ("corpus", "queries", "qrels", "dropped")]
+    assert all(one.equals(other) for one, other in zip(after, before, strict=True))
+    assert chain.read("savings")["n_saved"].to_list() == [0, 0, 0]
+
+
+def test_a_copy_that_answers_sooner_leaves_and_a_passage_on_the_topic_stays(tmp_path):
+    texts = {
+        "d1": "in the long history of the port tea was first grown in the hills of yunnan",
+        "copy1": "tea was first grown in the hills of yunnan",  # d1 without its beginning
+        "topic1": "tea is drunk in the port of lisbon",
+        "q1": "tea first grown hills",
+    }
+
+    def density(query, text):
+        words = text.split()
+        return sum(word in query.split() for word in words) / len(words)
+
+    chain = benchmark(
+        tmp_path,
+        documents=["d1", "copy1", "topic1"],
+        queries={"q1": "d1"},
+        recall=[("q1", d) for d in ("d1", "copy1", "topic1")],
+        texts=texts,
+    )
+    # Words of the query per word: d1 4/16, copy1 4/9, topic1 1/8.
+    scores = chain.score(*panel(density, density))
+    chain.decide(scores)
+    chain.remove(scores)
+    assert chain.ids("corpus") == ["d1", "topic1"]
+    assert chain.ids("queries") == ["q1"]
+
+
+@pytest.mark.parametrize(
+    ("section", "remedy"),
+    [(SECTION, "set false_negatives.under to all, choose other"), (ALL, "choose other")],
+)
+def test_copies_that_remove_each_others_queries_are_refused(tmp_path, section, remedy):
+    chain = benchmark(
+        tmp_path,
+        section,
+        documents=["d1", "d2"],
+        queries={"q1": "d1", "q2": "d2"},
+        recall=[("q1", "d2"), ("q2", "d1")],
+    )
+    known = {("q1", "d1"): 0.5, ("q1", "d2"): 0.75, ("q2", "d2"): 0.5, ("q2", "d1"): 0.75}
+    scores = chain.score(*panel(known, known))
+    chain.decide(scores)
+    with pytest.raises(InputError, match=rf"leave none of 2 queries; {remedy}"):
+        chain.remove(scores)

@@ -1,0 +1,468 @@
+"""What the stages of false negatives decide, against all scores at once and against plain loops."""
+
+import polars as pl
+import pytest
+from filter_tables import (
+    NAN,
+    any_score,
+    decision_rows,
+    examples,
+    is_number,
+    pair_rows,
+    pair_scores,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.filters.negatives import (
+    PAIR_DECISIONS,
+    PAIR_SCORES,
+    AbovePositive,
+    FinewebNegatives,
+    PosirNegatives,
+    Recalled,
+    Votes,
+    beside_positives,
+    decide_candidates,
+    decide_final,
+    recalled_pairs,
+    remove_false_negatives,
+    wanted_gradings,
+    wanted_pairs,
+)
+from psibench.tables import conform
+
+RECALL = {"model": "bm25"}
+QUERIES = {"q1": "d1", "q2": "d2", "q3": "d3"}
+DOCUMENTS = ["d1", "d2", "d3", "d4"]
+PAIRS = [(query, document) for query in QUERIES for document in DOCUMENTS]
+OTHERS = [(query, document) for query, document in PAIRS if QUERIES[query] != document]
+RERANKERS, JUDGES = ["a", "b", "c"], ["x", "y", "z"]
+
+ids = pl.DataFrame({"_id": DOCUMENTS})
+asked = pl.DataFrame({"_id": list(QUERIES)})
+qrels = pl.DataFrame(
+    {"query-id": list(QUERIES), "corpus-id": list(QUERIES.values()), "score": [1, 1, 1]}
+)
+run = pl.DataFrame(PAIRS, schema=["query_id", "doc_id"], orient="row")
+recalled = recalled_pairs(run, asked, qrels)
+
+
+def fineweb(**more) -> FinewebNegatives:
+    known = {"protocol": "fineweb_posq", "recall": RECALL, "rerankers": RERANKERS}
+    return FinewebNegatives(**known, judges=JUDGES, **more)
+
+
+GRADES = dict.fromkeys(("query_id", "doc_id", "judge"), pl.String) | {"grade": pl.Int32}
+
+
+def empty(spec) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
+
+
+def votes(scorers, pairs, values):
+    """Draw {(query, document, scorer): value}, all of them."""
+    keys = [(*pair, scorer) for scorer in scorers for pair in pairs]
+    return st.lists(values, min_size=len(keys), max_size=len(keys)).map(
+        lambda drawn: dict(zip(keys, drawn, strict=True))
+    )
+
+
+def score_in_turn(section, known) -> pl.DataFrame:
+    """Let one reranker after the other score what is wanted of it."""
+    made = empty(PAIR_SCORES)
+    for reranker in section.rerankers:
+        wanted = wanted_pairs(section, recalled, made, reranker=reranker)
+        assert wanted.is_unique().all()
+        new = {(*pair, reranker): known[(*pair, reranker)] for pair in wanted.iter_rows()}
+        made = pl.concat([made, pair_scores(new)])
+    return made
+
+
+def grades_frame(known) -> pl.DataFrame:
+    """Make grades of {(query, document, judge): grade}."""
+    return pl.DataFrame([(*k, v) for k, v in known.items()], schema=GRADES, orient="row")
+
+
+def grade_in_turn(section, decided, known) -> pl.DataFrame:
+    """Let one judge after the other grade what is wanted of it."""
+    made = grades_frame({})
+    for number, judge in enumerate(section.judges, start=1):
+        wanted = wanted_gradings(section, decided, made, number=number)
+        new = {(*pair, judge): known[(*pair, judge)] for pair in wanted.iter_rows()}
+        made = pl.concat([made, grades_frame(new)])
+    return made
+
+
+@examples
+@given(
+    votes(RERANKERS, OTHERS, any_score),
+    votes(JUDGES, OTHERS, st.sampled_from([None, 0, 2, 3, 4])),
+    st.integers(1, 3),
+)
+def test_asking_in_turn_drops_the_questions_that_asking_everybody_drops(scores, grades, needed):
+    section = fineweb(needed=needed)
+    made = score_in_turn(section, scores)
+    decided = decide_candidates(section, recalled, made)
+    assert decided.equals(decide_candidates(section, recalled, pair_scores(scores)))
+    judged = grade_in_turn(section, decided, grades)
+    found = decide_final(section, decided, judged)
+    assert found.equals(decide_final(section, decided, grades_frame(grades)))
+    left = remove_false_negatives(section, found, corpus=ids, queries=asked, qrels=qrels)
+    confirmed = {
+        pair[0]
+        for pair in OTHERS
+        if sum(is_number(scores[(*pair, r)]) and scores[(*pair, r)] > 0.5 for r in RERANKERS) >= 2
+        and sum((grades[(*pair, j)] or 0) >= 3 for j in JUDGES) >= needed
+    }
+    assert left.queries["_id"].to_list() == [q for q in QUERIES if q not in confirmed]
+    assert left.qrels["query-id"].to_list() == left.queries["_id"].to_list()
+    assert left.corpus.equals(ids)
+
+
+@examples
+@given(votes(RERANKERS, PAIRS, any_score), st.sampled_from(["any", "all"]))
+def test_asking_in_turn_removes_the_documents_that_asking_everybody_removes(scores, under):
+    section = PosirNegatives(protocol="posir", recall=RECALL, rerankers=RERANKERS, under=under)
+    made = score_in_turn(section, scores)
+    decided = decide_candidates(section, recalled, made)
+    assert decided.equals(decide_candidates(section, recalled, pair_scores(scores)))
+    found = decide_final(section, decided, grades_frame({}))
+    left = remove_false_negatives(section, found, corpus=ids, queries=asked, qrels=qrels)
+
+    def is_above(query, document, reranker):
+        own, other = scores[query, QUERIES[query], reranker], scores[query, document, reranker]
+        return is_number(own) and is_number(other) and other > own
+
+    enough = {"any": any, "all": all}[under]
+    gone = {pair[1] for pair in OTHERS if enough(is_above(*pair, r) for r in RERANKERS)}
+    assert left.corpus["_id"].to_list() == [d for d in DOCUMENTS if d not in gone]
+    assert left.queries["_id"].to_list() == [q for q, d in QUERIES.items() if d not in gone]
+
+
+def test_complete_wants_everything_of_every_reranker():
+    known = pair_scores(dict.fromkeys([(*pair, "a") for pair in OTHERS], 0.0))
+    section = fineweb(complete=True)
+    assert wanted_pairs(section, recalled, known, reranker="c").rows() == OTHERS
+    posir = PosirNegatives(protocol="posir", recall=RECALL, rerankers=["a"], complete=True)
+    wanted = wanted_pairs(posir, recalled, known.clear(), reranker="a").rows()
+    assert wanted == [*QUERIES.items(), *OTHERS]
+
+
+def test_only_queries_with_pairs_have_their_positives_scored():
+    section = PosirNegatives(protocol="posir", recall=RECALL, rerankers=["a"])
+    few = recalled_pairs(run.filter(pl.col("query_id") == "q2"), asked, qrels)
+    wanted = wanted_pairs(section, few, empty(PAIR_SCORES), reranker="a").rows()
+    assert wanted == [("q2", "d2"), ("q2", "d1"), ("q2", "d3"), ("q2", "d4")]
+
+
+def test_a_second_reranker_of_three_is_asked_where_the_first_says_no():
+    # One vote against decides nothing: two of three are needed.
+    known = pair_scores(dict.fromkeys([(*pair, "a") for pair in OTHERS], 0.0))
+    assert wanted_pairs(fineweb(), recalled, known, reranker="b").rows() == OTHERS
+
+
+def test_qrels_below_one_are_no_positives():
+    graded = qrels.with_columns(score=pl.Series([1, 0, 1]))
+    pairs = recalled_pairs(run, asked, graded).pairs.rows()
+    assert sorted(pairs) == sorted([*OTHERS, ("q2", "d2")])
+    positives = beside_positives(recalled.pairs, graded).positives.rows()
+    assert positives == [("q1", "d1"), ("q3", "d3")]
+
+
+def test_several_positives_of_a_query_cannot_be_compared_with():
+    two = pl.concat([qrels, qrels.head(1).with_columns(pl.lit("d4").alias("corpus-id"))])
+    section = PosirNegatives(protocol="posir", recall=RECALL, rerankers=["a"])
+    both = recalled_pairs(run, asked, two)
+    with pytest.raises(InputError, match="query 'q1' has no positive to compare with, or several"):
+        wanted_pairs(section, both, empty(PAIR_SCORES), reranker="a")
+
+
+PAIR = pl.DataFrame({"query_id": ["q"], "doc_id": ["d"]})
+POSITIVE = pl.DataFrame({"query_id": ["q"], "doc_id": ["p"]})
+ONE = Recalled(PAIR, POSITIVE)
+
+# Scores of a, b, c: (is_positive, reason, score, decided_by, n_yes, n_votes). Above 0.5 is a yes.
+VOTED = [
+    ((0.75, 1.0, 0.0), (True, "majority_positive", 1.0, "b", 2, 2)),
+    ((0.75, 0.0, 1.0), (True, "majority_positive", 1.0, "c", 2, 3)),
+    ((0.0, 0.75, 1.0), (True, "majority_positive", 1.0, "c", 2, 3)),
+    ((0.75, 0.75, NAN), (True, "majority_positive", 0.75, "b", 2, 2)),
+    ((0.25, 0.25, 1.0), (False, "", 0.25, "b", 0, 2)),
+    ((1.0, 0.25, 0.0), (False, "", 0.0, "c", 1, 3)),
+    ((0.25, 1.0, 0.25), (False, "", 0.25, "c", 1, 3)),
+    # Exactly 0.5 is not above 0.5.
+    ((0.5, 1.0, 0.5), (False, "", 0.5, "c", 1, 3)),
+    ((0.5, 0.5, 0.5), (False, "", 0.5, "b", 0, 2)),
+    ((0.50000001, 0.50000001, 0.0), (True, "majority_positive", 0.50000001, "b", 2, 2)),
+    # A vote that cannot be used is none, and is told where it might have mattered.
+    ((NAN, 1.0, 0.75), (True, "majority_positive", 0.75, "c", 2, 3)),
+    ((NAN, 1.0, 0.0), (False, "unusable_vote", 0.0, "c", 1, 3)),
+    ((1.0, 0.0, None), (False, "unusable_vote", None, "c", 1, 3)),
+    ((NAN, 0.0, 1.0), (False, "unusable_vote", 0.0, "b", 0, 2)),
+    ((0.0, 0.0, NAN), (False, "", 0.0, "b", 0, 2)),
+]
+
+
+@pytest.mark.parametrize(("values", "expected"), VOTED)
+def test_a_pair_is_a_candidate_if_most_rerankers_score_it_above_one_half(values, expected):
+    panel = Votes(protocol="fineweb_posq", rerankers=RERANKERS)
+    scores = pair_scores({("q", "d", by): v for by, v in zip(RERANKERS, values, strict=True)})
+    decided = decide_candidates(panel, ONE, scores)
+    assert pair_rows(decided) == {("q", "d"): expected}
+    conform(decided, PAIR_DECISIONS, where="decided")
+
+
+@pytest.mark.parametrize(
+    ("values", "is_positive"),
+    [((1.0,), True), ((0.5,), False), ((1.0, 0.0), False), ((1.0, 1.0), True), ((0.0, 1.0), False)],
+)
+def test_half_of_an_even_panel_is_no_majority(values, is_positive):
+    names = RERANKERS[: len(values)]
+    panel = Votes(protocol="fineweb_posq", rerankers=names)
+    scores = pair_scores({("q", "d", by): v for by, v in zip(names, values, strict=True)})
+    assert decide_candidates(panel, ONE, scores)["is_positive"].to_list() == [is_positive]
+
+
+# Grades of three judges; two have to say 3 or 4.
+GRADED = [
+    ((3, 3, 0), (True, "judged_relevant", 3.0, "y", 2, 2)),
+    ((4, 0, 3), (True, "judged_relevant", 3.0, "z", 2, 3)),
+    ((0, 4, 4), (True, "judged_relevant", 4.0, "z", 2, 3)),
+    ((3, 2, 2), (False, "", 2.0, "z", 1, 3)),
+    ((2, 2, 4), (False, "", 2.0, "y", 0, 2)),
+    ((2, 4, 2), (False, "", 2.0, "z", 1, 3)),
+    ((0, 0, 0), (False, "", 0.0, "y", 0, 2)),
+    ((None, 3, 4), (True, "judged_relevant", 4.0, "z", 2, 3)),
+    ((None, 3, 2), (False, "unusable_vote", 2.0, "z", 1, 3)),
+    ((None, None, 4), (False, "unusable_vote", None, "y", 0, 2)),
+    ((4, 4, None), (True, "judged_relevant", 4.0, "y", 2, 2)),
+]
+
+
+@pytest.mark.parametrize(("values", "expected"), GRADED)
+def test_a_pair_is_confirmed_if_two_of_three_judges_grade_it_three_or_more(values, expected):
+    grades = grades_frame({("q", "d", by): v for by, v in zip(JUDGES, values, strict=True)})
+    found = decide_final(fineweb(), PAIR.with_columns(is_positive=pl.lit(True)), grades)
+    assert pair_rows(found) == {("q", "d"): expected}
+
+
+# (document, positive) under a and b; is it a false negative under any, under all?
+ABOVE = [
+    ((0.75, 0.5), (1.0, 0.0), True, True),
+    ((0.75, 0.5), (0.0, 1.0), True, False),
+    ((0.0, 1.0), (0.75, 0.5), True, False),
+    ((0.25, 0.5), (0.25, 0.5), False, False),
+    # Equal scores are not above.
+    ((0.5, 0.5), (0.5, 0.5), False, False),
+    ((0.5, 0.5), (0.75, 0.5), True, False),
+    ((1.0, 1.0), (1.0, 0.75), True, False),
+    # One of the two scores cannot be used: no vote under that reranker.
+    ((NAN, 0.5), (1.0, 0.5), True, False),
+    ((1.0, NAN), (1.0, 0.5), True, False),
+    ((1.0, NAN), (0.25, 0.5), False, False),
+    ((NAN, 0.0), (NAN, 0.0), False, False),
+    ((0.0, None), (0.5, 0.25), True, False),
+]
+
+
+def one_pair(a, b):
+    return pair_scores(
+        {
+            ("q", document, by): value
+            for by, two in (("a", a), ("b", b))
+            for document, value in zip(("d", "p"), two, strict=True)
+        }
+    )
+
+
+@pytest.mark.parametrize(("a", "b", "under_any", "under_all"), ABOVE)
+def test_a_document_above_the_positive_is_a_false_negative(a, b, under_any, under_all):
+    for under, expected in (("any", under_any), ("all", under_all)):
+        panel = AbovePositive(protocol="posir", rerankers=["a", "b"], under=under)
+        decided = decide_candidates(panel, ONE, one_pair(a, b))
+        assert decided.get_column("is_positive").to_list() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "under", "expected"),
+    [
+        # score is the lead of the vote that settled it
+        ((0.75, 0.5), (1.0, 0.0), "any", (True, "above_positive", 0.25, "a", 1, 1)),
+        ((0.5, 0.5), (1.0, 0.25), "any", (True, "above_positive", 0.75, "b", 1, 2)),
+        ((0.5, 0.5), (0.0, 0.25), "any", (False, "", -0.25, "b", 0, 2)),
+        ((0.75, 0.5), (1.0, 0.0), "all", (True, "above_positive", 1.0, "b", 2, 2)),
+        ((0.5, 0.5), (1.0, 0.0), "all", (False, "", 0.0, "a", 0, 1)),
+        ((NAN, 0.5), (0.0, 0.25), "any", (False, "unusable_vote", -0.25, "b", 0, 2)),
+        ((NAN, 0.5), (1.0, 0.25), "all", (False, "unusable_vote", None, "a", 0, 1)),
+    ],
+)
+def test_the_vote_that_settled_a_pair_is_reported(a, b, under, expected):
+    panel = AbovePositive(protocol="posir", rerankers=["a", "b"], under=under)
+    assert pair_rows(decide_candidates(panel, ONE, one_pair(a, b))) == {("q", "d"): expected}
+
+
+def test_a_score_out_of_turn_does_not_change_the_decision():
+    # c has scored the pair for another benchmark; a and b settle it nevertheless.
+    scores = pair_scores({("q", "d", "a"): 0.0, ("q", "d", "c"): 1.0})
+    with pytest.raises(InputError, match=r"no vote of 'b' on query 'q' and document 'd'"):
+        decide_candidates(Votes(protocol="fineweb_posq", rerankers=RERANKERS), ONE, scores)
+
+
+def test_a_missing_positive_is_named():
+    panel = AbovePositive(protocol="posir", rerankers=["a"])
+    with pytest.raises(InputError, match="no vote of 'a' on query 'q'"):
+        decide_candidates(panel, ONE, pair_scores({("q", "d", "a"): 1.0}))
+    with pytest.raises(InputError, match="query 'q' has no positive to compare with"):
+        decide_candidates(panel, Recalled(PAIR, POSITIVE.clear()), pair_scores({}))
+
+
+POSIR = PosirNegatives(protocol="posir", recall=RECALL, rerankers=["a"])
+
+
+def ids_frame(names):
+    return pl.DataFrame({"_id": list(names)}, schema={"_id": pl.String})
+
+
+def qrels_frame(rows):
+    schema = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32}
+    return pl.DataFrame(list(rows), schema=schema, orient="row")
+
+
+def decided_frame(rows):
+    """Make what the cascade reads of PAIR_DECISIONS: query, document, is_positive, score."""
+    schema = dict.fromkeys(("query_id", "doc_id"), pl.String)
+    schema |= {"is_positive": pl.Boolean, "score": pl.Float64}
+    return pl.DataFrame(list(rows), schema=schema, orient="row")
+
+
+def cascade(corpus, queries, qrels, decided):
+    return remove_false_negatives(POSIR, decided, corpus=corpus, queries=queries, qrels=qrels)
+
+
+def test_a_removed_document_takes_the_queries_whose_positive_it_was_with_it():
+    built = cascade(
+        ids_frame(["d3", "d1", "d2", "d4"]),
+        ids_frame(["q4", "q1", "q2", "q3"]),
+        qrels_frame([("q1", "d1", 1), ("q2", "d2", 1), ("q3", "d3", 1), ("q4", "d4", 1)]),
+        decided_frame(
+            [
+                ("q1", "d2", True, 0.25),  # d2 goes, q2 with it
+                ("q3", "d2", True, 0.5),  # found again, further above
+                ("q1", "d3", False, -0.5),  # not positive: stays
+            ]
+        ),
+    )
+    assert built.corpus.get_column("_id").to_list() == ["d3", "d1", "d4"]
+    assert built.queries.get_column("_id").to_list() == ["q4", "q1", "q3"]
+    assert built.qrels.rows() == [("q1", "d1", 1), ("q3", "d3", 1), ("q4", "d4", 1)]
+    documents = decision_rows(built.document_decisions)
+    assert documents == {
+        "d3": (True, "", None, None),
+        "d1": (True, "", None, None),
+        "d2": (False, "false_negative", 0.5, "q3"),
+        "d4": (True, "", None, None),
+    }
+    assert decision_rows(built.query_decisions)["q2"] == (False, "positive_removed", 0.5, "d2")
+
+
+def test_two_copies_of_one_answer_remove_each_other():
+    # Each is above the other's positive under one reranker; order must not decide who survives.
+    built = cascade(
+        ids_frame(["d1", "d2"]),
+        ids_frame(["q1", "q2"]),
+        qrels_frame([("q1", "d1", 1), ("q2", "d2", 1)]),
+        decided_frame([("q1", "d2", True, 0.1), ("q2", "d1", True, 0.1)]),
+    )
+    assert (built.corpus.height, built.queries.height, built.qrels.height) == (0, 0, 0)
+
+
+def test_a_query_with_several_positives_goes_with_one_of_them():
+    built = cascade(
+        ids_frame(["d1", "d2", "d3"]),
+        ids_frame(["q1", "q2"]),
+        qrels_frame([("q1", "d1", 1), ("q1", "d2", 1), ("q2", "d3", 1), ("q2", "d2", 0)]),
+        decided_frame([("q2", "d2", True, 0.25)]),
+    )
+    assert built.queries.get_column("_id").to_list() == ["q2"]
+    # No qrel names a document or a query that is not there any more, whatever its grade.
+    assert built.qrels.rows() == [("q2", "d3", 1)]
+
+
+def test_nothing_found_changes_nothing():
+    corpus, queries = ids_frame(["d1"]), ids_frame(["q1"])
+    qrels = qrels_frame([("q1", "d1", 1)])
+    built = cascade(corpus, queries, qrels, decided_frame([]))
+    assert built.corpus.equals(corpus)
+    assert built.queries.equals(queries)
+    assert built.qrels.equals(qrels)
+    assert built.query_decisions.get_column("kept").to_list() == [True]
+
+
+names = st.integers(0, 5)
+
+
+@examples
+@given(
+    positives=st.lists(
+        st.tuples(names, names, st.integers(0, 1)), max_size=12, unique_by=lambda r: r[:2]
+    ),
+    found=st.lists(
+        st.tuples(names, names, st.booleans(), st.sampled_from([0.25, 0.5])),
+        max_size=12,
+        unique_by=lambda r: r[:2],
+    ),
+    seed=st.randoms(use_true_random=False),
+)
+def test_the_cascade_equals_plain_sets_in_any_order(positives, found, seed):
+    qrels = [(f"q{q}", f"d{d}", grade) for q, d, grade in positives]
+    decided = [(f"q{q}", f"d{d}", hit, score) for q, d, hit, score in found]
+    corpus, queries = [f"d{i}" for i in range(5)], [f"q{i}" for i in range(6)]
+    gone = {d for _, d, hit, _ in decided if hit} & set(corpus)
+    dropped = {q for q, d, grade in qrels if grade > 0 and d in gone}
+
+    built = cascade(
+        ids_frame(corpus), ids_frame(queries), qrels_frame(qrels), decided_frame(decided)
+    )
+    assert built.corpus.get_column("_id").to_list() == [d for d in corpus if d not in gone]
+    assert built.queries.get_column("_id").to_list() == [q for q in queries if q not in dropped]
+    left = [row for row in qrels if row[0] not in dropped and row[1] not in gone]
+    assert built.qrels.rows() == left
+    for decisions, items, out in (
+        (built.document_decisions, corpus, gone),
+        (built.query_decisions, queries, dropped),
+    ):
+        kept = dict(decisions.select("item_id", "kept").iter_rows())
+        assert kept == {item: item not in out for item in items}
+
+    seed.shuffle(decided)
+    again = cascade(
+        ids_frame(corpus), ids_frame(queries), qrels_frame(qrels), decided_frame(decided)
+    )
+    assert again.document_decisions.equals(built.document_decisions)
+    assert again.query_decisions.equals(built.query_decisions)
+
+
+def test_a_question_is_dropped_for_the_best_of_its_false_negatives():
+    found = decided_frame(
+        [
+            ("q1", "d1", True, 3),
+            ("q1", "d2", True, 4),
+            ("q1", "d0", True, 4),
+            ("q2", "d1", False, 0),
+        ]
+    )
+    left = remove_false_negatives(
+        fineweb(),
+        found,
+        corpus=ids_frame(["d0"]),
+        queries=ids_frame(["q3", "q1", "q2"]),
+        qrels=qrels_frame([("q1", "d9", 1), ("q2", "d8", 1)]),
+    )
+    assert decision_rows(left.query_decisions) == {
+        "q3": (True, "", None, None),
+        "q1": (False, "false_negative", 4.0, "d0"),  # d0 and d2 have 4: the first id
+        "q2": (True, "", None, None),
+    }
+    assert left.qrels.rows() == [("q2", "d8", 1)]

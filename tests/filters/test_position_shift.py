@@ -1,0 +1,202 @@
+import math
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.filters.study import POSITION_SHIFT, position_shift
+from psibench.tables import conform
+from psibench.text.segments import POSITIONS
+
+B, M, E = POSITIONS
+SPANS = {B: [0, 9], M: [15, 20], E: [25, 30]}  # thirds of 30 characters
+
+
+def queries_of(positions) -> pl.DataFrame:
+    """Make what is read of QUERIES: one query per position; a span alone stands for its third."""
+    rows = [
+        {
+            "_id": f"q{i}",
+            "target_position": None if isinstance(position, list) else position,
+            "pos_char_span": position if isinstance(position, list) else SPANS[position],
+            "pos_char_length": 30,
+        }
+        for i, position in enumerate(positions)
+    ]
+    return pl.DataFrame(rows, schema_overrides={"target_position": pl.String})
+
+
+def flow_of(*rows) -> pl.DataFrame:
+    names = ("stage", "step", "unit", "entered", "kept", "dropped")
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def attrition_of(*rows) -> pl.DataFrame:
+    schema = {"stage": pl.String, "unit": pl.String, "target_position": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+# 4 queries are left; balancing dropped one, agreement three; chunks are no queries.
+FLOW = flow_of(
+    ("balance", 6, "questions", 5, 4, 1),
+    ("generate", 2, "chunks", 9, 7, 2),
+    ("generate", 2, "questions", 8, 8, 0),
+    ("agreement", 5, "questions", 8, 5, 3),
+)
+LEDGER = attrition_of(
+    ("generate", "chunks", E),
+    ("generate", "chunks", E),
+    ("agreement", "questions", M),
+    ("agreement", "questions", E),
+    ("agreement", "questions", E),
+    ("balance", "questions", B),
+)
+LEFT = queries_of([B, B, M, E])
+
+
+def stage_rows(table, stage) -> dict:
+    rows = table.filter(stage=stage).iter_rows(named=True)
+    return {row["target_position"]: row for row in rows}
+
+
+def test_positions_are_rebuilt_backwards_from_the_queries_that_are_left():
+    table = position_shift(FLOW, LEDGER, LEFT)
+    columns = ("stage", "step", "target_position", "n_entered", "n_kept")
+    assert table.select(columns).rows() == [
+        ("generate", 0, "all", 8, 8),
+        ("generate", 0, B, 3, 3),
+        ("generate", 0, M, 2, 2),
+        ("generate", 0, E, 3, 3),
+        ("agreement", 1, "all", 8, 5),
+        ("agreement", 1, B, 3, 3),
+        ("agreement", 1, M, 2, 1),
+        ("agreement", 1, E, 3, 1),
+        ("balance", 2, "all", 5, 4),
+        ("balance", 2, B, 3, 2),
+        ("balance", 2, M, 1, 1),
+        ("balance", 2, E, 1, 1),
+    ]
+    conform(table, POSITION_SHIFT, where="table")
+
+
+def test_shares_shift_and_test_of_a_stage_worked_out_by_hand():
+    rows = stage_rows(position_shift(FLOW, LEDGER, LEFT), "agreement")
+    assert [rows[p]["share_of_entered"] for p in POSITIONS] == [3 / 8, 2 / 8, 3 / 8]
+    assert [rows[p]["share_of_kept"] for p in POSITIONS] == [3 / 5, 1 / 5, 1 / 5]
+    assert [rows[p]["share_kept"] for p in ("all", *POSITIONS)] == [5 / 8, 1, 1 / 2, 1 / 3]
+    # (|.6 - .375| + |.2 - .25| + |.2 - .375|) / 2
+    assert rows["all"]["shift"] == pytest.approx(0.225)
+    # Kept 3, 1, 1 of 1.875, 1.25, 1.875 expected; dropped 0, 1, 2 of 1.125, .75, 1.125:
+    # .675 + .05 + .40833 + 1.125 + .08333 + .68056 = 3.02222; with two degrees exp(-x / 2).
+    assert rows["all"]["p_value"] == pytest.approx(math.exp(-3.0222222 / 2), rel=1e-6)
+    assert rows["all"]["min_expected"] == pytest.approx(0.75)
+    assert len({row["p_value"] for row in rows.values()}) == 1
+
+
+def test_a_stage_that_drops_nothing_shifts_nothing_and_has_no_test():
+    row = stage_rows(position_shift(FLOW, LEDGER, LEFT), "generate")["all"]
+    assert (row["shift"], row["p_value"], row["min_expected"]) == (0.0, None, None)
+
+
+def test_an_item_without_a_position_counts_in_the_row_all_alone():
+    ledger = pl.concat([LEDGER.filter(pl.col("target_position") != M), attrition_of()])
+    ledger = pl.concat([ledger, attrition_of(("agreement", "questions", None))])
+    rows = stage_rows(position_shift(FLOW, ledger, LEFT), "agreement")
+    assert [rows[p]["n_entered"] for p in ("all", *POSITIONS)] == [8, 3, 1, 3]
+    assert rows[B]["share_of_entered"] == 3 / 7
+
+
+def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
+    # 0-14 touches the border at 10: middle by the single-tag rule, as the ledger has it.
+    flow = flow_of(("agreement", 1, "questions", 2, 1, 1))
+    ledger = attrition_of(("agreement", "questions", M))
+    rows = stage_rows(position_shift(flow, ledger, queries_of([[0, 14]])), "agreement")
+    assert [rows[p]["n_entered"] for p in POSITIONS] == [0, 2, 0]
+    assert rows["all"]["p_value"] is None  # one position alone
+
+
+def test_domains_may_be_counted_together():
+    twice = pl.concat([LEDGER, LEDGER])
+    both = queries_of([B, B, M, E] * 2)
+    one = position_shift(FLOW, LEDGER, LEFT)
+    two = position_shift(pl.concat([FLOW, FLOW]), twice, both)
+    assert two["n_entered"].to_list() == [2 * n for n in one["n_entered"]]
+    assert two["share_of_kept"].to_list() == one["share_of_kept"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("flow", "ledger", "left", "message"),
+    [
+        (
+            FLOW,
+            LEDGER,
+            queries_of([B]),
+            "stage balance: 4 questions kept by its counts, but 1 came",
+        ),
+        (FLOW, LEDGER.head(5), LEFT, "stage balance: 1 questions dropped .* but 0 are in the led"),
+        (FLOW, LEDGER[[0, 1, 2, 5]], LEFT, "stage agreement: 3 questions dropped .* but 1 are in"),
+        (
+            pl.concat([FLOW.head(3), flow_of(("agreement", 5, "questions", 9, 6, 3))]),
+            LEDGER,
+            LEFT,
+            "stage agreement: 6 questions kept by its counts, but 5 came after it",
+        ),
+    ],
+)
+def test_counts_that_do_not_add_up_are_refused(flow, ledger, left, message):
+    with pytest.raises(InputError, match=message):
+        position_shift(flow, ledger, left)
+
+
+def test_without_filters_there_are_no_rows():
+    table = position_shift(flow_of(("sample", 0, "documents", 3, 2, 1)), attrition_of(), LEFT)
+    assert table.height == 0
+    conform(table, POSITION_SHIFT, where="table")
+
+
+def test_where_nothing_is_left_the_shift_is_undefined():
+    flow = flow_of(("agreement", 1, "questions", 2, 0, 2))
+    ledger = attrition_of(("agreement", "questions", M), ("agreement", "questions", E))
+    row = stage_rows(position_shift(flow, ledger, LEFT.clear()), "agreement")["all"]
+    assert (row["n_entered"], row["n_kept"], row["shift"], row["p_value"]) == (2, 0, None, None)
+
+
+some_positions = st.lists(st.sampled_from(POSITIONS), min_size=1, max_size=30)
+
+
+@settings(deadline=None, max_examples=60)
+@given(positions=some_positions, cuts=st.lists(st.integers(0, 3), min_size=1, max_size=3))
+def test_what_is_rebuilt_backwards_is_what_went_forwards(positions, cuts):
+    rows = queries_of(positions).select("_id", "target_position")
+    flow, ledger, went = [], [], []
+    for step, cut in enumerate(cuts):  # each filter drops every so manieth query
+        place = pl.int_range(pl.len()) % (cut + 2)
+        kept, lost = rows.filter(place != cut), rows.filter(place == cut)
+        for name in POSITIONS:
+            counts = (sum(frame["target_position"] == name) for frame in (rows, kept))
+            went.append((f"s{step}", name, *counts))
+        flow.append((f"s{step}", step, "queries", rows.height, kept.height, lost.height))
+        ledger += [(f"s{step}", "queries", position) for position in lost["target_position"]]
+        rows = kept
+    left = queries_of(positions).join(rows, on="_id", how="semi")
+    found = position_shift(flow_of(*flow), attrition_of(*ledger), left)
+    columns = ("stage", "target_position", "n_entered", "n_kept")
+    assert found.filter(pl.col("target_position") != "all").select(columns).rows() == went
+
+
+def test_what_is_dropped_before_evidence_is_located_has_no_place_to_compare():
+    flow = flow_of(
+        ("propose_questions", 1, "questions", 9, 8, 1),
+        ("locate_span", 2, "questions", 8, 4, 4),  # dropped by the third asked for
+        ("span_necessity", 10, "questions", 4, 3, 1),
+    )
+    dropped = attrition_of(
+        ("propose_questions", "questions", B),
+        *(("locate_span", "questions", E) for _ in range(4)),
+        ("span_necessity", "questions", M),
+    )
+    found = position_shift(flow, dropped, queries_of([B, B, E]))
+    assert set(found["stage"]) == {"span_necessity"}
+    assert found.filter(target_position="middle")["n_entered"].to_list() == [1]

@@ -1,0 +1,124 @@
+"""What reaches a reranker that looks for false negatives: order, blocks, gaps, odd inputs."""
+
+import polars as pl
+import pytest
+from fake_reranker import PairReranker
+from negatives_chain import NegativesChain
+
+from psibench.errors import InputError
+from psibench.filters.negatives import FinewebNegatives
+from psibench.stages import scoring
+
+SECTION = FinewebNegatives(
+    protocol="fineweb_posq",
+    recall={"model": "bm25"},
+    rerankers=["a", "b", "c"],
+    judges=["x"],
+    needed=1,
+)
+DOCUMENTS = ["d1", "d2", "d3"]
+QUERIES = {"q1": "d1", "q2": "d2"}
+RECALL = [("q1", "d3"), ("q1", "d2"), ("q1", "d1"), ("q2", "d1"), ("q2", "d2"), ("q2", "d3")]
+PAIRS = [("q1", "d3"), ("q1", "d2"), ("q2", "d1"), ("q2", "d3")]
+SCORES = {pair: place / 4 for place, pair in enumerate(PAIRS)}
+
+
+def benchmark(folder, **more) -> NegativesChain:
+    tables = {"documents": DOCUMENTS, "queries": QUERIES, "recall": RECALL}
+    return NegativesChain(folder, SECTION, **(tables | more))
+
+
+def test_rows_stand_in_the_order_of_the_run_whatever_the_order_of_the_texts(tmp_path):
+    made = []
+    for place, documents in enumerate((DOCUMENTS, DOCUMENTS[::-1])):
+        chain = benchmark(tmp_path / str(place), documents=documents)
+        path = chain.score_one(PairReranker("a", SCORES))
+        made.append(pl.read_parquet(path))
+    assert made[0].select("query_id", "doc_id", "score").rows() == [
+        (*pair, score) for pair, score in SCORES.items()
+    ]
+    assert made[1].equals(made[0])
+
+
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_blocks_change_nothing_and_load_the_reranker_once(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(scoring, "PAIRS_PER_BLOCK", size)
+    chain, reranker = benchmark(tmp_path), PairReranker("a", SCORES)
+    chain.score_one(reranker)
+    assert chain.read("scores-a", "pair_scores")["score"].to_list() == list(SCORES.values())
+    assert reranker.n_loads == 1
+    assert sorted(reranker.asked) == sorted(SCORES)
+    again = PairReranker("a", {})
+    chain.score_one(again)
+    assert again.asked == []  # all of it is in the store
+
+
+def test_texts_that_occur_twice_are_scored_once(tmp_path):
+    chain = benchmark(tmp_path, texts={"d3": "d2 text"})
+    reranker = PairReranker("a", {("q1", "d2"): 0.25, ("q2", "d1"): 0.5, ("q2", "d2"): 0.75})
+    chain.score_one(reranker)
+    assert chain.read("scores-a", "pair_scores")["score"].to_list() == [0.25, 0.25, 0.5, 0.75]
+    assert sorted(reranker.asked) == sorted(reranker.known)
+
+
+def test_a_document_without_text_is_null_and_no_candidate(tmp_path):
+    chain = benchmark(tmp_path, texts={"d3": " "})
+    panel = [PairReranker(name, {("q1", "d2"): 1.0, ("q2", "d1"): 0.0}) for name in "abc"]
+    decided = chain.decide(chain.score(*panel))
+    assert chain.read("scores-a", "pair_scores")["raw"].to_list() == [None, 10.0, 0.0, None]
+    assert decided.select("doc_id", "is_positive", "reason").rows() == [
+        ("d3", False, "unusable_vote"),
+        ("d2", True, "majority_positive"),
+        ("d1", False, ""),
+        ("d3", False, "unusable_vote"),
+    ]
+
+
+def test_a_run_of_positives_only_loads_no_reranker(tmp_path):
+    chain = benchmark(tmp_path, recall=[("q1", "d1"), ("q2", "d2")])
+    panel = [PairReranker(name, {}) for name in "abc"]
+    decided = chain.decide(chain.score(*panel))
+    assert decided.is_empty()
+    assert [reranker.n_loads for reranker in panel] == [0, 0, 0]
+
+
+def test_an_empty_run_has_no_pairs(tmp_path):
+    chain = benchmark(tmp_path, recall=[])
+    assert chain.decide(chain.score(*(PairReranker(name, {}) for name in "abc"))).is_empty()
+
+
+def test_queries_of_other_domains_in_the_run_are_left_aside(tmp_path):
+    chain = benchmark(tmp_path, recall=[("other", "far"), *RECALL])
+    chain.score_one(PairReranker("a", SCORES))
+    assert set(chain.read("scores-a", "pair_scores")["query_id"]) == {"q1", "q2"}
+
+
+def test_a_run_of_another_benchmark_is_refused(tmp_path):
+    chain = benchmark(tmp_path, recall=[("other", "d1")])
+    with pytest.raises(
+        InputError, match=r"none of them for one of the 2 queries; first query: 'q1'"
+    ):
+        chain.score_one(PairReranker("a", {}))
+
+
+def test_a_run_over_another_corpus_is_refused(tmp_path):
+    chain = benchmark(tmp_path, recall=[("q1", "gone")])
+    with pytest.raises(
+        InputError, match=r"raw-corpus.parquet: has no document 'gone', .* \(1 such"
+    ):
+        chain.score_one(PairReranker("a", {}))
+
+
+def test_an_earlier_reranker_without_scores_is_named(tmp_path):
+    chain = benchmark(tmp_path)
+    with pytest.raises(InputError, match=r"no vote of 'a' on query 'q1' .* \(4 such votes"):
+        chain.score_one(PairReranker("b", {}))
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), 1.5])
+def test_a_score_that_is_none_ends_the_job(tmp_path, wrong):
+    chain = benchmark(tmp_path)
+    reranker = PairReranker("a", SCORES | {("q2", "d1"): wrong})
+    with pytest.raises(InputError, match="reranker a: found raw"):
+        chain.score_one(reranker)
+    assert not chain.path("scores-a").exists()

@@ -1,0 +1,503 @@
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from filter_tables import candidates_frame
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.filters.study import (
+    FILTER_COUNTS,
+    FILTER_PSI,
+    GRID,
+    LEAVE_ONE_OUT,
+    LEAVE_ONE_OUT_PSI,
+    RERANKER_AGREEMENT,
+    configured_label,
+    reranker_agreement,
+    run_filter_study,
+    study_conditions,
+)
+from psibench.filters.verify import (
+    CELL_TABLE,
+    SEGMENT_SCORES,
+    VerifyAgreement,
+    VerifyMargin,
+    VerifyNecessity,
+    consensus_margins,
+    decide_margin,
+)
+from psibench.metrics.aggregate import (
+    Evaluated,
+    RowLabels,
+    UncertaintySettings,
+    result_tables,
+)
+from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
+from psibench.tables.build_schemas import CANDIDATES, SAMPLING
+from psibench.tables.schemas import DOCUMENTS, QUERY_SCORES
+from psibench.text.segments import POSITIONS
+
+B, M, E = POSITIONS
+NAN = float("nan")
+PANEL = ["one", "two"]
+SOURCE = Provenance(stage="score", stage_version=1, queries_by="llm:stand-in/rules")
+SETTINGS = UncertaintySettings()
+MARGIN = VerifyMargin(rerankers=PANEL, threshold=0.25, complete=True)
+SPECS = {
+    "thresholds": FILTER_COUNTS,
+    "threshold_psi": FILTER_PSI,
+    "agreement": RERANKER_AGREEMENT,
+    "leave_one_out": LEAVE_ONE_OUT,
+    "leave_one_out_psi": LEAVE_ONE_OUT_PSI,
+    "cells": CELL_TABLE,
+}
+
+
+def lead(target, by) -> tuple[float, ...]:
+    """Scores of the thirds by which ``target`` leads the best other one; exact in binary."""
+    return tuple(0.5 + by if name == target else 0.5 for name in POSITIONS)
+
+
+# Query: (targets, lead under one, lead under two, score of the model). Margin: the smaller lead.
+QUERIES = {
+    "q1": ([B], 0.5, 0.5, 1.0),
+    "q2": ([B], 0.5, 0.25, 0.5),
+    "q3": ([M], 0.25, 0.125, 0.5),
+    "q4": ([E], 0.5, 0.0, 0.25),
+    "q5": ([E], -0.25, 0.5, 0.5),
+    "q6": ([M], 0.5, NAN, 0.75),  # no margin
+}
+
+
+class Case:
+    """A folder with the candidates of one benchmark, their rerankers' and their models' scores."""
+
+    def __init__(self, folder, queries=QUERIES, models=None) -> None:
+        self.folder, self.queries = folder, queries
+        targets = {name: row[0] for name, row in queries.items()}
+        self.write("candidates", CANDIDATES, [_candidate(*pair) for pair in targets.items()])
+        for place, reranker in enumerate(PANEL, start=1):
+            self.score(reranker, {n: lead(row[0][0], row[place]) for n, row in queries.items()})
+        own = {"model": {name: row[3] for name, row in queries.items()}}
+        self.models = tuple(models or own)
+        for model, values in (models or own).items():
+            rows = [_scored(name, targets[name], value, model) for name, value in values.items()]
+            self.write(f"model-{model}", QUERY_SCORES, rows)
+        limits = {
+            "unit": "chars",
+            "low": 0,
+            "high": 9,
+            "n_seen": 9,
+            "n_wanted": 9,
+            "n_duplicates": 0,
+        }
+        bins = [{"bin": name, **limits, "n_sampled": 9} for name in ("short", "long", "outside")]
+        bins[-1] |= {"low": None, "high": None}
+        self.write("sampling", SAMPLING, bins)
+        self.write("documents", DOCUMENTS, [{"_id": "d", "text": "x", "origin": "f:0"}])
+
+    def path(self, name):
+        return self.folder / f"{name}.parquet"
+
+    def write(self, name, spec, rows) -> None:
+        frame = pl.DataFrame(rows, infer_schema_length=None, strict=False)
+        write_table(frame, self.path(name), spec, provenance=SOURCE)
+
+    def score(self, reranker, thirds, parts=POSITIONS) -> None:
+        rows = [
+            {"query_id": name, "reranker": reranker, "part": part, "score": value, "raw": value}
+            for name, values in thirds.items()
+            for part, value in zip(parts, values, strict=True)
+        ]
+        self.write(f"scores-{reranker}", SEGMENT_SCORES, rows)
+
+    def run(self, section=MARGIN, *, folder="study", settings=SETTINGS, **changes):
+        outputs = {name: self.folder / folder / f"{name}.parquet" for name in SPECS}
+        given = {
+            "documents": self.path("documents"),
+            "candidates": self.path("candidates"),
+            "sampling": self.path("sampling"),
+            "scores": [self.path(f"scores-{name}") for name in section.rerankers],
+            "query_scores": {name: self.path(f"model-{name}") for name in self.models},
+            "metric": "ndcg@10",
+        }
+        params = section.model_dump(mode="json")
+        run_filter_study(params, **given | changes, outputs=outputs, settings=settings)
+        return {name: read_table(path, SPECS[name]) for name, path in outputs.items()}
+
+
+def _candidate(name, targets) -> dict:
+    return {
+        "_id": name,
+        "text": "?",
+        "pos_corpus_id": "d",
+        "pos_char_span": [0, 3],
+        "target_position": targets[0] if len(targets) == 1 else None,
+        "answer": "a",
+        "positions": targets,
+        "length_bin": "short" if name < "q4" else "long",
+    }
+
+
+def _scored(name, targets, value, model="model") -> dict:
+    return {
+        "model": model,
+        "query_id": name,
+        "domain": "d",
+        "document_id": f"of-{name}",
+        "span_start_char": 0,
+        "span_mid_char": 1.5,
+        "pos_char_length": 9,
+        "relative_position": 0.2,
+        "target_position": targets[0],
+        "target_positions": ", ".join(targets),
+        "length_bucket": None,
+        "visible": 1.0,
+        "pos_visible": 1.0,
+        "ndcg@10": value,
+    }
+
+
+def test_every_threshold_s_pool_is_counted_by_position(tmp_path):
+    table = Case(tmp_path).run()["thresholds"]
+    columns = ("condition", "n", "n_beginning", "n_middle", "n_end")
+    counts = {row[0]: row[1:] for row in table.select(columns).iter_rows()}
+    assert counts == {
+        "all": (6, 2, 2, 2),
+        "no_margin": (1, 0, 1, 0),
+        "failed": (1, 0, 0, 1),
+        "m>=0": (4, 2, 1, 1),
+        "m>=0.05": (3, 2, 1, 0),
+        "m>=0.1": (3, 2, 1, 0),
+        "m>=0.15": (2, 2, 0, 0),
+        "m>=0.2": (2, 2, 0, 0),
+        "m>=0.25": (2, 2, 0, 0),
+        **{f"m>={cut}": (1, 1, 0, 0) for cut in (0.3, 0.35, 0.4, 0.45, 0.5)},
+    }
+    row = table.row(by_predicate=pl.col("condition") == "m>=0", named=True)
+    assert [row[f"share_{p}"] for p in POSITIONS] == [2 / 4, 1 / 4, 1 / 4]
+    assert row["share"] == 4 / 6
+    assert table.filter("is_configured")["condition"].to_list() == ["m>=0.25"]
+
+
+def test_a_model_s_mean_and_psi_follow_the_threshold(tmp_path):
+    table = Case(tmp_path).run()["threshold_psi"]
+    columns = ("condition", "n_queries", "n_buckets", "mean", "psi")
+    rows = {row[0]: row[1:] for row in table.select(columns).iter_rows()}
+    # all: means of the thirds .75, .625, .375; m>=0: .75, .5, .25; m>=0.05: .75, .5.
+    assert rows["all"] == (6, 3, pytest.approx(3.5 / 6), pytest.approx(0.5))
+    assert rows["m>=0"] == (4, 3, 2.25 / 4, pytest.approx(2 / 3))
+    assert rows["m>=0.05"] == (3, 2, pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert rows["m>=0.25"] == (2, 1, 0.75, None)  # one third alone has no PSI
+    assert set(rows) == {"all", *(f"m>={cut:g}" for cut in GRID)}
+
+
+def test_rerankers_are_compared_by_their_votes(tmp_path):
+    # At 0.25: one passes all but q5; two passes q1, q2, q5 and is unknown on q6.
+    table = Case(tmp_path).run()["agreement"]
+    columns = ("reranker", "other", "n", "n_both_pass", "n_both_fail", "agreement")
+    assert table.select(columns).rows() == [("one", "two", 5, 2, 0, 2 / 5)]
+
+
+def test_leaving_a_reranker_out_changes_counts_mean_and_psi(tmp_path):
+    tables = Case(tmp_path).run(MARGIN.model_copy(update={"threshold": 0.0}))
+    # Kept at 0: q1-q4. Without one: q1-q5. Without two: q1-q4 and q6.
+    every = tables["leave_one_out"].filter(target_position="all")
+    assert every.select("left_out", "n_kept", "n_gained", "n_lost").rows() == [
+        ("none", 4, 0, 0),
+        ("one", 5, 1, 0),
+        ("two", 5, 1, 0),
+    ]
+    table = tables["leave_one_out_psi"]
+    found = {row["left_out"]: row for row in table.iter_rows(named=True)}
+    # Thirds: .75, .5, .25; with q5 the end is .375; with q6 the middle is .625.
+    assert found["none"]["psi"] == pytest.approx(2 / 3)
+    assert found["one"]["psi"] == pytest.approx(1 / 2)
+    assert found["two"]["psi"] == pytest.approx(2 / 3)
+    assert found["one"]["psi_change"] == pytest.approx(1 / 2 - 2 / 3)
+    assert (found["none"]["psi_change"], found["none"]["mean_change"]) == (0.0, 0.0)
+    assert found["one"]["mean"] == pytest.approx(2.75 / 5)
+    assert found["one"]["mean_change"] == pytest.approx(2.75 / 5 - 2.25 / 4)
+    assert found["two"]["n_queries"] == 5
+
+
+def test_psi_of_equal_scores_is_zero_and_of_no_scores_is_null(tmp_path):
+    models = {"flat": dict.fromkeys(QUERIES, 0.5), "lost": dict.fromkeys(QUERIES, 0.0)}
+    section = MARGIN.model_copy(update={"threshold": 0.0})
+    tables = Case(tmp_path, models=models).run(section)
+    for name in ("leave_one_out_psi", "threshold_psi"):
+        table = tables[name].filter(pl.col("n_buckets") == 3)
+        flat, lost = (table.filter(model=model) for model in models)
+        assert flat.height == lost.height > 0
+        assert set(flat["psi"]) == {0.0}
+        assert set(lost["psi"]) == set(lost["psi_low"]) == {None}
+        assert set(lost["mean"]) == {0.0}
+    changes = tables["leave_one_out_psi"].select("model", "mean_change", "psi_change").unique()
+    assert sorted(changes.rows()) == [("flat", 0.0, 0.0), ("lost", 0.0, None)]  # each its own
+
+
+def test_figures_of_all_candidates_are_those_of_the_psi_table(tmp_path):
+    rng = np.random.default_rng(3)
+    names = [f"q{i:03d}" for i in range(150)]
+    queries = {
+        name: ([POSITIONS[i % 3]], 0.25, 0.25, float(rng.integers(0, 9)) / 8)
+        for i, name in enumerate(names)
+    }
+    case = Case(tmp_path, queries)
+    # Fifty documents of three queries, one in each third.
+    documents = {"document_id": [f"d{i // 3}" for i in range(150)]}
+    frame = read_table(case.path("model-model"), QUERY_SCORES).with_columns(
+        **{name: pl.Series(values) for name, values in documents.items()}
+    )
+    write_table(frame, case.path("model-model"), QUERY_SCORES, provenance=SOURCE)
+    made = case.run()["threshold_psi"].row(0, named=True)
+    table = result_tables(
+        [Evaluated("model", "dense", frame)],
+        labels=RowLabels("b", "eng-Latn", "eng-Latn"),
+        metrics=["ndcg@10"],
+        schemes=["thirds"],
+    ).psi
+    expected = table.filter(evidence="all").row(0, named=True)
+    same = ("n_queries", "n_buckets", "mean", "psi", "psi_low", "psi_high", "psi_same", "p_shape")
+    assert {name: made[name] for name in same} == {name: expected[name] for name in same}
+    assert None not in [made[name] for name in same]
+    assert made["psi_low"] <= made["psi"] <= 1
+
+
+def test_agreement_has_one_set_of_rows_and_a_tie_is_no_first_place(tmp_path):
+    tables = Case(tmp_path).run(VerifyAgreement(rerankers=PANEL))
+    columns = ("condition", "threshold", "is_configured", "n", "n_beginning", "n_middle", "n_end")
+    assert tables["thresholds"].select(columns).rows() == [
+        ("all", None, False, 6, 2, 2, 2),
+        ("kept", None, True, 3, 2, 1, 0),  # q1, q2, q3; q4 ties under two
+    ]
+    psi = tables["threshold_psi"]
+    assert psi["condition"].to_list() == ["all", "kept"]
+    assert psi["psi"].to_list() == [pytest.approx(0.5), pytest.approx(1 / 3)]
+    whole = tables["leave_one_out_psi"].filter(left_out="none")
+    assert whole["n_queries"].to_list() == [3]  # before any balancing
+
+
+def test_necessity_is_decided_on_the_document_with_and_without_the_span(tmp_path):
+    case = Case(tmp_path)
+    needed = {"q1": (1.0, 0.5), "q2": (0.5, 0.5), "q3": (1.0, 0.5)}
+    one = dict.fromkeys(QUERIES, (0.5, 1.0)) | needed
+    for name, scores in {"one": one, "two": one | {"q3": (0.5, None)}}.items():
+        case.score(name, scores, parts=("document", "removed"))
+    tables = case.run(VerifyNecessity(rerankers=PANEL))
+    assert tables["thresholds"]["n"].to_list() == [6, 1]
+    kept = tables["leave_one_out"].filter(target_position="all").select("left_out", "n_kept")
+    assert kept.rows() == [("none", 1), ("one", 1), ("two", 2)]
+
+
+def test_a_query_of_two_thirds_counts_at_both(tmp_path):
+    case = Case(tmp_path, QUERIES | {"q7": ([B, M], 0.5, 0.5, 1.0)})
+    tables = case.run()
+    row = tables["thresholds"].row(by_predicate=pl.col("is_configured"), named=True)
+    assert [row[name] for name in ("n", "n_beginning", "n_middle", "n_end")] == [3, 3, 1, 0]
+    kept = tables["leave_one_out"].filter(left_out="none")["n_kept"].to_list()
+    assert kept == [3, 3, 1, 0]
+    assert tables["leave_one_out_psi"]["n_queries"][0] == 3  # and once for PSI
+    cells = tables["cells"].filter(condition="m>=0.25")
+    assert cells.select("length_bin", *(f"n_{p}" for p in POSITIONS), "budget").rows() == [
+        ("short", 2, 0, 0, 0),
+        ("long", 1, 1, 0, 0),
+        ("all", 3, 1, 0, 0),
+    ]
+
+
+def test_cells_of_length_and_position_are_counted_at_every_threshold(tmp_path):
+    cells = Case(tmp_path).run()["cells"]
+    rows = cells.filter(pl.col("condition").is_in(["all", "m>=0"]))
+    columns = ("condition", "length_bin", *(f"n_{p}" for p in POSITIONS), "budget")
+    assert rows.select(columns).rows() == [
+        ("all", "short", 2, 1, 0, None),
+        ("all", "long", 0, 1, 2, None),
+        ("all", "all", 2, 2, 2, None),
+        ("m>=0", "short", 2, 1, 0, 0),
+        ("m>=0", "long", 0, 0, 1, 0),
+        ("m>=0", "all", 2, 1, 1, 0),
+    ]
+
+
+def test_length_bins_come_from_the_documents_where_candidates_have_none(tmp_path):
+    # Candidates of q1-q3 are short and of q4-q6 long; here that is what their documents are.
+    case = Case(tmp_path)
+    own = case.run()["cells"]
+    frame = read_table(case.path("candidates"), CANDIDATES)
+    frame = frame.with_columns(pos_corpus_id=pl.lit("d-") + pl.col("length_bin"))
+    write_table(frame.drop("length_bin"), case.path("candidates"), CANDIDATES, provenance=SOURCE)
+    texts = [{"_id": f"d-{name}", "text": "x", "origin": "f:0"} for name in ("short", "long")]
+    case.write("documents", DOCUMENTS, [row | {"length_bin": row["_id"][2:]} for row in texts])
+    assert case.run()["cells"].equals(own)
+    case.write("documents", DOCUMENTS, texts)
+    with pytest.raises(InputError, match="no column length_bin"):
+        case.run()
+
+
+def test_another_threshold_is_decided_on_the_same_scores_and_nothing_is_scored(tmp_path):
+    case = Case(tmp_path)
+    paths = [case.path(f"scores-{name}") for name in PANEL]
+    before = [content_hash(path) for path in paths]
+    kept = {}
+    for threshold in (0.25, 0.125, -0.25):
+        section = MARGIN.model_copy(update={"threshold": threshold})
+        tables = case.run(section, folder=f"at{threshold}")
+        kept[threshold] = tables["thresholds"].filter("is_configured")["n"].to_list()
+        assert tables["leave_one_out_psi"]["n_queries"][0] == kept[threshold][0]
+    assert kept == {0.25: [2], 0.125: [3], -0.25: [5]}
+    assert [content_hash(path) for path in paths] == before
+
+
+def test_the_study_loads_no_reranker_and_no_model():
+    code = (
+        "import sys, psibench.filters.study\n"
+        "print([m for m in ('torch', 'transformers', 'psibench.rerankers') if m in sys.modules])"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.strip() == "[]"
+
+
+def test_a_study_of_a_panel_of_one_is_refused_and_nothing_written(tmp_path):
+    case = Case(tmp_path)
+    with pytest.raises(InputError, match=r"rerankers: \['one'\]; a study of a panel needs two or"):
+        case.run(MARGIN.model_copy(update={"rerankers": ["one"]}))
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize("rule", [VerifyMargin, VerifyAgreement])
+def test_scores_that_stopped_early_are_refused(tmp_path, rule):
+    case = Case(tmp_path)
+    rows = read_table(case.path("scores-two"), SEGMENT_SCORES).filter(pl.col("query_id") != "q5")
+    write_table(rows, case.path("scores-two"), SEGMENT_SCORES, provenance=SOURCE)
+    message = (
+        r"needs every score: no score of reranker 'two' for part 'beginning' of query 'q5', and 3 "
+        r"of 36 are missing; let the rerankers score the rest"
+    )
+    with pytest.raises(InputError, match=message):
+        case.run(rule(rerankers=PANEL))
+
+
+def test_a_model_without_scores_of_all_candidates_is_refused(tmp_path):
+    case = Case(tmp_path, models={"model": {name: 0.5 for name in QUERIES if name < "q5"}})
+    with pytest.raises(
+        InputError, match=r"model-model.parquet, model: no score of candidate 'q5' \(2 of"
+    ):
+        case.run()
+    with pytest.raises(InputError, match="no column mrr@10"):
+        Case(tmp_path).run(metric="mrr@10")
+
+
+def test_scores_of_other_domains_are_left_aside(tmp_path):
+    more = {name: row[3] for name, row in QUERIES.items()}
+    case = Case(tmp_path)
+    own = case.run()["threshold_psi"]
+    rows = [_scored(name, QUERIES[name][0], value) for name, value in more.items()]
+    case.write("model-model", QUERY_SCORES, [_scored("other", [E], 1.0), *reversed(rows)])
+    assert case.run()["threshold_psi"].equals(own)
+
+
+def test_a_length_bin_that_was_not_sampled_is_refused(tmp_path):
+    case = Case(tmp_path)
+    frame = read_table(case.path("candidates"), CANDIDATES).with_columns(length_bin=pl.lit("huge"))
+    write_table(frame, case.path("candidates"), CANDIDATES, provenance=SOURCE)
+    with pytest.raises(InputError, match=r"'q1' has the length bin 'huge'; listed: short, long"):
+        case.run()
+
+
+def test_without_models_the_counts_are_there_and_the_psi_tables_empty(tmp_path):
+    tables = Case(tmp_path).run(query_scores={})
+    assert tables["thresholds"].height == 14
+    assert tables["threshold_psi"].height == tables["leave_one_out_psi"].height == 0
+
+
+def test_without_candidates_there_is_nothing_to_divide_by(tmp_path):
+    case = Case(tmp_path)
+    frame = read_table(case.path("candidates"), CANDIDATES).clear()
+    write_table(frame, case.path("candidates"), CANDIDATES, provenance=SOURCE)
+    tables = case.run()
+    assert tables["thresholds"].select("n", "share", "share_end").unique().rows() == [
+        (0, None, None)
+    ]
+    assert tables["threshold_psi"].select("n_queries", "mean", "psi").unique().rows() == [
+        (0, None, None)
+    ]
+
+
+def test_counts_do_not_depend_on_models_and_provenance_says_so(tmp_path):
+    Case(tmp_path).run()
+    counts, psi = (
+        read_provenance(tmp_path / "study" / f"{name}.parquet")
+        for name in ("thresholds", "threshold_psi")
+    )
+    assert "metric" not in counts["params"]
+    assert psi["params"]["metric"] == "ndcg@10"
+    model = str(tmp_path / "model-model.parquet")
+    assert (model in counts["inputs"], model in psi["inputs"]) == (False, True)
+    assert counts["queries_by"] == "llm:stand-in/rules"
+
+
+few_scores = st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, None, NAN])
+drawn_queries = st.lists(
+    st.tuples(
+        st.sampled_from([[], [B], [M], [E], [B, M], [M, E], [*POSITIONS]]),
+        st.tuples(*[st.tuples(*[few_scores] * 3)] * 2),
+    ),
+    min_size=1,
+    max_size=8,
+)
+thresholds = st.one_of(st.sampled_from([0.0, -0.0, 0.3, 0.1 + 0.2, -1.0, 1.0]), st.floats(-1, 1))
+
+
+@examples(deadline=None, max_examples=40)
+@given(drawn=drawn_queries, threshold=thresholds)
+def test_the_configured_condition_keeps_what_the_margin_rule_keeps(drawn, threshold):
+    names = [f"q{i}" for i in range(len(drawn))]
+    candidates = candidates_frame(dict(zip(names, (row[0] for row in drawn), strict=True)))
+    rows = [
+        (name, reranker, part, value, 0.5)
+        for name, (_, panel) in zip(names, drawn, strict=True)
+        for reranker, values in zip(PANEL, panel, strict=True)
+        for part, value in zip(POSITIONS, values, strict=True)
+    ]
+    columns = {"query_id": str, "reranker": str, "part": str, "score": float, "raw": float}
+    scores = pl.DataFrame(rows, schema=columns, orient="row")
+    section = VerifyMargin(rerankers=PANEL, threshold=threshold)
+    queries, conditions = study_conditions(section, scores, candidates)
+    margins = consensus_margins(scores, section.items(candidates), rerankers=PANEL)
+    members = {
+        label: queries.select(query_id="query_id", kept=of.fill_null(False))["kept"].to_list()
+        for label, threshold, of in conditions
+        if threshold is not None
+    }
+    cuts = {label: cut for label, cut, _ in conditions if cut is not None}
+    assert cuts[configured_label(section)] == threshold
+    for label, cut in cuts.items():
+        assert members[label] == decide_margin(margins, threshold=cut)["kept"].to_list()
+
+
+Y, N = True, False
+
+
+@pytest.mark.parametrize(
+    ("votes", "agreement", "kappa"),
+    [
+        ([(Y, Y), (Y, Y)], 1.0, None),  # both always pass: chance alone agrees fully
+        ([(N, N)], 1.0, None),
+        ([(Y, Y), (N, N)], 1.0, 1.0),
+        ([(Y, N), (N, Y)], 0.0, -1.0),
+        ([(Y, Y), (Y, N), (N, Y), (N, N)], 0.5, 0.0),
+        ([(Y, None)], None, None),
+        # 4 of 6 agree; 3 of 6 pass under one, 5 of 6 under the other: (3 * 5 + 3 * 1) / 36 = .5.
+        ([(Y, Y), (Y, Y), (Y, Y), (N, Y), (N, Y), (N, N), (Y, None)], 4 / 6, (4 / 6 - 0.5) / 0.5),
+    ],
+)
+def test_kappa_is_undefined_where_chance_alone_agrees(votes, agreement, kappa):
+    one, two = (pl.Series([row[i] for row in votes], dtype=pl.Boolean) for i in (0, 1))
+    (row,) = reranker_agreement({"one": one, "two": two})
+    assert (row["agreement"], row["kappa"]) == (agreement, kappa)

@@ -1,0 +1,489 @@
+"""Agreement, span necessity and margins, worked out by hand and against the plain rules."""
+
+import numpy as np
+import polars as pl
+import pytest
+from filter_tables import (
+    NAN,
+    SPAN,
+    any_score,
+    candidates_frame,
+    decision_rows,
+    examples,
+    is_number,
+    segment_scores,
+    some_targets,
+    targets_frame,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.errors import InputError
+from psibench.filters.decide import DECISIONS, evidence_targets
+from psibench.filters.verify import (
+    CELL_TABLE,
+    MARGIN_TABLE,
+    MARGINS,
+    VerifyAgreement,
+    VerifyMargin,
+    VerifyNecessity,
+    as_table,
+    consensus_margins,
+    count_by_cell,
+    count_by_position,
+    decide_margin,
+    decide_verify,
+    margin_pools,
+    wanted_scorings,
+)
+from psibench.tables import conform
+from psibench.text.segments import POSITIONS
+
+PANEL = ["cheap", "dear"]
+
+# targets, scores of beginning, middle, end under cheap and under dear, and what is decided.
+AGREEMENT = [
+    # 0.75 - 0.5 = 0.25 under cheap, 1 - 0.25 = 0.75 under dear: the smaller lead is reported.
+    (["beginning"], (0.75, 0.5, 0.25), (1.0, 0.25, 0.0), (True, "", 0.25, "cheap")),
+    (["middle"], (0.0, 1.0, 0.0), (0.25, 0.5, 0.25), (True, "", 0.25, "dear")),
+    # Equal leads: the first of the panel is named.
+    (["end"], (0.0, 0.25, 0.75), (0.5, 0.0, 1.0), (True, "", 0.5, "cheap")),
+    # Ties are no first place, whichever of the two stands first.
+    (["beginning"], (0.5, 0.5, 0.0), (1.0, 0.0, 0.0), (False, "target_not_first", 0.0, "cheap")),
+    (["middle"], (0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (False, "target_not_first", 0.0, "cheap")),
+    (["end"], (0.0, 0.0, 1.0), (0.25, 0.75, 0.75), (False, "target_not_first", 0.0, "dear")),
+    (["end"], (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), (False, "target_not_first", 0.0, "cheap")),
+    # The first reranker against it decides, though the other one is further off.
+    (["middle"], (0.75, 0.5, 0.0), (1.0, 0.0, 0.0), (False, "target_not_first", -0.25, "cheap")),
+    (["middle"], (0.0, 0.5, 0.0), (1.0, 0.0, 0.0), (False, "target_not_first", -1.0, "dear")),
+    # Two targets: one of them has to be first, the other may be last.
+    (["beginning", "middle"], (0.0, 0.75, 0.5), (0.75, 0.0, 0.25), (True, "", 0.25, "cheap")),
+    (
+        ["middle", "end"],
+        (0.5, 0.5, 0.25),
+        (1.0, 1.0, 1.0),
+        (False, "target_not_first", 0.0, "cheap"),
+    ),
+    ([*POSITIONS], (0.5, 0.25, 0.0), (1.0, 0.0, 0.0), (False, "no_other_segment", None, None)),
+    ([], (0.5, 0.25, 0.0), (1.0, 0.0, 0.0), (False, "no_target", None, None)),
+    # Null: an empty segment. NaN: no number. Both need not be the target's.
+    (["end"], (None, None, 0.75), (None, None, 1.0), (False, "empty_segment", None, "cheap")),
+    (["end"], (0.0, NAN, 0.75), (0.0, 0.0, 1.0), (False, "invalid_score", None, "cheap")),
+    (["end"], (0.0, 0.0, 0.75), (0.0, 0.0, NAN), (False, "invalid_score", None, "dear")),
+    (["end"], (None, NAN, 0.75), (0.0, 0.0, 1.0), (False, "empty_segment", None, "cheap")),
+    # What comes after the deciding reranker does not matter.
+    (["end"], (0.5, 0.0, 0.5), (0.0, NAN, 1.0), (False, "target_not_first", 0.0, "cheap")),
+]
+
+
+@pytest.mark.parametrize(("targets", "cheap", "dear", "expected"), AGREEMENT)
+def test_agreement_keeps_a_query_whose_target_every_reranker_puts_strictly_first(
+    targets, cheap, dear, expected
+):
+    scores = segment_scores({("q", "cheap"): cheap, ("q", "dear"): dear})
+    section = VerifyAgreement(rerankers=PANEL)
+    decided = decide_verify(section, scores, candidates_frame({"q": targets}))
+    assert decision_rows(decided) == {"q": expected}
+    conform(decided, DECISIONS, where="decided")
+
+
+# (document, removed) under cheap and under dear, and what is decided.
+NECESSITY = [
+    ((0.75, 0.25), (1.0, 0.75), (True, "", 0.25, "dear")),
+    ((0.5, 0.25), (1.0, 0.0), (True, "", 0.25, "cheap")),
+    ((1.0, 0.5), (0.5, 0.0), (True, "", 0.5, "cheap")),
+    # Equal with and without: the span is not needed.
+    ((0.5, 0.5), (1.0, 0.0), (False, "span_not_needed", 0.0, "cheap")),
+    ((1.0, 0.0), (0.0, 0.0), (False, "span_not_needed", 0.0, "dear")),
+    ((1.0, 1.0), (1.0, 1.0), (False, "span_not_needed", 0.0, "cheap")),
+    # Better without it.
+    ((0.25, 0.75), (1.0, 0.0), (False, "span_not_needed", -0.5, "cheap")),
+    ((1.0, 0.0), (0.0, 1.0), (False, "span_not_needed", -1.0, "dear")),
+    # The span is the whole document: nothing is left to score.
+    ((1.0, None), (1.0, None), (False, "span_is_document", None, "cheap")),
+    ((0.0, None), (0.0, None), (False, "span_is_document", None, "cheap")),
+    ((None, None), (None, None), (False, "empty_document", None, "cheap")),
+    ((NAN, 0.0), (1.0, 0.0), (False, "invalid_score", None, "cheap")),
+    ((1.0, 0.0), (1.0, NAN), (False, "invalid_score", None, "dear")),
+    ((0.0, 0.5), (NAN, NAN), (False, "span_not_needed", -0.5, "cheap")),
+]
+
+
+@pytest.mark.parametrize(("cheap", "dear", "expected"), NECESSITY)
+def test_necessity_keeps_a_query_whose_document_scores_higher_with_the_span(cheap, dear, expected):
+    scores = segment_scores({("q", "cheap"): cheap, ("q", "dear"): dear}, parts=SPAN)
+    section = VerifyNecessity(rerankers=PANEL)
+    decided = decide_verify(section, scores, candidates_frame({"q": []}))
+    assert decision_rows(decided) == {"q": expected}
+
+
+def margin_rows(margins):
+    return {row[0]: row[1:] for row in margins.select(MARGINS.column_names).iter_rows()}
+
+
+# targets, scores under a and b, (margin, reranker, is_exact, reason), decision at 0.25
+MARGINS_BY_HAND = [
+    # Leads 0.5 and 0.25: the smaller one is the margin, and equality with the threshold passes.
+    (["beginning"], (0.75, 0.25, 0.0), (1.0, 0.0, 0.75), (0.25, "b", True, ""), (True, "")),
+    (["middle"], (0.0, 1.0, 0.5), (0.25, 1.0, 0.0), (0.5, "a", True, ""), (True, "")),
+    (["end"], (0.0, 0.0, 1.0), (0.0, 0.0, 1.0), (1.0, "a", True, ""), (True, "")),
+    # A lead below the threshold, and a tie: margin 0 is not a failed one.
+    (
+        ["end"],
+        (0.0, 0.125, 0.25),
+        (0.0, 0.0, 1.0),
+        (0.125, "a", True, ""),
+        (False, "margin_below_threshold"),
+    ),
+    (
+        ["end"],
+        (0.5, 0.0, 0.5),
+        (0.0, 0.0, 1.0),
+        (0.0, "a", True, ""),
+        (False, "margin_below_threshold"),
+    ),
+    # Behind another segment under one of them.
+    (
+        ["beginning"],
+        (0.5, 0.75, 0.0),
+        (1.0, 0.0, 0.0),
+        (-0.25, "a", True, ""),
+        (False, "target_not_first"),
+    ),
+    (
+        ["beginning"],
+        (1.0, 0.0, 0.0),
+        (0.0, 0.0, 1.0),
+        (-1.0, "b", True, ""),
+        (False, "target_not_first"),
+    ),
+    (
+        ["beginning"],
+        (0.0, 0.25, 0.0),
+        (0.0, 0.5, 0.0),
+        (-0.5, "b", True, ""),
+        (False, "target_not_first"),
+    ),
+    # Two targets: the best of them against the third.
+    (["middle", "end"], (0.25, 0.0, 1.0), (0.0, 0.5, 0.25), (0.5, "b", True, ""), (True, "")),
+    ([], (1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (None, None, False, "no_target"), (False, "no_target")),
+    (
+        [*POSITIONS],
+        (1.0, 0.0, 0.0),
+        (1.0, 0.0, 0.0),
+        (None, None, False, "no_other_segment"),
+        (False, "no_other_segment"),
+    ),
+    (
+        ["end"],
+        (None, None, 1.0),
+        (None, None, 1.0),
+        (None, "a", False, "empty_segment"),
+        (False, "empty_segment"),
+    ),
+    (
+        ["end"],
+        (0.0, 0.0, 1.0),
+        (0.0, NAN, 1.0),
+        (None, "b", False, "invalid_score"),
+        (False, "invalid_score"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("targets", "a", "b", "expected", "decision"), MARGINS_BY_HAND)
+def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expected, decision):
+    scores = segment_scores({("q", "a"): a, ("q", "b"): b})
+    margins = consensus_margins(scores, targets_frame({"q": targets}), rerankers=["a", "b"])
+    assert margin_rows(margins) == {"q": expected}
+    decided = decide_margin(margins, threshold=0.25)
+    assert decision_rows(decided)["q"] == (*decision, expected[0], expected[1])
+    conform(margins, MARGINS, where="margins")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        # Floor 0. A lead of 0 reaches it, so b is read; it is the last one, so its lead is exact.
+        ((0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (-1.0, "b", True, "")),
+        ((1.0, 0.5, 0.0), (0.0, 0.25, 0.0), (-0.25, "b", True, "")),
+        # Below the floor under a: b is not read, though its lead is smaller still.
+        ((0.25, 0.5, 0.0), (0.0, 1.0, 0.0), (-0.25, "a", False, "")),
+        ((0.5, 0.5, 0.0), (1.0, 0.5, 0.0), (0.0, "a", True, "")),
+        ((0.25, 0.5, 0.0), (NAN, 1.0, 0.0), (-0.25, "a", False, "")),
+        ((NAN, 0.5, 0.0), (0.0, 1.0, 0.0), (None, "a", False, "invalid_score")),
+    ],
+)
+def test_a_floor_stops_below_it_and_says_so(a, b, expected):
+    scores = segment_scores({("q", "a"): a, ("q", "b"): b})
+    targets = targets_frame({"q": ["beginning"]})
+    margins = consensus_margins(scores, targets, rerankers=["a", "b"], floor=0.0)
+    assert margin_rows(margins) == {"q": expected}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "kept", "reason"),
+    [(-1.0, True, ""), (-0.25, True, ""), (0.0, False, "target_not_first")],
+)
+def test_a_threshold_below_zero_may_keep_failed_queries(threshold, kept, reason):
+    scores = segment_scores({("q", "a"): (0.5, 0.75, 0.0)})
+    section = VerifyMargin(rerankers=["a"], threshold=threshold)
+    decided = decide_verify(section, scores, candidates_frame({"q": ["beginning"]}))
+    assert decision_rows(decided)["q"][:2] == (kept, reason)
+
+
+def test_decimal_scores_are_compared_as_float64_has_them():
+    # In float64 0.7 - 0.4 is 0.29999999999999993 and 0.8 - 0.5 is 0.30000000000000004.
+    scores = segment_scores({("low", "a"): (0.7, 0.4, 0.0), ("high", "a"): (0.8, 0.5, 0.0)})
+    candidates = candidates_frame({"low": ["beginning"], "high": ["beginning"]})
+    decided = decide_verify(VerifyMargin(rerankers=["a"]), scores, candidates)
+    assert [row[0] for row in decision_rows(decided).values()] == [False, True]
+
+
+def test_leads_too_small_to_show_still_count():
+    scores = segment_scores({("q", "r"): (0.0, 5e-324, 0.0)})  # the smallest positive float64
+    section = VerifyAgreement(rerankers=["r"])
+    decided = decide_verify(section, scores, candidates_frame({"q": ["middle"]}))
+    assert decision_rows(decided)["q"][0] is True
+
+
+def reference(section, targets, scores):
+    """One query's decision, in plain Python; ``scores`` are those of the parts, by reranker."""
+    parts = section.parts
+    targets = targets if parts == POSITIONS else ["document"]
+    if len(targets) in (0, len(parts)):
+        return (False, "no_other_segment" if targets else "no_target", None, None)
+    leads = []
+    for name in section.rerankers:
+        values = dict(zip(parts, scores[name], strict=True))
+        if None in values.values():
+            why = "empty_document" if values.get("document", 0) is None else "span_is_document"
+            return (False, "empty_segment" if parts == POSITIONS else why, None, name)
+        if not all(is_number(value) for value in values.values()):
+            return (False, "invalid_score", None, name)
+        best = max(values[p] for p in targets)
+        leads.append(best - max(values[p] for p in parts if p not in targets))
+        if isinstance(section, VerifyMargin):
+            if section.floor is not None and leads[-1] < section.floor:
+                break
+        elif leads[-1] <= 0:
+            return (False, section.failed, leads[-1], name)
+    lead, by = min(leads), section.rerankers[leads.index(min(leads))]
+    if isinstance(section, VerifyMargin) and lead < section.threshold:
+        return (False, "target_not_first" if lead < 0 else "margin_below_threshold", lead, by)
+    return (True, "", lead, by)
+
+
+NAMES = ["r1", "r2", "r3"]
+drawn_queries = st.lists(
+    st.tuples(some_targets, st.tuples(*[st.tuples(any_score, any_score, any_score)] * 3)),
+    max_size=8,
+)
+sections = st.one_of(
+    st.just({"kind": VerifyAgreement}),
+    st.just({"kind": VerifyNecessity}),
+    st.builds(
+        lambda threshold: {"kind": VerifyMargin, "threshold": threshold},
+        st.sampled_from([-0.5, 0.0, 0.25]),
+    ),
+)
+
+
+@examples
+@given(
+    drawn=drawn_queries,
+    chosen=sections,
+    panel=st.permutations(NAMES).flatmap(lambda names: st.integers(1, 3).map(lambda n: names[:n])),
+    shuffled=st.randoms(use_true_random=False),
+)
+def test_decisions_equal_the_plain_rule_scored_in_turn_or_all_at_once_in_any_order(
+    drawn, chosen, panel, shuffled
+):
+    kind = chosen["kind"]
+    section = kind(rerankers=panel, **{k: v for k, v in chosen.items() if k != "kind"})
+    candidates = candidates_frame({f"q{i}": targets for i, (targets, _) in enumerate(drawn)})
+    known = [dict(zip(NAMES, triples, strict=True)) for _, triples in drawn]
+    known = [{by: row[: len(section.parts)] for by, row in one.items()} for one in known]
+    complete = segment_scores(
+        {(f"q{i}", by): row for i, one in enumerate(known) for by, row in one.items()},
+        parts=section.parts,
+    )
+    expected = {
+        f"q{i}": reference(section, targets, scores)
+        for i, ((targets, _), scores) in enumerate(zip(drawn, known, strict=True))
+    }
+    made = complete.clear()
+    for name in panel:
+        wanted = wanted_scorings(
+            kind.model_validate(section.scoring(name)), made, candidates
+        ).with_columns(reranker=pl.lit(name))
+        assert wanted.is_unique().all()
+        keys = ["query_id", "reranker", "part"]
+        made = pl.concat([made, complete.join(wanted, on=keys, how="semi")])
+    # A query is scored up to the reranker that decides, and not at all if there is nothing to ask.
+    if kind is not VerifyMargin:
+        last = {
+            name: 0 if by is None else len(panel) if kept else panel.index(by) + 1
+            for name, (kept, _, _, by) in expected.items()
+        }
+        assert made.height == sum(last.values()) * len(section.parts)
+    order = list(range(complete.height))
+    shuffled.shuffle(order)
+    for scores in (made, complete, complete[order]):
+        decided = decide_verify(section, scores, candidates)
+        assert decision_rows(decided) == expected
+        assert list(decision_rows(decided)) == candidates.get_column("_id").to_list()
+    if kind is VerifyMargin:  # what is counted at or above the floor is the same with every score
+        whole = section.model_copy(update={"complete": True})
+        kept = decide_verify(whole, complete, candidates).get_column("kept")
+        assert kept.equals(decided.get_column("kept"))
+
+
+def test_other_rerankers_queries_and_parts_are_left_aside():
+    scores = segment_scores(
+        {("q", "r"): (1.0, 0.0, 0.0), ("q", "s"): (0.0, 1.0, 0.0), ("x", "r"): (0.0, 0.0, 1.0)}
+    ).extend(segment_scores({("q", "r"): (0.0, 1.0)}, parts=("document", "removed")))
+    section = VerifyAgreement(rerankers=["r"])
+    decided = decide_verify(section, scores, candidates_frame({"q": ["beginning"]}))
+    assert decision_rows(decided) == {"q": (True, "", 1.0, "r")}
+
+
+def test_a_reranker_that_did_not_score_is_named_where_it_decides():
+    candidates = candidates_frame({"q": ["beginning"]})
+    section = VerifyAgreement(rerankers=PANEL)
+    passed = segment_scores({("q", "cheap"): (1.0, 0.0, 0.0)})
+    with pytest.raises(InputError, match=r"no score of reranker 'dear' .* query 'q'"):
+        decide_verify(section, passed, candidates)
+    part = segment_scores({("q", "cheap"): (1.0, 0.0)}, parts=("beginning", "end"))
+    with pytest.raises(InputError, match=r"no score of reranker 'cheap' .* query 'q'"):
+        wanted_scorings(section, part, candidates)
+    failed = segment_scores({("q", "cheap"): (0.0, 1.0, 0.0)})
+    assert decide_verify(section, failed, candidates).get_column("kept").to_list() == [False]
+
+
+def test_targets_come_from_one_position_a_list_or_nothing():
+    one = pl.DataFrame(
+        {"_id": ["q1", "q2"], "target_position": ["end", None], "length_bin": ["s", "l"]},
+        schema_overrides={"target_position": pl.String},
+    )
+    assert evidence_targets(one).rows() == [("q1", ["end"], "s"), ("q2", [], "l")]
+    several = candidates_frame({"q1": ["middle", "end"], "q2": None, "q3": []})
+    assert evidence_targets(several).rows() == [("q1", ["middle", "end"]), ("q2", []), ("q3", [])]
+
+
+# (margin, target, length bin): one in every stratum, borders included.
+QUERIES = {
+    "q0": (-0.5, "beginning", "short"),
+    "q1": (-0.0, "beginning", "short"),  # minus zero is zero: not failed
+    "q2": (0.0, "middle", "short"),
+    "q3": (0.05, "end", "long"),
+    "q4": (0.1, "beginning", "long"),  # a border belongs to the stratum above
+    "q5": (0.15, "end", "short"),
+    "q6": (0.2, "middle", "long"),
+    "q7": (0.29, "beginning", "long"),
+    "q8": (0.3, "beginning", "short"),
+    "q9": (1.0, "end", "long"),
+    "qa": (None, "middle", "long"),
+    "qb": (-1.0, "end", "short"),
+}
+
+
+THRESHOLDS = (0.0, 0.1, 0.2, 0.3)
+
+
+def margins_of(queries) -> pl.DataFrame:
+    """Make ``query_id``, ``margin``, ``targets`` and ``length_bin`` of the queries."""
+    schema = {"query_id": pl.String, "margin": pl.Float64, "length_bin": pl.String}
+    rows = [(name, row[0], row[2]) for name, row in queries.items()]
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    targets = pl.Series([[row[1]] for row in queries.values()], dtype=pl.List(pl.String))
+    return frame.with_columns(targets=targets)
+
+
+def margin_table(queries, thresholds=THRESHOLDS):
+    return as_table(MARGIN_TABLE, count_by_position(queries, list(margin_pools(thresholds))))
+
+
+def test_the_threshold_table_counts_cumulative_pools_by_position():
+    table = margin_table(margins_of(QUERIES))
+    counts = table.select("condition", "n", "n_beginning", "n_middle", "n_end").rows()
+    assert counts == [
+        ("all", 12, 5, 3, 4),
+        ("no_margin", 1, 0, 1, 0),
+        ("failed", 2, 1, 0, 1),  # q0, qb
+        ("m>=0", 9, 4, 2, 3),
+        ("m>=0.1", 6, 3, 1, 2),  # q4 q7 q8, q6, q5 q9
+        ("m>=0.2", 4, 2, 1, 1),  # q7 q8, q6, q9
+        ("m>=0.3", 2, 1, 0, 1),  # q8, q9
+    ]
+    assert table.row(4)[3] == 6 / 12
+    assert table.select("share_beginning", "share_middle", "share_end").row(4) == (
+        0.5,
+        1 / 6,
+        1 / 3,
+    )
+    assert table.get_column("threshold").to_list() == [None, None, None, 0.0, 0.1, 0.2, 0.3]
+
+
+def test_the_cell_table_counts_length_by_position_and_gives_the_budget():
+    pools = list(margin_pools([0.0]))
+    table = count_by_cell(margins_of(QUERIES), pools, length_bins=["short", "long", "huge"])
+    assert table.select(pl.exclude("threshold")).rows()[-8:] == [
+        ("failed", "short", 1, 0, 1, None),
+        ("failed", "long", 0, 0, 0, None),
+        ("failed", "huge", 0, 0, 0, None),
+        ("failed", "all", 1, 0, 1, None),
+        ("m>=0", "short", 2, 1, 1, 0),  # q1 q8, q2, q5
+        ("m>=0", "long", 2, 1, 2, 0),  # q4 q7, q6, q3 q9
+        ("m>=0", "huge", 0, 0, 0, 0),  # an empty bin sets the budget to 0
+        ("m>=0", "all", 4, 2, 3, 0),
+    ]
+    conform(table, CELL_TABLE, where="table")
+    without = count_by_cell(margins_of(QUERIES), pools, length_bins=["short", "long"])
+    assert without.get_column("budget").to_list()[-3:] == [1, 1, 2]
+    with pytest.raises(InputError, match=r"length bin 'long'; listed: short \(6 such"):
+        count_by_cell(margins_of(QUERIES), pools, length_bins=["short"])
+
+
+def test_no_queries_give_zeros_and_no_shares():
+    table = margin_table(margins_of({}))
+    assert table.get_column("n").to_list() == [0] * 7
+    assert table.get_column("share").null_count() == 7
+
+
+PUBLISHED_6 = {  # Controlled, table 6: retained, of them begin, middle, end
+    0.0: (2_002_161, 925_013, 523_440, 553_708),
+    0.1: (1_385_322, 754_366, 295_120, 335_836),
+    0.2: (869_738, 539_882, 149_127, 180_729),
+    0.3: (481_236, 335_650, 62_904, 82_682),
+}
+PUBLISHED_SHARES = {  # percent of generated, begin, middle, end
+    0.0: (67.92, 46.20, 26.14, 27.66),
+    0.1: (46.99, 54.45, 21.30, 24.24),
+    0.2: (29.50, 62.07, 17.15, 20.78),
+    0.3: (16.32, 69.75, 13.07, 17.18),
+}
+
+
+def test_published_counts_give_the_published_shares():
+    # As many queries at each border as the pools differ by; 945,845 failed ones.
+    cuts = [*PUBLISHED_6, None]
+    margins, positions = [np.full(945_845, -0.1)], [np.zeros(945_845, dtype=np.int64)]
+    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+        above = PUBLISHED_6[high][1:] if high is not None else (0, 0, 0)
+        for position, (n, left) in enumerate(zip(PUBLISHED_6[low][1:], above, strict=True)):
+            margins.append(np.full(n - left, low))
+            positions.append(np.full(n - left, position))
+    values = np.concatenate(margins)
+    ids = pl.int_range(len(values), eager=True).cast(pl.String)
+    place = pl.Series(np.concatenate(positions))
+    lists = pl.Series([[p] for p in POSITIONS], dtype=pl.List(pl.String)).gather(place)
+    table = margin_table(pl.DataFrame({"query_id": ids, "margin": values, "targets": lists}))
+    assert table.row(0)[2] == 2_948_006
+    assert table.row(2)[2:4] == (945_845, pytest.approx(0.3208, abs=5e-5))
+    for row in table.filter(pl.col("threshold").is_not_null()).iter_rows(named=True):
+        cut = row["threshold"]
+        assert tuple(row[f"n_{p}"] for p in POSITIONS) == PUBLISHED_6[cut][1:]
+        assert row["n"] == PUBLISHED_6[cut][0]
+        shares = (row["share"], *(row[f"share_{p}"] for p in POSITIONS))
+        assert [round(100 * share, 2) for share in shares] == list(PUBLISHED_SHARES[cut])

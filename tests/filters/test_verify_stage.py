@@ -1,0 +1,497 @@
+"""Candidates under fake rerankers: what is scored, kept, dropped and counted."""
+
+import polars as pl
+import pytest
+from fake_reranker import ENTRY, PairReranker
+
+from psibench.all_tables import ALL_TABLES
+from psibench.config.reranker_registry import reranker_params
+from psibench.errors import InputError
+from psibench.filters.decide import Place, part_text
+from psibench.filters.panel import run_score_parts
+from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity, run_verify
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.text.segments import POSITIONS
+
+SOURCE = Provenance("gather", 1, queries_by="llm:stand-in/rules", llm_backend="stand-in")
+DOCUMENT = "aaabbbccc"  # its thirds: aaa, bbb, ccc
+BEGINNING, MIDDLE, END = ([0, 3], [3, 6], [6, 9])
+
+
+def fake(name: str, known: dict[tuple[str, str], float]) -> PairReranker:
+    """Score from a table (query, text) -> score."""
+    return PairReranker(name, lambda query, text: known[query, text])
+
+
+def thirds(scores: dict[str, tuple[float, float, float]]) -> dict[tuple[str, str], float]:
+    return {
+        (query, text): value
+        for query, values in scores.items()
+        for text, value in zip(("aaa", "bbb", "ccc"), values, strict=True)
+    }
+
+
+class Chain:
+    """One benchmark's tables in a folder; runs its rerankers, then the rule."""
+
+    def __init__(self, folder, section, candidates, *, unit="queries", texts=("d", DOCUMENT)):
+        self.folder, self.section, self.unit = folder, section, unit
+        rows = [{"_id": i, "text": t, "origin": "o"} for i, t in [texts]]
+        documents = pl.DataFrame(rows).with_columns(
+            length=pl.lit(9, pl.Int32), length_bin=pl.lit("5-10")
+        )
+        self._write("documents", documents)
+        bins = [
+            {"bin": "0-5", "unit": "chars", "low": 0, "high": 5, "n_wanted": None},
+            {"bin": "5-10", "unit": "chars", "low": 5, "high": 10, "n_wanted": None},
+            {"bin": "outside", "unit": "chars", "low": None, "high": None, "n_wanted": None},
+        ]
+        counts = dict.fromkeys(("n_seen", "n_sampled", "n_duplicates"), pl.lit(0, pl.Int64))
+        nothing = pl.col("n_wanted").cast(pl.Int64)
+        self._write("sampling", pl.DataFrame(bins).with_columns(nothing, **counts))
+        self._write("candidates", pl.DataFrame(candidates))
+
+    def path(self, name: str):
+        return self.folder / f"{name}.parquet"
+
+    def _write(self, name: str, frame: pl.DataFrame) -> None:
+        write_table(frame, self.path(name), ALL_TABLES[name], provenance=SOURCE)
+
+    def score(self, *rerankers: PairReranker, section=None) -> list:
+        section = section or self.section
+        made: list = []
+        for reranker in rerankers:
+            scoring = {"section": section.scoring(reranker.name), "entry": reranker_params(ENTRY)}
+            run_score_parts(
+                scoring,
+                documents=self.path("documents"),
+                candidates=self.path("candidates"),
+                earlier=list(made),
+                store=self.folder / "store",
+                device="cpu",
+                tokens_per_batch=6,
+                output=self.path(f"scores-{reranker.name}"),
+                load=lambda name, entry, *, device, chosen=reranker: chosen,
+            )
+            made.append(self.path(f"scores-{reranker.name}"))
+        return made
+
+    def verify(self, scores, section=None) -> None:
+        section = section or self.section
+        names = ["rows", "decisions", "savings", "dropped", "flow"]
+        if section.rule == "margin":
+            names += ["margins", "margin_table", "cell_table"]
+        run_verify(
+            section.model_dump(mode="json"),
+            place=Place(self.unit, 3, "eng-Latn", "general"),
+            documents=self.path("documents"),
+            sampling=self.path("sampling"),
+            candidates=self.path("candidates"),
+            scores=scores,
+            outputs={name: self.path(name) for name in names},
+        )
+
+    def read(self, name: str, spec: str) -> pl.DataFrame:
+        return read_table(self.path(name), ALL_TABLES[spec])
+
+    def check(self) -> None:
+        """Kept + dropped = entered at every rule, with one row for each item dropped."""
+        flow, dropped = self.read("flow", "flow"), self.read("dropped", "attrition")
+        for stage, entered, kept in flow.select("stage", "entered", "kept").iter_rows():
+            assert entered == kept + dropped.filter(stage=stage).height
+        assert flow["kept"][-1] == self.read("rows", "candidates").height
+
+
+def candidate(name: str, span, position: str | None, **more):
+    return {
+        "_id": name,
+        "text": name,
+        "pos_corpus_id": "d",
+        "pos_char_span": span,
+        "target_position": position,
+        "answer": "x",
+        **more,
+    }
+
+
+def controlled(folder, section, spans=None) -> Chain:
+    places = spans or {"q1": (BEGINNING, "beginning"), "q2": (MIDDLE, "middle"), "q3": (END, "end")}
+    rows = [candidate(q, *place, length_bin="5-10") for q, place in places.items()]
+    return Chain(folder, section, rows)
+
+
+MARGIN = VerifyMargin(rerankers=["one", "two"], threshold=0.25)
+
+
+def panel() -> tuple[PairReranker, PairReranker]:
+    # Margins of the targets (beginning, middle, end): one 0.5, 0.25, -0.25; two 0.125, 0.5, 0.75.
+    one = thirds({"q1": (0.75, 0.25, 0), "q2": (0, 0.75, 0.5), "q3": (0.5, 0, 0.25)})
+    two = thirds({"q1": (0.5, 0.375, 0), "q2": (0, 0.75, 0.25), "q3": (0, 0, 0.75)})
+    return fake("one", one), fake("two", two)
+
+
+def test_margins_decide_and_only_open_queries_reach_the_second_reranker(tmp_path):
+    chain, (one, two) = controlled(tmp_path, MARGIN), panel()
+    chain.verify(chain.score(one, two))
+    columns = ("item_id", "kept", "reason", "score", "decided_by")
+    assert chain.read("decisions", "decisions").select(columns).rows() == [
+        ("q1", False, "margin_below_threshold", 0.125, "two"),
+        ("q2", True, "", 0.25, "one"),
+        ("q3", False, "target_not_first", -0.25, "one"),
+    ]
+    assert chain.read("rows", "candidates").select("_id", "margin").rows() == [("q2", 0.25)]
+    columns = ("stage", "item_id", "reason", "detail", "score", "target_position", "char_length")
+    assert chain.read("dropped", "attrition").select(columns).rows() == [
+        ("margin", "q1", "margin_below_threshold", "by two", 0.125, "beginning", 9),
+        ("margin", "q3", "target_not_first", "by one", -0.25, "end", 9),
+    ]
+    columns = ("stage", "step", "unit", "entered", "kept", "dropped")
+    assert chain.read("flow", "flow").select(columns).rows() == [("margin", 3, "queries", 3, 1, 2)]
+    chain.check()
+    assert len(one.asked) == 9
+    assert {query for query, _ in two.asked} == {"q1", "q2"}
+    savings = chain.read("savings", "scoring_savings")
+    assert savings.select("scorer", "n_complete", "n_scored").rows() == [
+        ("one", 9, 9),
+        ("two", 9, 6),
+        ("all", 18, 15),
+    ]
+
+
+def test_the_margin_tables_count_every_threshold_and_cell(tmp_path):
+    chain = controlled(tmp_path, MARGIN)
+    chain.verify(chain.score(*panel()))
+    table = chain.read("margin_table", "margin_table")
+    columns = ("condition", "n", "n_beginning", "n_middle", "n_end")
+    assert table.select(columns).rows() == [
+        ("all", 3, 1, 1, 1),
+        ("no_margin", 0, 0, 0, 0),
+        ("failed", 1, 0, 0, 1),
+        ("m>=0", 2, 1, 1, 0),
+        ("m>=0.1", 2, 1, 1, 0),
+        ("m>=0.2", 1, 0, 1, 0),
+        ("m>=0.25", 1, 0, 1, 0),  # the threshold itself
+        ("m>=0.3", 0, 0, 0, 0),
+    ]
+    cells = chain.read("cell_table", "cell_table").filter(condition="m>=0.1")
+    columns = ("length_bin", "n_beginning", "n_middle", "n_end", "budget")
+    assert cells.select(columns).rows() == [
+        ("0-5", 0, 0, 0, 0),
+        ("5-10", 1, 1, 0, 0),
+        ("all", 1, 1, 0, 0),
+    ]
+
+
+def test_complete_scoring_keeps_the_same_queries_and_gives_exact_margins(tmp_path):
+    chain = controlled(tmp_path, MARGIN)
+    chain.verify(chain.score(*panel()))
+    kept = chain.read("rows", "candidates")
+    one, two = panel()
+    whole = MARGIN.model_copy(update={"complete": True})
+    made = chain.score(one, two, section=whole)
+    assert len(one.asked) == 0  # all of it is in the store
+    assert {query for query, _ in two.asked} == {"q3"}
+    chain.verify(made, section=whole)
+    assert chain.read("rows", "candidates").equals(kept)
+    assert chain.read("savings", "scoring_savings")["n_saved"].to_list() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "kept"), [(-0.25, 3), (-0.2, 2), (0.0, 2), (0.125, 2), (0.5, 0)]
+)
+def test_another_threshold_decides_on_the_same_scores(tmp_path, threshold, kept):
+    section = MARGIN.model_copy(update={"threshold": threshold})
+    chain = controlled(tmp_path, section)
+    chain.verify(chain.score(*panel()))
+    assert chain.read("rows", "candidates").height == kept
+    chain.check()
+
+
+def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
+    rows = [candidate("q1", [0, 1], "beginning", length_bin="5-10")]
+    chain = Chain(tmp_path, MARGIN, rows, texts=("d", "ab"))  # thirds: "", "", "ab"
+    one, two = (fake(name, {("q1", "ab"): 0.5}) for name in ("one", "two"))
+    chain.verify(chain.score(one, two))
+    scores = chain.read("scores-one", "segment_scores")
+    assert scores.select("part", "score", "raw").rows() == [
+        ("beginning", None, None),
+        ("middle", None, None),
+        ("end", 0.5, 5.0),
+    ]
+    assert (one.asked, two.asked) == ([("q1", "ab")], [])
+    assert chain.read("decisions", "decisions")["reason"].to_list() == ["empty_segment"]
+    assert chain.read("margin_table", "margin_table").filter(condition="no_margin")["n"][0] == 1
+    chain.check()
+
+
+NECESSITY = VerifyNecessity(rerankers=["one", "two"])
+
+
+def posir(folder, spans, section=NECESSITY) -> Chain:
+    rows = [candidate(name, span, "middle") for name, span in spans.items()]
+    return Chain(folder, section, rows, unit="questions")
+
+
+def test_a_span_has_to_be_needed_under_every_reranker(tmp_path):
+    spans = {"needed": [3, 6], "equal": [0, 3], "late": [6, 9], "whole": [0, 9]}
+    chain = posir(tmp_path, spans)
+    full = {(name, DOCUMENT): 0.5 for name in spans}
+    removed = {("needed", "aaaccc"): 0.25, ("equal", "bbbccc"): 0.5, ("late", "aaabbb"): 0.25}
+    one = fake("one", full | removed)
+    two = fake("two", full | removed | {("late", "aaabbb"): 0.75})
+    chain.verify(chain.score(one, two))
+    columns = ("rule", "item_id", "reason", "score", "decided_by")
+    assert chain.read("decisions", "decisions").select(columns).rows() == [
+        ("span_necessity", "needed", "", 0.25, "one"),
+        ("span_necessity", "equal", "span_not_needed", 0.0, "one"),
+        ("span_necessity", "late", "span_not_needed", -0.25, "two"),
+        ("span_necessity", "whole", "span_is_document", None, "one"),
+    ]
+    assert chain.read("rows", "candidates")["_id"].to_list() == ["needed"]
+    assert {query for query, _ in two.asked} == {"needed", "late"}
+    chain.check()
+
+
+def fineweb(folder, *, positions, balance=True, section=None) -> Chain:
+    rows = [
+        candidate(
+            name, {"beginning": BEGINNING, "middle": MIDDLE, "end": END}[found[0]],
+            found[0] if len(found) == 1 else None, positions=found
+        )
+        for name, found in positions.items()
+    ]  # fmt: skip
+    section = section or VerifyAgreement(rerankers=["one"], balance=balance)
+    return Chain(folder, section, rows, unit="questions")
+
+
+FIVE = {
+    "b1": ["beginning"],
+    "b2": ["beginning"],
+    "m1": ["middle"],
+    "e1": ["end"],
+    "e2": ["end"],
+}
+
+
+def agreeing(failed=()) -> PairReranker:
+    """Put the first position of each query's name first, and another one where it fails."""
+    first = {"b": (1.0, 0.0, 0.5), "m": (0.0, 1.0, 0.5), "e": (0.0, 0.5, 1.0)}
+    scores = {name: (0.5, 0.5, 0.5) if name in failed else first[name[0]] for name in FIVE}
+    return fake("one", thirds(scores))
+
+
+def test_agreement_then_balancing_are_two_stages(tmp_path):
+    chain = fineweb(tmp_path, positions=FIVE)
+    chain.verify(chain.score(agreeing(failed=("e2",))))
+    columns = ("stage", "step", "unit", "entered", "kept")
+    assert chain.read("flow", "flow").select(columns).rows() == [
+        ("agreement", 3, "questions", 5, 4),
+        ("balance", 4, "questions", 4, 3),
+    ]
+    kept = chain.read("rows", "candidates")
+    assert sorted(kept["target_position"]) == sorted(POSITIONS)
+    dropped = chain.read("dropped", "attrition").select("stage", "item_id", "reason").rows()
+    assert dropped[0] == ("agreement", "e2", "target_not_first")
+    assert dropped[1][::2] == ("balance", "not_sampled")
+    assert dropped[1][1] in ("b1", "b2")
+    chain.check()
+
+
+def test_without_balancing_all_that_agree_are_kept(tmp_path):
+    chain = fineweb(tmp_path, positions=FIVE, balance=False)
+    chain.verify(chain.score(agreeing()))
+    assert chain.read("rows", "candidates").height == 5
+    assert chain.read("flow", "flow")["stage"].to_list() == ["agreement"]
+
+
+def test_balancing_a_position_that_nothing_is_left_of_is_refused(tmp_path):
+    chain = fineweb(tmp_path, positions=FIVE)
+    with pytest.raises(InputError, match=r"middle 0, end 2; balancing .* switch balancing off"):
+        chain.verify(chain.score(agreeing(failed=("m1",))))
+
+
+def test_where_no_question_agrees_both_stages_are_counted(tmp_path):
+    chain = fineweb(tmp_path, positions=FIVE)
+    chain.verify(chain.score(agreeing(failed=FIVE)))
+    assert chain.read("flow", "flow").select("stage", "entered", "kept").rows() == [
+        ("agreement", 5, 0),
+        ("balance", 0, 0),
+    ]
+    chain.check()
+
+
+def test_a_chunk_with_two_tags_passes_by_either_and_is_dropped_under_its_own_third(tmp_path):
+    chain = fineweb(tmp_path, positions={"b1": ["beginning", "middle"], "e1": ["middle", "end"]})
+    # b1's best third is the beginning, one of its two; e1's best is the beginning, none of them.
+    one = fake("one", thirds({"b1": (1.0, 0.0, 0.5), "e1": (1.0, 0.0, 0.5)}))
+    section = VerifyAgreement(rerankers=["one"], balance=False)
+    chain.verify(chain.score(one), section=section)
+    assert chain.read("rows", "candidates")["_id"].to_list() == ["b1"]
+    dropped = chain.read("dropped", "attrition").select("item_id", "target_position").rows()
+    assert dropped == [("e1", "middle")]
+
+
+def test_without_candidates_nothing_is_loaded_and_all_tables_are_empty(tmp_path):
+    chain = controlled(tmp_path, MARGIN)
+    empty = pl.read_parquet(chain.path("candidates")).clear()
+    chain._write("candidates", empty)
+    one, two = panel()
+    chain.verify(chain.score(one, two))
+    assert one.asked == two.asked == []
+    assert chain.read("flow", "flow").select("entered", "kept").rows() == [(0, 0)]
+
+
+def test_provenance_says_who_wrote_the_queries_and_who_scored(tmp_path):
+    chain = controlled(tmp_path, MARGIN)
+    chain.verify(chain.score(*panel()))
+    names = ("scores-one", "rows", "dropped", "flow", "margins", "margin_table", "cell_table")
+    for name in names:
+        record = read_provenance(chain.path(name))
+        assert record["queries_by"] == "llm:stand-in/rules"
+        assert record["llm_backend"] == "stand-in"
+    assert set(record["revisions"]) == {"reranker:one", "reranker:two"}
+    assert read_provenance(chain.path("scores-one"))["params"]["section"]["threshold"] == 0
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), 1.5])
+def test_a_reranker_without_a_usable_number_ends_the_job(tmp_path, wrong):
+    chain, one = controlled(tmp_path, MARGIN), PairReranker("one", lambda *_: wrong)
+    with pytest.raises(InputError, match="reranker one: found raw"):
+        chain.score(one)
+    assert not chain.path("scores-one").exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        ("beginning", "ab"),
+        ("middle", "cd"),
+        ("end", "efg"),
+        ("removed", "abefg"),
+        ("document", "abcdefg"),
+    ],
+)
+def test_parts_of_a_document(part, text):
+    assert part_text("abcdefg", [2, 4], part) == text
+
+
+def test_the_margins_of_all_candidates_are_kept_with_what_is_only_a_bound(tmp_path):
+    chain = controlled(tmp_path, MARGIN)
+    chain.verify(chain.score(*panel()))
+    assert chain.read("margins", "margins").rows() == [
+        ("q1", 0.125, "two", True, ""),
+        ("q2", 0.25, "one", True, ""),
+        ("q3", -0.25, "one", False, ""),  # below 0 under the first: the second was not asked
+    ]
+    whole = MARGIN.model_copy(update={"complete": True})
+    chain.verify(chain.score(*panel(), section=whole), section=whole)
+    assert chain.read("margins", "margins").row(2) == ("q3", -0.25, "one", True, "")
+
+
+def test_balancing_after_a_margin_is_a_stage_of_its_own_and_keeps_the_margins(tmp_path):
+    spans = {"q1": (BEGINNING, "beginning"), "q2": (MIDDLE, "middle"), "q3": (END, "end")}
+    chain = controlled(tmp_path, MARGIN.model_copy(update={"balance": True}), spans)
+    scores = thirds({"q1": (0.75, 0, 0), "q2": (0, 0.75, 0), "q3": (0, 0, 0.5)})
+    chain.verify(chain.score(*(fake(name, scores) for name in ("one", "two"))))
+    assert chain.read("flow", "flow").select("stage", "step", "entered", "kept").rows() == [
+        ("margin", 3, 3, 3),
+        ("balance", 4, 3, 3),
+    ]
+    kept = chain.read("rows", "candidates").select("_id", "margin").rows()
+    assert kept == [("q1", 0.75), ("q2", 0.75), ("q3", 0.5)]
+    with pytest.raises(InputError, match=r"end 0; balancing .* switch balancing off"):
+        chain.verify(
+            [chain.path("scores-one"), chain.path("scores-two")],
+            section=chain.section.model_copy(update={"threshold": 0.6}),
+        )
+
+
+def test_questions_about_spans_may_be_checked_by_margin(tmp_path):
+    # Candidates of posir: their thirds are those of the spans' middles, their bins the documents'.
+    chain = posir(tmp_path, {"q1": [3, 5], "q2": [2, 6]}, section=MARGIN)
+    one = thirds({"q1": (0, 0.5, 0), "q2": (0.25, 0.375, 0)})
+    chain.verify(chain.score(*(fake(name, one) for name in ("one", "two"))))
+    assert chain.read("rows", "candidates").select("_id", "margin").rows() == [("q1", 0.5)]
+    flow = chain.read("flow", "flow").select("stage", "unit", "entered", "kept").rows()
+    assert flow == [("margin", "questions", 2, 1)]
+    cells = chain.read("cell_table", "cell_table").filter(condition="m>=0.1", length_bin="5-10")
+    assert cells.select("n_beginning", "n_middle", "n_end").rows() == [(0, 2, 0)]
+    chain.check()
+
+
+def test_positional_queries_may_be_checked_by_the_need_for_their_third(tmp_path):
+    chain = controlled(tmp_path, NECESSITY)
+    full = {(name, DOCUMENT): 0.5 for name in ("q1", "q2", "q3")}
+    removed = {("q1", "bbbccc"): 0.25, ("q2", "aaaccc"): 0.5, ("q3", "aaabbb"): 0.125}
+    chain.verify(chain.score(*(fake(name, full | removed) for name in ("one", "two"))))
+    columns = ("rule", "item_id", "reason", "score")
+    assert chain.read("decisions", "decisions").select(columns).rows() == [
+        ("span_necessity", "q1", "", 0.25),
+        ("span_necessity", "q2", "span_not_needed", 0.0),
+        ("span_necessity", "q3", "", 0.375),
+    ]
+    flow = chain.read("flow", "flow").select("stage", "unit", "entered", "kept").rows()
+    assert flow == [("span_necessity", "queries", 3, 2)]
+    assert not chain.path("margins").exists()
+    chain.check()
+
+
+def test_positional_queries_may_be_checked_by_agreement_and_balanced(tmp_path):
+    spans = {
+        name: ({"b": BEGINNING, "m": MIDDLE, "e": END}[name[0]], positions[0])
+        for name, positions in FIVE.items()
+    }
+    section = VerifyAgreement(rerankers=["one"], balance=True)
+    chain = controlled(tmp_path, section, spans)
+    chain.verify(chain.score(agreeing(failed=("e2",))))
+    assert chain.read("flow", "flow").select("stage", "step", "unit", "entered", "kept").rows() == [
+        ("agreement", 3, "queries", 5, 4),
+        ("balance", 4, "queries", 4, 3),
+    ]
+    assert sorted(chain.read("rows", "candidates")["target_position"]) == sorted(POSITIONS)
+    chain.check()
+
+
+def test_needed_spans_may_be_balanced(tmp_path):
+    spans = {"b1": BEGINNING, "b2": BEGINNING, "m1": MIDDLE, "e1": END}
+    named = {"b": "beginning", "m": "middle", "e": "end"}
+    rows = [candidate(name, span, named[name[0]]) for name, span in spans.items()]
+    section = VerifyNecessity(rerankers=["one"], balance=True)
+    chain = Chain(tmp_path, section, rows, unit="questions")
+    scores = {(name, DOCUMENT): 0.5 for name in spans}
+    scores |= {(name, part_text(DOCUMENT, span, "removed")): 0.25 for name, span in spans.items()}
+    chain.verify(chain.score(fake("one", scores)))
+    assert chain.read("flow", "flow").select("stage", "step", "entered", "kept").rows() == [
+        ("span_necessity", 3, 4, 4),
+        ("balance", 4, 4, 3),
+    ]
+    dropped = chain.read("dropped", "attrition").select("stage", "reason", "target_position")
+    assert dropped.rows() == [("balance", "not_sampled", "beginning")]
+    chain.check()
+
+
+def test_the_margin_of_a_chunk_with_two_tags_is_that_of_the_better_one(tmp_path):
+    # Chunks [0, 3) and [3, 6) by their spans; the second lists two thirds as Myopic does.
+    positions = {"q1": ["beginning"], "q2": ["middle", "end"], "q3": ["middle", "end"]}
+    section = VerifyMargin(rerankers=["one"], threshold=0.25)
+    chain = fineweb(tmp_path, positions=positions, section=section)
+    scores = {"q1": (0.5, 0, 0), "q2": (0.25, 0, 0.75), "q3": (0.5, 0.25, 0)}
+    chain.verify(chain.score(fake("one", thirds(scores))))
+    assert chain.read("margins", "margins").select("query_id", "margin").rows() == [
+        ("q1", 0.5),
+        ("q2", 0.5),  # the end is ahead of the beginning, the one third that is no target
+        ("q3", -0.25),
+    ]
+    columns = ("n", "n_beginning", "n_middle", "n_end")
+    table = chain.read("margin_table", "margin_table")
+    # Both targets count by position.
+    assert table.filter(condition="m>=0.25").select(columns).rows() == [(2, 1, 1, 1)]
+    assert table.filter(condition="failed").select(columns).rows() == [(1, 0, 1, 1)]
+    # A cell has a query once: where the middle of its chunk lies.
+    cells = chain.read("cell_table", "cell_table").filter(length_bin="5-10")
+    kept, failed = (cells.filter(condition=name) for name in ("m>=0.25", "failed"))
+    assert kept.select(columns[1:]).rows() == [(1, 1, 0)]
+    assert failed.select(columns[1:]).rows() == [(0, 1, 0)]
+    dropped = chain.read("dropped", "attrition").select("item_id", "target_position").rows()
+    assert dropped == [("q3", "middle")]
+    chain.check()
