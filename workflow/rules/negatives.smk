@@ -207,9 +207,7 @@ rule remove_negatives:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         section=lambda wildcards: lookup.negatives(wildcards.benchmark).removal(),
-        counted=lambda wildcards: lookup.counted(
-            wildcards.benchmark, "false_negatives"
-        ),
+        counted=lambda wildcards: lookup.counted(wildcards.benchmark, "false_negatives"),
         version=STAGE_VERSIONS["remove_negatives"],
     message:
         "Removing false negatives of {wildcards.benchmark}"
