@@ -5,15 +5,10 @@ import pytest
 
 from psibench.config.leaderboards import Leaderboard
 from psibench.errors import InputError
-from psibench.stages.summaries import (
-    read_leaderboard,
-    run_language_averages,
-    run_leaderboards,
-    run_position_trend,
-)
+from psibench.stages.summaries import read_leaderboard, run_summaries
 from psibench.stages.tables import provenance
 from psibench.tables import read_provenance, read_table, write_table
-from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
 
 SOURCE = provenance("collect", params={}, inputs={})
@@ -30,8 +25,8 @@ def written(path, spec, rows):
     return path
 
 
-def averages(folder):
-    """Language averages of models a, b, c: means .1, .2, .3."""
+def summed_up(folder, *boards):
+    """Summaries of models a, b, c: means .1, .2, .3; and of the buckets of one more."""
     rows = [
         LABELS
         | {"model": model, "kind": "dense", "n_queries": 90, "n_buckets": 3, "mean": mean}
@@ -40,9 +35,22 @@ def averages(folder):
         | {"info_min": 1.0, "info_shape": 1.0, "flags": ""}
         for model, mean in (("a", 0.1), ("b", 0.2), ("c", 0.3))
     ]
-    psi = written(folder / "psi.parquet", PSI_TABLE, rows)
-    run_language_averages(psi, parquet=folder / "averages.parquet", csv=folder / "averages.csv")
-    return folder / "averages.parquet"
+    buckets = [
+        LABELS
+        | {"model": "m", "bucket": label, "bucket_low": low, "bucket_high": low + 0.3}
+        | {"n_queries": 30, "mean": mean}
+        for label, low, mean in (("x", 0.0, 0.9), ("y", 0.3, 0.6), ("z", 0.6, 0.3))
+    ]
+    out = folder / "results"
+    out.mkdir()
+    run_summaries(
+        psi=[written(folder / "psi.parquet", PSI_TABLE, rows)],
+        buckets=[written(folder / "buckets.parquet", BUCKET_SCORES, buckets)],
+        comparisons=[written(folder / "comparisons.parquet", COMPARISONS, [])],
+        boards=boards,
+        folder=out,
+    )
+    return out
 
 
 def board(folder, *lines, **changes):
@@ -51,43 +59,38 @@ def board(folder, *lines, **changes):
     return Leaderboard(**{"name": "mteb", "path": str(path)} | changes)
 
 
-def test_position_trend_is_written_with_its_csv(tmp_path):
-    rows = [
-        LABELS
-        | {"model": "m", "bucket": label, "bucket_low": low, "bucket_high": low + 0.3}
-        | {"n_queries": 30, "mean": mean}
-        for label, low, mean in (("x", 0.0, 0.9), ("y", 0.3, 0.6), ("z", 0.6, 0.3))
-    ]
-    path = written(tmp_path / "buckets.parquet", BUCKET_SCORES, rows)
-    out = tmp_path / "trend.parquet"
-    run_position_trend(path, parquet=out, csv=tmp_path / "trend.csv")
-    assert read_table(out, POSITION_TREND)["slope"].to_list() == pytest.approx([-1.0])
-    assert read_provenance(out)["params"] == {}
-    with open(tmp_path / "trend.csv", encoding="utf-8") as handle:
+def test_every_table_over_all_benchmarks_is_written_with_its_csv(tmp_path):
+    out = summed_up(tmp_path)
+    names = ["bucket_scores", "comparisons", "language_averages", "position_trend", "psi_table"]
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        f"{name}.{suffix}" for name in names for suffix in ("csv", "parquet")
+    )
+    trend = out / "position_trend.parquet"
+    assert read_table(trend, POSITION_TREND)["slope"].to_list() == pytest.approx([-1.0])
+    assert list(read_provenance(trend)["inputs"]) == [str(tmp_path / "buckets.parquet")]
+    with open(out / "position_trend.csv", encoding="utf-8") as handle:
         assert float(next(csv.DictReader(handle))["slope"]) == pytest.approx(-1.0)
+    means = read_table(out / "language_averages.parquet", LANGUAGE_AVERAGES)["mean"]
+    assert means.to_list() == [0.1, 0.2, 0.3]
+    assert read_table(out / "psi_table.parquet", PSI_TABLE)["model"].to_list() == ["a", "b", "c"]
 
 
-def test_averages_and_leaderboards_are_written_with_their_csv(tmp_path, caplog):
-    path = averages(tmp_path)
-    assert read_table(path, LANGUAGE_AVERAGES)["mean"].to_list() == [0.1, 0.2, 0.3]
+def test_leaderboards_are_correlated_with_the_averages(tmp_path):
     one = board(tmp_path, "model,score", "A,9", "b,8", "Org C,7", aliases={"Org C": "c"})
-    out = tmp_path / "boards.parquet"
-    run_leaderboards(path, boards=[one], parquet=out, csv=tmp_path / "boards.csv")
-    found = read_table(out, LEADERBOARDS)
+    out = summed_up(tmp_path, one)
+    found = read_table(out / "leaderboards.parquet", LEADERBOARDS)
     assert found.select("leaderboard", "average", "n_models", "spearman").rows() == [
         ("mteb", "mean", 3, -1.0),
         ("mteb", "mean_of_buckets", 3, -1.0),
     ]
-    assert one.path in read_provenance(out)["inputs"]
-    assert (tmp_path / "boards.csv").read_text(encoding="utf-8").count("\n") == 3
+    assert one.path in read_provenance(out / "leaderboards.parquet")["inputs"]
+    assert (out / "leaderboards.csv").read_text(encoding="utf-8").count("\n") == 3
 
 
 def test_models_a_leaderboard_lacks_are_named_in_the_log(tmp_path, caplog):
-    path = averages(tmp_path)
-    one = board(tmp_path, "model,score", "a,9", "b,", "z,1")
-    run_leaderboards(path, boards=[one], parquet=tmp_path / "l.parquet", csv=tmp_path / "l.csv")
+    out = summed_up(tmp_path, board(tmp_path, "model,score", "a,9", "b,", "z,1"))
     assert "board.csv has no score of: b, c" in caplog.text
-    assert read_table(tmp_path / "l.parquet", LEADERBOARDS)["unmatched"][0] == "b, c"
+    assert read_table(out / "leaderboards.parquet", LEADERBOARDS)["unmatched"][0] == "b, c"
 
 
 def test_scores_are_read_by_lower_case_name_or_alias(tmp_path):
