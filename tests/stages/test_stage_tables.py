@@ -55,6 +55,7 @@ def test_without_tables_the_frame_is_empty_with_its_columns():
 
 def test_columns_only_some_tables_have_are_null_in_the_others(tmp_path):
     row = {
+        "model": "m",
         "query_id": "q1",
         "domain": "d",
         "document_id": "p",
