@@ -5,23 +5,29 @@ import sys
 from collections.abc import Sequence
 
 from psibench import __version__
-from psibench.commands import COMMANDS
+from psibench.commands import COMMANDS, load_command
 from psibench.errors import InputError
 
 BAD_INPUT = 2
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser with one sub-parser per command."""
+def build_parser(asked: str | None) -> argparse.ArgumentParser:
+    """Return the parser; of the commands only the one ``asked`` for has its options."""
     parser = argparse.ArgumentParser(
         prog="psibench",
-        description="Measure how much a retriever's quality depends on where the evidence stands.",
+        description="Measure how much a retriever's quality depends on where the evidence is.",
+        epilog="psibench COMMAND --help says more of each.",
     )
     parser.add_argument("--version", action="version", version=f"psibench {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=command.help, description=command.description)
-        command.add_arguments(subparser)
+    for name, text in COMMANDS.items():
+        if name == asked:
+            command = load_command(name)
+            command.add_arguments(
+                subparsers.add_parser(name, help=text, description=command.description)
+            )
+        else:
+            subparsers.add_parser(name, help=text)
     return parser
 
 
@@ -31,9 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     argparse itself exits with 2 on a wrong option. Other exceptions are bugs and keep their
     traceback.
     """
-    args = build_parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    asked = next((word for word in given if not word.startswith("-")), None)
+    args = build_parser(asked).parse_args(given)
     try:
-        COMMANDS[args.command].run(args)
+        load_command(args.command).run(args)
     except InputError as error:
         print(f"psibench {args.command}: {error}", file=sys.stderr)
         return BAD_INPUT

@@ -1,32 +1,27 @@
-"""The sub-commands of `psibench` by name."""
+"""The sub-commands of `psibench`: a module each, imported when it is asked for."""
+
+from importlib import import_module
+from typing import cast
 
 from psibench.commands.base import Command
-from psibench.commands.check import CHECK
-from psibench.commands.compare import COMPARE
-from psibench.commands.efficiency import EFFICIENCY
-from psibench.commands.estimate import ESTIMATE
-from psibench.commands.export import EXPORT
-from psibench.commands.models import MODELS
-from psibench.commands.orphans import ORPHANS
-from psibench.commands.plan import PLAN
-from psibench.commands.prompts import PROMPTS_COMMAND
-from psibench.commands.schema import SCHEMA
-from psibench.commands.score import SCORE
-from psibench.commands.show import SHOW
 
-COMMANDS: dict[str, Command] = {
-    "score": SCORE,
-    "compare": COMPARE,
-    "show": SHOW,
-    "check": CHECK,
-    "efficiency": EFFICIENCY,
-    "estimate": ESTIMATE,
-    "export": EXPORT,
-    "models": MODELS,
-    "orphans": ORPHANS,
-    "plan": PLAN,
-    "prompts": PROMPTS_COMMAND,
-    "schema": SCHEMA,
+COMMANDS = {
+    "score": "nDCG and PSI of any retriever's run",
+    "compare": "two systems on the same queries: means, PSI and profiles",
+    "show": "print a PSI table",
+    "check": "verify a table's provenance, or validate a config",
+    "efficiency": "say what the jobs of a run took: time, cores, memory, tokens per second",
+    "estimate": "say what language models and embedding APIs will be asked, and the cost",
+    "export": "write a benchmark in the layout of PosIR's release",
+    "models": "list the model registry",
+    "orphans": "list or cancel SLURM jobs that a dead head process left behind",
+    "plan": "say how much a config has to encode, and in how many jobs of which length",
+    "prompts": "list the prompt templates, or show what a model gets for one item",
+    "schema": "write config/schema.json and docs/config.md from the typed config",
 }
+"""Name, which is the module's, and help in one line."""
 
-__all__ = ["COMMANDS", "Command"]
+
+def load_command(name: str) -> Command:
+    """Return the command of a name among COMMANDS."""
+    return cast(Command, import_module(f"psibench.commands.{name}").COMMAND)

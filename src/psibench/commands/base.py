@@ -10,12 +10,11 @@ from psibench.errors import InputError
 
 @dataclass(frozen=True)
 class Command:
-    """A sub-command: its help, its options and what it does.
+    """A sub-command: what it is for, its options and what it does.
 
     `run` raises `psibench.errors.InputError` for bad input; `psibench.cli.main` prints it.
     """
 
-    help: str
     description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]

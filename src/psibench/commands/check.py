@@ -111,8 +111,7 @@ def _lines(record: dict[str, Any]) -> str:
     )
 
 
-CHECK = Command(
-    help="verify a table's provenance, or validate a config",
+COMMAND = Command(
     description="Parquet: verify schema, key and content hash and print the provenance. YAML: "
     "validate a config laid over the default one and print what it would run; what is wrong with "
     "it is an error, files and folders that are missing are named.",

@@ -448,8 +448,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "systems",
         nargs=2,
-        metavar=("A", "B"),
-        help="each the id of a model of a run, a run file (with --queries and --qrels), or a "
+        metavar="SYSTEM",
+        help="two, each the id of a model of a run, a run file (with --queries and --qrels), or a "
         "query_scores.parquet",
     )
     models = parser.add_argument_group("models of a run")
@@ -488,8 +488,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-COMPARE = Command(
-    help="two systems on the same queries: means, PSI and profiles",
+COMMAND = Command(
     description="Compare two systems on the same queries: the difference of their means, of their "
     "PSI at equal documents, and whether their profiles over positions differ. Documents count as "
     "independent, not queries; a difference of profiles is claimed only where hits and misses "

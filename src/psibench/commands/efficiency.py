@@ -85,8 +85,7 @@ def _share(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0%}"
 
 
-EFFICIENCY = Command(
-    help="say what the jobs of a run took: time, cores, memory, tokens per second",
+COMMAND = Command(
     description="Sum up Snakemake's benchmark files and the encoding logs by rule and model: jobs, "
     "wall-clock time, CPU time, cores used, largest memory and its share of what was asked for, "
     "and of encodings tokens per second and the share of padding. The longest come first.",

@@ -293,8 +293,7 @@ def _api_cells(
     return (name, language, basis, *counts, tokens, money(row.cost(count)))
 
 
-ESTIMATE = Command(
-    help="say what language models and embedding APIs of a config will be asked, and the cost",
+COMMAND = Command(
     description="Send a sample of the documents through the tasks without asking anyone, and "
     "print requests, those already answered, tokens and money per task, benchmark and language "
     "model, of translations per language. Of tasks that judge candidates or translate them it "

@@ -113,8 +113,7 @@ def _without_prefix(frame: pl.DataFrame, prefix: str) -> pl.DataFrame:
     )
 
 
-EXPORT = Command(
-    help="write a benchmark in the layout of PosIR's release",
+COMMAND = Command(
     description="Write the tables of results/BENCHMARK/data as "
     "OUT/{language}/{domain}/{corpus,queries,qrels}/test.parquet with the columns of PosIR's "
     f"release ({'; '.join(f'{table}: ' + ', '.join(names) for table, names in COLUMNS.items())}) "

@@ -88,8 +88,7 @@ def _annotation(cls: type, field: str) -> object:
     return cls.model_fields[field].annotation  # type: ignore[attr-defined]
 
 
-MODELS = Command(
-    help="list the model registry",
+COMMAND = Command(
     description="List the models a config can name. docs/models.md says how to add one.",
     add_arguments=add_arguments,
     run=run_models,

@@ -92,8 +92,7 @@ def _cancel(jobs: Sequence["Job"], folder: Path) -> None:
     print(f"Cancelled: {len(jobs)}. Start again, after `snakemake --unlock` if it asks for that.")
 
 
-ORPHANS = Command(
-    help="list or cancel SLURM jobs that a dead head process left behind",
+COMMAND = Command(
     description="List this user's active SLURM jobs of a run in this folder whose head process "
     "(the snakemake that started them) is gone, e.g. after a reboot of the login node. They would "
     "write the same files as a new run: wait for them, or cancel them.",

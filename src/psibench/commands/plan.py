@@ -103,8 +103,7 @@ def _gigabytes(n_bytes: int) -> str:
     return f"{n_bytes / 1e9:,.1f}" if n_bytes >= 1e8 else f"{n_bytes / 1e9:.3f}"
 
 
-PLAN = Command(
-    help="say how much a config has to encode, and in how many jobs of which length",
+COMMAND = Command(
     description="Print texts, tokens, GPU and CPU minutes, jobs and room in the store of every "
     "encoding, by benchmark, language and model: of the tables that a run made, else of the "
     "config's numbers (documents of a sample spread over its length bins, queries before any "

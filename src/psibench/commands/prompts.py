@@ -101,8 +101,7 @@ def _named(task: LlmTask) -> str:
     return task.name if task.template == task.name else f"{task.name} ({task.template})"
 
 
-PROMPTS_COMMAND = Command(
-    help="list the prompt templates, or show what a model gets for one item",
+COMMAND = Command(
     description="The templates of config/prompts, and the final text of one record.",
     add_arguments=add_arguments,
     run=run_prompts,

@@ -36,8 +36,7 @@ def _current(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-SCHEMA = Command(
-    help="write config/schema.json and docs/config.md from the typed config",
+COMMAND = Command(
     description="Generate the config's JSON schema and its reference page.",
     add_arguments=add_arguments,
     run=run_schema,

@@ -209,8 +209,7 @@ def _queries_by(paths: Sequence[Path]) -> str:
     return ", ".join(sorted(found))
 
 
-SCORE = Command(
-    help="nDCG and PSI of any retriever's run",
+COMMAND = Command(
     description="Score runs over queries whose evidence spans are known: writes psi_table and "
     "bucket_scores (.csv and .parquet) and per-query scores, and prints the PSI table. Documents "
     "are ranked by score, ties by document id; a rank column is not used.",

@@ -84,8 +84,7 @@ def headline_rows(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-SHOW = Command(
-    help="print a PSI table",
+COMMAND = Command(
     description="Print the headline rows of a psi_table.parquet, or with --all every row.",
     add_arguments=add_arguments,
     run=run_show,

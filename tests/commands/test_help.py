@@ -1,0 +1,35 @@
+"""Help is there at once, and of every command."""
+
+import subprocess
+import sys
+
+import pytest
+
+from psibench.cli import main
+from psibench.commands import COMMANDS
+
+HEAVY = ("polars", "numpy", "pyarrow", "pydantic", "torch", "snakemake", "openai")
+
+
+def test_the_list_of_commands_imports_nothing_heavy():
+    code = "import sys; from psibench.cli import main\ntry: main(['--help'])\nexcept SystemExit: "
+    code += f"print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert all(f"\n    {name}" in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_is_for(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: psibench {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", [[], ["nope"], ["--nope"]])
+def test_what_is_no_command_is_refused_with_the_list_of_them(given, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(given)
+    assert ended.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err
