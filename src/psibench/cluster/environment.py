@@ -19,5 +19,7 @@ def set_environment(repository: str | Path, store: str | Path, node_cache: str |
         dict.fromkeys([source, *others])  # a job's own snakemake comes here, too
     )
     os.environ[FOLDER_VARIABLE] = str(Path(store).absolute() / "checkpoints")
+    # Bars of libraries; jobs tell their progress in lines (psibench.progress).
+    os.environ.setdefault("TQDM_DISABLE", "1")
     if node_cache:
         os.environ[CACHE_VARIABLE] = node_cache
