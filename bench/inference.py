@@ -31,8 +31,8 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
     import polars as pl
 
     from psibench.metrics.buckets import length_bucket, third_of_middle
-    from psibench.stages.tables import provenance
     from psibench.tables import write_table
+    from psibench.tables.derived import provenance
     from psibench.tables.schemas import QUERY_SCORES
 
     rng = np.random.default_rng(SEED)

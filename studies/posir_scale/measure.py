@@ -133,7 +133,7 @@ def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:
     import pyarrow.parquet as pq
 
     from psibench.metrics.aggregate import RowLabels
-    from psibench.stages.score import ScoredModel, run_score
+    from psibench.metrics.scoring import ScoredModel, run_score
 
     name, asking, searched = row["benchmark"], row["query_lang"], row["corpus_lang"]
     section, settings = lookup.benchmark(name), lookup.config

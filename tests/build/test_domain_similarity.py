@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.build.similarity import DomainMeans, cosine_matrix, similarity_rows
+from psibench.metrics.similarity import DomainMeans, cosine_matrix, similarity_rows
 
 
 def test_a_document_counts_once_however_many_vectors_it_has():

@@ -1,9 +1,9 @@
 import polars as pl
 import pytest
 
-from psibench.build.statistics import benchmark_statistics, bucket_counts, position_histogram
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import evidence_positions
+from psibench.metrics.statistics import benchmark_statistics, bucket_counts, position_histogram
 
 
 def queries(*spans, length=100) -> pl.DataFrame:

@@ -3,7 +3,6 @@ import random
 import polars as pl
 import pytest
 
-from psibench.build.statistics import bucket_counts
 from psibench.config import parse_benchmark
 from psibench.errors import InputError
 from psibench.generate import squad_posq
@@ -11,6 +10,7 @@ from psibench.generate.recipes import build_benchmark, source_files
 from psibench.generate.squad_posq import build_squad_posq
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import evidence_positions
+from psibench.metrics.statistics import bucket_counts
 from psibench.sources.squad import questions_frame, read_squad_files
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from psibench.build.similarity import similarity_rows
+from psibench.metrics.similarity import similarity_rows
 from psibench.report.languages import LanguageFacts, language_blocks
 from psibench.report.tables import FigureView, Table
 from psibench.report.views import BenchmarkInfo

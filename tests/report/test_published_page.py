@@ -12,8 +12,8 @@ from psibench.config.paths import PUBLISHED
 from psibench.errors import InputError
 from psibench.report.published import printed_tables, run_published
 from psibench.report.tables import Table
-from psibench.stages.tables import derived
 from psibench.tables import read_provenance, read_table, write_table
+from psibench.tables.derived import derived
 from psibench.tables.published_schemas import PUBLISHED_COMPARISON
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.stages.collect import run_collect, run_csv
+from psibench.metrics.summaries import run_collect, run_csv
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.schemas import QUERIES

@@ -25,9 +25,9 @@ from psibench.llm.tasks import (
 from psibench.stages import llm_ask
 from psibench.stages.llm_ask import Asking, run_ask
 from psibench.stages.llm_gather import gather, in_document_order, run_gather
-from psibench.stages.tables import provenance
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES, VERDICTS
+from psibench.tables.derived import provenance
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 from psibench.text.lengths import count_whitespace_tokens

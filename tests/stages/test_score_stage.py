@@ -3,9 +3,9 @@ import pytest
 
 from psibench.config import Uncertainty
 from psibench.errors import InputError
+from psibench.metrics import scoring
 from psibench.metrics.aggregate import RowLabels
-from psibench.stages import score_rows
-from psibench.stages.score import ScoredModel, run_score
+from psibench.metrics.scoring import ScoredModel, run_score
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import ENCODINGS, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN, TableSpec
 
@@ -262,7 +262,7 @@ def test_what_was_seen_of_a_translation_is_taken_over_in_proportion(
 def test_ranks_below_the_deepest_metric_and_pairs_without_a_judgement_change_nothing(
     tmp_path, domain, monkeypatch
 ):
-    monkeypatch.setattr(score_rows, "RUN_ROWS", 7)  # many batches
+    monkeypatch.setattr(scoring, "RUN_ROWS", 7)  # many batches
     deep = [(f"q{d}", f"x{rank}", rank, 1 / rank) for d in "ab" for rank in range(1, 30)]
     deep[3], deep[29 + 19] = ("qa", "da", 4, 0.25), ("qb", "db", 20, 0.05)
     scores = score(tmp_path, {"a": domain("a"), "b": domain("b")}, deep)
@@ -289,7 +289,7 @@ def test_a_run_of_other_columns_is_refused(tmp_path, domain):
 
 def test_a_missing_run_is_named(tmp_path):
     with pytest.raises(InputError, match="no such file"):
-        score_rows.judged_rows(
+        scoring.judged_rows(
             tmp_path / "none.parquet",
             [pl.DataFrame({"query-id": ["q"], "corpus-id": ["d"]})],
             ["ndcg@10"],

@@ -5,7 +5,7 @@ import pytest
 from psibench.config.models import StaticModel
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
-from psibench.stages.similarity import run_similarity
+from psibench.metrics.similarity import run_similarity
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.quality_schemas import DOMAIN_SIMILARITY
 from psibench.tables.schemas import ENCODINGS

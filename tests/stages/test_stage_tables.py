@@ -1,10 +1,10 @@
 import polars as pl
 import pytest
 
-from psibench.stages.tables import derived, provenance, read_all
-from psibench.stages.versions import STAGE_VERSIONS
 from psibench.tables import Provenance, content_hash, write_table
+from psibench.tables.derived import derived, provenance, read_all
 from psibench.tables.schemas import QRELS, QUERY_SCORES
+from psibench.tables.versions import STAGE_VERSIONS
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 import polars as pl
 import pytest
 
-from psibench.build.statistics import benchmark_statistics, position_histogram
 from psibench.metrics.query_scores import evidence_positions
-from psibench.stages.statistics import run_statistics
+from psibench.metrics.statistics import benchmark_statistics, position_histogram, run_statistics
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.quality_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS

@@ -5,9 +5,9 @@ import pytest
 
 from psibench.config.leaderboards import Leaderboard
 from psibench.errors import InputError
-from psibench.stages.summaries import read_leaderboard, run_summaries
-from psibench.stages.tables import provenance
+from psibench.metrics.summaries import read_leaderboard, run_summaries
 from psibench.tables import read_provenance, read_table, write_table
+from psibench.tables.derived import provenance
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
 

@@ -22,7 +22,7 @@ try:
     from psibench.generate.recipes import build_params
     from psibench.report.published import has_counterparts
     from psibench.stages.llm_job import ask_params, gather_params, place_params
-    from psibench.stages.versions import STAGE_VERSIONS
+    from psibench.tables.versions import STAGE_VERSIONS
 except ImportError as error:
     raise WorkflowError(
         f"{error}. Run `make setup` in the psibench folder and use the snakemake in its .venv "

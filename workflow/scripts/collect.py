@@ -1,4 +1,4 @@
-from psibench.stages.collect import run_collect
+from psibench.metrics.summaries import run_collect
 from psibench.stages.job import job
 from psibench.tables import SPECS
 

@@ -1,7 +1,7 @@
 from psibench.config import Uncertainty
 from psibench.metrics.aggregate import RowLabels
+from psibench.metrics.scoring import ScoredModel, run_score
 from psibench.stages.job import job
-from psibench.stages.score import ScoredModel, run_score
 
 with job(snakemake.log[0], threads=snakemake.threads):
     wildcards, params, output = snakemake.wildcards, snakemake.params, snakemake.output

@@ -1,6 +1,6 @@
 from psibench.config import parse_model
+from psibench.metrics.similarity import run_similarity
 from psibench.stages.job import job
-from psibench.stages.similarity import run_similarity
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_similarity(

@@ -1,5 +1,5 @@
+from psibench.metrics.statistics import run_statistics
 from psibench.stages.job import job
-from psibench.stages.statistics import run_statistics
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_statistics(

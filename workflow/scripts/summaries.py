@@ -1,8 +1,8 @@
 from pathlib import Path
 
 from psibench.config.leaderboards import Leaderboard
+from psibench.metrics.summaries import run_summaries
 from psibench.stages.job import job
-from psibench.stages.summaries import run_summaries
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_summaries(

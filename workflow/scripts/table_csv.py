@@ -1,4 +1,4 @@
-from psibench.stages.collect import run_csv
+from psibench.metrics.summaries import run_csv
 from psibench.stages.job import job
 
 with job(snakemake.log[0], threads=snakemake.threads):

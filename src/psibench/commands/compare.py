@@ -24,9 +24,9 @@ from psibench.metrics.comparison import BucketDifferences, bucket_differences
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import document_numbers
 from psibench.report.wording import ALPHA, change, interval, number, p_text, p_value
-from psibench.stages.tables import queries_by
 from psibench.tables import Provenance, content_hash, read_table, write_csv, write_table
 from psibench.tables.columns import read_columns
+from psibench.tables.derived import queries_by
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
 
 WIDTH = 100

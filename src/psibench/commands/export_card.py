@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from psibench import __version__
-from psibench.stages.versions import STAGE_VERSIONS
+from psibench.tables.versions import STAGE_VERSIONS
 
 LICENCE = "FILL IN: the licence of the texts, and who to name"
 

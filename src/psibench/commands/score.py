@@ -28,8 +28,8 @@ from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import query_scores
 from psibench.search.ranking import rank_documents
-from psibench.stages.tables import queries_by
 from psibench.tables import Provenance, content_hash
+from psibench.tables.derived import queries_by
 
 STAGE, STAGE_VERSION = "score", 2
 

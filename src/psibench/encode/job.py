@@ -31,10 +31,10 @@ from psibench.models.load import load_encoder
 from psibench.models.protocols import Encoder, Role, TokenizedText
 from psibench.progress import Progress
 from psibench.stages.stopping import watched_stop
-from psibench.stages.tables import derived
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
+from psibench.tables.derived import derived
 from psibench.tables.encoding_schemas import SHARD_ENCODINGS
 from psibench.tables.hashing import hash_file
 from psibench.tables.io import conform, read_any_table

@@ -26,9 +26,9 @@ from psibench.filters.grade import judged_source, part_pairs
 from psibench.filters.mixtures import draw_order
 from psibench.filters.verify import MARGIN_THRESHOLDS, MARGINS
 from psibench.llm.tasks import LlmTaskSection
-from psibench.stages.tables import derived
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, PAIRS, VERDICTS
+from psibench.tables.derived import derived
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS

@@ -43,6 +43,7 @@ from psibench.filters.decide import (
     span_targets,
     write_ledger,
 )
+from psibench.llm.judged_rows import refuse_unknown_documents, with_judgements
 from psibench.llm.tasks import (
     ADVICE,
     DOCUMENTS_TABLE,
@@ -54,10 +55,9 @@ from psibench.llm.tasks import (
     TaskItem,
     reply_field,
 )
-from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
-from psibench.stages.tables import derived, queries_by, read_all
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, GRADES, PAIRS, VERDICTS
+from psibench.tables.derived import derived, queries_by, read_all
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import TableSpec
 from psibench.text.segments import POSITIONS

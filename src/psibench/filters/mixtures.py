@@ -33,9 +33,9 @@ from psibench.filters.decide import (
     evidence_targets,
     make_decisions,
 )
-from psibench.stages.tables import derived
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, SAMPLING
+from psibench.tables.derived import derived
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS

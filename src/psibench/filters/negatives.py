@@ -44,9 +44,9 @@ from psibench.filters.decide import (
 )
 from psibench.filters.grade import document_pairs
 from psibench.filters.verify import Panel
-from psibench.stages.tables import derived, read_all
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import GRADES, PAIRS
+from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN
 from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
 

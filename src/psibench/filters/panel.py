@@ -24,9 +24,9 @@ from psibench.stages.scoring import (
     reranker_revision,
     score_texts,
 )
-from psibench.stages.tables import derived, read_all
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
+from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QRELS, QUERIES, RUN
 from psibench.tables.spec import TableSpec
 

@@ -45,9 +45,9 @@ from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.estimate import RowData, estimate_row
 from psibench.metrics.query_scores import document_numbers
-from psibench.stages.tables import derived, read_all
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
+from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import QUERY_SCORES
 from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS

@@ -55,9 +55,9 @@ from psibench.filters.mixtures import (
     read_length_bins,
     refuse_other_bins,
 )
-from psibench.stages.tables import derived, read_all
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
+from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS

@@ -19,9 +19,9 @@ from psibench.config.models import Model, SentenceTransformerModel, StaticModel
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.sources.documents import read_documents
-from psibench.stages.tables import derived
 from psibench.tables import hash_rows, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
+from psibench.tables.derived import derived
 from psibench.tables.schemas import DOCUMENTS
 
 if TYPE_CHECKING:

@@ -36,9 +36,9 @@ from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.sources.local import dataset_revisions, local_files
-from psibench.stages.tables import derived, provenance
 from psibench.tables import content_hash, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, PAIRS, PERSONA_CANDIDATES
+from psibench.tables.derived import derived, provenance
 from psibench.tables.dropped import as_attrition, dropped_frame
 from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec

@@ -27,9 +27,9 @@ from psibench.config.sources import DocumentSource, PythonDocsSource
 from psibench.errors import InputError
 from psibench.sources.documents import read_documents
 from psibench.sources.local import dataset_revisions, local_files
-from psibench.stages.tables import provenance
 from psibench.tables import content_hash, read_provenance, write_table
 from psibench.tables.build_schemas import SAMPLING
+from psibench.tables.derived import provenance
 from psibench.tables.dropped import DROPPED_SCHEMA, Dropped, dropped_frame
 from psibench.tables.parts import write_table_parts
 from psibench.tables.schemas import ATTRITION, DOCUMENTS

@@ -8,15 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.build.pooled_tables import (
-    pool_audits,
-    pool_cells,
-    pool_flow,
-    pool_margins,
-    pool_mixtures,
-    pool_savings,
-    pool_usage,
-)
 from psibench.config.corpora import POOLED
 from psibench.config.llms import Price, price_of
 from psibench.errors import InputError
@@ -29,6 +20,15 @@ from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm
 from psibench.report.plots import SERIES, LineStyle, draw_stacks, inline_svg
+from psibench.report.pooled import (
+    pool_audits,
+    pool_cells,
+    pool_flow,
+    pool_margins,
+    pool_mixtures,
+    pool_savings,
+    pool_usage,
+)
 from psibench.report.published import read_published
 from psibench.report.tables import Block, FigureView, Panel, Table, slug
 from psibench.report.views import BenchmarkInfo, PsiRows, Row, clean_table, tiny_table
@@ -41,9 +41,9 @@ from psibench.report.wording import (
     p_value,
     percent,
 )
-from psibench.stages.tables import read_all
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.derived import read_all
 from psibench.tables.schemas import ATTRITION, QUERIES
 from psibench.tables.spec import TableSpec
 from psibench.text.segments import POSITIONS

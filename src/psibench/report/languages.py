@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from psibench.build.statistics import QUERY_TYPE_PREFIX
 from psibench.metrics.aggregate import POOLED
 from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.language_averages import CROSS_LINGUAL, MONOLINGUAL
+from psibench.metrics.statistics import QUERY_TYPE_PREFIX
 from psibench.report.plots import HeatMap, LineStyle, draw_heat_map, inline_svg
 from psibench.report.published import read_published
 from psibench.report.scores import bucket_axis, curve, curve_numbers, small_multiples
@@ -26,8 +26,8 @@ from psibench.report.wording import (
     pair_text,
     percent,
 )
-from psibench.stages.tables import read_all
 from psibench.tables import read_table
+from psibench.tables.derived import read_all
 from psibench.tables.quality_schemas import (
     DOMAIN_SIMILARITY,
     RELOCATION,

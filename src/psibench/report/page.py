@@ -13,12 +13,12 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
-from psibench.build.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, SquadPosq
 from psibench.config.llms import STAND_IN_PREFIX
 from psibench.config.models import ModelBase
 from psibench.filters.verify import VerifyMargin
 from psibench.metrics.aggregate import POOLED
+from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
 from psibench.report import scores
 from psibench.report.examples import Example, example_section
 from psibench.report.filters import (
@@ -57,9 +57,9 @@ from psibench.report.views import (
     with_headline,
 )
 from psibench.report.wording import MISSING, SCHEME_TEXTS, count, pair_text, statistic_text
-from psibench.stages.tables import read_all
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
+from psibench.tables.derived import read_all
 from psibench.tables.io import conform
 from psibench.tables.provenance import now
 from psibench.tables.schemas import (

@@ -23,9 +23,9 @@ from psibench.config.paths import PUBLISHED
 from psibench.errors import InputError
 from psibench.metrics.aggregate import POOLED
 from psibench.report.tables import TEMPLATES, Table, provenance_table, render
-from psibench.stages.tables import derived
 from psibench.tables import hash_file, read_provenance, read_table, write_csv, write_table
 from psibench.tables.atomic import write_text
+from psibench.tables.derived import derived
 from psibench.tables.provenance import now
 from psibench.tables.published_schemas import PUBLISHED_COMPARISON
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE

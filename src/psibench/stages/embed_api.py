@@ -23,8 +23,8 @@ from psibench.models.api.texts import load_api_texts
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import StopCheck
 from psibench.stages.embed_api_job import EmbedJob
-from psibench.stages.tables import derived
 from psibench.tables import Provenance, write_table
+from psibench.tables.derived import derived
 from psibench.tables.embedding_schemas import EMBEDDING_USAGE
 from psibench.tables.schemas import ENCODINGS
 

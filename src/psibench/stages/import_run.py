@@ -14,8 +14,8 @@ from psibench.formats.runs import read_run
 from psibench.metrics.query_scores import name_some
 from psibench.models.run_files import is_per_domain, run_files
 from psibench.search.ranking import rank_documents
-from psibench.stages.tables import derived
 from psibench.tables import hash_file, read_table, write_table
+from psibench.tables.derived import derived
 from psibench.tables.schemas import QUERIES, RUN
 
 logger = logging.getLogger("psibench")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.stages.tables import derived, read_all
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 COUNTED = ["stage", "unit"]

@@ -23,9 +23,9 @@ from psibench.llm.run import ask_all
 from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, TaskItem, shard_documents
 from psibench.progress import Progress
 from psibench.stages.llm_requests import requests_of
-from psibench.stages.tables import derived
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import LLM_USAGE, OUTCOMES
+from psibench.tables.derived import derived
 from psibench.tables.spec import TableSpec
 
 logger = logging.getLogger("psibench")

@@ -9,9 +9,9 @@ import polars as pl
 from psibench.llm.tasks import Gathered, LlmTask, LlmTaskSection, replied
 from psibench.stages.ledger import check_balance
 from psibench.stages.llm_ask import read_task_tables
-from psibench.stages.tables import derived, read_all
 from psibench.tables import write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
+from psibench.tables.derived import derived, read_all
 from psibench.tables.dropped import Dropped, Flow, as_attrition, dropped_frame, flow_frame
 from psibench.tables.schemas import ATTRITION
 

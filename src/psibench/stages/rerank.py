@@ -21,9 +21,9 @@ from psibench.stages.scoring import (
     reranker_revision,
     score_texts,
 )
-from psibench.stages.tables import derived
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
+from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
 
 FLOAT32_STEP = 2.0**-20

@@ -19,9 +19,9 @@ from psibench.search.late import search_token_vectors
 from psibench.search.ranking import rank_documents
 from psibench.search.topk import TopK
 from psibench.search.vectors import DocumentVectors, Groups, Vectors
-from psibench.stages.tables import derived
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.columns import read_columns
+from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
 
 

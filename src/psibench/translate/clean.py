@@ -21,9 +21,9 @@ from psibench.config.base import Section
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
 from psibench.filters.decide import POSITIVE_REMOVED
-from psibench.stages.tables import derived
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import FLOW
+from psibench.tables.derived import derived
 from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.tables.translation_schemas import (

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from psibench.errors import InputError
 from psibench.formats.text import read_delimited
+from psibench.llm.judged_rows import with_judgements
 from psibench.llm.tasks import (
     ADVICE,
     DOCUMENTS_TABLE,
@@ -31,10 +32,9 @@ from psibench.llm.tasks import (
     reply_field,
 )
 from psibench.metrics.buckets import LENGTH_BUCKETS, length_bucket
-from psibench.recipes.judged_rows import with_judgements
-from psibench.stages.tables import derived
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.columns import read_columns
+from psibench.tables.derived import derived
 from psibench.tables.quality_schemas import (
     TRANSLATION_AGREEMENT,
     TRANSLATION_CONFUSION,

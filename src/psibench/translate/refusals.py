@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from psibench.config.base import Language, Section
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
+from psibench.llm.judged_rows import refuse_unknown_documents, with_judgements
 from psibench.llm.tasks import (
     ADVICE,
     DOCUMENTS_TABLE,
@@ -28,7 +29,6 @@ from psibench.llm.tasks import (
     TaskItem,
     reply_field,
 )
-from psibench.recipes.judged_rows import refuse_unknown_documents, with_judgements
 from psibench.tables.schemas import CORPUS
 from psibench.tables.translation_schemas import REFUSAL_VERDICTS
 from psibench.text.detection import is_foreign

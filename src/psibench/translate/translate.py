@@ -15,6 +15,7 @@ import polars as pl
 
 from psibench.config.base import Language
 from psibench.errors import InputError
+from psibench.llm.judged_rows import refuse_unknown_documents
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -27,7 +28,6 @@ from psibench.llm.tasks import (
     refusal,
     reply_field,
 )
-from psibench.recipes.judged_rows import refuse_unknown_documents
 from psibench.tables import read_table, write_table
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.schemas import CORPUS, QUERIES
@@ -78,7 +78,7 @@ def run_text_parts(
 ) -> None:
     """Write the parts of a domain's documents, then its queries, each of these whole."""
     from psibench.models.counting import token_counter
-    from psibench.stages.tables import derived
+    from psibench.tables.derived import derived
 
     params = {"length_tokenizer": length_tokenizer, "max_part_tokens": max_part_tokens}
     parts = text_parts(

@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from psibench.stages.versions import STAGE_VERSIONS
 from psibench.tables import Provenance, content_hash, read_provenance, read_table
 from psibench.tables.schemas import TableSpec
+from psibench.tables.versions import STAGE_VERSIONS
 
 
 def provenance(
