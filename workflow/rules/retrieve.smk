@@ -360,8 +360,8 @@ rule rerank:
         runtime=1440,
         gpu=lambda wildcards: lookup.gpus(),
         device=settings.encoding.device,
-        tokens_per_batch=lambda wildcards: scoring_tokens(
-            lookup, lookup.reranker_of(wildcards.model)
+        tokens_per_batch=lambda wildcards: lookup.scoring_tokens(
+            lookup.reranker_of(wildcards.model)
         ),
     params:
         entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
