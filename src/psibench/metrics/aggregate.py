@@ -30,7 +30,6 @@ from psibench.metrics.query_scores import document_numbers
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
 
 POOLED = "all"
-EVIDENCE_VIEWS = ("all", "visible", "whole")
 
 Rows = list[dict[str, Any]]
 
@@ -200,15 +199,6 @@ def result_tables(
         psi=psi,
         comparisons=_frame(compared, COMPARISONS),
     )
-
-
-def evidence_views(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return all queries; those whose evidence the model saw; those whose positive it saw whole."""
-    return {
-        "all": frame,
-        "visible": frame.filter(pl.col("visible") >= 1.0),
-        "whole": frame.filter(pl.col("pos_visible") >= 1.0),
-    }
 
 
 def _each(work: Any, tasks: Sequence[Any], threads: int) -> Iterator[Any]:

@@ -47,9 +47,6 @@ PSEUDO_QUERIES = 2.0
 """Queries of average score that a bucket's variance is smoothed with, so that a bucket of few
 queries that score alike does not look certain."""
 
-DOCUMENTS_AT_ONCE = 50_000
-"""Documents whose arrays of floats are held at a time: 8 MB for 20 buckets."""
-
 
 @dataclass(frozen=True)
 class DocumentTable:

@@ -1,9 +1,8 @@
 """Encoders run by vLLM's pooling runner, in this process."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -65,11 +64,6 @@ class VllmEncoder:
             }
         )
 
-    @property
-    def runs_ahead(self) -> bool:
-        """False: vLLM keeps the GPU busy by itself."""
-        return False
-
     def salt(self, role: Role) -> str:
         """Return the role's prompt."""
         return self.entry.query_prompt if role == "query" else self.entry.document_prompt
@@ -84,22 +78,10 @@ class VllmEncoder:
         )
         return [append_tokens(item, self.appended) for item in items] if self.appended else items
 
-    def start(
-        self,
-        windows: Sequence[np.ndarray],
-        content: Sequence[np.ndarray],
-        *,
-        length: int | None = None,
-    ) -> Callable[[], list[np.ndarray]]:
-        """Encode at once: vLLM keeps the GPU busy by itself. See ``forward``."""
-        return partial(list, self.forward(windows, content, length=length))
-
     def forward(
         self,
         windows: Sequence[np.ndarray],
         content: Sequence[np.ndarray],  # noqa: ARG002 - one vector per text
-        *,
-        length: int | None = None,  # noqa: ARG002
     ) -> list[np.ndarray]:
         """Encode token ids as they are into (1, dim) float32 unit vectors.
 
