@@ -535,6 +535,6 @@ def _window_figures(
 def _frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:
     """Collect rows into the columns of a table; NaN becomes null."""
     listed = list(rows)
-    schema = pl.DataFrame(pl.from_arrow(spec.schema.empty_table())).schema
+    schema = spec.empty().schema
     columns = {name: [row[name] for row in listed] for name in spec.column_names}
     return pl.DataFrame(columns, schema=schema).with_columns(pl.selectors.float().fill_nan(None))

@@ -55,6 +55,6 @@ def leaderboard_correlations(
                 | {"models": ", ".join(models), "unmatched": ", ".join(others)}
                 | {"incomplete": ", ".join(incomplete)}
             )
-    schema = pl.DataFrame(pl.from_arrow(LEADERBOARDS.schema.empty_table())).schema
+    schema = LEADERBOARDS.empty().schema
     columns = {name: [row[name] for row in rows] for name in LEADERBOARDS.column_names}
     return pl.DataFrame(columns, schema=schema)

@@ -215,7 +215,7 @@ def _checked(inputs: ReportInput) -> ReportInput:
 
     def conformed(frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
         if frame.width == 0:
-            return pl.DataFrame(spec.schema.empty_table())
+            return spec.empty()
         return pl.DataFrame(conform(frame, spec, where=f"report input {spec.name}"))
 
     tables: Any = {name: conformed(getattr(inputs, name), spec) for name, spec in SPECS.items()}

@@ -106,7 +106,7 @@ def _write_usage(
     ledger: Ledger, model: str, path: str | Path, *, job: str, provenance: Provenance
 ) -> None:
     row = {"model": model} | asdict(ledger.spending(job=job))
-    empty = pl.DataFrame(pl.from_arrow(EMBEDDING_USAGE.schema.empty_table()))
+    empty = EMBEDDING_USAGE.empty()
     frame = pl.DataFrame([row], schema=empty.schema)
     write_table(frame, path, EMBEDDING_USAGE, provenance=provenance)
 

@@ -250,5 +250,5 @@ def _outcome_row(item: TaskItem, outcome: Outcome) -> dict[str, Any]:
 
 
 def _frame(rows: Iterable[Mapping[str, Any]], spec: TableSpec) -> pl.DataFrame:
-    empty = pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
+    empty = spec.empty()
     return pl.DataFrame(list(rows), schema=empty.schema)

@@ -83,5 +83,5 @@ def read_all(paths: Sequence[str | Path], spec: TableSpec) -> pl.DataFrame:
 
     Without paths the frame is empty, with the declared columns.
     """
-    empty = pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
+    empty = spec.empty()
     return pl.concat([empty, *(read_table(path, spec) for path in paths)], how="diagonal")

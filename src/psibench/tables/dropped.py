@@ -78,5 +78,5 @@ class Flow:
 def flow_frame(stage: str, step: int, counts: Sequence[Flow]) -> pl.DataFrame:
     """Turn counts into FLOW rows."""
     rows = [(stage, step, f.unit, f.entered, f.kept, f.entered - f.kept) for f in counts]
-    empty = pl.DataFrame(pl.from_arrow(FLOW.schema.empty_table()))
+    empty = FLOW.empty()
     return pl.DataFrame(rows, schema=empty.schema, orient="row")

@@ -41,4 +41,5 @@ class TableSpec:
 
     def empty(self) -> pl.DataFrame:
         """Make a frame of the declared columns, without rows."""
-        return pl.DataFrame(pl.from_arrow(self.schema.empty_table()))
+        # Not `empty_table()`: pyarrow imports pandas to make an array of a list.
+        return pl.DataFrame(pa.RecordBatchReader.from_batches(self.schema, []).read_all())
