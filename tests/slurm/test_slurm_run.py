@@ -19,7 +19,7 @@ def test_the_table_of_a_run_on_slurm_is_that_of_a_local_run(
         facts = [job.facts() for job in head.jobs()]
         partitions = Counter(fact["Partition"] for fact in facts)
         assert {fact["JobState"] for fact in facts} == {"COMPLETED"}
-        assert partitions == {"cpu": 7, "gpu": 1}
+        assert partitions == {"cpu": 5, "gpu": 1}
         (encode,) = (fact for fact in facts if fact["Partition"] == "gpu")
         assert encode["Comment"].startswith("rule_encode")
         assert "gres:gpu:1" in encode["TresPerJob"] or "gpu:1" in encode["TresPerJob"]
