@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from psibench.config.llms import STAND_IN_PREFIX, LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer import Answer
-from psibench.llm.connection import DETAIL_CHARS, async_client, error_code, failures
+from psibench.llm.connection import DETAIL_CHARS, OPENAI_URL, async_client, error_code, failures
 from psibench.llm.limits import Call, Meter, Turnstile
 from psibench.llm.request import Request
 from psibench.llm.retry import TryFailedError, verdict_of
@@ -159,7 +159,9 @@ class OpenAIChatClient:
         ]
         self._troubles = _Troubles()
         n_at_once = self._policy.concurrency
-        logger.info("asking %s at %s, up to %d at once", settings.model, address, n_at_once)
+        logger.info(
+            "asking %s at %s, up to %d at once", settings.model, address or OPENAI_URL, n_at_once
+        )
         self._turnstile = Turnstile()
         self._turn = itertools.cycle(self._clients)
 
@@ -273,8 +275,7 @@ def read_reply(data: Any, model: str, secret: Secret, *, latency_s: float = 0.0)
     try:
         reply = _read_completion(data, latency_s, secret)
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
-        words = secret.scrub(repr(data)[:DETAIL_CHARS]) if _is_flat(data) else "deeply nested JSON"
-        raise TryFailedError("no_choices", words) from None
+        raise TryFailedError("no_choices", secret.scrub(_shown(data))) from None
     if reply.model.startswith(STAND_IN_PREFIX) != model.startswith(STAND_IN_PREFIX):
         raise TryFailedError(
             "stand_in_mismatch",
@@ -305,13 +306,12 @@ def _word(given: object, secret: Secret, most: int) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
-def _is_flat(data: object) -> bool:
-    """Say whether printing JSON data will do; the parser allows deeper nesting than printing."""
+def _shown(data: object) -> str:
+    """Return the beginning of JSON data; the parser allows deeper nesting than the writer."""
     try:
-        json.dumps(data)
+        return json.dumps(data)[:DETAIL_CHARS]
     except RecursionError:
-        return False
-    return True
+        return "deeply nested JSON"
 
 
 def _text(content: Any) -> str:

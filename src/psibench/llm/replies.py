@@ -13,14 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
 
 MAX_STARTS = 40
-"""Places in a reply at which JSON is looked for, and fences that are looked into."""
+"""Places in a reply at which JSON is looked for."""
 
 MAX_REPAIR_CHARS, MAX_REPAIR_BRACKETS = 200_000, 2000
 """What is longer, or opens more brackets, is read as JSON only: repair takes quadratic time."""
@@ -106,8 +105,7 @@ def _values(text: str) -> Iterator[Any]:
         whole = None
     if isinstance(whole, dict | list):
         yield whole
-    fences = islice(_FENCE.finditer(text), MAX_STARTS)
-    parts = [*(fence.group(1) for fence in fences), text]
+    parts = [*(fence.group(1) for fence in _FENCE.finditer(text)), text]
     for part in parts:
         yield from _json_inside(part)
     for part in parts:

@@ -42,9 +42,8 @@ def run_summaries(
     """
 
     def write(frame: pl.DataFrame, spec: TableSpec, paths: Paths) -> pl.DataFrame:
-        files = {board.path: hash_file(board.path) for board in boards}
-        if spec is not LEADERBOARDS:
-            files = {}
+        own = boards if spec is LEADERBOARDS else []
+        files = {board.path: hash_file(board.path) for board in own}
         source = derived("summaries", paths, params={"table": spec.name}, files=files)
         write_table(frame, folder / f"{spec.name}.parquet", spec, provenance=source)
         write_csv(frame, folder / f"{spec.name}.csv")
