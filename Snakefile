@@ -2,14 +2,13 @@
 #
 # Paths of results/ (relative to the working directory):
 #   {benchmark}/data/{lang}/{domain}/corpus|queries|qrels.parquet     the benchmark
-#   {benchmark}/build/{lang}/{domain}/dropped.parquet                 what the recipe left out
-#   {benchmark}/build/{lang}/{domain}/{step}.parquet                  tables on the way there
-#   {benchmark}/build/{lang}/{domain}/{task}/{llm}/{shard}.*.parquet  what a language model said
-#   {benchmark}/build/{lang}/{domain}/scores|pair_scores/{reranker}.parquet  what a reranker said
-#   {benchmark}/study/{lang}/{domain}/                                filter studies (target `study`)
-#   {benchmark}/build/{lang}/statistics|position_histogram|relocation.parquet  over a language
-#   {benchmark}/build/{lang}/all/...                                  a sample of its translations
-#   {benchmark}/attrition|translation_quality|...parquet              over all its languages
+#   {benchmark}/build/{lang}/{step}.parquet                           tables on the way there, a
+#                                                                     column `domain` in each
+#   {benchmark}/build/{lang}/{task}.*|{task}/{shard}.*.parquet        what a language model said
+#   {benchmark}/build/{lang}/scores|pair_scores/{reranker}.parquet    what a reranker said
+#   {benchmark}/build/{lang}/{domain}/                                what was left out of a domain
+#   {benchmark}/study/{lang}/                                         filter studies (target `study`)
+#   {benchmark}/attrition|flow|llm_usage|statistics|relocation|...parquet  over all its languages
 #   {benchmark}/encodings/{model}/{lang}.parquet                      addresses in store/
 #   {benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet
 #   {benchmark}/scores|tables/{query_lang}-{corpus_lang}...           of all models

@@ -11,6 +11,7 @@ from psibench.filters.negatives import JUDGEMENTS
 from psibench.stages.ledger import check_balance
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.domains import OfDomain
 from psibench.tables.quality_schemas import RELOCATION, TRANSLATION_QUALITY
 from psibench.tables.schemas import ATTRITION, BUCKET_SCORES, COMPARISONS, PSI_TABLE, QUERIES
 
@@ -97,8 +98,11 @@ def counted(folder: Path, benchmark: str, language: str = ENGLISH) -> list[int]:
 
 def check_ledger(folder: Path, dropped: pl.DataFrame, language: str, domain: str) -> None:
     """See that a domain's ledger balances, and that it was estimated as it was asked."""
-    build = folder / BENCHMARK / "build" / language / domain
-    flow = read_table(build / "flow.parquet", FLOW)
+    tables = {
+        name: OfDomain(str(folder / BENCHMARK / f"{name}.parquet"), domain, language)
+        for name in ("flow", "llm_usage")
+    }
+    flow = read_table(tables["flow"], FLOW)
     own = dropped.filter(language=language, domain=domain)
     check_balance(own, flow)
     assert own["doc_id"].null_count() == 0, own
@@ -106,7 +110,7 @@ def check_ledger(folder: Path, dropped: pl.DataFrame, language: str, domain: str
     assert sampled["length_bin"].null_count() == 0, sampled
     n_queries = counted(folder, BENCHMARK, language)[DOMAINS.index(domain)]
     assert flow["kept"][-1] == n_queries, flow
-    for row in read_table(build / "llm_usage.parquet", LLM_USAGE).iter_rows(named=True):
+    for row in read_table(tables["llm_usage"], LLM_USAGE).iter_rows(named=True):
         for name, tolerance in TOLERANCES.items():
             actual = row["n_requests" if name == "requests" else name]
             assert abs(row[f"estimated_{name}"] - actual) <= tolerance * actual, row
@@ -120,8 +124,8 @@ def check_judges(folder: Path, *, n_dropped: int) -> None:
         data = folder / BENCHMARK / "data" / ENGLISH / domain
         judged = read_table(data / "judgements.parquet", JUDGEMENTS)
         hit += judged.filter("is_false_negative").get_column("query_id").n_unique()
-        build = folder / BENCHMARK / "build" / ENGLISH / domain
-        audit = read_table(build / "audit_table.parquet", AUDIT_TABLE)
+        made = folder / BENCHMARK / "build" / ENGLISH / "audit_table.parquet"
+        audit = read_table(OfDomain(str(made), domain), AUDIT_TABLE)
         known = audit.filter(pl.col("n") >= ENOUGH).get_column("exclusive").to_list()
         rates += [(known[0], known[-1])] if len(known) > 1 else []
     assert hit == n_dropped > 0, (hit, n_dropped)
@@ -136,8 +140,8 @@ def check_translations(folder: Path) -> None:
     for language in TRANSLATED:
         kept = sum(counted(folder, BENCHMARK, language))
         assert 0.8 * whole < kept < whole, (language, kept, whole)
-        found = read_table(folder / BENCHMARK / f"build/{language}/relocation.parquet", RELOCATION)
-        share = found.filter(domain="all", method="all").item(0, "share_located")
+        found = read_table(folder / BENCHMARK / "relocation.parquet", RELOCATION)
+        share = found.filter(language=language, domain="all", method="all").item(0, "share_located")
         assert share > 0.8, found
         graded = quality.filter(
             language=language, domain="all", length_bin="all", dimension="overall"

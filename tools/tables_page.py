@@ -13,6 +13,8 @@ edit.
 
 Character offsets are 0-based indices into the text as Python counts characters; ends are
 exclusive. Every Parquet file carries its provenance: `psibench check FILE` prints and verifies it.
+Tables of `results/BENCHMARK/build/LANGUAGE/` have a column `domain` in front, which is part of the
+key; `flow` and `llm_usage` of a benchmark, `language` and `domain`.
 """
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import yaml
+from language_tables import write_domains
 
 from psibench.cli import main
 from psibench.config.paths import prompt_path
@@ -75,7 +76,7 @@ def tables(folder, name="mine"):
         }
     )
     made = Provenance("sample", 1)
-    write_table(documents, build / "documents.parquet", DOCUMENTS, provenance=made)
+    write_domains({"general": documents}, build / "documents.parquet", DOCUMENTS, provenance=made)
     proposed = pl.DataFrame(
         {
             "_id": ["d3-q1"],
@@ -85,7 +86,8 @@ def tables(folder, name="mine"):
             "answer": ["Text {{ 3 }}"],
         }
     )
-    write_table(proposed, build / "propose_questions.parquet", PROPOSED, provenance=made)
+    path = build / "propose_questions.parquet"
+    write_domains({"general": proposed}, path, PROPOSED, provenance=made)
 
 
 def pairs(task, name="mine"):
@@ -93,11 +95,11 @@ def pairs(task, name="mine"):
     row = ("d3-q1--end", "d3-q1", "d3", "end", "Which text?", "Text {{ 3 }}")
     frame = pl.DataFrame([row], schema=list(PAIRS.column_names), orient="row")
     made = Provenance("grade", 1)
-    write_table(frame, build / f"{task}_pairs.parquet", PAIRS, provenance=made)
+    write_domains({"general": frame}, build / f"{task}_pairs.parquet", PAIRS, provenance=made)
 
 
 def folder_of(name):
-    return Path("results") / name / "build" / "eng-Latn" / "general"
+    return Path("results") / name / "build" / "eng-Latn"
 
 
 def refusal(capsys, *argv):
@@ -166,7 +168,7 @@ def test_an_unknown_id_is_refused_with_three_that_there_are(folder, capsys):
 def test_missing_tables_are_named_with_the_command_that_makes_them(folder, capsys):
     path = config(folder)
     message = refusal(capsys, "render", "locate_span", "--row", "d1-q1", "--config", path)
-    table = "results/mine/build/eng-Latn/general/documents.parquet"
+    table = "results/mine/build/eng-Latn/documents.parquet"
     assert f"{table}, " in message
     assert "propose_questions.parquet: not made yet" in message
     assert f"`snakemake --profile profiles/local --configfile {path} {table} " in message
@@ -223,7 +225,7 @@ def test_missing_pairs_are_named_with_the_command_that_makes_them(folder, capsys
     tables(folder)
     path = config(folder, mine=JUDGED)
     message = refusal(capsys, "render", "judge_1", "--row", "x", "--config", path)
-    table = "results/mine/build/eng-Latn/general/judge_1_pairs.parquet"
+    table = "results/mine/build/eng-Latn/judge_1_pairs.parquet"
     assert f"judge_1 reads {table}: not made yet" in message
     assert f"`snakemake --profile profiles/local --configfile {path} {table}`" in message
 
@@ -267,18 +269,20 @@ def translated_tables(domain="general", doc_id="d1"):
     queries = frame_of(QUERIES, query)
     write_table(queries, results / "data" / source / "queries.parquet", QUERIES, provenance=MADE)
     part = [(f"d:{doc_id}:0", doc_id, doc_id, "document", 0, 1, TEXT, "")]
-    path = results / "build" / source / "text_parts.parquet"
-    write_table(frame_of(TEXT_PARTS, part), path, TEXT_PARTS, provenance=MADE)
-    there = results / "build" / "spa-Latn" / domain
+    path = results / "build" / "eng-Latn" / "text_parts.parquet"
+    write_domains({domain: frame_of(TEXT_PARTS, part)}, path, TEXT_PARTS, provenance=MADE)
+    there = results / "build" / "spa-Latn"
     rows = [
         (doc_id, "document", doc_id, "La sal era cara. Vino el tren.", None, 1, [], None),
         ("q1", "query", doc_id, "¿Qué vino?", None, 1, [], None),
     ]
     path = there / "translated.parquet"
-    write_table(frame_of(TRANSLATED_SPEC, rows), path, TRANSLATED_SPEC, provenance=MADE)
+    translated = frame_of(TRANSLATED_SPEC, rows)
+    write_domains({domain: translated}, path, TRANSLATED_SPEC, provenance=MADE)
     suspect = [("q:q1", doc_id, "q1", "query", "Lo siento.")]
     path = there / "refusal_suspects.parquet"
-    write_table(frame_of(REFUSAL_SUSPECTS, suspect), path, REFUSAL_SUSPECTS, provenance=MADE)
+    suspects = frame_of(REFUSAL_SUSPECTS, suspect)
+    write_domains({domain: suspects}, path, REFUSAL_SUSPECTS, provenance=MADE)
 
 
 def frame_of(spec, rows):
@@ -308,13 +312,14 @@ def test_the_grades_of_a_translation_are_asked_over_all_domains(folder, capsys):
             "_id": ["law/d1"],
             "text": [TEXT],
             "origin": ["law"],
+            "language": ["deu-Latn"],
             "domain": ["law"],
             "doc_id": ["d1"],
             "length_bin": ["Q1"],
             "translation": ["La sal era cara."],
         }
     )
-    path = Path("results/mine/build/deu-Latn/all/quality_sample.parquet")
+    path = Path("results/mine/quality_sample.parquet")
     write_table(sample, path, DOCUMENTS, provenance=MADE)
     given = ["--config", config(folder, mine=TRANSLATED)]
     assert main(["prompts", "render", "judge_translation", "--row", "law/d1", *given]) == 0
@@ -345,7 +350,7 @@ def test_an_item_is_found_in_whichever_domain_has_it(folder, capsys):
     message = refusal(capsys, *asked, "d:d9:0")
     assert "no item 'd:d9:0' among 1; some ids: d:d2:0; the tables of 2 more domains" in message
     message = refusal(capsys, *asked, "d:d2:0", "--domain", "law")
-    assert "data/eng-Latn/law/corpus.parquet, results/mine/build/eng-Latn/law/text_parts" in message
+    assert "reads results/mine/data/eng-Latn/law/corpus.parquet: not made yet" in message
 
 
 def test_a_recipes_task_is_rendered_from_the_place_that_has_the_document(folder, capsys):

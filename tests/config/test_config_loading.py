@@ -251,7 +251,7 @@ def test_the_lookup_lists_runs_sources_and_patterns(tmp_path, monkeypatch):
         ("d", "minilm-static", "deu-Latn", "deu-Latn"),
     ]
     assert found.domains("s", "eng-Latn") == ["wiki"]
-    assert found.languages_and_domains("d") == [("deu-Latn", "general")]
+    assert found.domains_in("d", "deu-Latn") == ["general"]
     assert found.pattern("benchmarks") == "s|d"
     assert found.pattern("lexical") == "bm25"
     assert found.pattern("vector") == r"minilm\-static"

@@ -94,7 +94,7 @@ def test_what_a_release_does_not_have_is_refused(release, wanted, message):
     with pytest.raises(InputError, match=message):
         lookup_of(b=section | wanted)
     found = lookup_of(b=section | {"domains": ["a"]})
-    assert found.languages_and_domains("b") == [("eng-Latn", "a"), ("spa-Latn", "a")]
+    assert [found.domains_in("b", one) for one in ("eng-Latn", "spa-Latn")] == [["a"], ["a"]]
 
 
 def test_domains_may_differ_between_languages():
@@ -103,12 +103,8 @@ def test_domains_may_differ_between_languages():
     assert lookup.domains("x", "eng-Latn") == ["a", "b"]
     assert lookup.domains("x", "spa-Latn", "eng-Latn") == ["b"]
     assert lookup.pairs("x")[-1] == ("spa-Latn", "eng-Latn")
-    assert lookup.languages_and_domains("x") == [
-        ("eng-Latn", "a"),
-        ("eng-Latn", "b"),
-        ("spa-Latn", "b"),
-        ("spa-Latn", "c"),
-    ]
+    places = {place["lang"]: place["domains"] for place in lookup.ledger_places("x")}
+    assert places == {"eng-Latn": ["a", "b"], "spa-Latn": ["b", "c"]}
 
 
 def test_a_translation_has_the_domains_of_its_source_and_searches_it():
@@ -177,11 +173,12 @@ def test_tasks_of_a_translation():
     assert len(lookup.shards_of("b", "judge_refusals")) == 1
     section = lookup.task_section("b", "translate", "spa-Latn")
     assert (section.source_language, section.target_language) == ("eng-Latn", "spa-Latn")
-    tables = lookup.task_tables("b", "translate", "spa-Latn", "general")
-    assert tables["documents"] == "results/b/data/eng-Latn/general/corpus.parquet"
-    assert tables["text_parts"] == "results/b/build/eng-Latn/general/text_parts.parquet"
-    sample = lookup.task_tables("b", "judge_translation", "spa-Latn", "all")
-    assert sample["documents"] == "results/b/build/spa-Latn/all/quality_sample.parquet"
+    tables = lookup.task_tables("b", "translate", "spa-Latn")
+    assert tables["documents"] == ["results/b/data/eng-Latn/general/corpus.parquet"]
+    assert tables["text_parts"] == "results/b/build/eng-Latn/text_parts.parquet"
+    sample = lookup.task_tables("b", "judge_translation", "spa-Latn")
+    assert sample["documents"] == ["results/b/quality_sample.parquet"]
+    assert lookup.task_domains("b", "judge_translation", "spa-Latn") == ["all"]
     assert lookup.translation_steps("b", "flow") == [
         "translate",
         "mark_translations",

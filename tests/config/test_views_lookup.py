@@ -106,7 +106,6 @@ def test_a_view_has_the_section_and_the_domains_of_its_benchmark(lookup, name):
         ("models", ["bm25", "minilm-static"]),  # the second one recalls and is not evaluated
         ("vector", ["minilm-static"]),
         ("rerankers", ["embedded-bm25", "embedded-minilm-cosine"]),
-        ("served", JUDGES),
     ],
 )
 def test_wildcards_match_the_ids_of_their_sort_and_no_other(lookup, sort, names):
@@ -243,3 +242,56 @@ def test_a_candidate_is_called_as_the_recipe_calls_it(lookup):
         "questions",
         "queries",
     ]
+
+
+ENG = "eng-Latn"
+
+
+@pytest.mark.parametrize(
+    ("name", "encoded", "searched"),
+    [
+        ("full-raw", "full-raw", "full-raw"),
+        ("full", "full-raw", "full-raw"),  # queries left, all documents stayed
+        ("full-tiny", "full-raw", "full-raw"),
+        ("full-candidates", "full-candidates", "full-candidates"),  # more queries
+        ("purged", "purged-raw", "purged"),  # documents left: other documents are the best now
+        ("bare", "bare", "bare"),
+        ("direct", "direct", "direct"),
+    ],
+)
+def test_texts_are_encoded_once_and_a_run_serves_where_documents_are_the_same(
+    lookup, name, encoded, searched
+):
+    assert lookup.encoded_as(name, ENG) == encoded
+    assert lookup.searched_as(name, ENG, ENG) == searched
+    folders = {one["run"].split("/")[1] for one in lookup.compared_models(name, ENG, ENG)}
+    assert folders == {searched}
+
+
+def test_translations_and_raw_views_without_rows_serve_nobody_else():
+    translated = FULL | {"translate": LLM | {"to": ["deu-Latn"]}}
+    quiet = FULL | {"false_negatives": FULL["false_negatives"] | {"evaluate_raw": False}}
+    lookup = lookup_of({"full": translated, "quiet": quiet})
+    assert lookup.encoded_as("full", "deu-Latn") == "full"
+    for pair in (("deu-Latn", "deu-Latn"), ("deu-Latn", ENG)):
+        assert lookup.searched_as("full", *pair) == "full"
+    assert lookup.encoded_as("quiet", ENG) == "quiet-raw"  # encoded for the recall
+    assert lookup.searched_as("quiet", ENG, ENG) == "quiet"
+    assert lookup.searched_as("quiet-tiny", ENG, ENG) == "quiet"
+
+
+@pytest.mark.parametrize(
+    ("change", "by_run"),
+    [
+        ({}, False),  # its model is not evaluated
+        ({"models": ["bm25", "minilm-static"]}, True),
+        ({"models": ["minilm-static"], "search": {"top_k": 100}, "recall": 101}, False),
+        ({"models": ["minilm-static"], "evaluate_raw": False}, False),
+    ],
+)
+def test_a_run_that_is_deep_enough_recalls(change, by_run):
+    recall = RECALL | {"top_k": change.pop("recall", 7)}
+    negatives = FULL["false_negatives"] | {"recall": recall}
+    negatives |= {"evaluate_raw": change.pop("evaluate_raw", True)}
+    lookup = lookup_of({"full": FULL | {"false_negatives": negatives}}, **change)
+    assert lookup.recalls_by_run("full") is by_run

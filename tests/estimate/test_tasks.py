@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 import pytest
+from language_tables import write_domains
 
 from psibench.config.llms import LlmSettings, Price
 from psibench.config.load import load_llms, parse_benchmark
@@ -33,6 +34,7 @@ from psibench.sources import reach
 from psibench.stages.llm_requests import requests_of
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import PAIRS, PERSONA_CANDIDATES
+from psibench.tables.domains import OfDomain, each_domain
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
 from psibench.text.chunks import split_chunks
@@ -221,13 +223,15 @@ def test_no_task_drops_the_examples_of_the_shipped_prompts(recipe, n, tmp_path):
 
 def made_sample(section, place, folder):
     """Draw the documents of a place as the run does; return its build folder."""
-    build = folder / "b" / "build" / place.language / place.domain
-    run_sample(
-        sample_params(place.source, None, section.sample, length_tokenizer="words"),
-        language=place.language,
-        domain=place.domain,
-        **{name: build / f"{name}.parquet" for name in ("documents", "sampling", "dropped")},
-    )
+    build = folder / "b" / "build" / place.language
+    names = ("documents", "sampling", "dropped")
+    with each_domain([place.domain], {name: build / f"{name}.parquet" for name in names}) as (one,):
+        run_sample(
+            sample_params(place.source, None, section.sample, length_tokenizer="words"),
+            language=place.language,
+            domain=place.domain,
+            **one.outputs,
+        )
     return build
 
 
@@ -260,10 +264,10 @@ def test_documents_made_before_are_used_and_thinned_out_evenly_by_length(tmp_pat
     section = section_of("controlled", **own)
     (place,) = places_of(section)
     build = made_sample(section, place, tmp_path)
-    every = read_table(build / "documents.parquet", DOCUMENTS)
+    every = read_table(OfDomain(f"{build}/documents.parquet", place.domain), DOCUMENTS)
     personas = every.select("_id", personas=pl.concat_list(pl.format("p of {}", "_id")))
     path = build / "persona_candidates.parquet"
-    write_table(personas, path, PERSONA_CANDIDATES, provenance=MADE)
+    write_domains({place.domain: personas}, path, PERSONA_CANDIDATES, provenance=MADE)
     reader = Reader("words")
     (found,) = reader.documents(section, tmp_path / "b" / "build", most=2)
     # Of five by length, places 1 and 3.
@@ -490,7 +494,7 @@ def test_pairs_of_an_earlier_run_are_counted_themselves(tmp_path, served):
     build = made_sample(section, places_of(section)[0], tmp_path)
     for task, n in (("grade_first", 40), ("audit", 5), ("judge_2", 3)):
         path = build / f"{task}_pairs.parquet"
-        write_table(pairs_of(n), path, PAIRS, provenance=MADE)
+        write_domains({"general": pairs_of(n)}, path, PAIRS, provenance=MADE)
     found = estimated(section, tmp_path, most=2)
     tasks = tasks_of(found)
     # Of 40 pairs ten are counted, five for each of two documents.
@@ -631,8 +635,9 @@ def test_tables_of_an_earlier_run_are_counted_and_so_are_its_suspects(tmp_path):
         schema=list(REFUSAL_SUSPECTS.column_names),
         orient="row",
     )
-    path = tmp_path / "b" / "build" / "qps-Latn" / "general" / "refusal_suspects.parquet"
-    write_table(suspects, path, REFUSAL_SUSPECTS, provenance=Provenance("mark_translations", 1))
+    path = tmp_path / "b" / "build" / "qps-Latn" / "refusal_suspects.parquet"
+    made = Provenance("mark_translations", 1)
+    write_domains({"general": suspects}, path, REFUSAL_SUSPECTS, provenance=made)
     found = estimated(section, tmp_path, most=0)
     assert found.notes == ["6 documents and 12 queries to translate, of the tables made by a run"]
     tasks = tasks_of(found)
@@ -655,7 +660,8 @@ def test_before_a_run_all_candidates_are_translated_and_after_it_its_queries(tmp
     assert found.notes[-1].startswith("at most 6 documents and 12 queries to translate")
 
     build = made_sample(section, places_of(section)[0], tmp_path)
-    documents = read_table(build / "documents.parquet", DOCUMENTS).head(2)  # one was removed
+    of_law = OfDomain(f"{build}/documents.parquet", "law")
+    documents = read_table(of_law, DOCUMENTS).head(2)  # one was removed
     corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
     empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
     rows = [("q1", "Which law?", documents.item(0, "_id"), [0, 4], 99, 9, None)]

@@ -158,10 +158,7 @@ def test_workflow_is_asked_for_what_a_translated_benchmark_has() -> None:
     (found,) = language_files(lookup())
     assert found == {
         "benchmark": "b",
-        "relocation": [
-            "results/b/build/qps-Latn/relocation.parquet",
-            "results/b/build/qps-Arab/relocation.parquet",
-        ],
+        "relocation": ["results/b/relocation.parquet"],
         # the first model that has vectors, in the language that is read
         "similarity": ["results/b/similarity/minilm-static/eng-Latn.parquet"],
         "quality": "results/b/translation_quality.parquet",

@@ -43,7 +43,7 @@ from psibench.tables.schemas import (
 )
 from psibench.tables.spec import TableSpec
 
-LABELS = {"benchmark": "controlled", "lang": "eng-Latn", "domain": "wikipedia"}
+LABELS = {"benchmark": "controlled", "lang": "eng-Latn", "domains": ["wikipedia"]}
 SOURCE = Provenance("verify", 1)
 ASKED = {"llm": "stand-in"}
 
@@ -59,6 +59,10 @@ class Folder:
         path = self.path / f"{name}.parquet"
         write_table(rows, path, spec, provenance=SOURCE)
         return str(path)
+
+    def only(self, name: str, rows: pl.DataFrame, spec: TableSpec) -> list[str]:
+        """The table of the only domain."""
+        return [self.write(name, rows, spec)]
 
 
 @pytest.fixture
@@ -82,16 +86,16 @@ def dropped(name: str, position: str) -> dict[str, Any]:
     }
 
 
-def ledger(folder: Folder, n_dropped: int = 3) -> dict[str, str]:
+def ledger(folder: Folder, n_dropped: int = 3) -> dict[str, list[str]]:
     """Five queries, one stage that keeps two of them."""
     flow = [{"stage": "margin", "step": 1, "unit": "queries", "entered": 5, "kept": 2}]
     items = [("c", "middle"), ("d", "end"), ("e", "end")][:n_dropped]
     return {
-        "flow": folder.write("flow", frame(FLOW, [flow[0] | {"dropped": 3}]), FLOW),
-        "dropped": folder.write(
+        "flow": folder.only("flow", frame(FLOW, [flow[0] | {"dropped": 3}]), FLOW),
+        "dropped": folder.only(
             "dropped", frame(ATTRITION, [dropped(*item) for item in items]), ATTRITION
         ),
-        "queries": folder.write(
+        "queries": folder.only(
             "queries", frame(QUERIES, [query("a", "beginning"), query("b", "end")]), QUERIES
         ),
     }
@@ -105,19 +109,20 @@ def test_every_table_is_read_back(folder: Folder) -> None:
         [
             {
                 **LABELS,
-                "flow": folder.write("flow", facts.flow, FLOW),
-                "margin_table": folder.write("margin_table", facts.margin_table, MARGIN_TABLE),
-                "cell_table": folder.write("cell_table", facts.cell_table, CELL_TABLE),
-                "audit_table": folder.write("audit_table", facts.audit_table, AUDIT_TABLE),
-                "judgements": folder.write("judgements", POSQ_FACTS.judgements, JUDGEMENTS),
+                "flow": folder.only("flow", facts.flow, FLOW),
+                "margin_table": folder.only("margin_table", facts.margin_table, MARGIN_TABLE),
+                "cell_table": folder.only("cell_table", facts.cell_table, CELL_TABLE),
+                "audit_table": folder.only("audit_table", facts.audit_table, AUDIT_TABLE),
+                "judgements": folder.only("judgements", POSQ_FACTS.judgements, JUDGEMENTS),
                 "savings": [
-                    folder.write("one", one, SCORING_SAVINGS),
-                    folder.write("two", two, SCORING_SAVINGS),
+                    folder.only("one", one, SCORING_SAVINGS),
+                    folder.only("two", two, SCORING_SAVINGS),
                 ],
             }
         ]
     )
-    assert (found.benchmark, found.language, found.domain) == tuple(LABELS.values())
+    assert (found.benchmark, found.language) == ("controlled", "eng-Latn")
+    assert found.domain == "wikipedia"
     for name in ("flow", "margin_table", "cell_table", "audit_table"):
         assert getattr(found, name).equals(getattr(facts, name))
     assert found.savings is not None
@@ -146,17 +151,17 @@ def test_ledger_that_does_not_add_up_is_refused(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"domain": ""}, "missing keys: domain; unknown keys: none"),
+        ({"domains": []}, "missing keys: domains; unknown keys: none"),
         ({"margins": "x.parquet"}, "missing keys: none; unknown keys: margins"),
     ],
 )
-def test_wrong_keys_are_refused(change: dict[str, str], message: str) -> None:
+def test_wrong_keys_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_verification([LABELS | change])
 
 
 def test_table_of_another_kind_is_refused(folder: Folder) -> None:
-    path = folder.write("flow", MARGIN_FACTS.flow, FLOW)
+    path = folder.only("flow", MARGIN_FACTS.flow, FLOW)
     with pytest.raises(InputError, match="not a 'margin_table' table"):
         read_verification([{**LABELS, "margin_table": path}])
 
@@ -165,7 +170,7 @@ def test_workflow_gives_files_under_the_names_that_are_read() -> None:
     plain = {name: one.model_dump(mode="json") for name, one in sections().items()}
     plain["controlled"] |= {"audit": ASKED, "mixtures": {}}
     lookup = Lookup(*load_config(DEFAULT_CONFIG, {"benchmarks": plain}, registry=REGISTRY))
-    found = [lookup.verification_files(labels) for labels in lookup.generated_domains()]
+    found = [lookup.verification_files(labels) for labels in lookup.generated_languages()]
     assert {"margin_table", "audit_table", "mixture_cells"} <= set(found[0])
     assert {name for files in found for name in files} <= set(KEYS)
 
@@ -224,9 +229,7 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
             [
                 {
                     **LABELS,
-                    "margin_table": folder.write(
-                        "margins", MARGIN_FACTS.margin_table, MARGIN_TABLE
-                    ),
+                    "margin_table": folder.only("margins", MARGIN_FACTS.margin_table, MARGIN_TABLE),
                 }
             ]
         ),

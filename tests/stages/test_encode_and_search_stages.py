@@ -80,7 +80,7 @@ def write_paths(folder):
     return paths if paths[0].exists() else write_domain(folder)
 
 
-def search(tmp_path, entry, *, domains=("a",), top_k=10) -> pl.DataFrame:
+def search(tmp_path, entry, *, domains=("a",), top_k=10, **own) -> pl.DataFrame:
     run_vector_search(
         entry,
         model="m",
@@ -91,6 +91,7 @@ def search(tmp_path, entry, *, domains=("a",), top_k=10) -> pl.DataFrame:
         top_k=top_k,
         block_mib=8,
         output=tmp_path / "run.parquet",
+        **own,
     )
     return read_table(tmp_path / "run.parquet", RUN)
 
@@ -189,6 +190,24 @@ def test_search_keeps_domains_apart(tmp_path):
     run = search(tmp_path, STATIC, domains=("a", "b"))
     assert ranking(run, "q9") == ["x"]
     assert "x" not in ranking(run, "q1")
+
+
+def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(tmp_path):
+    write_domain(tmp_path / "a")
+    write_domain(tmp_path / "b", {"d1": "Rivers.", "x": "Water of rivers."}, {"q9": "river"})
+    encode(tmp_path, STATIC, domains=("a", "b"))
+    kept = {name: text for name, text in DOCUMENTS.items() if name != "d1"}
+    one = write_domain(tmp_path / "own-a", kept, {"q1": QUESTIONS["q1"]})
+    other = write_domain(tmp_path / "own-b", {"d1": "Rivers."}, {"q9": "river"})
+    corpora, queries = zip(one, other, strict=True)
+    own = {"own_corpus": corpora, "own_queries": queries}
+    run = search(tmp_path, STATIC, domains=("a", "b"), **own)
+    # d1 is gone in one domain and there in the other.
+    assert ranking(run, "q1") == ["d0", "d2", "d3"]
+    assert ranking(run, "q9") == ["d1"]
+    assert set(run["query_id"]) == {"q1", "q9"}
+    inputs = read_provenance(tmp_path / "run.parquet")["inputs"]
+    assert {str(path) for path in (*corpora, *queries)} <= set(inputs)
 
 
 def test_domain_without_queries_gives_no_rows(tmp_path):

@@ -10,6 +10,7 @@ from psibench.filters.decide import kept_items, ledger_rows
 from psibench.stages.ledger import check_balance, run_ledger
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.domains import by_place
 from psibench.tables.dropped import (
     DROPPED_SCHEMA,
     Dropped,
@@ -47,17 +48,15 @@ class Domain:
             self.flow.append(self._write(f"{name}.flow", flow_frame(name, place, counts), FLOW))
 
     def ledger(self):
-        outputs = {name: self.folder / f"{name}.parquet" for name in ("dropped", "flow", "usage")}
-        run_ledger(
-            language="eng-Latn",
-            domain="law",
-            documents=self.documents,
-            steps_dropped=self.dropped,
-            steps_flow=self.flow,
-            steps_usage=self.usage,
-            **outputs,
-        )
-        specs = (ATTRITION, FLOW, LLM_USAGE)
+        names = ("attrition", "flow", "usage")
+        outputs = {name: self.folder / f"{name}.parquet" for name in names}
+        tables = {"documents": [self.documents], "dropped": self.dropped, "flow": self.flow}
+        place = {
+            name: [[str(path)] for path in paths]
+            for name, paths in (tables | {"usage": self.usage}).items()
+        }
+        run_ledger([place | {"lang": "eng-Latn", "domains": ["law"]}], **outputs)
+        specs = (ATTRITION, by_place(FLOW), by_place(LLM_USAGE))
         return [read_table(path, spec) for path, spec in zip(outputs.values(), specs, strict=True)]
 
 
@@ -90,7 +89,7 @@ def test_the_ledger_is_all_steps_with_the_length_bins_of_the_documents(tmp_path)
         (2, "generate", "questions", 1),
     ]
     assert usage.is_empty()
-    record = read_provenance(tmp_path / "dropped.parquet")
+    record = read_provenance(tmp_path / "attrition.parquet")
     assert (record["stage"], record["queries_by"]) == ("ledger", "llm:stand-in/rules")
     assert set(record["inputs"]) == {str(path) for path in [domain.documents, *domain.dropped]}
 
@@ -129,7 +128,7 @@ def test_a_step_whose_rows_are_not_what_it_counted_is_named(tmp_path, rows, coun
     domain.step("step", [Dropped("step", "questions", name, "d0", "r") for name in rows], counts)
     with pytest.raises(AssertionError, match=message):
         domain.ledger()
-    assert not (tmp_path / "dropped.parquet").exists()
+    assert not (tmp_path / "attrition.parquet").exists()
 
 
 def test_a_step_given_twice_is_caught_with_and_without_counts(tmp_path):

@@ -23,7 +23,7 @@ from psibench.llm.tasks import (
     shard_names,
 )
 from psibench.stages import llm_ask
-from psibench.stages.llm_ask import Asking, run_ask
+from psibench.stages.llm_ask import AskedDomain, Asking, run_ask
 from psibench.stages.llm_gather import gather, in_document_order, run_gather
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES, VERDICTS
@@ -89,12 +89,16 @@ def ask(folder, *, shard="0-of-1", **changes):
     llm = LlmSettings.model_validate(fields | {"asking": {"max_tries": 2}} | changes)
     run_ask(
         Asking(TASK, SECTION, "it", llm, folder / "prompt.md"),
-        tables={"documents": folder / "documents.parquet"},
+        [
+            AskedDomain(
+                {"documents": folder / "documents.parquet"},
+                outcomes=folder / f"{shard}.outcomes.parquet",
+                usage=folder / f"{shard}.usage.parquet",
+            )
+        ],
         shard=shard,
         prices={},
         store=folder / "store",
-        outcomes=folder / f"{shard}.outcomes.parquet",
-        usage=folder / f"{shard}.usage.parquet",
     )
     return read_table(folder / f"{shard}.outcomes.parquet", OUTCOMES)
 
@@ -151,12 +155,16 @@ def test_the_budget_counts_what_the_store_holds(folder, monkeypatch):
     with pytest.raises(pytest.fail.Exception):
         run_ask(
             Asking(TASK, SECTION, "it", llm, folder / "prompt.md"),
-            tables={"documents": folder / "documents.parquet"},
+            [
+                AskedDomain(
+                    {"documents": folder / "documents.parquet"},
+                    outcomes=folder / "o.parquet",
+                    usage=folder / "u.parquet",
+                )
+            ],
             shard="0-of-1",
             prices={"stand-in/rules": price},
             store=folder / "store",
-            outcomes=folder / "o.parquet",
-            usage=folder / "u.parquet",
         )
     with AnswerStore(folder / "store" / "llm" / "it") as store:
         store.refresh()

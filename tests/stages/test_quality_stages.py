@@ -40,7 +40,9 @@ def draw(tmp_path, kept=("a", "b", "c", "d"), **changes):
     shorter = dict.fromkeys(reversed(kept), 1)
     corpora = [write_corpus(tmp_path / f"{d}-deu", shorter, f"{d} auf {{}}") for d in domains]
     values = {"per_stratum": 1, "seed": 3, "output": tmp_path / "sample.parquet"} | changes
-    run_quality_sample(domains=domains, source_corpora=sources, corpora=corpora, **values)
+    run_quality_sample(
+        languages=["deu-Latn"], domains=domains, source_corpora=sources, corpora=corpora, **values
+    )
     return read_table(values["output"], DOCUMENTS)
 
 
@@ -51,7 +53,7 @@ def test_a_sample_has_documents_of_every_domain_and_length_beside_their_translat
         frame = draw(tmp_path)
     assert frame["length_bin"].to_list() == ["Q1", "Q2", "Q4"] * 2
     for row in frame.iter_rows(named=True):
-        assert row["_id"] == f"{row['domain']}/{row['doc_id']}"
+        assert row["_id"] == f"deu-Latn/{row['domain']}/{row['doc_id']}"
         assert row["origin"] == row["domain"]
         assert row["text"] == f"{row['domain']} {row['doc_id']}"
         assert row["translation"] == f"{row['domain']} auf {row['doc_id']}"

@@ -16,6 +16,7 @@ from psibench.generate.sampling import (
 from psibench.stages.ledger import run_ledger
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
+from psibench.tables.domains import OfDomain, each_domain
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 TEXTS = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(6)]
@@ -73,17 +74,11 @@ def test_ids_get_their_prefix_also_where_something_was_left_out():
 
 def test_a_ledger_over_the_sample_balances():
     run()
-    out = {name: Path(f"out-{name}.parquet") for name in ("dropped", "flow", "usage")}
-    run_ledger(
-        language="eng-Latn",
-        domain="law",
-        documents="documents.parquet",
-        steps_dropped=["dropped.parquet"],
-        steps_flow=[],
-        steps_usage=[],
-        **out,
-    )
-    ledger = read_table(out["dropped"], ATTRITION)
+    out = {name: Path(f"out-{name}.parquet") for name in ("attrition", "flow", "usage")}
+    tables = {name: [[f"{name}.parquet"]] for name in ("documents", "dropped")}
+    place = {"lang": "eng-Latn", "domains": ["law"], "flow": [], "usage": []}
+    run_ledger([place | tables], **out)
+    ledger = read_table(out["attrition"], ATTRITION)
     assert ledger.select("stage", "unit", "reason").rows() == [
         ("deduplicate", "documents", "exact_duplicate")
     ]
@@ -112,13 +107,16 @@ def test_the_documentation_s_sample_depends_on_the_python():
 
 
 def test_a_sample_is_current_until_source_settings_or_files_change():
-    run()
+    params = sample_params(SOURCE, None, SAMPLE, length_tokenizer="words")
+    with each_domain(["law"], {name: f"{name}.parquet" for name in TABLES}) as (law,):
+        run_sample(params, language="eng-Latn", domain="law", **law.outputs)
 
-    def current(source=SOURCE, passages=None, sample=SAMPLE):
-        path = "documents.parquet"
-        return is_current(path, source, passages, sample, length_tokenizer="words")
+    def current(source=SOURCE, passages=None, sample=SAMPLE, domain="law"):
+        table = OfDomain("documents.parquet", domain)
+        return is_current(table, source, passages, sample, length_tokenizer="words")
 
     assert current()
+    assert not current(domain="art")
     assert not current(source=SOURCE.model_copy(update={"where": []}))
     assert not current(passages=Passages())
     assert not current(sample=Sample(edges=[0, 50], deduplicate="exact"))

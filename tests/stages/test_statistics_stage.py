@@ -66,8 +66,7 @@ def run(tmp_path, domains, *, language="eng-Latn"):
     outputs = {name: tmp_path / name for name in ("statistics", "histogram", "relocation")}
     run_statistics(
         benchmark="b",
-        language=language,
-        domains=list(domains),
+        domains={language: list(domains)},
         schemes=["thirds"],
         corpora=paths["corpus"],
         queries=paths["queries"],

@@ -10,6 +10,7 @@ from workflow_project import REPOSITORY, Project, save_checkpoint
 
 from psibench.all_tables import ALL_TABLES
 from psibench.tables import read_table
+from psibench.tables.domains import OfDomain
 
 SUBJECTS = ("copper", "harbour", "violin", "glacier", "orchard", "railway", "lantern", "beekeeper")
 VERBS = ("opened", "closed", "moved", "grew", "sank", "paused")
@@ -87,19 +88,27 @@ def make_generated_project(folder: Path) -> Project:
     return project
 
 
+LEDGER = {"flow": "flow", "dropped": "attrition", "llm_usage": "llm_usage"}
+"""Tables of all languages, by what they hold."""
+
+
 def asked(project: Project, since: float = 0.0) -> dict[str, int]:
     """Requests asked by the ask jobs whose logs are younger than ``since``, by task."""
     counts: dict[str, int] = {}
     for path in (project.folder / "logs").glob("*/ask/**/*.log"):
         if path.stat().st_mtime < since:
             continue
-        task = path.parts[-3]
+        task = path.stem if path.parent.name == "eng-Latn" else path.parent.name  # or of a shard
         found = re.search(r"(\d+) requests asked", path.read_text())
         counts[task] = counts.get(task, 0) + (int(found[1]) if found else 0)
     return {task: count for task, count in counts.items() if count}
 
 
 def read(project: Project, benchmark: str, name: str, spec: str) -> Any:
-    """Read a table of a benchmark's build folder."""
-    folder = project.folder / "results" / benchmark / "build" / "eng-Latn" / "general"
-    return read_table(folder / f"{name}.parquet", ALL_TABLES[spec])
+    """Read the only domain's rows of a table of a benchmark: of its ledger, or on the way to it."""
+    folder = project.folder / "results" / benchmark
+    if name in LEDGER:
+        path = folder / f"{LEDGER[name]}.parquet"
+        return read_table(OfDomain(str(path), "general", "eng-Latn"), ALL_TABLES[spec])
+    path = folder / "build" / "eng-Latn" / f"{name}.parquet"
+    return read_table(OfDomain(str(path), "general"), ALL_TABLES[spec])

@@ -12,10 +12,10 @@ from workflow_project import Project, once_per_session
 
 from psibench.stages.ledger import check_balance
 from psibench.tables import read_provenance, read_table
-from psibench.tables.schemas import ATTRITION, PSI_TABLE
+from psibench.tables.schemas import PSI_TABLE
 
-BUILD = f"results/{CHAIN}/build/eng-Latn/general"
-STUDY = f"results/{CHAIN}/study/eng-Latn/general"
+BUILD = f"results/{CHAIN}/build/eng-Latn"
+STUDY = f"results/{CHAIN}/study/eng-Latn"
 TARGETS = [
     "results/psi_table.csv",
     f"results/{CHAIN}/attrition.parquet",
@@ -26,7 +26,7 @@ TARGETS = [
     f"{STUDY}/cells.csv",
 ]
 AFTER_REMOVAL = {
-    **{"remove_negatives": 1, "tiny": 1, "mixtures": 1, "ledger": 1, "attrition": 1},
+    **{"remove_negatives": 1, "tiny": 1, "mixtures": 1, "ledger": 1},
     "summaries": 1,
 }
 
@@ -63,8 +63,6 @@ def test_what_every_step_dropped_is_counted_and_says_where_it_belongs(
     assert flow["step"].is_sorted()
     for column in ("doc_id", "unit", "length_bin"):
         assert dropped[column].null_count() == 0, column
-    collected = chain.folder / "results" / benchmark / "attrition.parquet"
-    assert read_table(collected, ATTRITION).equals(dropped)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +233,7 @@ def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy
     chain_copy.write_config(config)
     assert chain_copy.planned(*TARGETS) == AFTER_REMOVAL | {
         **{"verify_margin": 1, "grade_pairs": 2, "grade": 1, "audit_pairs": 1, "audit_table": 1},
-        **{"ask": 6, "gather": 6},  # grades, audit and judges: none that writes
+        "ask": 6,  # grades, audit and judges: none that writes
         **{"assemble_raw": 1, "recall_lexical": 1, "score_pairs": 2, "negatives": 1},
         **{"judge_pairs": 3, "search_lexical": 3, "score": 3},
         **{"filter_study": 1, "table_csv": 2},
@@ -245,7 +243,7 @@ def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy
     after = ids(chain_copy, f"{CHAIN}-raw")
     assert set(after) < set(before)
     assert asked(chain_copy, since=started) == {}  # every grade is known
-    log = chain_copy.folder / f"logs/{CHAIN}/score_pairs/eng-Latn/general/{LEXICAL[0]}.log"
+    log = chain_copy.folder / f"logs/{CHAIN}/score_pairs/eng-Latn/{LEXICAL[0]}.log"
     assert log.stat().st_mtime > started
     assert f"scoring {LEXICAL[0]}: 0 pairs scored now" in log.read_text()
 
@@ -257,7 +255,7 @@ def test_the_judges_template_reruns_the_judges_and_what_follows(chain_copy: Proj
     assert "Grade" in body
     prompt.write_text(f"{header}---\n{body.replace('Grade', 'Now grade', 1)}")
     evaluated = {"search_lexical": 2, "score": 2}  # the clean one and the tiny one
-    judges = {"ask": 3, "gather": 3, "judge_pairs": 2}  # what the first one reads is as it was
+    judges = {"ask": 3, "judge_pairs": 2}  # what the first one reads is as it was
     assert chain_copy.planned(*TARGETS) == AFTER_REMOVAL | judges | evaluated
     started = time.time()
     chain_copy.run(f"{BUILD}/judge_1.parquet")
@@ -270,6 +268,6 @@ def test_the_size_of_an_audit_reruns_the_audit_alone(chain_copy: Project) -> Non
     config["benchmarks"][CHAIN]["audit"]["per_stratum"] = 5
     chain_copy.write_config(config)
     assert chain_copy.planned(*TARGETS) == {
-        **{"audit_pairs": 1, "ask": 1, "gather": 1, "audit_table": 1},
-        **{"ledger": 1, "attrition": 1},  # what it asked is counted
+        **{"audit_pairs": 1, "ask": 1, "audit_table": 1},
+        "ledger": 1,  # what it asked is counted
     }

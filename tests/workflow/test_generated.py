@@ -96,7 +96,7 @@ def test_one_sentence_of_a_prompt_reruns_its_stage_and_asks_its_requests_alone(
     prompt = generated_copy.folder / "prompts" / "generate_questions.md"
     edit(prompt, "Name the things you ask about.", "Name the things that you ask about.")
     n_chunks = read(generated_copy, "fineweb-posq", "flow", "flow").filter(unit="chunks")["entered"]
-    assert generated_copy.planned(data("fineweb-posq")) == {"ask": 1, "gather": 1, "assemble": 1}
+    assert generated_copy.planned(data("fineweb-posq")) == {"ask": 1, "assemble": 1}
     assert generated_copy.planned(data("posir"), data("controlled")) == {}
     assert rerun(generated_copy, data("fineweb-posq")) == {"generate_questions": n_chunks[0]}
 
@@ -106,7 +106,7 @@ def test_the_first_prompt_of_a_chain_reruns_the_chain_but_asks_only_what_changed
 ) -> None:
     prompt = generated_copy.folder / "prompts" / "summarise.md"
     edit(prompt, "Keep names, figures", "Keep all names, figures")
-    assert generated_copy.planned(data("fineweb-posq")) == {"ask": 2, "gather": 2, "assemble": 1}
+    assert generated_copy.planned(data("fineweb-posq")) == {"ask": 2, "assemble": 1}
     # The stand-in's summaries are the same as before, so the questions' requests are, too.
     assert rerun(generated_copy, data("fineweb-posq")) == {"summarise": 12}
 
@@ -124,7 +124,8 @@ def test_another_number_of_shards_asks_nothing_and_gives_the_same_rows(
     for section in config["benchmarks"].values():
         section["shards"] = 3
     generated_copy.write_config(config)
-    assert generated_copy.planned(data("posir"))["ask"] == 6
+    planned = generated_copy.planned(data("posir"))
+    assert (planned["ask_shard"], planned["gather"]) == (6, 2)
     assert rerun(generated_copy, data("posir")) == {}
     before, after = (pl.read_parquet(p.folder / data("posir")) for p in (generated, generated_copy))
     assert before.equals(after)

@@ -17,7 +17,7 @@ FLAT = {"backend": "bm25", "b": 0.0, "calibration": {"midpoint": 0.3, "slope": 1
 BENCHMARKS = ("controlled", "posir")
 # The verified benchmark's tables, and all that was dropped on the way; retrieval is not needed.
 TARGETS = [f"results/{name}/data/eng-Latn/general/queries.parquet" for name in BENCHMARKS]
-LEDGERS = [f"results/{name}/build/eng-Latn/general/flow.parquet" for name in BENCHMARKS]
+LEDGERS = [f"results/{name}/flow.parquet" for name in BENCHMARKS]
 
 
 def make(folder: Path) -> None:

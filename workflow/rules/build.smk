@@ -39,17 +39,19 @@ rule build:
 
 rule statistics:
     input:
-        corpora=domain_tables("corpus"),
-        queries=domain_tables("queries"),
-        qrels=domain_tables("qrels"),
+        corpora=language_tables("corpus"),
+        queries=language_tables("queries"),
+        qrels=language_tables("qrels"),
     output:
-        statistics="results/{benchmark}/build/{lang}/statistics.parquet",
-        histogram="results/{benchmark}/build/{lang}/position_histogram.parquet",
-        relocation="results/{benchmark}/build/{lang}/relocation.parquet",
+        statistics="results/{benchmark}/statistics.parquet",
+        histogram="results/{benchmark}/position_histogram.parquet",
+        relocation="results/{benchmark}/relocation.parquet",
     log:
-        "logs/{benchmark}/statistics/{lang}.log",
+        "logs/{benchmark}/statistics.log",
     benchmark:
-        "benchmarks/{benchmark}/statistics/{lang}.tsv"
+        "benchmarks/{benchmark}/statistics.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("own"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -57,11 +59,11 @@ rule statistics:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
+        domains=benchmark_domains,
         schemes=lambda wildcards: lookup.benchmark(wildcards.benchmark).buckets,
         version=STAGE_VERSIONS["statistics"],
     message:
-        "Statistics of {wildcards.benchmark}, {wildcards.lang}"
+        "Statistics of {wildcards.benchmark}"
     script:
         "../scripts/statistics.py"
 
@@ -69,7 +71,8 @@ rule statistics:
 # How alike the domains are, on demand: the mean vectors of their documents.
 rule similarity:
     input:
-        "results/{benchmark}/encodings/{model}/{lang}.parquet",
+        encodings("lang"),
+        own=own_texts("corpus", "lang"),
     output:
         "results/{benchmark}/similarity/{model}/{lang}.parquet",
     log:

@@ -70,18 +70,23 @@ rule published:
         "../scripts/published.py"
 
 
-rule attrition:
+# What every step left out, counted and used, checked against each other.
+rule ledger:
     input:
-        lambda wildcards: [
-            f"results/{wildcards.benchmark}/build/{lang}/{domain}/dropped.parquet"
-            for lang, domain in lookup.languages_and_domains(wildcards.benchmark)
-        ],
+        documents=ledger_tables("documents"),
+        dropped=ledger_tables("dropped"),
+        flow=ledger_tables("flow"),
+        usage=ledger_tables("usage"),
     output:
-        parquet="results/{benchmark}/attrition.parquet",
+        attrition="results/{benchmark}/attrition.parquet",
+        flow="results/{benchmark}/flow.parquet",
+        usage="results/{benchmark}/llm_usage.parquet",
     log:
-        "logs/{benchmark}/attrition.log",
+        "logs/{benchmark}/ledger.log",
     benchmark:
-        "benchmarks/{benchmark}/attrition.tsv"
+        "benchmarks/{benchmark}/ledger.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("own"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -89,14 +94,14 @@ rule attrition:
         mem_mb=lambda wildcards, input, attempt: (
             max(2000, 60 * input.size_mb) * attempt
         ),
-        runtime=lambda wildcards, attempt: 10 * attempt,
+        runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        table="attrition",
-        version=STAGE_VERSIONS["collect"],
+        places=lambda wildcards: lookup.ledger_places(wildcards.benchmark),
+        version=STAGE_VERSIONS["ledger"],
     message:
-        "Collecting what {wildcards.benchmark} dropped"
+        "Balancing the ledger of {wildcards.benchmark}"
     script:
-        "../scripts/collect.py"
+        "../scripts/ledger.py"
 
 
 rule report:
@@ -105,18 +110,11 @@ rule report:
         bucket_scores="results/bucket_scores.parquet",
         comparisons="results/comparisons.parquet",
         summaries=[f"results/{name}.parquet" for name in summary_names(lookup)],
-        statistics=per_language("results/{benchmark}/build/{lang}/statistics.parquet"),
-        histograms=per_language(
-            "results/{benchmark}/build/{lang}/position_histogram.parquet"
-        ),
+        statistics=per_benchmark("results/{benchmark}/statistics.parquet"),
+        histograms=per_benchmark("results/{benchmark}/position_histogram.parquet"),
         attrition=per_benchmark("results/{benchmark}/attrition.parquet"),
-        flow=per_asked_domain("results/{benchmark}/build/{lang}/{domain}/flow.parquet"),
-        usage=per_asked_domain(
-            "results/{benchmark}/build/{lang}/{domain}/llm_usage.parquet"
-        ),
-        dropped=per_asked_domain(
-            "results/{benchmark}/build/{lang}/{domain}/dropped.parquet"
-        ),
+        flow=per_benchmark("results/{benchmark}/flow.parquet"),
+        usage=per_benchmark("results/{benchmark}/llm_usage.parquet"),
         verification=[
             path for files in verification_files() for path in paths_in(files)
         ],
@@ -141,7 +139,7 @@ rule report:
     params:
         benchmarks={name: lookup.dump(b) for name, b in settings.benchmarks.items()},
         models={name: lookup.dump(lookup.models[name]) for name in settings.models},
-        generated=lookup.asked_domains(),
+        generated=lookup.asked_languages(),
         verification=verification_files(),
         views=lookup.report_views(),
         languages=language_files(lookup),

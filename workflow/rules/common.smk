@@ -58,13 +58,52 @@ wildcard_constraints:
 workflow.register_resource("budgeted_llm", 1)
 
 
-def domain_tables(table):
+def build_domains(wildcards):
+    """The domains of a language that a job on the way to a benchmark goes through, in order."""
+    return lookup.domains_in(wildcards.benchmark, wildcards.lang)
+
+
+def task_domains(wildcards):
+    """The domains that a task is asked about; one of its own where it is asked about a sample."""
+    return lookup.task_domains(wildcards.benchmark, wildcards.task, wildcards.lang)
+
+
+def llm_of(wildcards):
+    """The id of the language model that does a task."""
+    return lookup.task_section(wildcards.benchmark, wildcards.task).llm
+
+
+def domain_tables(table, view=""):
     """Input function: one table of all domains of a language, in the order of the domains."""
 
     def paths(wildcards):
-        folder = "results/{benchmark}/data/{lang}".format(**wildcards)
+        folder = "results/{benchmark}{view}/data/{lang}".format(
+            view=view and f"-{view}", **wildcards
+        )
         domains = lookup.domains(wildcards.benchmark, wildcards.lang)
         return [f"{folder}/{domain}/{table}.parquet" for domain in domains]
+
+    return paths
+
+
+def benchmark_domains(wildcards):
+    """The domains of each language of a benchmark, in order."""
+    return {
+        language: lookup.domains_in(wildcards.benchmark, language)
+        for language in lookup.languages(wildcards.benchmark)
+    }
+
+
+def language_tables(table):
+    """Input function: one table of all domains of all languages of a benchmark, in their order."""
+
+    def paths(wildcards):
+        folder = f"results/{wildcards.benchmark}/data"
+        return [
+            f"{folder}/{language}/{domain}/{table}.parquet"
+            for language, domains in benchmark_domains(wildcards).items()
+            for domain in domains
+        ]
 
     return paths
 
@@ -87,19 +126,36 @@ def pair_tables(table, side):
     return paths
 
 
+def encodings(side):
+    """Input function: a model's encodings that have the texts of ``side``'s language."""
+
+    def path(wildcards):
+        language = getattr(wildcards, side)
+        name = lookup.encoded_as(wildcards.benchmark, language)
+        return f"results/{name}/encodings/{wildcards.model}/{language}.parquet"
+
+    return path
+
+
+def own_texts(table, side):
+    """Input function: the tables of such texts, domain by domain, where others are there too."""
+
+    def paths(wildcards):
+        name, language = wildcards.benchmark, getattr(wildcards, side)
+        if lookup.encoded_as(name, language) == name:
+            return []
+        other = wildcards.get("corpus_lang", language)
+        return [
+            f"results/{name}/data/{language}/{domain}/{table}.parquet"
+            for domain in lookup.domains(name, language, other)
+        ]
+
+    return paths
+
+
 def per_benchmark(path):
     """Expand a path with {benchmark} over all benchmarks."""
     return [path.format(benchmark=name) for name in settings.benchmarks]
-
-
-def per_language(path):
-    """Expand a path with {benchmark} and {lang} over all languages of all benchmarks."""
-    return [path.format(**labels) for labels in lookup.benchmark_languages()]
-
-
-def per_asked_domain(path):
-    """Expand a path with {benchmark}, {lang}, {domain} where a language model is asked."""
-    return [path.format(**labels) for labels in lookup.asked_domains()]
 
 
 def per_pair(path):
@@ -119,19 +175,16 @@ def pair_models(wildcards):
 
 def task_tables(wildcards):
     """Input function: the tables a task's items are made of, by name."""
-    return lookup.task_tables(
-        wildcards.benchmark, wildcards.task, wildcards.lang, wildcards.domain
-    )
+    return lookup.task_tables(wildcards.benchmark, wildcards.task, wildcards.lang)
 
 
 def task_shards(table):
     """Input function: one table of all shards of a task, in order."""
 
     def paths(wildcards):
-        llm = lookup.task_section(wildcards.benchmark, wildcards.task).llm
-        folder = "results/{benchmark}/build/{lang}/{domain}/{task}".format(**wildcards)
+        folder = "results/{benchmark}/build/{lang}/{task}".format(**wildcards)
         return [
-            f"{folder}/{llm}/{shard}.{table}.parquet"
+            f"{folder}/{shard}.{table}.parquet"
             for shard in lookup.shards_of(wildcards.benchmark, wildcards.task)
         ]
 
@@ -142,7 +195,7 @@ def build_table(name_of):
     """Input function: the table of a benchmark's build folder that ``name_of`` names."""
 
     def path(wildcards):
-        folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
+        folder = "results/{benchmark}/build/{lang}".format(**wildcards)
         return f"{folder}/{name_of(wildcards.benchmark)}.parquet"
 
     return path
@@ -155,17 +208,18 @@ def score_tables(panel_of, folder, until=None):
         panel = panel_of(wildcards.benchmark)
         if until:
             panel = panel[: panel.index(getattr(wildcards, until))]
-        place = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
+        place = "results/{benchmark}/build/{lang}".format(**wildcards)
         return [f"{place}/{folder}/{reranker}.parquet" for reranker in panel]
 
     return paths
 
 
 def recall_table(wildcards):
-    """Input function: the documents recalled as possible false negatives."""
+    """Input function: a run whose first documents are possible false negatives."""
     model = lookup.negatives(wildcards.benchmark).recall.model
-    return "results/{benchmark}-raw/recall/{model}/{lang}-{lang}.parquet".format(
-        **wildcards, model=model
+    folder = "runs" if lookup.recalls_by_run(wildcards.benchmark) else "recall"
+    return "results/{benchmark}-raw/{folder}/{model}/{lang}-{lang}.parquet".format(
+        **wildcards, model=model, folder=folder
     )
 
 
@@ -176,26 +230,26 @@ def judge_tables(until=None):
         judges = lookup.judges(wildcards.benchmark)
         if until:
             judges = judges[: int(getattr(wildcards, until)) - 1]
-        folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
+        folder = "results/{benchmark}/build/{lang}".format(**wildcards)
         return [f"{folder}/{judge}.parquet" for judge in judges]
 
     return paths
 
 
-def ledger_tables(table):
-    """Input function: one table of all steps of a generated benchmark, in their order."""
-
-    def paths(wildcards):
-        folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
-        steps = lookup.ledger_steps(wildcards.benchmark, table)
-        return [f"{folder}/{step}.{table}.parquet" for step in steps]
-
-    return paths
+def ledger_tables(kind):
+    """Input function: tables of all places of a benchmark that its ledger joins, of one kind."""
+    return lambda wildcards: [
+        path
+        for place in lookup.ledger_places(wildcards.benchmark)
+        for path in paths_in(place[kind])
+    ]
 
 
 def verification_files():
-    """Tables of each generated domain that the report shows of its filters, by sort."""
-    return [lookup.verification_files(labels) for labels in lookup.generated_domains()]
+    """Tables of each generated language that the report shows of its filters, by sort."""
+    return [
+        lookup.verification_files(labels) for labels in lookup.generated_languages()
+    ]
 
 
 def published_tables():
@@ -211,22 +265,16 @@ def published_page():
 
 
 def paths_in(files):
-    """The paths among such a domain's labels and tables."""
-    values = [
-        value
-        for name, value in files.items()
-        if name not in ("lang", "domain", "benchmark")
-    ]
-    return [
-        path
-        for value in values
-        for path in ([value] if isinstance(value, str) else value)
-    ]
+    """The paths among a language's labels and tables."""
+    if isinstance(files, dict):
+        labels = ("lang", "domains", "benchmark", "domain")
+        files = [value for name, value in files.items() if name not in labels]
+    return [files] if isinstance(files, str) else sum(map(paths_in, files), [])
 
 
 def study_scores(wildcards):
     """Input function: every reranker's scores of all candidates, in the panel's order."""
-    folder = "results/{benchmark}/study/{lang}/{domain}/scores/".format(**wildcards)
+    folder = "results/{benchmark}/study/{lang}/scores/".format(**wildcards)
     return [
         f"{folder}{reranker}.parquet" for reranker in lookup.panel(wildcards.benchmark)
     ]
@@ -264,7 +312,7 @@ def source_table(table):
     def path(wildcards):
         language = lookup.source_language(wildcards.benchmark)
         return f"results/{wildcards.benchmark}/{table}".format(
-            lang=language, domain=wildcards.domain
+            lang=language, domain=wildcards.get("domain")
         )
 
     return path
@@ -288,14 +336,3 @@ def where_asked(benchmarks, path):
     return lambda wildcards: (
         path.format(**wildcards) if wildcards.benchmark in benchmarks else []
     )
-
-
-def translation_tables(table):
-    """Input function: one table of all steps of a translation, in their order."""
-
-    def paths(wildcards):
-        folder = "results/{benchmark}/build/{lang}/{domain}".format(**wildcards)
-        steps = lookup.translation_steps(wildcards.benchmark, table)
-        return [f"{folder}/{step}.{table}.parquet" for step in steps]
-
-    return paths

@@ -3,18 +3,16 @@
 
 rule sample:
     input:
-        lambda wildcards: lookup.source_files(
-            wildcards.benchmark, wildcards.lang, wildcards.domain
-        ),
+        lambda wildcards: lookup.sources_of(wildcards.benchmark, wildcards.lang),
         tokenizer=lookup.tokenizer_inputs(),
     output:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}/{domain}/sampling.parquet",
-        dropped="results/{benchmark}/build/{lang}/{domain}/documents.dropped.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}/sampling.parquet",
+        dropped="results/{benchmark}/build/{lang}/documents.dropped.parquet",
     log:
-        "logs/{benchmark}/sample/{lang}/{domain}.log",
+        "logs/{benchmark}/sample/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/sample/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/sample/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("generated"),
     conda:
@@ -22,33 +20,34 @@ rule sample:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: (
-            lookup.sample_mib(wildcards.benchmark) * attempt
+            lookup.sample_mib(wildcards.benchmark, wildcards.lang) * attempt
         ),
         runtime=lambda wildcards, attempt: 240 * attempt,
     params:
-        section=lambda wildcards: place_params(
-            lookup, wildcards.benchmark, wildcards.lang, wildcards.domain
-        ),
+        sections=lambda wildcards: {
+            domain: place_params(lookup, wildcards.benchmark, wildcards.lang, domain)
+            for domain in build_domains(wildcards)
+        },
         version=STAGE_VERSIONS["sample"],
     message:
-        "Sampling the documents of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+        "Sampling the documents of {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/sample.py"
 
 
 rule personas:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
         personas=lambda wildcards: lookup.persona_files(wildcards.benchmark),
         checkpoint=lambda wildcards: lookup.encoder_inputs(
             lookup.personas(wildcards.benchmark).model
         ),
     output:
-        "results/{benchmark}/build/{lang}/{domain}/persona_candidates.parquet",
+        candidates="results/{benchmark}/build/{lang}/persona_candidates.parquet",
     log:
-        "logs/{benchmark}/personas/{lang}/{domain}.log",
+        "logs/{benchmark}/personas/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/personas/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/personas/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("generated"),
     conda:
@@ -64,6 +63,7 @@ rule personas:
         tokens_per_batch=settings.encoding.tokens_per_batch,
         tokens_per_part=settings.encoding.tokens_per_part,
     params:
+        domains=build_domains,
         section=lambda wildcards: lookup.dump(lookup.personas(wildcards.benchmark)),
         entry=lambda wildcards: retrieval_params(
             lookup.encoder(lookup.personas(wildcards.benchmark).model)
@@ -76,11 +76,13 @@ rule personas:
         store=settings.store,
         version=STAGE_VERSIONS["personas"],
     message:
-        "Persona candidates of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+        "Persona candidates of {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/personas.py"
 
 
+# One job asks a task about all documents of a language and makes its table. `resources.budgeted_llm`:
+# of a model with a budget one job at a time.
 rule ask:
     input:
         unpack(task_tables),
@@ -89,14 +91,18 @@ rule ask:
             lookup.prompt(wildcards.benchmark, wildcards.task)
         ),
     output:
-        outcomes="results/{benchmark}/build/{lang}/{domain}/{task}/{llm}/{shard}.outcomes.parquet",
-        usage="results/{benchmark}/build/{lang}/{domain}/{task}/{llm}/{shard}.usage.parquet",
+        rows="results/{benchmark}/build/{lang}/{task}.parquet",
+        dropped="results/{benchmark}/build/{lang}/{task}.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/{task}.flow.parquet",
+        usage="results/{benchmark}/build/{lang}/{task}.usage.parquet",
+        outcomes="results/{benchmark}/build/{lang}/{task}.outcomes.parquet",
     log:
-        "logs/{benchmark}/ask/{lang}/{domain}/{task}/{llm}/{shard}.log",
+        "logs/{benchmark}/ask/{lang}/{task}.log",
     benchmark:
-        "benchmarks/{benchmark}/ask/{lang}/{domain}/{task}/{llm}/{shard}.tsv"
+        "benchmarks/{benchmark}/ask/{lang}/{task}.tsv"
     wildcard_constraints:
-        llm=lookup.pattern("served"),
+        benchmark=lookup.task_pattern(in_shards=False, by_vllm=False),
+        task=lookup.pattern("tasks"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -105,17 +111,21 @@ rule ask:
             max(4000, 25 * input.size_mb) * attempt
         ),
         runtime=lambda wildcards, attempt: (
-            lookup.minutes_to_ask(wildcards.llm) * attempt
+            lookup.minutes_to_ask(llm_of(wildcards)) * attempt
         ),
-        budgeted_llm=lambda wildcards: lookup.is_budgeted(wildcards.llm),
+        budgeted_llm=lambda wildcards: lookup.is_budgeted(llm_of(wildcards)),
     params:
+        domains=task_domains,
         task=lambda wildcards: ask_params(
             lookup, wildcards.benchmark, wildcards.task, wildcards.lang
         ),
+        made=lambda wildcards: gather_params(
+            lookup, wildcards.benchmark, wildcards.task, wildcards.lang
+        ),
         store=settings.store,
-        version=STAGE_VERSIONS["ask"],
+        version=[STAGE_VERSIONS["ask"], STAGE_VERSIONS["gather"]],
     message:
-        "Asking {wildcards.llm}: {wildcards.task} of {wildcards.benchmark}, {wildcards.shard}"
+        "Asking: {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/ask.py"
 
@@ -123,15 +133,53 @@ rule ask:
 # The same with a server of its own, which lives as long as the job.
 use rule ask as ask_vllm with:
     wildcard_constraints:
-        llm=lookup.pattern("vllm"),
+        benchmark=lookup.task_pattern(in_shards=False, by_vllm=True),
+        task=lookup.pattern("tasks"),
     conda:
         "../../envs/gpu.yaml"
     threads: 4
     resources:
         mem_mb=lambda wildcards, attempt: 32000 * attempt,
         runtime=lambda wildcards, attempt: min(720 * attempt, 1440),
-        gpu=lambda wildcards: lookup.llms[wildcards.llm].vllm.gpus,
-        budgeted_llm=lambda wildcards: lookup.is_budgeted(wildcards.llm),
+        gpu=lambda wildcards: lookup.llms[llm_of(wildcards)].vllm.gpus,
+        budgeted_llm=lambda wildcards: lookup.is_budgeted(llm_of(wildcards)),
+
+
+# Several jobs share a task: each asks about its own documents.
+use rule ask as ask_shard with:
+    output:
+        outcomes="results/{benchmark}/build/{lang}/{task}/{shard}.outcomes.parquet",
+        usage="results/{benchmark}/build/{lang}/{task}/{shard}.usage.parquet",
+    log:
+        "logs/{benchmark}/ask/{lang}/{task}/{shard}.log",
+    benchmark:
+        "benchmarks/{benchmark}/ask/{lang}/{task}/{shard}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.task_pattern(in_shards=True, by_vllm=False),
+        task=lookup.pattern("tasks"),
+    params:
+        domains=task_domains,
+        task=lambda wildcards: ask_params(
+            lookup, wildcards.benchmark, wildcards.task, wildcards.lang
+        ),
+        store=settings.store,
+        version=STAGE_VERSIONS["ask"],
+    message:
+        "Asking: {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}, {wildcards.shard}"
+
+
+use rule ask_shard as ask_shard_vllm with:
+    wildcard_constraints:
+        benchmark=lookup.task_pattern(in_shards=True, by_vllm=True),
+        task=lookup.pattern("tasks"),
+    conda:
+        "../../envs/gpu.yaml"
+    threads: 4
+    resources:
+        mem_mb=lambda wildcards, attempt: 32000 * attempt,
+        runtime=lambda wildcards, attempt: min(720 * attempt, 1440),
+        gpu=lambda wildcards: lookup.llms[llm_of(wildcards)].vllm.gpus,
+        budgeted_llm=lambda wildcards: lookup.is_budgeted(llm_of(wildcards)),
 
 
 rule gather:
@@ -140,15 +188,16 @@ rule gather:
         outcomes=task_shards("outcomes"),
         usages=task_shards("usage"),
     output:
-        rows="results/{benchmark}/build/{lang}/{domain}/{task}.parquet",
-        dropped="results/{benchmark}/build/{lang}/{domain}/{task}.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{domain}/{task}.flow.parquet",
-        usage="results/{benchmark}/build/{lang}/{domain}/{task}.usage.parquet",
+        rows="results/{benchmark}/build/{lang}/{task}.parquet",
+        dropped="results/{benchmark}/build/{lang}/{task}.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/{task}.flow.parquet",
+        usage="results/{benchmark}/build/{lang}/{task}.usage.parquet",
     log:
-        "logs/{benchmark}/gather/{lang}/{domain}/{task}.log",
+        "logs/{benchmark}/gather/{lang}/{task}.log",
     benchmark:
-        "benchmarks/{benchmark}/gather/{lang}/{domain}/{task}.tsv"
+        "benchmarks/{benchmark}/gather/{lang}/{task}.tsv"
     wildcard_constraints:
+        benchmark=lookup.task_pattern(in_shards=True),
         task=lookup.pattern("tasks"),
     conda:
         "../../envs/cpu.yaml"
@@ -159,19 +208,20 @@ rule gather:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        task=lambda wildcards: gather_params(
+        domains=task_domains,
+        made=lambda wildcards: gather_params(
             lookup, wildcards.benchmark, wildcards.task, wildcards.lang
         ),
         version=STAGE_VERSIONS["gather"],
     message:
-        "Gathering {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+        "Gathering {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/gather.py"
 
 
 rule assemble:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
         candidates=build_table(lookup.final_table),
         tokenizer=lookup.tokenizer_inputs(),
     output:
@@ -213,35 +263,3 @@ use rule assemble as assemble_raw with:
         "benchmarks/{benchmark}-raw/assemble/{lang}/{domain}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("purged"),
-
-
-rule ledger:
-    input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
-        dropped=ledger_tables("dropped"),
-        flow=ledger_tables("flow"),
-        usage=ledger_tables("usage"),
-    output:
-        dropped="results/{benchmark}/build/{lang}/{domain}/dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{domain}/flow.parquet",
-        usage="results/{benchmark}/build/{lang}/{domain}/llm_usage.parquet",
-    log:
-        "logs/{benchmark}/ledger/{lang}/{domain}.log",
-    benchmark:
-        "benchmarks/{benchmark}/ledger/{lang}/{domain}.tsv"
-    wildcard_constraints:
-        benchmark=lookup.native_pattern("generated"),
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
-    params:
-        version=STAGE_VERSIONS["ledger"],
-    message:
-        "Balancing the ledger of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
-    script:
-        "../scripts/ledger.py"

@@ -70,19 +70,19 @@ use rule search_vectors as recall_vectors with:
 
 rule score_pairs:
     input:
-        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
+        corpus=domain_tables("corpus", view="raw"),
+        queries=domain_tables("queries", view="raw"),
+        qrels=domain_tables("qrels", view="raw"),
         recall=recall_table,
         # One after the other, the cheapest first: what is decided is not scored again.
         earlier=score_tables(lookup.pair_panel, "pair_scores", until="reranker"),
         checkpoint=lambda wildcards: lookup.reranker_inputs(wildcards.reranker),
     output:
-        "results/{benchmark}/build/{lang}/{domain}/pair_scores/{reranker}.parquet",
+        scores="results/{benchmark}/build/{lang}/pair_scores/{reranker}.parquet",
     log:
-        "logs/{benchmark}/score_pairs/{lang}/{domain}/{reranker}.log",
+        "logs/{benchmark}/score_pairs/{lang}/{reranker}.log",
     benchmark:
-        "benchmarks/{benchmark}/score_pairs/{lang}/{domain}/{reranker}.tsv"
+        "benchmarks/{benchmark}/score_pairs/{lang}/{reranker}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("purged"),
         reranker=lookup.pattern("rerankers"),
@@ -98,6 +98,8 @@ rule score_pairs:
         device=settings.encoding.device,
         tokens_per_batch=lambda wildcards: lookup.scoring_tokens(wildcards.reranker),
     params:
+        domains=build_domains,
+        top_k=lambda wildcards: lookup.negatives(wildcards.benchmark).recall.top_k,
         scoring=lambda wildcards: lookup.pair_scoring(
             wildcards.benchmark, wildcards.reranker
         ),
@@ -111,16 +113,16 @@ rule score_pairs:
 
 rule negatives:
     input:
-        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
-        qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
+        queries=domain_tables("queries", view="raw"),
+        qrels=domain_tables("qrels", view="raw"),
         recall=recall_table,
         scores=score_tables(lookup.pair_panel, "pair_scores"),
     output:
-        "results/{benchmark}/build/{lang}/{domain}/negatives.parquet",
+        negatives="results/{benchmark}/build/{lang}/negatives.parquet",
     log:
-        "logs/{benchmark}/negatives/{lang}/{domain}.log",
+        "logs/{benchmark}/negatives/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/negatives/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/negatives/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("purged"),
     conda:
@@ -132,6 +134,8 @@ rule negatives:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
+        domains=build_domains,
+        top_k=lambda wildcards: lookup.negatives(wildcards.benchmark).recall.top_k,
         section=lambda wildcards: lookup.negatives(wildcards.benchmark).panel(),
         version=STAGE_VERSIONS["negatives"],
     message:
@@ -142,17 +146,17 @@ rule negatives:
 
 rule judge_pairs:
     input:
-        corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
-        negatives="results/{benchmark}/build/{lang}/{domain}/negatives.parquet",
+        corpus=domain_tables("corpus", view="raw"),
+        queries=domain_tables("queries", view="raw"),
+        negatives="results/{benchmark}/build/{lang}/negatives.parquet",
         # Nobody is asked what the judges before have decided.
         earlier=judge_tables(until="number"),
     output:
-        "results/{benchmark}/build/{lang}/{domain}/judge_{number}_pairs.parquet",
+        pairs="results/{benchmark}/build/{lang}/judge_{number}_pairs.parquet",
     log:
-        "logs/{benchmark}/judge_pairs/{lang}/{domain}/{number}.log",
+        "logs/{benchmark}/judge_pairs/{lang}/{number}.log",
     benchmark:
-        "benchmarks/{benchmark}/judge_pairs/{lang}/{domain}/{number}.tsv"
+        "benchmarks/{benchmark}/judge_pairs/{lang}/{number}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("purged"),
         number=r"[1-9][0-9]*",
@@ -165,6 +169,7 @@ rule judge_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
+        domains=build_domains,
         section=lambda wildcards: lookup.negatives(wildcards.benchmark).judging(
             int(wildcards.number)
         ),
@@ -180,7 +185,7 @@ rule remove_negatives:
         corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
         qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
-        negatives="results/{benchmark}/build/{lang}/{domain}/negatives.parquet",
+        negatives="results/{benchmark}/build/{lang}/negatives.parquet",
         scores=score_tables(lookup.pair_panel, "pair_scores"),
         judged=judge_tables(),
     output:

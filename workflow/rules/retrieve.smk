@@ -284,8 +284,11 @@ rule search_lexical:
 
 rule search_vectors:
     input:
-        queries="results/{benchmark}/encodings/{model}/{query_lang}.parquet",
-        corpus="results/{benchmark}/encodings/{model}/{corpus_lang}.parquet",
+        queries=encodings("query_lang"),
+        corpus=encodings("corpus_lang"),
+        # Which of these texts are the benchmark's own, where they are another's encodings.
+        own_queries=own_texts("queries", "query_lang"),
+        own_corpus=own_texts("corpus", "corpus_lang"),
     output:
         "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     log:

@@ -4,15 +4,15 @@
 
 rule text_parts:
     input:
-        corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
+        corpus=domain_tables("corpus"),
+        queries=domain_tables("queries"),
         tokenizer=lookup.tokenizer_inputs(),
     output:
-        parts="results/{benchmark}/build/{lang}/{domain}/text_parts.parquet",
+        parts="results/{benchmark}/build/{lang}/text_parts.parquet",
     log:
-        "logs/{benchmark}/text_parts/{lang}/{domain}.log",
+        "logs/{benchmark}/text_parts/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/text_parts/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/text_parts/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("translated"),
     conda:
@@ -24,34 +24,35 @@ rule text_parts:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
+        domains=build_domains,
         max_part_tokens=lambda wildcards: (
             lookup.translate(wildcards.benchmark).max_part_tokens
         ),
         length_tokenizer=settings.length_tokenizer,
         version=STAGE_VERSIONS["text_parts"],
     message:
-        "Parts to translate of {wildcards.benchmark}, {wildcards.domain}"
+        "Parts to translate of {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/text_parts.py"
 
 
 rule mark_translations:
     input:
-        corpus=source_table("data/{lang}/{domain}/corpus.parquet"),
-        queries=source_table("data/{lang}/{domain}/queries.parquet"),
-        text_parts=source_table("build/{lang}/{domain}/text_parts.parquet"),
-        translations="results/{benchmark}/build/{lang}/{domain}/translate.parquet",
+        corpus=source_tables("corpus"),
+        queries=source_tables("queries"),
+        text_parts=source_table("build/{lang}/text_parts.parquet"),
+        translations="results/{benchmark}/build/{lang}/translate.parquet",
         prefix_list=str(CLEANING / "prefixes.yaml"),
         refusal_list=str(CLEANING / "refusals.yaml"),
     output:
-        translated="results/{benchmark}/build/{lang}/{domain}/translated.parquet",
-        suspects="results/{benchmark}/build/{lang}/{domain}/refusal_suspects.parquet",
-        dropped="results/{benchmark}/build/{lang}/{domain}/mark_translations.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{domain}/mark_translations.flow.parquet",
+        translated="results/{benchmark}/build/{lang}/translated.parquet",
+        suspects="results/{benchmark}/build/{lang}/refusal_suspects.parquet",
+        dropped="results/{benchmark}/build/{lang}/mark_translations.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/mark_translations.flow.parquet",
     log:
-        "logs/{benchmark}/mark_translations/{lang}/{domain}.log",
+        "logs/{benchmark}/mark_translations/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/mark_translations/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/mark_translations/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.translated_pattern(),
     conda:
@@ -63,6 +64,7 @@ rule mark_translations:
         ),
         runtime=lambda wildcards, attempt: 120 * attempt,
     params:
+        domains=build_domains,
         prefixes=lambda wildcards: (
             lookup.translate(wildcards.benchmark).clean.prefixes
         ),
@@ -70,7 +72,7 @@ rule mark_translations:
         step=lambda wildcards: lookup.step(wildcards.benchmark, "mark_translations"),
         version=STAGE_VERSIONS["mark_translations"],
     message:
-        "Joining and marking translations of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+        "Joining and marking translations of {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/mark_translations.py"
 
@@ -80,14 +82,14 @@ rule clean_translations:
         source_corpus=source_table("data/{lang}/{domain}/corpus.parquet"),
         source_queries=source_table("data/{lang}/{domain}/queries.parquet"),
         source_qrels=source_table("data/{lang}/{domain}/qrels.parquet"),
-        translated="results/{benchmark}/build/{lang}/{domain}/translated.parquet",
+        translated="results/{benchmark}/build/{lang}/translated.parquet",
         verdicts=where_asked(
             lookup.judged_refusals(),
-            "results/{benchmark}/build/{lang}/{domain}/judge_refusals.parquet",
+            "results/{benchmark}/build/{lang}/judge_refusals.parquet",
         ),
         relocations=where_asked(
             lookup.quoting(),
-            "results/{benchmark}/build/{lang}/{domain}/relocate_spans.parquet",
+            "results/{benchmark}/build/{lang}/relocate_spans.parquet",
         ),
     output:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
@@ -118,32 +120,20 @@ rule clean_translations:
         "../scripts/clean_translations.py"
 
 
-use rule ledger as ledger_translations with:
-    input:
-        documents=lambda wildcards: (
-            source_table("build/{lang}/{domain}/documents.parquet")(wildcards)
-            if lookup.is_generated(wildcards.benchmark)
-            else []
-        ),
-        dropped=translation_tables("dropped"),
-        flow=translation_tables("flow"),
-        usage=translation_tables("usage"),
-    wildcard_constraints:
-        benchmark=lookup.translated_pattern(),
-    message:
-        "Balancing the translation of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
-
-
 rule quality_sample:
     input:
         source_corpora=source_tables("corpus"),
-        corpora=domain_tables("corpus"),
+        corpora=lambda wildcards: [
+            f"results/{wildcards.benchmark}/data/{lang}/{domain}/corpus.parquet"
+            for lang in lookup.translated_languages(wildcards.benchmark)
+            for domain in lookup.domains_in(wildcards.benchmark, lang)
+        ],
     output:
-        "results/{benchmark}/build/{lang}/all/quality_sample.parquet",
+        "results/{benchmark}/quality_sample.parquet",
     log:
-        "logs/{benchmark}/quality_sample/{lang}.log",
+        "logs/{benchmark}/quality_sample.log",
     benchmark:
-        "benchmarks/{benchmark}/quality_sample/{lang}.tsv"
+        "benchmarks/{benchmark}/quality_sample.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("quality"),
     conda:
@@ -153,12 +143,15 @@ rule quality_sample:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
+        languages=lambda wildcards: lookup.translated_languages(wildcards.benchmark),
+        domains=lambda wildcards: lookup.domains_in(
+            wildcards.benchmark, lookup.source_language(wildcards.benchmark)
+        ),
         per_stratum=lambda wildcards: (lookup.quality(wildcards.benchmark).per_stratum),
         seed=lambda wildcards: lookup.quality(wildcards.benchmark).seed,
         version=STAGE_VERSIONS["quality_sample"],
     message:
-        "A sample of translations of {wildcards.benchmark} to grade, {wildcards.lang}"
+        "A sample of translations of {wildcards.benchmark} to grade"
     script:
         "../scripts/quality_sample.py"
 
@@ -166,7 +159,7 @@ rule quality_sample:
 rule quality:
     input:
         grades=lambda wildcards: [
-            f"results/{wildcards.benchmark}/build/{lang}/all/judge_translation.parquet"
+            f"results/{wildcards.benchmark}/build/{lang}/judge_translation.parquet"
             for lang in lookup.translated_languages(wildcards.benchmark)
         ],
         human=lambda wildcards: lookup.quality(wildcards.benchmark).human,

@@ -4,17 +4,17 @@
 
 rule score_parts:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
         candidates=build_table(lookup.candidates_table),
         # One after the other, the cheapest first: what is decided is not scored again.
         earlier=score_tables(lookup.panel, "scores", until="reranker"),
         checkpoint=lambda wildcards: lookup.reranker_inputs(wildcards.reranker),
     output:
-        "results/{benchmark}/build/{lang}/{domain}/scores/{reranker}.parquet",
+        scores="results/{benchmark}/build/{lang}/scores/{reranker}.parquet",
     log:
-        "logs/{benchmark}/score_parts/{lang}/{domain}/{reranker}.log",
+        "logs/{benchmark}/score_parts/{lang}/{reranker}.log",
     benchmark:
-        "benchmarks/{benchmark}/score_parts/{lang}/{domain}/{reranker}.tsv"
+        "benchmarks/{benchmark}/score_parts/{lang}/{reranker}.tsv"
     wildcard_constraints:
         reranker=lookup.pattern("rerankers"),
     conda:
@@ -29,6 +29,7 @@ rule score_parts:
         device=settings.encoding.device,
         tokens_per_batch=lambda wildcards: lookup.scoring_tokens(wildcards.reranker),
     params:
+        domains=build_domains,
         scoring=lambda wildcards: lookup.part_scoring(
             wildcards.benchmark, wildcards.reranker
         ),
@@ -42,20 +43,20 @@ rule score_parts:
 
 rule verify:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}/{domain}/sampling.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}/sampling.parquet",
         candidates=build_table(lookup.candidates_table),
         scores=score_tables(lookup.panel, "scores"),
     output:
-        rows="results/{benchmark}/build/{lang}/{domain}/verify.parquet",
-        decisions="results/{benchmark}/build/{lang}/{domain}/decisions.parquet",
-        savings="results/{benchmark}/build/{lang}/{domain}/scoring_savings.parquet",
-        dropped="results/{benchmark}/build/{lang}/{domain}/verify.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{domain}/verify.flow.parquet",
+        rows="results/{benchmark}/build/{lang}/verify.parquet",
+        decisions="results/{benchmark}/build/{lang}/decisions.parquet",
+        savings="results/{benchmark}/build/{lang}/scoring_savings.parquet",
+        dropped="results/{benchmark}/build/{lang}/verify.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/verify.flow.parquet",
     log:
-        "logs/{benchmark}/verify/{lang}/{domain}.log",
+        "logs/{benchmark}/verify/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/verify/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/verify/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("verified"),
     conda:
@@ -67,13 +68,14 @@ rule verify:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
+        domains=build_domains,
         section=lambda wildcards: lookup.dump(
             lookup.verify_section(wildcards.benchmark)
         ),
         counted=lambda wildcards: lookup.counted(wildcards.benchmark, "verify"),
         version=STAGE_VERSIONS["verify"],
     message:
-        "Verifying the candidates of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+        "Verifying the candidates of {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/verify.py"
 
@@ -81,33 +83,33 @@ rule verify:
 # The same by margin, with the counts by threshold and by length bin.
 use rule verify as verify_margin with:
     output:
-        rows="results/{benchmark}/build/{lang}/{domain}/verify.parquet",
-        decisions="results/{benchmark}/build/{lang}/{domain}/decisions.parquet",
-        savings="results/{benchmark}/build/{lang}/{domain}/scoring_savings.parquet",
-        dropped="results/{benchmark}/build/{lang}/{domain}/verify.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{domain}/verify.flow.parquet",
-        margin_table="results/{benchmark}/build/{lang}/{domain}/margin_table.parquet",
-        cell_table="results/{benchmark}/build/{lang}/{domain}/cell_table.parquet",
-        margins="results/{benchmark}/build/{lang}/{domain}/margins.parquet",
+        rows="results/{benchmark}/build/{lang}/verify.parquet",
+        decisions="results/{benchmark}/build/{lang}/decisions.parquet",
+        savings="results/{benchmark}/build/{lang}/scoring_savings.parquet",
+        dropped="results/{benchmark}/build/{lang}/verify.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/verify.flow.parquet",
+        margin_table="results/{benchmark}/build/{lang}/margin_table.parquet",
+        cell_table="results/{benchmark}/build/{lang}/cell_table.parquet",
+        margins="results/{benchmark}/build/{lang}/margins.parquet",
     wildcard_constraints:
         benchmark=lookup.pattern("margin"),
 
 
 rule grade_pairs:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
         candidates=build_table(lookup.verified_table),
         first=lambda wildcards: (
             []
             if wildcards.round == "grade_first"
-            else "results/{benchmark}/build/{lang}/{domain}/grade_first.parquet"
+            else "results/{benchmark}/build/{lang}/grade_first.parquet"
         ),
     output:
-        "results/{benchmark}/build/{lang}/{domain}/{round}_pairs.parquet",
+        pairs="results/{benchmark}/build/{lang}/{round}_pairs.parquet",
     log:
-        "logs/{benchmark}/grade_pairs/{lang}/{domain}/{round}.log",
+        "logs/{benchmark}/grade_pairs/{lang}/{round}.log",
     benchmark:
-        "benchmarks/{benchmark}/grade_pairs/{lang}/{domain}/{round}.tsv"
+        "benchmarks/{benchmark}/grade_pairs/{lang}/{round}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("graded"),
         round="grade_first|grade_rest",
@@ -120,6 +122,7 @@ rule grade_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
+        domains=build_domains,
         section=lambda wildcards: lookup.grade_params(
             wildcards.benchmark, wildcards.round
         ),
@@ -132,22 +135,22 @@ rule grade_pairs:
 
 rule grade:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
         candidates=build_table(lookup.verified_table),
         grades=[
-            "results/{benchmark}/build/{lang}/{domain}/grade_first.parquet",
-            "results/{benchmark}/build/{lang}/{domain}/grade_rest.parquet",
+            "results/{benchmark}/build/{lang}/grade_first.parquet",
+            "results/{benchmark}/build/{lang}/grade_rest.parquet",
         ],
     output:
-        rows="results/{benchmark}/build/{lang}/{domain}/grade.parquet",
-        decisions="results/{benchmark}/build/{lang}/{domain}/grade.decisions.parquet",
-        savings="results/{benchmark}/build/{lang}/{domain}/grade.savings.parquet",
-        dropped="results/{benchmark}/build/{lang}/{domain}/grade.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{domain}/grade.flow.parquet",
+        rows="results/{benchmark}/build/{lang}/grade.parquet",
+        decisions="results/{benchmark}/build/{lang}/grade.decisions.parquet",
+        savings="results/{benchmark}/build/{lang}/grade.savings.parquet",
+        dropped="results/{benchmark}/build/{lang}/grade.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}/grade.flow.parquet",
     log:
-        "logs/{benchmark}/grade/{lang}/{domain}.log",
+        "logs/{benchmark}/grade/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/grade/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/grade/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("graded"),
     conda:
@@ -159,6 +162,7 @@ rule grade:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
+        domains=build_domains,
         section=lambda wildcards: lookup.grade_params(wildcards.benchmark),
         counted=lambda wildcards: lookup.counted(wildcards.benchmark, "grade"),
         version=STAGE_VERSIONS["grade"],
@@ -170,15 +174,15 @@ rule grade:
 
 rule audit_pairs:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
         candidates=build_table(lookup.candidates_table),
-        margins="results/{benchmark}/build/{lang}/{domain}/margins.parquet",
+        margins="results/{benchmark}/build/{lang}/margins.parquet",
     output:
-        "results/{benchmark}/build/{lang}/{domain}/audit_pairs.parquet",
+        pairs="results/{benchmark}/build/{lang}/audit_pairs.parquet",
     log:
-        "logs/{benchmark}/audit_pairs/{lang}/{domain}.log",
+        "logs/{benchmark}/audit_pairs/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/audit_pairs/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/audit_pairs/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("audited"),
     conda:
@@ -190,6 +194,7 @@ rule audit_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
+        domains=build_domains,
         section=lambda wildcards: lookup.audit_params(wildcards.benchmark),
         version=STAGE_VERSIONS["audit_pairs"],
     message:
@@ -201,14 +206,14 @@ rule audit_pairs:
 rule audit_table:
     input:
         candidates=build_table(lookup.candidates_table),
-        margins="results/{benchmark}/build/{lang}/{domain}/margins.parquet",
-        verdicts="results/{benchmark}/build/{lang}/{domain}/audit.parquet",
+        margins="results/{benchmark}/build/{lang}/margins.parquet",
+        verdicts="results/{benchmark}/build/{lang}/audit.parquet",
     output:
-        "results/{benchmark}/build/{lang}/{domain}/audit_table.parquet",
+        table="results/{benchmark}/build/{lang}/audit_table.parquet",
     log:
-        "logs/{benchmark}/audit_table/{lang}/{domain}.log",
+        "logs/{benchmark}/audit_table/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/audit_table/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/audit_table/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("audited"),
     conda:
@@ -220,6 +225,7 @@ rule audit_table:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
+        domains=build_domains,
         version=STAGE_VERSIONS["audit_table"],
     message:
         "Audit of {wildcards.benchmark} by margin"

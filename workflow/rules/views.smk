@@ -35,16 +35,16 @@ rule tiny:
 
 rule mixtures:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}/{domain}/sampling.parquet",
-        queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}/sampling.parquet",
+        queries=domain_tables("queries"),
     output:
-        mixtures="results/{benchmark}/build/{lang}/{domain}/mixtures.parquet",
-        cells="results/{benchmark}/build/{lang}/{domain}/mixture_cells.parquet",
+        mixtures="results/{benchmark}/build/{lang}/mixtures.parquet",
+        cells="results/{benchmark}/build/{lang}/mixture_cells.parquet",
     log:
-        "logs/{benchmark}/mixtures/{lang}/{domain}.log",
+        "logs/{benchmark}/mixtures/{lang}.log",
     benchmark:
-        "benchmarks/{benchmark}/mixtures/{lang}/{domain}.tsv"
+        "benchmarks/{benchmark}/mixtures/{lang}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("mixed"),
     conda:
@@ -56,12 +56,13 @@ rule mixtures:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
+        domains=build_domains,
         section=lambda wildcards: lookup.dump(
             lookup.benchmark(wildcards.benchmark).mixtures
         ),
         version=STAGE_VERSIONS["mixtures"],
     message:
-        "Training mixtures of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
+        "Training mixtures of {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/mixtures.py"
 
@@ -69,7 +70,7 @@ rule mixtures:
 # Every candidate over the whole corpus: what a filter study evaluates.
 use rule assemble as assemble_candidates with:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
         candidates=build_table(lookup.candidates_table),
         tokenizer=lookup.tokenizer_inputs(),
     output:
@@ -87,22 +88,23 @@ use rule assemble as assemble_candidates with:
 # Every part under every reranker; what the filter has scored comes from the store.
 use rule score_parts as score_all_parts with:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
         candidates=build_table(lookup.candidates_table),
         earlier=[],
         # What the filter scores is in the store then.
         filtered=score_tables(lookup.panel, "scores"),
         checkpoint=lambda wildcards: lookup.reranker_inputs(wildcards.reranker),
     output:
-        "results/{benchmark}/study/{lang}/{domain}/scores/{reranker}.parquet",
+        scores="results/{benchmark}/study/{lang}/scores/{reranker}.parquet",
     log:
-        "logs/{benchmark}/study/{lang}/{domain}/score_{reranker}.log",
+        "logs/{benchmark}/study/{lang}/score_{reranker}.log",
     benchmark:
-        "benchmarks/{benchmark}/study/{lang}/{domain}/score_{reranker}.tsv"
+        "benchmarks/{benchmark}/study/{lang}/score_{reranker}.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("studied"),
         reranker=lookup.pattern("rerankers"),
     params:
+        domains=build_domains,
         scoring=lambda wildcards: lookup.part_scoring(
             wildcards.benchmark, wildcards.reranker, complete=True
         ),
@@ -112,22 +114,22 @@ use rule score_parts as score_all_parts with:
 
 rule filter_study:
     input:
-        documents="results/{benchmark}/build/{lang}/{domain}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}/{domain}/sampling.parquet",
+        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}/sampling.parquet",
         candidates=build_table(lookup.candidates_table),
         scores=study_scores,
         query_scores=candidate_scores,
     output:
-        thresholds="results/{benchmark}/study/{lang}/{domain}/thresholds.parquet",
-        threshold_psi="results/{benchmark}/study/{lang}/{domain}/threshold_psi.parquet",
-        agreement="results/{benchmark}/study/{lang}/{domain}/agreement.parquet",
-        leave_one_out="results/{benchmark}/study/{lang}/{domain}/leave_one_out.parquet",
-        leave_one_out_psi="results/{benchmark}/study/{lang}/{domain}/leave_one_out_psi.parquet",
-        cells="results/{benchmark}/study/{lang}/{domain}/cells.parquet",
+        thresholds="results/{benchmark}/study/{lang}/thresholds.parquet",
+        threshold_psi="results/{benchmark}/study/{lang}/threshold_psi.parquet",
+        agreement="results/{benchmark}/study/{lang}/agreement.parquet",
+        leave_one_out="results/{benchmark}/study/{lang}/leave_one_out.parquet",
+        leave_one_out_psi="results/{benchmark}/study/{lang}/leave_one_out_psi.parquet",
+        cells="results/{benchmark}/study/{lang}/cells.parquet",
     log:
-        "logs/{benchmark}/study/{lang}/{domain}/filter_study.log",
+        "logs/{benchmark}/study/{lang}/filter_study.log",
     benchmark:
-        "benchmarks/{benchmark}/study/{lang}/{domain}/filter_study.tsv"
+        "benchmarks/{benchmark}/study/{lang}/filter_study.tsv"
     wildcard_constraints:
         benchmark=lookup.pattern("studied"),
     conda:
@@ -139,6 +141,7 @@ rule filter_study:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
+        domains=build_domains,
         section=lambda wildcards: lookup.dump(
             lookup.verify_section(wildcards.benchmark)
         ),
@@ -155,9 +158,8 @@ rule filter_study:
 rule study:
     input:
         [
-            "results/{benchmark}/study/{lang}/{domain}/".format(**labels)
-            + f"{table}.csv"
-            for labels in lookup.studied_domains()
+            "results/{benchmark}/study/{lang}/".format(**labels) + f"{table}.csv"
+            for labels in lookup.studied_languages()
             for table in (
                 "thresholds",
                 "threshold_psi",

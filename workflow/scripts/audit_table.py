@@ -1,10 +1,15 @@
 from psibench.filters.audit import run_audit_table
 from psibench.stages.job import job
+from psibench.tables.domains import each_domain
 
-with job(snakemake.log[0], threads=snakemake.threads):
-    run_audit_table(
-        candidates=snakemake.input.candidates,
-        margins=snakemake.input.margins,
-        verdicts=snakemake.input.verdicts,
-        output=snakemake.output[0],
-    )
+with (
+    job(snakemake.log[0], threads=snakemake.threads),
+    each_domain(snakemake.params.domains, dict(snakemake.output.items())) as domains,
+):
+    for domain in domains:
+        run_audit_table(
+            candidates=domain.table(snakemake.input.candidates),
+            margins=domain.table(snakemake.input.margins),
+            verdicts=domain.table(snakemake.input.verdicts),
+            output=domain.outputs["table"],
+        )

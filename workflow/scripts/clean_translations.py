@@ -1,4 +1,5 @@
 from psibench.stages.job import job
+from psibench.tables.domains import OfDomain
 from psibench.translate.clean import run_clean_translations
 
 with job(snakemake.log[0], threads=snakemake.threads):
@@ -8,9 +9,11 @@ with job(snakemake.log[0], threads=snakemake.threads):
         source_corpus=snakemake.input.source_corpus,
         source_queries=snakemake.input.source_queries,
         source_qrels=snakemake.input.source_qrels,
-        translated=snakemake.input.translated,
-        verdicts=snakemake.input.get("verdicts") or None,
-        relocations=snakemake.input.get("relocations") or None,
+        **{
+            name: OfDomain(path, snakemake.wildcards.domain) if path else None
+            for name in ("translated", "verdicts", "relocations")
+            for path in [snakemake.input.get(name)]
+        },
         **snakemake.params.clean,
         corpus=snakemake.output.corpus,
         queries=snakemake.output.queries,

@@ -3,6 +3,7 @@ from psibench.translate.quality import run_quality_sample
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_quality_sample(
+        languages=snakemake.params.languages,
         domains=snakemake.params.domains,
         source_corpora=list(snakemake.input.source_corpora),
         corpora=list(snakemake.input.corpora),

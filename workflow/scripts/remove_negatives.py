@@ -1,6 +1,7 @@
 from psibench.filters.decide import Place
 from psibench.filters.negatives import run_remove_negatives
 from psibench.stages.job import job
+from psibench.tables.domains import OfDomain
 
 with job(snakemake.log[0], threads=snakemake.threads):
     run_remove_negatives(
@@ -13,8 +14,8 @@ with job(snakemake.log[0], threads=snakemake.threads):
         corpus=snakemake.input.corpus,
         queries=snakemake.input.queries,
         qrels=snakemake.input.qrels,
-        negatives=snakemake.input.negatives,
-        scores=snakemake.input.scores,
-        judged=snakemake.input.judged,
+        negatives=OfDomain(snakemake.input.negatives, snakemake.wildcards.domain),
+        scores=[OfDomain(one, snakemake.wildcards.domain) for one in snakemake.input.scores],
+        judged=[OfDomain(one, snakemake.wildcards.domain) for one in snakemake.input.judged],
         outputs=dict(snakemake.output.items()),
     )

@@ -7,7 +7,10 @@ from psibench.stages.job import job
 
 with job(snakemake.log[0], threads=snakemake.threads):
     given, asked = snakemake.input, snakemake.params
-    made = {"flow": given.flow, "usage": given.usage, "dropped": given.dropped}
+    made = {
+        table: dict(zip(asked.benchmarks, given[table], strict=True))
+        for table in ("flow", "usage", "attrition")
+    }
     run_report(
         psi_table=given.psi_table,
         bucket_scores=given.bucket_scores,

@@ -1,12 +1,14 @@
 from psibench.generate.sampling import run_sample
 from psibench.stages.job import job
+from psibench.tables.domains import each_domain
 
 with job(snakemake.log[0], threads=snakemake.threads):
-    run_sample(
-        snakemake.params.section,
-        language=snakemake.wildcards.lang,
-        domain=snakemake.wildcards.domain,
-        documents=snakemake.output.documents,
-        sampling=snakemake.output.sampling,
-        dropped=snakemake.output.dropped,
-    )
+    sections = snakemake.params.sections
+    with each_domain(list(sections), dict(snakemake.output.items())) as domains:
+        for domain in domains:
+            run_sample(
+                sections[domain.name],
+                language=snakemake.wildcards.lang,
+                domain=domain.name,
+                **domain.outputs,
+            )

@@ -1,14 +1,20 @@
 from psibench.filters.panel import run_score_parts
 from psibench.stages.job import job
+from psibench.stages.scoring import load_once, load_when_needed
+from psibench.tables.domains import each_domain
 
 with job(snakemake.log[0], threads=snakemake.threads, offline=True):
-    run_score_parts(
-        snakemake.params.scoring,
-        documents=snakemake.input.documents,
-        candidates=snakemake.input.candidates,
-        earlier=snakemake.input.earlier,
-        store=snakemake.params.store,
-        device=snakemake.resources.device,
-        tokens_per_batch=snakemake.resources.tokens_per_batch,
-        output=snakemake.output[0],
-    )
+    load = load_once(load_when_needed)
+    with each_domain(snakemake.params.domains, dict(snakemake.output.items())) as domains:
+        for domain in domains:
+            run_score_parts(
+                snakemake.params.scoring,
+                documents=domain.table(snakemake.input.documents),
+                candidates=domain.table(snakemake.input.candidates),
+                earlier=domain.tables(snakemake.input.earlier),
+                store=snakemake.params.store,
+                device=snakemake.resources.device,
+                tokens_per_batch=snakemake.resources.tokens_per_batch,
+                output=domain.outputs["scores"],
+                load=load,
+            )

@@ -10,6 +10,7 @@ with job(snakemake.log[0], threads=snakemake.threads):
         model=snakemake.wildcards.model,
         domains=snakemake.params.domains,
         encodings=snakemake.input[0],
+        own=snakemake.input.own,
         store=snakemake.params.store,
         output=snakemake.output[0],
     )

@@ -4,13 +4,10 @@ from psibench.stages.job import job
 with job(snakemake.log[0], threads=snakemake.threads):
     run_statistics(
         benchmark=snakemake.wildcards.benchmark,
-        language=snakemake.wildcards.lang,
         domains=snakemake.params.domains,
         schemes=snakemake.params.schemes,
         corpora=list(snakemake.input.corpora),
         queries=list(snakemake.input.queries),
         qrels=list(snakemake.input.qrels),
-        statistics=snakemake.output.statistics,
-        histogram=snakemake.output.histogram,
-        relocation=snakemake.output.get("relocation"),
+        **dict(snakemake.output.items()),
     )

@@ -17,6 +17,7 @@ from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.reranker_registry import resolve_rerankers
 from psibench.errors import InputError
 from psibench.tables import hash_rows, read_provenance, read_table
+from psibench.tables.domains import with_labels
 from psibench.tables.provenance import hash_params
 
 CONFIG_SUFFIXES = {".yaml", ".yml"}
@@ -48,8 +49,8 @@ def check_table(path: Path) -> str:
     name = record.get("table")
     if name not in ALL_TABLES:
         raise InputError(f"{path}: unknown table {name!r}. Known: {', '.join(ALL_TABLES)}")
-    read_table(path, ALL_TABLES[name])
     table = pq.ParquetFile(path).read()
+    read_table(path, with_labels(ALL_TABLES[name], table.column_names))
     rows_hash = hash_rows(table)
     if rows_hash != record["rows_hash"]:
         raise InputError(

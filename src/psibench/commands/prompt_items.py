@@ -11,6 +11,7 @@ from psibench.llm.request import Request
 from psibench.llm.tasks import TaskItem
 from psibench.stages.llm_ask import read_task_tables
 from psibench.stages.llm_requests import requests_of
+from psibench.tables.domains import TablePath, domain_table
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 EXAMPLES = 3
@@ -45,7 +46,7 @@ def render_item(
         If no table is there yet, no item has the id, or those of several places have it.
     """
     places = _places(lookup, name, task, language, domain)
-    tables = {place: lookup.task_tables(name, task, *place) for place in places}
+    tables = {place: _tables(lookup, name, task, place) for place in places}
     there = [place for place in places if not _missing(tables[place])]
     if not there:
         raise InputError(_not_made(task, _missing(tables[places[0]]), config, len(places)))
@@ -100,8 +101,15 @@ def _places(
     return wanted
 
 
+def _tables(lookup: TranslationLookup, name: str, task: str, place: Place) -> dict[str, TablePath]:
+    language, domain = place
+    number = lookup.task_domains(name, task, language).index(domain)
+    given = lookup.task_tables(name, task, language)
+    return {read: domain_table(path, domain, number) for read, path in given.items()}
+
+
 def _requests(
-    lookup: TranslationLookup, name: str, task: str, place: Place, tables: Mapping[str, str]
+    lookup: TranslationLookup, name: str, task: str, place: Place, tables: Mapping[str, TablePath]
 ) -> Iterator[tuple[TaskItem, Request]]:
     own, section = lookup.task(name, task), lookup.task_section(name, task, place[0])
     prompt, llm = load_prompt(lookup.prompt(name, task)), lookup.llm_of(name, task)
@@ -112,8 +120,8 @@ def _rendered(request: Request) -> str:
     return "\n\n".join(f"## {message.role}\n{message.content}" for message in request.messages)
 
 
-def _missing(paths: Mapping[str, str]) -> list[str]:
-    return [path for path in paths.values() if not Path(path).is_file()]
+def _missing(paths: Mapping[str, TablePath]) -> list[str]:
+    return [str(path) for path in paths.values() if not Path(path).is_file()]
 
 
 def _not_made(task: str, missing: list[str], config: Path | None, n_places: int) -> str:

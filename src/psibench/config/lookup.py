@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from psibench.config.benchmarks import Benchmark, PosirRelease
-from psibench.config.corpora import POOLED
 from psibench.config.lookup_encoding import EncodingLookup
 from psibench.config.models import Model, RunFilesModel
 from psibench.config.settings import Config
@@ -48,13 +47,34 @@ class Lookup(EncodingLookup):
         """List the local files a benchmark's domain is read from."""
         return self._files[name, language, domain]
 
-    def languages_and_domains(self, name: str) -> list[tuple[str, str]]:
-        """List a benchmark's (language, domain) folders, those of translations last."""
-        return [
-            (language, domain)
-            for language in self.languages(name)
-            for domain in self.domains_in(name, language)
-        ]
+    def sources_of(self, name: str, language: str) -> list[str]:
+        """List the local files that a benchmark's domains in a language are read from."""
+        every = (self._files[name, language, domain] for domain in self.domains_in(name, language))
+        return list(dict.fromkeys(path for files in every for path in files))
+
+    def ledger_places(self, name: str) -> list[dict[str, Any]]:
+        """List the languages of a benchmark with what its ledger joins of them, translations last.
+
+        ``lang`` and ``domains``; ``documents``, ``dropped``, ``flow`` and ``usage``: tables of all
+        domains, or lists of one of each.
+        """
+        places = []
+        for language in self.languages(name):
+            domains = self.domains_in(name, language)
+            place: dict[str, Any] = {"lang": language, "domains": domains, "documents": []}
+            if self.is_asked(name, language):
+                source = self.source_language(name)
+                native = source if self.is_translated(name, language) else language
+                if self.is_generated(name):
+                    place["documents"] = [f"results/{name}/build/{native}/documents.parquet"]
+                for table in ("dropped", "flow", "usage"):
+                    place[table] = self.ledger_tables(name, language, table)
+            else:
+                folder = f"results/{name}/build/{language}"
+                place |= {"flow": [], "usage": []}
+                place["dropped"] = [[f"{folder}/{domain}/dropped.parquet" for domain in domains]]
+            places.append(place)
+        return places
 
     def benchmark_languages(self) -> Iterator[dict[str, str]]:
         """Yield the labels of every language of every benchmark."""
@@ -62,30 +82,34 @@ class Lookup(EncodingLookup):
             for language in self.languages(name):
                 yield {"benchmark": name, "lang": language}
 
-    def native_domains(self) -> Iterator[dict[str, str]]:
-        """Yield the labels of every domain of every benchmark in the languages it is read in."""
-        for name in self.config.benchmarks:
-            for place in self.places(name):
-                yield {"benchmark": name, "lang": place.language, "domain": place.domain}
+    def is_asked(self, name: str, language: str) -> bool:
+        """Say whether a language model writes or translates a benchmark's texts in a language."""
+        return self.is_generated(name) or language in self.translated_languages(name)
 
-    def generated_domains(self) -> Iterator[dict[str, str]]:
-        """Yield the labels of every domain whose queries a language model writes."""
-        return (row for row in self.native_domains() if self.is_generated(row["benchmark"]))
+    def asked_languages(self) -> list[dict[str, Any]]:
+        """List the labels of every language that a language model writes or translates.
 
-    def translated_domains(self) -> Iterator[dict[str, str]]:
-        """Yield the labels of every domain in every language it is translated to."""
-        for name in self.translated():
-            for language in self.translated_languages(name):
-                for domain in self.domains_in(name, language):
-                    yield {"benchmark": name, "lang": language, "domain": domain}
+        With its ``domains``; translations come last.
+        """
+        every = [
+            {"benchmark": name, "lang": language, "domains": self.domains_in(name, language)}
+            for name in self.config.benchmarks
+            for language in self.languages(name)
+            if self.is_asked(name, language)
+        ]
+        return sorted(every, key=lambda row: self.is_translated(row["benchmark"], row["lang"]))
 
-    def asked_domains(self) -> list[dict[str, str]]:
-        """List the labels of every domain that a language model writes or translates."""
-        return [*self.generated_domains(), *self.translated_domains()]
+    def generated_languages(self) -> list[dict[str, Any]]:
+        """List the labels of every language in which a language model writes queries."""
+        return [
+            row
+            for row in self.asked_languages()
+            if not self.is_translated(row["benchmark"], row["lang"])
+        ]
 
-    def studied_domains(self) -> Iterator[dict[str, str]]:
-        """Yield the labels of every domain whose filter can be studied."""
-        return (row for row in self.native_domains() if row["benchmark"] in self.studied())
+    def studied_languages(self) -> list[dict[str, Any]]:
+        """List the labels of every language whose filter can be studied."""
+        return [row for row in self.generated_languages() if row["benchmark"] in self.studied()]
 
     def runs(self) -> Iterator[dict[str, str]]:
         """Yield the labels of every run: benchmark or view, model, query and corpus language.
@@ -114,22 +138,22 @@ class Lookup(EncodingLookup):
 
     def compared_models(self, name: str, queries: str, documents: str) -> list[dict[str, Any]]:
         """List the models of a language pair: their tables, and what a reader has to know."""
-        folder, pair = f"results/{name}", f"{queries}-{documents}"
+        searched, pair = self.searched_as(name, queries, documents), f"{queries}-{documents}"
+        encoded = f"results/{self.encoded_as(name, documents)}/encodings"
+
+        def runs(model: str) -> str:
+            given = isinstance(self.models[model], RunFilesModel)
+            return f"results/{name if given else searched}/runs/{model}"
+
         return [
             {
                 "model": model,
                 "kind": self.models[model].kind,
-                "run": f"{folder}/runs/{model}/{pair}.parquet",
+                "run": f"{runs(model)}/{pair}.parquet",
                 "encodings": (
-                    f"{folder}/encodings/{model}/{documents}.parquet"
-                    if self.is_vector(model)
-                    else None
+                    f"{encoded}/{model}/{documents}.parquet" if self.is_vector(model) else None
                 ),
-                "seen": (
-                    f"{folder}/runs/{model}/{pair}.seen.parquet"
-                    if self.is_reranker(model)
-                    else None
-                ),
+                "seen": (f"{runs(model)}/{pair}.seen.parquet" if self.is_reranker(model) else None),
                 "reading_known": self.reading_known(model),
                 "on_filter_panel": self.on_filter_panel(name, model),
             }
@@ -171,10 +195,7 @@ class Lookup(EncodingLookup):
             "downloads": list(self.downloads),
             **self.model_ids(),
             "languages": [language for name in every for language in self.languages(name)],
-            "domains": [
-                POOLED,
-                *(place.domain for name in every for place in self.places(name)),
-            ],
+            "domains": [place.domain for name in every for place in self.places(name)],
             "generated": [name for name in every if self.is_generated(name)],
             "views": self.views(),
             "raw": self.views("raw"),
@@ -196,8 +217,6 @@ class Lookup(EncodingLookup):
             "rerankers": list(self.rerankers),
             "margin": self.verified(by_margin=True),
             "verified": self.verified(by_margin=False),
-            "vllm": [name for name, llm in self.llms.items() if llm.backend == "vllm"],
-            "served": [name for name, llm in self.llms.items() if llm.backend != "vllm"],
         }
         return ids[what]
 

@@ -85,9 +85,10 @@ class GenerationLookup(VerificationLookup):
         """Return the language model that does a task."""
         return self.llms[self.task_section(name, task).llm]
 
-    def sample_mib(self, name: str) -> int:
-        """Return the memory that drawing a benchmark's documents takes, MiB: 16 KiB for each."""
-        return max(4000, (self.generated(name).sample.n_documents or 0) // 64)
+    def sample_mib(self, name: str, language: str) -> int:
+        """Return the memory that drawing a language's documents takes, MiB: 16 KiB for each."""
+        per_domain = (self.generated(name).sample.n_documents or 0) // 64
+        return max(4000, per_domain * len(self.domains_in(name, language)))
 
     def minutes_to_ask(self, llm: str) -> int:
         """Return how long one job that asks a model may take: a batch alone takes up to a day."""

@@ -10,7 +10,7 @@ MAX_EXAMPLE_DOMAINS = 3
 def language_files(lookup: Lookup) -> list[dict[str, Any]]:
     """Return what is known of each benchmark's languages and domains, by sort.
 
-    A benchmark without any is left out. ``relocation``: a path per language translated to;
+    A benchmark without any is left out. ``relocation``: of languages translated to;
     ``similarity``: one per language read, of two or more domains, by the first model that encodes;
     ``quality``, ``agreement`` and ``confusion``: where translations are graded.
     """
@@ -19,9 +19,8 @@ def language_files(lookup: Lookup) -> list[dict[str, Any]]:
     for name in lookup.config.benchmarks:
         files: dict[str, Any] = {"benchmark": name}
         folder = f"results/{name}"
-        translated = lookup.translated_languages(name)
-        if translated:
-            files["relocation"] = [f"{folder}/build/{la}/relocation.parquet" for la in translated]
+        if lookup.translated_languages(name):
+            files["relocation"] = [f"{folder}/relocation.parquet"]
         compared = _compared(lookup, name)
         if compared:
             files["similarity"] = compared

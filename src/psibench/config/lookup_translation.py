@@ -1,5 +1,6 @@
 """What a workflow asks about a benchmark's translations."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from psibench.config.benchmarks import GeneratedBenchmark
@@ -16,6 +17,14 @@ from psibench.translate.steps import Translate
 
 if TYPE_CHECKING:
     from psibench.llm.tasks import LlmTask
+
+
+JUDGE_TRANSLATION = "judge_translation"
+"""The task asked about a sample of a language's translations."""
+
+
+BY_DOMAIN = ("false_negatives", "clean_translations")
+"""Steps that write a benchmark's tables, in one job for each domain."""
 
 
 class TranslationLookup(ViewLookup):
@@ -123,24 +132,53 @@ class TranslationLookup(ViewLookup):
         """Return what a judging task of the recipe makes; None for any other task."""
         return None if task in self.translation_tasks(name) else super().judging_kind(name, task)
 
-    def task_tables(self, name: str, task: str, language: str, domain: str) -> dict[str, str]:
-        """Return the tables a task's items are made of: name -> path."""
+    def task_domains(self, name: str, task: str, language: str) -> list[str]:
+        """List the domains that a task is asked about; a sample of them all is one of its own."""
+        return [POOLED] if task == JUDGE_TRANSLATION else self.domains_in(name, language)
+
+    def task_tables(self, name: str, task: str, language: str) -> dict[str, str | list[str]]:
+        """Return the tables a task's items are made of, by name.
+
+        A path of all domains, or a list of one of each.
+        """
         build = f"results/{name}/build"
-        here = f"{build}/{language}/{domain}"
+        here = f"{build}/{language}"
         if task not in self.translation_tasks(name):
             return {read: f"{here}/{read}.parquet" for read in self.task(name, task).reads}
         source = self.source_language(name)
-        data = f"results/{name}/data/{source}/{domain}"
-        places = {
-            "documents": f"{data}/corpus.parquet",
-            "queries": f"{data}/queries.parquet",
-            "text_parts": f"{build}/{source}/{domain}/text_parts.parquet",
+
+        def data(table: str) -> list[str]:
+            folder = f"results/{name}/data/{source}"
+            return [f"{folder}/{at}/{table}.parquet" for at in self.domains_in(name, source)]
+
+        places: dict[str, str | list[str]] = {
+            "documents": data("corpus"),
+            "queries": data("queries"),
+            "text_parts": f"{build}/{source}/text_parts.parquet",
             "translated": f"{here}/translated.parquet",
             "refusal_suspects": f"{here}/refusal_suspects.parquet",
         }
-        if domain == POOLED:
-            places["documents"] = f"{here}/quality_sample.parquet"
+        if task == JUDGE_TRANSLATION:
+            places["documents"] = [f"results/{name}/quality_sample.parquet"]
         return {read: places[read] for read in self.task(name, task).reads}
+
+    def task_pattern(self, *, in_shards: bool, by_vllm: bool | None = None) -> str:
+        """Return a pattern for {benchmark} where a path goes on /build/{lang}/{task}.
+
+        It matches tasks asked in one job or in several; with ``by_vllm``, of a model that the job
+        itself serves, or of another.
+        """
+        parts = []
+        for name in sorted(self.config.benchmarks, reverse=True):
+            tasks = [
+                re.escape(task)
+                for task in self.task_names(name)
+                if (len(self.shards_of(name, task)) > 1) is in_shards
+                and by_vllm in (None, self.llm_of(name, task).backend == "vllm")
+            ]
+            if tasks:
+                parts.append(f"{re.escape(name)}(?=/build/[^/]+/(?:{'|'.join(tasks)})[./])")
+        return "|".join(parts) or r"(?!)none"
 
     def step(self, name: str, step: str) -> int:
         """Return the place of a step in FLOW."""
@@ -163,12 +201,27 @@ class TranslationLookup(ViewLookup):
 
         What only mends and removes asks nobody and has no ``usage``.
         """
-        asked = [task for task in self.translation_tasks(name) if task != "judge_translation"]
+        asked = [task for task in self.translation_tasks(name) if task != JUDGE_TRANSLATION]
         if table == "usage":
             return asked
         before = [task for task in asked if task == "translate"]
         after = [task for task in asked if task != "translate"]
         return [*before, "mark_translations", *after, "clean_translations"]
+
+    def ledger_tables(self, name: str, language: str, table: str) -> list[str | list[str]]:
+        """List the tables ``dropped``, ``flow`` or ``usage`` of a language's steps, in order.
+
+        Of the last step, which may write a benchmark's tables, a list of one of each domain.
+        """
+        is_translated = language in self.translated_languages(name)
+        steps = (self.translation_steps if is_translated else self.ledger_steps)(name, table)
+        folder, domains = f"results/{name}/build/{language}", self.domains_in(name, language)
+        return [
+            [f"{folder}/{domain}/{step}.{table}.parquet" for domain in domains]
+            if step in BY_DOMAIN
+            else f"{folder}/{step}.{table}.parquet"
+            for step in steps
+        ]
 
     def clean_params(self, name: str) -> dict[str, Any]:
         """Return what decides which translations stay, and what is found again in them."""

@@ -9,7 +9,7 @@ from psibench.config.lookup_generation import GenerationLookup
 from psibench.config.models import Model
 from psibench.config.paths import REGISTRY
 from psibench.config.settings import Config
-from psibench.config.views import RAW, evaluated_views, view_id, view_names
+from psibench.config.views import CANDIDATES, RAW, evaluated_views, view_id, view_names
 from psibench.errors import InputError
 from psibench.filters.negatives import FinewebNegatives
 from psibench.filters.verify import VerifyMargin
@@ -51,21 +51,39 @@ class ViewLookup(GenerationLookup):
         """List the benchmarks whose filter can be studied: those with a panel of rerankers."""
         return [name for name in self.having("verify") if len(self.panel(name)) > 1]
 
-    def encoded_before(self, name: str, language: str) -> list[str]:
-        """List what of the same texts is encoded before a benchmark or view: none, or one.
+    def encoded_as(self, name: str, language: str) -> str:
+        """Return the benchmark or view whose encodings have all texts of another in a language.
 
-        The raw view, then the benchmark, then its tiny subset and all candidates. Translations
-        have no views.
+        The raw view has those of a benchmark and of its tiny subset; all candidates are more.
+        Translations have no views.
         """
-        if language in self.translated_languages(self.base(name)):
-            return []
         base, view = self._bases.get(name, (name, ""))
-        if view == RAW:
-            return []
-        if view:
-            return [base]
-        raw = view_id(name, RAW)
-        return [raw] if raw in self._bases else []
+        if view == CANDIDATES or language in self.translated_languages(base):
+            return name
+        raw = view_id(base, RAW)
+        return raw if raw in self._bases else base
+
+    def encoded_before(self, name: str, language: str) -> list[str]:
+        """List what shares texts with a benchmark or view and is encoded before it: none, or one.
+
+        All candidates come after the benchmark's own encodings.
+        """
+        first = self.encoded_as(self.base(name), language)
+        return [] if first == name else [first]
+
+    def searched_as(self, name: str, queries: str, documents: str) -> str:
+        """Return the benchmark or view whose runs are those of another on a language pair.
+
+        A run of the raw view has a benchmark's queries too, with the same documents, if the removal
+        of false negatives leaves the corpus alone; so has the tiny subset's, of the benchmark.
+        """
+        base, view = self._bases.get(name, (name, ""))
+        raw = view_id(base, RAW)
+        is_own = view == CANDIDATES or queries != documents
+        if is_own or documents in self.translated_languages(base):
+            return name
+        same = raw in self.evaluated() and not self.negatives(base).removes_documents
+        return raw if same else base
 
     def base(self, name: str) -> str:
         """Return the benchmark that a view is of; a benchmark's own name for itself."""
@@ -131,17 +149,23 @@ class ViewLookup(GenerationLookup):
         steps = [s for s in steps_of(self.generated(name)) if table != "usage" or s not in filters]
         return (["documents"] if table == "dropped" else []) + steps
 
-    def verification_files(self, labels: Mapping[str, str]) -> dict[str, Any]:
-        """Return the tables of one domain that the report shows of its filters, by sort.
+    def verification_files(self, labels: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the tables of one language that the report shows of its filters, by sort.
 
-        ``labels`` are benchmark, lang and domain; they are returned with the paths.
+        ``labels`` are benchmark, lang and domains; they are returned with the paths: one of all
+        domains, or a list of one of each.
         """
         section = self.generated(labels["benchmark"])
-        build = "results/{benchmark}/build/{lang}/{domain}".format(**labels)
-        data = "results/{benchmark}/data/{lang}/{domain}".format(**labels)
+        build = "results/{benchmark}/build/{lang}".format(**labels)
+
+        def of_domains(folder: str, table: str) -> list[str]:
+            place = f"results/{labels['benchmark']}/{folder}/{labels['lang']}"
+            return [f"{place}/{domain}/{table}.parquet" for domain in labels["domains"]]
+
         files: dict[str, Any] = dict(labels)
-        files |= {name: f"{build}/{name}.parquet" for name in ("flow", "dropped")}
-        files |= {"queries": f"{data}/queries.parquet", "savings": []}
+        whole = "results/{benchmark}".format(**labels)
+        files |= {"flow": f"{whole}/flow.parquet", "dropped": f"{whole}/attrition.parquet"}
+        files |= {"queries": of_domains("data", "queries"), "savings": []}
         if section.verify is not None:
             files["savings"].append(f"{build}/scoring_savings.parquet")
         if isinstance(section.verify, VerifyMargin):
@@ -152,8 +176,8 @@ class ViewLookup(GenerationLookup):
         if section.audit is not None:
             files["audit_table"] = f"{build}/audit_table.parquet"
         if section.false_negatives is not None:
-            files["savings"].append(f"{build}/false_negatives.savings.parquet")
-            files["judgements"] = f"{data}/judgements.parquet"
+            files["savings"].append(of_domains("build", "false_negatives.savings"))
+            files["judgements"] = of_domains("data", "judgements")
         if section.mixtures is not None:
             files["mixture_cells"] = f"{build}/mixture_cells.parquet"
         return files
@@ -172,6 +196,13 @@ class ViewLookup(GenerationLookup):
 
         kinds = {one.name: one.kind for one in judging_of(self.generated(name))}
         return kinds.get(task)
+
+    def recalls_by_run(self, name: str) -> bool:
+        """Say whether the run of a raw view is deep enough to recall possible false negatives."""
+        recall = self.negatives(name).recall
+        is_evaluated = view_id(name, RAW) in self.evaluated()
+        is_run = is_evaluated and recall.model in self.config.models
+        return is_run and recall.top_k <= self.config.search.top_k
 
     def recall_depth(self, name: str) -> int:
         """Return how many documents are recalled per query of a raw view."""

@@ -51,6 +51,7 @@ from psibench.sources.python_pages import python_pages
 from psibench.tables import content_hash, read_provenance, read_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.columns import read_columns
+from psibench.tables.domains import OfDomain
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
 from psibench.text.lengths import TokenCounter, count_words, with_lengths
 
@@ -187,11 +188,12 @@ class Reader:
         """Return documents of an earlier run or of the source; None if it is out of reach."""
         source: Any = place.source
         sample, passages = section.sample, place.passages
-        path = build / place.language / place.domain / f"{DOCUMENTS_TABLE}.parquet"
+        path = build / place.language / f"{DOCUMENTS_TABLE}.parquet"
+        made = OfDomain(str(path), place.domain)
         if is_made := path.is_file() and is_current(
-            path, source, passages, sample, length_tokenizer=self.length_tokenizer
+            made, source, passages, sample, length_tokenizer=self.length_tokenizer
         ):
-            few, drawn, origin = 0, read_table(path, DOCUMENTS), "documents of an earlier run"
+            few, drawn, origin = 0, read_table(made, DOCUMENTS), "documents of an earlier run"
         else:
             begins = is_remote(source) or bool(sample.n_documents and most and is_large(source))
             few = _number(section, place, most) if begins else 0
@@ -233,8 +235,9 @@ class Reader:
     ) -> dict[str, pl.DataFrame]:
         tables = {DOCUMENTS_TABLE: documents}
         if isinstance(section, Controlled):
-            folder = build / places[0].language / places[0].domain
-            tables[PERSONA_CANDIDATES.name] = _personas(section.personas, folder, documents)
+            made = build / places[0].language / f"{PERSONA_CANDIDATES.name}.parquet"
+            known = OfDomain(str(made), places[0].domain) if made.is_file() else None
+            tables[PERSONA_CANDIDATES.name] = _personas(section.personas, known, documents)
         return tables
 
     def draw(self, place: Place, sample: Sample, *, few: int = 0) -> pl.DataFrame | None:
@@ -414,7 +417,7 @@ def stand_in_documents(sample: Sample, n: int, measure: Measure) -> pl.DataFrame
     return pl.DataFrame(rows, schema=SAMPLED_SCHEMA, orient="row")
 
 
-def _personas(section: Personas, folder: Path, documents: pl.DataFrame) -> pl.DataFrame:
+def _personas(section: Personas, made: OfDomain | None, documents: pl.DataFrame) -> pl.DataFrame:
     """Return PERSONA_CANDIDATES rows without encoding anything: any will do for their length.
 
     Those of an earlier run, if it has all the documents; else the first of the source for each
@@ -422,8 +425,7 @@ def _personas(section: Personas, folder: Path, documents: pl.DataFrame) -> pl.Da
     """
     from psibench.generate.personas import read_personas
 
-    made = folder / f"{PERSONA_CANDIDATES.name}.parquet"
-    if made.is_file():
+    if made is not None:
         rows = read_table(made, PERSONA_CANDIDATES)
         own = documents.select("_id").join(rows, on="_id", maintain_order="left")
         if own.height == documents.height:

@@ -322,7 +322,7 @@ def needed_encodings(lookup: Lookup) -> list[Encoding]:
     """
     found: dict[Encoding, None] = {}
     for name, model, language in _asked_for(lookup):
-        chain = [name]
+        chain = [lookup.encoded_as(name, language)]
         while earlier := lookup.encoded_before(chain[0], language):
             chain = [*earlier, *chain]
         for before, own in zip([None, *chain], chain, strict=False):

@@ -16,7 +16,6 @@ from typing import Any
 import polars as pl
 
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, Posir
-from psibench.config.corpora import POOLED
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.load import resolve_llms, resolve_prices
 from psibench.config.paths import prompt_path
@@ -53,6 +52,7 @@ from psibench.stages.llm_job import answer_folder
 from psibench.stages.llm_requests import requests_of
 from psibench.tables import read_table
 from psibench.tables.build_schemas import PAIRS
+from psibench.tables.domains import OfDomain
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
 from psibench.text.languages import english_name
@@ -419,7 +419,7 @@ def estimate_benchmark(
     counted: list[set[str]] = []
     for group in found:
         candidates, tasks = _written(section, group, asker)
-        build = folder_of("build", group.places[0]) if group.is_made else None
+        build = folder / "build" if group.is_made else None
         tasks += _judged(section, candidates, group, asker, build, group.n_here if most else 0)
         written += tasks
         counted.append({task.task for task in tasks})
@@ -545,9 +545,11 @@ def _judged(
     documents = group.tables[DOCUMENTS_TABLE]
     for judging in judging_of(section):
         table = pairs_table(judging.name)
-        path = None if made is None else made / f"{table}.parquet"
+        place = group.places[0]
+        path = None if made is None else made / place.language / f"{table}.parquet"
         if path is not None and path.is_file():
-            pairs, scale, basis = read_table(path, PAIRS), 1.0, "earlier run"
+            pairs = read_table(OfDomain(str(path), place.domain), PAIRS)
+            scale, basis = 1.0, "earlier run"
         elif judging.name in (*GRADE_ROUNDS, AUDIT):
             pairs, scale, basis = (
                 _bound(section, judging.name, candidates, documents),
@@ -606,7 +608,7 @@ def _translations(
 
 
 class _Language:
-    """The translation to one language; ``folder`` holds its build tables by domain."""
+    """The translation to one language; ``folder`` holds its build tables."""
 
     def __init__(
         self, section: Benchmark, language: str, asker: Estimator, folder: Path, most: int
@@ -671,9 +673,9 @@ class _Language:
 
     def _refusals(self, texts: Texts, passages: pl.DataFrame) -> TaskEstimate:
         """Estimate the judge of refusals: by an earlier run's suspects, else a share of texts."""
-        path = self.folder / texts.places[0].domain / f"{REFUSAL_SUSPECTS.name}.parquet"
+        path = self.folder / f"{REFUSAL_SUSPECTS.name}.parquet"
         if is_made := texts.basis == "earlier run" and path.is_file():
-            suspects = read_table(path, REFUSAL_SUSPECTS)
+            suspects = read_table(OfDomain(str(path), texts.places[0].domain), REFUSAL_SUSPECTS)
             n = suspects.height
         else:
             begun = pl.col("text").str.slice(0, READ_CHARS)
@@ -689,7 +691,7 @@ class _Language:
         """Estimate the judge of quality: the same number of documents from each length stratum."""
         assert self.quality is not None
         domain, n_places = texts.places[0].domain, len(texts.places)
-        path = self.folder / POOLED / "quality_sample.parquet"
+        path = self.folder.parents[1] / "quality_sample.parquet"
         if texts.basis == "earlier run" and path.is_file():
             sample = read_table(path, DOCUMENTS).filter(pl.col("domain") == domain)
             return self._task("judge_translation", {DOCUMENTS_TABLE: sample}, 1.0, "earlier run")[1]
@@ -702,6 +704,7 @@ class _Language:
         sample = drawn.join(texts.corpus.select(doc_id="_id", text="text"), on="doc_id").join(
             translated.select(doc_id="_id", translation="text"), on="doc_id"
         )
+        sample = sample.with_columns(language=pl.lit(self.language))
         strata = every.group_by("length_bin").len()["len"].to_list()
         wanted = n_places * sum(min(per_stratum, n * scale / n_places) for n in strata)
         scale = wanted / max(1, drawn.height)

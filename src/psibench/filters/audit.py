@@ -13,7 +13,6 @@ interval counts queries, not judgements: it is wide enough whatever their correl
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import sqrt
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -29,6 +28,7 @@ from psibench.llm.tasks import LlmTaskSection
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, PAIRS, VERDICTS
 from psibench.tables.derived import derived
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS
@@ -192,10 +192,10 @@ def wilson_interval(share: float, n: int, *, confidence: float = 0.95) -> tuple[
 def run_audit_pairs(
     params: Mapping[str, Any],
     *,
-    documents: str | Path,
-    candidates: str | Path,
-    margins: str | Path,
-    output: str | Path,
+    documents: TablePath,
+    candidates: TablePath,
+    margins: TablePath,
+    output: OutputPath,
 ) -> None:
     """Draw the queries to audit and write the PAIRS of each with the thirds of its document.
 
@@ -223,10 +223,10 @@ def run_audit_pairs(
 
 def run_audit_table(
     *,
-    candidates: str | Path,
-    margins: str | Path,
-    verdicts: str | Path,
-    output: str | Path,
+    candidates: TablePath,
+    margins: TablePath,
+    verdicts: TablePath,
+    output: OutputPath,
 ) -> None:
     """Count the verdicts by stratum of the margin and write AUDIT_TABLE.
 

@@ -7,20 +7,20 @@ everything was scored or only what was needed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
 from psibench.errors import InputError
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW
+from psibench.tables.domains import OutputPath
 from psibench.tables.dropped import DROPPED_SCHEMA, as_attrition
 from psibench.tables.schemas import ATTRITION
 from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS, equal_segments, tag_posq
 
-Outputs = Mapping[str, str | Path]
-"""Paths of what a stage writes, by the names that its rule gives them."""
+Outputs = Mapping[str, OutputPath]
+"""Where a stage writes, by the names that its rule gives them."""
 
 SPAN_PARTS = ("document", "removed")
 PARTS = (*POSITIONS, "removed", "document")

@@ -14,7 +14,6 @@ has no grade.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
@@ -58,6 +57,7 @@ from psibench.llm.tasks import (
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, GRADES, PAIRS, VERDICTS
 from psibench.tables.derived import derived, queries_by, read_all
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import TableSpec
 from psibench.text.segments import POSITIONS
@@ -404,10 +404,10 @@ def _is_yes(reply: Replied) -> bool:
 def run_grade_pairs(
     params: Mapping[str, Any],
     *,
-    documents: str | Path,
-    candidates: str | Path,
-    first: str | Path | None,
-    output: str | Path,
+    documents: TablePath,
+    candidates: TablePath,
+    first: TablePath | None,
+    output: OutputPath,
 ) -> None:
     """Write the PAIRS that a round of grading asks about.
 
@@ -430,9 +430,9 @@ def run_grade(
     params: Mapping[str, Any],
     *,
     place: Place,
-    documents: str | Path,
-    candidates: str | Path,
-    grades: Sequence[str | Path],
+    documents: TablePath,
+    candidates: TablePath,
+    grades: Sequence[TablePath],
     outputs: Outputs,
 ) -> None:
     """Decide on every candidate and write those kept, the decisions, the dropped, the counts.
@@ -473,8 +473,8 @@ def run_grade(
 
 def judged_source(
     stage: str,
-    candidates: str | Path,
-    others: Sequence[str | Path],
+    candidates: TablePath,
+    others: Sequence[TablePath],
     params: Mapping[str, Any],
 ) -> Provenance:
     """Make the provenance of an output: a judge is no author of the queries it judges."""

@@ -17,7 +17,6 @@ import hashlib
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import polars as pl
@@ -36,6 +35,7 @@ from psibench.filters.decide import (
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, SAMPLING
 from psibench.tables.derived import derived
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS
@@ -268,13 +268,13 @@ def refuse_other_bins(queries: pl.DataFrame, length_bins: Sequence[str]) -> None
         )
 
 
-def read_length_bins(sampling: str | Path) -> list[str]:
+def read_length_bins(sampling: TablePath) -> list[str]:
     """Read the names of the length bins, in order; documents outside of all of them are in none."""
     bins = read_table(sampling, SAMPLING).filter(pl.col("low").is_not_null())
     return bins.get_column("bin").to_list()
 
 
-def with_length_bins(candidates: pl.DataFrame, documents: str | Path) -> pl.DataFrame:
+def with_length_bins(candidates: pl.DataFrame, documents: TablePath) -> pl.DataFrame:
     """Give candidates their document's length bin, where they have no such column themselves.
 
     Raises
@@ -304,11 +304,11 @@ def with_length_bins(candidates: pl.DataFrame, documents: str | Path) -> pl.Data
 def run_mixtures(
     params: Mapping[str, Any],
     *,
-    documents: str | Path,
-    queries: str | Path,
-    sampling: str | Path,
-    mixtures: str | Path,
-    cells: str | Path,
+    documents: TablePath,
+    queries: TablePath,
+    sampling: TablePath,
+    mixtures: OutputPath,
+    cells: OutputPath,
 ) -> None:
     """Draw the training sets from the queries that all filters kept: MIXTURES, MIXTURE_CELLS.
 

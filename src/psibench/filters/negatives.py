@@ -14,8 +14,7 @@ vote that makes up the number needed, or that leaves too few for it, and no late
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
 from pydantic import AfterValidator, Field, TypeAdapter, model_validator
@@ -47,6 +46,7 @@ from psibench.filters.verify import Panel
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import GRADES, PAIRS
 from psibench.tables.derived import derived, read_all
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN
 from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
 
@@ -70,6 +70,9 @@ class Recall(Section):
 
 class RerankerPanel(Section):
     """What of both protocols decides the rerankers' scores, and whom they call a candidate."""
+
+    removes_documents: ClassVar[bool] = False
+    """Whether documents leave the corpus; else queries do."""
 
     protocol: str
     rerankers: Panel = Field(min_length=1)
@@ -147,6 +150,8 @@ class FinewebNegatives(Votes):
 
 class PosirNegatives(AbovePositive):
     """Documents that score above a query's positive leave the corpus (PosIR, section 2.3)."""
+
+    removes_documents = True
 
     recall: Recall
     evaluate_raw: bool = True
@@ -242,13 +247,16 @@ class Recalled:
     positives: pl.DataFrame
 
 
-def recalled_pairs(recall: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame) -> Recalled:
+def recalled_pairs(
+    recall: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame, *, top_k: int | None = None
+) -> Recalled:
     """Take the pairs to decide on from a recall run.
 
     Parameters
     ----------
     recall
-        RUN rows; those of other queries (of other domains) are left aside.
+        RUN rows; those of other queries (of other domains), and those behind rank ``top_k``, are
+        left aside; None: no rank is.
     queries
         ``_id`` of the benchmark's queries. A query of which nothing was recalled has no pair.
 
@@ -266,7 +274,8 @@ def recalled_pairs(recall: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFr
             f"{recall.get_column('query_id')[0]!r}. Recall with the queries of this benchmark."
         )
     labelled = _positives(qrels)
-    pairs = own.select(PAIR).join(labelled, on=PAIR, how="anti", maintain_order="left")
+    near = own if top_k is None else own.filter(pl.col("rank") <= top_k)
+    pairs = near.select(PAIR).join(labelled, on=PAIR, how="anti", maintain_order="left")
     return beside_positives(pairs, qrels)
 
 
@@ -681,11 +690,12 @@ def make_judgements(
 def run_negatives(
     params: Mapping[str, Any],
     *,
-    qrels: str | Path,
-    queries: str | Path,
-    recall: str | Path,
-    scores: Sequence[str | Path],
-    output: str | Path,
+    qrels: TablePath,
+    queries: TablePath,
+    recall: TablePath,
+    scores: Sequence[TablePath],
+    output: OutputPath,
+    top_k: int | None = None,
 ) -> None:
     """Decide on every recalled pair by the rerankers' scores and write PAIR_DECISIONS.
 
@@ -694,7 +704,8 @@ def run_negatives(
     params
         What of the section is about the rerankers.
     recall
-        Run of the model that recalls; rows of other domains' queries are left aside.
+        Run of the model that recalls; rows of other domains' queries, and those behind rank
+        ``top_k``, are left aside.
     scores
         Score tables of the rerankers, in their order.
 
@@ -704,7 +715,7 @@ def run_negatives(
         If the run does not fit the queries, or a score is missing that decides.
     """
     recalled = recalled_pairs(
-        read_table(recall, RUN), read_table(queries, QUERIES), read_table(qrels, QRELS)
+        read_table(recall, RUN), read_table(queries, QUERIES), read_table(qrels, QRELS), top_k=top_k
     )
     decided = decide_candidates(read_panel(params), recalled, read_all(scores, PAIR_SCORES))
     source = derived("negatives", [recall, queries, qrels, *scores], params=params)
@@ -715,11 +726,11 @@ def run_judge_pairs(
     params: Mapping[str, Any],
     *,
     number: int,
-    corpus: str | Path,
-    queries: str | Path,
-    negatives: str | Path,
-    earlier: Sequence[str | Path],
-    output: str | Path,
+    corpus: TablePath,
+    queries: TablePath,
+    negatives: TablePath,
+    earlier: Sequence[TablePath],
+    output: OutputPath,
 ) -> None:
     """Write the PAIRS that a judge has to grade: whole documents, those still undecided.
 
@@ -750,7 +761,7 @@ def run_judge_pairs(
     write_table(pairs, output, PAIRS, provenance=source)
 
 
-def _read_grades(judges: Sequence[str], paths: Sequence[str | Path]) -> pl.DataFrame:
+def _read_grades(judges: Sequence[str], paths: Sequence[TablePath]) -> pl.DataFrame:
     """Read the GRADES of the first judges, one table each, with a column ``judge``."""
     frames = [
         read_table(path, GRADES).select(*PAIR, "grade", judge=pl.lit(judge))
@@ -764,12 +775,12 @@ def run_remove_negatives(
     params: Mapping[str, Any],
     *,
     place: Place,
-    corpus: str | Path,
-    queries: str | Path,
-    qrels: str | Path,
-    negatives: str | Path,
-    scores: Sequence[str | Path],
-    judged: Sequence[str | Path],
+    corpus: TablePath,
+    queries: TablePath,
+    qrels: TablePath,
+    negatives: TablePath,
+    scores: Sequence[TablePath],
+    judged: Sequence[TablePath],
     outputs: Outputs,
 ) -> None:
     """Remove what the protocol removes; write the benchmark, the judgements, the ledger.

@@ -27,6 +27,7 @@ from psibench.stages.scoring import (
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QRELS, QUERIES, RUN
 from psibench.tables.spec import TableSpec
 
@@ -34,13 +35,13 @@ from psibench.tables.spec import TableSpec
 def run_score_parts(
     params: Mapping[str, Any],
     *,
-    documents: str | Path,
-    candidates: str | Path,
-    earlier: Sequence[str | Path],
+    documents: TablePath,
+    candidates: TablePath,
+    earlier: Sequence[TablePath],
     store: str | Path,
     device: str,
     tokens_per_batch: int,
-    output: str | Path,
+    output: OutputPath,
     load: Load = load_when_needed,
 ) -> None:
     """Score what verification needs of this reranker and write SEGMENT_SCORES.
@@ -84,15 +85,16 @@ def run_score_pairs(
     params: Mapping[str, Any],
     *,
     reranker: str,
-    corpus: str | Path,
-    queries: str | Path,
-    qrels: str | Path,
-    recall: str | Path,
-    earlier: Sequence[str | Path],
+    corpus: TablePath,
+    queries: TablePath,
+    qrels: TablePath,
+    recall: TablePath,
+    earlier: Sequence[TablePath],
     store: str | Path,
     device: str,
     tokens_per_batch: int,
-    output: str | Path,
+    output: OutputPath,
+    top_k: int | None = None,
     load: Load = load_when_needed,
 ) -> None:
     """Score what the protocol of false negatives needs of this reranker and write PAIR_SCORES.
@@ -103,7 +105,8 @@ def run_score_pairs(
         ``section``, what of the benchmark's ``false_negatives`` decides scores
         (`RerankerPanel.scoring`), and the reranker's registry ``entry``.
     recall
-        Run of the model that recalls; rows of other domains' queries are left aside.
+        Run of the model that recalls; rows of other domains' queries, and those behind rank
+        ``top_k``, are left aside.
     earlier
         Score tables of the rerankers before this one, in order; not read if all is scored.
     load
@@ -118,7 +121,8 @@ def run_score_pairs(
     panel = read_panel(params["section"])
     asked = read_table(queries, QUERIES)
     read = () if panel.complete else earlier
-    recalled = recalled_pairs(read_table(recall, RUN), asked, read_table(qrels, QRELS))
+    found, judged = read_table(recall, RUN), read_table(qrels, QRELS)
+    recalled = recalled_pairs(found, asked, judged, top_k=top_k)
     wanted = wanted_pairs(panel, recalled, read_all(read, PAIR_SCORES), reranker=reranker)
     _score(
         PAIR_SCORES,
@@ -144,8 +148,8 @@ def _score(
     reranker: str,
     params: Mapping[str, Any],
     stage: str,
-    inputs: Sequence[str | Path],
-    output: str | Path,
+    inputs: Sequence[TablePath],
+    output: OutputPath,
     **how: Any,
 ) -> None:
     """Score the texts and write them beside what was wanted."""

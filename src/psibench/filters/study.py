@@ -48,6 +48,7 @@ from psibench.metrics.query_scores import document_numbers
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
+from psibench.tables.domains import TablePath
 from psibench.tables.schemas import QUERY_SCORES
 from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS
@@ -352,10 +353,10 @@ def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Itera
 def run_filter_study(
     params: Mapping[str, Any],
     *,
-    documents: str | Path,
-    candidates: str | Path,
-    sampling: str | Path,
-    scores: Sequence[str | Path],
+    documents: TablePath,
+    candidates: TablePath,
+    sampling: TablePath,
+    scores: Sequence[TablePath],
     query_scores: Mapping[str, str | Path],
     metric: str,
     settings: UncertaintySettings,

@@ -58,6 +58,7 @@ from psibench.filters.mixtures import (
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.derived import derived, read_all
+from psibench.tables.domains import TablePath
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS
@@ -453,10 +454,10 @@ def run_verify(
     params: Mapping[str, Any],
     *,
     place: Place,
-    documents: str,
-    sampling: str,
-    candidates: str,
-    scores: Sequence[str],
+    documents: TablePath,
+    sampling: TablePath,
+    candidates: TablePath,
+    scores: Sequence[TablePath],
     outputs: Outputs,
 ) -> None:
     """Decide on every candidate and write those kept, the decisions, the dropped, the counts.

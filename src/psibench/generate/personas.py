@@ -22,6 +22,7 @@ from psibench.sources.documents import read_documents
 from psibench.tables import hash_rows, read_table, write_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.derived import derived
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ def run_personas(
     params: Mapping[str, Any],
     entry: Model,
     *,
-    documents: str | Path,
+    documents: TablePath,
     store: str | Path,
     settings: "Encoding",
-    output: str | Path,
+    output: OutputPath,
 ) -> None:
     """Find each document's persona candidates and write them.
 

@@ -39,6 +39,7 @@ from psibench.sources.local import dataset_revisions, local_files
 from psibench.tables import content_hash, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, PAIRS, PERSONA_CANDIDATES
 from psibench.tables.derived import derived, provenance
+from psibench.tables.domains import TablePath
 from psibench.tables.dropped import as_attrition, dropped_frame
 from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
@@ -183,8 +184,8 @@ def revisions_of(section: Benchmark) -> dict[str, str]:
 
 def run_assemble(
     *,
-    documents: str | Path,
-    candidates: str | Path,
+    documents: TablePath,
+    candidates: TablePath,
     length_tokenizer: str,
     corpus: str | Path,
     queries: str | Path,

@@ -15,7 +15,6 @@ from functools import cached_property
 from itertools import groupby, pairwise
 from math import ceil
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from psibench.sources.local import dataset_revisions, local_files
 from psibench.tables import content_hash, read_provenance, write_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.derived import provenance
+from psibench.tables.domains import OfDomain, OutputPath, domain_params
 from psibench.tables.dropped import DROPPED_SCHEMA, Dropped, dropped_frame
 from psibench.tables.parts import write_table_parts
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
@@ -127,25 +127,28 @@ def sample_params(
     return params
 
 
+SAMPLED_BY = ("source", "passages", "sample")
+
+
 def is_current(
-    path: str | Path,
+    table: OfDomain,
     source: DocumentSource,
     passages: Passages | None,
     sample: Sample,
     *,
     length_tokenizer: str,
 ) -> bool:
-    """Say whether a documents table is what a corpus' sample would be now.
+    """Say whether a domain's rows of a documents table are what its sample would be now.
 
     A dataset on the hub counts as the same while its name and revision are.
     """
-    record = read_provenance(path) or {}
+    record = read_provenance(table) or {}
+    params = domain_params(record, table.domain)
     wanted = sample_params(source, passages, sample, length_tokenizer=length_tokenizer)
-    kept = {name: record.get("params", {}).get(name) for name in ("source", "passages", "sample")}
-    same = all(kept[name] == wanted[name] for name in kept)
-    return same and record.get("inputs") == {
-        path: content_hash(path) for path in local_files(source)
-    }
+    if params is None or any(params[name] != wanted[name] for name in SAMPLED_BY):
+        return False
+    files = {path: content_hash(path) for path in local_files(source)}
+    return files.items() <= record["inputs"].items()
 
 
 def run_sample(
@@ -153,9 +156,9 @@ def run_sample(
     *,
     language: str,
     domain: str,
-    documents: str | Path,
-    sampling: str | Path,
-    dropped: str | Path,
+    documents: OutputPath,
+    sampling: OutputPath,
+    dropped: OutputPath,
 ) -> None:
     """Draw a corpus' documents from its source and write them, the counts, and what was left out.
 

@@ -10,12 +10,12 @@ from psibench.config.model_params import retrieval_params
 from psibench.config.models import EncoderModel
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
-from psibench.stages.search import fingerprint_of
+from psibench.stages.search import fingerprint_of, own_rows
 from psibench.tables import write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.quality_schemas import DOMAIN_SIMILARITY
-from psibench.tables.schemas import ENCODINGS
+from psibench.tables.schemas import CORPUS, ENCODINGS
 
 DECIMALS = 9
 """The order of a sum depends on the store's parts; beyond this many decimals so does a cosine."""
@@ -97,19 +97,22 @@ def run_similarity(
     encodings: str | Path,
     store: str | Path,
     output: str | Path,
+    own: Sequence[str | Path] = (),
 ) -> None:
     """Average the stored vectors of every domain's documents and compare the domains.
 
     The store is read part by part: memory is that of the ids and of one part. A document with
-    several vectors (windows, or the tokens of late interaction) counts by their mean.
+    several vectors (windows, or the tokens of late interaction) counts by their mean. ``own`` are
+    CORPUS tables, domain by domain, where the encodings have documents besides.
 
     Raises
     ------
     InputError
         If a domain has no documents in ``encodings``, or vectors are not in the store.
     """
-    columns = ("role", "domain", "key")
+    columns = ("role", "domain", "_id", "key")
     frame = read_columns(encodings, ENCODINGS, columns).filter(pl.col("role") == "document")
+    frame = own_rows(frame, domains, own, CORPUS)
     _refuse_unknown(domains, frame, encodings)
     fingerprint = fingerprint_of(encodings)
     stored = open_store(model, store=store, fingerprint=fingerprint)
@@ -120,7 +123,7 @@ def run_similarity(
     labels = {"benchmark": benchmark, "language": language, "model": model}
     named = [pl.lit(value).alias(name) for name, value in labels.items()]
     params = {**retrieval_params(entry), "domains": list(domains)}
-    origin = derived("similarity", [encodings], params=params)
+    origin = derived("similarity", [encodings, *own], params=params)
     write_table(rows.select(*named, pl.all()), output, DOMAIN_SIMILARITY, provenance=origin)
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -167,42 +168,50 @@ Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 def run_statistics(
     *,
     benchmark: str,
-    language: str,
-    domains: Sequence[str],
+    domains: Mapping[str, Sequence[str]],
     schemes: Sequence[str],
     corpora: Sequence[str | Path],
     queries: Sequence[str | Path],
     qrels: Sequence[str | Path],
     statistics: str | Path,
     histogram: str | Path,
-    relocation: str | Path | None = None,
+    relocation: str | Path,
 ) -> None:
-    """Write statistics and position histogram of every domain of a language.
+    """Write statistics and position histogram of every domain of every language of a benchmark.
 
     Several domains are also pooled, as domain ``all``. No document's text is read. ``relocation``
-    is written for a translated language whose evidence was looked for again.
+    has rows of the languages whose evidence was looked for again.
+
+    Parameters
+    ----------
+    domains
+        Those of each language; the tables are in their order, language by language.
     """
     paths = zip(corpora, queries, qrels, strict=True)
-    tables = [_read(*triple) for triple in paths]
-    groups = dict(zip(domains, tables, strict=True))
-    pooled = _pooled(tables)
-    if len(groups) > 1:
-        groups[POOLED] = pooled
-    sizes = (pooled[0].height, pooled[1].height)
-    parts = {
-        domain: _statistics(found, language, schemes, *sizes) for domain, found in groups.items()
-    }
+    found: dict[str, list[pl.DataFrame]] = {"statistics": [], "histogram": [], "relocation": []}
+    for language, names in domains.items():
+        tables = [_read(*triple) for triple in islice(paths, len(names))]
+        groups = dict(zip(names, tables, strict=True))
+        pooled = _pooled(tables)
+        if len(groups) > 1:
+            groups[POOLED] = pooled
+        sizes = (pooled[0].height, pooled[1].height)
+        labels = {"benchmark": benchmark, "language": language}
+        parts = {name: _statistics(own, language, schemes, *sizes) for name, own in groups.items()}
+        bins = {
+            name: position_histogram(evidence_positions(own[1])) for name, own in groups.items()
+        }
+        asked = {name: own[1] for name, own in groups.items()}
+        found["statistics"].append(_labelled(parts, labels))
+        found["histogram"].append(_labelled(bins, labels))
+        found["relocation"].append(relocation_table(asked, language=language))
     source = derived("statistics", [*corpora, *queries, *qrels], params={"schemes": list(schemes)})
-    labels = {"benchmark": benchmark, "language": language}
-    write_table(_labelled(parts, labels), statistics, STATISTICS, provenance=source)
-    bins = {
-        domain: position_histogram(evidence_positions(found[1])) for domain, found in groups.items()
-    }
-    write_table(_labelled(bins, labels), histogram, POSITION_HISTOGRAM, provenance=source)
-    if relocation is not None:
-        asked = {domain: found[1] for domain, found in groups.items()}
-        table = relocation_table(asked, language=language)
-        write_table(table, relocation, RELOCATION, provenance=source)
+    for name, path, spec in (
+        ("statistics", statistics, STATISTICS),
+        ("histogram", histogram, POSITION_HISTOGRAM),
+        ("relocation", relocation, RELOCATION),
+    ):
+        write_table(pl.concat(found[name]), path, spec, provenance=source)
 
 
 def _read(corpus: str | Path, queries: str | Path, qrels: str | Path) -> Tables:

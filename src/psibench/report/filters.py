@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ from psibench.report.wording import (
 )
 from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.derived import read_all
+from psibench.tables.domains import domain_table
 from psibench.tables.schemas import ATTRITION, QUERIES
 from psibench.tables.spec import TableSpec
 from psibench.text.segments import POSITIONS
@@ -85,39 +84,50 @@ class GenerationFacts:
 def read_generation(
     labels: Sequence[Mapping[str, str]],
     *,
-    flow: Sequence[str | Path],
-    usage: Sequence[str | Path],
-    dropped: Sequence[str | Path],
+    flow: Mapping[str, str],
+    usage: Mapping[str, str],
+    attrition: Mapping[str, str],
     prices: Mapping[str, Any],
 ) -> list[GenerationFacts]:
-    """Read how queries came about, language by language; ``labels`` name the domains.
+    """Read how queries came about; ``labels`` name the benchmark, language and domains of each.
 
-    ``prices`` is a price table as plain data: what a run cost is told at the config's prices. The
-    tables of a language's domains are added up.
+    ``flow``, ``usage`` and ``attrition`` give each benchmark's ledger. ``prices`` is a price table
+    as plain data: what a run cost is told at the config's prices. What a language's domains
+    counted is added up.
     """
     table = {name: Price.model_validate(entry) for name, entry in prices.items()}
-    groups: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
-    for name, *paths in zip(labels, flow, usage, dropped, strict=True):
-        groups.setdefault((name["benchmark"], name["lang"]), []).append((name["domain"], *paths))
     found = []
-    for (benchmark, language), rows in groups.items():
-        domains, flows, usages, ledgers = zip(*rows, strict=True)
-        used = pool_usage([read_table(path, LLM_USAGE) for path in usages])
+    for label in labels:
+        name, language, domains = label["benchmark"], label["lang"], label["domains"]
+        used = pool_usage(_by_domain(usage[name], LLM_USAGE, domains, language))
         money = [_money(row, table) for row in used.iter_rows(named=True)]
         schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
         reasons = ("stage", "unit", "reason")
-        left_out = pl.concat([read_table(path, ATTRITION).select(reasons) for path in ledgers])
+        left_out = read_table(attrition[name], ATTRITION).filter(language=language).select(reasons)
         found.append(
             GenerationFacts(
-                benchmark,
+                name,
                 language,
                 domains[0] if len(domains) == 1 else POOLED,
-                pool_flow([read_table(path, FLOW) for path in flows]),
+                pool_flow(_by_domain(flow[name], FLOW, domains, language)),
                 pl.concat([used, pl.DataFrame(money, schema=schema)], how="horizontal"),
                 left_out.group_by(reasons, maintain_order=True).agg(n_items=pl.len()),
             )
         )
     return found
+
+
+def _by_domain(
+    given: str | Sequence[str],
+    spec: TableSpec,
+    domains: Sequence[str],
+    language: str | None = None,
+) -> list[pl.DataFrame]:
+    """Read each domain's rows of a table of all, or one table of each."""
+    return [
+        read_table(domain_table(given, domain, number, language), spec)
+        for number, domain in enumerate(domains)
+    ]
 
 
 def _money(row: Row, prices: Mapping[str, Price]) -> dict[str, Any]:
@@ -175,7 +185,7 @@ def _usd(value: float | None) -> str:
 
 # --- verification: its tables, read and put together
 
-LABELS = ("benchmark", "lang", "domain")
+LABELS = ("benchmark", "lang", "domains")
 TABLES: Mapping[str, TableSpec] = {
     "flow": FLOW,
     "margin_table": MARGIN_TABLE,
@@ -192,6 +202,8 @@ POOLING: Mapping[str, Callable[[Sequence[pl.DataFrame]], pl.DataFrame]] = {
     "mixture_cells": pool_mixtures,
 }
 """How tables of several domains become one; others are stacked."""
+LEDGER = ("flow", "dropped")
+"""Tables of all languages of a benchmark."""
 KEYS = (*LABELS, *TABLES, "dropped", "queries", "savings")
 PAIRS_UNIT = "pairs"
 
@@ -224,11 +236,12 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[VerificationFa
     Parameters
     ----------
     files
-        Plain data, one mapping per domain of a generated benchmark. ``benchmark``, ``lang`` and
-        ``domain`` name it. The other keys are optional, a path each: ``flow`` and ``dropped`` (the
-        ledger of all steps), ``queries`` (of the benchmark itself, not of a view), those of
-        `TABLES`; and ``savings``, a list of paths in order of the steps. None and an empty list
-        are as good as no key. Positions by stage need ``flow``, ``dropped`` and ``queries``.
+        Plain data, one mapping per language of a generated benchmark. ``benchmark``, ``lang`` and
+        ``domains`` name it. The other keys are optional; each gives the path of a table of all
+        domains, or a list of one path of each: ``flow`` and ``dropped`` (the ledger of all steps),
+        ``queries`` (of the benchmark itself, not of a view), those of `TABLES`; and ``savings``, a
+        list of such in order of the steps. None and an empty list are as good as no key. Positions
+        by stage need ``flow``, ``dropped`` and ``queries``.
 
     Raises
     ------
@@ -236,7 +249,6 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[VerificationFa
         If a label is missing, a key is unknown, a table cannot be read, or ledger and queries do
         not add up.
     """
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for one in files:
         missing = [name for name in LABELS if not one.get(name)]
         unknown = [name for name in one if name not in KEYS]
@@ -246,32 +258,34 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[VerificationFa
                 f"keys: {', '.join(unknown) or 'none'}; found: {', '.join(one) or 'none'}; "
                 f"allowed: {', '.join(KEYS)}"
             )
-        groups.setdefault((one["benchmark"], one["lang"]), []).append(one)
-    return [_facts(group) for group in groups.values()]
+    return [_facts(one) for one in files]
 
 
-def _facts(group: Sequence[Mapping[str, Any]]) -> VerificationFacts:
+def _facts(files: Mapping[str, Any]) -> VerificationFacts:
     """Read the tables of one language; those of several domains are added up."""
+    domains = files["domains"]
 
-    def given(name: str) -> list[str]:
-        return [one[name] for one in group if one.get(name)]
+    def read(name: str, spec: TableSpec) -> list[pl.DataFrame]:
+        language = files["lang"] if name in LEDGER else None
+        return _by_domain(files[name], spec, domains, language) if files.get(name) else []
 
     tables: dict[str, pl.DataFrame | None] = {}
     for name, spec in TABLES.items():
-        frames = [read_table(path, spec) for path in given(name)]
+        frames = read(name, spec)
         pool = POOLING.get(name, pl.concat)
         tables[name] = pool(frames) if len(frames) > 1 else next(iter(frames), None)
-    scored = [read_table(path, SCORING_SAVINGS) for paths in given("savings") for path in paths]
-    if len(group) > 1 and scored:
+    steps = [_by_domain(one, SCORING_SAVINGS, domains) for one in files.get("savings") or ()]
+    scored = [frame for frames in zip(*steps, strict=True) for frame in frames]
+    if len(domains) > 1 and scored:
         scored = [pool_savings(scored)]
     shift = None
-    if tables["flow"] is not None and given("dropped") and given("queries"):
+    if tables["flow"] is not None and files.get("dropped") and files.get("queries"):
         columns = ["_id", "target_position", "pos_char_span", "pos_char_length"]
-        asked = pl.concat([read_table(path, QUERIES).select(columns) for path in given("queries")])
-        shift = position_shift(tables["flow"], read_all(given("dropped"), ATTRITION), asked)
-    domain = group[0]["domain"] if len(group) == 1 else POOLED
+        asked = pl.concat([frame.select(columns) for frame in read("queries", QUERIES)])
+        shift = position_shift(tables["flow"], pl.concat(read("dropped", ATTRITION)), asked)
+    domain = domains[0] if len(domains) == 1 else POOLED
     tables |= {"savings": pl.concat(scored) if scored else None, "shift": shift}
-    return VerificationFacts(group[0]["benchmark"], group[0]["lang"], domain, **tables)
+    return VerificationFacts(files["benchmark"], files["lang"], domain, **tables)
 
 
 def verification_blocks(

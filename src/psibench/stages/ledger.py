@@ -1,13 +1,15 @@
-"""Stage ``ledger``: what all steps of a domain dropped, checked against what they counted."""
+"""Stage ``ledger``: what all steps to a benchmark dropped, checked against what they counted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from psibench.tables import read_table, write_table
+from psibench.tables import TableSpec, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.derived import derived, read_all
+from psibench.tables.domains import DOMAIN, LANGUAGE, by_place, domain_table
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 COUNTED = ["stage", "unit"]
@@ -15,26 +17,21 @@ COUNTED = ["stage", "unit"]
 
 
 def run_ledger(
+    places: Sequence[Mapping[str, Any]],
     *,
-    language: str,
-    domain: str,
-    documents: str | Path | None,
-    steps_dropped: Sequence[str | Path],
-    steps_flow: Sequence[str | Path],
-    steps_usage: Sequence[str | Path],
-    dropped: str | Path,
+    attrition: str | Path,
     flow: str | Path,
     usage: str | Path,
 ) -> None:
-    """Stack what the steps of one domain dropped, counted and used, and check that it agrees.
+    """Join what all steps to a benchmark dropped, counted and used, and check that it agrees.
 
     Parameters
     ----------
-    documents
-        DOCUMENTS table of the sample; its ``length_bin``, where it has one, goes to the items. None
-        where there is no sample.
-    steps_dropped, steps_flow, steps_usage
-        ATTRITION, FLOW and LLM_USAGE tables of the steps; each list may be empty.
+    places
+        Its languages in order: ``lang``, ``domains``, and lists of tables of all domains, or of
+        lists of one of each: ``documents`` (DOCUMENTS of the sample, whose ``length_bin``, where it
+        has one, goes to the items; empty where there is no sample), ``dropped`` (ATTRITION),
+        ``flow`` (FLOW) and ``usage`` (LLM_USAGE) of the steps; each may be empty.
 
     Raises
     ------
@@ -43,10 +40,34 @@ def run_ledger(
     InputError
         If a table cannot be read, or two steps count the same stage and unit.
     """
-    left_out = read_all(steps_dropped, ATTRITION)
-    if documents is not None:
-        left_out = with_length_bins(left_out, read_table(documents, DOCUMENTS))
-    counts = read_all(steps_flow, FLOW).sort("step", maintain_order=True)
+    specs = {"flow": by_place(FLOW), "usage": by_place(LLM_USAGE)}
+    every = {"dropped": [ATTRITION.empty()]} | {n: [spec.empty()] for n, spec in specs.items()}
+    for place in places:
+        for number, domain in enumerate(place["domains"]):
+            for name, frame in _of_domain(place, domain, number).items():
+                every[name].append(frame)
+    paths = {
+        name: [path for place in places for one in place[name] for path in _paths(one)]
+        for name in ("documents", *every)
+    }
+    source = derived("ledger", [*dict.fromkeys(paths["documents"]), *paths["dropped"]], params={})
+    left_out = pl.concat(every["dropped"], how="diagonal")
+    write_table(left_out, attrition, ATTRITION, provenance=source)
+    for name, path in (("flow", flow), ("usage", usage)):
+        source = derived("ledger", paths[name], params={})
+        write_table(pl.concat(every[name]), path, specs[name], provenance=source)
+
+
+def _of_domain(place: Mapping[str, Any], domain: str, number: int) -> dict[str, pl.DataFrame]:
+    """Stack what the steps of one domain dropped, counted and used, and check it."""
+
+    def read(name: str, spec: TableSpec) -> pl.DataFrame:
+        return read_all([domain_table(one, domain, number) for one in place[name]], spec)
+
+    language, left_out = place["lang"], read("dropped", ATTRITION)
+    if place["documents"]:
+        left_out = with_length_bins(left_out, read("documents", DOCUMENTS))
+    counts = read("flow", FLOW).sort("step", maintain_order=True)
     foreign = left_out.filter((pl.col("language") != language) | (pl.col("domain") != domain))
     for row in foreign.head(1).iter_rows(named=True):
         raise AssertionError(
@@ -54,14 +75,13 @@ def run_ledger(
             f"{row['language']}, {row['domain']}"
         )
     check_balance(left_out, counts)
-    read = [*([] if documents is None else [documents]), *steps_dropped]
-    source = derived("ledger", read, params={})
-    write_table(left_out, dropped, ATTRITION, provenance=source)
-    for paths, frame, spec, output in (
-        (steps_flow, counts, FLOW, flow),
-        (steps_usage, read_all(steps_usage, LLM_USAGE), LLM_USAGE, usage),
-    ):
-        write_table(frame, output, spec, provenance=derived("ledger", paths, params={}))
+    labels = (pl.lit(language).alias(LANGUAGE.name), pl.lit(domain).alias(DOMAIN.name), pl.all())
+    used = read("usage", LLM_USAGE)
+    return {"dropped": left_out, "flow": counts.select(labels), "usage": used.select(labels)}
+
+
+def _paths(given: str | Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
 
 
 def with_length_bins(dropped: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:

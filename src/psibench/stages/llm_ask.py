@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from psibench.stages.llm_requests import requests_of
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import LLM_USAGE, OUTCOMES
 from psibench.tables.derived import derived
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.spec import TableSpec
 
 logger = logging.getLogger("psibench")
@@ -62,7 +63,7 @@ def task_params(section: LlmTaskSection, prompt: str | Path) -> dict[str, Any]:
     return params | {"prompt_hash": load_prompt(prompt).hash}
 
 
-def read_task_tables(task: LlmTask, paths: Mapping[str, str | Path]) -> dict[str, pl.DataFrame]:
+def read_task_tables(task: LlmTask, paths: Mapping[str, TablePath]) -> dict[str, pl.DataFrame]:
     """Read the tables a task's items are made of, by name."""
     return {
         name: read_table(
@@ -72,22 +73,28 @@ def read_task_tables(task: LlmTask, paths: Mapping[str, str | Path]) -> dict[str
     }
 
 
+@dataclass(frozen=True)
+class AskedDomain:
+    """What is asked about one domain: the tables the task reads, by name, and where it goes."""
+
+    tables: Mapping[str, TablePath]
+    outcomes: OutputPath
+    usage: OutputPath
+
+
 def run_ask(
     asking: Asking,
+    domains: Sequence[AskedDomain],
     *,
-    tables: Mapping[str, str | Path],
     shard: str,
     prices: Mapping[str, Price],
     store: str | Path,
-    outcomes: str | Path,
-    usage: str | Path,
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Ask one shard of a task; write its outcomes and what they used.
+    """Ask one shard of a task, of all domains at once; write outcomes and what they used.
 
     Answers are stored under ``store``/llm/ID as they arrive: an interrupted or failed job asks
-    nothing twice. ``tables`` has the tables the task reads, by name; ``shard`` is like ``2-of-8``.
-    ``check_stop`` raises if the job has to end now.
+    nothing twice. ``shard`` is like ``2-of-8``. ``check_stop`` raises if the job has to end now.
 
     Raises
     ------
@@ -96,38 +103,48 @@ def run_ask(
         requests, or if the budget is reached. Nothing is written then but the answers received.
     """
     template = load_prompt(asking.prompt)
-    frames = shard_documents(read_task_tables(asking.task, tables), shard)
+    frames = [
+        shard_documents(read_task_tables(asking.task, domain.tables), shard) for domain in domains
+    ]
 
-    def pairs() -> Iterator[tuple[TaskItem, Request]]:
-        return requests_of(asking.task, asking.section, template, asking.llm, frames)
+    def pairs(number: int) -> Iterator[tuple[TaskItem, Request]]:
+        return requests_of(asking.task, asking.section, template, asking.llm, frames[number])
 
-    def requests() -> Iterator[Item]:
-        return (Item(item.id, request) for item, request in pairs())
+    def requests() -> Iterator[Item]:  # ids are unique in a domain
+        for number in range(len(domains)):
+            yield from (Item(f"{number}:{item.id}", request) for item, request in pairs(number))
 
-    items = list(asking.task.items(frames, asking.section))
+    items = [list(asking.task.items(of_domain, asking.section)) for of_domain in frames]
+    n_items = sum(map(len, items))
     folder = Path(store) / "llm" / asking.llm_id
-    asked = ((item.values, request) for item, request in pairs())
-    estimate = estimate_requests(asked, template, asking.llm)
+    # Before anything is asked: what is said to have been expected knows no answers.
+    estimates = [
+        estimate_requests(((one.values, r) for one, r in pairs(n)), template, asking.llm)
+        for n in range(len(domains))
+    ]
     found = _stored(requests(), asking, folder)
-    if len(found) < len(items):  # else no server is needed, and none is started
-        found = _ask(requests(), len(items), asking, prices, folder, check_stop)
-    _refuse_unanswered(found.values(), len(items), asking)
-    source = derived(
-        "ask",
-        list(tables.values()),
-        params=asking.params | {"task": asking.task.name, "shard": shard},
-        files={str(asking.prompt): hash_file(asking.prompt)},
-        prompt_hash=template.hash,
-        revisions=_judge_revision(asking, template) if asking.task.judges else None,
-        llm_backend=asking.llm.backend,
-        queries_by=None if asking.task.judges else f"llm:{asking.llm.model}",
-    )
-    rows = _frame((_outcome_row(item, found[item.id]) for item in items), OUTCOMES)
-    write_table(rows, outcomes, OUTCOMES, provenance=source)
-    used = usage_row(asking, template, rows) | {
-        f"estimated_{name}": value for name, value in estimate.items()
-    }
-    write_table(_frame([used], LLM_USAGE), usage, LLM_USAGE, provenance=source)
+    if len(found) < n_items:  # else no server is needed, and none is started
+        found = _ask(requests(), n_items, asking, prices, folder, check_stop)
+    _refuse_unanswered(found.values(), n_items, asking)
+    for number, domain in enumerate(domains):
+        source = derived(
+            "ask",
+            list(domain.tables.values()),
+            params=asking.params | {"task": asking.task.name, "shard": shard},
+            files={str(asking.prompt): hash_file(asking.prompt)},
+            prompt_hash=template.hash,
+            revisions=_judge_revision(asking, template) if asking.task.judges else None,
+            llm_backend=asking.llm.backend,
+            queries_by=None if asking.task.judges else f"llm:{asking.llm.model}",
+        )
+        rows = _frame(
+            (_outcome_row(item, found[f"{number}:{item.id}"]) for item in items[number]), OUTCOMES
+        )
+        write_table(rows, domain.outcomes, OUTCOMES, provenance=source)
+        used = usage_row(asking, template, rows) | {
+            f"estimated_{name}": value for name, value in estimates[number].items()
+        }
+        write_table(_frame([used], LLM_USAGE), domain.usage, LLM_USAGE, provenance=source)
 
 
 def usage_row(asking: Asking, template: Prompt, outcomes: pl.DataFrame) -> dict[str, Any]:

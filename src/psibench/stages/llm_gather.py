@@ -1,7 +1,6 @@
 """Stage ``gather``: the outcomes of all shards of a task become the task's table."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -12,6 +11,7 @@ from psibench.stages.llm_ask import read_task_tables
 from psibench.tables import write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
 from psibench.tables.derived import derived, read_all
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.dropped import Dropped, Flow, as_attrition, dropped_frame, flow_frame
 from psibench.tables.schemas import ATTRITION
 
@@ -25,15 +25,18 @@ def run_gather(
     step: int,
     language: str,
     domain: str,
-    tables: Mapping[str, str | Path],
-    outcomes: Sequence[str | Path],
-    usages: Sequence[str | Path],
-    rows: str | Path,
-    dropped: str | Path,
-    flow: str | Path,
-    usage: str | Path,
+    tables: Mapping[str, TablePath],
+    outcomes: Sequence[TablePath],
+    rows: OutputPath,
+    dropped: OutputPath,
+    flow: OutputPath,
+    usages: Sequence[TablePath] = (),
+    usage: OutputPath | None = None,
 ) -> None:
-    """Gather a task's shards and write its table, what it dropped, its counts and its usage."""
+    """Gather a task's shards and write its table, what it dropped, its counts.
+
+    And what the shards used in all, where there is a place for it.
+    """
     frames = read_task_tables(task, tables)
     found = in_document_order(read_all(outcomes, OUTCOMES), frames["documents"])
     gathered, counts = gather(task, section, frames, found)
@@ -43,8 +46,9 @@ def run_gather(
     write_table(gathered.rows, rows, task.spec, provenance=source)
     write_table(left_out, dropped, ATTRITION, provenance=source)
     write_table(flow_frame(task.name, step, counts), flow, FLOW, provenance=source)
-    total = sum_usage(read_all(usages, LLM_USAGE))
-    write_table(total, usage, LLM_USAGE, provenance=derived("gather", usages, params={}))
+    if usage is not None:
+        total = sum_usage(read_all(usages, LLM_USAGE))
+        write_table(total, usage, LLM_USAGE, provenance=derived("gather", usages, params={}))
 
 
 def in_document_order(outcomes: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:

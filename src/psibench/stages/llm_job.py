@@ -4,7 +4,7 @@ How a model is asked (address, concurrency, patience, budget, prices) decides no
 no parameter of a rule and no reason to rerun: a job reads it from the config it was started with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from psibench.generate.recipes import JUDGING, find_task, find_task_of
 from psibench.generate.sampling import sample_params
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.stages.llm_ask import Asking, llm_params, task_params
+from psibench.stages.llm_gather import run_gather
+from psibench.tables.domains import Domain, TablePath, each_domain
 from psibench.translate.steps import TRANSLATION_TASKS, translating_section
 from psibench.translate.translate import TranslateSection
 
@@ -82,6 +84,42 @@ def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskS
     assert isinstance(annotation, type)
     assert issubclass(annotation, LlmTaskSection)
     return find_task(params["recipe"], task), annotation.model_validate(params["section"])
+
+
+def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict[str, TablePath]:
+    """Return the tables that a task reads of one domain, from a job's inputs."""
+    return {name: domain.table(given[name]) for name in task.reads}
+
+
+def gather_domains(
+    params: Mapping[str, Any],
+    domains: Sequence[str],
+    *,
+    task: str,
+    language: str,
+    given: Mapping[str, Any],
+    outcomes: Sequence[str],
+    outputs: Mapping[str, str],
+    usages: Sequence[str] = (),
+) -> None:
+    """Gather a task's outcomes, domain by domain; ``given`` are the tables it reads.
+
+    ``usages``, of all shards, are added up where ``outputs`` has ``usage``.
+    """
+    found, section = gathered_of(params, task)
+    with each_domain(domains, outputs) as every:
+        for domain in every:
+            run_gather(
+                found,
+                section,
+                step=params["step"],
+                language=language,
+                domain=domain.name,
+                tables=task_tables(domain, found, given),
+                outcomes=domain.tables(outcomes),
+                usages=domain.tables(usages),
+                **domain.outputs,
+            )
 
 
 def answer_folder(store: str | Path, llm: str) -> Path:

@@ -23,6 +23,7 @@ from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
+from psibench.tables.spec import TableSpec
 
 
 def run_lexical_search(
@@ -63,6 +64,8 @@ def run_vector_search(
     top_k: int,
     block_mib: int,
     output: str | Path,
+    own_queries: Sequence[str | Path] = (),
+    own_corpus: Sequence[str | Path] = (),
     device: str = "cpu",
 ) -> None:
     """Search every domain with a model's stored vectors and write the run.
@@ -72,6 +75,9 @@ def run_vector_search(
 
     Parameters
     ----------
+    own_queries, own_corpus
+        QUERIES and CORPUS tables, domain by domain: only their texts take part. Without any, all
+        that the encodings have.
     device
         cpu, cuda, or auto: cuda where there is one.
 
@@ -80,8 +86,8 @@ def run_vector_search(
     InputError
         If an encodings table names no model, or vectors are not in the store.
     """
-    asked = _side("query", query_encodings, domains)
-    documents = _side("document", corpus_encodings, domains)
+    asked = own_rows(_side("query", query_encodings, domains), domains, own_queries, QUERIES)
+    documents = own_rows(_side("document", corpus_encodings, domains), domains, own_corpus, CORPUS)
     query_store, document_store = (
         open_store(model, store=store, fingerprint=fingerprint_of(path))
         for path in (query_encodings, corpus_encodings)
@@ -96,7 +102,8 @@ def run_vector_search(
         groups=Groups.of_sizes(*(_sizes(side, domains) for side in (asked, documents))),
     )
     scores = _scores(best, asked.get_column("_id"), documents.get_column("_id"))
-    paths = sorted({str(query_encodings), str(corpus_encodings)})
+    paths = sorted({str(query_encodings), str(corpus_encodings), *map(str, own_queries)})
+    paths += map(str, own_corpus)
     params = {**retrieval_params(entry), "top_k": top_k}
     _write_run([scores], output, derived("search", paths, params=params))
 
@@ -118,6 +125,22 @@ def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
     frame = read_columns(path, ENCODINGS, columns).filter(pl.col("role") == role)
     order = pl.DataFrame({"domain": list(domains), "place": range(len(domains))})
     return frame.join(order, on="domain", maintain_order="left").sort("place", "_id")
+
+
+def own_rows(
+    side: pl.DataFrame, domains: Sequence[str], tables: Sequence[str | Path], spec: TableSpec
+) -> pl.DataFrame:
+    """Keep the rows of texts (``domain``, ``_id``) that are in the tables of their domains.
+
+    Without tables all are kept.
+    """
+    if not tables:
+        return side
+    own = [
+        read_columns(path, spec, ("_id",)).select(pl.lit(domain).alias("domain"), "_id")
+        for domain, path in zip(domains, tables, strict=True)
+    ]
+    return side.join(pl.concat(own), on=["domain", "_id"], how="semi", maintain_order="left")
 
 
 def _sizes(side: pl.DataFrame, domains: Sequence[str]) -> list[int]:

@@ -1,12 +1,12 @@
 """Small helpers the stages share: provenance of an output, several inputs as one frame."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from psibench.tables import Provenance, content_hash, read_provenance, read_table
+from psibench.tables.domains import TablePath
 from psibench.tables.schemas import TableSpec
 from psibench.tables.versions import STAGE_VERSIONS
 
@@ -36,7 +36,7 @@ def provenance(
 
 def derived(
     stage: str,
-    paths: Sequence[str | Path],
+    paths: Sequence[TablePath],
     *,
     params: Mapping[str, Any],
     revisions: Mapping[str, str] | None = None,
@@ -66,7 +66,7 @@ def derived(
     )
 
 
-def queries_by(path: str | Path) -> str:
+def queries_by(path: TablePath) -> str:
     """Return who wrote the queries a table is about, or ``not recorded``."""
     return (read_provenance(path) or {}).get("queries_by") or "not recorded"
 
@@ -78,7 +78,7 @@ def _joined(records: Sequence[Mapping[str, Any]], field: str, own: str | None) -
     return ", ".join(sorted(names - {""})) or None
 
 
-def read_all(paths: Sequence[str | Path], spec: TableSpec) -> pl.DataFrame:
+def read_all(paths: Sequence[TablePath], spec: TableSpec) -> pl.DataFrame:
     """Read tables of one kind and stack them in the order given; columns only some have are null.
 
     Without paths the frame is empty, with the declared columns.

@@ -1,6 +1,7 @@
 """Checked reading and atomic writing of psibench tables."""
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,17 @@ import pyarrow.parquet as pq
 
 from psibench.errors import InputError
 from psibench.tables.atomic import atomic_path
+from psibench.tables.domains import (
+    DOMAIN,
+    LANGUAGE,
+    DomainPart,
+    LanguageTable,
+    OfDomain,
+    OutputPath,
+    TablePath,
+    by_domain,
+    without_foreign_columns,
+)
 from psibench.tables.hashing import hash_file, hash_rows
 from psibench.tables.provenance import METADATA_KEY, Provenance
 from psibench.tables.schemas import Column, TableSpec
@@ -49,14 +61,55 @@ def conform(frame: pl.DataFrame, spec: TableSpec, *, where: str) -> pa.Table:
 
 
 def write_table(
-    frame: pl.DataFrame, path: str | Path, spec: TableSpec, *, provenance: Provenance
+    frame: pl.DataFrame, path: OutputPath, spec: TableSpec, *, provenance: Provenance
 ) -> None:
-    """Write a frame as Parquet with its provenance, whole or not at all."""
+    """Write a frame as Parquet with its provenance, whole or not at all.
+
+    A `DomainPart` is written when the parts of all domains are there.
+    """
+    if isinstance(path, DomainPart):
+        labelled = path.labelled(frame, spec)
+        path.add(conform(labelled, by_domain(spec), where=str(path)), spec, provenance)
+        return
     table = conform(frame, spec, where=str(path))
+    _write(path, [table], spec, provenance)
+
+
+def write_language_table(table: LanguageTable) -> None:
+    """Write the parts of all domains, a row group each, in their order."""
+    if table.spec is None:
+        raise AssertionError(f"{table.path}: no domain has written its rows")
+    tables = [part for part in table.parts.values() if isinstance(part, pa.Table)]
+    if tables:
+        schema = pa.unify_schemas([part.schema for part in tables])
+        parts = [
+            pa.concat_tables([schema.empty_table(), part], promote_options="default")
+            for part in tables
+        ]
+        _write(table.path, parts, table.spec, table.provenance())
+        return
+    from psibench.tables.parts import write_table_parts
+
+    def read() -> Iterator[pl.DataFrame]:
+        return (frame for part in table.parts.values() for frame in part())
+
+    write_table_parts(read, table.path, table.spec, provenance=table.provenance())
+
+
+def _write(
+    path: str | Path, parts: Sequence[pa.Table], spec: TableSpec, provenance: Provenance
+) -> None:
+    table = pa.concat_tables(parts)
     record = provenance.to_json(table=spec.name, rows_hash=hash_rows(table), n_rows=table.num_rows)
-    table = table.replace_schema_metadata({METADATA_KEY: record.encode()})
-    with atomic_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    schema = table.schema.with_metadata({METADATA_KEY: record.encode()})
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(
+            temporary, schema, compression="zstd", write_page_checksum=True
+        ) as written,
+    ):
+        for part in parts:
+            written.write_table(part.replace_schema_metadata(schema.metadata))
 
 
 def write_csv(frame: pl.DataFrame, path: str | Path) -> None:
@@ -65,15 +118,21 @@ def write_csv(frame: pl.DataFrame, path: str | Path) -> None:
         frame.write_csv(temporary, float_precision=CSV_DECIMALS)
 
 
-def read_table(path: str | Path, spec: TableSpec) -> pl.DataFrame:
-    """Read a Parquet table and check it against its declared schema.
+def read_table(path: TablePath, spec: TableSpec) -> pl.DataFrame:
+    """Read a Parquet table, or one domain's rows of it, and check it against its declared schema.
 
     Raises
     ------
     InputError
         If the file is missing, not Parquet, truncated, or does not fit ``spec``.
     """
-    frame = read_any_table(path)
+    if isinstance(path, OfDomain):
+        frame = _read_domain(path)
+        labels = [DOMAIN.name] + [LANGUAGE.name] * (path.language is not None)
+        frame = frame.drop(name for name in labels if name not in spec.column_names)
+        frame = without_foreign_columns(frame, spec)
+    else:
+        frame = read_any_table(path)
     return pl.DataFrame(pl.from_arrow(conform(frame, spec, where=str(path))))
 
 
@@ -88,7 +147,7 @@ def read_any_table(path: str | Path) -> pl.DataFrame:
     return pl.DataFrame(pl.from_arrow(_read_parquet(path).replace_schema_metadata(None)))
 
 
-def read_provenance(path: str | Path) -> dict[str, Any] | None:
+def read_provenance(path: TablePath) -> dict[str, Any] | None:
     """Return the provenance record of a Parquet file, or None if it has none.
 
     Raises
@@ -116,13 +175,13 @@ def read_provenance(path: str | Path) -> dict[str, Any] | None:
     return dict(record)
 
 
-def content_hash(path: str | Path) -> str:
+def content_hash(path: TablePath) -> str:
     """Return a psibench table's row hash, or the byte hash of any other file."""
     if str(path).endswith(".parquet"):
         record = read_provenance(path)
         if record is not None:
             return str(record["rows_hash"])
-    return hash_file(path)
+    return hash_file(str(path))
 
 
 def _cast(array: pa.ChunkedArray, column: Column, where: str) -> pa.ChunkedArray:
@@ -157,7 +216,38 @@ def _read_parquet(path: str | Path) -> pa.Table:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: str | Path, error: Exception) -> InputError:
+def _read_domain(asked: OfDomain) -> pl.DataFrame:
+    """Read the row groups that may hold a domain's rows, and these alone."""
+    try:
+        file = pq.ParquetFile(asked.path, page_checksum_verification=True)
+        names = file.schema_arrow.names
+        if DOMAIN.name not in names:
+            raise InputError(
+                f"{asked.path}: no column '{DOMAIN.name}'; found {', '.join(names)}. A table of "
+                "all domains of a language was expected; delete it and make it again."
+            )
+        groups = [
+            number
+            for number in range(file.num_row_groups)
+            if _may_hold(file.metadata.row_group(number), asked.domain)
+        ]
+        table = file.read_row_groups(groups)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(asked.path, error) from error
+    frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None)))
+    own = frame.filter(pl.col(DOMAIN.name) == asked.domain)
+    return own if asked.language is None else own.filter(pl.col(LANGUAGE.name) == asked.language)
+
+
+def _may_hold(group: pq.RowGroupMetaData, domain: str) -> bool:
+    columns = (group.column(number) for number in range(group.num_columns))
+    found = next(column for column in columns if column.path_in_schema == DOMAIN.name).statistics
+    if found is None or not found.has_min_max:
+        return bool(group.num_rows)
+    return bool(found.min <= domain <= found.max)
+
+
+def _unreadable(path: TablePath, error: Exception) -> InputError:
     if not Path(path).exists():
         return InputError(f"{path}: no such file; expected a Parquet table")
     if Path(path).suffix != ".parquet":

@@ -1,8 +1,7 @@
 """Writing a table part by part: one whose text need not fit into memory all at once."""
 
 import hashlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import polars as pl
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from psibench.tables.atomic import atomic_path
+from psibench.tables.domains import DomainPart, OutputPath, ReadParts
 from psibench.tables.hashing import _update, _update_numbers
 from psibench.tables.io import _check_key, conform
 from psibench.tables.provenance import METADATA_KEY, Provenance
@@ -19,8 +19,8 @@ TEXT = "text"
 
 
 def write_table_parts(
-    read: Callable[[], Iterator[pl.DataFrame]],
-    path: str | Path,
+    read: ReadParts,
+    path: OutputPath,
     spec: TableSpec,
     *,
     provenance: Provenance,
@@ -40,6 +40,10 @@ def write_table_parts(
     InputError
         As `write_table`.
     """
+    if isinstance(path, DomainPart):
+        part = path
+        path.add(lambda: (part.labelled(one, spec) for one in read()), spec, provenance)
+        return
 
     def tables() -> Iterator[pa.Table]:
         return (conform(frame, spec, where=str(path)) for frame in read())

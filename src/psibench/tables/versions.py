@@ -39,7 +39,7 @@ STAGE_VERSIONS: dict[str, int] = {
     "text_parts": 1,
     "mark_translations": 1,
     "clean_translations": 1,
-    "quality_sample": 1,
+    "quality_sample": 2,
     "quality": 1,
     "published": 1,
     "similarity": 1,

@@ -24,6 +24,7 @@ from psibench.filters.decide import POSITIVE_REMOVED
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.derived import derived
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.tables.translation_schemas import (
@@ -283,17 +284,17 @@ def run_mark_translations(
     *,
     language: str,
     domain: str,
-    corpus: str | Path,
-    queries: str | Path,
-    text_parts: str | Path,
-    translations: str | Path,
+    corpus: TablePath,
+    queries: TablePath,
+    text_parts: TablePath,
+    translations: TablePath,
     prefixes: bool,
     refusals: bool,
     step: int,
-    translated: str | Path,
-    suspects: str | Path,
-    dropped: str | Path,
-    flow: str | Path,
+    translated: OutputPath,
+    suspects: OutputPath,
+    dropped: OutputPath,
+    flow: OutputPath,
     prefix_list: str | Path = PREFIXES,
     refusal_list: str | Path = REFUSALS,
 ) -> None:
@@ -434,12 +435,12 @@ def run_clean_translations(
     *,
     language: str,
     domain: str,
-    source_corpus: str | Path,
-    source_queries: str | Path,
-    source_qrels: str | Path,
-    translated: str | Path,
-    verdicts: str | Path | None,
-    relocations: str | Path | None,
+    source_corpus: TablePath,
+    source_queries: TablePath,
+    source_qrels: TablePath,
+    translated: TablePath,
+    verdicts: TablePath | None,
+    relocations: TablePath | None,
     relocate: Method | None,
     outliers: Mapping[str, Any] | None,
     length_tokenizer: str,
@@ -527,7 +528,7 @@ def run_clean_translations(
         write_table(frame, path, spec, provenance=source)
 
 
-def _verdicts(items: pl.DataFrame, path: str | Path | None) -> pl.DataFrame:
+def _verdicts(items: pl.DataFrame, path: TablePath | None) -> pl.DataFrame:
     if path is not None:
         return read_table(path, REFUSAL_VERDICTS)
     suspects = items.filter(pl.col("suspect").is_not_null())

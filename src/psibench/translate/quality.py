@@ -11,7 +11,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 import polars as pl
@@ -72,6 +72,7 @@ class Quality(LlmTaskSection):
 
 def run_quality_sample(
     *,
+    languages: Sequence[str],
     domains: Sequence[str],
     source_corpora: Sequence[str | Path],
     corpora: Sequence[str | Path],
@@ -79,19 +80,28 @@ def run_quality_sample(
     seed: int,
     output: str | Path,
 ) -> None:
-    """Draw documents of every domain of a language and write them with their translations.
+    """Draw documents of every domain of every language and write them with their translations.
 
-    ``source_corpora`` and ``corpora`` (translated, cleaned) are in the order of ``domains``; no
-    text but those drawn is kept in memory. A document that cleaning removed cannot be drawn.
+    ``source_corpora`` are in the order of ``domains``, and ``corpora`` (translated, cleaned) too,
+    language by language; no text but those drawn is kept in memory. A document that cleaning
+    removed cannot be drawn.
 
     Raises
     ------
     InputError
         If a translated document is not in the source.
     """
+    made = iter(corpora)
     frames = [
-        _draw(domain, source, translated, per_stratum=per_stratum, seed=seed)
-        for domain, source, translated in zip(domains, source_corpora, corpora, strict=True)
+        _draw(domain, source, translated, per_stratum=per_stratum, seed=seed).select(
+            pl.format("{}/{}", pl.lit(language), "_id").alias("_id"),
+            pl.lit(language).alias("language"),
+            pl.exclude("_id"),
+        )
+        for language in languages
+        for domain, source, translated in zip(
+            domains, source_corpora, islice(made, len(domains)), strict=True
+        )
     ]
     params = {"per_stratum": per_stratum, "seed": seed}
     origin = derived("quality_sample", [*source_corpora, *corpora], params=params)
@@ -186,13 +196,13 @@ def _with_domain(domain: str) -> pl.Expr:
 def quality_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
     """Ask about every document of the sample given."""
     names = language_names(section)
-    sample = tables[DOCUMENTS_TABLE].select("_id", "text", "translation")
+    sample = _of_language(tables, section).select("_id", "text", "translation")
     for doc_id, source, translation in sample.iter_rows():
         yield TaskItem(doc_id, doc_id, {"source": source, "translation": translation, **names})
 
 
 def gather_quality(
-    tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
+    tables: Tables, section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
     """Make a row of every document of the sample; grades are null without a usable reply.
 
@@ -201,12 +211,17 @@ def gather_quality(
     InputError
         If a reply is about no document of the sample, lacks a grade or has one outside 1 to 5.
     """
-    sample = tables[DOCUMENTS_TABLE].select("_id", "domain", "doc_id", "length_bin")
+    sample = _of_language(tables, section).select("_id", "domain", "doc_id", "length_bin")
     found = [(reply.item_id, *_grades(reply)) for reply in replies]
     schema = {"_id": pl.String, **dict.fromkeys(DIMENSIONS, pl.Int32)}
     grades = pl.DataFrame(found, schema=schema, orient="row")
     rows = with_judgements(sample, grades, table="the quality sample")
     return Gathered(rows.select(TRANSLATION_GRADES.column_names))
+
+
+def _of_language(tables: Tables, section: TranslateSection) -> pl.DataFrame:
+    """Return the documents of the sample in the language translated to."""
+    return tables[DOCUMENTS_TABLE].filter(language=section.target_language)
 
 
 def _grades(reply: Replied) -> list[int]:

@@ -11,7 +11,6 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +29,7 @@ from psibench.llm.tasks import (
     reply_field,
 )
 from psibench.tables import read_table
+from psibench.tables.domains import TablePath
 from psibench.tables.quality_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS
 from psibench.tables.translation_schemas import RELOCATED
@@ -94,7 +94,7 @@ def relocated(
     corpus: pl.DataFrame,
     *,
     method: Method,
-    relocations: str | Path | None,
+    relocations: TablePath | None,
 ) -> pl.DataFrame:
     """Add the columns that say where evidence is in the translation, and how it was found.
 

@@ -9,7 +9,6 @@ and queries of the replies, each part cleaned by itself first (`psibench.transla
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import polars as pl
 
@@ -29,6 +28,7 @@ from psibench.llm.tasks import (
     reply_field,
 )
 from psibench.tables import read_table, write_table
+from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.translation_schemas import TEXT_PARTS, TRANSLATIONS
@@ -70,11 +70,11 @@ def of_documents(tables: Tables, name: str, *columns: str) -> pl.DataFrame:
 
 def run_text_parts(
     *,
-    corpus: str | Path,
-    queries: str | Path,
+    corpus: TablePath,
+    queries: TablePath,
     length_tokenizer: str,
     max_part_tokens: int,
-    output: str | Path,
+    output: OutputPath,
 ) -> None:
     """Write the parts of a domain's documents, then its queries, each of these whole."""
     from psibench.models.counting import token_counter

@@ -1,0 +1,195 @@
+"""Tables that hold all domains of a language, read and written one domain at a time.
+
+The tables on the way to a benchmark (results/*/build) have a column ``domain`` in front: one job
+goes through the domains of a language instead of one job each. What a stage does stays a function
+of one domain: it gets `OfDomain` for a table to read and `DomainPart` for one to write.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from psibench.tables.provenance import Provenance
+from psibench.tables.spec import STRING, Column, TableSpec
+
+DOMAIN = Column("domain", STRING, "domain of the benchmark")
+LANGUAGE = Column("language", STRING, "language of the benchmark")
+
+ReadParts = Callable[[], Iterator[pl.DataFrame]]
+"""Starts reading a table's frames, the same ones at every call."""
+
+
+def by_domain(spec: TableSpec) -> TableSpec:
+    """Return a table's spec with the column ``domain`` in front, as part of its key."""
+    if DOMAIN.name in spec.column_names:
+        return spec
+    return replace(spec, columns=(DOMAIN, *spec.columns), key=(DOMAIN.name, *spec.key))
+
+
+def by_place(spec: TableSpec) -> TableSpec:
+    """Return a table's spec with the columns ``language`` and ``domain`` in front, in its key."""
+    names = (LANGUAGE.name, DOMAIN.name)
+    return replace(spec, columns=(LANGUAGE, DOMAIN, *spec.columns), key=(*names, *spec.key))
+
+
+def with_labels(spec: TableSpec, columns: Sequence[str]) -> TableSpec:
+    """Return a table's spec, with the labels in front that a file of these columns has."""
+    if DOMAIN.name in spec.column_names or DOMAIN.name not in columns:
+        return spec
+    return by_place(spec) if LANGUAGE.name in columns else by_domain(spec)
+
+
+@dataclass(frozen=True)
+class OfDomain:
+    """The rows of one domain in such a table; `read_table` takes it in place of a path."""
+
+    path: str
+    domain: str
+    language: str | None = None
+    """Where a table has several languages."""
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __str__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True)
+class DomainPart:
+    """Where one domain's rows go; `write_table` takes it in place of a path."""
+
+    table: "LanguageTable"
+    domain: str
+
+    def __str__(self) -> str:
+        return f"{self.table.path}, domain {self.domain}"
+
+    def add(self, rows: pa.Table | ReadParts, spec: TableSpec, source: Provenance) -> None:
+        """Keep the rows, or what reads them frame by frame, until all domains are there."""
+        self.table.parts[self.domain] = rows
+        self.table.sources[self.domain] = source
+        self.table.spec = by_domain(spec)
+
+    def labelled(self, frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
+        """Put the domain in front, where the table does not name it itself."""
+        if DOMAIN.name in spec.column_names:
+            return frame
+        # An undeclared column of that name gives way.
+        frame = frame.drop(DOMAIN.name, strict=False)
+        return frame.select(pl.lit(self.domain).alias(DOMAIN.name), pl.all())
+
+
+TablePath = str | Path | OfDomain
+"""What `read_table` reads."""
+
+
+class LanguageTable:
+    """A table of all domains of a language, in the making.
+
+    Attributes
+    ----------
+    parts, sources
+        Rows of each domain, or what reads them frame by frame; and their provenance.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self.parts: dict[str, pa.Table | ReadParts] = {}
+        self.sources: dict[str, Provenance] = {}
+        self.spec: TableSpec | None = None
+
+    def provenance(self) -> Provenance:
+        """Join the provenance of the domains: ``domains`` lists them, or gives params by domain."""
+        every = list(self.sources.values())
+        first = every[0]
+        if all(one.params == first.params for one in every):
+            params = {**first.params, "domains": list(self.sources)}
+        else:
+            params = {"domains": {name: one.params for name, one in self.sources.items()}}
+        return replace(
+            first,
+            params=params,
+            inputs={name: found for one in every for name, found in one.inputs.items()},
+            revisions={name: found for one in every for name, found in one.revisions.items()},
+            queries_by=_joined(one.queries_by for one in every),
+            llm_backend=_joined(one.llm_backend for one in every),
+        )
+
+
+OutputPath = str | Path | DomainPart
+"""Where `write_table` writes."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One domain of a job that goes through those of a language.
+
+    Attributes
+    ----------
+    outputs
+        Where its rows go, by the name of the output.
+    """
+
+    name: str
+    number: int
+    outputs: Mapping[str, DomainPart]
+
+    def table(self, given: str | Sequence[str]) -> TablePath:
+        """Return its rows of a table of all domains, or its own of a list of one of each."""
+        return domain_table(given, self.name, self.number)
+
+    def tables(self, paths: Sequence[str]) -> list[TablePath]:
+        """Return its rows of several tables of all domains."""
+        return [OfDomain(path, self.name) for path in paths]
+
+
+@contextmanager
+def each_domain(names: Sequence[str], outputs: Mapping[str, str]) -> Iterator[list[Domain]]:
+    """Give the domains of a job; at the end the outputs are written, each whole or not at all."""
+    from psibench.tables.io import write_language_table
+
+    tables = {name: LanguageTable(path) for name, path in outputs.items()}
+    yield [
+        Domain(domain, number, {name: DomainPart(table, domain) for name, table in tables.items()})
+        for number, domain in enumerate(names)
+    ]
+    for table in tables.values():
+        write_language_table(table)
+
+
+def domain_params(record: Mapping[str, Any], domain: str) -> Mapping[str, Any] | None:
+    """Return a domain's parameters from the provenance of such a table; None if it has no rows."""
+    params = record.get("params", {})
+    domains = params.get("domains", ())
+    if isinstance(domains, Mapping):
+        found: Mapping[str, Any] | None = domains.get(domain)
+        return found
+    return params if domain in domains else None
+
+
+def domain_table(
+    given: str | Sequence[str], domain: str, number: int, language: str | None = None
+) -> TablePath:
+    """Return one domain's rows of a table of all domains, or its own of a list of one of each."""
+    return OfDomain(given, domain, language) if isinstance(given, str) else given[number]
+
+
+def without_foreign_columns(frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
+    """Leave out undeclared columns without a value: other domains of the table have them."""
+    own = [
+        name
+        for name in frame.columns
+        if name in spec.column_names or frame.is_empty() or frame[name].null_count() < frame.height
+    ]
+    return frame.select(own)
+
+
+def _joined(names: Iterator[str | None]) -> str | None:
+    every = {name for part in names for name in (part or "").split(", ")}
+    return ", ".join(sorted(every - {""})) or None
