@@ -1,5 +1,6 @@
 import gzip
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -33,7 +34,8 @@ def files(tmp_path):
     # Even queries find their document first; odd ones second, behind "x".
     rows = []
     for i, q in enumerate(IDS):
-        rows.append(f"{q} Q0 d{i} 1 0.5 r\n{q} Q0 x 2 {0.1 if i % 2 == 0 else 0.9} r\n")
+        rank, other = (1, 0.1) if i % 2 == 0 else (2, 0.9)
+        rows.append(f"{q} Q0 d{i} {rank} 0.5 r\n{q} Q0 x {3 - rank} {other} r\n")
     (tmp_path / "bm25.trec").write_text("".join(rows))
     return tmp_path
 
@@ -213,6 +215,79 @@ def test_bad_runs_give_one_message_and_nothing_written(files, capsys, line, mess
 def test_unknown_queries_are_left_out_on_request(files):
     spoil_run(files, "q99 Q0 y 3 0.1 r\n")
     assert main(arguments(files, ignore_unknown=True, buckets="squad")) == 0
+
+
+def ranked(files, *, score, rank=lambda place: place, suffix="trec") -> Path:
+    """A run of 12 results a query, the judged document first; scores and ranks by place from 1."""
+    rows = [
+        (q, f"d{i}" if place == 1 else f"x{place}", rank(place), score(place))
+        for i, q in enumerate(IDS)
+        for place in range(1, 13)
+    ]
+    path = files / f"run.{suffix}"
+    names = ["query_id", "doc_id", "rank", "score"]
+    frame = pl.DataFrame(rows, schema=names, orient="row")
+    if suffix == "trec":
+        path.write_text("".join(f"{q} Q0 {d} {r} {s} x\n" for q, d, r, s in rows))
+    elif suffix == "csv":
+        frame.write_csv(path)
+    else:
+        frame.drop("rank").write_parquet(path)
+    return path
+
+
+WARNINGS = {
+    "similarities": ({"score": lambda p: 1 / p}, None),
+    "ranks from 0, written last": ({"score": lambda p: 1 / p, "rank": lambda p: p - 1}, None),
+    "ranks that are all one": ({"score": lambda p: 1 / p, "rank": lambda _: 1}, None),
+    "ranks that are no numbers": ({"score": lambda p: 1 / p, "rank": lambda _: "-"}, None),
+    "distances": (
+        {"score": lambda p: p / 100},
+        "contradict the ranks: in 880 of 880 neighbouring pairs (100.0%)",
+    ),
+    "distances in a table": (
+        {"score": lambda p: p / 100, "suffix": "csv"},
+        "contradict the ranks: in 880 of 880",
+    ),
+    "distances without ranks": (
+        {"score": lambda p: p / 100, "suffix": "parquet"},
+        "contradict the order of the results: in 880 of 880",
+    ),
+    "distances, mean": (
+        {"score": lambda p: p / 100},
+        "the mean mrr@10 is 0.000; with the smallest score first it would be 1.000: add "
+        "--lower-is-better",
+    ),
+    "ranks of an earlier stage": (
+        {"score": lambda p: 1 / p, "rank": lambda p: 13 - p},
+        "contradict the ranks: in 880 of 880",
+    ),
+    "two values": (
+        {"score": lambda p: 1.0 if p < 6 else 0.5},
+        "mostly tied: 800 of the 800 results among the first 10 of their query (100.0%)",
+    ),
+    "a tail of zeros": ({"score": lambda p: max(0.0, 1 - p / 8)}, None),
+}
+
+
+@pytest.mark.parametrize("name", WARNINGS)
+def test_doubtful_scores_are_warned_of_with_the_figure(files, capsys, name):
+    made, message = WARNINGS[name]
+    assert main(arguments(files, run=ranked(files, **made), metrics="mrr@10")) == 0
+    said = capsys.readouterr().err
+    assert message in said if message else said == ""
+
+
+def test_lower_is_better_turns_distances_round(files, capsys):
+    near = ranked(files, score=lambda p: p / 100)
+    assert main(arguments(files, run=near, lower_is_better=True, metrics="mrr@10")) == 0
+    psi = pl.read_parquet(files / "out" / "psi_table.parquet")
+    assert psi.row(0, named=True)["mean"] == 1
+    assert capsys.readouterr().err == ""
+    assert read_provenance(files / "out" / "psi_table.parquet")["params"]["lower_is_better"]
+    like = ranked(files, score=lambda p: 1 / p)
+    main(arguments(files, run=like, lower_is_better=True, metrics="mrr@10"))
+    assert "leave --lower-is-better out" in capsys.readouterr().err
 
 
 def test_two_runs_of_one_name_are_refused(files, capsys):

@@ -2,8 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +16,7 @@ from psibench.commands.score_reading import Reading, find_reading, token_limits
 from psibench.errors import InputError
 from psibench.formats.beir import read_qrels, read_queries
 from psibench.formats.checks import check_queries, keep_known, match_qrels
-from psibench.formats.runs import read_run
+from psibench.formats.runs import doubts, read_run
 from psibench.metrics.aggregate import (
     POOLED,
     Evaluated,
@@ -27,11 +27,16 @@ from psibench.metrics.aggregate import (
 from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import query_scores
+from psibench.metrics.ranking import ranking_metrics
 from psibench.search.ranking import rank_documents
 from psibench.tables import Provenance, content_hash
 from psibench.tables.derived import queries_by
 
 STAGE, STAGE_VERSION = "score", 2
+FAR_BETTER = 0.1
+"""Gain of the mean from which on a run is taken for one of distances."""
+N_REVERSED = 1_000
+"""So many queries at most are scored a second time, in the reverse order."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,9 @@ def score_run(
     file = read_run(path, run_format=args.run_format, part=args.run_part)
     queries = judgements.queries
     known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
+    if args.lower_is_better:
+        file = replace(file, frame=_reversed(file.frame))
+        known = _reversed(known)
     run = rank_documents(known, source=str(path))
     _refuse_foreign_documents(run, judgements.qrels, source=str(path))
     n_answered = run.get_column("query_id").n_unique()
@@ -124,11 +132,44 @@ def score_run(
         metrics=args.metrics,
         visible_char_end=ends,
     )
+    for doubt in (*doubts(file), *_better_reversed(known, judgements, scores, args)):
+        print(f"warning: {path}: {doubt}", file=sys.stderr)
     domains = queries.select(query_id="_id", own_domain="domain")
     scores = scores.join(domains, on="query_id", how="left", maintain_order="left").with_columns(
         domain=pl.coalesce("own_domain", "domain")
     )
     return file.model, scores.drop("own_domain")
+
+
+def _reversed(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(score=-pl.col("score").cast(pl.Float64))
+
+
+def _better_reversed(
+    run: pl.DataFrame, judgements: Judgements, scores: pl.DataFrame, args: argparse.Namespace
+) -> Iterator[str]:
+    """Say what the mean would be with the smallest score first, if that is far better."""
+    metric = args.metrics[0]
+    step = -(-scores.height // N_REVERSED)
+    some = scores.gather_every(step).select("query_id", metric)
+    chosen = some.get_column("query_id").implode()
+    other = ranking_metrics(
+        rank_documents(_reversed(run.filter(pl.col("query_id").is_in(chosen)))),
+        judgements.qrels.filter(pl.col("query-id").is_in(chosen)),
+        metrics=[metric],
+    )
+    own, turned = (frame.get_column(metric).to_numpy().mean() for frame in (some, other))
+    if turned > own + FAR_BETTER:
+        over = f" (over {some.height:,} of the queries)" if step > 1 else ""
+        first, advice = (
+            ("largest", "leave --lower-is-better out")
+            if args.lower_is_better
+            else ("smallest", "add --lower-is-better if they are distances")
+        )
+        yield (
+            f"the mean {metric} is {own:.3f}; with the {first} score first it would be "
+            f"{turned:.3f}{over}: {advice}"
+        )
 
 
 def _refuse_foreign_documents(run: pl.DataFrame, qrels: pl.DataFrame, *, source: str) -> None:
@@ -189,6 +230,7 @@ def _provenance(
     options = (*labels, "metrics", "length_buckets", "by_domain", "run_part", "control")
     tolerance = ("ignore_unknown", "ignore_unjudged", "spans_may_overrun")
     params = {name: getattr(args, name) for name in options + tolerance}
+    params |= {"lower_is_better": True} if args.lower_is_better else {}
     params |= {"max_tokens": args.max_tokens, "tokenizer": reading.tokenizer}
     return Provenance(
         stage=STAGE,
@@ -212,7 +254,8 @@ def _queries_by(paths: Sequence[Path]) -> str:
 COMMAND = Command(
     description="Score runs over queries whose evidence spans are known: writes psi_table and "
     "bucket_scores (.csv and .parquet) and per-query scores, and prints the PSI table. Documents "
-    "are ranked by score, ties by document id; a rank column is not used.",
+    "are ranked by score, ties by document id; a rank column is not used. Scores that contradict "
+    "the ranks or the order of the file, and scores that are mostly tied, are warned of.",
     add_arguments=add_arguments,
     run=run_score,
 )

@@ -63,6 +63,11 @@ def add_judgements(group: argparse._ArgumentGroup, *, required: bool) -> None:
         metavar="SUBSET/SPLIT",
         help="which part of an MTEB prediction file that holds several",
     )
+    group.add_argument(
+        "--lower-is-better",
+        action="store_true",
+        help="the runs' scores are distances: the smallest comes first",
+    )
 
 
 def _add_rows(group: argparse._ArgumentGroup) -> None:

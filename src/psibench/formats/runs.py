@@ -1,6 +1,6 @@
 """Read a run in any supported format, by its suffix or by the format named."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +20,13 @@ class RunFile:
     """Scores as read, not yet ranked, and what to call the model.
 
     `frame` : (n_pairs, 3) query_id, doc_id (String), score (numeric), in file order.
+    `ranks` : (n_pairs,) Int64, what the file says of the order, null where that is no number; None
+    if it says nothing. Documents are ranked by their scores, see `doubts`.
     """
 
     frame: pl.DataFrame
     model: str
+    ranks: pl.Series | None = None
 
 
 @dataclass(frozen=True)
@@ -58,18 +61,76 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
 
 def _table(table_format: str) -> Callable[[Path, str | None], RunFile]:
     def read(path: Path, _part: str | None) -> RunFile:
-        return RunFile(read_scored_pairs(path, table_format, COLUMNS), stem(path))
+        frame = read_scored_pairs(path, table_format, COLUMNS, optional=("rank",))
+        return _split(frame, stem(path))
 
     return read
 
 
 def _trec(path: Path, _part: str | None) -> RunFile:
-    return RunFile(read_trec_run(path), stem(path))
+    return _split(read_trec_run(path), stem(path))
+
+
+def _split(frame: pl.DataFrame, model: str) -> RunFile:
+    """Take the ranks, if there are any, off the scores."""
+    if "rank" not in frame.columns:
+        return RunFile(frame, model)
+    ranks = frame.get_column("rank").cast(pl.Int64, strict=False)
+    return RunFile(frame.select(COLUMNS), model, ranks if ranks.count() else None)
 
 
 def _mteb(path: Path, part: str | None) -> RunFile:
     found = read_mteb_predictions(path, part)
     return RunFile(found.frame, found.model or stem(path))
+
+
+# --- Whether the scores can be meant as they are ----------------------------------------------
+
+FIRST = 10
+"""Results of a query among which ties are counted: those that the headline metrics look at."""
+MOST_RISE = 0.9
+"""Of neighbours in a file that is not ordered by score, half rise; of one ordered by distance all
+do."""
+
+
+def doubts(file: RunFile) -> Iterator[str]:
+    """Say what speaks against a run's scores: that they contradict its order, or are tied.
+
+    The order is that of the ranks where the file has them; any contradiction is told then. Else it
+    is that of the lines, which may have none: told is only that nearly all scores rise.
+    """
+    frame = file.frame.select("query_id", score=pl.col("score").cast(pl.Float32))
+    ranked = file.ranks is not None
+    place = file.ranks if file.ranks is not None else pl.int_range(frame.height, eager=True)
+    before = pl.all().shift(1).name.suffix("_before")
+    pairs = (
+        frame.with_columns(place=place)
+        .drop_nulls()
+        .sort("query_id", "place")
+        .with_columns(before)
+        .filter(
+            (pl.col("query_id") == pl.col("query_id_before"))
+            & (pl.col("place") > pl.col("place_before"))
+        )
+    )
+    neighbours = pairs.height
+    rising = pairs.filter(pl.col("score") > pl.col("score_before")).height
+    if rising > (0 if ranked else MOST_RISE * neighbours):
+        yield (
+            f"the scores contradict the {'ranks' if ranked else 'order of the results'}: in "
+            f"{rising:,} of {neighbours:,} neighbouring pairs ({rising / neighbours:.1%}) the "
+            "later one has the larger score"
+        )
+    first = frame.drop_nulls().filter(
+        pl.col("score").rank("ordinal", descending=True).over("query_id") <= FIRST
+    )
+    tied = first.filter(pl.struct("query_id", "score").is_duplicated()).height
+    if 2 * tied > first.height:
+        yield (
+            f"the scores are mostly tied: {tied:,} of the {first.height:,} results among the first "
+            f"{FIRST} of their query ({tied / first.height:.1%}) share their score with another "
+            "one, and are ordered by document id"
+        )
 
 
 RUN_FORMATS: dict[str, RunFormat] = {

@@ -33,26 +33,35 @@ def read_parquet(
         ) from error
 
 
-def read_scored_pairs(path: Path, table_format: str, columns: tuple[str, str, str]) -> pl.DataFrame:
+def read_scored_pairs(
+    path: Path, table_format: str, columns: tuple[str, str, str], *, optional: Sequence[str] = ()
+) -> pl.DataFrame:
     """Read (query id, document id, number) under the given column names, in file order.
 
-    Ids come back as String, the number as it is stored (Parquet) or as Float64. `table_format` is
-    parquet or a key of `TEXT_FORMATS`.
+    Ids come back as String, the number as it is stored (Parquet) or as Float64; of the `optional`
+    columns those that the file has, as they are. `table_format` is parquet or a key of
+    `TEXT_FORMATS`.
     """
     query, doc, score = columns
     if table_format == "parquet":
-        frame = read_parquet(path, columns)
+        frame = read_parquet(path, columns, optional=optional)
         if not frame.schema[score].is_numeric():
             raise InputError(f"{path}: {score} is {frame.schema[score]}; expected numbers")
         return frame.with_columns(pl.col(query, doc).cast(pl.String))
     queries, docs, scores = [], [], []
+    more: dict[str, list[str | None]] = {name: [] for name in optional}
     for line, record in TEXT_FORMATS[table_format](path):
         _refuse_missing(columns, list(record), f"{path}, line {line}")
         queries.append(_identifier(record[query], path, line, query))
         docs.append(_identifier(record[doc], path, line, doc))
         scores.append(number(record[score], where=f"{path}, line {line}", column=score))
+        for name, values in more.items():
+            value = record.get(name)
+            values.append(None if value is None else str(value))
     schema = {query: pl.String, doc: pl.String, score: pl.Float64}
-    return pl.DataFrame({query: queries, doc: docs, score: scores}, schema=schema)
+    frame = pl.DataFrame({query: queries, doc: docs, score: scores}, schema=schema)
+    found = {name: values for name, values in more.items() if any(v is not None for v in values)}
+    return frame.with_columns(pl.Series(name, v, dtype=pl.String) for name, v in found.items())
 
 
 def _identifier(value: Any, path: Path, line: int, column: str) -> str:

@@ -13,17 +13,19 @@ QRELS_FIELDS = ("query id", "0", "document id", "grade")
 
 
 def read_trec_run(path: Path) -> pl.DataFrame:
-    """Read a TREC run: columns query_id, doc_id (String) and score (Float64), in file order.
+    """Read a TREC run: columns query_id, doc_id, rank (String), score (Float64), in file order.
 
-    The rank column is not used: as in trec_eval, the order is that of the scores.
+    As in trec_eval, the order is that of the scores; the rank is text and may be anything.
     """
-    queries, docs, scores = [], [], []
+    queries, docs, ranks, scores = [], [], [], []
     for line, fields in _rows(path, RUN_FIELDS):
         queries.append(fields[0])
         docs.append(fields[2])
+        ranks.append(fields[3])
         scores.append(number(fields[4], where=f"{path}, line {line}", column="score"))
-    schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}
-    return pl.DataFrame({"query_id": queries, "doc_id": docs, "score": scores}, schema=schema)
+    schema = {"query_id": pl.String, "doc_id": pl.String, "rank": pl.String, "score": pl.Float64}
+    columns = {"query_id": queries, "doc_id": docs, "rank": ranks, "score": scores}
+    return pl.DataFrame(columns, schema=schema)
 
 
 def read_trec_qrels(path: Path) -> pl.DataFrame:
