@@ -15,7 +15,7 @@ from psibench.commands.score_output import ScoreTables, write_score_tables
 from psibench.commands.score_reading import Reading, find_reading, token_limits
 from psibench.errors import InputError
 from psibench.formats.beir import read_qrels, read_queries
-from psibench.formats.checks import check_queries, keep_known, match_qrels
+from psibench.formats.checks import check_queries, evidence_doubts, keep_known, match_qrels
 from psibench.formats.runs import doubts, read_run
 from psibench.metrics.aggregate import (
     POOLED,
@@ -95,6 +95,8 @@ def read_judgements(args: argparse.Namespace) -> Judgements:
         ignore_unknown=args.ignore_unknown,
         ignore_unjudged=args.ignore_unjudged,
     )
+    for doubt in evidence_doubts(judged, kept):
+        print(f"warning: {_names(args.queries)}: {doubt}", file=sys.stderr)
     return Judgements(judged, kept)
 
 

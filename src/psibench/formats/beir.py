@@ -11,21 +11,28 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.formats.suffixes import choose_format
-from psibench.formats.tabular import read_parquet, read_scored_pairs
+from psibench.formats.tabular import (
+    NUMBER,
+    SPAN,
+    TEXT,
+    read_parquet,
+    read_scored_pairs,
+    typed_column,
+)
 from psibench.formats.text import read_records
 from psibench.formats.trec import read_trec_qrels
+from psibench.reading import identifier, shown
 
 REQUIRED = ("_id", "pos_char_span", "pos_char_length")
 OPTIONAL = ("pos_corpus_id", "pos_token_length", "target_position", "domain")
-SPAN = pl.List(pl.Int64)
 QUERY_SCHEMA: dict[str, Any] = {
-    "_id": pl.String,
-    "pos_corpus_id": pl.String,
+    "_id": TEXT,
+    "pos_corpus_id": TEXT,
     "pos_char_span": SPAN,
-    "pos_char_length": pl.Int64,
-    "pos_token_length": pl.Int64,
-    "target_position": pl.String,
-    "domain": pl.String,
+    "pos_char_length": NUMBER,
+    "pos_token_length": NUMBER,
+    "target_position": TEXT,
+    "domain": TEXT,
 }
 NEEDED = (
     "position buckets need, for every query: _id, pos_char_span ([start, end) of the evidence in "
@@ -42,6 +49,8 @@ QRELS_FORMATS = {
     "jsonl": (".jsonl", ".jsonl.gz"),
     "trec": (".trec", ".qrels", ".qrel", ".txt", ".trec.gz", ".qrels.gz", ".qrel.gz", ".txt.gz"),
 }
+MOST_GRADE = 1_000
+"""Grades are gains of nDCG; a larger number is an id or a score in the wrong column."""
 QRELS_COLUMNS = ("query-id", "corpus-id", "score")
 
 
@@ -59,11 +68,7 @@ def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFra
         If the format is unknown, or a column is missing or of another type.
     """
     chosen = choose_format(path, queries_format, QUERIES_FORMATS, option="--queries-format")
-    frame = _queries_of_parquet(path) if chosen == "parquet" else _queries_of_jsonl(path)
-    try:
-        return frame.select(pl.col(name).cast(kind) for name, kind in QUERY_SCHEMA.items())
-    except pl.exceptions.PolarsError as error:
-        raise InputError(f"{path}: {error}; {NEEDED}") from error
+    return _queries_of_parquet(path) if chosen == "parquet" else _queries_of_jsonl(path)
 
 
 def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
@@ -77,12 +82,13 @@ def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
     else:
         frame = read_scored_pairs(path, chosen, QRELS_COLUMNS)
     grade = pl.col("score").cast(pl.Float64)
-    odd = frame.filter((~grade.is_finite() | (grade != grade.round())).fill_null(value=True))
+    whole = grade.is_finite() & (grade == grade.round()) & (grade.abs() <= MOST_GRADE)
+    odd = frame.filter(~whole.fill_null(value=False))
     if not odd.is_empty():
         query_id, doc_id, score = odd.select(QRELS_COLUMNS).row(0)
         raise InputError(
             f"{path}: query {query_id!r}, document {doc_id!r} has the grade {score}; "
-            "expected a whole number"
+            f"expected a whole number of at most {MOST_GRADE}"
         )
     return frame.select("query-id", "corpus-id", pl.col("score").cast(pl.Int64))
 
@@ -90,7 +96,12 @@ def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
 def _queries_of_parquet(path: Path) -> pl.DataFrame:
     frame = read_parquet(path, REQUIRED, optional=OPTIONAL, hint=NEEDED)
     absent = [name for name in OPTIONAL if name not in frame.columns]
-    return frame.with_columns(pl.lit(None).alias(name) for name in absent)
+    frame = frame.with_columns(pl.lit(None).alias(name) for name in absent)
+    ids = ("_id", "pos_corpus_id")
+    return frame.select(
+        typed_column(frame, name, kind, path, is_id=name in ids)
+        for name, kind in QUERY_SCHEMA.items()
+    )
 
 
 def _queries_of_jsonl(path: Path) -> pl.DataFrame:
@@ -107,15 +118,19 @@ def _query_of(record: dict[str, Any], where: str) -> tuple[Any, ...]:
         raise InputError(f"{where}: missing {', '.join(missing)}; found {found}; {NEEDED}")
     span = known["pos_char_span"]
     if not (isinstance(span, list) and len(span) == 2 and all(map(_is_whole, span))):
-        raise InputError(f"{where}: pos_char_span is {span!r}; expected [start, end]")
+        raise InputError(f"{where}: pos_char_span is {shown(span)}; expected [start, end]")
     for name in ("pos_char_length", "pos_token_length"):
         if known.get(name) is not None and not _is_whole(known[name]):
-            raise InputError(f"{where}: {name} is {known[name]!r}; expected a whole number")
-    texts = (known.get(name) for name in ("pos_corpus_id", "target_position", "domain"))
-    positive, target, domain = (None if text is None else str(text) for text in texts)
+            raise InputError(f"{where}: {name} is {shown(known[name])}; expected a whole number")
+    names = ("_id", "pos_corpus_id", "target_position", "domain")
+    own, positive, target, domain = (
+        None if known.get(name) is None else identifier(known[name], where=where, column=name)
+        for name in names
+    )
     lengths = (known["pos_char_length"], known.get("pos_token_length"))
-    return (str(known["_id"]), positive, span, *lengths, target, domain)
+    return (own, positive, span, *lengths, target, domain)
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Say whether a value is a whole number that a table holds."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63

@@ -1,10 +1,14 @@
 """Checks across the run, the queries and the qrels a user brings."""
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.buckets import THIRDS
 from psibench.metrics.query_scores import name_some
+from psibench.search.pairs import repeated_pairs
+from psibench.text.lengths import MOST_CHARS
 
 
 def check_queries(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool = False) -> None:
@@ -21,7 +25,8 @@ def check_queries(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool
     ------
     InputError
         If there is no query, an id is missing or occurs twice, a span is not 0 <= start < end
-        <= length, or a target position is not beginning, middle or end.
+        <= length, a length is not one of a text, or a target position is not beginning, middle or
+        end.
     """
     if queries.is_empty():
         raise InputError(f"{source}: no queries")
@@ -49,7 +54,8 @@ def _check_spans(queries: pl.DataFrame, source: str, spans_may_overrun: bool) ->
         span.list.get(1, null_on_oob=True),
         (pl.col("pos_char_length")),
     )
-    sound = (span.list.len() == 2) & (start >= 0) & (start < end) & (length >= 1)
+    sound = (span.list.len() == 2) & (start >= 0) & (start < end)
+    sound &= length.is_between(1, MOST_CHARS) & (end <= MOST_CHARS)
     if not spans_may_overrun:
         sound &= end <= length
     odd = queries.filter(~sound.fill_null(value=False))
@@ -59,6 +65,14 @@ def _check_spans(queries: pl.DataFrame, source: str, spans_may_overrun: bool) ->
             f"{source}: query {query_id!r} has the span {found} in a document of {size} characters "
             f"({odd.height} such queries); allowed: [start, end) with 0 <= start < end <= length; "
             "spans that end beyond the document are accepted with --spans-may-overrun"
+        )
+    tokens = pl.col("pos_token_length")
+    odd = queries.filter(~tokens.is_between(1, MOST_CHARS))
+    if not odd.is_empty():
+        query_id, found = odd.select("_id", "pos_token_length").row(0)
+        raise InputError(
+            f"{source}: query {query_id!r} has the pos_token_length {found} ({odd.height} such "
+            "queries); allowed: 1 or more, or none"
         )
 
 
@@ -101,8 +115,9 @@ def match_qrels(
     ------
     InputError
         If there is no positive at all; if a query has none, unless `ignore_unjudged`; if the
-        qrels name an unknown query, unless `ignore_unknown`.
+        qrels name an unknown query, unless `ignore_unknown`, or a pair twice.
     """
+    refuse_repeated_pairs(qrels, source=source)
     positive = qrels.filter(pl.col("score") > 0).get_column("query-id").unique()
     ids = queries.get_column("_id")
     judged = queries.filter(ids.is_in(positive.implode()))
@@ -122,3 +137,44 @@ def match_qrels(
             "leave them out with --ignore-unknown"
         )
     return judged, qrels.filter(named.is_in(judged.get_column("_id").implode()))
+
+
+def refuse_repeated_pairs(qrels: pl.DataFrame, *, source: str) -> None:
+    """Refuse qrels that judge a document twice for a query: graded 1 and 0, neither is meant."""
+    twice = repeated_pairs(qrels, query="query-id", doc="corpus-id")
+    for query_id, doc_id, count in twice.head(1).iter_rows():
+        same = (pl.col("query-id") == query_id) & (pl.col("corpus-id") == doc_id)
+        grades = ", ".join(map(str, qrels.filter(same).get_column("score").to_list()[:5]))
+        raise InputError(
+            f"{source}: query {query_id!r}, document {doc_id!r} is graded {count} times: {grades} "
+            f"({twice.height} such pairs); allowed: once"
+        )
+
+
+def evidence_doubts(queries: pl.DataFrame, qrels: pl.DataFrame) -> Iterator[str]:
+    """Say where it is not certain of which document a query's span is.
+
+    Parameters
+    ----------
+    queries, qrels : as `match_qrels` returns them.
+    """
+    positives = qrels.filter(pl.col("score") > 0).select(_id="query-id", own="corpus-id", g="score")
+    best = positives.filter(pl.col("g") == pl.col("g").max().over("_id"))
+    several = best.filter(pl.col("_id").is_duplicated()).select("_id").unique()
+    unnamed = queries.filter(pl.col("pos_corpus_id").is_null())
+    unclear = unnamed.join(several, on="_id", how="semi").get_column("_id")
+    if len(unclear):
+        yield (
+            f"{len(unclear):,} of {queries.height:,} queries have several positives of the highest "
+            f"grade and one span: {name_some(unclear)}. It is taken to be in the first of them by "
+            "id; name the document in pos_corpus_id"
+        )
+    named = queries.filter(pl.col("pos_corpus_id").is_not_null())
+    foreign = named.join(
+        positives, left_on=["_id", "pos_corpus_id"], right_on=["_id", "own"], how="anti"
+    ).get_column("_id")
+    if len(foreign):
+        yield (
+            f"the pos_corpus_id of {len(foreign):,} of {queries.height:,} queries is no positive "
+            f"in the qrels: {name_some(foreign)}"
+        )

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from psibench.errors import InputError
 from psibench.formats.suffixes import choose_format
-from psibench.formats.tabular import read_parquet
+from psibench.formats.tabular import TEXT, read_parquet, typed_column
 from psibench.formats.text import read_records
 from psibench.metrics.query_scores import name_some
+from psibench.reading import identifier, shown, utf8
 
 CORPUS_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
-_SCHEMA = {"_id": pl.String, "text": pl.String, "title": pl.String}
+_SCHEMA = {"_id": TEXT, "text": TEXT, "title": TEXT}
 
 
 def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
@@ -55,7 +57,9 @@ def _of_parquet(path: Path, ids: pl.Series) -> pl.DataFrame:
     frame = read_parquet(path, ("_id", "text"), optional=("title",))
     if "title" not in frame.columns:
         frame = frame.with_columns(title=pl.lit(None))
-    frame = frame.select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
+    frame = frame.select(
+        typed_column(frame, name, kind, path, is_id=name == "_id") for name, kind in _SCHEMA.items()
+    )
     return frame.filter(pl.col("_id").is_in(ids.implode()))
 
 
@@ -69,7 +73,18 @@ def _of_jsonl(path: Path, ids: pl.Series) -> pl.DataFrame:
                 f"{path}, line {line}: missing {', '.join(missing)}; found "
                 f"{', '.join(record) or 'nothing'}"
             )
-        if str(record["_id"]) in wanted:
-            values = {name: record.get(name) for name in _SCHEMA}
-            rows.append({k: None if v is None else str(v) for k, v in values.items()})
+        where = f"{path}, line {line}"
+        if identifier(record["_id"], where=where, column="_id") in wanted:
+            rows.append({"_id": str(record["_id"]), **_texts(record, where)})
     return pl.DataFrame(rows, schema=_SCHEMA)
+
+
+def _texts(record: dict[str, Any], where: str) -> dict[str, str | None]:
+    """Return text and title; null where there is none."""
+    found: dict[str, str | None] = {}
+    for name in ("text", "title"):
+        value = record.get(name)
+        if not isinstance(value, str | None):
+            raise InputError(f"{where}: {name} is {shown(value)}; expected text")
+        found[name] = None if value is None else utf8(value, where=where, column=name)
+    return found

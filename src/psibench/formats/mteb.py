@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.text import number, read_json
+from psibench.formats.text import read_json
+from psibench.reading import identifier, number
 
 META_KEY = "mteb_model_meta"
 
@@ -90,6 +91,7 @@ def _choose(
 def _frame(scores: dict[str, Any], where: str) -> pl.DataFrame:
     queries, docs, values = [], [], []
     for query_id, ranking in scores.items():
+        identifier(query_id, where=where, column="a query id")
         if not isinstance(ranking, dict):
             raise InputError(
                 f"{where}, query {query_id!r}: {type(ranking).__name__}, expected "
@@ -97,7 +99,7 @@ def _frame(scores: dict[str, Any], where: str) -> pl.DataFrame:
             )
         for doc_id, value in ranking.items():
             queries.append(query_id)
-            docs.append(doc_id)
+            docs.append(identifier(doc_id, where=where, column="a document id"))
             values.append(number(value, where=f"{where}, query {query_id!r}", column=repr(doc_id)))
     schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}
     return pl.DataFrame({"query_id": queries, "doc_id": docs, "score": values}, schema=schema)

@@ -18,6 +18,7 @@ import polars as pl
 from psibench.config.base import ID_PATTERN, LANGUAGE_PATTERN
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError, MissingError
+from psibench.formats.checks import refuse_repeated_pairs
 from psibench.formats.posir_columns import COLUMNS, FURTHER, read_columns
 from psibench.formats.posir_hub import REPOSITORY, release_on_hub
 from psibench.metrics.query_scores import name_some
@@ -121,7 +122,8 @@ def read_dataset(
     ------
     InputError
         If a file is missing or no Parquet file, a column is missing or of another type, a value is
-        null, a position none of the three, or an id occurs twice.
+        null, a position none of the three, a length none of a text, or an id or a judged pair
+        occurs twice.
     """
     files = release_files(path, language=language, domain=domain, revision=revision)
     tables = {table: read_columns(files[table], table) for table in TABLES}
@@ -130,6 +132,7 @@ def read_dataset(
         if ids.is_duplicated().any():
             repeated = ids.filter(ids.is_duplicated()).unique()
             raise InputError(f"{files[table]}: ids that occur twice: {name_some(repeated)}")
+    refuse_repeated_pairs(tables["qrels"], source=str(files["qrels"]))
     return ReleaseTables(**tables)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.tabular import read_parquet
+from psibench.formats.tabular import NUMBER, SPAN, TEXT, read_parquet, typed_column
+from psibench.text.lengths import MOST_CHARS
 from psibench.text.segments import POSITIONS
 
-TEXT, NUMBER, SPAN = pl.String(), pl.Int64(), pl.List(pl.Int64)
 COLUMNS: Mapping[str, dict[str, Any]] = {
     "corpus": {"_id": TEXT, "text": TEXT},
     "queries": {
@@ -47,14 +47,30 @@ def read_columns(path: Path, table: str) -> pl.DataFrame:
     hint = f"a release's {table} has {', '.join(columns)}"
     frame = read_parquet(path, list(columns), optional=list(further), hint=hint)
     kinds = {name: kind for name, kind in (columns | further).items() if name in frame.columns}
-    frame = frame.select(_typed(frame, name, kind, path) for name, kind in kinds.items())
+    frame = frame.select(
+        typed_column(frame, name, kind, path, is_id=name in IDS) for name, kind in kinds.items()
+    )
     for name in columns:
         nulls = frame.get_column(name).null_count()
         if nulls:
             raise InputError(f"{path}: column {name} is null in {nulls} of {frame.height} rows")
+    if table == "queries":
+        _refuse_odd_places(frame, path)
     if "target_position" in frame.columns:
         _refuse_other_positions(frame, path)
     return frame
+
+
+def _refuse_odd_places(frame: pl.DataFrame, path: Path) -> None:
+    """Refuse spans that are no pair, and lengths that no text has."""
+    if (frame.get_column("pos_char_span").list.len() != 2).any():
+        raise InputError(f"{path}: a pos_char_span has not two numbers; expected [start, end]")
+    for name in (name for name in frame.columns if name.endswith("_length")):
+        odd = frame.filter(~pl.col(name).is_between(1, MOST_CHARS))
+        for query_id, found in odd.select("_id", name).head(1).iter_rows():
+            raise InputError(
+                f"{path}: query {query_id!r} has the {name} {found}; allowed: 1 to {MOST_CHARS}"
+            )
 
 
 def _refuse_other_positions(frame: pl.DataFrame, path: Path) -> None:
@@ -64,27 +80,3 @@ def _refuse_other_positions(frame: pl.DataFrame, path: Path) -> None:
             f"{path}: query {query_id!r} has target_position {found!r}; allowed: "
             f"{', '.join(POSITIONS)} or null"
         )
-
-
-def _typed(frame: pl.DataFrame, name: str, kind: Any, path: Path) -> pl.Series:
-    """Cast a column to its type; numbers serve as ids, and texts never as numbers."""
-    column = frame.get_column(name)
-    found = column.dtype
-    is_text = found in (pl.String, pl.Categorical)
-    fits = {
-        TEXT: is_text or (found.is_integer() and name in IDS),
-        NUMBER: found.is_integer() or _is_whole(column),
-        SPAN: isinstance(found, pl.List | pl.Array) and found.inner.is_integer(),
-    }
-    if not fits[kind] and found != pl.Null:  # a column of nulls alone has no type
-        expected = {TEXT: "text", NUMBER: "whole numbers", SPAN: "[start, end] numbers"}
-        raise InputError(f"{path}: column {name} is {found}; expected {expected[kind]}")
-    cast = column.cast(kind)
-    if kind == SPAN and (cast.list.len() != 2).any():
-        raise InputError(f"{path}: a {name} has not two numbers; expected [start, end]")
-    return cast
-
-
-def _is_whole(column: pl.Series) -> bool:
-    """Say whether floats are whole numbers: some writers store grades so."""
-    return column.dtype.is_float() and bool((column.is_finite() & (column == column.round())).all())

@@ -56,7 +56,15 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
     chosen = choose_format(path, run_format, known, option="--run-format")
     if part is not None and chosen != "mteb":
         raise InputError(f"{path}: a {chosen} run has no parts; got the part {part!r}")
-    return RUN_FORMATS[chosen].read(path, part)
+    file = RUN_FORMATS[chosen].read(path, part)
+    score = pl.col("score").cast(pl.Float64)
+    lost = file.frame.filter(score.is_finite() & ~score.cast(pl.Float32).is_finite())
+    for query_id, doc_id, found in lost.select(COLUMNS).head(1).iter_rows():
+        raise InputError(
+            f"{path}: query {query_id!r}, document {doc_id!r} has the score {found}, beyond what "
+            f"a 32-bit number holds ({lost.height} such rows); scale the scores"
+        )
+    return file
 
 
 def _table(table_format: str) -> Callable[[Path, str | None], RunFile]:

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
-from psibench.formats.text import number, read_delimited, read_records
+from psibench.formats.text import read_delimited, read_records
+from psibench.reading import identifier, number, require_file
 
 
 def read_parquet(
@@ -17,20 +18,62 @@ def read_parquet(
 ) -> pl.DataFrame:
     """Read columns of a Parquet file, and those of `optional` that it has.
 
-    Raises InputError if it is no sound Parquet file or lacks a column; `hint` ends that message.
+    Raises InputError if it is no sound Parquet file, lacks a column, has it twice, or holds text
+    that is not UTF-8; `hint` ends the message about missing columns.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    require_file(path, expected="a Parquet file")
     try:
         file = pq.ParquetFile(path)
         found = file.schema_arrow.names
         _refuse_missing(columns, found, str(path), hint=hint)
         wanted = [*columns, *(name for name in optional if name in found)]
-        return pl.DataFrame(pl.from_arrow(file.read(columns=wanted).select(wanted)))
-    except (OSError, pa.ArrowException) as error:
+        if twice := [name for name in wanted if found.count(name) > 1]:
+            raise InputError(f"{path}: columns that occur twice: {', '.join(twice)}")
+        table = file.read(columns=wanted).select(wanted)
+        table.validate(full=True)
+        return pl.DataFrame(pl.from_arrow(table))
+    except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
         raise InputError(
             f"{path}: not a readable Parquet file, maybe truncated ({error})"
         ) from error
+
+
+TEXT, NUMBER, SPAN = pl.String(), pl.Int64(), pl.List(pl.Int64)
+
+
+def typed_column(
+    frame: pl.DataFrame, name: str, kind: Any, path: Path, *, is_id: bool = False
+) -> pl.Series:
+    """Cast a column to its type, without loss: never a text to a number, a float only if whole.
+
+    ``kind`` is `TEXT`, `NUMBER` or `SPAN`; whole numbers serve as ids.
+
+    Raises
+    ------
+    InputError
+        If the column is of another kind, or a value does not fit.
+    """
+    column = frame.get_column(name)
+    found = column.dtype
+    is_text = found in (pl.String, pl.Categorical) or isinstance(found, pl.Enum)
+    fits = {
+        TEXT: is_text or (found.is_integer() and is_id),
+        NUMBER: found.is_integer() or _is_whole(column),
+        SPAN: isinstance(found, pl.List | pl.Array)
+        and (found.inner.is_integer() or _is_whole(column.explode())),
+    }
+    if not fits[kind] and found != pl.Null:  # a column of nulls alone has no type
+        expected = {TEXT: "text", NUMBER: "whole numbers", SPAN: "[start, end] whole numbers"}
+        raise InputError(f"{path}: column {name} is {found}; expected {expected[kind]}")
+    try:
+        return column.cast(kind)
+    except pl.exceptions.PolarsError as error:  # beyond 2^63
+        raise InputError(f"{path}: column {name}: {str(error).splitlines()[0]}") from error
+
+
+def _is_whole(column: pl.Series) -> bool:
+    """Say whether floats are whole numbers: some writers store them so."""
+    return column.dtype.is_float() and bool((column.is_finite() & (column == column.round())).all())
 
 
 def read_scored_pairs(
@@ -47,14 +90,17 @@ def read_scored_pairs(
         frame = read_parquet(path, columns, optional=optional)
         if not frame.schema[score].is_numeric():
             raise InputError(f"{path}: {score} is {frame.schema[score]}; expected numbers")
-        return frame.with_columns(pl.col(query, doc).cast(pl.String))
+        return frame.with_columns(
+            typed_column(frame, name, TEXT, path, is_id=True) for name in (query, doc)
+        )
     queries, docs, scores = [], [], []
     more: dict[str, list[str | None]] = {name: [] for name in optional}
     for line, record in TEXT_FORMATS[table_format](path):
         _refuse_missing(columns, list(record), f"{path}, line {line}")
-        queries.append(_identifier(record[query], path, line, query))
-        docs.append(_identifier(record[doc], path, line, doc))
-        scores.append(number(record[score], where=f"{path}, line {line}", column=score))
+        where = f"{path}, line {line}"
+        queries.append(identifier(record[query], where=where, column=query))
+        docs.append(identifier(record[doc], where=where, column=doc))
+        scores.append(number(record[score], where=where, column=score))
         for name, values in more.items():
             value = record.get(name)
             values.append(None if value is None else str(value))
@@ -62,12 +108,6 @@ def read_scored_pairs(
     frame = pl.DataFrame({query: queries, doc: docs, score: scores}, schema=schema)
     found = {name: values for name, values in more.items() if any(v is not None for v in values)}
     return frame.with_columns(pl.Series(name, v, dtype=pl.String) for name, v in found.items())
-
-
-def _identifier(value: Any, path: Path, line: int, column: str) -> str:
-    if isinstance(value, str | int) and not isinstance(value, bool):
-        return str(value)
-    raise InputError(f"{path}, line {line}: {column} is {value!r}; expected an id")
 
 
 def _refuse_missing(

@@ -2,14 +2,13 @@
 
 import csv
 import gzip
-import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.formats.sniff import SNIFFED_BYTES, binary_kind
+from psibench.reading import SNIFFED_BYTES, binary_kind, parse_json, require_file
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -17,9 +16,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
     Raises InputError if the file is missing, binary, not UTF-8 or a damaged gzip file.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    number = 0
+    require_file(path, expected="a text file")
     try:
         _refuse_binary(path)
         with _open(path, "rt") as stream:
@@ -27,7 +24,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}, after line {number}: not UTF-8 text ({error.reason}); "
+            f"{path}, line {_undecodable_line(path)}: not UTF-8 text ({error.reason}); "
             "give a text file in UTF-8, or name its format"
         ) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -39,10 +36,7 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}, line {number}: not JSON ({error})") from error
+        record = parse_json(line, where=f"{path}, line {number}")
         if not isinstance(record, dict):
             raise InputError(
                 f"{path}, line {number}: not a JSON object but {type(record).__name__}"
@@ -63,6 +57,8 @@ def read_delimited(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, 
         rows = csv.reader(text, delimiter=delimiter, strict=True)
     try:
         header = next(rows, [])
+        if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
+            raise InputError(f"{path}, line 1: columns that occur twice: {', '.join(twice)}")
         for fields in filter(None, rows):
             if len(fields) != len(header):
                 raise InputError(
@@ -77,25 +73,12 @@ def read_delimited(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, 
 def read_json(path: Path) -> Any:
     """Parse a whole JSON file, .gz or not."""
     text = "\n".join(line for _, line in read_lines(path))
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not JSON, or truncated ({error})") from error
-
-
-def number(value: Any, *, where: str, column: str) -> float:
-    """Parse a number (NaN included); InputError naming file, line and column otherwise."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{where}: {column} is {value!r}; expected a number") from None
+    return parse_json(text, where=str(path), what="not JSON, or truncated")
 
 
 def _open(path: Path, mode: str) -> Any:
     encoding = "utf-8-sig" if "t" in mode else None
-    opener = gzip.open if path.suffix == ".gz" else open
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
     return opener(path, mode, encoding=encoding)
 
 
@@ -104,3 +87,14 @@ def _refuse_binary(path: Path) -> None:
         found = binary_kind(stream.read(SNIFFED_BYTES))
     if found is not None:
         raise InputError(f"{path}: found {found}, expected a text file in UTF-8")
+
+
+def _undecodable_line(path: Path) -> int:
+    """Find the line, from 1, of the first byte that is not UTF-8."""
+    with _open(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return number

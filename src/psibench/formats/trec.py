@@ -6,7 +6,8 @@ from pathlib import Path
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.text import number, read_lines
+from psibench.formats.text import read_lines
+from psibench.reading import number
 
 RUN_FIELDS = ("query id", "Q0", "document id", "rank", "score", "run name")
 QRELS_FIELDS = ("query id", "0", "document id", "grade")

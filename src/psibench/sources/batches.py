@@ -1,5 +1,6 @@
 """Rows of a source put into frames of bounded size, their ids held to be unique over all."""
 
+import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -9,9 +10,13 @@ from psibench.errors import InputError
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.seen_ids import SeenHashes
 
+logger = logging.getLogger("psibench")
+
 DOCUMENT_SCHEMA = {"_id": pl.String, "text": pl.String, "origin": pl.String}
 BATCH_ROWS = 10_000
 BATCH_CHARS = 8_000_000
+INDENTED = 1.25
+"""So many times more pieces between blanks than words have texts that are laid out by blanks."""
 Row = tuple[str, str, str]
 
 
@@ -21,7 +26,8 @@ def batch_documents(
     """Put rows (id, text, origin) into frames of DOCUMENTS rows, texts stripped, no blank ones.
 
     A batch has at most ``BATCH_ROWS`` rows and is closed by the one that reaches ``BATCH_CHARS``
-    characters. Of earlier batches 8 bytes per document are kept, a hash of its id.
+    characters. Of earlier batches 16 bytes per document are kept, a hash of its id and one of its
+    text. What is odd about the texts is logged at the end.
 
     Parameters
     ----------
@@ -37,7 +43,7 @@ def batch_documents(
     InputError
         With the message ``empty`` if there is no text at all; if an id occurs twice.
     """
-    seen = SeenHashes()
+    seen, texts = SeenHashes(), _Texts()
     for rows in _cut(read()):
         frame = pl.DataFrame(rows, schema=DOCUMENT_SCHEMA, orient="row")
         rows.clear()
@@ -45,9 +51,44 @@ def batch_documents(
         ids = frame.get_column("_id")
         for key in ids.filter(pl.Series(seen.add(ids.hash().to_numpy()))):
             _refuse_second(key, read(), place)
+        texts.add(frame)
         yield frame
     if not len(seen):
         raise InputError(empty)
+    for line in texts.doubts():
+        logger.warning("%s: %s", place, line)
+
+
+class _Texts:
+    """What is counted of the texts of a source: how often one is repeated, and their words."""
+
+    def __init__(self) -> None:
+        self._seen = SeenHashes()
+        self._n = self._repeated = self._pieces = self._words = 0
+        self._first = ""
+
+    def add(self, frame: pl.DataFrame) -> None:
+        texts = frame.get_column("text")
+        earlier = pl.Series(self._seen.add(texts.hash().to_numpy())) | ~texts.is_first_distinct()
+        repeated = frame.get_column("_id").filter(earlier)
+        self._first = self._first or next(iter(repeated), "")
+        self._n += frame.height
+        self._repeated += len(repeated)
+        self._pieces += int(texts.str.count_matches(" ", literal=True).sum()) + frame.height
+        self._words += int(texts.str.count_matches(r"\S+").sum())
+
+    def doubts(self) -> Iterator[str]:
+        if self._repeated:
+            yield (
+                f"{self._repeated:,} of {self._n:,} documents have the text of an earlier one, "
+                f"word for word; the first is {self._first!r}"
+            )
+        if self._pieces > INDENTED * self._words:
+            yield (
+                f"the texts are indented or aligned by blanks: {self._words:,} words, and "
+                f"{self._pieces:,} where each blank ends one, as the papers count and as bounds in "
+                "words are meant"
+            )
 
 
 def _refuse_second(key: str, rows: Iterator[Row], place: str) -> None:

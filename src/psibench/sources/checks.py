@@ -1,44 +1,9 @@
 """Checks every source shares."""
 
-from pathlib import Path
-
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.sniff import binary_kind
-
-
-def read_text_file(path: str | Path, *, expected: str) -> str:
-    """Read a UTF-8 text file.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, binary (a PDF, say) or not UTF-8. ``expected`` names what was
-        wanted.
-    """
-    return decode_text(read_bytes(path, expected=expected), path, expected=expected)
-
-
-def read_bytes(path: str | Path, *, expected: str) -> bytes:
-    """Read a file whole; raise InputError if it cannot be read."""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); expected {expected}"
-        ) from error
-
-
-def decode_text(data: bytes, path: str | Path, *, expected: str) -> str:
-    """Decode a file's bytes; refuse binary content, saying what it looks like."""
-    found = binary_kind(data)
-    if found is None:
-        try:
-            return data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            found = f"bytes that are not UTF-8 (at byte {error.start})"
-    raise InputError(f"{path}: found {found}, expected {expected}. Convert it to UTF-8 text first.")
+from psibench.reading import utf8
 
 
 def require_text(value: object, field: str, *, origin: str) -> str:
@@ -54,14 +19,7 @@ def require_text(value: object, field: str, *, origin: str) -> str:
             f"{origin}: field {field!r} is {'null' if value is None else type(value).__name__}, "
             "expected text"
         )
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{origin}: field {field!r} holds half of a surrogate pair at character "
-            f"{error.start}, which is no text; mend the file that it was made from"
-        ) from error
-    return value
+    return utf8(value, where=origin, column=field)
 
 
 def require_id(value: object, field: str, *, origin: str) -> str:

@@ -1,5 +1,7 @@
 """Documents from folders and files of jsonl, parquet, txt and md."""
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,12 @@ import pyarrow.parquet as pq
 from psibench.config.sources import Condition
 from psibench.errors import InputError, MissingError
 from psibench.formats.text import read_records
+from psibench.reading import read_text_file, require_file
 from psibench.sources.batches import Row, batch_documents
-from psibench.sources.checks import read_text_file, require_id, require_text
+from psibench.sources.checks import require_id, require_text
 from psibench.sources.where import RecordFilter
+
+logger = logging.getLogger("psibench")
 
 Record = tuple[str, dict[str, Any]]
 PARQUET_ROWS = 256
@@ -56,6 +61,8 @@ def document_file_batches(
     """
     place = ", ".join(map(str, paths))
     empty = f"{place}: every document is empty; expected text"
+    if skipped := unread_files(paths):
+        logger.warning("%s: %s", place, skipped)
     yield from batch_documents(
         lambda: _rows(paths, text_column, id_column, RecordFilter(where, place=place)),
         place=place,
@@ -74,7 +81,8 @@ def _rows(
                 raise InputError(f"{path}: a {suffix} file has no columns; take `where` away")
             yield name, read_text_file(path, expected="plain text"), str(path)
             continue
-        for number, (origin, record) in enumerate(READERS[suffix](path)):
+        columns = [text_column, *_id_columns(id_column), *(c.column for c in chosen.conditions)]
+        for number, (origin, record) in enumerate(READERS[suffix](path, columns)):
             if chosen.keeps(record, origin=origin):
                 text = _text(record, text_column, origin)
                 yield _identifier(record, id_column, f"{name}:{number}", origin), text, origin
@@ -105,22 +113,49 @@ def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
     return found
 
 
-def read_jsonl(path: Path) -> Iterator[Record]:
+def unread_files(paths: Sequence[str | Path]) -> str:
+    """Say how many files in folders are of a kind that is not read; empty if none is."""
+    folders = [Path(path) for path in paths if Path(path).is_dir()]
+    others = Counter(
+        path.suffix.lower() or "no suffix"
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".") and _suffix(path) not in SUFFIXES
+    )
+    if not others:
+        return ""
+    listed = ", ".join(f"{suffix} {count}" for suffix, count in others.most_common(5))
+    return f"{others.total():,} files are not read ({listed}). Supported: {SUPPORTED}"
+
+
+def read_jsonl(path: Path, _columns: Sequence[str] = ()) -> Iterator[Record]:
     """Yield ``(origin, record)`` of a jsonl file, gzipped or not."""
     for number, record in read_records(path):
         yield f"{path}, line {number}", record
 
 
-def _read_parquet(path: Path) -> Iterator[Record]:
+def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    """Yield ``(origin, record)``; of the other columns nothing is read, whatever they hold."""
+    require_file(path, expected="a Parquet file")
+    row = 0
     try:
-        row = 0
         # Arrow would keep every column chunk it has read ahead until the file is closed.
         file = pq.ParquetFile(path, pre_buffer=False, buffer_size=PARQUET_BUFFER)
-        for batch in file.iter_batches(batch_size=PARQUET_ROWS):
+        names = file.schema_arrow.names
+        own = [n for n in names if any(_inside(c, n) for c in columns)]
+        if twice := [name for name in dict.fromkeys(own) if own.count(name) > 1]:
+            raise InputError(f"{path}: columns that occur twice: {', '.join(twice)}")
+        needed = [c for c in columns if c not in ("_id", "id")]
+        is_whole = all(any(_inside(c, n) for n in names) for c in needed)
+        wanted = own if is_whole else None  # else a message names what there is
+        for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=wanted):
             for record in batch.to_pylist():
                 yield f"{path}, row {row}", record
                 row += 1
-    except (OSError, pa.ArrowException) as error:
+    except InputError:
+        raise
+    except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
+        # ValueError: text that is not UTF-8, times beyond year 9999
         raise InputError(f"{path}: not a readable Parquet file ({error})") from error
 
 
@@ -136,17 +171,26 @@ def _text(record: dict[str, Any], column: str, origin: str) -> str:
 def _identifier(record: dict[str, Any], id_column: str | None, counted: str, origin: str) -> str:
     if id_column is not None and record.get(id_column) is None:
         raise InputError(f"{origin}: no id in field {id_column!r}; found {', '.join(record)}")
-    for column in ("_id", "id") if id_column is None else (id_column,):
+    for column in _id_columns(id_column):
         if record.get(column) is not None:
             return require_id(record[column], column, origin=origin)
     return counted
+
+
+def _inside(column: str, name: str) -> bool:
+    """Say whether a column, maybe ``a.b``, is the one of that name or inside it."""
+    return column == name or column.startswith(f"{name}.")
+
+
+def _id_columns(id_column: str | None) -> tuple[str, ...]:
+    return ("_id", "id") if id_column is None else (id_column,)
 
 
 def _suffix(path: Path) -> str:
     return ".jsonl.gz" if path.name.lower().endswith(".jsonl.gz") else path.suffix.lower()
 
 
-READERS: dict[str, Callable[[Path], Iterator[Record]]] = {
+READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
     ".jsonl": read_jsonl,
     ".jsonl.gz": read_jsonl,
     ".parquet": _read_parquet,

@@ -1,6 +1,5 @@
 """Questions with answer spans from SQuAD's JSON format: v1.1, v2 and XQuAD."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,8 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.sources.checks import read_text_file, refuse_repeated, require_id, require_text
+from psibench.reading import parse_json, read_text_file
+from psibench.sources.checks import refuse_repeated, require_id, require_text
 
 Row = tuple[str | None, str | None, str, str | None, int | None, str]
 EXPECTED = "a SQuAD-format JSON file"
@@ -65,7 +65,7 @@ def _read_file(path: str | Path) -> Iterator[Row]:
         raise InputError(f"{path}: the file is empty; expected {EXPECTED}")
     place = str(path)
     try:
-        articles = json.loads(text)["data"]
+        articles = parse_json(text, where=place, what="not valid JSON")["data"]
         if not isinstance(articles, list):
             raise TypeError(f"'data' is a {type(articles).__name__}")
         for number, article in enumerate(articles):
@@ -73,8 +73,6 @@ def _read_file(path: str | Path) -> Iterator[Row]:
             for index, paragraph in enumerate(article["paragraphs"]):
                 place = f"{path}: data[{number}].paragraphs[{index}]"
                 yield from _read_paragraph(paragraph, place)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not valid JSON: {error}") from error
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(
             f"{place}: not SQuAD format ({type(error).__name__}: {error}). Expected "

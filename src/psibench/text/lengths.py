@@ -8,6 +8,8 @@ import polars as pl
 
 TokenCounter = Callable[[Sequence[str]], np.ndarray]
 
+MOST_CHARS = 2**31 - 1
+"""Lengths and places in a text are 32-bit numbers."""
 PART_CHARS = 1_000_000
 """So much text goes to a tokenizer at once: it holds some hundred bytes per token meanwhile."""
 SPACE = re.compile(r"\s")

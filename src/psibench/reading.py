@@ -1,0 +1,243 @@
+"""What comes from outside as bytes: files, text, JSON and YAML, and the numbers and ids in them.
+
+Whatever a file holds, these functions return a value or raise one `InputError` that names it.
+"""
+
+import json
+import math
+import re
+import reprlib
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from psibench.errors import InputError, MissingError
+
+SNIFFED_BYTES = 4096
+MAGIC = (
+    (b"%PDF", "a PDF document"),
+    (b"PAR1", "a Parquet file"),
+    (b"PK\x03\x04", "a zip archive or office document"),
+    (b"\x1f\x8b", "gzip data"),
+)
+MOST_YAML_VALUES = 1_000_000
+"""A config has a few thousand; more come from aliases of aliases."""
+
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = _shown.maxlong = 100
+
+
+def shown(value: object) -> str:
+    """Write a value for a message: of long and deep ones the beginning."""
+    return _shown.repr(value)
+
+
+# --- Files and their text --------------------------------------------------------------------
+
+
+def require_file(path: str | Path, *, expected: str) -> Path:
+    """Return the path of a file that can be read to its end.
+
+    Raises
+    ------
+    MissingError
+        If there is none.
+    InputError
+        If it is a folder, or a pipe, socket or device, which may have no end.
+    """
+    place = Path(path)
+    if place.is_file():
+        return place
+    if place.is_dir():
+        raise InputError(f"{path}: a folder, expected {expected}")
+    if place.exists():
+        raise InputError(f"{path}: a pipe, socket or device, expected {expected}; save it first")
+    raise MissingError(f"{path}: no such file; expected {expected}")
+
+
+def read_bytes(path: str | Path, *, expected: str) -> bytes:
+    """Read a file whole; raise InputError if it cannot be read."""
+    try:
+        return require_file(path, expected=expected).read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); expected {expected}"
+        ) from error
+
+
+def read_text_file(path: str | Path, *, expected: str) -> str:
+    """Read a UTF-8 text file.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, binary (a PDF, say) or not UTF-8. ``expected`` names what was
+        wanted.
+    """
+    data = read_bytes(path, expected=expected)
+    found = binary_kind(data)
+    if found is None:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            found = f"bytes that are not UTF-8 (at byte {error.start})"
+    raise InputError(f"{path}: found {found}, expected {expected}. Convert it to UTF-8 text first.")
+
+
+def binary_kind(head: bytes) -> str | None:
+    """Name what binary content looks like, or None if the bytes may be text."""
+    for magic, name in MAGIC:
+        if head.startswith(magic):
+            return name
+    return "binary data" if b"\0" in head[:SNIFFED_BYTES] else None
+
+
+# --- JSON and YAML ---------------------------------------------------------------------------
+
+
+def parse_json(text: str, *, where: str, what: str = "not JSON") -> Any:
+    """Parse JSON.
+
+    Raises
+    ------
+    InputError
+        If it is none, is nested too deep, has a key twice, or a number that is too large.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_float=_finite)
+    except RecursionError:
+        raise InputError(f"{where}: {what} that can be read: nested too deep") from None
+    except ValueError as error:  # not JSON, or an integer of thousands of digits
+        raise InputError(f"{where}: {what} ({error})") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {shown(twice)} occurs twice in an object")
+    return made
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"the number {shown(text)} is too large")
+    return found
+
+
+def parse_yaml(text: str, *, where: str) -> Any:
+    """Parse YAML of plain values.
+
+    Raises
+    ------
+    InputError
+        If it is no YAML, has a key twice, a value that holds itself, aliases that stand for
+        millions of values, or control characters in a text.
+    """
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _measure(node, {})
+        return loader.construct_document(node)
+    except RecursionError:
+        raise InputError(f"{where}: not valid YAML: nested too deep") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # ValueError: impossible dates, integers of thousands of digits
+        raise InputError(f"{where}: not valid YAML: {error}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Loads plain values, and refuses what would be lost or cannot be a text."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for name in (key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if name in seen and name != "<<":
+                raise ValueError(f"the key {shown(name)} occurs twice{node.start_mark}")
+            seen.add(name)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _construct_text(loader: _Loader, node: yaml.ScalarNode) -> str:
+    text = str(loader.construct_scalar(node))
+    if found := _CONTROL.search(text):
+        raise ValueError(
+            f"a text holds the control character {found.group()!r}, which no setting has"
+            f"{node.start_mark}"
+        )
+    return text
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_Loader.add_constructor("tag:yaml.org,2002:str", _construct_text)
+
+
+def _measure(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Count the values below a node, those behind an alias each time it is used."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    known = sizes.get(id(node))
+    if known is None:
+        sizes[id(node)] = -1
+        inner = [one for pair in node.value for one in (pair if type(pair) is tuple else (pair,))]
+        known = sizes[id(node)] = 1 + sum(_measure(one, sizes) for one in inner)
+    if known < 0:
+        raise ValueError(f"a value holds itself{node.start_mark}")
+    if known > MOST_YAML_VALUES:
+        raise ValueError(f"aliases stand for more than {MOST_YAML_VALUES:,} values")
+    return known
+
+
+# --- Numbers, ids and texts ------------------------------------------------------------------
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_NO_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+
+
+def number(value: object, *, where: str, column: str) -> float:
+    """Parse a number, NaN and infinity by their names included.
+
+    Raises
+    ------
+    InputError
+        Naming file, line and column, if it is none (``1_0`` and digits that are not ASCII are
+        none) or too large.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number or _NUMBER.fullmatch(text) or _NO_NUMBER.fullmatch(text):
+        try:
+            found = float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            found = math.inf
+        if not math.isinf(found) or _NO_NUMBER.fullmatch(text) or isinstance(value, float):
+            return found
+        raise InputError(f"{where}: {column} is {shown(value)}; expected a number, it is too large")
+    raise InputError(f"{where}: {column} is {shown(value)}; expected a number")
+
+
+def identifier(value: object, *, where: str, column: str) -> str:
+    """Return an id as text; InputError if it is neither text nor a whole number, or is empty."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{where}: {column} is {shown(value)}; expected an id")
+    return utf8(value, where=where, column=column)
+
+
+def utf8(text: str, *, where: str, column: str) -> str:
+    """Return a text that can be written; InputError if it holds half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{where}: field {column!r} holds half of a surrogate pair at character "
+            f"{error.start}, which is no text; mend the file that it was made from"
+        ) from error
+    return text
