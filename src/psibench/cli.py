@@ -1,14 +1,40 @@
 """The `psibench` command: one registry of sub-commands, one place for their errors."""
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
 
 from psibench import __version__
 from psibench.commands import COMMANDS, load_command
 from psibench.errors import InputError
 
 BAD_INPUT = 2
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves a terminal's cursor, colours it or turns it round, and what cannot be encoded."""
+
+
+class PlainText:
+    """A stream that shows the control characters of third parties' texts in place of sending them.
+
+    File names and records that are not UTF-8 are shown the same way.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        r"""Write a text, control characters as ``\x1b``."""
+        return self._stream.write(UNPRINTABLE.sub(_escaped, text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape").decode()
 
 
 def build_parser(asked: str | None) -> argparse.ArgumentParser:
@@ -34,10 +60,18 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return 0, or 2 with one message on standard error for bad input.
 
+    What is printed holds no control characters but ends of lines and tabs.
+
     argparse itself exits with 2 on a wrong option. Other exceptions are bugs and keep their
     traceback.
     """
     given = sys.argv[1:] if argv is None else argv
+    out, err = cast(TextIO, PlainText(sys.stdout)), cast(TextIO, PlainText(sys.stderr))
+    with redirect_stdout(out), redirect_stderr(err):
+        return _run(given)
+
+
+def _run(given: Sequence[str]) -> int:
     asked = next((word for word in given if not word.startswith("-")), None)
     args = build_parser(asked).parse_args(given)
     try:

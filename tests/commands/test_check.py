@@ -1,3 +1,5 @@
+import json
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,6 +54,14 @@ def test_changed_rows_under_the_old_metadata_are_detected(table_path, capsys, ch
     message = refusal(capsys, "check", table_path)
     assert "qrels.parquet: its rows hash to rows:" in message
     assert "changed after it was made" in message
+
+
+def test_control_characters_of_a_record_are_shown_and_not_sent(table_path, capsys):
+    rewritten(table_path, '"people"', json.dumps("\x1b]0;title\x07\x9b31mred\u202e"))
+    main(["check", str(table_path)])
+    printed = capsys.readouterr().out
+    assert r"queries_by: \x1b]0;title\x07\x9b31mred\u202e" in printed
+    assert "\x1b" not in printed
 
 
 def test_a_rewrite_of_the_same_rows_passes(table_path, capsys):

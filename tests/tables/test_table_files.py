@@ -237,3 +237,26 @@ def test_column_names_of_a_table_are_unique_and_its_key_is_declared():
     for spec in SPECS.values():
         assert len(set(spec.column_names)) == len(spec.column_names)
         assert set(spec.key) <= set(spec.column_names)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+        ("-2+3", "'-2+3"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("-0.5", "-0.5"),
+        ("+1e-3", "+1e-3"),
+        ("-12%", "-12%"),
+        ("-", "-"),
+        ("a=b", "a=b"),
+        ("", '""'),
+        (None, ""),
+    ],
+)
+def test_no_cell_of_a_csv_is_a_formula(tmp_path, text, cell):
+    frame = pl.DataFrame({"model": pl.Series([text], dtype=pl.String), "psi": -0.25, "n": -3})
+    write_csv(frame, tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text() == f"model,psi,n\n{cell},-0.250000,-3\n"

@@ -10,7 +10,7 @@ reach the model, so editing one asks nothing anew.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,7 @@ _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n(.*)\Z", re.DOTALL)
 _ROLE = re.compile(r"^## (system|user|assistant)[ \t]*$", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*\{#.*?#\}[ \t]*\n|\{#.*?#\}", re.DOTALL | re.MULTILINE)
 """A comment; one that stands alone goes with its line."""
+_TAG = re.compile(r"</([A-Za-z][\w-]*)>")
 _KEYS = {"task", "description", "variables", "response", *EXAMPLE_KEYS}
 _ENVIRONMENT = SandboxedEnvironment(
     undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
@@ -74,8 +75,26 @@ class Prompt:
     def _templates(self) -> list[tuple[str, jinja2.Template]]:
         return [(role, _ENVIRONMENT.from_string(text)) for role, text in self.messages]
 
+    @cached_property
+    def _tag(self) -> re.Pattern[str] | None:
+        """Match the beginning of a tag of the template, opening or closing; None without tags."""
+        names = sorted({name for _, text in self.messages for name in _TAG.findall(text)})
+        if not names:
+            return None
+        return re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(names)})\s*>)", re.IGNORECASE)
+
+    def _without_tags(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return value if self._tag is None else self._tag.sub(r"<\\", value)
+        if isinstance(value, Sequence):
+            return [self._without_tags(one) for one in value]
+        return value
+
     def render(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
-        """Put values in; braces inside a value stay as they are.
+        r"""Put values in; braces inside a value stay as they are.
+
+        A tag of the template's own inside a value (a document that says ``</document>``) would end
+        the value for the model: it gets a backslash, ``<\/document>``.
 
         Raises
         ------
@@ -89,7 +108,8 @@ class Prompt:
                 f"prompt {self.task}: missing {', '.join(missing) or 'none'}, unknown "
                 f"{', '.join(unknown) or 'none'}; its variables: {', '.join(self.variables)}"
             )
-        rendered = ((role, template.render(values)) for role, template in self._templates)
+        safe = {name: self._without_tags(value) for name, value in values.items()}
+        rendered = ((role, template.render(safe)) for role, template in self._templates)
         return tuple(Message(role, text.strip()) for role, text in rendered)  # type: ignore[arg-type]
 
 

@@ -27,6 +27,9 @@ from psibench.tables.provenance import METADATA_KEY, Provenance
 from psibench.tables.schemas import Column, TableSpec
 
 CSV_DECIMALS = 6
+FORMULA = r"^[=+\-@\t\r]."
+"""How a cell begins that a spreadsheet takes for a formula; a sign alone is none."""
+PLAIN_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?$"
 RECORD_KEYS = ("table", "rows_hash", "n_rows", "params", "params_hash")
 """What every provenance record holds and readers rely on."""
 
@@ -113,9 +116,22 @@ def _write(
 
 
 def write_csv(frame: pl.DataFrame, path: str | Path) -> None:
-    """Write the CSV that stands beside a result table; floats with six decimals."""
+    """Write the CSV that stands beside a result table; floats with six decimals.
+
+    A text that a spreadsheet would run as a formula gets an apostrophe in front, which it hides;
+    numbers stay numbers, and what is exact is the Parquet table.
+    """
+    safe = frame.with_columns(
+        pl.when(text.str.contains(FORMULA) & ~text.str.contains(PLAIN_NUMBER))
+        .then(pl.concat_str(pl.lit("'"), text))
+        .otherwise(text)
+        .alias(name)
+        for name, kind in frame.schema.items()
+        if kind == pl.String
+        for text in [pl.col(name)]
+    )
     with atomic_path(path) as temporary:
-        frame.write_csv(temporary, float_precision=CSV_DECIMALS)
+        safe.write_csv(temporary, float_precision=CSV_DECIMALS)
 
 
 def read_table(path: TablePath, spec: TableSpec) -> pl.DataFrame:
