@@ -174,8 +174,16 @@ def _construct_text(loader: _Loader, node: yaml.ScalarNode) -> str:
     return text
 
 
+def _construct_whole(loader: _Loader, node: yaml.ScalarNode) -> int:
+    found: int = loader.construct_yaml_int(node)
+    if abs(found) >= 2**63:
+        raise ValueError(f"the number {shown(found)} is too large{node.start_mark}")
+    return found
+
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _Loader.add_constructor("tag:yaml.org,2002:str", _construct_text)
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_whole)
 
 
 def _measure(node: yaml.Node, sizes: dict[int, int]) -> int:

@@ -8,12 +8,25 @@ import gzip
 import io
 import itertools
 import json
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from psibench.cli import main
+from psibench.encode.batches import MARK
+from psibench.errors import InputError
+from psibench.llm.answer_store import AnswerStore
+from psibench.llm.prompts import load_prompt
+from psibench.tables import Provenance, write_table
+from psibench.tables.schemas import CORPUS
+from psibench.tables.schemas import QRELS as QRELS_TABLE
+from psibench.tables.schemas import QUERIES as QUERIES_TABLE
 
 pytestmark = pytest.mark.timeout(30)  # a hang; the whole campaign takes half a minute
 
@@ -319,3 +332,646 @@ def test_score(tmp_path, capsys, name, content, words):
     if code == REFUSED:
         assert said.count("\n") == 1
         assert not (tmp_path / "out").exists()
+
+
+# --- documents of a source -------------------------------------------------------------------
+
+TEXT = {"text": "one two three"}
+DEEP_OBJECT = '{"a":' * 100_000
+
+
+def texts(**columns: object) -> bytes:
+    return parquet(**{"text": ["one", "two"]} | columns)
+
+
+DOCUMENTS = [
+    ("d.jsonl", lines(TEXT), None),
+    ("d.jsonl", lines(TEXT | {"_id": 2**70}), None),
+    ("d.jsonl", lines(TEXT | {"other": "\ud800"}), None),
+    ("d.jsonl", lines({"text": "\ud800"}), "half of a surrogate pair"),
+    ("d.jsonl", lines(TEXT | {"_id": "\udfff"}), "half of a surrogate pair"),
+    ("d.jsonl", lines(TEXT | {"_id": ["a"]}), "field '_id' is list, expected text"),
+    ("d.jsonl", lines(TEXT | {"_id": {"a": 1}}), "field '_id' is dict, expected text"),
+    ("d.jsonl", lines(TEXT | {"_id": 1.5}), "field '_id' is float, expected text"),
+    ("d.jsonl", lines(TEXT | {"_id": True}), "field '_id' is bool, expected text"),
+    ("d.jsonl", lines({"text": None}), "no text in field 'text'"),
+    ("d.jsonl", lines({"text": ["a"]}), "no text in field 'text'"),
+    ("d.jsonl", lines({"txt": "a"}), "found fields txt"),
+    ("d.jsonl", lines({"text": " "}), "every document is empty"),
+    ("d.jsonl", lines(TEXT | {"_id": "a"}, TEXT | {"_id": "a"}), "id 'a' occurs 2 times"),
+    ("d.jsonl", "", "every document is empty"),
+    ("d.jsonl", "{}", "found fields none"),
+    ("d.jsonl", "null", "not a JSON object but NoneType"),
+    ("d.jsonl", DEEP, "d.jsonl, line 1: not JSON that can be read: nested too deep"),
+    ("d.jsonl", DEEP_OBJECT, "nested too deep"),
+    ("d.jsonl", f'{{"text": "a", "n": {"9" * 5000}}}', "d.jsonl, line 1: not JSON"),
+    ("d.jsonl", '{"text": "a", "n": 1e400}', "the number '1e400' is too large"),
+    ("d.jsonl", '{"text": "a", "text": "b"}', "the key 'text' occurs twice"),
+    ("d.jsonl", b'{"text": "a"}\n' * 80 + b'{"text": "\xe9"}', "d.jsonl, line 81: not UTF-8"),
+    ("d.jsonl", b'{"text": "a\x00"}', "found binary data"),
+    ("d.jsonl", '{"text": "a\\u0000b"}', None),
+    ("d.jsonl.gz", gzip.compress(lines(TEXT).encode()), None),
+    ("d.jsonl.gz", b"\x1f\x8b", "damaged or truncated gzip"),
+    ("d.txt", "text", None),
+    ("d.txt", "\ufefftext", None),
+    ("d.txt", b"te\xffxt", "found bytes that are not UTF-8 (at byte 2)"),
+    ("d.txt", "text".encode("utf-16"), "found binary data"),
+    ("d.txt", "text".encode("utf-32"), "found binary data"),
+    ("d.txt", b"\xff\xfe\xfd", "bytes that are not UTF-8"),
+    ("d.txt", b"\xed\xa0\x80", "bytes that are not UTF-8"),
+    ("d.md", b"%PDF-1.7", "found a PDF document"),
+    ("d.md", "", "every document is empty"),
+    ("d.parquet", texts(), None),
+    ("d.parquet", texts(id=["a", "b"]), None),
+    ("d.parquet", texts(id=[1, 2]), None),
+    ("d.parquet", texts(id=["a", "a"]), "id 'a' occurs 2 times"),
+    ("d.parquet", texts(id=[b"a", b"b"]), "field 'id' is bytes, expected text"),
+    ("d.parquet", texts(id=[["a"], ["b"]]), "field 'id' is list, expected text"),
+    ("d.parquet", texts(id=[1.5, 2.5]), "field 'id' is float, expected text"),
+    ("d.parquet", texts(text=[b"a", b"b"]), "no text in field 'text'"),
+    ("d.parquet", texts(text=[1, 2]), "no text in field 'text'"),
+    ("d.parquet", texts(text=[None, "a"]), "no text in field 'text'"),
+    ("d.parquet", texts(text=binary_text(b"a", b"\xff")), "not a readable Parquet file"),
+    ("d.parquet", texts(id=binary_text(b"a", b"\xff")), "not a readable Parquet file"),
+    ("d.parquet", texts(other=binary_text(b"a", b"\xff")), None),
+    ("d.parquet", texts(other=[b"\xff", b"b"]), None),
+    ("d.parquet", texts(when=FAR[:2]), None),
+    ("d.parquet", twice(pa.table({"text": ["a"]}), "text"), "columns that occur twice: text"),
+    ("d.parquet", twice(pa.table({"text": ["a"], "n": [1]}), "n"), None),
+    ("d.parquet", parquet(other=["a"]), "found fields other"),
+    ("d.parquet", parquet(text=pa.array([], pa.string())), "every document is empty"),
+    ("d.parquet", b"", "not a readable Parquet file"),
+    ("d.parquet", texts()[:-9], "not a readable Parquet file"),
+    ("d.parquet", texts()[:20] + b"\xff" * 20 + texts()[40:], "not a readable Parquet file"),
+    ("d.html", "<p>", "unknown suffix '.html'"),
+    ("d", "text", "unknown suffix ''"),
+    ("s.json", DEEP, "s.json: not valid JSON that can be read: nested too deep"),
+    ("s.json", '{"data": ' + "9" * 5000 + "}", "s.json: not valid JSON"),
+    ("s.json", '{"data": {}}', "not SQuAD format"),
+    ("s.json", '{"data": [1]}', "not SQuAD format"),
+    ("s.json", '{"data": [{"paragraphs": [{"context": 5}]}]}', "expected text"),
+    ("s.json", '{"data": [{"paragraphs": [{"context": "\\ud800"}]}]}', "half of a surrogate"),
+    ("s.json", '{"data": [{"paragraphs": [{"context": " "}]}]}', "the context is empty"),
+    ("s.json", '{"data": [{"paragraphs": [{"context": "a", "qas": 5}]}]}', "not SQuAD format"),
+    ("s.json", '{"data": [{"paragraphs": [{"context": "a", "qas": [[]]}]}]}', "not SQuAD format"),
+    ("s.json", '{"data": []}', "no passages found"),
+    ("s.json", '{"data": [], "data": []}', "the key 'data' occurs twice"),
+    ("s.json", "", "the file is empty"),
+]
+
+
+def squad(**answer: object) -> str:
+    question = {"id": "q", "question": "a?", "answers": [{"text": "b", "answer_start": 2} | answer]}
+    return json.dumps({"data": [{"paragraphs": [{"context": "a b c", "qas": [question]}]}]})
+
+
+DOCUMENTS += [
+    ("s.json", squad(), None),
+    ("s.json", squad(answer_start=-3), "does not stand at answer_start -3"),
+    ("s.json", squad(answer_start=2.0), "answer_start is 2.0; expected a whole number"),
+    ("s.json", squad(answer_start="2"), "answer_start is '2'; expected a whole number"),
+    ("s.json", squad(answer_start=True), "answer_start is True; expected a whole number"),
+    ("s.json", squad(answer_start=None), "answer_start is None; expected a whole number"),
+    ("s.json", squad(answer_start=2**80), "does not stand at answer_start"),
+    ("s.json", squad(text="z"), "does not stand at answer_start"),
+    ("s.json", squad(text=5), "expected text"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "words"), DOCUMENTS, ids=names(DOCUMENTS))
+def test_documents_of_a_source(tmp_path, monkeypatch, capsys, name, content, words):
+    """As `psibench check` reads them for a config."""
+    monkeypatch.chdir(tmp_path)
+    data = content if isinstance(content, bytes) else content.encode()
+    Path(name).write_bytes(data)
+    is_squad = name.endswith(".json")
+    source = {"kind": "squad" if is_squad else "files", "paths": [name]}
+    recipe = "squad_posq" if is_squad else "known_item"
+    config = {"benchmarks": {"b": {"recipe": recipe, "source": source}}, "models": ["bm25"]}
+    Path("c.yaml").write_text(json.dumps(config))
+    code = run("check", "c.yaml")
+    said = capsys.readouterr().err
+    assert code == (OK if words is None else REFUSED), said
+    assert (words or "") in said
+
+
+# --- what is no plain file -------------------------------------------------------------------
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+PLACES = {"a folder": Path.mkdir, "a pipe": fifo, "nothing": lambda path: None}
+READERS = {
+    "run.trec": lambda path: ("score", "--run", path, "--queries", path, "--qrels", path),
+    "queries.jsonl": lambda path: ("score", "--run", path, "--queries", path, "--qrels", path),
+    "queries.parquet": lambda path: ("score", "--run", path, "--queries", path, "--qrels", path),
+    "t.parquet": lambda path: ("check", path),
+    "c.yaml": lambda path: ("check", path),
+    "psi_table.parquet": lambda path: ("show", path),
+    "m.yaml": lambda path: ("models", "--config", path),
+    "p.yaml": lambda path: ("plan", "--config", path),
+    "query_scores.parquet": lambda path: ("compare", path, path),
+    "results": lambda path: ("export", path, path.parent / "out"),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_no_plain_file(tmp_path, capsys, place, name):
+    path = tmp_path / name
+    PLACES[place](path)
+    argv = READERS[name](path)
+    assert run(*argv, *(("--out", tmp_path / "o") if argv[0] == "score" else ())) == REFUSED
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", ["x.jsonl", "x.txt", "x.parquet", "x.json"])
+def test_a_source_that_is_no_plain_file(tmp_path, monkeypatch, capsys, place, name):
+    monkeypatch.chdir(tmp_path)
+    PLACES[place](Path(name))
+    squad_source = name == "x.json"
+    source = {"kind": "squad" if squad_source else "files", "paths": [name]}
+    recipe = "squad_posq" if squad_source else "known_item"
+    config = {"benchmarks": {"b": {"recipe": recipe, "source": source}}, "models": ["bm25"]}
+    Path("c.yaml").write_text(json.dumps(config))
+    code = run("check", "c.yaml")
+    printed = capsys.readouterr()
+    assert code == REFUSED or "not there yet" in printed.out
+    assert code == (REFUSED if place == "a pipe" else code)
+
+
+@pytest.mark.parametrize(
+    "name", [b"\xff.txt", b"a\nb.txt", b"\x1b[31m.txt", "\u202etxt.txt".encode()]
+)
+def test_names_of_files_that_are_no_text(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    Path("d").mkdir()
+    with open(b"d/" + name, "wb") as stream:
+        stream.write(b"\xff")
+    config = {
+        "benchmarks": {"b": {"recipe": "known_item", "source": {"kind": "files", "paths": ["d"]}}},
+        "models": ["bm25"],
+    }
+    Path("c.yaml").write_text(json.dumps(config))
+    assert run("check", "c.yaml") == REFUSED
+    said = capsys.readouterr().err
+    assert said.isascii()
+    assert "\x1b" not in said
+
+
+# --- configs ---------------------------------------------------------------------------------
+
+HEAD = (
+    "models: [bm25]\nbenchmarks:\n  b:\n    recipe: known_item\n    source: {kind: python_docs}\n"
+)
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+
+
+def llm(**entry: object) -> str:
+    own = {"backend": "openai", "model": "m", "base_url": "http://localhost:8000/v1"} | entry
+    return json.dumps({"llms": {"mine": own}, "models": ["bm25"]})
+
+
+CONFIGS = [
+    (HEAD, None),
+    ("", None),
+    ("# nothing\n", None),
+    (HEAD.replace("\n", "\r\n"), None),
+    ("\ufeff" + HEAD, None),
+    (HEAD + "search: &s {block_mib: 64}\n", None),
+    (HEAD + "metrics: &m [ndcg@10]\npsi_metrics: *m\n", None),
+    (BOMB + HEAD, "aliases stand for more than 1,000,000 values"),
+    ("models: &m [*m]\n", "c.yaml: not valid YAML: a value holds itself"),
+    ("search: &s {top_k: *s}\n", "a value holds itself"),
+    ("a: &a [b, [*a]]\n", "a value holds itself"),
+    ("search: &s\n  <<: *s\n", "not valid YAML"),
+    ("[" * 100_000, "nested too deep"),
+    ("{a: " * 100_000, "nested too deep"),
+    ("- " * 20_000, "nested too deep"),
+    ("models: [bm25]\nmodels: [bm25]\n", "the key 'models' occurs twice"),
+    ("search: {top_k: 5, top_k: 6}\n", "the key 'top_k' occurs twice"),
+    ("search: {top_k: " + "9" * 5000 + "}\n", "not valid YAML"),
+    ("search: {top_k: 1e999}\n", "search.top_k"),
+    ("search: {top_k: 1_0.5}\n", "search.top_k"),
+    ("search: {top_k: -1}\n", "search.top_k: found -1"),
+    ("search: {top_k: " + "9" * 400 + "}\n", "is too large"),
+    ("uncertainty: {level: .nan}\n", "uncertainty.level"),
+    ("uncertainty: {level: .inf}\n", "uncertainty.level"),
+    ("report: {title: 0001-01-01}\n", "report.title"),
+    ("report: {title: 2026-99-99}\n", "not valid YAML: month must be in 1..12"),
+    ("report: {title: 99999-01-01}\n", None),
+    ("report: {title: !!binary aGk=}\n", "report.title"),
+    ("report: {title: !!python/object:os.system x}\n", "not valid YAML"),
+    ("report: {title: !!set {a}}\n", "report.title"),
+    ('report: {title: "a\\0b"}\n', "holds the control character '\\x00'"),
+    ('report: {title: "\\e[31m"}\n', "holds the control character '\\x1b'"),
+    ('store: "a\\0b"\n', "holds the control character"),
+    ("store: 'a{b}c'\n", "braces in a path mean a wildcard"),
+    ("store: '{store}'\n", "braces in a path mean a wildcard"),
+    ("store: []\n", "store: found []"),
+    ("? [a, b]\n: c\n", "not valid YAML"),
+    ("? {a: b}\n: c\n", "not valid YAML"),
+    ("1: 2\n", "the key 1 is no text"),
+    ("null: 2\n", "the key None is no text"),
+    ("2026-01-01: 2\n", "is no text"),
+    ("true: 2\n", "the key True is no text"),
+    ("[]\n", "found a list, expected a mapping"),
+    ("text\n", "found a str, expected a mapping"),
+    ("5\n", "found a int, expected a mapping"),
+    ("a: b: c\n", "not valid YAML"),
+    ("\tmodels: [bm25]\n", "not valid YAML"),
+    ("models: [bm25\n", "not valid YAML"),
+    ("models: *nope\n", "not valid YAML"),
+    ("--- a\n--- b\n", "not valid YAML"),
+    (b"models: [\xe9]\n", "bytes that are not UTF-8"),
+    (HEAD.encode("utf-16"), "found binary data"),
+    (b"\x00", "found binary data"),
+    (b"%PDF-1.4", "found a PDF document"),
+    ("models: {1: 2}\n", "models"),
+    ("models: [[bm25]]\n", "models.0"),
+    ("models: [5]\n", "models.0"),
+    ("models: [nope]\n", "unknown model 'nope'"),
+    ("models: []\n", "models: found []"),
+    ("benchmarks: {1: {}}\n", "benchmarks"),
+    ("benchmarks: []\n", "benchmarks"),
+    ("benchmarks: {b: 5}\n", "benchmarks.b"),
+    ("benchmarks: {b: {recipe: [x]}}\n", "benchmarks.b"),
+    ("benchmarks: {b: {recipe: {a: b}}}\n", "benchmarks.b"),
+    ("benchmarks: {B b: {recipe: known_item}}\n", "benchmarks.B b"),
+    ("registry: {m: {backend: bm25s, k: .nan}}\nmodels: [m]\n", "registry.m.k"),
+    ("registry: {m: {backend: [x]}}\n", "registry.m"),
+    ("unknown: 5\n", "unknown: unknown key"),
+    (llm(), None),
+    *(
+        (llm(base_url=address), words)
+        for address, words in {
+            "http://localhost:99999/v1": "Port out of range",
+            "http://localhost:-1/v1": "not an address",
+            "http://localhost:port/v1": "not an address",
+            "http://[::1/v1": "not an address",
+            "http:///v1": "not an http(s) address",
+            "ftp://localhost/v1": "not an http(s) address",
+            "localhost:8000": "not an http(s) address",
+            "": "not an http(s) address",
+            "http://local host/v1": "blanks or characters",
+            "http://localhost/\r\nX: y": "blanks or characters",
+            "http://u:secret@localhost/v1": "user name, password or query",
+            "http://localhost/v1?api_key=secret": "user name, password or query",
+            "file:///etc/passwd": "not an http(s) address",
+        }.items()
+    ),
+    *(
+        (llm(headers=headers), "that no HTTP header has")
+        for headers in (
+            {"X-A": "a\r\nX-B: b"},
+            {"X-A\r\nX-B": "a"},
+            {"X-A": "a\nb"},
+            {"": "a"},
+            {"X A": "a"},
+            {"X-A:": "a"},
+        )
+    ),
+    (llm(headers={"X-A": 5}), "headers.X-A"),
+    (llm(headers=["a"]), "headers"),
+    (llm(budget_usd="much"), "budget_usd"),
+    (llm(budget_usd=-1), "budget_usd"),
+    (llm(model=""), "model"),
+    (llm(model=["a"]), "model"),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), CONFIGS, ids=[f"{n}-{case[-1]}" for n, case in enumerate(CONFIGS)]
+)
+def test_a_config(tmp_path, monkeypatch, capsys, content, words):
+    monkeypatch.chdir(tmp_path)
+    data = content if isinstance(content, bytes) else content.encode()
+    Path("c.yaml").write_bytes(data)
+    code = run("check", "c.yaml")
+    said = capsys.readouterr().err
+    assert code == (OK if words is None else REFUSED), said
+    assert (words or "") in said
+    assert "secret" not in said.replace("secrets", "")
+
+
+# --- prompt templates ------------------------------------------------------------------------
+
+PROMPT = "---\ntask: grade_relevance\nvariables: [document]\n---\n## user\n@\n"
+TEMPLATES = [
+    ("{{ document }}", None),
+    ("{% for line in document %}{{ loop.index }}{{ line }}{% endfor %}", None),
+    ("{% if document == 'a' %}b{% else %}{{ document | trim | upper }}{% endif %}", None),
+    ("{{ document }", "line"),
+    ("{{ document | nope }}", "the filter nope is not allowed"),
+    ("{% include 'x' %}{{ document }}", "include is not allowed"),
+    ("{% include '/etc/passwd' %}{{ document }}", "include is not allowed"),
+    ("{% import 'x' as y %}{{ document }}", "import is not allowed"),
+    ("{% from 'x' import y %}{{ document }}", "fromimport is not allowed"),
+    ("{% extends 'x' %}{{ document }}", "extends is not allowed"),
+    ("{% block b %}{{ document }}{% endblock %}", "block is not allowed"),
+    ("{% macro m() %}{% endmacro %}{{ document }}", "macro is not allowed"),
+    ("{% set x = document %}{{ x }}", "assign is not allowed"),
+    ("{% for a in document %}{% for b in document %}x{% endfor %}{% endfor %}", "a loop inside"),
+    ("{% for a in document recursive %}{{ a }}{% endfor %}", "a loop inside a loop"),
+    ("{% for a in range(10**9) %}{{ document }}{% endfor %}", "is not allowed"),
+    ("{{ document * 1000000000 }}", "mul is not allowed"),
+    ("{{ 9 ** 9 ** 9 }}{{ document }}", "pow is not allowed"),
+    ("{{ document + document }}", "add is not allowed"),
+    ("{{ document.upper() }}", "call is not allowed"),
+    ("{{ ''.__class__.__mro__ }}{{ document() }}", "call is not allowed"),
+    ("{{ lipsum(n=10000) }}{{ document }}", "is not allowed"),
+    ("{{ document | center(1000000000) }}", "the filter center is not allowed"),
+    ("{{ '%1000000000d' | format(1) }}{{ document }}", "the filter format is not allowed"),
+    ("{{ document | indent(1000000000) }}", "the filter indent is not allowed"),
+    ("{{ " + "(" * 20_000 + "document" + ")" * 20_000 + " }}", "message user"),
+    ("{% if document is nope %}a{% endif %}", "no test named 'nope'"),
+    ("{{ document | abs }}", "message user: "),
+    ("{{ document.a.b }}", "message user: "),
+    ("{{ document[9][9] }}", "message user: "),
+    ("{{ document | join(5) | round(document) }}", "message user: "),
+    ("{{ other }}", "the messages use other"),
+    ("nothing", "the messages use none"),
+]
+HEADERS = [
+    ("task: grade_relevance", "task: [a]", "task is ['a']; expected a name"),
+    ("task: grade_relevance", "task: 5", "task is 5; expected a name"),
+    ("[document]", "document", "variables is 'document'; expected a list of names"),
+    ("[document]", "5", "variables is 5; expected a list of names"),
+    ("[document]", "[5]", "variables is [5]; expected a list of names"),
+    ("[document]", "&v [*v]", "a value holds itself"),
+    ("[document]", "[" * 5000, "nested too deep"),
+    ("[document]", "[document]\nresponse: 5", "response is no JSON schema"),
+    ("[document]", "[document]\nresponse: {type: nope}", "response is no JSON schema"),
+    ("[document]", "[document]\nresponse: {type: [5]}", "response is no JSON schema"),
+    ("[document]", "[document]\nreply_example: 5", "reply_example is a mapping"),
+    ("[document]", "[document]\ntask: again", "the key 'task' occurs twice"),
+    ("[document]", '[document]\ndescription: "\\0"', "control character"),
+    ("---\ntask", "task", "no header"),
+    ("## user", "user", "text outside a message"),
+    ("@", "\x00", "found binary data"),
+]
+
+
+@pytest.mark.parametrize(("body", "words"), TEMPLATES, ids=[case[0][:40] for case in TEMPLATES])
+def test_a_prompt_template(tmp_path, body, words):
+    check_prompt(tmp_path, PROMPT.replace("@", body).encode(), words)
+
+
+@pytest.mark.parametrize(("old", "new", "words"), HEADERS, ids=[case[1][:40] for case in HEADERS])
+def test_the_header_of_a_prompt_template(tmp_path, old, new, words):
+    text = PROMPT.replace(old, new, 1)
+    check_prompt(tmp_path, text.replace("@", "{{ document }}").encode(), words)
+
+
+@pytest.mark.parametrize("data", [b"\xff", PROMPT.encode("utf-16"), b"---\ntask: \xe9\n---\n", b""])
+def test_a_prompt_template_that_is_no_text(tmp_path, data):
+    check_prompt(tmp_path, data, "p.md: ")
+
+
+def check_prompt(folder: Path, data: bytes, words: str | None) -> None:
+    (folder / "p.md").write_bytes(data)
+    if words is None:
+        assert load_prompt(folder / "p.md").render({"document": "d"})
+        return
+    with pytest.raises(InputError) as raised:
+        load_prompt(folder / "p.md").render({"document": "d"})
+    assert words in str(raised.value)
+
+
+# --- tables with provenance ------------------------------------------------------------------
+
+ROWS = pl.DataFrame({"query-id": ["q1", "q2"], "corpus-id": ["d1", "d2"], "score": [1, 1]})
+
+
+def changed(path: Path, change: Callable[[dict], object]) -> None:
+    """Rewrite a table with another record: JSON of what ``change`` returns, or its bytes."""
+    table = pq.read_table(path)
+    record = change(json.loads(table.schema.metadata[b"psibench"]))
+    data = record if isinstance(record, bytes) else json.dumps(record).encode()
+    pq.write_table(table.replace_schema_metadata({b"psibench": data}), path)
+
+
+def deep(n: int) -> object:
+    value: object = 1
+    for _ in range(n):
+        value = [value]
+    return value
+
+
+RECORDS = [
+    (lambda r: r, None),
+    (lambda r: r | {"queries_by": "\x1b[31m\u202e"}, None),
+    (lambda r: b"\xff", "its psibench provenance is damaged"),
+    (lambda r: b"", "its psibench provenance is damaged"),
+    (lambda r: b"[]", "its psibench provenance is damaged"),
+    (lambda r: b"[" * 100_000, "its psibench provenance is damaged"),
+    (lambda r: b'{"a":' * 100_000, "its psibench provenance is damaged"),
+    (lambda r: b"9" * 5000, "its psibench provenance is damaged"),
+    (lambda r: b'{"a": 1, "a": 2}', "its psibench provenance is damaged"),
+    (lambda r: b'"\\ud800"', "its psibench provenance is damaged"),
+    (lambda r: r | {"queries_by": "\ud800"}, "its psibench provenance is damaged"),
+    (lambda r: r | {"params": deep(500)}, "damaged (no params)"),
+    (lambda r: r | {"params": {"a": deep(900)}}, "p"),
+    (lambda r: r | {"params": [1]}, "damaged (no params)"),
+    (lambda r: r | {"params": None}, "damaged (no params)"),
+    (lambda r: r | {"params": {"other": 1}}, "its params do not hash to params_hash"),
+    (lambda r: r | {"table": ["qrels"]}, "damaged (no table)"),
+    (lambda r: r | {"table": {"a": 1}}, "damaged (no table)"),
+    (lambda r: r | {"table": "nope"}, "unknown table 'nope'"),
+    (lambda r: r | {"table": "corpus"}, "not a 'corpus' table"),
+    (lambda r: r | {"rows_hash": 5}, "damaged (no rows_hash)"),
+    (lambda r: r | {"rows_hash": "rows:0"}, "its rows hash to"),
+    (lambda r: r | {"n_rows": "2"}, "damaged (no n_rows)"),
+    (lambda r: r | {"inputs": [1]}, "damaged (no inputs)"),
+    (lambda r: r | {"revisions": "x"}, "damaged (no revisions)"),
+    (lambda r: r | {"created": 10**30}, "damaged (no created)"),
+    (lambda r: r | {"created": "9" * 5000}, None),
+    (lambda r: r | {"stage": ["x"]}, "damaged (no stage)"),
+    (lambda r: r | {"further": deep(50)}, None),
+    (lambda r: {k: v for k, v in r.items() if k != "table"}, "damaged (no table)"),
+]
+
+
+@pytest.fixture
+def qrels(tmp_path) -> Path:
+    made = Provenance("build", 1, params={"seed": 42}, queries_by="people")
+    write_table(ROWS, tmp_path / "qrels.parquet", QRELS_TABLE, provenance=made)
+    return tmp_path / "qrels.parquet"
+
+
+@pytest.mark.parametrize(("change", "words"), RECORDS, ids=[str(n) for n in range(len(RECORDS))])
+def test_the_record_of_a_table(qrels, capsys, change, words):
+    changed(qrels, change)
+    code = run("check", qrels)
+    printed = capsys.readouterr()
+    assert code == (OK if words is None else REFUSED), printed.err
+    assert (words or "") in printed.err
+    assert "\x1b" not in printed.out
+
+
+TABLES = [
+    (lambda t: t, None),
+    (lambda t: t.append_column("score", t.column("score")), "columns that occur twice: score"),
+    (lambda t: t.append_column("more", t.column("score")), "unknown columns: more"),
+    (lambda t: t.drop_columns(["score"]), "missing columns: score"),
+    (lambda t: t.slice(0, 1), "its rows hash to"),
+    (lambda t: t.slice(0, 0), "its rows hash to"),
+    (lambda t: column(t, "score", ["1", "1"]), "'score' is large_string"),
+    (lambda t: column(t, "score", [1.5, 1.0]), "'score' is double"),
+    (lambda t: column(t, "score", [2**60, 1]), "'score' is int64"),
+    (lambda t: column(t, "score", [None, 1]), "is null in row 0"),
+    (lambda t: column(t, "score", [b"1", b"1"]), "'score' is large_binary"),
+    (lambda t: column(t, "score", [[1], [1]]), "'score' is large_list"),
+    (lambda t: column(t, "query-id", binary_text(b"q1", b"\xff")), "not a readable Parquet file"),
+    (lambda t: column(t, "query-id", [b"q1", b"q2"]), "'query-id' is large_binary"),
+    (lambda t: column(t, "query-id", [["q1"], ["q2"]]), "'query-id' is large_list"),
+    (lambda t: column(t, "query-id", [1, 2]), "'query-id' is int64"),
+    (lambda t: column(t, "query-id", [{"a": 1}, {"a": 2}]), "'query-id' is struct"),
+    (lambda t: column(t, "query-id", FAR[:2]), "'query-id' is timestamp"),
+    (lambda t: column(t, "corpus-id", ["d1", "d1"]).set_column(0, "query-id", [["q1", "q1"]]),
+     "share a key"),
+]  # fmt: skip
+
+
+def column(table: pa.Table, name: str, values: object) -> pa.Table:
+    place = table.column_names.index(name)
+    return table.set_column(place, name, pa.array(values) if isinstance(values, list) else values)
+
+
+@pytest.mark.parametrize(("change", "words"), TABLES, ids=[str(n) for n in range(len(TABLES))])
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_the_rows_of_a_table(qrels, capsys, command, change, words):
+    old = pq.read_table(qrels)
+    pq.write_table(change(old).replace_schema_metadata(old.schema.metadata), qrels)
+    code = run(command, qrels)
+    said = capsys.readouterr().err
+    if command == "show":  # another table is wanted
+        assert code == REFUSED
+        return
+    assert code == (OK if words is None else REFUSED), said
+    assert (words or "") in said
+
+
+@pytest.mark.parametrize("epoch", ["soon", "1e9", "9" * 30, "-" + "9" * 30, "253402300800"])
+def test_a_clock_that_is_set_wrong(tmp_path, monkeypatch, epoch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    with pytest.raises(InputError, match="SOURCE_DATE_EPOCH is"):
+        write_table(ROWS, tmp_path / "t.parquet", QRELS_TABLE, provenance=Provenance("build", 1))
+    assert not list(tmp_path.iterdir())
+
+
+# --- records of jobs, the answer store, a full disk ------------------------------------------
+
+JOB = "s\tcpu_time\tmax_rss\tthreads\twildcards\tresources\n1.5\t1.0\t99\t2\t{}\t{}\n"
+JOBS = [
+    (JOB, None),
+    (JOB.replace("\t2\t", "\t\u00b2\t"), None),
+    (JOB.replace("{}\t{}", "{" * 5000 + "\t{}"), None),
+    (JOB.replace("{}\t{}", "(" * 5000 + "\t" + "[" * 5000), None),
+    (JOB.replace("{}\n", "{'mem_mb': 'much'}\n"), "not a benchmark file of Snakemake"),
+    (JOB.replace("{}\n", "{'mem_mb': [1]}\n"), "not a benchmark file of Snakemake"),
+    (JOB.replace("1.5", "soon"), "not a benchmark file of Snakemake"),
+    (JOB.replace("cpu_time", "cpu"), "not a benchmark file of Snakemake"),
+    (JOB.encode() + b"\xff", "bytes that are not UTF-8"),
+    (b"\x00\x01", "found binary data"),
+    (b"%PDF", "found a PDF document"),
+    (parquet(a=[1]), "found a Parquet file"),
+]
+
+
+@pytest.mark.parametrize(("content", "words"), JOBS, ids=[str(n) for n in range(len(JOBS))])
+def test_the_record_of_a_job(tmp_path, capsys, content, words):
+    path = tmp_path / "benchmarks" / "b" / "build.tsv"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    folders = ("--benchmarks", tmp_path / "benchmarks", "--logs", tmp_path / "logs")
+    code = run("efficiency", *folders)
+    said = capsys.readouterr().err
+    assert code == (OK if words is None else REFUSED), said
+    assert (words or "") in said
+
+
+@pytest.mark.parametrize(
+    "line", ["{}", "[1]", '{"tokens": "many"}', "{" * 5000, '{"tokens": 1e999}']
+)
+def test_the_log_of_a_job(tmp_path, capsys, line):
+    for name, text in (("benchmarks/b/encode.tsv", JOB), ("logs/b/encode.log", f"{MARK} {line}\n")):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    assert (
+        run("efficiency", "--benchmarks", tmp_path / "benchmarks", "--logs", tmp_path / "logs") == 0
+    )
+
+
+KEYS = [bytes([n]) * 32 for n in range(3)]
+PARTS = [
+    b"",
+    b"PAR1",
+    b"\x00" * 99,
+    parquet(key=KEYS)[:-9],
+    parquet(key=KEYS)[:9] + b"\xff" * 60 + parquet(key=KEYS)[69:],
+    parquet(other=KEYS),
+]
+
+
+@pytest.mark.parametrize("data", PARTS, ids=[str(n) for n in range(len(PARTS))])
+def test_a_damaged_part_of_the_answer_store(tmp_path, data):
+    (tmp_path / "part-0001.parquet").write_bytes(data)
+    with pytest.raises(InputError, match=r"part-0001\.parquet: damaged part of the answer store"):
+        AnswerStore(tmp_path).refresh()
+
+
+@pytest.fixture
+def full_disk():
+    """No file may grow beyond a few bytes: what writes gets an error of the system."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys, request):
+    span = pl.Series("pos_char_span", [[0, 3]], dtype=pl.List(pl.Int32))
+    query = {"_id": "q", "text": "who?", "pos_corpus_id": "d", "pos_char_length": 9}
+    frames = {
+        CORPUS: pl.DataFrame({"_id": ["d"], "text": ["some text"]}),
+        QUERIES_TABLE: pl.DataFrame(query | {"pos_token_length": 2}).with_columns(span),
+        QRELS_TABLE: pl.DataFrame({"query-id": ["q"], "corpus-id": ["d"], "score": [1]}),
+    }
+    for spec, frame in frames.items():
+        more = [c for c in spec.columns if c.name not in frame.columns]
+        assert all(
+            column.nullable or column.name.endswith(("_length", "_count")) for column in more
+        )
+        whole = frame.with_columns(pl.lit(None if c.nullable else 9).alias(c.name) for c in more)
+        path = tmp_path / "b" / "data" / "eng-Latn" / "law" / f"{spec.name}.parquet"
+        write_table(whole, path, spec, provenance=Provenance("build", 1))
+    assert run("export", tmp_path / "b", tmp_path / "sound") == OK
+    capsys.readouterr()
+    request.getfixturevalue("full_disk")
+    assert run("export", tmp_path / "b", tmp_path / "out") == REFUSED
+    said = capsys.readouterr().err
+    assert "cannot read or write" in said
+    assert said.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "sound"]
+
+
+@pytest.mark.parametrize("table", ["corpus", "queries", "qrels"])
+@pytest.mark.parametrize("data", [b"", b"PAR1", parquet(a=[1]), binary_text(b"\xff"), None])
+def test_an_export_of_a_damaged_table(tmp_path, capsys, table, data):
+    folder = tmp_path / "b" / "data" / "eng-Latn" / "law"
+    folder.mkdir(parents=True)
+    for name in ("corpus", "queries", "qrels"):
+        (folder / f"{name}.parquet").write_bytes(parquet(_id=["law/d"]))
+    path = folder / f"{table}.parquet"
+    path.unlink()
+    if data is not None:
+        path.write_bytes(data if isinstance(data, bytes) else parquet(_id=data))
+    assert run("export", tmp_path / "b", tmp_path / "out") == REFUSED
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out").exists()

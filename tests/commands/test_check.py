@@ -121,8 +121,33 @@ def test_a_valid_config_says_what_it_would_run_and_what_is_not_there_yet(tmp_pat
     path = write_config(tmp_path, {"benchmarks": {"s": SQUAD}, "models": ["bm25"]}, name)
     assert main(["check", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [f"{path}: valid", "  benchmark s: squad_posq", "  model bm25: bm25s"]
+    assert lines[:3] == [
+        f"{path}: valid, but 1 that it needs not there yet",
+        "  benchmark s: squad_posq",
+        "  model bm25: bm25s",
+    ]
     assert "not there yet: config key benchmarks.s.source: no file 'not/there.json'" in lines[3]
+
+
+def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, capsys):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.txt").write_text("word " * (100 if number else 300) + str(number))
+    source = {"kind": "files", "paths": [str(folder)]}
+    config = {
+        "benchmarks": {"f": {"recipe": "known_item", "source": source}},
+        "models": ["bm25", "minilm-first-128"],
+    }
+    assert main(["check", str(write_config(tmp_path, config))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # 301 + 3 x 101 tokens; 126 are read beside [CLS] and [SEP]: 175 of 604 are not.
+    assert lines[2:5] == [
+        "    eng-Latn, general: 4 documents; words: median 101, nine in ten below 242, at most 301",
+        "      tokens (embedded:all-MiniLM-L6-v2): median 101, nine in ten below 242, at most 301",
+        "      minilm-first-128 is given 128 tokens: it will not see 29% of the text, the end of "
+        "25% of the documents",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +178,9 @@ def test_everything_that_is_missing_is_named(tmp_path, monkeypatch, capsys):
     config = {"benchmarks": benchmarks, "models": ["mine", "given"], "registry": registry}
     assert main(["check", str(write_config(tmp_path, config))]) == 0
     lines = capsys.readouterr().out.splitlines()
-    missing = [line.removeprefix("  not there yet: ") for line in lines if "not there yet" in line]
+    missing = [
+        line.removeprefix("  not there yet: ") for line in lines if "not there yet: " in line
+    ]
     assert [line.split(":")[:2] for line in missing] == [
         ["config key benchmarks.p.source", " ./release"],
         ["model 'mine'", " checkpoint './not/there'"],

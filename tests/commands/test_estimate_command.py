@@ -170,7 +170,7 @@ def test_a_missing_source_or_prompt_ends_with_code_2(folder, capsys):
     task = BENCHMARKS["mine"]["locate_span"] | {"prompt": "my.md"}
     own = {"mine": BENCHMARKS["mine"] | {"locate_span": task}}
     assert main(["estimate", "--config", config(folder, benchmarks=own)]) == 2
-    assert "my.md: No such file" in capsys.readouterr().err
+    assert "my.md: no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -141,11 +141,11 @@ def test_a_section_read_from_a_file_is_left_as_it_was():
         ),
         (
             {"false_negatives": FINEWEB_NEGATIVES | {"prompt": "no/where.md"}},
-            "benchmarks.b.false_negatives.prompt: no/where.md: No such file",
+            "benchmarks.b.false_negatives.prompt: no/where.md: no such file",
         ),
         (
             {"grade": {"llm": "stand-in", "prompt": "no/where.md"}},
-            "benchmarks.b.grade.prompt: no/where.md: No such file",
+            "benchmarks.b.grade.prompt: no/where.md: no such file",
         ),
         ({"grade": {"llm": "nobody"}}, "benchmarks.b.grade.llm: unknown language model 'nobody'"),
         (

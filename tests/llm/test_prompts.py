@@ -114,7 +114,7 @@ def test_editing_what_reaches_the_model_changes_key_and_hash(tmp_path, old, new)
         ("---\n# why", "# why", "no header"),
         ("task: ask\n", "", "needed: task, variables"),
         ("task: ask\n", "task: ask\nmodel: x\n", "allowed: description, response"),
-        ("task: ask\n", "task: [\n", "not YAML"),
+        ("task: ask\n", "task: [\n", "not valid YAML"),
         ("{{ document }}", "{{ text }}", "the messages use text"),
         ("[document]", "[document, more]", "variables document, more"),
         ("## system\n", "", "outside a message"),
@@ -132,7 +132,7 @@ def test_a_missing_or_unknown_variable_is_named(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"none\.md: No such file"):
+    with pytest.raises(InputError, match=r"none\.md: no such file"):
         load_prompt(tmp_path / "none.md")
 
 

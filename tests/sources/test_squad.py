@@ -84,7 +84,7 @@ def test_byte_offsets_are_refused(write):
         ),
         (
             {"data": [{"paragraphs": [paragraph("Ada", question("q", "?", "Ada", "0"))]}]},
-            "data[0].paragraphs[0]: not SQuAD format (TypeError",
+            "data[0].paragraphs[0] id q: answer_start is '0'; expected a whole number",
         ),
         (
             {"data": [{"paragraphs": [paragraph("Ada", question("q", None))]}]},

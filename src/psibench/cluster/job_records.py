@@ -1,7 +1,6 @@
 """What the jobs of a workflow took: Snakemake's benchmark files, and what their logs add."""
 
 import ast
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from psibench.config.base import LANGUAGE_PATTERN
 from psibench.encode.batches import MARK
 from psibench.errors import InputError
+from psibench.reading import parse_json, read_text_file
 
 UNKNOWN = ("NA", "-", "")
 """What Snakemake writes where nothing was measured: the job was over before the first look."""
@@ -20,6 +20,7 @@ STUDY, STUDY_SCORES = "study", "score_"
 """Where studies are, and what is before the reranker's name there."""
 WHO = ("model", "reranker", "llm")
 """Wildcards that say what a job ran."""
+_THREADS = re.compile(r"[0-9]{1,6}")
 _STATS = re.compile(rf"\b{MARK} (\{{.*\}})\s*$")
 
 
@@ -74,18 +75,20 @@ def _records(path: Path, benchmarks: Path, logs: Path) -> Iterator[JobRecord]:
     place = path.relative_to(benchmarks)
     tokens, padded, encode_s = _encoded(logs / place.with_suffix(".log"))
     rule, model = _rule_and_model(place)
-    head, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
+    text = read_text_file(path, expected="a benchmark file of Snakemake")
+    head, *lines = text.splitlines() or [""]
     for line in lines:
         row = dict(zip(head.split("\t"), line.split("\t"), strict=False))
         try:
             seconds = float(row["s"])
             cpu_s, rss = _number(row["cpu_time"]), _number(row["max_rss"])
-        except (KeyError, ValueError) as error:
+            wildcards, asked = _plain(row.get("wildcards")), _plain(row.get("resources"))
+            asked_mb = _number(asked.get("mem_mb"))
+        except (KeyError, ValueError, TypeError) as error:
             raise InputError(
                 f"{path}: not a benchmark file of Snakemake ({error!r}). Delete it; it comes back "
                 "when its job runs again"
             ) from error
-        wildcards, asked = _plain(row.get("wildcards")), _plain(row.get("resources"))
         threads = row.get("threads", "")
         yield JobRecord(
             rule=rule,
@@ -93,8 +96,8 @@ def _records(path: Path, benchmarks: Path, logs: Path) -> Iterator[JobRecord]:
             seconds=seconds,
             cpu_s=cpu_s,
             max_rss_mb=rss,
-            asked_mb=_number(asked.get("mem_mb")),
-            threads=int(threads) if threads.isdigit() else None,
+            asked_mb=asked_mb,
+            threads=int(threads) if _THREADS.fullmatch(threads) else None,
             tokens=tokens,
             padded_tokens=padded,
             encode_s=encode_s,
@@ -124,10 +127,13 @@ def _encoded(log: Path) -> tuple[int, int, float]:
     with open(log, encoding="utf-8", errors="replace") as lines:
         for found in map(_STATS.search, lines):
             if found is not None:
-                stats = json.loads(found[1])
-                tokens += int(stats.get("tokens", 0))
-                padded += int(stats.get("padded_tokens", 0))
-                seconds += float(stats.get("seconds", 0))
+                try:
+                    stats = parse_json(found[1], where=str(log))
+                    own = (int(stats.get("tokens", 0)), int(stats.get("padded_tokens", 0)))
+                    own_s = float(stats.get("seconds", 0))
+                except (ValueError, TypeError, OverflowError):
+                    continue  # a line cut or mixed with another's
+                tokens, padded, seconds = tokens + own[0], padded + own[1], seconds + own_s
     return tokens, padded, seconds
 
 
@@ -141,6 +147,6 @@ def _plain(text: str | None) -> Mapping[str, Any]:
     """Read a dictionary as Python prints it; an empty one if it holds anything else."""
     try:
         found = ast.literal_eval(text or "{}")
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return {}
     return found if isinstance(found, dict) else {}

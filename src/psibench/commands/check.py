@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from psibench.all_tables import ALL_TABLES
 from psibench.commands.base import Command
 from psibench.commands.check_languages import language_lines
+from psibench.commands.check_sources import source_lines
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.config.load import load_config, read_yaml, resolve_llms
 from psibench.config.lookup_survey import Survey
@@ -63,21 +64,23 @@ def check_table(path: Path) -> str:
 
 
 def check_config(path: Path) -> str:
-    """Validate a config laid over the default one; return what it would run.
+    """Validate a config laid over the default one; return what it would run, and on what texts.
 
     Local files and folders need not exist yet: those missing are named.
 
     Raises
     ------
     InputError
-        If the workflow would refuse the config, whatever files there were.
+        If the workflow would refuse the config, whatever files there were, or cannot read a file.
     """
     config, models = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
     lookup = Survey(config, models)
-    lines = [f"{path}: valid"]
+    missing = f", but {len(lookup.missing)} that it needs not there yet" if lookup.missing else ""
+    lines = [f"{path}: valid{missing}"]
     for name, section in config.benchmarks.items():
         lines.append(f"  benchmark {name}: {_steps(section)}")
         lines += [f"    {line}" for line in language_lines(lookup, name)]
+        lines += [f"    {line}" for line in source_lines(lookup, name)]
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     lines += [
         f"  language model {name}: {llm.model}, backend {llm.backend}"
@@ -114,8 +117,9 @@ def _lines(record: dict[str, Any]) -> str:
 
 COMMAND = Command(
     description="Parquet: verify schema, key and content hash and print the provenance. YAML: "
-    "validate a config laid over the default one and print what it would run; what is wrong with "
-    "it is an error, files and folders that are missing are named.",
+    "validate a config laid over the default one and print what it would run, how long the local "
+    "texts are and what share of them each model will not see; what is wrong with it is an error, "
+    "files and folders that are missing are named.",
     add_arguments=add_arguments,
     run=run_check,
 )

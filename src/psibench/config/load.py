@@ -1,10 +1,11 @@
 """Read, merge and validate configs; every problem becomes one readable InputError."""
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from psibench.config.base import Id
@@ -18,6 +19,7 @@ from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.filters.negatives import FinewebNegatives
 from psibench.llm.tasks import LlmTaskSection
+from psibench.reading import parse_yaml, read_text_file, shown
 from psibench.translate.steps import Translate
 
 REPLACED_WHOLE = ("benchmarks", "models")
@@ -31,19 +33,20 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If the file is missing, not YAML, or not a mapping.
+        If the file is missing, not YAML (see `parse_yaml`), or not a mapping of names.
     """
-    try:
-        loaded = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, impossible dates
-        raise InputError(f"{path}: not valid YAML: {error}") from error
+    loaded = deepcopy(_parsed(read_text_file(path, expected="a YAML file"), str(path)))
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
         raise InputError(f"{path}: found a {type(loaded).__name__}, expected a mapping of sections")
+    if odd := [name for name in loaded if not isinstance(name, str)]:
+        raise InputError(f"{path}: the key {shown(odd[0])} is no text; sections have names")
     return loaded
+
+
+_parsed = lru_cache(maxsize=16)(lambda text, where: parse_yaml(text, where=where))
+"""The registries are asked for several times in a command, and parsing them takes longest."""
 
 
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from psibench.errors import InputError
+
 CONFIG_FOLDER = Path(__file__).resolve().parents[3] / "config"
 DEFAULT_CONFIG = CONFIG_FOLDER / "config.yaml"
 REGISTRY = CONFIG_FOLDER / "models.yaml"
@@ -22,4 +24,17 @@ def shipped(path: str) -> str:
 
 def prompt_path(task: str, given: str | None) -> str:
     """Return where a task's template lies: as given, or the shipped one."""
-    return given or str(PROMPTS / f"{task}.md")
+    return workflow_path(given or str(PROMPTS / f"{task}.md"))
+
+
+def workflow_path(path: str) -> str:
+    """Return a path that a rule may name.
+
+    Raises
+    ------
+    InputError
+        If it holds braces, which Snakemake takes for a wildcard.
+    """
+    if "{" in path or "}" in path:
+        raise InputError(f"{path}: braces in a path mean a wildcard to the workflow; rename it")
+    return path

@@ -9,6 +9,7 @@ from psibench.config.benchmarks import Benchmark
 from psibench.config.leaderboards import Leaderboard
 from psibench.config.llms import LlmSettings, Price
 from psibench.config.models import Model
+from psibench.config.paths import workflow_path
 from psibench.config.rerankers import RerankerModel
 from psibench.config.views import views_of
 from psibench.metrics.definitions import DEFAULT_METRICS
@@ -104,7 +105,7 @@ class Config(Section):
     search: Search = Search()
     uncertainty: Uncertainty = Uncertainty()
     report: Report = Report()
-    store: str = "store"
+    store: Annotated[str, AfterValidator(workflow_path)] = "store"
     """Folder of content-addressed results that outlive results/."""
     pathvars: dict[str, Any] = Field(default_factory=dict)
     """Snakemake's own key; passed on."""

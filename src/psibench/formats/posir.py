@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from psibench.config.base import ID_PATTERN, LANGUAGE_PATTERN
+from psibench.config.paths import workflow_path
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.checks import refuse_repeated_pairs
@@ -110,7 +111,7 @@ def dataset_files(source: PosirReleaseSource, at: "Place") -> list[str]:
     if not Path(source.path).is_dir() and re.match(REPOSITORY, source.path):
         return []
     files = release_files(source.path, language=at.language, domain=at.domain)
-    return [str(path) for path in files.values()]
+    return [workflow_path(str(path)) for path in files.values()]
 
 
 def read_dataset(

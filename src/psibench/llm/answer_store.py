@@ -97,7 +97,7 @@ class AnswerStore:
                 self._places.setdefault(key, start * _FILES + number)
         for path in sorted(self.folder.glob("part-*.parquet")):
             number = self._number_of(path)
-            for row, key in enumerate(_opened(path).read(["key"]).column("key").to_pylist()):
+            for row, key in enumerate(_read(path, ["key"]).column("key").to_pylist()):
                 self._places.setdefault(key, row * _FILES + number)
 
     def get(self, key: str) -> Answer | None:
@@ -201,7 +201,7 @@ def stored_usage(folder: str | Path) -> Usage:
             seen.add(key)
             total += _answer(record).usage
     for path in sorted(Path(folder).glob("part-*.parquet")):
-        columns = _opened(path).read(["key", "input_tokens", "output_tokens"]).to_pydict()
+        columns = _read(path, ["key", "input_tokens", "output_tokens"]).to_pydict()
         for key, n_input, n_output in zip(*columns.values(), strict=True):
             if key not in seen:
                 total += Usage(n_input, n_output)
@@ -232,14 +232,20 @@ def _answer(record: str | bytes) -> Answer:
 @lru_cache(maxsize=4)
 def _group(path: Path, number: int) -> list[str]:
     """Return the records of one row group of a Parquet part."""
-    records: list[str] = _opened(path).read_row_group(number, ["record"]).column(0).to_pylist()
+    records: list[str] = _read(path, ["record"], group=number).column(0).to_pylist()
     return records
 
 
-def _opened(path: Path) -> pq.ParquetFile:
+def _read(path: Path, columns: list[str], *, group: int | None = None) -> pa.Table:
+    """Read columns of a Parquet part, or of one of its row groups."""
     try:
-        return pq.ParquetFile(path, page_checksum_verification=True)
-    except pa.ArrowException as error:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        table = file.read(columns) if group is None else file.read_row_group(group, columns)
+        table.validate(full=True)
+        if table.column_names != columns:
+            raise pa.ArrowInvalid(f"columns {', '.join(table.column_names) or 'none'}")
+        return table
+    except (OSError, pa.ArrowException) as error:
         raise InputError(
             f"{path}: damaged part of the answer store ({error}). Delete this file; its requests "
             "are asked again."

@@ -18,13 +18,16 @@ from typing import Any
 
 import jinja2
 import jinja2.meta
-import yaml
+from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
 
-from psibench.errors import InputError, MissingError
+from psibench.errors import InputError
 from psibench.llm.examples import KEYS as EXAMPLE_KEYS
 from psibench.llm.examples import ExampleError, ReplyExample, read_example
 from psibench.llm.request import Message, ResponseSchema
+from psibench.reading import parse_yaml, read_text_file, shown
 
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n(.*)\Z", re.DOTALL)
 _ROLE = re.compile(r"^## (system|user|assistant)[ \t]*$", re.MULTILINE)
@@ -99,7 +102,8 @@ class Prompt:
         Raises
         ------
         InputError
-            If a variable is missing or not one of the template's.
+            If a variable is missing or not one of the template's, or the template does with a value
+            what cannot be done with it.
         """
         missing = [name for name in self.variables if name not in values]
         unknown = [name for name in values if name not in self.variables]
@@ -109,8 +113,14 @@ class Prompt:
                 f"{', '.join(unknown) or 'none'}; its variables: {', '.join(self.variables)}"
             )
         safe = {name: self._without_tags(value) for name, value in values.items()}
-        rendered = ((role, template.render(safe)) for role, template in self._templates)
-        return tuple(Message(role, text.strip()) for role, text in rendered)  # type: ignore[arg-type]
+        messages = []
+        for role, template in self._templates:
+            try:
+                text = template.render(safe).strip()
+            except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError) as error:
+                raise InputError(f"prompt {self.task}: message {role}: {error}") from error
+            messages.append(Message(role, text))  # type: ignore[arg-type]
+        return tuple(messages)
 
 
 def load_prompt(path: str | Path) -> Prompt:
@@ -122,12 +132,7 @@ def load_prompt(path: str | Path) -> Prompt:
         If the file is missing, has no header or no message, its header and its text disagree
         about the variables, or its example does not fit its schema.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8").replace("\r\n", "\n")
-    except FileNotFoundError as error:
-        raise MissingError(f"{path}: {error.strerror}; expected a prompt template") from error
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; expected a prompt template") from error
+    text = read_text_file(path, expected="a prompt template").replace("\r\n", "\n")
     found = _HEADER.match(text)
     if not found:
         raise InputError(f"{path}: no header; a prompt starts with YAML between two lines ---")
@@ -146,16 +151,23 @@ def load_prompt(path: str | Path) -> Prompt:
 
 
 def _read_header(text: str, path: str | Path) -> dict[str, Any]:
-    try:
-        header = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: header is not YAML: {error}") from error
-    names = set(header) if isinstance(header, dict) else set()
+    header = parse_yaml(text, where=f"{path}: header")
+    names = set(map(str, header)) if isinstance(header, dict) else set()
     if not names <= _KEYS or not {"task", "variables"} <= names:
         raise InputError(
             f"{path}: header has {', '.join(sorted(names)) or 'no keys'}; needed: task, variables; "
             "allowed: description, response, reply_example, reply_size"
         )
+    task, variables, response = header["task"], header["variables"], header.get("response")
+    if not isinstance(task, str):
+        raise InputError(f"{path}: task is {shown(task)}; expected a name")
+    if not isinstance(variables, list) or not all(isinstance(name, str) for name in variables):
+        raise InputError(f"{path}: variables is {shown(variables)}; expected a list of names")
+    if response is not None:
+        try:
+            Draft202012Validator.check_schema(response)
+        except SchemaError as error:
+            raise InputError(f"{path}: response is no JSON schema: {error.message}") from error
     return dict(header)
 
 
@@ -175,11 +187,47 @@ def _check_variables(
     used: set[str] = set()
     for role, text in messages:
         try:
-            used |= jinja2.meta.find_undeclared_variables(_ENVIRONMENT.parse(text))
-        except jinja2.TemplateSyntaxError as error:
-            raise InputError(f"{path}: message {role}, line {error.lineno}: {error}") from error
+            parsed = _ENVIRONMENT.parse(text)
+            # Not compiled before, which computes what is constant.
+            _refuse_programs(parsed, f"{path}: message {role}")
+            used |= jinja2.meta.find_undeclared_variables(parsed)
+        except (jinja2.TemplateSyntaxError, RecursionError) as error:
+            line = getattr(error, "lineno", "?")
+            raise InputError(f"{path}: message {role}, line {line}: {error}") from error
     if used != set(variables):
         raise InputError(
             f"{path}: header names the variables {', '.join(sorted(variables)) or 'none'}, the "
             f"messages use {', '.join(sorted(used)) or 'none'}; make them agree"
         )
+
+
+_FILTERS = frozenset(
+    "abs capitalize count default d escape first float int join last length list lower map max min "
+    "reject replace reverse round select sort string title tojson trim truncate unique upper "
+    "wordcount".split()
+)
+_EXPRESSIONS = (
+    *(nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.Filter, nodes.Test),
+    *(nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.CondExpr, nodes.Keyword),
+    *(nodes.List, nodes.Tuple, nodes.Concat, nodes.Slice),
+)
+_ALLOWED = (nodes.Output, nodes.TemplateData, nodes.For, nodes.If, *_EXPRESSIONS)
+"""What puts values in, repeats over the items of one and asks about one."""
+
+
+def _refuse_programs(parsed: nodes.Template, where: str) -> None:
+    """Refuse what a template needs not: other files, functions, sums, loops inside loops."""
+    for node in parsed.find_all(nodes.Node):
+        line = f"{where}, line {node.lineno}"
+        if not isinstance(node, _ALLOWED):
+            what = type(node).__name__.lower()
+            raise InputError(f"{line}: {what} is not allowed; a template has values, if and for")
+        if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
+            raise InputError(
+                f"{line}: the filter {node.name} is not allowed; allowed: "
+                f"{', '.join(sorted(_FILTERS))}"
+            )
+        if isinstance(node, nodes.Test) and node.name not in _ENVIRONMENT.tests:
+            raise InputError(f"{line}: no test named {node.name!r}")
+        if isinstance(node, nodes.For) and (node.recursive or list(node.find_all(nodes.For))):
+            raise InputError(f"{line}: a loop inside a loop is not allowed")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from psibench.config.paths import shipped
+from psibench.config.paths import shipped, workflow_path
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.sources.files import find_files
 
@@ -15,8 +15,12 @@ def local_files(source: Source) -> list[str]:
     Raises
     ------
     InputError
-        If a named file or folder of documents does not exist.
+        If a named file or folder of documents does not exist, or a name holds braces.
     """
+    return [workflow_path(path) for path in _files_of(source)]
+
+
+def _files_of(source: Source) -> list[str]:
     if isinstance(source, SquadSource):
         return list(source.paths)
     if isinstance(source, FilesSource):

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.reading import parse_json, read_text_file
+from psibench.reading import parse_json, read_text_file, shown
 from psibench.sources.checks import refuse_repeated, require_id, require_text
 
 Row = tuple[str | None, str | None, str, str | None, int | None, str]
@@ -96,5 +96,7 @@ def _read_paragraph(paragraph: dict[str, Any], origin: str) -> Iterator[Row]:
             continue
         answer = require_text(answers[0]["text"], "text", origin=where)
         start = answers[0]["answer_start"]
+        if not isinstance(start, int) or isinstance(start, bool):
+            raise InputError(f"{where}: answer_start is {shown(start)}; expected a whole number")
         check_answer(context, answer, start, origin=where)
         yield (identifier, asked, context, answer, start, where)

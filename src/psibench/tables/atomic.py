@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import polars as pl
+
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path in the target's folder; on success fsync it and rename it.
 
     The folder is made if missing. After an exception nothing is left and the old file stays.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written whole.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -24,6 +31,8 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
+    except pl.exceptions.ComputeError as error:  # how polars tells that the disk is full
+        raise OSError(f"{target}: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

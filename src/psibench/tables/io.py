@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
+from psibench.reading import parse_json, require_file
 from psibench.tables.atomic import atomic_path
 from psibench.tables.domains import (
     DOMAIN,
@@ -32,6 +33,12 @@ FORMULA = r"^[=+\-@\t\r]."
 PLAIN_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?$"
 RECORD_KEYS = ("table", "rows_hash", "n_rows", "params", "params_hash")
 """What every provenance record holds and readers rely on."""
+RECORD_KINDS = (
+    {"table": str, "rows_hash": str, "n_rows": int, "params": dict, "params_hash": str}
+    | dict.fromkeys(("inputs", "revisions"), dict | None)
+    | dict.fromkeys(("stage", "queries_by", "prompt_hash", "llm_backend", "created"), str | None)
+    | {"stage_version": int | None, "psibench_version": str | None}
+)
 
 
 def conform(frame: pl.DataFrame, spec: TableSpec, *, where: str) -> pa.Table:
@@ -171,6 +178,7 @@ def read_provenance(path: TablePath) -> dict[str, Any] | None:
     InputError
         If the file is missing or not Parquet, or its record is not one that psibench writes.
     """
+    _refuse_endless(path)
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowException) as error:
@@ -179,16 +187,20 @@ def read_provenance(path: TablePath) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        record = json.loads(text)
-    except ValueError:
+        record = parse_json(text.decode(), where=str(path))
+        json.dumps(record, ensure_ascii=False).encode()  # of any depth that it is hashed at
+    except (ValueError, RecursionError):
         record = None
-    missing = [key for key in RECORD_KEYS if not isinstance(record, dict) or key not in record]
-    if missing:
+    if not isinstance(record, dict):
+        record = {}
+    missing = [key for key in RECORD_KEYS if key not in record]
+    odd = [key for key, kind in RECORD_KINDS.items() if not isinstance(record.get(key), kind)]
+    if missing or odd:
         raise InputError(
-            f"{path}: its psibench provenance is damaged (no {', '.join(missing)}); the metadata "
-            "was changed after the file was made. Make it again."
+            f"{path}: its psibench provenance is damaged (no {', '.join(missing or odd)}); the "
+            "metadata was changed after the file was made. Make it again."
         )
-    return dict(record)
+    return record
 
 
 def content_hash(path: TablePath) -> str:
@@ -220,16 +232,26 @@ def _kind(kind: pa.DataType) -> str:
         return "number"
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return "bytes"
-    if pa.types.is_nested(kind) and not pa.types.is_struct(kind):
-        return "list"
+    if pa.types.is_nested(kind) and not pa.types.is_struct(kind) and kind.num_fields == 1:
+        return f"list of {_kind(kind.field(0).type)}"
     return str(kind)
 
 
 def _read_parquet(path: str | Path) -> pa.Table:
+    _refuse_endless(path)
     try:
-        return pq.ParquetFile(path, page_checksum_verification=True).read()
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        table.validate(full=True)  # texts that are UTF-8, lists that end where they should
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
+    if twice := [name for name in table.column_names if table.column_names.count(name) > 1]:
+        raise InputError(f"{path}: columns that occur twice: {', '.join(dict.fromkeys(twice))}")
+    return table
+
+
+def _refuse_endless(path: str | Path) -> None:
+    if Path(path).exists():
+        require_file(path, expected="a Parquet table")
 
 
 def _read_domain(asked: OfDomain) -> pl.DataFrame:

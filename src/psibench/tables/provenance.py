@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from psibench import __version__
+from psibench.errors import InputError
+from psibench.reading import shown
 
 METADATA_KEY = b"psibench"
 
@@ -22,7 +24,12 @@ def hash_params(params: Mapping[str, Any]) -> str:
 def now() -> str:
     """Return the current UTC time in ISO 8601; ``SOURCE_DATE_EPOCH`` overrides the clock."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    try:
+        moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InputError(
+            f"SOURCE_DATE_EPOCH is {shown(epoch)}; expected seconds since 1970, up to the year 9999"
+        ) from error
     return moment.isoformat(timespec="seconds")
 
 
