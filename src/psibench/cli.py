@@ -8,7 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
 from psibench import __version__
-from psibench.commands import COMMANDS, load_command
+from psibench.commands import COMMANDS, EXAMPLES, load_command
 from psibench.errors import InputError
 
 BAD_INPUT = 2
@@ -50,7 +50,12 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
         if name == asked:
             command = load_command(name)
             command.add_arguments(
-                subparsers.add_parser(name, help=text, description=command.description)
+                subparsers.add_parser(
+                    name,
+                    help=text,
+                    description=command.description,
+                    epilog=f"example: {EXAMPLES[name]}",
+                )
             )
         else:
             subparsers.add_parser(name, help=text)

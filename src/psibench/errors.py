@@ -1,6 +1,10 @@
 """The exceptions that mean "your input, not our bug"."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Self
+
+FEW = 20
 
 
 class InputError(ValueError):
@@ -17,3 +21,17 @@ class InputError(ValueError):
 
 class MissingError(InputError):
     """A file or folder that a config names and that is not there, or not yet."""
+
+
+def supported(name: str, known: Iterable[str]) -> str:
+    """List what may stand in place of an unknown name: all if they are few, else the nearest."""
+    names = sorted(known)
+    if len(names) <= FEW:
+        return ", ".join(names)
+    return f"{', '.join(nearest(name, names))}, ... ({len(names)} in all)"
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that are near an unknown one, or the least far ones."""
+    names = sorted(known)
+    return get_close_matches(name, names, n=3) or get_close_matches(name, names, n=3, cutoff=0)

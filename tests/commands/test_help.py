@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from psibench.cli import main
-from psibench.commands import COMMANDS
+from psibench.cli import build_parser, main
+from psibench.commands import COMMANDS, EXAMPLES
 
 HEAVY = ("polars", "numpy", "pyarrow", "pydantic", "torch", "snakemake", "openai")
 
@@ -24,7 +24,11 @@ def test_every_command_says_what_it_is_for(name, capsys):
     with pytest.raises(SystemExit) as ended:
         main([name, "--help"])
     assert ended.value.code == 0
-    assert f"usage: psibench {name}" in capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"usage: psibench {name}" in printed
+    assert f"example: {EXAMPLES[name]}" in printed
+    words = EXAMPLES[name].split()[1:]
+    assert build_parser(name).parse_args(words).command == name
 
 
 @pytest.mark.parametrize("given", [[], ["nope"], ["--nope"]])

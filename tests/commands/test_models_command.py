@@ -143,3 +143,9 @@ def test_output_that_is_no_terminal_is_never_cut(monkeypatch, capsys, is_termina
     lines = capsys.readouterr().out.splitlines()
     assert (max(map(len, lines)) > 140) is not is_terminal
     assert any("…" in line for line in lines) is is_terminal
+
+
+def test_an_unknown_model_is_answered_with_the_nearest_and_not_with_all(capsys):
+    assert main(["models", "nope"]) == 2
+    near = capsys.readouterr().err.partition("did you mean ")[2].partition("?")[0]
+    assert len(near.split(", ")) == 3

@@ -21,6 +21,22 @@ COMMANDS = {
 }
 """Name, which is the module's, and help in one line."""
 
+EXAMPLES = {
+    "score": "psibench score --run mine.trec --queries queries.parquet --qrels qrels.tsv --out out",
+    "compare": "psibench compare bm25 all-minilm-l6-v2 --results results",
+    "show": "psibench show results/psi_table.parquet",
+    "check": "psibench check my-config.yaml results/psi_table.parquet",
+    "efficiency": "psibench efficiency --csv efficiency.csv",
+    "estimate": "psibench estimate --config my-config.yaml",
+    "export": "psibench export results/python-docs python-docs-release",
+    "models": "psibench models --kind dense",
+    "orphans": "psibench orphans --cancel",
+    "plan": "psibench plan --config my-config.yaml",
+    "prompts": "psibench prompts list",
+    "schema": "psibench schema",
+}
+"""A whole line that works as it stands, but for names of files."""
+
 
 def load_command(name: str) -> Command:
     """Return the command of a name among COMMANDS."""

@@ -5,7 +5,6 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import get_args
 
@@ -18,7 +17,7 @@ from psibench.config.models import Model
 from psibench.config.paths import REGISTRY
 from psibench.config.reranker_registry import load_rerankers
 from psibench.config.secrets import refuse_secrets
-from psibench.errors import InputError
+from psibench.errors import InputError, nearest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +69,8 @@ def _named(entries: dict[str, Model], ids: Sequence[str]) -> dict[str, Model]:
     """Return the entries of these ids, all without any."""
     for name in ids:
         if name not in entries:
-            near = get_close_matches(name, entries, n=3) or sorted(entries)
             raise InputError(
-                f"unknown model {name!r}; did you mean {', '.join(near)}? "
+                f"unknown model {name!r}; did you mean {', '.join(nearest(name, entries))}? "
                 "`psibench models` lists all, with --config FILE also those of a config"
             )
     return {name: entries[name] for name in ids} if ids else entries

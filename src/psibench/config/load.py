@@ -16,7 +16,7 @@ from psibench.config.models import Model
 from psibench.config.paths import LLMS, PRICES
 from psibench.config.secrets import refuse_secrets
 from psibench.config.settings import Config
-from psibench.errors import InputError
+from psibench.errors import InputError, supported
 from psibench.filters.negatives import FinewebNegatives
 from psibench.llm.tasks import LlmTaskSection
 from psibench.reading import parse_yaml, read_text_file, shown
@@ -96,7 +96,8 @@ def load_config(
     if unknown:
         raise InputError(
             f"config key models: unknown model {', '.join(map(repr, unknown))}. "
-            f"Supported: {', '.join(sorted(known))}. Add an entry under `registry:` for your own."
+            f"Supported: {supported(unknown[0], known)}; `psibench models` lists all. Add an "
+            "entry under `registry:` for your own."
         )
     repeated = sorted({name for name in config.models if config.models.count(name) > 1})
     if repeated:
@@ -154,7 +155,7 @@ def resolve_llms(config: Config) -> dict[str, LlmSettings]:
         if llm not in known:
             raise InputError(
                 f"config key {place}: unknown language model {llm!r}. Supported: "
-                f"{', '.join(sorted(known))}. Add an entry under `llms:` for your own."
+                f"{supported(llm, known)}. Add an entry under `llms:` for your own."
             )
     return {llm: known[llm] for llm in named.values()}
 
