@@ -28,13 +28,17 @@ def prompt_path(task: str, given: str | None) -> str:
 
 
 def workflow_path(path: str) -> str:
-    """Return a path that a rule may name.
+    """Return a path that a rule and a table may name.
 
     Raises
     ------
     InputError
-        If it holds braces, which Snakemake takes for a wildcard.
+        If it is not UTF-8, or holds braces, which Snakemake takes for a wildcard.
     """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{path}: its name is not UTF-8; rename it") from None
     if "{" in path or "}" in path:
         raise InputError(f"{path}: braces in a path mean a wildcard to the workflow; rename it")
     return path
