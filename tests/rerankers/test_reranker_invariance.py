@@ -98,6 +98,14 @@ def test_reduced_format_gives_nearly_the_same_scores_under_another_fingerprint(k
     assert np.median(difference) < 0.05
 
 
+@pytest.mark.parametrize("kind", CHECKPOINTS)
+def test_bfloat16_tells_as_many_pairs_apart_as_float32(kind, load, score):
+    """A tie would be decided by ids: the last product is float32 from the hidden state on."""
+    pairs = [(words(3, seed), words(4 + seed % 20, 100 + seed)) for seed in range(120)]
+    exact, reduced = (score(load(kind, dtype=dtype), pairs) for dtype in ("float32", "bfloat16"))
+    assert len(np.unique(reduced.raw)) == len(np.unique(exact.raw)) > 115
+
+
 def test_texts_of_any_script_are_scored(scored, score):
     reranker = scored[0]
     pairs = [("什么是猫？", "猫是一种动物。"), ("w1", "\U0001f600 w2"), ("ما هذا", "w3 \n\n w4")]

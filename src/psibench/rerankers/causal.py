@@ -7,7 +7,7 @@ from psibench.config.rerankers import CheckpointReranker
 from psibench.errors import InputError
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.transformer import usable_positions
-from psibench.rerankers.checkpoints import loading
+from psibench.rerankers.checkpoints import keep_logits_of, loading
 
 
 def load_causal(entry: CheckpointReranker, *, device: str, dtype: str, longest: int) -> Any:
@@ -48,15 +48,16 @@ def load_tokenizer(entry: CheckpointReranker) -> Any:
 
 
 def last_logits(model: Any, token: int, against: int | None = None) -> Callable[[Any], Any]:
-    """Return left-padded tensors -> (n_pairs,) logit of a token at the last position.
+    """Return left-padded tensors -> (n_pairs,) logit of a token at the last position, in float32.
 
-    With ``against``, that token's logit is subtracted: the log odds of the two. The logits of
-    other positions are not computed; with a large vocabulary they would fill the memory.
+    With ``against``, that token's logit is subtracted: the log odds of the two. No other logit is
+    computed.
     """
+    keep_logits_of(model, [token] if against is None else [token, against])
 
     def logits(tensors: dict[str, Any]) -> Any:
-        output = model(**tensors, use_cache=False, logits_to_keep=1).logits[:, -1].float()
-        return output[:, token] if against is None else output[:, token] - output[:, against]
+        output = model(**tensors, use_cache=False, logits_to_keep=1).logits[:, -1]
+        return output[:, 0] if against is None else output[:, 0] - output[:, 1]
 
     return logits
 

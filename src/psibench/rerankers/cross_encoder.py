@@ -14,6 +14,7 @@ from psibench.models.weights import read_tensors
 from psibench.rerankers.checkpoints import (
     checkpoint_folder,
     fast_tokenizer,
+    last_product_in_float32,
     loading,
     read_config,
     set_weights,
@@ -183,6 +184,7 @@ def load_sentence_transformers(
         )
     if model.transformers_model is not None:
         check_positions(model.transformers_model, entry)
+    last_product_in_float32(model)
     model.eval()
     return model
 
@@ -224,4 +226,5 @@ def _by_own_class(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits
         set_weights(model, {k: w.float() for k, w in weights.items()}, entry)
     if hasattr(model, "config"):
         check_positions(model, entry)
+    last_product_in_float32(model)
     return tokenizer, classifier_logits(model.to(device).eval())

@@ -112,7 +112,8 @@ def load_flag_layerwise(
     model, head = model.to(device).eval(), head.to(device)
 
     def logits(tensors: dict[str, Any]) -> Any:
-        return (model(**tensors, use_cache=False).last_hidden_state[:, -1] @ head).float()
+        hidden = model(**tensors, use_cache=False).last_hidden_state[:, -1]
+        return hidden.float() @ head.float()
 
     return _language_model(name, entry, layout, logits, device, dtype)
 

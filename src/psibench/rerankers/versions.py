@@ -5,11 +5,11 @@ other scores.
 """
 
 RERANKER_VERSIONS: dict[str, int] = {
-    "cross-encoder": 1,
-    "flag": 1,
-    "flag-llm": 1,
-    "flag-layerwise": 1,
-    "qwen3": 1,
+    "cross-encoder": 2,
+    "flag": 2,
+    "flag-llm": 2,
+    "flag-layerwise": 2,
+    "qwen3": 2,
     "bm25": 1,
     "bi-encoder": 1,
 }
