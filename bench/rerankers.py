@@ -76,8 +76,7 @@ def scorers(folder: Path, device: str) -> dict[str, Callable[[list[tuple[str, st
     from psibench.config.rerankers import CrossEncoderReranker
     from psibench.config.settings import Encoding
     from psibench.models.dtypes import pick_device
-    from psibench.rerankers.load import load_reranker
-    from psibench.rerankers.scoring import score_pairs
+    from psibench.rerankers.scoring import load_reranker, score_pairs
 
     entry = CrossEncoderReranker(
         backend="cross-encoder", checkpoint=str(folder), max_tokens=MAX_TOKENS, dtype="float32"

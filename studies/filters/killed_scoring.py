@@ -25,9 +25,8 @@ from printed import Page
 from scored import pairs_of_parts
 
 from psibench.config.reranker_registry import load_rerankers
-from psibench.rerankers.load import load_reranker
 from psibench.rerankers.protocols import Pair
-from psibench.rerankers.scoring import score_pairs
+from psibench.rerankers.scoring import load_reranker, score_pairs
 from psibench.store.pairs import PairStore, pair_keys
 from psibench.text.segments import POSITIONS
 

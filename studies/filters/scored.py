@@ -13,8 +13,7 @@ from psibench.config.reranker_registry import load_rerankers
 from psibench.filters.decide import as_table, part_text
 from psibench.filters.negatives import PAIR_SCORES
 from psibench.filters.verify import SEGMENT_SCORES
-from psibench.rerankers.load import load_reranker
-from psibench.rerankers.scoring import score_pairs
+from psibench.rerankers.scoring import load_reranker, score_pairs
 from psibench.store.pairs import PairStore
 
 PANEL = ("embedded-bm25", "embedded-minilm-cosine", "embedded-minilm-maxsim")

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from tiny_rerankers import CHECKPOINTS, EMBEDDED
 
 from psibench.config.rerankers import RerankerModel
-from psibench.rerankers.load import load_reranker
 from psibench.rerankers.protocols import Pair, Reranker, Scores
+from psibench.rerankers.scoring import load_reranker
 
 Entry = Callable[..., RerankerModel]
 

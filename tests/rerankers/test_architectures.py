@@ -3,16 +3,24 @@
 import json
 import math
 
-import numpy as np
 import pytest
 import tiny_rerankers as tiny
 import torch
 from torch.nn.functional import gelu, layer_norm, linear
 
+from psibench.config.rerankers import FLAG_PROMPT
 from psibench.errors import InputError
-from psibench.rerankers.architectures import flash_xlm_roberta, gte, jina_bert, minicpm
+from psibench.rerankers.architectures import flash_xlm_roberta, jina_bert
 
 PAIRS = [("w1 w2", "w3 w4 w5"), ("w9", "w3 w7 w7 w2 " * 8), ("w1 w1", "w3")]
+
+
+def ids_of(folder, pair) -> torch.Tensor:
+    """What a classifier reads of a pair, (1, n_tokens)."""
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    return tokenizer(*pair, return_tensors="pt")["input_ids"]
 
 
 def n_parameters(build) -> int:
@@ -22,11 +30,10 @@ def n_parameters(build) -> int:
 
 def test_flash_layout_is_xlm_roberta_under_other_names(tmp_path, load, score):
     twin = tiny.save_flash_xlm_roberta(tmp_path)
-    reranker = load("flash-xlm-roberta", checkpoint=str(tmp_path))
-    for pair, raw in zip(PAIRS, score(reranker, PAIRS).raw, strict=True):
-        ids = torch.tensor(reranker.tokenize([pair])[0].ids[None].astype(np.int64))
+    found = score(load("flash-xlm-roberta", checkpoint=str(tmp_path)), PAIRS)
+    for pair, raw in zip(PAIRS, found.raw, strict=True):
         with torch.inference_mode():
-            assert raw == pytest.approx(twin(input_ids=ids).logits.item(), abs=1e-4)
+            assert raw == pytest.approx(twin(ids_of(tmp_path, pair)).logits.item(), abs=1e-4)
 
 
 def test_flash_layout_has_the_parameters_of_jina_reranker_v2():
@@ -81,18 +88,18 @@ def gte_reference(state: dict, ids: list[int], frequencies: torch.Tensor) -> flo
 def test_gte_of_the_old_kind_is_computed_as_its_own_code_does(checkpoint, load, score):
     # NTK scaling of new-impl: base times the factor, frequencies over factor^(2 / head size).
     frequencies = 1.0 / (20_000 * 8.0) ** (torch.arange(0, 8, 2) / 8) / 8.0 ** (2 / 8)
-    state, reranker = tiny.read_state(checkpoint("gte")), load("gte")
-    for pair, raw in zip(PAIRS, score(reranker, PAIRS).raw, strict=True):
-        ids = reranker.tokenize([pair])[0].ids.tolist()
+    folder = checkpoint("gte")
+    state = tiny.read_state(folder)
+    for pair, raw in zip(PAIRS, score(load("gte"), PAIRS).raw, strict=True):
+        ids = ids_of(folder, pair)[0].tolist()
         assert raw == pytest.approx(gte_reference(state, ids, frequencies), abs=1e-4)
 
 
 def test_gte_without_scaling_has_plain_frequencies(tmp_path, load, score):
     tiny.save_gte(tmp_path, rope_scaling=None)
-    state, reranker = tiny.read_state(tmp_path), load("gte", checkpoint=str(tmp_path))
-    ids = reranker.tokenize(PAIRS[1:2])[0].ids.tolist()
+    state, ids = tiny.read_state(tmp_path), ids_of(tmp_path, PAIRS[1])[0].tolist()
     frequencies = 1.0 / 20_000 ** (torch.arange(0, 8, 2) / 8)
-    raw = score(reranker, PAIRS[1:2]).raw[0]
+    raw = score(load("gte", checkpoint=str(tmp_path)), PAIRS[1:2]).raw[0]
     assert raw == pytest.approx(gte_reference(state, ids, frequencies), abs=1e-4)
 
 
@@ -119,13 +126,6 @@ def test_gte_with_tensors_left_over_is_refused(tmp_path, load):
     save_file(state | {"new.extra.weight": torch.ones(2)}, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match=r"weights do not fit.*extra"):
         load("gte", checkpoint=str(tmp_path))
-
-
-def test_rope_parameters_of_gte_multilingual_reranker():
-    config = {"hidden_size": 768, "num_attention_heads": 12, **tiny.GTE_ROPE}
-    found = gte.rope_parameters(config)
-    assert (found["rope_type"], found["rope_theta"]) == ("linear", 160_000.0)
-    assert found["factor"] == pytest.approx(8 ** (1 / 32))
 
 
 def jina_reference(state: dict, ids: list[int], slopes: list[float]) -> float:
@@ -163,9 +163,10 @@ def jina_reference(state: dict, ids: list[int], slopes: list[float]) -> float:
 def test_jina_bert_is_bert_with_alibi_and_gated_units(checkpoint, load, score):
     # 6 heads: the slopes of 4 heads, then the first two of every other one of 8 heads.
     slopes = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
-    state, reranker = tiny.read_state(checkpoint("jina-bert")), load("jina-bert")
-    for pair, raw in zip(PAIRS, score(reranker, PAIRS).raw, strict=True):
-        ids = reranker.tokenize([pair])[0].ids.tolist()
+    folder = checkpoint("jina-bert")
+    state = tiny.read_state(folder)
+    for pair, raw in zip(PAIRS, score(load("jina-bert"), PAIRS).raw, strict=True):
+        ids = ids_of(folder, pair)[0].tolist()
         assert raw == pytest.approx(jina_reference(state, ids, slopes), abs=1e-4)
 
 
@@ -222,26 +223,21 @@ def flag_minicpm(folder, monkeypatch):
 def test_minicpm_cut_at_a_layer_gives_what_flag_embeddings_class_gives(
     cutoff, checkpoint, load, score, monkeypatch
 ):
+    from transformers import PreTrainedTokenizerFast
+
     folder = checkpoint("flag-layerwise")
     theirs = flag_minicpm(folder, monkeypatch)
-    reranker = load("flag-layerwise", cutoff_layer=cutoff)
-    for pair, raw in zip(PAIRS, score(reranker, PAIRS).raw, strict=True):
-        ids = torch.tensor(reranker.tokenize([pair])[0].ids[None].astype(np.int64))
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    found = score(load("flag-layerwise", cutoff_layer=cutoff), PAIRS)
+    for (query, text), raw in zip(PAIRS, found.raw, strict=True):
+        whole = f"<bos>A: {query}\nB: {text}\n{FLAG_PROMPT}"
+        ids = tokenizer(whole, add_special_tokens=False, return_tensors="pt")["input_ids"]
         with torch.inference_mode():
             logits = theirs(
                 input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False,
                 output_hidden_states=True, cutoff_layers=[cutoff],
             ).logits[0]  # fmt: skip
         assert raw == pytest.approx(logits[0, -1].item(), abs=1e-4)
-
-
-def test_only_the_layers_up_to_the_cutoff_are_kept(checkpoint, entry):
-    folder = checkpoint("flag-layerwise")
-    config = json.loads((folder / "config.json").read_text())
-    kept = entry("flag-layerwise", cutoff_layer=2)
-    model, head = minicpm.load(folder, config, kept, dtype="bfloat16")
-    assert len(model.layers) == 2
-    assert (head.shape, head.dtype, model.dtype) == ((32,), torch.bfloat16, torch.bfloat16)
 
 
 @pytest.mark.parametrize("cutoff", [1, 5])

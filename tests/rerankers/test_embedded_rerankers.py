@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from pydantic import TypeAdapter
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.rerankers import Calibration, RerankerModel
 from psibench.errors import InputError
-from psibench.rerankers.load import load_reranker
+from psibench.models.protocols import TokenizedText
+from psibench.rerankers.embedded import SimilarityReranker, VectorCache
 from psibench.rerankers.protocols import calibrated, sigmoid
+from psibench.rerankers.scoring import load_reranker
 from psibench.text.segments import equal_segments, split_equal
 
 QUERY = "Who built the bridge over the river?"
@@ -160,6 +163,68 @@ def test_best_window_of_a_text_counts(load, score):
 
 def test_text_without_tokens_of_its_own_has_a_raw_score_of_zero(load, score):
     assert score(load("maxsim"), [(QUERY, "\u200b"), ("\u200b", ANSWER)]).raw.tolist() == [0, 0]
+
+
+@dataclass
+class CountingEncoder:
+    """Encodes a text, letters for tokens, as how often it has each of a, b and c; notes texts."""
+
+    encoded: list[str] = field(default_factory=list)
+
+    def tokenize(self, texts, role):
+        ids = [np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int32) for text in texts]
+        return [TokenizedText((i,), (np.ones(len(i), bool),), len(i)) for i in ids]
+
+    def forward(self, windows, content):
+        texts = [bytes(window.astype(np.uint8)).decode() for window in windows]
+        self.encoded += texts
+        counts = np.array([[text.count(c) for c in "abc"] for text in texts], dtype=np.float32)
+        counts /= np.linalg.norm(counts, axis=1, keepdims=True)
+        return [row[None, :] for row in counts]  # views of the batch, as an encoder's are
+
+
+LETTERS = [("aa", "ab"), ("aa", "bc"), ("cb", "ab"), ("aa", "ab"), ("ab", "ab")]
+BYTES = 2 * 4 + 2 + 3 * 4  # of a text's key, ids and mask, and of its vector
+
+
+def counting(entry, n_bytes: int = 1 << 20) -> SimilarityReranker:
+    return SimilarityReranker("fake", entry("cosine"), CountingEncoder(), VectorCache(n_bytes))
+
+
+def test_a_text_is_encoded_once_however_many_pairs_and_batches_have_it(entry, score):
+    alone, together = counting(entry), counting(entry)
+    raw = [score(alone, [pair]).raw[0] for pair in LETTERS]
+    # "ab" as a query reads as "ab" as a document does: the tokens are the same.
+    assert alone.encoder.encoded == ["aa", "ab", "bc", "cb"]
+    assert score(together, LETTERS).raw.tolist() == raw
+    assert raw == pytest.approx([0.5**0.5, 0, 0.5, 0.5**0.5, 1.0])
+    assert together.encoder.encoded == ["aa", "cb", "ab", "bc"]  # the queries, then the texts
+
+
+@pytest.mark.parametrize(
+    ("held", "again"),
+    [
+        (0, ["aa", "ab", "aa", "bc", "cb", "ab", "aa", "ab", "ab", "ab"]),
+        (2, ["aa", "ab", "bc", "cb", "ab", "aa"]),  # bc takes ab's place, cb that of aa, ...
+        (4, ["aa", "ab", "bc", "cb"]),
+    ],
+)
+@pytest.mark.parametrize("too_little", [0, 1])
+def test_vectors_not_used_for_longest_are_encoded_again(held, again, too_little, entry, score):
+    n_bytes = held * BYTES + (BYTES - 1 if too_little else 0)
+    reranker, whole = counting(entry, n_bytes), counting(entry)
+    raw = [score(reranker, [pair]).raw[0] for pair in LETTERS]
+    assert raw == score(whole, LETTERS).raw.tolist()
+    assert reranker.encoder.encoded == again
+
+
+def test_vectors_held_keep_no_batch_in_memory(entry, score):
+    reranker = counting(entry)
+    items = reranker.tokenize(LETTERS)
+    reranker.score(items)
+    for item in items:
+        key = item.text.windows[0].tobytes() + item.text.content[0].tobytes()
+        assert reranker.cache.get(key).base is None
 
 
 def answered_segments(path: Path, n: int) -> list[tuple[str, list[str], int]]:

@@ -8,6 +8,7 @@ import pytest
 from tiny_rerankers import CHECKPOINTS, EMBEDDED
 
 KINDS = [*CHECKPOINTS, *EMBEDDED]
+REDUCED = [kind for kind in CHECKPOINTS if "flag" not in kind]  # FlagEmbedding's: on a GPU only
 
 # Logits reach 10 here: float32 tells 1e-6 apart there, and 1.1e-5 was seen between batches.
 LOGIT_BOUND = 1e-4
@@ -88,7 +89,7 @@ def test_fingerprint_is_that_of_what_decides_the_scores(kind, load):
     assert load(kind, **(other if kind in EMBEDDED else {"max_tokens": 96})).fingerprint != plain
 
 
-@pytest.mark.parametrize("kind", CHECKPOINTS)
+@pytest.mark.parametrize("kind", REDUCED)
 def test_reduced_format_gives_nearly_the_same_scores_under_another_fingerprint(kind, load, score):
     exact, reduced = load(kind), load(kind, dtype="bfloat16")
     assert exact.fingerprint != reduced.fingerprint
@@ -98,7 +99,7 @@ def test_reduced_format_gives_nearly_the_same_scores_under_another_fingerprint(k
     assert np.median(difference) < 0.05
 
 
-@pytest.mark.parametrize("kind", CHECKPOINTS)
+@pytest.mark.parametrize("kind", REDUCED)
 def test_bfloat16_tells_as_many_pairs_apart_as_float32(kind, load, score):
     """A tie would be decided by ids: the last product is float32 from the hidden state on."""
     pairs = [(words(3, seed), words(4 + seed % 20, 100 + seed)) for seed in range(120)]

@@ -4,7 +4,7 @@ from pydantic import TypeAdapter
 from psibench.config.base import Id
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.rerankers import CheckpointReranker, CrossEncoderReranker, RerankerModel
-from psibench.rerankers.versions import RERANKER_VERSIONS
+from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 # The rerankers of the papers' protocols: FineWeb-PosQ, PosIR, Controlled, and those evaluated.
 PROTOCOL = {

@@ -44,23 +44,15 @@ def test_a_short_text_is_read_whole_with_the_blanks_at_its_end(kind, load):
 def test_what_is_read_of_a_long_text_ends_with_its_last_token_in_the_input(
     kind, query_words, read_words, load
 ):
-    reranker = load(kind, max_tokens=32)
     query = " ".join(["w1"] * query_words)
-    (end,) = reranker.visible_char_ends([(query, LONG)])
-    (item,) = reranker.tokenize([(query, LONG)])
-    w3 = reranker.layout.tokenizer.convert_tokens_to_ids("w3")
-    assert (item.ids == w3).sum() == read_words
-    assert end == end_of(read_words)
+    assert load(kind, max_tokens=32).visible_char_ends([(query, LONG)]) == [end_of(read_words)]
 
 
 def test_a_prompted_reranker_cuts_the_text_where_query_and_text_together_are_too_long(load):
     reranker = load("flag-llm", max_tokens=32, prompt="Yes No")
     # 32 + 1 + 2 tokens before the last newline and prompt: <bos>, 24 of the query with its
     # "A :", a newline, "B :", and 7 of the text.
-    (end,) = reranker.visible_char_ends([("w1 " * 100, LONG)])
-    (item,) = reranker.tokenize([("w1 " * 100, LONG)])
-    w3 = reranker.layout.tokenizer.convert_tokens_to_ids("w3")
-    assert end == end_of(7) == end_of(int((item.ids == w3).sum()))
+    assert reranker.visible_char_ends([("w1 " * 100, LONG)]) == [end_of(7)]
 
 
 def test_qwen3_reads_what_its_room_leaves_beside_instruction_and_query(load):
@@ -70,9 +62,6 @@ def test_qwen3_reads_what_its_room_leaves_beside_instruction_and_query(load):
     )
     assert short - long == 3 * WORD
     assert full == 0  # the query alone fills the room
-    (item,) = reranker.tokenize([("w1", LONG)])
-    w3 = reranker.layout.tokenizer.convert_tokens_to_ids("w3")
-    assert short == end_of(int((item.ids == w3).sum()))
 
 
 @pytest.mark.parametrize("kind", CHECKPOINTS)
@@ -84,16 +73,16 @@ def test_the_end_does_not_depend_on_the_batch(kind, load):
 
 
 @pytest.mark.parametrize("kind", CHECKPOINTS)
-def test_what_is_cut_off_changes_no_score_and_the_last_word_read_does(kind, load, score):
+@pytest.mark.parametrize("query", ["w1 w2", "w1 w2 " * 30])
+def test_what_is_cut_off_changes_no_score_and_the_last_word_read_does(kind, query, load, score):
     """The end is where reading ends: other words behind it are the same input."""
     reranker = load(kind)
-    query = "w1 w2"
     (end,) = reranker.visible_char_ends([(query, LONG)])
     behind = LONG[:end] + LONG[end:].replace("w3", "w9")
-    before = LONG[: end - 2] + "w9" + LONG[end:]
+    before = LONG[: max(0, end - 2)] + "w9" + LONG[end:]
     plain, same, other = score(reranker, [(query, t) for t in (LONG, behind, before)]).raw
     assert plain == pytest.approx(same, abs=1e-6)
-    assert plain != pytest.approx(other, abs=1e-6)
+    assert plain != pytest.approx(other, abs=1e-6) or not end
 
 
 def test_a_query_cut_alone_leaves_the_text_whole(load):
@@ -110,15 +99,7 @@ def test_bm25_reads_everything_and_a_bi_encoder_what_its_encoder_does(load):
 
 def test_a_tokenizer_without_offsets_is_refused(load, monkeypatch):
     reranker = load("bert")
-    real = reranker.layout.tokenizer
-
-    class Slow:
-        def __call__(self, *texts, **options):
-            encoded = real(*texts, **options)
-            encoded._encodings = None
-            return encoded
-
-    monkeypatch.setitem(reranker.layout.__dict__, "tokenizer", Slow())
+    monkeypatch.setattr("transformers.BatchEncoding.encodings", None)
     with pytest.raises(InputError, match="gives no character offsets"):
         reranker.visible_char_ends([("w1", "w3")])
 

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 WORDS = [f"w{i}" for i in range(60)]
-ANSWERS = ["Yes", "No", "yes", "no"]
+ANSWERS = ["Yes", "No", "yes", "no", "0", "4"]  # CrossEncoder tells a template's end by 0 and 4
 SENTENCE = ["Given", "a", "query", "A", "and", "passage", "B", ":", ".", "'", ",", "determine"]
 QWEN3_SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<unk>"]
 SIZES = {

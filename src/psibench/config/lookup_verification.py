@@ -12,7 +12,7 @@ from psibench.filters.negatives import FinewebNegatives, PosirNegatives
 from psibench.filters.verify import VerifyMargin, VerifySection
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.positions import refuse_beyond_positions
-from psibench.rerankers.versions import RERANKER_VERSIONS
+from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 
 class VerificationLookup(PlaceLookup):

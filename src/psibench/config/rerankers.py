@@ -64,13 +64,21 @@ class CrossEncoderReranker(CheckpointReranker):
         return self
 
 
-class FlagReranker(CheckpointReranker):
+class FlagEmbeddingReranker(CheckpointReranker):
+    """What the rerankers that FlagEmbedding's classes score have."""
+
+    dtype: Literal["auto", "float32", "float16"] = "auto"
+    """auto is float16, as the papers ran them; on a CPU it is always float32. Part of what scores
+    are stored under."""
+
+
+class FlagReranker(FlagEmbeddingReranker):
     """FlagEmbedding's FlagReranker: a cross-encoder that cuts the text, not the query."""
 
     backend: Literal["flag"]
 
 
-class PromptedReranker(CheckpointReranker):
+class PromptedReranker(FlagEmbeddingReranker):
     """What FlagEmbedding's rerankers made of a language model have."""
 
     prompt: str = FLAG_PROMPT

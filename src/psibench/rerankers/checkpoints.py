@@ -1,18 +1,216 @@
-"""Files of a reranker's checkpoint: its folder, its config, its weights."""
+"""What rerankers made of a checkpoint share: its files, its last product, what it reads of a pair.
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+The library that a backend names scores (`psibench.rerankers.cross_encoder`, `.flag`). It is asked
+for one batch at a time, so that `psibench.rerankers.scoring` plans batches by tokens, halves them
+where memory is not enough, and stores each when it is done.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from psibench.config.rerankers import CheckpointReranker
 from psibench.errors import InputError
-from psibench.models import checkpoints
-from psibench.models.checkpoints import resolve_checkpoint
+from psibench.models import checkpoints, hub
+from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.transformer import usable_positions
+from psibench.models.weights import check_tokenizer
+from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
+from psibench.tables.provenance import hash_params
 
-FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "pytorch_model*.bin"]
+# Entries differ in these without their scores differing, or the fingerprint has them otherwise.
+OTHER_FIELDS = frozenset({"description", "tokens_per_batch", "checkpoint", "revision", "dtype"})
+CHUNK = 1024  # pairs per tokenizer call
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model reads of a pair.
+
+    Attributes
+    ----------
+    n_tokens
+        Of the whole input.
+    encoding
+        Tokens of the input or of its text, cut, the rest as overflow (``tokenizers.Encoding``).
+    sequence
+        Which of the tokenizer's inputs the text is in: 0, or 1 for the second of a pair.
+    before
+        Characters in front of the text in that input.
+    """
+
+    n_tokens: int
+    encoding: Any
+    sequence: int = 0
+    before: int = 0
+
+    def visible_char_end(self, text: str) -> int:
+        """Return how many characters of the text are read.
+
+        Of a text that was cut, what ends with its last token; of any other all, also the characters
+        at its end of which the tokenizer makes no token.
+        """
+        read = self._last_char(self.encoding)
+        if all(self._last_char(rest) <= read for rest in self.encoding.overflowing):
+            return len(text)
+        return min(max(read - self.before, 0), len(text))
+
+    def _last_char(self, encoding: Any) -> int:
+        owned = zip(encoding.offsets, encoding.sequence_ids, strict=True)
+        return max((end for (_, end), owner in owned if owner == self.sequence), default=0)
+
+
+@dataclass(frozen=True)
+class SizedPair:
+    """A pair, and how many tokens it is."""
+
+    pair: Pair
+    n_tokens: int
+
+
+@dataclass(frozen=True)
+class CheckpointScorer:
+    """A `Reranker` that a library's model scores.
+
+    Attributes
+    ----------
+    read
+        Pairs -> what is read of each; the library itself tokenizes once more.
+    logits
+        Pairs of one batch -> (n_pairs,) raw outputs, one forward pass.
+    """
+
+    name: str
+    entry: CheckpointReranker
+    dtype: str
+    max_tokens: int
+    read: Callable[[Sequence[Pair]], Iterator[Reading]]
+    logits: Callable[[list[Pair]], Any]
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the scores besides the pair."""
+        return hash_params(
+            self.entry.model_dump(mode="json", exclude=set(OTHER_FIELDS))
+            | {
+                "identity": checkpoint_identity(self.entry.checkpoint, self.entry.revision),
+                "dtype": self.dtype,
+                "version": RERANKER_VERSIONS[self.entry.backend],
+            }
+        )
+
+    def tokenize(self, pairs: Sequence[Pair]) -> list[SizedPair]:
+        """Count the tokens of pairs."""
+        readings = zip(pairs, self._readings(pairs), strict=True)
+        return [SizedPair(pair, reading.n_tokens) for pair, reading in readings]
+
+    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+        """Say how many characters of each text are in the model's input."""
+        readings = zip(pairs, self._readings(pairs), strict=True)
+        return [reading.visible_char_end(text) for (_, text), reading in readings]
+
+    def score(self, items: Sequence[SizedPair]) -> Scores:
+        """Score a batch in one forward pass."""
+        raw = np.asarray(self.logits([item.pair for item in items]), dtype=np.float64)
+        is_logit = getattr(self.entry, "activation", "sigmoid") == "sigmoid"
+        return Scores(raw, sigmoid(raw) if is_logit else raw)
+
+    def _readings(self, pairs: Sequence[Pair]) -> Iterator[Reading]:
+        for start in range(0, len(pairs), CHUNK):
+            yield from self.read(pairs[start : start + CHUNK])
+
+
+def encode(tokenizer: Any, *texts: list[str], **options: Any) -> list[Any]:
+    """Return a fast tokenizer's encodings, which know the characters of each token.
+
+    Raises
+    ------
+    InputError
+        If the tokenizer is none.
+    """
+    found: list[Any] | None = tokenizer(*texts, verbose=False, **options).encodings
+    if found is None:
+        raise InputError(
+            "the reranker's tokenizer gives no character offsets, so that it cannot be told what "
+            "is read of a text; use a checkpoint with a fast one (tokenizer.json)"
+        )
+    return found
+
+
+def read_together(
+    tokenizer: Any, pairs: Sequence[Pair], *, cut: str, max_tokens: int
+) -> Iterator[Reading]:
+    """Read pairs by the tokenizer's own template.
+
+    Parameters
+    ----------
+    cut
+        What loses its end where both are too long: longest_first, only_second.
+    """
+    queries, texts = (list(side) for side in zip(*pairs, strict=True))
+    for found in encode(tokenizer, queries, texts, truncation=cut, max_length=max_tokens):
+        yield Reading(len(found), found, sequence=1)
+
+
+def last_product_in_float32(model: Any) -> None:
+    """Let a classifier's last layer compute in float32, whatever the layers before it run in.
+
+    bfloat16 leaves 8 numbers between 10 and 10.5: a hundred logits there would be a handful of
+    ties, which ids decide.
+    """
+    from torch.nn import Linear
+
+    for module in model.modules():
+        if isinstance(module, Linear) and module.out_features == 1:
+            module.forward = partial(linear_in_float32, module)  # type: ignore[method-assign]
+
+
+def keep_logits_of(model: Any, tokens: Sequence[int]) -> None:
+    """Leave a language model these tokens' logits alone, in this order, computed in float32.
+
+    Those of a large vocabulary at all positions would fill the memory.
+    """
+    import torch
+
+    head = model.get_output_embeddings()
+    kept = torch.nn.Linear(head.in_features, len(tokens), bias=head.bias is not None)
+    kept = kept.to(device=head.weight.device, dtype=head.weight.dtype)
+    with torch.no_grad():
+        kept.weight.copy_(head.weight[list(tokens)])
+        if head.bias is not None:
+            kept.bias.copy_(head.bias[list(tokens)])
+    kept.forward = partial(linear_in_float32, kept)  # type: ignore[method-assign]
+    model.set_output_embeddings(kept)
+
+
+def count_positions_from_text(model: Any) -> None:
+    """Let positions begin at the first token of every pair, not at its padding.
+
+    A longer pair in the batch would shift them, and turn rotary angles that are rounded to a
+    reduced format: .1 of a logit on tiny networks in bfloat16.
+    """
+    forward = model.forward
+
+    @wraps(forward)
+    def counted(**inputs: Any) -> Any:
+        positions = (inputs["attention_mask"].long().cumsum(-1) - 1).clamp(min=0)
+        return forward(**inputs, position_ids=positions)
+
+    model.forward = counted
+
+
+def linear_in_float32(layer: Any, hidden: Any) -> Any:
+    """Apply a linear layer in float32, whatever its weights and its input are stored in."""
+    import torch
+
+    bias = None if layer.bias is None else layer.bias.float()
+    with torch.autocast(hidden.device.type, enabled=False):
+        return torch.nn.functional.linear(hidden.float(), layer.weight.float(), bias)
 
 
 @contextmanager
@@ -31,19 +229,56 @@ def loading(entry: CheckpointReranker) -> Iterator[None]:
 
 
 def checkpoint_folder(entry: CheckpointReranker) -> Path:
-    """Return the folder of a local checkpoint, or download the hub's at its revision."""
-    resolved = resolve_checkpoint(entry.checkpoint, entry.revision)
-    if Path(resolved).is_dir():
-        return Path(resolved)
-    from huggingface_hub import snapshot_download
+    """Return the folder of a local checkpoint, or fetch the hub's at its revision.
 
-    return Path(snapshot_download(resolved, revision=entry.revision, allow_patterns=FILES))
+    Raises
+    ------
+    InputError
+        If it cannot be had, or has no tokenizer: transformers would make one of its own.
+    """
+    folder = hub.checkpoint_folder(entry)  # type: ignore[arg-type]  # reads name and revision only
+    check_tokenizer(folder)
+    return folder
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Read a checkpoint's config.json."""
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return config
+def check_classifier(model: Any, entry: CheckpointReranker) -> None:
+    """Refuse a sequence classifier that is no reranker, or takes fewer tokens than it is given.
+
+    Raises
+    ------
+    InputError
+        If it has several outputs, if its checkpoint is of another network, whose output layer
+        would be random numbers, or if ``max_tokens`` is beyond its positions.
+    """
+    made_for = (model.config.architectures or ["none"])[0]
+    if model.config.num_labels != 1:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: has {model.config.num_labels} outputs; a reranker "
+            "has 1. Is it a classifier, or a checkpoint without a trained head?"
+        )
+    if "SequenceClassification" not in made_for and not getattr(entry, "trust_remote_code", False):
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: was saved as {made_for}, without the output layer "
+            "of a reranker; see config/rerankers.yaml for other backends"
+        )
+    check_positions(model, entry, entry.max_tokens)
+
+
+def check_positions(model: Any, entry: CheckpointReranker, longest: int) -> None:
+    """Refuse a ``max_tokens`` with which the longest input is more than there are positions.
+
+    Raises
+    ------
+    InputError
+        Naming both.
+    """
+    positions = usable_positions(model)
+    if positions is not None and longest > positions:
+        prompt = "" if longest == entry.max_tokens else f" and the prompt, {longest} tokens in all,"
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: max_tokens {entry.max_tokens}{prompt} is more than "
+            f"its {positions} positions; lower max_tokens"
+        )
 
 
 def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointReranker) -> None:
@@ -61,45 +296,6 @@ def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointReranke
             f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: its weights are not "
             f"those of {type(model).__name__} ({error}). Is this the right backend or architecture?"
         ) from error
-
-
-def last_product_in_float32(model: Any) -> None:
-    """Let a classifier's last layer compute in float32, whatever the layers before it run in.
-
-    bfloat16 leaves 8 numbers between 10 and 10.5: a hundred logits there would be a handful of
-    ties, which ids decide.
-    """
-    from torch.nn import Linear
-
-    for module in model.modules():
-        if isinstance(module, Linear) and module.out_features == 1:
-            module.forward = partial(_linear_in_float32, module)  # type: ignore[method-assign]
-
-
-def keep_logits_of(model: Any, tokens: Sequence[int]) -> None:
-    """Leave a language model these tokens' logits alone, in this order, computed in float32.
-
-    Those of a large vocabulary at all positions would fill the memory.
-    """
-    import torch
-
-    head = model.get_output_embeddings()
-    kept = torch.nn.Linear(head.in_features, len(tokens), bias=head.bias is not None)
-    kept = kept.to(device=head.weight.device, dtype=head.weight.dtype)
-    with torch.no_grad():
-        kept.weight.copy_(head.weight[list(tokens)])
-        if head.bias is not None:
-            kept.bias.copy_(head.bias[list(tokens)])
-    kept.forward = partial(_linear_in_float32, kept)  # type: ignore[method-assign]
-    model.set_output_embeddings(kept)
-
-
-def _linear_in_float32(layer: Any, hidden: Any) -> Any:
-    import torch
-
-    bias = None if layer.bias is None else layer.bias.float()
-    with torch.autocast(hidden.device.type, enabled=False):
-        return torch.nn.functional.linear(hidden.float(), layer.weight.float(), bias)
 
 
 def fast_tokenizer(folder: Path) -> Any:

@@ -1,230 +1,261 @@
-"""Cross-encoders: a sequence classifier with one output over query and text."""
+"""Rerankers that sentence-transformers' `CrossEncoder` scores, and three that it cannot read.
 
+- A sequence classifier with one output over query and text. Both are cut longest first; the raw
+  output is the logit, its sigmoid the score, also where a checkpoint declares none
+  (mmarco-mMiniLMv2): the papers compare scores in [0, 1].
+- Qwen3-Reranker: how probable "yes" is against "no" as the answer to a fixed question. Format and
+  score as on the model card (Qwen/Qwen3-Reranker-0.6B) and in Zhang et al. 2025, arXiv:2506.05176,
+  section 2: softmax over the logits of "yes" and "no" at the last position, which is the sigmoid of
+  their difference. `CrossEncoder` fills the format in as a chat template, and puts its end back
+  where a pair was cut.
+
+Own code reads and runs gte-multilingual-reranker and Jina's two (`architecture`): the code that
+comes with these checkpoints imports what transformers 5 no longer has, so that `CrossEncoder`
+cannot load them.
+"""
+
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from psibench.config.rerankers import CheckpointReranker, CrossEncoderReranker
+from psibench.config.rerankers import CrossEncoderReranker, Qwen3Reranker
 from psibench.errors import InputError
+from psibench.models.architectures.gte import gte_config
 from psibench.models.checkpoints import resolve_checkpoint
-from psibench.models.transformer import usable_positions
-from psibench.models.weights import read_tensors
+from psibench.models.dtypes import fast_dtype
+from psibench.models.hub import read_json
+from psibench.models.weights import check_loaded, check_tokenizer, read_tensors
 from psibench.rerankers.checkpoints import (
+    CheckpointScorer,
+    Reading,
+    check_classifier,
+    check_positions,
     checkpoint_folder,
+    count_positions_from_text,
+    encode,
     fast_tokenizer,
+    keep_logits_of,
     last_product_in_float32,
     loading,
-    read_config,
+    read_together,
     set_weights,
 )
-from psibench.rerankers.protocols import Pair, PairTokens
-from psibench.rerankers.transformer import (
-    TransformerReranker,
-    encodings_of,
-    entry_fingerprint,
-    resolve_dtype,
-    visible_char_end,
+from psibench.rerankers.protocols import Pair
+
+QWEN3_PREFIX = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+    'the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
+    "<|im_start|>user\n"
 )
+QWEN3_SUFFIX = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+MIN_ROOM = 32
 
-Logits = Callable[[dict[str, Any]], Any]
-CHUNK = 1024  # pairs per tokenizer call
+Logits = Callable[[list[Pair]], Any]
 
 
-def load_cross_encoder(
-    name: str, entry: CrossEncoderReranker, *, device: str
-) -> TransformerReranker:
-    """Load a cross-encoder with float32 weights; reduced formats run under autocast.
-
-    Query and text are cut longest first, as sentence-transformers does. The raw output is the
-    logit; its sigmoid is the score, also where a checkpoint declares none (mmarco-mMiniLMv2): the
-    papers compare scores in [0, 1].
+def load_cross_encoder(name: str, entry: CrossEncoderReranker, *, device: str) -> CheckpointScorer:
+    """Load a sequence classifier with float32 weights; reduced formats run under autocast.
 
     Raises
     ------
     InputError
-        If the checkpoint cannot be loaded, has several outputs, or takes fewer tokens than
-        ``max_tokens``.
+        If the checkpoint cannot be loaded, has several outputs or no trained one, or takes fewer
+        tokens than ``max_tokens``.
     """
-    if entry.architecture == "auto":
-        tokenizer, logits = _by_sentence_transformers(entry, device)
-        uses_types = "token_type_ids" in tokenizer.model_input_names
-    else:
-        tokenizer, logits = _by_own_class(entry, device)
-        uses_types = False
+    dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
+    load = _load_library if entry.architecture == "auto" else _load_ported
+    tokenizer, logits = load(entry, device)
 
-    dtype = resolve_dtype(entry.dtype, device)
-    return TransformerReranker(
-        name=name,
-        fingerprint=entry_fingerprint(entry, dtype=dtype),
-        max_tokens=entry.max_tokens,
-        layout=PairTemplate(tokenizer, entry.max_tokens, "longest_first", uses_types),
-        logits=logits,
-        device=device,
-        pad_id=tokenizer.pad_token_id or 0,
-        autocast=dtype,
-        activation=entry.activation,
-    )
+    def autocast_logits(pairs: list[Pair]) -> Any:
+        import torch
+
+        reduced = dtype != "float32"
+        with torch.autocast(device, dtype=getattr(torch, dtype), enabled=reduced):
+            return logits(pairs)
+
+    read = partial(read_together, tokenizer, cut="longest_first", max_tokens=entry.max_tokens)
+    return CheckpointScorer(name, entry, dtype, entry.max_tokens, read, autocast_logits)
 
 
-@dataclass(frozen=True)
-class PairTemplate:
-    """Pairs by the tokenizer's own template, at most ``max_tokens`` each.
-
-    Attributes
-    ----------
-    cut
-        What loses its end where both are too long.
-    types
-        Whether the model has segment ids.
-    query_limit
-        Tokens of a query beyond which it is cut before anything else; None: no such limit.
-    """
-
-    tokenizer: Any
-    max_tokens: int
-    cut: Literal["longest_first", "only_second"]
-    types: bool
-    query_limit: int | None = None
-
-    def encode(self, pairs: Sequence[Pair]) -> list[PairTokens]:
-        """Tokenize pairs."""
-        items: list[PairTokens] = []
-        for encoded, chunk in self._encoded(pairs):
-            kinds = encoded["token_type_ids"] if self.types else [None] * len(chunk)
-            items += [
-                PairTokens(
-                    np.asarray(ids, dtype=np.int32),
-                    None if kind is None else np.asarray(kind, dtype=np.int32),
-                )
-                for ids, kind in zip(encoded["input_ids"], kinds, strict=True)
-            ]
-        return items
-
-    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
-        """Say what is read of each text."""
-        return [
-            visible_char_end(encoding, text, sequence=1)
-            for encoded, chunk in self._encoded(pairs)
-            for encoding, (_, text) in zip(encodings_of(encoded), chunk, strict=True)
-        ]
-
-    def _encoded(self, pairs: Sequence[Pair]) -> Iterator[tuple[Any, Sequence[Pair]]]:
-        for start in range(0, len(pairs), CHUNK):
-            chunk = pairs[start : start + CHUNK]
-            encoded = self.tokenizer(
-                [self._shortened(query) for query, _ in chunk],
-                [text for _, text in chunk],
-                truncation=self.cut,
-                max_length=self.max_tokens,
-                padding=False,
-                return_attention_mask=False,
-                return_token_type_ids=self.types,
-                verbose=False,
-            )
-            yield encoded, chunk
-
-    def _shortened(self, query: str) -> str:
-        """Cut a query after its first ``query_limit`` tokens."""
-        limit = self.query_limit
-        if limit is None or len(query.encode()) <= limit:  # no token has less than a byte
-            return query
-        offsets = self.tokenizer(
-            query, add_special_tokens=False, return_offsets_mapping=True, verbose=False
-        )["offset_mapping"]
-        return query if len(offsets) <= limit else query[: offsets[limit - 1][1]]
-
-
-def classifier_logits(classifier: Any) -> Logits:
-    """Return tensors -> (n_pairs,) for a module that gives (n_pairs, 1), or an object with it."""
-
-    def logits(tensors: dict[str, Any]) -> Any:
-        output = classifier(**tensors)
-        return getattr(output, "logits", output)[:, 0].float()
-
-    return logits
-
-
-def check_positions(model: Any, entry: CheckpointReranker) -> None:
-    """Refuse a ``max_tokens`` beyond the positions the transformer has.
-
-    Raises
-    ------
-    InputError
-        Naming both.
-    """
-    positions = usable_positions(model)
-    if positions is not None and entry.max_tokens > positions:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: max_tokens {entry.max_tokens} is more than its "
-            f"{positions} positions; lower max_tokens"
-        )
-
-
-def load_sentence_transformers(
-    entry: CheckpointReranker, device: str, options: Mapping[str, Any]
-) -> Any:
-    """Load sentence-transformers' CrossEncoder with float32 weights.
-
-    Raises
-    ------
-    InputError
-        If it cannot be loaded, has several outputs, or takes fewer tokens than ``max_tokens``.
-    """
+def _load_library(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits]:
+    import torch
     from sentence_transformers import CrossEncoder
 
-    path = resolve_checkpoint(entry.checkpoint, entry.revision)
+    code = {"code_revision": entry.code_revision} if entry.code_revision else {}
     with loading(entry):
-        model = CrossEncoder(path, device=device, revision=entry.revision, **options)
-    if model.num_labels != 1:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: has {model.num_labels} outputs; a reranker has 1. "
-            "Is it a classifier, or a checkpoint without a trained head?"
+        path = resolve_checkpoint(entry.checkpoint, entry.revision)
+        if Path(path).is_dir():
+            check_tokenizer(Path(path))
+        model = CrossEncoder(
+            path,
+            device=device,
+            revision=entry.revision,
+            max_length=entry.max_tokens,
+            activation_fn=torch.nn.Identity(),
+            trust_remote_code=entry.trust_remote_code,
+            model_kwargs={"dtype": "float32", **code},
+            config_kwargs=dict(code),
         )
-    if model.transformers_model is not None:
-        check_positions(model.transformers_model, entry)
+    check_classifier(model.transformers_model, entry)
     last_product_in_float32(model)
-    model.eval()
+    return model.tokenizer, partial(_predict, model)
+
+
+def _predict(model: Any, pairs: list[Pair]) -> Any:
+    return model.predict(pairs, batch_size=len(pairs), show_progress_bar=False)
+
+
+def _load_ported(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits]:
+    """Load a checkpoint into a class that is not its own; see the module's beginning."""
+    import torch
+
+    with loading(entry):
+        folder = checkpoint_folder(entry)
+        config = read_json(folder / "config.json")
+        tokenizer = fast_tokenizer(folder)
+    model = _PORTS[entry.architecture](folder, config, entry).to(device).eval()
+    if hasattr(model, "config"):
+        check_positions(model, entry, entry.max_tokens)
+    last_product_in_float32(model)
+
+    def logits(pairs: list[Pair]) -> Any:
+        queries, texts = (list(side) for side in zip(*pairs, strict=True))
+        inputs = tokenizer(
+            queries,
+            texts,
+            truncation="longest_first",
+            max_length=entry.max_tokens,
+            padding=True,
+            return_token_type_ids=False,
+            return_tensors="pt",
+        ).to(device)
+        with torch.inference_mode():
+            output = model(**inputs)
+        return getattr(output, "logits", output)[:, 0].cpu()
+
+    return tokenizer, logits
+
+
+def _gte(folder: Path, config: Mapping[str, Any], _: CrossEncoderReranker) -> Any:
+    """Load GTE's encoder (`psibench.models.architectures.gte`) with a classifier."""
+    from transformers import GteForSequenceClassification
+
+    native = gte_config(folder, config, num_labels=1)
+    model, info = GteForSequenceClassification.from_pretrained(
+        folder, config=native, dtype="float32", output_loading_info=True
+    )
+    check_loaded(folder, "gte", info)
     return model
 
 
-def _by_sentence_transformers(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits]:
-    code = {"code_revision": entry.code_revision} if entry.code_revision else {}
-    model = load_sentence_transformers(
-        entry,
-        device,
-        {
-            "trust_remote_code": entry.trust_remote_code,
-            "model_kwargs": {"dtype": "float32", **code},
-            "config_kwargs": dict(code),
-        },
-    )
-    return model.tokenizer, lambda tensors: model(dict(tensors))["scores"][:, 0].float()
+def _jina_bert(folder: Path, config: Mapping[str, Any], entry: CrossEncoderReranker) -> Any:
+    from psibench.rerankers.architectures import jina_bert
+
+    model = jina_bert.build(config)
+    set_weights(model, {name: w.float() for name, w in read_tensors(folder).items()}, entry)
+    return model
 
 
-def _by_own_class(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits]:
-    """Load a checkpoint whose own code is not run; see `psibench.rerankers.architectures`."""
+def _flash_xlm_roberta(folder: Path, config: Mapping[str, Any], entry: CrossEncoderReranker) -> Any:
+    from psibench.rerankers.architectures import flash_xlm_roberta
+
+    model = flash_xlm_roberta.build(config)
+    weights = flash_xlm_roberta.convert(read_tensors(folder))
+    set_weights(model, {name: w.float() for name, w in weights.items()}, entry)
+    return model
+
+
+_PORTS = {"gte": _gte, "jina-bert": _jina_bert, "flash-xlm-roberta": _flash_xlm_roberta}
+
+
+def load_qwen3(name: str, entry: Qwen3Reranker, *, device: str) -> CheckpointScorer:
+    """Load a Qwen3 reranker, weights in the entry's number format.
+
+    ``max_tokens`` counts prefix and suffix; what is too long loses its end, the suffix never.
+
+    Raises
+    ------
+    InputError
+        If it cannot be loaded, has no tokens "yes" and "no", or ``max_tokens`` leaves no room.
+    """
+    import torch
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.cross_encoder.modules import LogitScore
+
+    dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
     with loading(entry):
-        folder = checkpoint_folder(entry)
-        config = read_config(folder)
-        tokenizer = fast_tokenizer(folder)
-    if entry.architecture == "gte":
-        from psibench.rerankers.architectures import gte
+        network = Transformer(
+            str(checkpoint_folder(entry)),
+            transformer_task="text-generation",
+            max_seq_length=entry.max_tokens,
+            model_kwargs={"dtype": dtype},
+            processor_kwargs={"chat_template": qwen3_template(entry.instruction)},
+        )
+    check_positions(network.model, entry, entry.max_tokens)
+    count_positions_from_text(network.model)
+    tokenizer = network.tokenizer
+    keep_logits_of(network.model, [_token(tokenizer, word, entry) for word in ("yes", "no")])
+    model = CrossEncoder(
+        modules=[network, LogitScore(true_token_id=0, false_token_id=1)],
+        device=device,
+        activation_fn=torch.nn.Identity(),
+    )
+    prefix, suffix = encode(tokenizer, [QWEN3_PREFIX, QWEN3_SUFFIX])
+    fixed = len(prefix) + len(suffix)
+    room = entry.max_tokens - fixed
+    if room < MIN_ROOM:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: max_tokens {entry.max_tokens} leaves {room} tokens "
+            f"beside the format's own; needed: {MIN_ROOM}"
+        )
+    cut = model.preprocess([("a", "a " * entry.max_tokens)])["input_ids"][0].tolist()
+    if cut[: len(prefix)] != prefix.ids or cut[-len(suffix) :] != suffix.ids:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: a text that is too long would lose the end of the "
+            "format, whose next word is the score; is its tokenizer that of Qwen3?"
+        )
 
-        model = gte.load(folder, config)
-    elif entry.architecture == "jina-bert":
-        from psibench.rerankers.architectures import jina_bert
+    def read(pairs: Sequence[Pair]) -> Iterator[Reading]:
+        """Read pairs between prefix and suffix: their end is what is cut."""
+        heads = [f"{qwen3_question(entry.instruction)}{query}\n<Document>: " for query, _ in pairs]
+        whole = [head + text for head, (_, text) in zip(heads, pairs, strict=True)]
+        encodings = encode(
+            tokenizer, whole, add_special_tokens=False, truncation=True, max_length=room
+        )
+        for head, found in zip(heads, encodings, strict=True):
+            yield Reading(fixed + len(found), found, before=len(head))
 
-        model = jina_bert.build(config)
-        set_weights(model, {k: w.float() for k, w in read_tensors(folder).items()}, entry)
-    else:
-        from psibench.rerankers.architectures import flash_xlm_roberta
+    logits = partial(_predict, model)
+    return CheckpointScorer(name, entry, dtype, entry.max_tokens, read, logits)
 
-        model = flash_xlm_roberta.build(config)
-        weights = flash_xlm_roberta.convert(read_tensors(folder))
-        set_weights(model, {k: w.float() for k, w in weights.items()}, entry)
-    if hasattr(model, "config"):
-        check_positions(model, entry)
-    last_product_in_float32(model)
-    return tokenizer, classifier_logits(model.to(device).eval())
+
+def qwen3_question(instruction: str) -> str:
+    """Write what stands between prefix and query."""
+    return f"<Instruct>: {instruction}\n<Query>: "
+
+
+def qwen3_template(instruction: str) -> str:
+    """Write the model card's format as a chat template of a query and a document."""
+    query, document = (
+        f"{{{{ (messages | selectattr('role', 'eq', '{role}') | first).content }}}}"
+        for role in ("query", "document")
+    )
+    begin, middle, end = (
+        f"{{{{ {json.dumps(part, ensure_ascii=False)} }}}}"
+        for part in (QWEN3_PREFIX + qwen3_question(instruction), "\n<Document>: ", QWEN3_SUFFIX)
+    )
+    return begin + query + middle + document + end
+
+
+def _token(tokenizer: Any, word: str, entry: Qwen3Reranker) -> int:
+    """Return the id of a word that is one token."""
+    found = tokenizer.convert_tokens_to_ids(word)
+    if found is None or found == tokenizer.unk_token_id:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: its tokenizer has no token {word!r}, whose "
+            f"probability is this backend's score. Is {entry.backend!r} the right backend?"
+        )
+    return int(found)

@@ -1,16 +1,24 @@
-"""The rerankers of FlagEmbedding, by its formats and formulas (version 1.4.2).
+"""Rerankers that FlagEmbedding's classes score (version 1.4.2, the BGE authors' package).
 
-Its classes are not used to score: compute_score runs the first batch of every call twice, takes
-any RuntimeError for lack of memory, computes the logits of all positions of a language model,
-takes no revision, and its MiniCPM does not run on transformers 5. Tests hold the scores against
-its public classes.
+- ``flag``: `FlagReranker`, a cross-encoder. A query is cut at three quarters of ``max_tokens``, the
+  text at what remains; the score is the sigmoid of the logit.
+- ``flag-llm``: `FlagLLMReranker`, the logit of "Yes" at the last position of a language model.
+- ``flag-layerwise``: `LayerWiseFlagLLMReranker`, the output of a middle layer of MiniCPM.
+
+They run in float16 on a GPU, as the papers' did, and in float32 on a CPU.
+
+Own code only loads the third's network: neither the MiniCPM that FlagEmbedding has nor the one that
+comes with the checkpoint runs on transformers 5. MiniCPM (Hu et al. 2024, arXiv:2404.06395,
+section 4) is Llama with embeddings times scale_emb and residual branches times scale_depth /
+sqrt(layers): what transformers calls Granite. Its formats and batches are FlagEmbedding's again.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from psibench.config.rerankers import (
     FlagLayerwiseReranker,
@@ -18,192 +26,265 @@ from psibench.config.rerankers import (
     FlagReranker,
     PromptedReranker,
 )
-from psibench.rerankers.architectures import minicpm
-from psibench.rerankers.causal import last_logits, load_causal, load_tokenizer
+from psibench.errors import InputError
+from psibench.models.hub import read_json
+from psibench.models.weights import read_tensors
 from psibench.rerankers.checkpoints import (
+    CheckpointScorer,
+    Reading,
+    check_classifier,
+    check_positions,
     checkpoint_folder,
+    count_positions_from_text,
+    encode,
     fast_tokenizer,
+    keep_logits_of,
+    last_product_in_float32,
+    linear_in_float32,
     loading,
-    read_config,
+    read_together,
+    set_weights,
 )
-from psibench.rerankers.cross_encoder import PairTemplate, load_sentence_transformers
-from psibench.rerankers.protocols import Pair, PairTokens
-from psibench.rerankers.transformer import (
-    TransformerReranker,
-    encodings_of,
-    entry_fingerprint,
-    resolve_dtype,
-    visible_char_end,
-)
+from psibench.rerankers.protocols import Pair
 
 SEPARATOR = "\n"
 
 
-def load_flag(name: str, entry: FlagReranker, *, device: str) -> TransformerReranker:
-    """Load what FlagReranker loads: a cross-encoder whose score is the sigmoid of its logit.
-
-    A query is cut at three quarters of ``max_tokens``, the text at what remains.
-
-    Raises
-    ------
-    InputError
-        As `psibench.rerankers.cross_encoder.load_sentence_transformers`.
-    """
-    options = {"model_kwargs": {"dtype": "float32"}}
-    model = load_sentence_transformers(entry, device, options)
-    tokenizer = model.tokenizer
-    dtype = resolve_dtype(entry.dtype, device)
-    layout = PairTemplate(
-        tokenizer,
-        entry.max_tokens,
-        "only_second",
-        types="token_type_ids" in tokenizer.model_input_names,
-        query_limit=entry.max_tokens * 3 // 4,
-    )
-    return TransformerReranker(
-        name=name,
-        fingerprint=entry_fingerprint(entry, dtype=dtype),
-        max_tokens=entry.max_tokens,
-        layout=layout,
-        logits=lambda tensors: model(dict(tensors))["scores"][:, 0].float(),
-        device=device,
-        pad_id=tokenizer.pad_token_id or 0,
-        autocast=dtype,
-    )
-
-
-def load_flag_llm(name: str, entry: FlagLlmReranker, *, device: str) -> TransformerReranker:
-    """Load what FlagLLMReranker loads (bge-reranker-v2-gemma), weights in the entry's format.
-
-    The raw score is the logit of the first token of "Yes" at the last position.
+def load_flag(
+    name: str, entry: FlagReranker | FlagLlmReranker | FlagLayerwiseReranker, *, device: str
+) -> CheckpointScorer:
+    """Load one of FlagEmbedding's rerankers.
 
     Raises
     ------
     InputError
-        If it cannot be loaded.
+        If it cannot be loaded, has several outputs or none at ``cutoff_layer``, or takes fewer
+        tokens than ``max_tokens`` and the prompt.
     """
-    tokenizer = load_tokenizer(entry)
-    layout = PromptedLayout.of(tokenizer, entry, always_start=False)
-    dtype = resolve_dtype(entry.dtype, device)
-    model = load_causal(entry, device=device, dtype=dtype, longest=layout.longest)
-    yes = tokenizer("Yes", add_special_tokens=False)["input_ids"][0]
-    return _language_model(name, entry, layout, last_logits(model, yes), device, dtype)
-
-
-def load_flag_layerwise(
-    name: str, entry: FlagLayerwiseReranker, *, device: str
-) -> TransformerReranker:
-    """Load what LayerWiseFlagLLMReranker loads, up to ``cutoff_layer``.
-
-    The raw score is that layer's linear output on the normed hidden state at the last position.
-
-    Raises
-    ------
-    InputError
-        If it cannot be loaded, or has no output at that layer.
-    """
-    dtype = resolve_dtype(entry.dtype, device)
+    dtype = "float32" if device == "cpu" or entry.dtype == "float32" else "float16"
     with loading(entry):
         folder = checkpoint_folder(entry)
-        config = read_config(folder)
-        tokenizer = fast_tokenizer(folder)
-    layout = PromptedLayout.of(tokenizer, entry, always_start=True)
-    model, head = minicpm.load(folder, config, entry, dtype=dtype)
-    model, head = model.to(device).eval(), head.to(device)
-
-    def logits(tensors: dict[str, Any]) -> Any:
-        hidden = model(**tensors, use_cache=False).last_hidden_state[:, -1]
-        return hidden.float() @ head.float()
-
-    return _language_model(name, entry, layout, logits, device, dtype)
-
-
-def _language_model(
-    name: str,
-    entry: PromptedReranker,
-    layout: "PromptedLayout",
-    logits: Callable[[Any], Any],
-    device: str,
-    dtype: str,
-) -> TransformerReranker:
-    return TransformerReranker(
-        name=name,
-        fingerprint=entry_fingerprint(entry, dtype=dtype),
-        max_tokens=layout.longest,
-        layout=layout,
-        logits=logits,
-        device=device,
-        pad_id=layout.tokenizer.pad_token_id or 0,
-        padding_side="left",
-    )
+        scorer = _scorer(
+            folder, entry, devices=device, use_fp16=dtype == "float16", max_length=entry.max_tokens
+        )
+    tokenizer = scorer.tokenizer
+    if isinstance(entry, FlagReranker):
+        longest = entry.max_tokens
+        check_classifier(scorer.model, entry)
+        last_product_in_float32(scorer.model.float())  # loaded as stored, which may be bfloat16
+        read = partial(_read_pair, tokenizer, longest)
+    else:
+        separator, prompt = encode(tokenizer, [SEPARATOR, entry.prompt], add_special_tokens=False)
+        start = tokenizer.bos_token_id
+        if isinstance(entry, FlagLlmReranker):
+            keep_logits_of(scorer.model, [scorer.yes_loc])
+            scorer.yes_loc = 0
+            start = None if start == tokenizer.pad_token_id else start
+        before = len(separator) + (start is not None)
+        after = len(separator) + len(prompt)
+        longest = entry.max_tokens + 2 * after
+        check_positions(scorer.model, entry, longest)
+        count_positions_from_text(scorer.model)
+        read = partial(_read_prompted, tokenizer, entry, before, after)
+    _run_once(scorer)
+    return CheckpointScorer(name, entry, dtype, longest, read, partial(_compute, scorer))
 
 
-@dataclass(frozen=True)
-class PromptedLayout:
-    r"""Pairs as tokens of ``<s>A: query\nB: text\nprompt``.
+def _scorer(folder: Path, entry: FlagReranker | PromptedReranker, **options: Any) -> Any:
+    """Make FlagEmbedding's object of a local checkpoint."""
+    import FlagEmbedding
+    from FlagEmbedding.abc.inference import AbsReranker
+
+    if isinstance(entry, FlagReranker):
+        return FlagEmbedding.FlagReranker(str(folder), **options)
+    options |= {
+        "prompt": entry.prompt,
+        "query_instruction_for_rerank": entry.query_prefix,
+        "passage_instruction_for_rerank": entry.text_prefix,
+    }
+    if isinstance(entry, FlagLayerwiseReranker):
+        kind = FlagEmbedding.LayerWiseFlagLLMReranker
+        scorer = kind.__new__(kind)  # its own __init__ loads a network that does not run
+        AbsReranker.__init__(scorer, str(folder), **options)
+        scorer.cutoff_layers = [entry.cutoff_layer]
+        scorer.tokenizer = fast_tokenizer(folder)
+        scorer.model = _load_minicpm(folder, entry)
+        return scorer
+    return FlagEmbedding.FlagLLMReranker(str(folder), **options)
+
+
+class _ForwardError(Exception):
+    """A RuntimeError of the network: compute_score takes any for lack of memory, and goes on."""
+
+    def __init__(self, reason: RuntimeError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def _run_once(scorer: Any) -> None:
+    """Let compute_score run a batch once, and no error of it pass for lack of memory.
+
+    It runs the first batch of a call to see whether it fits, and then again: the second time has
+    the first one's output. Hidden states of all layers, which it asks for, are not kept.
+    """
+    import torch
+
+    forward = scorer.model.forward
+    last: list[Any] = []
+
+    def once(**inputs: Any) -> Any:
+        ids = inputs["input_ids"]
+        if last and torch.equal(last[0], ids):
+            return last[1]
+        inputs.pop("output_hidden_states", None)
+        try:
+            last[:] = [ids, forward(**inputs)]
+        except RuntimeError as error:
+            raise _ForwardError(error) from error
+        return last[1]
+
+    scorer.model.forward = once
+
+
+def _compute(scorer: Any, pairs: list[Pair]) -> list[float]:
+    from FlagEmbedding.inference.reranker.decoder_only import base, layerwise
+
+    for module in (base, layerwise):
+        module.trange = lambda *bounds, **_: range(*bounds)  # no progress bar for each batch
+    try:
+        # One more than there are: no bars of the others, either.
+        found: list[float] = scorer.compute_score(pairs, batch_size=len(pairs) + 1)
+    except _ForwardError as error:
+        raise error.reason from None
+    return found
+
+
+def _read_pair(tokenizer: Any, max_tokens: int, pairs: Sequence[Pair]) -> Iterator[Reading]:
+    """Read pairs by the tokenizer's template, queries cut beforehand, then texts."""
+    asked = encode(
+        tokenizer, [query for query, _ in pairs],
+        add_special_tokens=False, truncation=True, max_length=max_tokens * 3 // 4,
+    )  # fmt: skip
+    shortened = [
+        (query[: found.offsets[-1][1]] if found.overflowing else query, text)
+        for (query, text), found in zip(pairs, asked, strict=True)
+    ]
+    return read_together(tokenizer, shortened, cut="only_second", max_tokens=max_tokens)
+
+
+def _read_prompted(
+    tokenizer: Any, entry: PromptedReranker, before: int, after: int, pairs: Sequence[Pair]
+) -> Iterator[Reading]:
+    r"""Read pairs as ``<s>A: query\nB: text\nprompt``.
 
     Query and text are cut at three quarters of ``max_tokens`` and at ``max_tokens``, both together
     at ``max_tokens`` plus separator and prompt, after which these come once more: FlagEmbedding
     counts them on top.
+
+    Parameters
+    ----------
+    before
+        Tokens of start and separator, beside query and text.
+    after
+        Tokens of separator and prompt, behind them.
     """
+    cut: dict[str, Any] = {"add_special_tokens": False, "truncation": True}
+    limit = entry.max_tokens
+    asked = [entry.query_prefix + query for query, _ in pairs]
+    texts = [entry.text_prefix + text for _, text in pairs]
+    for query, text in zip(
+        encode(tokenizer, asked, max_length=limit * 3 // 4, **cut),
+        encode(tokenizer, texts, max_length=limit, **cut),
+        strict=True,
+    ):
+        text.truncate(max(0, limit + after - before - len(query)))
+        n_tokens = before + len(query) + len(text) + after
+        yield Reading(n_tokens, text, before=len(entry.text_prefix))
 
-    tokenizer: Any
-    entry: PromptedReranker
-    start: list[int]
-    separator: list[int]
-    prompt: list[int]
 
-    @classmethod
-    def of(cls, tokenizer: Any, entry: PromptedReranker, *, always_start: bool) -> "PromptedLayout":
-        """Make the layout; without ``always_start`` a start token that is also padding is none."""
-        separator, prompt = _encode(tokenizer, [SEPARATOR, entry.prompt])["input_ids"]
-        start = tokenizer.bos_token_id
-        has_start = start is not None and (always_start or start != tokenizer.pad_token_id)
-        return cls(tokenizer, entry, [start] if has_start else [], separator, prompt)
+KEPT = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+    "hidden_act", "max_position_embeddings", "rms_norm_eps", "attention_bias", "pad_token_id",
+)  # fmt: skip
+REQUIRED = {"head_multi": True, "head_type": "simple", "rope_scaling": None}
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest input."""
-        return self.entry.max_tokens + 2 * (len(self.separator) + len(self.prompt))
 
-    def encode(self, pairs: Sequence[Pair]) -> list[PairTokens]:
-        """Tokenize pairs."""
-        if not pairs:
-            return []
-        queries, texts = self._encoded(pairs)
-        items = []
-        for query, text in zip(queries, texts["input_ids"], strict=True):
-            ids = [*self.start, *query, *self.separator, *text][: self._limit]
-            ids += [*self.separator, *self.prompt]
-            items.append(PairTokens(np.array(ids, dtype=np.int32)))
-        return items
+def _load_minicpm(folder: Path, entry: FlagLayerwiseReranker) -> Any:
+    """Load MiniCPM's layers up to the cut-off and that layer's linear output, in float32.
 
-    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
-        """Say what is read of each text: its end is cut, after the query's."""
-        if not pairs:
-            return []
-        queries, texts = self._encoded(pairs)
-        ends = []
-        for query, encoding, (_, text) in zip(queries, encodings_of(texts), pairs, strict=True):
-            taken = len(self.start) + len(query) + len(self.separator)
-            encoding.truncate(max(0, self._limit - taken))
-            ends.append(visible_char_end(encoding, text, before=len(self.entry.text_prefix)))
-        return ends
+    The network takes what LayerWiseFlagLLMReranker gives it, and gives what it takes: ``logits``,
+    for each cut-off layer (n_pairs, n_tokens), in float32.
 
-    @property
-    def _limit(self) -> int:
-        return self.entry.max_tokens + len(self.separator) + len(self.prompt)
+    Raises
+    ------
+    InputError
+        If the checkpoint has no output for ``cutoff_layer``, or is another network.
+    """
+    import torch
+    from transformers import GraniteConfig, GraniteModel
+    from transformers.modeling_outputs import CausalLMOutput
 
-    def _encoded(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], Any]:
-        entry = self.entry
-        queries = [entry.query_prefix + query for query, _ in pairs]
-        texts = [entry.text_prefix + text for _, text in pairs]
-        return (
-            _encode(self.tokenizer, queries, limit=entry.max_tokens * 3 // 4)["input_ids"],
-            _encode(self.tokenizer, texts, limit=entry.max_tokens),
+    config = read_json(folder / "config.json")
+    _check_minicpm(folder, config, entry)
+    cutoff = entry.cutoff_layer
+    head_name = f"lm_head.{cutoff - config['start_layer']}.linear_head.weight"
+
+    def wanted(name: str) -> bool:
+        layer = re.match(r"model\.layers\.(\d+)\.", name)
+        in_reach = name.startswith("model.") and (layer is None or int(layer[1]) < cutoff)
+        return in_reach or name == head_name
+
+    weights = {name: tensor.float() for name, tensor in read_tensors(folder, wanted).items()}
+    if head_name not in weights:
+        raise InputError(f"{folder}: no tensor {head_name}; is this a layerwise checkpoint?")
+    head_size = config["hidden_size"] // config["num_attention_heads"]
+    granite = GraniteConfig(
+        **{key: config[key] for key in KEPT if key in config},
+        num_hidden_layers=cutoff,
+        embedding_multiplier=config.get("scale_emb", 1),
+        residual_multiplier=config.get("scale_depth", 1) / math.sqrt(config["num_hidden_layers"]),
+        attention_multiplier=head_size**-0.5,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": float(config.get("rope_theta", 10_000.0)),
+        },
+    )
+
+    class CutMiniCpm(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.config = granite
+            self.model = GraniteModel(granite)
+            self.head = torch.nn.Linear(granite.hidden_size, 1, bias=False)
+
+        def forward(self, **inputs: Any) -> Any:
+            inputs.pop("cutoff_layers", None)  # the layers beyond are not there
+            output = self.model(**inputs, use_cache=False)
+            logits = linear_in_float32(self.head, output.last_hidden_state)
+            return CausalLMOutput(logits=(logits[..., 0],))
+
+    network = CutMiniCpm()
+    set_weights(
+        network, {name.replace(head_name, "head.weight"): w for name, w in weights.items()}, entry
+    )
+    return network
+
+
+def _check_minicpm(folder: Path, config: Mapping[str, Any], entry: FlagLayerwiseReranker) -> None:
+    for key, wanted in REQUIRED.items():
+        if config.get(key, wanted) != wanted:
+            raise InputError(
+                f"{folder}: backend flag-layerwise: found {key} {config[key]!r}; "
+                f"supported: {wanted!r}"
+            )
+    if "start_layer" not in config:
+        raise InputError(
+            f"{folder}: backend flag-layerwise: its config.json has no start_layer; the checkpoint "
+            "has no output per layer. Use flag-llm for other language models."
         )
-
-
-def _encode(tokenizer: Any, texts: list[str], *, limit: int | None = None) -> Any:
-    options = {"truncation": True, "max_length": limit} if limit else {}
-    return tokenizer(texts, add_special_tokens=False, verbose=False, **options)
+    first, last = config["start_layer"], config["num_hidden_layers"]
+    if not first <= entry.cutoff_layer <= last:
+        raise InputError(
+            f"{folder}: cutoff_layer is {entry.cutoff_layer}; the checkpoint has outputs for "
+            f"layers {first} to {last}"
+        )

@@ -11,6 +11,18 @@ from psibench.config.rerankers import Calibration
 Pair = tuple[str, str]
 """A query and a text, in this order."""
 
+RERANKER_VERSIONS: dict[str, int] = {
+    "cross-encoder": 2,
+    "flag": 2,
+    "flag-llm": 2,
+    "flag-layerwise": 2,
+    "qwen3": 2,
+    "bm25": 1,
+    "bi-encoder": 1,
+}
+"""Version of what each backend computes, a part of the fingerprint that scores are stored under:
+bump it when the same registry entry gives other scores."""
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -37,19 +49,6 @@ class PairInput(Protocol):
     @property
     def n_tokens(self) -> int:
         """Tokens the model reads, special tokens included."""
-
-
-@dataclass(frozen=True)
-class PairTokens:
-    """Token ids (n_tokens,) int32 of a pair, and their segment ids where the model uses them."""
-
-    ids: np.ndarray
-    types: np.ndarray | None = None
-
-    @property
-    def n_tokens(self) -> int:
-        """Tokens the model reads, special tokens included."""
-        return len(self.ids)
 
 
 class Reranker(Protocol):

@@ -1,4 +1,7 @@
-"""Score what the store lacks: pairs of like length together, in batches by tokens."""
+"""Rerankers from registry entries, and the scores that a store lacks.
+
+Pairs of like length go together, in batches by tokens.
+"""
 
 import logging
 import time
@@ -8,13 +11,54 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from psibench.config.rerankers import (
+    BiEncoderReranker,
+    Bm25Reranker,
+    CrossEncoderReranker,
+    Qwen3Reranker,
+    RerankerModel,
+)
 from psibench.errors import InputError
+from psibench.models.dtypes import pick_device
 from psibench.models.protocols import StopCheck
 from psibench.progress import Progress
 from psibench.rerankers.protocols import Pair, PairInput, Reranker, Scores
 from psibench.store.pairs import PairStore, nothing_found, pair_keys
 
 logger = logging.getLogger("psibench")
+
+
+def load_reranker(name: str, entry: RerankerModel, *, device: str = "auto") -> Reranker:
+    """Load a reranker, and the library that scores it.
+
+    Parameters
+    ----------
+    name
+        Its registry id, for messages.
+    device
+        auto, cpu or cuda; auto is cuda where there is one.
+
+    Raises
+    ------
+    InputError
+        If its checkpoint cannot be loaded or does not fit the entry.
+    """
+    if isinstance(entry, Bm25Reranker | BiEncoderReranker):
+        from psibench.rerankers.embedded import load_lexical, load_similarity
+
+        if isinstance(entry, Bm25Reranker):
+            return load_lexical(name, entry)
+        return load_similarity(name, entry, device=pick_device(device))
+    device = pick_device(device)
+    if isinstance(entry, CrossEncoderReranker | Qwen3Reranker):
+        from psibench.rerankers.cross_encoder import load_cross_encoder, load_qwen3
+
+        if isinstance(entry, Qwen3Reranker):
+            return load_qwen3(name, entry, device=device)
+        return load_cross_encoder(name, entry, device=device)
+    from psibench.rerankers.flag import load_flag
+
+    return load_flag(name, entry, device=device)
 
 
 @dataclass(frozen=True)

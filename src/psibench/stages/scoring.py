@@ -47,7 +47,7 @@ class TextScores:
 
 def load_when_needed(name: str, entry: RerankerModel, *, device: str) -> Reranker:
     """Load a reranker of the registry's backends, and its libraries with it."""
-    from psibench.rerankers.load import load_reranker
+    from psibench.rerankers.scoring import load_reranker
 
     return load_reranker(name, entry, device=device)
 

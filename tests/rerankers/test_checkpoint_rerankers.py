@@ -1,0 +1,329 @@
+"""Scores of rerankers made of a checkpoint, against plain networks of transformers; refusals."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tiny_rerankers as tiny
+import torch
+from pydantic import TypeAdapter, ValidationError
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+from psibench.config.rerankers import FLAG_PROMPT, QWEN3_INSTRUCTION, RerankerModel
+from psibench.errors import InputError
+
+PAIRS = [
+    ("w1 w2", "w3 w4 w5"),
+    ("w1 w2", "w3"),
+    ("w9", "w3 w7 w7 w2 " * 4),
+    ("w1 w2 w3", "w4 w5 " * 60),
+    ("w8 w9 " * 40, "w4 w5 " * 60),
+    ("w1", "\n w2 \n\n w3"),
+]
+QWEN3 = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+    'the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
+    "<|im_start|>user\n<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {text}"
+    "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+)
+
+
+def classified(folder, pair, **cut) -> float:
+    """The logit of a sequence classifier for one pair, alone and without padding."""
+    inputs = AutoTokenizer.from_pretrained(folder)(*pair, return_tensors="pt", **cut)
+    with torch.inference_mode():
+        model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+        return model(**inputs).logits.item()
+
+
+def last_logits(folder, ids: list[int], words: list[str]) -> list[float]:
+    """A language model's logits of words at the last of the tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        last = model(input_ids=torch.tensor([ids])).logits[0, -1]
+    return [last[tokenizer.convert_tokens_to_ids(word)].item() for word in words]
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "modernbert"])
+def test_cross_encoder_is_the_classifiers_logit_cut_longest_first(kind, checkpoint, load, score):
+    found = score(load(kind, max_tokens=64), PAIRS)
+    cut = {"truncation": "longest_first", "max_length": 64}
+    expected = [classified(checkpoint(kind), pair, **cut) for pair in PAIRS]
+    np.testing.assert_allclose(found.raw, expected, atol=1e-4)
+    np.testing.assert_allclose(found.score, 1 / (1 + np.exp(-found.raw)), atol=1e-6)
+
+
+def test_flag_cuts_queries_at_three_quarters_and_then_the_text(checkpoint, load, score):
+    found = score(load("flag", max_tokens=32), PAIRS)
+    queries = [" ".join(query.split()[:24]) for query, _ in PAIRS]
+    cut = {"truncation": "only_second", "max_length": 32}
+    expected = [
+        classified(checkpoint("flag"), (query, text), **cut)
+        for query, (_, text) in zip(queries, PAIRS, strict=True)
+    ]
+    np.testing.assert_allclose(found.raw, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("max_tokens", [32, 128])
+def test_flag_llm_is_the_logit_of_yes_after_query_text_and_prompt(
+    max_tokens, checkpoint, load, score
+):
+    folder = checkpoint("flag-llm")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def ids(text, limit=None):
+        return tokenizer(text, add_special_tokens=False)["input_ids"][:limit]
+
+    expected = []
+    end = ids("\n" + FLAG_PROMPT)
+    for query, text in PAIRS:
+        both = [tokenizer.bos_token_id, *ids("A: " + query, max_tokens * 3 // 4)]
+        both += ids("\n") + ids("B: " + text, max_tokens)
+        expected += last_logits(folder, both[: max_tokens + len(end)] + end, ["Yes"])
+    found = score(load("flag-llm", max_tokens=max_tokens), PAIRS)
+    np.testing.assert_allclose(found.raw, expected, atol=1e-4)
+
+
+def test_qwen3_is_the_probability_of_yes_in_the_model_cards_format(checkpoint, load, score):
+    folder = checkpoint("qwen3")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    words = ["<|endoftext|>", *PAIRS[1]]  # a special token in a text, too
+    pairs = [*PAIRS[:3], PAIRS[5], (words[1], 'w2 "w3" {{ w4 }} \\n')]
+    found = score(load("qwen3"), pairs)
+    for (query, text), raw, probability in zip(pairs, found.raw, found.score, strict=True):
+        whole = QWEN3.format(instruction=QWEN3_INSTRUCTION, query=query, text=text)
+        ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
+        yes, no = np.exp(last_logits(folder, ids, ["yes", "no"]))
+        assert probability == pytest.approx(yes / (yes + no), abs=1e-5)
+        assert raw == pytest.approx(np.log(yes / no), abs=1e-4)
+
+
+def test_qwen3_keeps_the_end_of_the_format_of_a_text_that_is_too_long(checkpoint, load, score):
+    folder = checkpoint("qwen3")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    whole = QWEN3.format(instruction=QWEN3_INSTRUCTION, query="w1", text="w2 " * 500)
+    ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
+    n_end = len(tokenizer(QWEN3[QWEN3.index("{text}") + 6 :])["input_ids"])
+    yes, no = last_logits(folder, ids[: 128 - n_end] + ids[-n_end:], ["yes", "no"])
+    assert score(load("qwen3"), [("w1", "w2 " * 500)]).raw[0] == pytest.approx(yes - no, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("qwen3", {"instruction": 'w5 "w6" \U0001f600'}),
+        ("flag-llm", {"prompt": "Yes or No"}),
+        ("flag-llm", {"query_prefix": "query "}),
+        ("flag-layerwise", {"text_prefix": ""}),
+        ("flag-layerwise", {"cutoff_layer": 2}),
+        ("flag-layerwise", {"cutoff_layer": 4}),
+    ],
+)
+def test_what_an_entry_says_is_in_the_input_and_the_fingerprint(kind, fields, load, score):
+    plain, other = load(kind), load(kind, **fields)
+    assert plain.fingerprint != other.fingerprint
+    assert abs(score(plain, PAIRS).raw - score(other, PAIRS).raw).max() > 1e-3
+
+
+def test_start_token_that_is_also_padding_is_left_out_by_flag_llm_only(checkpoint, load, tmp_path):
+    longer = []
+    for kind in ("flag-llm", "flag-layerwise"):
+        folder = shutil.copytree(checkpoint(kind), tmp_path / kind)
+        tiny.save_word_tokenizer(
+            folder, ["<pad>", "<eos>", "<bos>", "<unk>"], bos_token="<pad>", eos_token="<eos>",
+            pad_token="<pad>", unk_token="<unk>", padding_side="left",
+        )  # fmt: skip
+        pair = [("w1", "w2")]
+        (with_start,), (item,) = (
+            load(kind, **fields).tokenize(pair) for fields in ({}, {"checkpoint": str(folder)})
+        )
+        longer.append(with_start.n_tokens - item.n_tokens)
+    assert longer == [1, 0]
+
+
+def test_logit_becomes_a_score_though_the_checkpoint_declares_no_activation(load, score, tmp_path):
+    tiny.save_bert(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    plain = score(load("bert"), PAIRS)
+    declared = score(load("bert", checkpoint=str(tmp_path)), PAIRS)
+    np.testing.assert_allclose(declared.score, plain.score, atol=1e-6)
+    handed_on = score(load("bert", activation="none"), PAIRS)
+    np.testing.assert_array_equal(handed_on.score, handed_on.raw)
+
+
+def test_flag_of_a_checkpoint_in_bfloat16_is_scored_in_float32(checkpoint, load, score, tmp_path):
+    folder = shutil.copytree(checkpoint("flag"), tmp_path / "stored")
+    model = AutoModelForSequenceClassification.from_pretrained(folder).to(torch.bfloat16)
+    model.save_pretrained(folder)
+    reduced = score(load("flag", checkpoint=str(folder)), PAIRS)
+    model.float().save_pretrained(folder)
+    exact = score(load("flag", checkpoint=str(folder)), PAIRS)
+    np.testing.assert_allclose(reduced.raw, exact.raw, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["flag", "flag-llm", "flag-layerwise"])
+def test_flag_embedding_runs_a_batch_once_and_hands_its_errors_on(kind, load, monkeypatch):
+    reranker = load(kind)
+    items = reranker.tokenize(PAIRS)
+    calls = []
+    real = torch.nn.Embedding.forward
+
+    def counted(self, ids):
+        calls.append(len(ids))
+        return real(self, ids)
+
+    monkeypatch.setattr(torch.nn.Embedding, "forward", counted)
+    for times in (1, 2):
+        reranker.score(items[:3])
+        reranker.score(items[3:])
+        assert calls.count(3) == len(calls)
+        per_batch = len(calls) / (2 * times)
+        assert per_batch == (3 if kind == "flag" else 1)  # embeddings of a network
+
+    def fail(self, ids):
+        raise error
+
+    monkeypatch.setattr(torch.nn.Embedding, "forward", fail)
+    for error in (torch.OutOfMemoryError("full"), RuntimeError("device-side assert")):
+        with pytest.raises(type(error), match=str(error)):
+            reranker.score(items[1:4])
+
+
+def test_classifier_of_several_classes_or_without_a_trained_head_is_refused(tmp_path, load):
+    tiny.save_bert(tmp_path, n_labels=3)
+    for kind in ("bert", "flag"):
+        with pytest.raises(InputError, match="has 3 outputs; a reranker has 1"):
+            load(kind, checkpoint=str(tmp_path))
+    with pytest.raises(InputError, match="was saved as BertModel, without the output layer"):
+        load("bert", checkpoint="embedded:all-MiniLM-L6-v2")
+
+
+@pytest.mark.parametrize("kind", tiny.CHECKPOINTS)
+def test_checkpoint_without_a_tokenizer_is_refused(kind, checkpoint, load, tmp_path):
+    folder = shutil.copytree(checkpoint(kind), tmp_path / kind)
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(InputError, match="no tokenizer"):
+        load(kind, checkpoint=str(folder))
+
+
+def test_more_tokens_than_positions_are_refused(load):
+    with pytest.raises(InputError, match="max_tokens 513 is more than its 512 positions"):
+        load("bert", max_tokens=513)
+    # XLM-RoBERTa has 514 position embeddings, two of them not used.
+    assert load("xlm-roberta", max_tokens=512).max_tokens == 512
+    for kind in ("flash-xlm-roberta", "flag"):
+        with pytest.raises(InputError, match="max_tokens 513"):
+            load(kind, max_tokens=513)
+    with pytest.raises(InputError, match=r"max_tokens 500 and the prompt, \d+ tokens in all, is"):
+        load("flag-llm", max_tokens=500)
+    with pytest.raises(InputError, match=r"max_tokens 64 leaves -?\d+ tokens.*needed: 32"):
+        load("qwen3", max_tokens=64)
+
+
+@pytest.mark.parametrize("kind", ["bert", "jina-bert", "gte", "flag", "flag-llm", "qwen3"])
+@pytest.mark.parametrize("name", ["nobody/nothing-here", "./nowhere"])
+def test_wrong_checkpoint_is_named(kind, name, load):
+    with pytest.raises(InputError, match=name):
+        load(kind, checkpoint=name)
+
+
+@pytest.mark.parametrize("kind", ["bert", "flag"])
+def test_damaged_weights_are_refused(kind, tmp_path, load):
+    tiny.save_bert(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"short")
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load(kind, checkpoint=str(tmp_path))
+
+
+def test_tokenizer_without_yes_is_refused(tmp_path, load, monkeypatch):
+    monkeypatch.setattr(tiny, "ANSWERS", ["Yes", "No", "no"])
+    tiny.save_qwen3(tmp_path)
+    with pytest.raises(InputError, match=r"no token 'yes'.*Is 'qwen3' the right backend"):
+        load("qwen3", checkpoint=str(tmp_path))
+
+
+REMOTE = """
+from torch import nn
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+class Config(PretrainedConfig):
+    model_type = "remote-tiny"
+
+class Model(PreTrainedModel):
+    config_class = Config
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.embed = nn.Embedding(100, 1)
+        self.post_init()
+
+    def forward(self, input_ids, attention_mask=None, **options):
+        summed = (self.embed(input_ids) * attention_mask[..., None]).sum(1)
+        return SequenceClassifierOutput(logits=summed)
+"""
+
+
+@pytest.fixture
+def remote(tmp_path, monkeypatch):
+    """A checkpoint that comes with its own code: its score is the sum of the ids / 100."""
+    from safetensors.torch import save_file
+
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(
+        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules")
+    )
+    folder = tmp_path / "checkpoint"
+    os.makedirs(folder)
+    tiny.save_bert_tokenizer(folder)
+    (folder / "code.py").write_text(REMOTE)
+    save_file({"embed.weight": torch.arange(100.0)[:, None] / 100}, folder / "model.safetensors")
+    auto_map = {
+        "AutoConfig": "code.Config",
+        "AutoModelForSequenceClassification": "code.Model",
+    }
+    config = {"model_type": "remote-tiny", "architectures": ["Model"], "num_labels": 1}
+    tiny.write_config(folder, config | {"auto_map": auto_map})
+    return folder
+
+
+def test_code_of_a_checkpoint_runs_only_where_the_entry_says_so(remote, load, score):
+    allowed = {"trust_remote_code": True, "revision": "a" * 40, "checkpoint": str(remote)}
+    found = score(load("bert", **allowed), [("w1", "w2")])
+    # [CLS] w1 [SEP] w2 [SEP] are 2, 5, 3, 6, 3.
+    assert found.raw[0] == pytest.approx(0.19, abs=1e-5)
+    with pytest.raises(InputError, match="cannot be loaded"):
+        load("bert", checkpoint=str(remote))
+    (remote / "code.py").write_text(REMOTE.replace("self.post_init()", "self.no_such_thing"))
+    with pytest.raises(InputError, match=r"cannot be loaded \(AttributeError"):
+        load("bert", **allowed | {"revision": "b" * 40})
+
+
+CLASSIFIER = {"backend": "cross-encoder", "checkpoint": "owner/name", "max_tokens": 64}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"trust_remote_code": True}, "trust_remote_code needs a pinned revision"),
+        (
+            {"trust_remote_code": True, "revision": "a" * 40, "architecture": "gte"},
+            "architecture: gte runs no remote code",
+        ),
+        ({"code_revision": "a" * 40}, "code_revision is for trust_remote_code: true"),
+        ({"max_tokens": 8}, "greater than or equal to 32"),
+        ({"activation": "tanh"}, "'sigmoid' or 'none'"),
+        ({"cutoff_layer": 3}, "Extra inputs are not permitted"),
+        ({"backend": "flag", "dtype": "bfloat16"}, "'auto', 'float32' or 'float16'"),
+        ({"backend": "other"}, "expected tags"),
+    ],
+)
+def test_entries_that_cannot_be_meant_are_refused(fields, message):
+    with pytest.raises(ValidationError, match=message):
+        TypeAdapter(RerankerModel).validate_python(CLASSIFIER | fields)
