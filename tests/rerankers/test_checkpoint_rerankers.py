@@ -194,13 +194,16 @@ def test_flag_embedding_runs_a_batch_once_and_hands_its_errors_on(kind, load, mo
             reranker.score(items[1:4])
 
 
-def test_classifier_of_several_classes_or_without_a_trained_head_is_refused(tmp_path, load):
+def test_several_classes_or_no_trained_head_are_refused(tmp_path, checkpoint, load):
     tiny.save_bert(tmp_path, n_labels=3)
     for kind in ("bert", "flag"):
         with pytest.raises(InputError, match="has 3 outputs; a reranker has 1"):
             load(kind, checkpoint=str(tmp_path))
-    with pytest.raises(InputError, match="was saved as BertModel, without the output layer"):
-        load("bert", checkpoint="embedded:all-MiniLM-L6-v2")
+    for kind in ("bert", "flag"):
+        with pytest.raises(InputError, match="was saved as BertModel, without the output layer"):
+            load(kind, checkpoint="embedded:all-MiniLM-L6-v2")
+        with pytest.raises(InputError, match="was saved as Qwen3ForCausalLM, without the output"):
+            load(kind, checkpoint=str(checkpoint("qwen3")))
 
 
 @pytest.mark.parametrize("kind", tiny.CHECKPOINTS)

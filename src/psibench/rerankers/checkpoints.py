@@ -186,6 +186,7 @@ def keep_logits_of(model: Any, tokens: Sequence[int]) -> None:
             kept.bias.copy_(head.bias[list(tokens)])
     kept.forward = partial(linear_in_float32, kept)  # type: ignore[method-assign]
     model.set_output_embeddings(kept)
+    model.config.use_cache = False  # no token comes after the last
 
 
 def count_positions_from_text(model: Any) -> None:
@@ -241,27 +242,35 @@ def checkpoint_folder(entry: CheckpointReranker) -> Path:
     return folder
 
 
-def check_classifier(model: Any, entry: CheckpointReranker) -> None:
+def check_classifier(
+    network: Any, entry: CheckpointReranker, *, n_outputs: int, has_modules: bool = False
+) -> None:
     """Refuse a sequence classifier that is no reranker, or takes fewer tokens than it is given.
+
+    Parameters
+    ----------
+    has_modules
+        Whether other modules of the checkpoint make the output of the network's.
 
     Raises
     ------
     InputError
-        If it has several outputs, if its checkpoint is of another network, whose output layer
-        would be random numbers, or if ``max_tokens`` is beyond its positions.
+        If its checkpoint is of another network, whose output layer would be random numbers, if it
+        has several outputs, or if ``max_tokens`` is beyond its positions.
     """
-    made_for = (model.config.architectures or ["none"])[0]
-    if model.config.num_labels != 1:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: has {model.config.num_labels} outputs; a reranker "
-            "has 1. Is it a classifier, or a checkpoint without a trained head?"
-        )
-    if "SequenceClassification" not in made_for and not getattr(entry, "trust_remote_code", False):
+    made_for = (network.config.architectures or ["none"])[0]
+    has_head = "SequenceClassification" in made_for or getattr(entry, "trust_remote_code", False)
+    if not has_head and (not has_modules or made_for.endswith("ForCausalLM")):
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: was saved as {made_for}, without the output layer "
-            "of a reranker; see config/rerankers.yaml for other backends"
+            "of a classifier; see config/rerankers.yaml for other backends"
         )
-    check_positions(model, entry, entry.max_tokens)
+    if n_outputs != 1:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: has {n_outputs} outputs; a reranker has 1. "
+            "Is it a classifier?"
+        )
+    check_positions(network, entry, entry.max_tokens)
 
 
 def check_positions(model: Any, entry: CheckpointReranker, longest: int) -> None:

@@ -98,7 +98,8 @@ def _load_library(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits
             model_kwargs={"dtype": "float32", **code},
             config_kwargs=dict(code),
         )
-    check_classifier(model.transformers_model, entry)
+    network, has_modules = model.transformers_model, len(model) > 1
+    check_classifier(network, entry, n_outputs=model.num_labels, has_modules=has_modules)
     last_product_in_float32(model)
     return model.tokenizer, partial(_predict, model)
 

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from psibench.config.rerankers import (
@@ -70,7 +71,7 @@ def load_flag(
     tokenizer = scorer.tokenizer
     if isinstance(entry, FlagReranker):
         longest = entry.max_tokens
-        check_classifier(scorer.model, entry)
+        check_classifier(scorer.model, entry, n_outputs=scorer.model.config.num_labels)
         last_product_in_float32(scorer.model.float())  # loaded as stored, which may be bfloat16
         read = partial(_read_pair, tokenizer, longest)
     else:
@@ -125,7 +126,7 @@ def _run_once(scorer: Any) -> None:
     """Let compute_score run a batch once, and no error of it pass for lack of memory.
 
     It runs the first batch of a call to see whether it fits, and then again: the second time has
-    the first one's output. Hidden states of all layers, which it asks for, are not kept.
+    the first one's logits. Hidden states of all layers, which it asks for, are not kept.
     """
     import torch
 
@@ -134,14 +135,14 @@ def _run_once(scorer: Any) -> None:
 
     def once(**inputs: Any) -> Any:
         ids = inputs["input_ids"]
-        if last and torch.equal(last[0], ids):
-            return last[1]
-        inputs.pop("output_hidden_states", None)
-        try:
-            last[:] = [ids, forward(**inputs)]
-        except RuntimeError as error:
-            raise _ForwardError(error) from error
-        return last[1]
+        if not (last and torch.equal(last[0], ids)):
+            last.clear()
+            inputs.pop("output_hidden_states", None)
+            try:
+                last.extend((ids, forward(**inputs).logits))
+            except RuntimeError as error:
+                raise _ForwardError(error) from error
+        return SimpleNamespace(logits=last[1])
 
     scorer.model.forward = once
 
@@ -222,7 +223,6 @@ def _load_minicpm(folder: Path, entry: FlagLayerwiseReranker) -> Any:
     """
     import torch
     from transformers import GraniteConfig, GraniteModel
-    from transformers.modeling_outputs import CausalLMOutput
 
     config = read_json(folder / "config.json")
     _check_minicpm(folder, config, entry)
@@ -261,7 +261,7 @@ def _load_minicpm(folder: Path, entry: FlagLayerwiseReranker) -> Any:
             inputs.pop("cutoff_layers", None)  # the layers beyond are not there
             output = self.model(**inputs, use_cache=False)
             logits = linear_in_float32(self.head, output.last_hidden_state)
-            return CausalLMOutput(logits=(logits[..., 0],))
+            return SimpleNamespace(logits=(logits[..., 0],))
 
     network = CutMiniCpm()
     set_weights(
