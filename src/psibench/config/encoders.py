@@ -74,24 +74,28 @@ class FlagEmbeddingModel(EncoderModel):
 
 
 class ColbertModel(EncoderModel):
-    """A ColBERT checkpoint: a transformer and a projection of every token, scored by MaxSim."""
+    """A ColBERT checkpoint: a transformer and a projection of every token, scored by MaxSim.
+
+    In sentence-transformers' layout, Stanford's or PyLate's. A key that is null is as the
+    checkpoint declares.
+    """
 
     backend: Literal["colbert"]
     kind: Literal["late-interaction"] = "late-interaction"
     max_tokens: int = Field(ge=8)
     """Longest document, special tokens and the marker included; longer ones are cut."""
-    query_tokens: int = Field(default=32, ge=8)
+    query_tokens: int | None = Field(default=None, ge=8)
     """Length of a query; longer ones are cut, shorter ones filled up with mask tokens if
     `expand_queries`."""
-    expand_queries: bool = True
+    expand_queries: bool | None = None
     """Fill queries up with mask tokens, whose vectors count (query augmentation)."""
-    attend_to_expansion: bool = False
+    attend_to_expansion: bool | None = None
     """Let other tokens attend to the mask tokens."""
-    query_marker: str = "[unused0]"
+    query_marker: str | None = None
     """Token behind the first one of a query."""
-    document_marker: str = "[unused1]"
+    document_marker: str | None = None
     """Token behind the first one of a document."""
-    skip_punctuation: bool = True
+    skip_punctuation: bool | None = None
     """Leave out the vectors of a document's punctuation."""
     architecture: Literal["auto", "flash-xlm-roberta"] = "auto"
     """auto: as the checkpoint says; flash-xlm-roberta reads jina-colbert-v2 without its code."""
@@ -99,24 +103,6 @@ class ColbertModel(EncoderModel):
     """Leading dimensions kept (Matryoshka); null: all."""
     attention: Attention = "auto"
     """Implementation; auto: sdpa, which picks the fastest kernel there is."""
-    dtype: Dtype | None = None
-    """Overrides encoding.dtype for this model."""
-
-    @property
-    def scores_by(self) -> Scoring:
-        """How a query's vectors are compared with a document's."""
-        return "maxsim"
-
-
-class PyLateModel(EncoderModel):
-    """Any ColBERT checkpoint through PyLate, an optional extra with dependencies of its own."""
-
-    backend: Literal["pylate"]
-    kind: Literal["late-interaction"] = "late-interaction"
-    max_tokens: int = Field(ge=8)
-    """Longest document, special tokens and the marker included; longer ones are cut."""
-    query_tokens: int = Field(default=32, ge=8)
-    """Length of a query."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 

@@ -9,7 +9,6 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import (
     ColbertModel,
     FlagEmbeddingModel,
-    PyLateModel,
     SentenceTransformerModel,
     VllmModel,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "FlagEmbeddingModel",
     "Model",
     "ModelBase",
-    "PyLateModel",
     "RerankModel",
     "RunFilesModel",
     "SentenceTransformerModel",
@@ -123,7 +121,6 @@ Model = Annotated[
     | SentenceTransformerModel
     | FlagEmbeddingModel
     | ColbertModel
-    | PyLateModel
     | VllmModel
     | EmbeddingApiModel
     | StaticModel

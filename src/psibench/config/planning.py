@@ -16,7 +16,7 @@ from psibench.config.benchmarks import (
     Posir,
     PosirRelease,
 )
-from psibench.config.encoders import ColbertModel, PyLateModel, VllmModel
+from psibench.config.encoders import ColbertModel, VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase, Windows
 from psibench.config.models import StaticModel
 from psibench.config.settings import Encoding
@@ -109,7 +109,7 @@ class PlannedTexts:
             if any(part.high > windows.tokens for part in self.bins):
                 stretch = windows.tokens / (windows.tokens - windows.overlap)
         documents = stretch * sum(part.tokens(longest) for part in self.bins)
-        asked = entry.query_tokens if isinstance(entry, ColbertModel | PyLateModel) else None
+        asked = entry.query_tokens if isinstance(entry, ColbertModel) else None
         return round(documents + self.n_queries * (asked or self.query_tokens))
 
     def gpu_minutes(self, entry: ModelBase, encoding: Encoding) -> float | None:

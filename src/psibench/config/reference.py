@@ -115,7 +115,6 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             models.Windows,
             models.FlagEmbeddingModel,
             models.ColbertModel,
-            models.PyLateModel,
             models.VllmModel,
             models.EmbeddingApiModel,
             models.StaticModel,

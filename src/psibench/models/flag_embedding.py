@@ -15,18 +15,14 @@ import numpy as np
 
 from psibench.config.encoders import FlagEmbeddingModel
 from psibench.errors import InputError
+from psibench.models.backbones import load_auto, quiet, usable_positions
 from psibench.models.checkpoints import checkpoint_identity, loading
 from psibench.models.hub import checkpoint_folder
-from psibench.models.late_checkpoint import (
-    attention_of,
-    load_late_backbone,
-    load_late_tokenizer,
-    refuse_too_long,
-    weights_format,
-)
-from psibench.models.late_encoder import LateEncoder
+from psibench.models.late import LateEncoder, attention_of, weights_format
+from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
+from psibench.models.weights import check_tokenizer
 from psibench.tables.hashing import hash_file
 
 HEAD = "colbert_linear.pt"
@@ -41,9 +37,8 @@ class FlagEmbeddingEncoder(LateEncoder):
     """The linear layer of the multi vectors; None for dense ones."""
 
     def decided_by(self) -> dict[str, Any]:
-        """Return what of the entry decides the vectors."""
-        decided = self.entry.model_dump(mode="json", include={"max_tokens", "vectors"})
-        return decided | {"attention": attention_of(self.entry)}
+        """Return the settings that decide the vectors."""
+        return self.entry.model_dump(mode="json", include={"max_tokens", "vectors"})
 
     def salt(self, role: Role) -> str:
         """Return the role's prompt: queries and documents are read alike."""
@@ -63,9 +58,13 @@ class FlagEmbeddingEncoder(LateEncoder):
             for item in items
         ]
 
+    def states(self, inputs: dict[str, Any]) -> Any:
+        """Run the transformer."""
+        return self.model(**inputs).last_hidden_state
+
     def project(self, states: Any) -> Any:
-        """Return (rows, 1, dim) dense vectors, or (rows, places, dim) multi vectors."""
-        return states[:, :1] if self.head is None else self.head(states)
+        """Return (rows, places, dim): of multi vectors, or of states, the first of them dense."""
+        return states if self.head is None else self.head(states)
 
 
 def load_flag_embedding(
@@ -79,12 +78,18 @@ def load_flag_embedding(
         If the checkpoint cannot be loaded, lacks the layer of the multi vectors, or takes fewer
         tokens than ``max_tokens``.
     """
+    from transformers import AutoTokenizer
+
     weights = weights_format(device, dtype)
     with loading(entry):
         folder = checkpoint_folder(entry)
-        model = load_late_backbone(entry, folder, weights)
-        tokenizer = load_late_tokenizer(entry, folder)
-    refuse_too_long(entry, model, ("max_tokens",))
+        check_tokenizer(folder)
+        trust = {"trust_remote_code": entry.trust_remote_code}
+        options = {"dtype": weights, "attn_implementation": attention_of(entry)}
+        with quiet():
+            model = load_auto(folder, options, **trust)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **trust)
+    refuse_more(usable_positions(model), entry.checkpoint, "max_tokens", entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     head = None
     if entry.vectors == "multi-vector":

@@ -4,7 +4,6 @@ from psibench.config.models import (
     ColbertModel,
     EncoderModel,
     FlagEmbeddingModel,
-    PyLateModel,
     SentenceTransformerModel,
     StaticModel,
     VllmModel,
@@ -42,13 +41,9 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
 
             return load_flag_embedding(entry, device=device, dtype=dtype)
         case ColbertModel():
-            from psibench.models.colbert import load_colbert
+            from psibench.models.late import load_colbert
 
             return load_colbert(entry, device=device, dtype=dtype)
-        case PyLateModel():
-            from psibench.models.pylate_encoder import load_pylate
-
-            return load_pylate(entry, device=device, dtype=dtype)
         case VllmModel():
             from psibench.models.vllm_pooling import load_vllm
 

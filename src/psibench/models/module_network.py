@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from psibench.config.models import SentenceTransformerModel
 from psibench.errors import InputError
-from psibench.models.weights import check_network
+from psibench.models.weights import checking_weights
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ def load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) 
         have.
     """
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Transformer
 
     if entry.projection or entry.architecture != "auto":
         raise InputError(
@@ -66,14 +64,7 @@ def load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) 
             "`projection` and `architecture` cannot be used; take them out of the model's entry"
         )
     options = {} if entry.attention == "auto" else {"attn_implementation": entry.attention}
-    load = Transformer._load_model
-
-    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        transformer, info = load(self, *args, output_loading_info=True, **kwargs)
-        check_network(folder, transformer, info)
-        return transformer
-
-    with mock.patch.object(Transformer, "_load_model", checked):  # it says nothing of weights
+    with checking_weights(folder):
         model = SentenceTransformer(
             str(folder),
             device=device,

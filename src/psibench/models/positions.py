@@ -38,7 +38,7 @@ def refuse_beyond_positions(entry: ModelBase) -> None:
         return
     positions = declared_positions(entry)
     refuse_more(positions, entry.checkpoint, "max_tokens", entry.max_tokens)
-    if isinstance(entry, ColbertModel):
+    if isinstance(entry, ColbertModel) and entry.query_tokens is not None:
         refuse_more(positions, entry.checkpoint, "query_tokens", entry.query_tokens)
 
 

@@ -9,7 +9,6 @@ MODEL_VERSIONS: dict[str, int] = {
     "colbert": 1,
     "embedding-api": 1,
     "flag-embedding": 1,
-    "pylate": 1,
     "sentence-transformers": 2,
     "static-embeddings": 2,
     "vllm": 1,

@@ -5,9 +5,11 @@ makes a tokenizer of special tokens alone where there is no vocabulary: with a w
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from psibench.errors import InputError
 
@@ -111,6 +113,25 @@ def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> No
                 f"{sorted(names)[0]} first. Is the folder whole, and is this the right backend or "
                 "architecture?"
             )
+
+
+@contextmanager
+def checking_weights(folder: Path) -> Iterator[None]:
+    """Let sentence-transformers load no network that ``check_network`` refuses.
+
+    It says nothing of weights itself.
+    """
+    from sentence_transformers.base.modules import Transformer
+
+    load = Transformer._load_model
+
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        transformer, info = load(self, *args, output_loading_info=True, **kwargs)
+        check_network(folder, transformer, info)
+        return transformer
+
+    with mock.patch.object(Transformer, "_load_model", checked):
+        yield
 
 
 VOCABULARIES = (

@@ -11,7 +11,6 @@ from typing import Any
 from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
 from psibench.models.hub import read_json
-from psibench.models.late_checkpoint import attention_of
 from psibench.models.weights import read_tensors
 from psibench.rerankers.architectures import flash_xlm_roberta
 from psibench.rerankers.checkpoints import set_weights
@@ -35,7 +34,7 @@ UNSUPPORTED = ("lora_adaptations", "rotary_emb_scale_base", "rotary_emb_interlea
 DEFAULT_BASE = 10_000.0  # of the checkpoint's XLMRobertaFlashConfig
 
 
-def load_flash(entry: ColbertModel, folder: Path, dtype: str) -> Any:
+def load(entry: ColbertModel, folder: Path, dtype: str) -> Any:
     """Load the transformer on the CPU, its weights in the number format given.
 
     Raises
@@ -57,7 +56,6 @@ def load_flash(entry: ColbertModel, folder: Path, dtype: str) -> Any:
     else:
         model = flash_xlm_roberta.build(config).roberta
     set_weights(model, weights, entry)  # type: ignore[arg-type]  # reads name and revision only
-    model.set_attn_implementation(attention_of(entry))
     return model.to(getattr(torch, dtype))
 
 

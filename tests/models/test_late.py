@@ -1,7 +1,5 @@
 import json
-import logging
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +8,13 @@ import torch
 from closeness import assert_vectors_close
 from late_vectors import maxsim, maxsim_search, vectors_of
 from safetensors.torch import load_file, save_file
+from sentence_transformers import MultiVectorEncoder
 from tiny_late_checkpoints import save_colbert, save_jina_colbert, save_pylate
 from torch.nn.functional import normalize
 
 from psibench.config.models import ColbertModel
 from psibench.errors import InputError
-from psibench.models.colbert import load_colbert, punctuation_ids
+from psibench.models.late import load_colbert
 
 # The tiny BERT's tokens: w0 is 7, w1 is 8, ...
 PAD, Q, D, UNK, CLS, SEP, MASK, W0 = range(8)
@@ -28,6 +27,20 @@ TEXTS = [
     " ".join(f"w{i}" for i in range(59)),
 ]
 QUERIES = ["w3 w4", "", "w41 w17 w2?", " ".join(f"w{i}" for i in range(40))]
+STANFORD = {
+    "query_tokens": "query_maxlen",
+    "attend_to_expansion": "attend_to_mask_tokens",
+    "query_marker": "query_token_id",
+    "document_marker": "doc_token_id",
+    "skip_punctuation": "mask_punctuation",
+}
+PYLATE = {
+    "query_tokens": "query_length",
+    "expand_queries": "do_query_expansion",
+    "attend_to_expansion": "attend_to_expansion_tokens",
+    "query_marker": "query_prefix",
+    "document_marker": "document_prefix",
+}
 JINA = {
     "architecture": "flash-xlm-roberta",
     "query_marker": "[QueryMarker]",
@@ -158,29 +171,6 @@ def test_what_is_in_a_batch_changes_its_vectors_by_rounding_only(load, role, fie
     assert_vectors_close(backwards, alone)
 
 
-@pytest.mark.parametrize(
-    ("role", "texts"),
-    [("document", [TEXTS[0], TEXTS[5]]), ("query", [QUERIES[0], QUERIES[3]])],
-    ids=["document", "query"],
-)
-def test_places_that_no_token_attends_to_are_masked(load, role, texts):
-    encoder = load()
-    masks = []
-
-    def model(input_ids, attention_mask=None):
-        masks.append(attention_mask)
-        return encoder.model(input_ids=input_ids, attention_mask=attention_mask)
-
-    spied = replace(encoder, model=model)
-    expected = vectors_of(encoder, texts, role=role)
-    assert_vectors_close(vectors_of(spied, texts, role=role), expected)
-    vectors_of(spied, texts[1:], role=role)
-    both, full = masks  # w1 and 31 places of padding or masks; a text cut to 32 tokens
-    assert full is None
-    n_seen = len(encoder.tokenizer(texts[0])["input_ids"]) + 1  # the marker
-    assert both.tolist() == [[1] * n_seen + [0] * (32 - n_seen), [1] * 32]
-
-
 def test_leading_dimensions_are_kept_and_normalised_anew(load):
     for whole, cut in zip(vectors_of(load(), TEXTS), vectors_of(load(dim=8), TEXTS), strict=True):
         leading = whole[:, :8]
@@ -212,12 +202,6 @@ def test_rotary_checkpoint_is_marked_with_its_own_tokens(load, jina):
     # <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> 4, the markers 5 and 6, w0 7
     assert encoder.tokenize(["w0"], "query")[0].windows[0].tolist() == [0, 5, 7, 2, 4, 4, 4, 4]
     assert encoder.tokenize(["w0"], "document")[0].windows[0].tolist() == [0, 6, 7, 2]
-
-
-def test_rotary_positions_are_in_the_vectors(load, jina):
-    encoder = load(jina[0], **JINA)
-    one, other = vectors_of(encoder, ["w1 w2 w3", "w3 w2 w1"])
-    assert np.abs(one[3] - other[3]).max() > 1e-3  # w2 stands between others
 
 
 def test_the_base_of_the_rotations_is_the_checkpoint_s(load, jina, tmp_path):
@@ -262,33 +246,79 @@ def test_weights_of_another_network_are_refused(load, jina, tmp_path):
         load(other, **JINA)
 
 
+CHECKPOINTS = {
+    "stanford": (save_colbert, {}),
+    "stanford, masks are attended to": (save_colbert, {"attend_to_mask_tokens": True}),
+    "stanford, other lengths, punctuation kept": (
+        save_colbert,
+        {"query_maxlen": 12, "mask_punctuation": False},
+    ),
+    "pylate": (save_pylate, {}),
+    "pylate, masks are attended to": (save_pylate, {"attend_to_expansion_tokens": True}),
+    "pylate, not filled up": (save_pylate, {"do_query_expansion": False, "query_length": 12}),
+    "pylate, other words skipped": (save_pylate, {"skiplist_words": ["w1", "."]}),
+    "pylate, no markers, prompts": (
+        save_pylate,
+        {"query_prefix": "", "document_prefix": "", "prompts": {"query": "w7 ", "document": "w8 "}},
+    ),
+    "pylate, bias": (save_pylate, {"dense": {"bias": True}}),
+    "pylate, residual": (save_pylate, {"dense": {"bias": True, "use_residual": True}}),
+    "pylate, function": (
+        save_pylate,
+        {"dense": {"activation_function": "torch.nn.modules.activation.Tanh"}},
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=[*CHECKPOINTS, "sentence-transformers"])
+def any_layout(request, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("layout")
+    if request.param in CHECKPOINTS:
+        save, fields = CHECKPOINTS[request.param]
+        return save(folder, **fields)
+    theirs = MultiVectorEncoder(str(save_colbert(folder / "stanford")), device="cpu")
+    theirs[0].query_expansion = {"strategy": "min", "length": 12}
+    theirs[0].query_length = 20
+    theirs.save(str(folder / "saved"))
+    return folder / "saved"
+
+
+@pytest.mark.parametrize("role", ["query", "document"])
+def test_vectors_are_those_of_sentence_transformers(load, any_layout, role):
+    theirs = MultiVectorEncoder(str(any_layout), device="cpu")
+    theirs[0].document_length = 32
+    encode = theirs.encode_query if role == "query" else theirs.encode_document
+    expected = encode(TEXTS, convert_to_numpy=True, normalize_embeddings=True)
+    ours = vectors_of(load(any_layout), TEXTS, role=role)
+    for found, vectors in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(found, vectors, atol=1e-6)
+
+
 @pytest.mark.parametrize(
-    "dense",
+    "entry",
     [
-        {},
-        {"bias": True},
-        {"bias": True, "use_residual": True},
-        {"activation_function": "torch.nn.modules.activation.Tanh"},
+        {"query_tokens": 12},
+        {"expand_queries": False},
+        {"attend_to_expansion": True},
+        {"query_marker": "[unused1]", "document_marker": "[unused0]"},
+        {"skip_punctuation": False},
     ],
     ids=str,
 )
-def test_pylate_s_layout_is_read(load, tmp_path, dense):
-    folder = save_pylate(tmp_path, dense=dense)
-    stored = load_file(folder / "1_Dense" / "model.safetensors")
-    encoder = load(folder)
-    (item,) = encoder.tokenize(["w1 w2"], "document")
-    ids = torch.from_numpy(item.windows[0].astype(np.int64))[None]
-    with torch.inference_mode():
-        hidden = encoder.model(input_ids=ids).last_hidden_state[0]
-    expected = hidden @ stored["linear.weight"].T
-    if "bias" in dense:
-        expected = expected + stored["linear.bias"]
-    if "activation_function" in dense:
-        expected = expected.tanh()
-    if "use_residual" in dense:
-        expected = expected + hidden @ stored["residual.weight"].T
-    (vectors,) = vectors_of(encoder, ["w1 w2"])
-    np.testing.assert_allclose(vectors, normalize(expected, dim=-1).numpy(), atol=1e-6)
+@pytest.mark.parametrize("save", [save_colbert, save_pylate])
+def test_what_an_entry_says_goes_before_the_checkpoint_s_own(load, tmp_path, save, entry):
+    """A checkpoint that declares the same gives the same vectors."""
+    names = STANFORD if save is save_colbert else PYLATE
+    declared = {names[key]: value for key, value in entry.items() if key in names}
+    if save is save_pylate and "skip_punctuation" in entry:
+        declared = {"skiplist_words": []}
+    if len(declared) < len(entry):
+        pytest.skip("Stanford's layout always fills queries up")
+    own, other = load(save(tmp_path / "own"), **entry), load(save(tmp_path / "other", **declared))
+    for role in ("query", "document"):
+        pairs = zip(*(vectors_of(each, TEXTS, role=role) for each in (own, other)), strict=True)
+        for ours, theirs in pairs:
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_function_of_elsewhere_in_the_projection_is_refused(load, tmp_path):
@@ -316,7 +346,7 @@ def test_missing_weights_of_the_transformer_are_refused(load, colbert, tmp_path)
 
 @pytest.mark.parametrize("key", ["query_marker", "document_marker"])
 def test_a_marker_that_the_vocabulary_lacks_is_refused(load, key):
-    with pytest.raises(InputError, match=rf"no token '\[Q\] '; set {key}"):
+    with pytest.raises(InputError, match=rf"no token '\[Q\]'; set {key}"):
         load(**{key: "[Q] "})
 
 
@@ -341,34 +371,6 @@ def test_attention_that_skips_unattended_masks_is_refused(load):
         load(attention="flash_attention_2")
 
 
-def test_signs_that_a_tokenizer_does_not_know_are_not_skipped(load):
-    encoder = load()
-    assert len(punctuation_ids(encoder.tokenizer)) == 32  # of string.punctuation
-
-    class Ignorant:
-        unk_token_id = 3
-
-        def convert_tokens_to_ids(self, signs):
-            return [9 if sign == "." else 3 for sign in signs]
-
-    assert punctuation_ids(Ignorant()).tolist() == [9]
-
-
-def test_settings_other_than_the_checkpoint_s_are_warned_of(load, tmp_path, caplog):
-    folder = save_colbert(tmp_path, attend_to_mask_tokens=True, query_maxlen=48)
-    with caplog.at_level(logging.WARNING, logger="psibench"):
-        load(folder, query_tokens=48)
-    (message,) = (r.getMessage() for r in caplog.records if r.name == "psibench")
-    assert "says attend_to_mask_tokens True, the entry attend_to_expansion False" in message
-
-
-def test_settings_like_the_checkpoint_s_are_not_warned_of(load, colbert, tmp_path, caplog):
-    with caplog.at_level(logging.WARNING, logger="psibench"):
-        load(colbert)
-        load(save_pylate(tmp_path))
-    assert [record for record in caplog.records if record.name == "psibench"] == []
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_reduced_formats_stay_close_to_float32(load, dtype):
     pairs = zip(vectors_of(load(), TEXTS), vectors_of(load(dtype=dtype), TEXTS), strict=True)
@@ -385,8 +387,8 @@ def test_reduced_formats_stay_close_to_float32(load, dtype):
         {"query_tokens": 16},
         {"expand_queries": False},
         {"attend_to_expansion": True},
-        {"query_marker": "[unused1]"},
-        {"document_marker": "[unused0]"},
+        {"query_marker": "w1"},
+        {"document_marker": "w1"},
         {"skip_punctuation": False},
         {"dim": 8},
         {"attention": "eager"},

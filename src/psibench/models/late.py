@@ -1,0 +1,490 @@
+"""Late interaction: a vector for every token, scored by MaxSim.
+
+ColBERT checkpoints (Khattab and Zaharia, SIGIR 2020, section 3.2; Santhanam et al., NAACL 2022)
+are read by sentence-transformers' ``MultiVectorEncoder``, in its own layout, Stanford's and
+PyLate's: it finds the projection, the markers that say whether a text is a query or a document, how
+far queries are filled up with mask tokens, and the words whose vectors are left out of documents.
+An entry's own settings go before the checkpoint's.
+
+What that class does not do is done here. It tells no offsets of tokens, by which psibench knows how
+much of a text is visible, and batches by characters: texts are tokenized here, with its prefixes
+and by its tokenizer, and laid out as those of all encoders. It fills in weights that are missing,
+and a projection where there is none. And jina-colbert-v2 brings code for transformers 4, which it
+would have to run: ``architectures.flash_xlm_roberta`` reads that.
+"""
+
+import json
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
+from psibench.errors import InputError
+from psibench.models.backbones import quiet, usable_positions
+from psibench.models.batches import pad_windows
+from psibench.models.checkpoints import checkpoint_identity, loading
+from psibench.models.hub import checkpoint_folder, read_json
+from psibench.models.positions import refuse_more
+from psibench.models.protocols import Role, TokenizedText
+from psibench.models.tokenizing import tokenize_texts
+from psibench.models.versions import MODEL_VERSIONS
+from psibench.models.weights import check_tokenizer, checking_weights, read_tensors
+from psibench.tables.provenance import hash_params
+
+PUNCTUATION = list(string.punctuation)
+STANFORD_KEYS = {
+    "query_token_id": "query_marker",
+    "doc_token_id": "document_marker",
+    "query_maxlen": "query_tokens",
+    "attend_to_mask_tokens": "attend_to_expansion",
+    "mask_punctuation": "skip_punctuation",
+}
+"""Keys of artifact.metadata, and the entry's."""
+
+
+@dataclass(frozen=True)
+class LateEncoder:
+    """The part of an ``Encoder`` that turns windows into the vectors of their tokens.
+
+    A class built on it says in ``states`` and ``project`` what a padded batch gives, in
+    ``decided_by`` which settings decide that, and in ``tokenize`` which tokens' vectors are kept:
+    there ``content`` is True for them, special tokens among them. A reduced number format runs
+    under autocast where the weights are float32.
+    """
+
+    entry: Any
+    model: Any
+    tokenizer: Any
+    device: str
+    dtype: str
+    weights: str
+    """Number format of the transformer's weights; what projects its states is float32."""
+    identity: str
+
+    def __post_init__(self) -> None:
+        if self.weights not in ("float32", self.dtype):
+            raise ValueError(
+                f"weights loaded in {self.weights} cannot compute in {self.dtype}; load the "
+                "encoder anew"
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the vectors besides the text and its prompt."""
+        return hash_params(
+            self.decided_by()
+            | {
+                "attention": attention_of(self.entry),
+                "identity": self.identity,
+                "dtype": self.dtype,
+                "weights": self.weights,
+                "version": MODEL_VERSIONS[self.entry.backend],
+            }
+        )
+
+    def decided_by(self) -> dict[str, Any]:
+        """Return the settings that decide the vectors."""
+        raise NotImplementedError
+
+    def states(self, inputs: dict[str, Any]) -> Any:
+        """Return (rows, places, hidden) states, in the format of ``dtype``."""
+        raise NotImplementedError
+
+    def project(self, states: Any) -> Any:
+        """Turn float32 states into (rows, places, dim)."""
+        raise NotImplementedError
+
+    def n_unattended(self, window: np.ndarray) -> int:  # noqa: ARG002 - a subclass reads it
+        """Count the tokens at the end of a window that no token attends to."""
+        return 0
+
+    def prompt(self, role: Role) -> str:
+        """Return the entry's text before each of the role's texts."""
+        text = self.entry.query_prompt if role == "query" else self.entry.document_prompt
+        return str(text)
+
+    def forward(
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Encode a batch: (n_kept_tokens, dim) float32 unit vectors per window."""
+        import torch
+        from torch.nn.functional import normalize
+
+        # No token attends to the padding, whatever it is.
+        pad_id = int(self.tokenizer.pad_token_id or 0)
+        inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
+        for row, window in enumerate(windows):
+            if hidden := self.n_unattended(window):
+                inputs["attention_mask"][row, len(window) - hidden :] = 0
+        reduced = self.dtype != self.weights
+        with torch.inference_mode():
+            with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
+                states = self.states(inputs)
+            unit = normalize(self.project(states.float()), dim=-1)
+            kept = np.zeros(unit.shape[:2], dtype=bool)
+            for row, keep in enumerate(content):
+                kept[row, : len(keep)] = keep
+            vectors = unit[torch.from_numpy(kept).to(self.device)].cpu().numpy()
+        return [part.copy() for part in np.split(vectors, np.cumsum(kept.sum(axis=1))[:-1])]
+
+
+@dataclass(frozen=True)
+class ColbertEncoder(LateEncoder):
+    """An ``Encoder`` of ColBERT's token vectors; see ``load_colbert``.
+
+    ``model`` is the list of sentence-transformers' modules that compute the vectors: a transformer
+    and those behind it.
+    """
+
+    entry: ColbertModel
+    mask: Any
+    """sentence-transformers' MultiVectorMask, which says whose vectors of a text are kept."""
+    prefixes: dict[str, str]
+    """By role, what the checkpoint wants before each text: its marker, its prompt."""
+    query_tokens: int
+    """Length to which queries are filled up, if they are, and cut."""
+    longest_query: int
+    """Where they are cut instead, in checkpoints that set both."""
+    expansion_id: int | None
+    """Token that fills queries up; None: none does."""
+    attends: bool
+    """Whether other tokens attend to that token."""
+
+    def decided_by(self) -> dict[str, Any]:
+        """Return how the checkpoint is read: its own settings, those of the entry before them."""
+        words = list(self.mask.skiplist_words)
+        longest = {"longest_query": self.longest_query}
+        return {
+            "max_tokens": self.entry.max_tokens,
+            "dim": self.entry.dim,
+            "query_tokens": self.query_tokens,
+            "expand_queries": self.expansion_id is not None,
+            "attend_to_expansion": self.attends,
+            "query_marker": self.prefixes["query"].removesuffix(" "),
+            "document_marker": self.prefixes["document"].removesuffix(" "),
+            "skip_punctuation": True if words == PUNCTUATION else words or False,
+        } | ({} if self.longest_query == self.query_tokens else longest)
+
+    def salt(self, role: Role) -> str:
+        """Return the role and its prompt: the same text is read otherwise as query."""
+        return f"{self.prompt(role)}\0{role}"
+
+    def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
+        """Tokenize texts behind the checkpoint's prefix and the prompt, cut to their limit."""
+        query = role == "query"
+        items = tokenize_texts(
+            self.tokenizer,
+            texts,
+            prompt=self.prefixes[role] + self.prompt(role),
+            max_tokens=self.longest_query if query else self.entry.max_tokens,
+        )
+        windows = [item.windows[0] for item in items]
+        if query and self.expansion_id is not None:
+            windows = [self._filled(window) for window in windows]
+        return [
+            replace(item, windows=(window,), content=(self._kept(window, role),))
+            for item, window in zip(items, windows, strict=True)
+        ]
+
+    def states(self, inputs: dict[str, Any]) -> Any:
+        """Run the transformer."""
+        return self.model[0](inputs)["token_embeddings"]
+
+    def project(self, states: Any) -> Any:
+        """Run the modules behind it, and keep the leading dimensions."""
+        features = {"token_embeddings": states}
+        for module in self.model[1:]:
+            features = module(features)
+        return features["token_embeddings"][..., : self.entry.dim]
+
+    def n_unattended(self, window: np.ndarray) -> int:
+        """Count the tokens that a query was filled up with, if none attends to them."""
+        if self.expansion_id is None or self.attends:
+            return 0
+        others = np.flatnonzero(window != self.expansion_id)
+        return len(window) - 1 - int(others[-1]) if len(others) else 0
+
+    def _filled(self, window: np.ndarray) -> np.ndarray:
+        missing = max(0, self.query_tokens - len(window))
+        return np.append(window, np.full(missing, self.expansion_id, dtype=np.int32))
+
+    def _kept(self, window: np.ndarray, role: Role) -> np.ndarray:
+        """Ask sentence-transformers which of a text's tokens have vectors."""
+        import torch
+
+        ids = torch.from_numpy(window.astype(np.int64))[None]
+        features = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        kept: np.ndarray = self.mask(features, task=role)["attention_mask"][0].bool().numpy()
+        return kept
+
+
+def load_colbert(entry: ColbertModel, *, device: str, dtype: str) -> ColbertEncoder:
+    """Load a ColBERT checkpoint.
+
+    Raises
+    ------
+    InputError
+        If the checkpoint cannot be loaded, has no projection, does not know the markers or a mask
+        token, or takes fewer tokens or has fewer dimensions than asked for.
+    """
+    if entry.attention == "flash_attention_2" and not (
+        entry.attend_to_expansion or entry.expand_queries is False
+    ):
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: attention flash_attention_2 gives no vectors for "
+            "mask tokens that are not attended to; set attention: auto, or attend_to_expansion: "
+            "true if it was trained so"
+        )
+    weights = weights_format(device, dtype)
+    with loading(entry):
+        folder = checkpoint_folder(entry)
+        check_tokenizer(folder)
+        read = _read_modules if entry.architecture == "auto" else _read_port
+        found = read(entry, folder, weights)
+    own = found.settings
+    chosen = own | {key: value for key in own if (value := getattr(entry, key)) is not None}
+    longest = chosen["query_tokens"] if entry.query_tokens else found.longest_query
+    transformer = found.modules[0].auto_model
+    positions = usable_positions(transformer)
+    refuse_more(positions, entry.checkpoint, "max_tokens", entry.max_tokens)
+    refuse_more(positions, entry.checkpoint, "query_tokens", longest)
+    prefixes = {role: _prefix(entry, found, f"{role}_marker") for role in ("query", "document")}
+    if entry.skip_punctuation is not None:
+        found.mask.skiplist_words = PUNCTUATION if entry.skip_punctuation else []
+    found.mask.resolve_with_tokenizer(found.tokenizer)
+    attends = chosen["attend_to_expansion"]
+    expands = chosen["expand_queries"]
+    _refuse_dim(entry, found.modules[1:], transformer.config.hidden_size)
+    return ColbertEncoder(
+        entry, [module.to(device).eval() for module in found.modules], found.tokenizer,
+        device, dtype, weights, checkpoint_identity(entry.checkpoint, entry.revision),
+        mask=found.mask, prefixes=prefixes, query_tokens=chosen["query_tokens"],
+        longest_query=longest, attends=attends,
+        expansion_id=_expansion_id(entry, found, attends=attends) if expands else None,
+    )  # fmt: skip
+
+
+def weights_format(device: str, dtype: str) -> str:
+    """Choose the number format of a transformer's weights.
+
+    On a CPU float32, so that another format can be computed in later; on a GPU the one asked for.
+    """
+    return dtype if device == "cuda" else "float32"
+
+
+def attention_of(entry: ColbertModel | FlagEmbeddingModel) -> str:
+    """Return the implementation of attention: sdpa for auto."""
+    return "sdpa" if entry.attention == "auto" else entry.attention
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a checkpoint's files hold."""
+
+    modules: list[Any]
+    """The transformer, in a module of sentence-transformers, and those behind it."""
+    mask: Any
+    tokenizer: Any
+    settings: dict[str, Any]
+    """The checkpoint's own, by the entry's keys."""
+    longest_query: int
+    expansion_token: str | None = None
+    """What fills queries up; None: the mask token."""
+
+
+def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
+    """Read a checkpoint by sentence-transformers."""
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    _refuse_made_up_projection(folder)
+    try:
+        with quiet(), checking_weights(folder):
+            model = MultiVectorEncoder(
+                str(folder),
+                device="cpu",
+                trust_remote_code=entry.trust_remote_code,
+                local_files_only=True,
+                model_kwargs={"dtype": dtype, "attn_implementation": attention_of(entry)},
+            )
+    except RuntimeError as error:
+        raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
+    first, *rest = model
+    others = [
+        type(m).__name__ for m in rest if not isinstance(m, Dense | Normalize | MultiVectorMask)
+    ]
+    masks = [module for module in rest if isinstance(module, MultiVectorMask)]
+    if others or len(masks) != 1 or not isinstance(first, Transformer):
+        raise InputError(
+            f"{folder}: modules {[type(module).__name__ for module in model]}; supported: a "
+            "Transformer, then Dense, Normalize, and one MultiVectorMask"
+        )
+    expansion = first.query_expansion or {}
+    longest = first.query_length or entry.max_tokens
+    documents = (model.prompts.get(name) for name in ("document", "passage", "corpus"))
+    settings = {
+        "query_marker": model.prompts.get("query") or "",
+        "document_marker": next((prompt for prompt in documents if prompt), ""),
+        "query_tokens": expansion.get("length", longest),
+        "expand_queries": bool(expansion),
+        "attend_to_expansion": expansion.get("attend", False),
+    }
+    return _Found(
+        [first, *(module.float() for module in rest if module is not masks[0])],
+        masks[0],
+        model.tokenizer,
+        settings,
+        longest if expansion.get("strategy") == "min" else settings["query_tokens"],
+        expansion.get("token"),
+    )
+
+
+def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
+    """Read a checkpoint in Stanford's layout whose transformer is a port of ours."""
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    from torch import nn
+    from transformers import PreTrainedTokenizerFast
+
+    from psibench.models.architectures import flash_xlm_roberta
+
+    class Ported(nn.Module):
+        def __init__(self, auto_model: Any) -> None:
+            super().__init__()
+            self.auto_model = auto_model
+
+        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+            states = self.auto_model(**features).last_hidden_state
+            return features | {"token_embeddings": states}
+
+    network = flash_xlm_roberta.load(entry, folder, dtype)
+    network.set_attn_implementation(attention_of(entry))
+    matrix = _stanford_matrix(folder)
+    dense = Dense(
+        matrix.shape[1], matrix.shape[0], bias=False, activation_function=None,
+        init_weight=matrix, module_input_name="token_embeddings",
+    )  # fmt: skip
+    declared = read_json(folder / "artifact.metadata")
+    settings: dict[str, Any] = {
+        "expand_queries": True,
+        "attend_to_expansion": False,
+        "query_tokens": 32,
+        "query_marker": "[unused0]",
+        "document_marker": "[unused1]",
+    }
+    settings |= {ours: declared[key] for key, ours in STANFORD_KEYS.items() if key in declared}
+    settings |= {key: f"{settings[key]} " for key in ("query_marker", "document_marker")}
+    return _Found(
+        [Ported(network), dense],
+        MultiVectorMask(PUNCTUATION if settings.pop("skip_punctuation", True) else []),
+        PreTrainedTokenizerFast.from_pretrained(folder),  # the config names code of the checkpoint
+        settings,
+        settings["query_tokens"],
+    )
+
+
+def _refuse_made_up_projection(folder: Path) -> None:
+    """Refuse what sentence-transformers would give a random projection, or another function."""
+    if not (folder / "modules.json").is_file():
+        if "HF_ColBERT" not in (read_json(folder / "config.json").get("architectures") or []):
+            raise _no_projection(folder)
+        _stanford_matrix(folder)
+        return
+    declared = read_json(folder / "config_sentence_transformers.json").get("model_type")
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    dense = [folder / module["path"] for module in modules if module["type"].endswith("Dense")]
+    if not dense and declared not in ("MultiVectorEncoder", "ColBERT"):
+        raise _no_projection(folder)
+    for path in dense:
+        name = read_json(path / "config.json").get("activation_function", "torch.nn.")
+        if not name.startswith("torch.nn."):
+            raise InputError(
+                f"{path}: activation_function {name!r}; supported: classes of torch.nn"
+            )
+
+
+def _stanford_matrix(folder: Path) -> Any:
+    """Read the projection of Stanford's layout, which stands among the transformer's weights."""
+    try:
+        return read_tensors(folder, lambda name: name == "linear.weight")["linear.weight"].float()
+    except InputError:
+        raise _no_projection(folder) from None
+
+
+def _no_projection(folder: Path) -> InputError:
+    return InputError(
+        f"{folder}: no projection; expected a tensor linear.weight among its weights, of the "
+        "architecture HF_ColBERT (Stanford's layout), or a Dense module in modules.json "
+        "(PyLate's). Is it a ColBERT model?"
+    )
+
+
+def _prefix(entry: ColbertModel, found: _Found, key: str) -> str:
+    """Return what comes before a text, and let the tokenizer read its marker as one token.
+
+    Raises
+    ------
+    InputError
+        If a marker is no token of the vocabulary.
+    """
+    from tokenizers import AddedToken
+
+    own, asked = found.settings[key], getattr(entry, key)
+    text = own if asked is None or asked.strip() == own.strip() else f"{asked.strip()} "
+    marker = text.strip()
+    if asked is None and not marker.startswith("["):
+        return str(text)  # no marker, but a prompt like "query: "
+    vocabulary = found.tokenizer.get_vocab()
+    known = next((name for name in (f"{marker} ", marker) if name in vocabulary), None)
+    if known is None:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: its vocabulary has no token {marker!r}; set {key} "
+            "to the one it was trained with"
+        )
+    if found.tokenizer.tokenize(known) != [known]:
+        found.tokenizer.add_tokens([AddedToken(known, normalized=False, special=True)])
+    return str(text)
+
+
+def _expansion_id(entry: ColbertModel, found: _Found, *, attends: bool) -> int:
+    """Return the token that queries are filled up with.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it cannot be told from the query's last one.
+    """
+    tokenizer = found.tokenizer
+    token = found.expansion_token
+    filling = tokenizer.mask_token_id if token is None else tokenizer.convert_tokens_to_ids(token)
+    if filling is None:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: its tokenizer has no mask token to fill up queries "
+            "with; set expand_queries: false"
+        )
+    if not attends and tokenizer("a")["input_ids"][-1] == filling:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: queries end with the token {token!r} that they are "
+            "filled up with, and no token may attend to that; set expand_queries: false"
+        )
+    return int(filling)
+
+
+def _refuse_dim(entry: ColbertModel, projection: list[Any], hidden_size: int) -> None:
+    import torch
+
+    features = {"token_embeddings": torch.zeros(1, 1, hidden_size)}
+    with torch.inference_mode():
+        for module in projection:
+            features = module(features)
+    found = features["token_embeddings"].shape[-1]
+    if entry.dim is not None and entry.dim > found:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: dim {entry.dim} is more than its {found} "
+            "dimensions; lower dim"
+        )
