@@ -4,7 +4,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -30,16 +30,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", choices=_choices("backend"), help="list models of this backend only"
     )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare these entries with what their checkpoints' own files declare (prompts, "
+        "pooling, end token, longest input, similarity); exit code 1 where one differs",
+    )
     parser.add_argument("--json", action="store_true", help="print all fields of each, as JSON")
 
 
 def run_models(args: argparse.Namespace) -> None:
-    """Print a line per model, cut to the terminal if it is one, or whole entries.
+    """Print a line per model, cut to the terminal if it is one, or whole entries, or checks.
 
     Raises
     ------
     InputError
         On an id that is not in the registry.
+    SystemExit
+        With code 1, if an entry that is checked departs from its checkpoint.
     """
     entries = load_registry(REGISTRY)
     if args.config is not None:
@@ -51,6 +59,9 @@ def run_models(args: argparse.Namespace) -> None:
         for name, entry in _named(entries, args.ids).items()
         if args.kind in (None, entry.kind) and args.backend in (None, entry.backend)
     }
+    if args.check:
+        _check(shown if args.ids else {})
+        return
     if args.json:
         records = [{"id": name, **entry.model_dump(mode="json")} for name, entry in shown.items()]
         print(json.dumps(records, indent=2, ensure_ascii=False))
@@ -63,6 +74,35 @@ def run_models(args: argparse.Namespace) -> None:
     rows = [model_row(name, entry, rerankers) for name, entry in shown.items()]
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print("\n".join(table_lines(rows, columns=columns)))
+
+
+def _check(entries: Mapping[str, Model]) -> None:
+    """Print for each entry what of it its checkpoint's files say otherwise."""
+    from psibench.models.checkpoints import resolve_checkpoint
+    from psibench.models.declared import Compared, compare_with_checkpoint
+    from psibench.models.downloads import download_settings
+
+    if not entries:
+        raise InputError("--check needs the ids of models: psibench models --check ID")
+    n_departing = 0
+    for name, entry in entries.items():
+        if not isinstance(entry, Compared):
+            print(f"{name}: nothing to compare with, of the backend {entry.backend}")
+            continue
+        folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
+        if not folder.is_dir():
+            folder = download_settings(entry.checkpoint, entry.revision)
+        found = compare_with_checkpoint(entry, folder)
+        differing = [str(comparison) for comparison in found if not comparison.agrees]
+        keys = ", ".join(comparison.key for comparison in found)
+        if differing:
+            print(f"{name}: differs in {len(differing)} of {len(found)}: {keys}")
+            print("\n".join(f"  {line}" for line in differing))
+            n_departing += 1
+        else:
+            print(f"{name}: as its checkpoint declares: {keys or 'nothing that can be compared'}")
+    if n_departing:
+        raise SystemExit(1)
 
 
 def _named(entries: dict[str, Model], ids: Sequence[str]) -> dict[str, Model]:

@@ -18,6 +18,7 @@ from psibench.models.download_files import wanted_files
 from psibench.models.manifests import MAIN, Manifest, Part
 
 CODE_FILES = ["*.py", "*.json"]
+SETTINGS_FILES = ["*.json", "artifact.metadata", "*.model", "vocab.txt", "merges.txt"]
 
 logger = logging.getLogger("psibench")
 
@@ -65,6 +66,20 @@ def download_checkpoint(
     _need(names, repo, list(sizes))
     files = {name: sizes[name] for name in names}
     return Manifest(repo, revision, folder.name, str(folder), files, part, fetched)
+
+
+def download_settings(repo: str, revision: str | None) -> Path:
+    """Fetch what a hub repository says of its use, without its weights; return the folder.
+
+    Raises
+    ------
+    InputError
+        As ``download_checkpoint``.
+    """
+    from huggingface_hub import snapshot_download
+
+    with _in_plain_words(repo, revision):
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=SETTINGS_FILES))
 
 
 def _snapshot(repo: str, revision: str | None, *, part: Part) -> Path:

@@ -27,6 +27,7 @@ from psibench.errors import InputError
 from psibench.models.backbones import quiet, usable_positions
 from psibench.models.batches import pad_windows
 from psibench.models.checkpoints import checkpoint_identity, loading
+from psibench.models.declared import late_settings
 from psibench.models.hub import checkpoint_folder, read_json
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
@@ -36,14 +37,6 @@ from psibench.models.weights import check_tokenizer, checking_weights, read_tens
 from psibench.tables.provenance import hash_params
 
 PUNCTUATION = list(string.punctuation)
-STANFORD_KEYS = {
-    "query_token_id": "query_marker",
-    "doc_token_id": "document_marker",
-    "query_maxlen": "query_tokens",
-    "attend_to_mask_tokens": "attend_to_expansion",
-    "mask_punctuation": "skip_punctuation",
-}
-"""Keys of artifact.metadata, and the entry's."""
 
 
 @dataclass(frozen=True)
@@ -369,7 +362,6 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
         matrix.shape[1], matrix.shape[0], bias=False, activation_function=None,
         init_weight=matrix, module_input_name="token_embeddings",
     )  # fmt: skip
-    declared = read_json(folder / "artifact.metadata")
     settings: dict[str, Any] = {
         "expand_queries": True,
         "attend_to_expansion": False,
@@ -377,11 +369,12 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
         "query_marker": "[unused0]",
         "document_marker": "[unused1]",
     }
-    settings |= {ours: declared[key] for key, ours in STANFORD_KEYS.items() if key in declared}
+    declared = {key: value for key, (value, _) in late_settings(folder).items()}
+    settings |= {key: value for key, value in declared.items() if key in settings}
     settings |= {key: f"{settings[key]} " for key in ("query_marker", "document_marker")}
     return _Found(
         [Ported(network), dense],
-        MultiVectorMask(PUNCTUATION if settings.pop("skip_punctuation", True) else []),
+        MultiVectorMask(PUNCTUATION if declared.get("skip_punctuation", True) else []),
         PreTrainedTokenizerFast.from_pretrained(folder),  # the config names code of the checkpoint
         settings,
         settings["query_tokens"],

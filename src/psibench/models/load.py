@@ -1,5 +1,7 @@
 """Encoders from registry entries. A backend's libraries are imported when one of its is loaded."""
 
+from pathlib import Path
+
 from psibench.config.models import (
     ColbertModel,
     EncoderModel,
@@ -9,6 +11,8 @@ from psibench.config.models import (
     VllmModel,
 )
 from psibench.errors import InputError
+from psibench.models.checkpoints import resolve_checkpoint
+from psibench.models.declared import warn_of_departures
 from psibench.models.protocols import Encoder
 
 
@@ -27,6 +31,14 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
     InputError
         If the checkpoint cannot be loaded, or the entry's backend does not run in the job.
     """
+    encoder = _load(entry, device=device, dtype=dtype)
+    folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
+    if folder.is_dir():  # not where a library fetched it from the hub by itself
+        warn_of_departures(entry, entry.checkpoint, folder)
+    return encoder
+
+
+def _load(entry: EncoderModel, *, device: str, dtype: str) -> Encoder:
     match entry:
         case StaticModel():
             from psibench.models.static import load_static

@@ -1,0 +1,220 @@
+"""`psibench models --check` and the warnings at load: entries beside checkpoints' own files."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny_checkpoints import DECODER_VOCABULARY, save_bert, save_modules, save_tokenizer
+from tiny_late_checkpoints import save_bge_m3, save_colbert, save_pylate
+
+from psibench.cli import main
+from psibench.config.load import parse_model
+from psibench.models.load import load_encoder
+
+USES = {
+    "prompts": {"query": "query: ", "document": "passage: "},
+    "similarity_fn_name": "cosine",
+}
+RIGHT = {
+    "backend": "sentence-transformers",
+    "query_prompt": "query: ",
+    "document_prompt": "passage: ",
+    "pooling": "mean",
+    "max_tokens": 32,
+}
+
+
+@pytest.fixture
+def save(tmp_path: Path):
+    """Save a tiny BERT that declares mean pooling, prompts, 32 tokens and cosines."""
+
+    def save(uses=USES, *, pooling="mean", normalize=True, length=32, **tokenizer) -> Path:
+        folder = save_bert(tmp_path, **tokenizer)
+        save_modules(folder, pooling=pooling, normalize=normalize)
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(uses))
+        (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
+        return folder
+
+    return save
+
+
+@pytest.fixture
+def check(tmp_path: Path, capsys):
+    """Check an entry; return the exit code and the lines printed."""
+
+    def check(entry: dict, folder: Path | None = None) -> tuple[int, list[str]]:
+        config = tmp_path / "config.yaml"
+        given = entry if folder is None else entry | {"checkpoint": str(folder)}
+        config.write_text(yaml.safe_dump({"registry": {"mine": given}}))
+        try:
+            code = main(["models", "--check", "--config", str(config), "mine"])
+        except SystemExit as stopped:
+            code = stopped.code
+        return code, capsys.readouterr().out.splitlines()
+
+    return check
+
+
+def warnings_of(entry: dict, folder: Path, caplog) -> list[str]:
+    """Load the entry; return what is said of it."""
+    with caplog.at_level(logging.WARNING, logger="psibench"):
+        load_encoder(parse_model(entry | {"checkpoint": str(folder)}), device="cpu")
+    return [record.getMessage() for record in caplog.records if record.name == "psibench"]
+
+
+def test_the_shipped_minilm_agrees_with_its_checkpoint_and_the_longer_one_does_not(capsys):
+    assert main(["models", "--check", "all-minilm-l6-v2", "minilm-first-128", "minilm-maxp"]) == 0
+    agreed = ": as its checkpoint declares: pooling, max_tokens\n"
+    assert capsys.readouterr().out.count(agreed) == 3
+    with pytest.raises(SystemExit) as stopped:
+        main(["models", "--check", "all-minilm-l6-v2", "all-minilm-l6-v2-512"])
+    assert stopped.value.code == 1
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "all-minilm-l6-v2-512: differs in 1 of 2: pooling, max_tokens",
+        "  max_tokens: the entry has 512, sentence_bert_config.json 256",
+    ]
+
+
+def test_an_entry_that_says_what_its_checkpoint_says_agrees_and_warns_of_nothing(
+    save, check, caplog
+):
+    folder = save()
+    keys = "query_prompt, document_prompt, pooling, max_tokens, similarity"
+    assert check(RIGHT, folder) == (0, [f"mine: as its checkpoint declares: {keys}"])
+    assert check(RIGHT | {"pooling": "checkpoint"}, folder)[0] == 0
+    assert warnings_of(RIGHT, folder, caplog) == []
+
+
+WRONG = {
+    "pooling": ({"pooling": "cls"}, "pooling: the entry has 'cls', 1_Pooling/config.json 'mean'"),
+    "prompt": (
+        {"query_prompt": "query:"},
+        "query_prompt: the entry has 'query:', config_sentence_transformers.json 'query: '",
+    ),
+    "length": ({"max_tokens": 16}, "max_tokens: the entry has 16, sentence_bert_config.json 32"),
+}
+
+
+@pytest.mark.parametrize(("change", "line"), WRONG.values(), ids=WRONG)
+def test_an_entry_made_wrong_is_told_with_both_values_and_warned_of_at_load(
+    save, check, caplog, change, line
+):
+    folder = save()
+    code, (first, *rest) = check(RIGHT | change, folder)
+    assert (code, rest) == (1, [f"  {line}"])
+    assert first.startswith("mine: differs in 1 of 5: ")
+    (warning,) = warnings_of(RIGHT | change, folder, caplog)
+    assert warning == f"checkpoint '{folder}': {line}: the entry's is used"
+
+
+@pytest.mark.parametrize(
+    ("uses", "prompt", "code"),
+    [
+        ({"prompts": {"s2p": "query: ", "s2s": "like: "}}, "query: ", 0),
+        ({"prompts": {"s2p": "query: ", "s2s": "like: "}}, "", 1),
+        ({"prompts": {"s2p": "query: "}, "default_prompt_name": "s2p"}, "like: ", 1),
+        ({"prompts": {"query": "", "document": ""}}, "query: ", 0),  # the library's own default
+        ({"prompts": {"query": "", "passage": "p: "}}, "query: ", 1),
+    ],
+    ids=str,
+)
+def test_prompts_are_found_by_role_by_default_or_by_task(save, check, uses, prompt, code):
+    entry = RIGHT | {"query_prompt": prompt, "document_prompt": "p: "}
+    if "s2p" in uses["prompts"] and "default_prompt_name" in uses:
+        entry["document_prompt"] = "query: "
+    assert check(entry, save(uses))[0] == code
+
+
+@pytest.mark.parametrize(
+    ("similarity", "normalize", "code"),
+    [("dot", True, 0), ("dot", False, 1), ("euclidean", True, 0), ("manhattan", True, 1)],
+)
+def test_products_and_distances_of_unit_vectors_rank_as_cosines(
+    save, check, similarity, normalize, code
+):
+    folder = save({"similarity_fn_name": similarity}, normalize=normalize)
+    entry = {"backend": "sentence-transformers", "max_tokens": 32}
+    assert check(entry, folder)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("template", "append", "adds", "code"),
+    [
+        ("$A", "", False, 1),
+        ("$A", "<|endoftext|>", False, 0),
+        ("$A <|endoftext|>", "", False, 0),
+        ("[CLS] $A", "", True, 1),
+    ],
+)
+def test_a_model_pooled_at_its_end_needs_a_token_there(
+    tmp_path, save, check, template, append, adds, code
+):
+    folder = save(pooling="mean" if adds else "lasttoken")
+    save_tokenizer(folder, vocabulary=DECODER_VOCABULARY, template=template)
+    path = folder / "tokenizer_config.json"
+    own = json.loads(path.read_text()) | {"eos_token": "<|endoftext|>", "add_eos_token": adds}
+    path.write_text(json.dumps(own))
+    found, lines = check(RIGHT | {"pooling": "checkpoint", "append": append}, folder)
+    assert found == code
+    expected = "append: the entry has '', tokenizer_config.json '<|endoftext|>'"
+    assert (f"  {expected}" in lines) == bool(code)
+
+
+def test_without_a_length_of_its_own_a_checkpoint_limits_by_tokenizer_and_positions(
+    tmp_path, save, check
+):
+    folder = save()
+    (folder / "sentence_bert_config.json").unlink()
+    assert check(RIGHT | {"max_tokens": 64}, folder)[0] == 0
+    code, lines = check(RIGHT | {"max_tokens": 65}, folder)
+    assert (code, lines[1:]) == (1, ["  max_tokens: the entry has 65, config.json 64"])
+
+
+LATE = {"backend": "colbert", "max_tokens": 64}
+
+
+@pytest.mark.parametrize(
+    ("layout", "entry", "line"),
+    [
+        (save_pylate, {}, None),
+        (save_pylate, {"query_marker": "[unused0]", "query_tokens": 32}, None),
+        (save_pylate, {"skip_punctuation": False}, "skip_punctuation: the entry has False"),
+        (save_pylate, {"query_tokens": 16}, "query_tokens: the entry has 16"),
+        (save_pylate, {"max_tokens": 32}, "max_tokens: the entry has 32"),
+        (save_colbert, {}, "max_tokens: the entry has 64, artifact.metadata 180"),
+        (save_colbert, {"max_tokens": 180, "attend_to_expansion": True}, "attend_to_expansion: "),
+    ],
+)
+def test_late_interaction_is_compared_with_stanford_s_files_and_pylate_s(
+    tmp_path, check, layout, entry, line
+):
+    code, lines = check(LATE | entry, layout(tmp_path / "m"))
+    assert code == (line is not None)
+    assert line is None or [found.startswith(f"  {line}") for found in lines[1:]] == [True]
+
+
+def test_bge_m3_s_dense_vectors_are_the_first_token_s(tmp_path, check):
+    folder = save_bge_m3(tmp_path)
+    save_modules(folder, pooling="mean")
+    entry = {"backend": "flag-embedding", "max_tokens": 512}
+    assert check(entry, folder)[1][1].startswith("  pooling: the entry has 'cls'")
+    assert check(entry | {"vectors": "multi-vector", "kind": "late-interaction"}, folder)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["modules.json", "config_sentence_transformers.json"])
+@pytest.mark.parametrize("text", ["{", "[null]", "7"])
+def test_a_damaged_file_ends_with_code_2_and_is_named(save, check, name, text):
+    folder = save()
+    (folder / name).write_text(text)
+    assert check(RIGHT, folder)[0] == 2
+
+
+def test_backends_without_such_files_have_nothing_to_compare(check, capsys):
+    assert check({"backend": "bm25s"}) == (
+        0,
+        ["mine: nothing to compare with, of the backend bm25s"],
+    )
+    assert main(["models", "--check"]) == 2
+    assert "psibench models --check ID" in capsys.readouterr().err
