@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.models.analysis import LANGUAGE_NAMES, STOP_WORD_LANGUAGES, text_tokenizer
+from psibench.models.bm25 import LANGUAGE_NAMES, STOP_WORD_LANGUAGES, text_tokenizer
 
 AUTO = {"stemmer": "auto", "stopwords": "auto"}
 PLAIN = {"stemmer": None, "stopwords": None}

@@ -8,7 +8,7 @@ from fake_hub import FakeHub, commit_of, running
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity, is_local, resolve_checkpoint
-from psibench.models.download_files import wanted_files
+from psibench.models.downloads import wanted_files
 from psibench.models.manifests import Manifest, find_manifest, manifest_name, read_manifest
 
 UNREAD = {

@@ -17,8 +17,8 @@ from tiny_architectures import (
 )
 
 from psibench.errors import InputError
-from psibench.models.backbones import load_backbone
-from psibench.models.hub import checkpoint_folder
+from psibench.models.checkpoints import checkpoint_folder
+from psibench.models.networks import load_backbone
 
 TEXTS = ["w1", " ".join(f"w{i}" for i in range(19)), "w5 w4 w3", "w9 w8 " * 30, "w2 w3"]
 KINDS = {

@@ -15,11 +15,10 @@ from tiny_checkpoints import save_modules
 
 from psibench.config import parse_model
 from psibench.errors import InputError
+from psibench.models.declared import Layout, read_layout
 from psibench.models.load import load_encoder
 from psibench.models.manifests import Manifest
-from psibench.models.module_list import Layout, read_layout
-from psibench.models.module_network import ModuleNetwork
-from psibench.models.networks import NativeNetwork
+from psibench.models.networks import ModuleNetwork, NativeNetwork
 
 TEXTS = ["w1 w2 w3", "", "w40", " ".join(f"w{i}" for i in range(28))]
 LENGTHS = {name: {"max_tokens": 32} for name in ("sentence-transformers", "colbert")}

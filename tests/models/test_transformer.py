@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from tiny_checkpoints import save_bert
 
 from psibench.errors import InputError
-from psibench.models.hub import checkpoint_folder
+from psibench.models.checkpoints import checkpoint_folder
 from psibench.models.transformer import load_transformer
 
 TEXTS = [

@@ -1,16 +1,196 @@
-"""BM25 through bm25s, scored exhaustively so that ties have one order."""
+"""BM25 through bm25s: how texts are cut into terms, and the search.
 
-from collections.abc import Sequence
+English is cut exactly as bm25s does by default. Other languages are first brought to Unicode's
+NFKC form, and their combining marks (vowel signs of Hindi, say) are parts of words. Scripts
+written without spaces are indexed as overlapping pairs of characters, beside whole words of other
+scripts, as Lucene's CJK analyser does. Every document is scored, so that ties have one order.
+"""
+
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, get_args
 
 import numpy as np
 
-from psibench.config.models import Bm25Model
+from psibench.config.models import Bm25Model, StopWordLanguage
 from psibench.errors import InputError
-from psibench.models.analysis import Tokenizer, text_tokenizer
 from psibench.progress import Progress
 from psibench.search.topk import TopK, top_k_of_row
+from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS
+
+Tokenizer = Callable[[Sequence[str]], list[list[str]]]
+
+AUTO = "auto"
+ENGLISH = "english"
+
+# ISO 639-3 to the names that PyStemmer and bm25s use.
+LANGUAGE_NAMES = {
+    "ara": "arabic",
+    "arb": "arabic",
+    "cat": "catalan",
+    "ces": "czech",
+    "cmn": "chinese",
+    "dan": "danish",
+    "deu": "german",
+    "ell": "greek",
+    "eng": ENGLISH,
+    "epo": "esperanto",
+    "est": "estonian",
+    "eus": "basque",
+    "fas": "persian",
+    "fin": "finnish",
+    "fra": "french",
+    "gle": "irish",
+    "hin": "hindi",
+    "hun": "hungarian",
+    "hye": "armenian",
+    "ind": "indonesian",
+    "ita": "italian",
+    "kor": "korean",
+    "lit": "lithuanian",
+    "nep": "nepali",
+    "nld": "dutch",
+    "nob": "norwegian",
+    "nor": "norwegian",
+    "npi": "nepali",
+    "pes": "persian",
+    "pol": "polish",
+    "por": "portuguese",
+    "ron": "romanian",
+    "rus": "russian",
+    "sot": "sesotho",
+    "spa": "spanish",
+    "srp": "serbian",
+    "swe": "swedish",
+    "tam": "tamil",
+    "tur": "turkish",
+    "yid": "yiddish",
+    "zho": "chinese",
+}
+STOP_WORD_LANGUAGES: tuple[str, ...] = get_args(StopWordLanguage)
+
+
+def text_tokenizer(language: str, *, stemmer: str | None, stopwords: str | None) -> Tokenizer:
+    """Return texts -> lists of terms.
+
+    Parameters
+    ----------
+    language : language and script of the texts searched, as in ``eng-Latn``.
+    stemmer, stopwords : names as PyStemmer and bm25s have them; ``auto``: those of the language,
+        where there are any; None for none.
+
+    Raises
+    ------
+    InputError
+        If there is no stemmer of that name.
+    """
+    code, _, script = language.partition("-")
+    stems = _stemmer(_named(stemmer, code, supported=_algorithms()))
+    if script in UNSPACED_SCRIPTS:
+        # Stop words are words; a pair of characters is none, so `auto` takes out nothing here.
+        words = None if stopwords == AUTO else stopwords
+        return _unspaced_tokenizer(stems, _stop_words(words))
+    words = _named(stopwords, code, supported=STOP_WORD_LANGUAGES)
+    return _word_tokenizer(stems, words, is_english=code == "eng")
+
+
+def _named(given: str | None, code: str, *, supported: Sequence[str]) -> str | None:
+    """Resolve ``auto``; other names stay."""
+    if given != AUTO:
+        return given
+    name = LANGUAGE_NAMES.get(code)
+    return name if name in supported else None
+
+
+def _algorithms() -> list[str]:
+    import Stemmer
+
+    names: list[str] = Stemmer.algorithms()
+    return names
+
+
+def _stemmer(name: str | None) -> Any:
+    import Stemmer
+
+    if name is None:
+        return None
+    if name not in _algorithms():
+        raise InputError(
+            f"stemmer {name!r} is unknown. Supported: {', '.join(_algorithms())}, auto, or null"
+        )
+    return Stemmer.Stemmer(name)
+
+
+def _stop_words(name: str | None) -> frozenset[str]:
+    from bm25s import stopwords
+
+    if name is None:
+        return frozenset()
+    return frozenset(getattr(stopwords, f"STOPWORDS_{'EN' if name == ENGLISH else name.upper()}"))
+
+
+def _word_tokenizer(stems: Any, stopwords: str | None, *, is_english: bool) -> Tokenizer:
+    import bm25s
+
+    options = {} if is_english else {"token_pattern": _word_pattern()}
+
+    def tokenize(texts: Sequence[str]) -> list[list[str]]:
+        tokens: list[list[str]] = bm25s.tokenize(
+            list(texts) if is_english else [_folded(text) for text in texts],
+            stopwords=stopwords,
+            stemmer=stems,
+            return_ids=False,
+            show_progress=False,
+            **options,
+        )
+        return tokens
+
+    return tokenize
+
+
+def _unspaced_tokenizer(stems: Any, stop_words: frozenset[str]) -> Tokenizer:
+    import regex
+
+    word = r"[\p{L}\p{M}\p{N}_]"
+    pieces = regex.compile(rf"(?V1)([{word}&&[{UNSPACED}]]+)|[{word}--[{UNSPACED}]]+")
+
+    def terms(text: str) -> list[str]:
+        found: list[str] = []
+        for piece in pieces.finditer(_folded(text).lower()):
+            found += _pairs(piece[1]) if piece[1] else [piece[0]]
+        kept = [term for term in found if term not in stop_words]
+        return kept if stems is None else list(stems.stemWords(kept))
+
+    return lambda texts: [terms(text) for text in texts]
+
+
+def _pairs(run: str) -> list[str]:
+    """Overlapping pairs of neighbouring characters; a single one stands for itself."""
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+
+
+def _folded(text: str) -> str:
+    """One form for texts that look the same: composed accents, full-width letters as others."""
+    return unicodedata.normalize("NFKC", text)
+
+
+def _word_pattern() -> str:
+    """Two or more characters, as bm25s; combining marks count as characters."""
+    return rf"\w[\w{_marks()}]+"
+
+
+@cache
+def _marks() -> str:
+    """List all combining marks, as the inside of a character class."""
+    return "".join(c for c in map(chr, range(sys.maxunicode + 1)) if _is_mark(c))
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in ("Mn", "Mc")
+
 
 DEFAULT_LANGUAGE = "eng-Latn"
 

@@ -15,10 +15,9 @@ import numpy as np
 
 from psibench.config.encoders import FlagEmbeddingModel
 from psibench.errors import InputError
-from psibench.models.backbones import load_auto, quiet, usable_positions
-from psibench.models.checkpoints import checkpoint_identity, loading
-from psibench.models.hub import checkpoint_folder
+from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
 from psibench.models.late import LateEncoder, attention_of, weights_format
+from psibench.models.networks import load_auto, quiet, usable_positions
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts

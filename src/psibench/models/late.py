@@ -24,14 +24,12 @@ import numpy as np
 
 from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
 from psibench.errors import InputError
-from psibench.models.backbones import quiet, usable_positions
-from psibench.models.batches import pad_windows
-from psibench.models.checkpoints import checkpoint_identity, loading
+from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading, read_json
 from psibench.models.declared import late_settings
-from psibench.models.hub import checkpoint_folder, read_json
+from psibench.models.networks import quiet, usable_positions
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import tokenize_texts
+from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.models.weights import check_tokenizer, checking_weights, read_tensors
 from psibench.tables.provenance import hash_params

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from psibench.config.models import StaticModel
-from psibench.models.backbones import load_auto, quiet
-from psibench.models.checkpoints import checkpoint_identity, loading
-from psibench.models.hub import checkpoint_folder
+from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
+from psibench.models.networks import load_auto, quiet
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS

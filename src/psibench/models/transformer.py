@@ -6,14 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from psibench.config.models import SentenceTransformerModel, Windows
-from psibench.models.appending import append_tokens, pool_behind_prompt, tokens_to_append
-from psibench.models.backbones import usable_positions
-from psibench.models.batches import pad_windows
 from psibench.models.checkpoints import checkpoint_identity, loading
-from psibench.models.networks import Network, load_network
+from psibench.models.networks import Network, load_network, usable_positions
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import tokenize_texts
+from psibench.models.tokenizing import (
+    append_tokens,
+    pad_windows,
+    pool_behind_prompt,
+    tokenize_texts,
+    tokens_to_append,
+)
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
 

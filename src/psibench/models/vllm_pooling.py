@@ -10,10 +10,9 @@ import numpy as np
 
 from psibench.config.encoders import SentenceTransformerModel, VllmModel
 from psibench.errors import InputError
-from psibench.models.appending import append_tokens, tokens_to_append
 from psibench.models.checkpoints import checkpoint_identity, loading, resolve_checkpoint
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import tokenize_texts
+from psibench.models.tokenizing import append_tokens, tokenize_texts, tokens_to_append
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
-from psibench.models.hub import read_json
+from psibench.models.checkpoints import read_json
 from psibench.models.weights import read_tensors
 from psibench.rerankers.architectures import flash_xlm_roberta
 from psibench.rerankers.checkpoints import set_weights

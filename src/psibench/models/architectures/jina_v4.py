@@ -14,7 +14,7 @@ from typing import Any
 
 from psibench.errors import InputError
 from psibench.models.architectures.bidirectional import LEFT_OUT
-from psibench.models.hub import read_json
+from psibench.models.checkpoints import read_json
 from psibench.models.weights import check_loaded, read_tensors
 
 TASK = "retrieval"
