@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -14,17 +16,23 @@ from psibench.llm.retry import TryFailedError
 from psibench.llm.standin.embedding import STYLES, embed
 from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 from psibench.llm.usage import BudgetReachedError
-from psibench.models.api import asking
-from psibench.models.api.asking import ApiAsker
-from psibench.models.api.bodies import check_paths, read_tokens, read_vectors, values_at
-from psibench.models.api.client import EmbeddingClient
+from psibench.models.api import service
 from psibench.models.api.identity import (
     remember_tokenizer,
     remembered_tokenizer,
     tokenizer_identity,
 )
 from psibench.models.api.ledger import Ledger
-from psibench.models.api.plan import ApiRequest, pack
+from psibench.models.api.service import (
+    ApiAsker,
+    ApiRequest,
+    EmbeddingClient,
+    check_paths,
+    pack,
+    read_tokens,
+    read_vectors,
+    values_at,
+)
 from psibench.models.api.texts import load_api_texts
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.manifests import Manifest, manifest_name
@@ -51,9 +59,9 @@ SERVICES = {"openai": OPENAI, "voyage": VOYAGE, "cohere": COHERE, "jina": JINA}
 
 @pytest.fixture(autouse=True)
 def _no_long_waits(monkeypatch):
-    monkeypatch.setattr(asking, "BACKOFF_S", 0.01)
-    monkeypatch.setattr(asking, "LOOK_S", 0.02)
-    monkeypatch.setattr(asking, "GRACE_S", 0.3)
+    monkeypatch.setattr(service, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(service, "LOOK_S", 0.02)
+    monkeypatch.setattr(service, "GRACE_S", 0.3)
     monkeypatch.setenv("EMBEDDING_KEY", KEY)
 
 
@@ -145,6 +153,7 @@ def test_vectors_come_in_the_order_of_their_index():
         ([1, 2], "wrong_shape"),
         ([[1, 0], [float("inf"), 0]], "not_finite"),
         ([[1, 0], [0, 0]], "zero_vector"),
+        ([[1, 0], [10**400, 0]], "not_numbers"),
     ],
 )
 def test_vectors_that_are_none_are_refused(vectors, reason):
@@ -163,6 +172,11 @@ def test_a_path_is_followed_through_keys_places_and_every_item():
     check_paths(entry_of(), model="m")
     with pytest.raises(InputError, match=r"model 'm': vectors_path 'data' names one value"):
         check_paths(entry_of(vectors_path="data"), model="m")
+
+
+@pytest.mark.parametrize("said", [-1, 10**30, float("inf"), float("nan"), "many", None, [7]])
+def test_a_count_of_tokens_that_no_answer_can_have_is_not_believed(said):
+    assert read_tokens({"usage": {"total_tokens": said}}, entry_of()) is None
 
 
 def test_requests_keep_both_limits_and_a_long_text_goes_alone():
@@ -307,6 +321,24 @@ def test_what_may_pass_is_asked_again_and_counted(tmp_path, fault):
     # where it said nothing and may yet have done the work.
     lost = {"truncated": 10, "wrong_count": 2, "nan": 2}.get(fault, 0)
     assert spending.tokens == 4 + lost
+
+
+def test_an_answer_nested_too_deep_is_a_failed_try_and_no_crash(tmp_path):
+    class Nested(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"[" * 100_000)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Nested) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        entry = entry_of(url=f"http://127.0.0.1:{server.server_port}/", max_attempts=2)
+        with pytest.raises(InputError, match="not_json"):
+            ask(entry, [request(1)], ledger_in(tmp_path))
+        server.shutdown()
 
 
 def test_a_slow_answer_is_given_up_and_counts_as_billed(tmp_path):

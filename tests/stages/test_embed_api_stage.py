@@ -22,9 +22,9 @@ from psibench.errors import InputError
 from psibench.llm.standin.embedding import embed
 from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 from psibench.llm.usage import BudgetReachedError
-from psibench.models.api import asking, parts
+from psibench.models.api import service
 from psibench.models.api.texts import load_api_texts
-from psibench.stages import embed_api_job
+from psibench.stages import embed_api
 from psibench.stages.embed_api import run_embed_api
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.embedding_schemas import EMBEDDING_USAGE
@@ -49,7 +49,7 @@ HOSTS = {
 
 @pytest.fixture(autouse=True)
 def _no_long_waits(monkeypatch):
-    monkeypatch.setattr(asking, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(service, "BACKOFF_S", 0.01)
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_a_budget_ends_the_job_and_a_larger_one_goes_on_with_the_rest(tmp_path, 
 
 
 def test_texts_are_read_block_by_block(tmp_path, server, monkeypatch):
-    monkeypatch.setattr(embed_api_job, "BLOCK_CHARS", 60)
+    monkeypatch.setattr(embed_api, "BLOCK_CHARS", 60)
     write_domain(tmp_path / "a")
     table, used = embed_all(tmp_path, entry_of(server))
     assert table["_id"].to_list() == [*DOCUMENTS, *QUESTIONS]
@@ -276,7 +276,7 @@ class Stop:
 
 
 def test_a_stopped_job_keeps_every_answer_and_asks_the_rest_later(tmp_path, monkeypatch):
-    monkeypatch.setattr(asking, "LOOK_S", 0.02)
+    monkeypatch.setattr(service, "LOOK_S", 0.02)
     documents = {f"d{n}": f"word{n} one two" for n in range(60)}
     write_domain(tmp_path / "a", documents, {})
     with EmbeddingServer(EmbeddingStandIn(delay_s=0.05)) as server:
@@ -337,7 +337,7 @@ def test_a_killed_job_asks_nothing_again_but_what_was_under_way(tmp_path, number
     assert set(asked) == set(documents.values())
     # SIGTERM: what is under way is waited for. SIGKILL: two requests of two texts under way, and
     # those of an unfinished part.
-    most = {signal.SIGTERM: 0, signal.SIGKILL: 2 * (2 + parts.REQUESTS_PER_PART)}[number]
+    most = {signal.SIGTERM: 0, signal.SIGKILL: 2 * (2 + embed_api.REQUESTS_PER_PART)}[number]
     assert len(asked) - 160 <= most
     used = read_table(tmp_path / "usage.parquet", EMBEDDING_USAGE).row(0, named=True)
     # Three tokens a text; what was under way when it was killed counts at most, [CLS] and [SEP] in:

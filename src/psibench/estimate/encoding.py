@@ -40,7 +40,7 @@ from psibench.estimate.documents import Reader, is_large, is_remote
 from psibench.llm.expected import EMBEDDED, count_tokens
 from psibench.models.api.identity import remembered_tokenizer
 from psibench.models.api.ledger import Ledger
-from psibench.models.api.plan import pack
+from psibench.models.api.service import pack
 from psibench.models.api.texts import ApiTexts, load_api_texts
 from psibench.models.checkpoints import local_folder
 from psibench.models.protocols import Role

@@ -7,8 +7,8 @@ from typing import Any
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.errors import InputError
-from psibench.models.api.bodies import role_fields
 from psibench.models.api.identity import tokenizer_identity
+from psibench.models.api.service import role_fields
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import CHUNK, tokenize_texts
