@@ -2,10 +2,13 @@
 
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from fake_hub import FakeHub, running
 from tiny_checkpoints import DECODER_VOCABULARY, save_bert, save_modules, save_tokenizer
 from tiny_late_checkpoints import save_bge_m3, save_colbert, save_pylate
 
@@ -218,3 +221,28 @@ def test_backends_without_such_files_have_nothing_to_compare(check, capsys):
     )
     assert main(["models", "--check"]) == 2
     assert "psibench models --check ID" in capsys.readouterr().err
+
+
+def test_of_a_hub_checkpoint_the_files_that_declare_are_fetched_and_no_weights(save, tmp_path):
+    folder = save()
+    files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.*")}
+    config = tmp_path / "hub.yaml"
+    entry = RIGHT | {"checkpoint": "owner/tiny", "max_tokens": 48}
+    config.write_text(yaml.safe_dump({"registry": {"mine": entry}}))
+    command = [sys.executable, "-m", "psibench.cli", "models", "--check", "--config", str(config)]
+    with running(FakeHub()) as hub:
+        hub.push("owner/tiny", "one", files)
+        done = subprocess.run(
+            [*command, "mine"],
+            env=hub.env(tmp_path / "hf"),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[1:] == [
+        "  max_tokens: the entry has 48, sentence_bert_config.json 32"
+    ]
+    assert any(path.endswith("1_Pooling/config.json") for path in hub.asked)
+    assert not any(path.endswith(".safetensors") for path in hub.asked)

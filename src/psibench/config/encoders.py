@@ -77,7 +77,7 @@ class ColbertModel(EncoderModel):
     """A ColBERT checkpoint: a transformer and a projection of every token, scored by MaxSim.
 
     In sentence-transformers' layout, Stanford's or PyLate's. A key that is null is as the
-    checkpoint declares.
+    checkpoint declares; prompts come behind its markers and its own prompts.
     """
 
     backend: Literal["colbert"]
