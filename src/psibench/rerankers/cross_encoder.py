@@ -25,8 +25,8 @@ from psibench.errors import InputError
 from psibench.models.architectures.gte import gte_config
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.dtypes import fast_dtype
-from psibench.models.hub import read_json
-from psibench.models.weights import check_loaded, check_tokenizer, read_tensors
+from psibench.models.checkpoints import read_json
+from psibench.models.weights import set_weights, check_loaded, check_tokenizer, read_tensors
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -40,7 +40,6 @@ from psibench.rerankers.checkpoints import (
     last_product_in_float32,
     loading,
     read_together,
-    set_weights,
 )
 from psibench.rerankers.protocols import Pair
 
@@ -160,7 +159,7 @@ def _jina_bert(folder: Path, config: Mapping[str, Any], entry: CrossEncoderReran
 
 
 def _flash_xlm_roberta(folder: Path, config: Mapping[str, Any], entry: CrossEncoderReranker) -> Any:
-    from psibench.rerankers.architectures import flash_xlm_roberta
+    from psibench.models.architectures import flash_xlm_roberta
 
     model = flash_xlm_roberta.build(config)
     weights = flash_xlm_roberta.convert(read_tensors(folder))

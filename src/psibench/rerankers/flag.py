@@ -28,8 +28,8 @@ from psibench.config.rerankers import (
     PromptedReranker,
 )
 from psibench.errors import InputError
-from psibench.models.hub import read_json
-from psibench.models.weights import read_tensors
+from psibench.models.checkpoints import read_json
+from psibench.models.weights import set_weights, read_tensors
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -44,7 +44,6 @@ from psibench.rerankers.checkpoints import (
     linear_in_float32,
     loading,
     read_together,
-    set_weights,
 )
 from psibench.rerankers.protocols import Pair
 

@@ -249,9 +249,9 @@ def _read_parquet(path: str | Path) -> pa.Table:
     return table
 
 
-def _refuse_endless(path: str | Path) -> None:
+def _refuse_endless(path: TablePath) -> None:
     if Path(path).exists():
-        require_file(path, expected="a Parquet table")
+        require_file(Path(path), expected="a Parquet table")
 
 
 def _read_domain(asked: OfDomain) -> pl.DataFrame:

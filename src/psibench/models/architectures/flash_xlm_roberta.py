@@ -1,9 +1,11 @@
-"""XLM-RoBERTa as Jina stores it for FlashAttention, as an encoder (jina-colbert-v2).
+"""XLM-RoBERTa as Jina stores it for FlashAttention (jina-colbert-v2, jina-reranker-v2).
 
-With rotary positions it is the network of transformers' JinaEmbeddingsV3Model, with absolute ones
-that of XLMRobertaModel; neither runs code of the checkpoint.
+The same network under other names, with query, key and value in one matrix. As an encoder with
+rotary positions it is transformers' JinaEmbeddingsV3Model, with absolute ones XLMRobertaModel. The
+code that comes with the checkpoints imports what transformers 5 no longer has; none of it runs.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,17 @@ from typing import Any
 from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import read_json
-from psibench.models.weights import read_tensors
-from psibench.rerankers.architectures import flash_xlm_roberta
-from psibench.rerankers.checkpoints import set_weights
+from psibench.models.weights import read_tensors, set_weights
 
 PREFIX = "roberta."
+# The checkpoint's layer module -> transformers'.
+LAYER = {
+    "mixer.out_proj": "attention.output.dense",
+    "norm1": "attention.output.LayerNorm",
+    "mlp.fc1": "intermediate.dense",
+    "mlp.fc2": "output.dense",
+    "norm2": "output.LayerNorm",
+}
 # XLMRobertaModel's layer module -> JinaEmbeddingsV3Model's. The order matters: an earlier one
 # holds a later one.
 ROTARY_LAYER = {
@@ -48,14 +56,14 @@ def load(entry: ColbertModel, folder: Path, dtype: str) -> Any:
     stored = read_tensors(folder, lambda name: name.startswith(PREFIX) and ".pooler." not in name)
     weights = {
         name.removeprefix(PREFIX): tensor.float()
-        for name, tensor in flash_xlm_roberta.convert(stored).items()
+        for name, tensor in convert(stored).items()
     }
     if config.get("position_embedding_type") == "rotary":
         model = build_rotary(config)
         weights = {_rotary_name(name): tensor for name, tensor in weights.items()}
     else:
-        model = flash_xlm_roberta.build(config).roberta
-    set_weights(model, weights, entry)  # type: ignore[arg-type]  # reads name and revision only
+        model = build(config).roberta
+    set_weights(model, weights, entry)
     return model.to(getattr(torch, dtype))
 
 
@@ -90,3 +98,43 @@ def _rotary_name(name: str) -> str:
     for theirs, ours in ROTARY_LAYER.items():
         name = name.replace(theirs, ours)
     return name
+
+
+def build(config: Mapping[str, Any]) -> Any:
+    """Make transformers' XLMRobertaForSequenceClassification for a checkpoint's config.json.
+
+    Raises
+    ------
+    InputError
+        If the config asks for rotary positions or adapters, which this network has not.
+    """
+    from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
+
+    kind = config.get("position_embedding_type", "absolute")
+    if kind != "absolute" or config.get("lora_adaptations"):
+        raise InputError(
+            f"architecture flash-xlm-roberta: found position_embedding_type {kind!r} and "
+            f"lora_adaptations {config.get('lora_adaptations')!r}; supported: 'absolute' and none"
+        )
+    known = set(XLMRobertaConfig().to_dict()) - {"model_type", "architectures", "dtype"}
+    kept = {key: value for key, value in config.items() if key in known}
+    return XLMRobertaForSequenceClassification(XLMRobertaConfig(**kept, num_labels=1))
+
+
+def convert(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename a checkpoint's tensors and split its fused projections."""
+    converted: dict[str, Any] = {}
+    for name, tensor in weights.items():
+        match = re.fullmatch(r"roberta\.encoder\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
+        if match is None:
+            converted[name.replace("roberta.emb_ln.", "roberta.embeddings.LayerNorm.")] = tensor
+            continue
+        layer, module, kind = match.groups()
+        prefix = f"roberta.encoder.layer.{layer}"
+        if module == "mixer.Wqkv":
+            parts = zip(("query", "key", "value"), tensor.chunk(3, dim=0), strict=True)
+            for part, piece in parts:
+                converted[f"{prefix}.attention.self.{part}.{kind}"] = piece
+        else:
+            converted[f"{prefix}.{LAYER.get(module, module)}.{kind}"] = tensor
+    return converted
