@@ -104,7 +104,7 @@ def search_psibench(_folder: Path, queries, documents):
 
 
 def search_store(folder: Path, queries, documents):
-    """The vectors from the Parquet parts of a store, read twice as the search does."""
+    """The vectors from the Parquet parts of a store."""
     from psibench.encode.store import EmbeddingStore, StoredDocuments, key_array
     from psibench.search.exact import search_vectors
 

@@ -1,8 +1,10 @@
+import tracemalloc
+
 import numpy as np
 import pytest
+import torch
 
-from psibench.search import late
-from psibench.search.late import _padded, _query_runs, search_token_vectors
+from psibench.search.late import MaxSim, search_token_vectors
 from psibench.search.vectors import ArrayVectors, Groups, Vectors
 
 BLOCKS = [1, 3000, 100_000, 256 * 1024 * 1024]
@@ -29,20 +31,17 @@ def reference(queries, query_offsets, documents, offsets) -> np.ndarray:
     return sums.astype(np.float32)
 
 
-class Recorded:
-    """A corpus in memory that notes its blocks, and may give its documents in a mixed order."""
+class Shuffled:
+    """A corpus that gives its documents in a mixed order, in blocks of its own."""
 
-    def __init__(self, documents, offsets, *, seed=None):
-        # The store gives (0, 0) where none of the texts has a vector.
-        whole = documents if len(documents) else np.empty((0, 0), np.float32)
-        self.whole, self.n_documents = Vectors(whole, np.asarray(offsets)), len(offsets) - 1
-        self.seed, self.given = seed, []
+    def __init__(self, documents, offsets, seed):
+        self.whole, self.n_documents, self.seed = (
+            Vectors(documents, offsets),
+            len(offsets) - 1,
+            seed,
+        )
 
-    def blocks(self, block_bytes, documents=None):
-        self.given.append(block_bytes)
-        if self.seed is None:
-            yield from ArrayVectors(self.whole.values, self.whole.offsets).blocks(block_bytes)
-            return
+    def blocks(self, block_bytes):
         rng = np.random.default_rng(self.seed)
         left = rng.permutation(self.n_documents)
         while len(left):
@@ -50,10 +49,13 @@ class Recorded:
             yield numbers, self.whole.take(numbers)
 
 
-def search(queries, query_offsets, documents, offsets, *, k, block_bytes=2**28, seed=None, **more):
-    source = Recorded(documents, offsets, seed=seed)
-    asked = Vectors(queries, query_offsets)
-    return search_token_vectors(asked, source, k=k, block_bytes=block_bytes, **more)
+def search(queries, query_offsets, documents, offsets, *, seed=None, **options):
+    # The store gives (0, 0) where none of the texts has a vector.
+    documents = documents if len(documents) else np.empty((0, 0), np.float32)
+    source = ArrayVectors(documents, offsets)
+    if seed is not None:
+        source = Shuffled(documents, offsets, seed)
+    return search_token_vectors(Vectors(queries, query_offsets), source, **options)
 
 
 def check(queries, query_offsets, documents, offsets, *, k, block_bytes):
@@ -143,49 +145,12 @@ def test_nothing_to_search_gives_nothing(n_queries, n_documents):
     assert best.documents.shape == (n_queries, 0)
 
 
-@pytest.mark.parametrize("block_bytes", [1, 1000, 10**6])
-def test_runs_of_documents_pad_like_lengths_within_the_memory(block_bytes):
-    rng = np.random.default_rng(7)
-    values, offsets = ragged(rng, [0, *rng.integers(1, 30, 200), 0])
-    seen = []
-    for texts, places in _padded(Vectors(values, offsets), block_bytes):
-        lengths = np.diff(offsets)[texts]
-        assert places.shape == (len(texts), lengths.max())
-        assert places.size * 8 * 4 <= block_bytes or len(texts) == 1 or places.size == 0
-        for text, row in zip(texts, places, strict=True):
-            own = range(offsets[text], offsets[text + 1])
-            assert row[: len(own)].tolist() == list(own)
-            assert set(row[len(own) :]) <= {own[-1]} if len(own) else len(row) == 0
-        seen += texts.tolist()
-    assert sorted(seen) == list(range(202))
-
-
-@pytest.mark.parametrize("block_bytes", [1, 1000, 10**6])
-def test_query_runs_keep_the_token_scores_within_the_memory(block_bytes):
-    counts = [3, 0, 0, 50, 1, 2, 0]
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    runs = list(_query_runs(offsets, slice(1, 7), 20, block_bytes))
-    assert [run.start for run in runs] == [1, *(run.stop for run in runs[:-1])]
-    assert runs[-1].stop == 7
-    for run in runs:
-        size = 4 * 20 * (offsets[run.stop] - offsets[run.start])
-        assert size <= block_bytes or run.stop == run.start + 1
-
-
-def test_blocks_take_a_quarter_of_the_memory():
-    documents = ragged(np.random.default_rng(7), [3] * 9)
-    source = Recorded(*documents)
-    asked = Vectors(*ragged(np.random.default_rng(8), [3]))
-    search_token_vectors(asked, source, k=5, block_bytes=100_000)
-    assert source.given == [25_000, 25_000]  # all documents, then the candidates
-
-
 def test_mean_divides_by_the_tokens_of_the_query():
-    queries = ragged(np.random.default_rng(9), [3, 0, 7])
+    queries = ragged(np.random.default_rng(9), [3, 0, 7, 1])
     documents = ragged(np.random.default_rng(10), [4, 9, 0])
     total, mean = search(*queries, *documents, k=3), search(*queries, *documents, k=3, mean=True)
     np.testing.assert_array_equal(mean.documents, total.documents)
-    tokens = np.array([[3], [1], [7]])
+    tokens = np.array([[3], [1], [7], [1]])
     np.testing.assert_allclose(mean.scores, total.scores / tokens, rtol=1e-6)
     assert mean.scores[1].tolist() == [0, 0, 0]
     assert 0 < mean.scores[0, 0] < 1
@@ -205,16 +170,6 @@ def test_groups_search_documents_of_their_own():
         np.testing.assert_allclose(best.scores[row, :kept], own[order], atol=1e-6)
 
 
-def test_few_vectors_at_once_change_nothing(monkeypatch):
-    rng = np.random.default_rng(13)
-    queries, documents = ragged(rng, [4, 30, 1]), ragged(rng, rng.integers(0, 30, 50))
-    whole = search(*queries, *documents, k=20)
-    monkeypatch.setattr(late, "MAX_VECTORS", 7)
-    few = search(*queries, *documents, k=20, block_bytes=4000)
-    np.testing.assert_array_equal(few.documents, whole.documents)
-    np.testing.assert_array_equal(few.scores, whole.scores)
-
-
 @pytest.mark.parametrize("block_bytes", BLOCKS)
 def test_hundreds_of_equal_documents_at_the_last_place_keep_the_smallest_ids(block_bytes):
     # Far more ties than the search keeps in spare.
@@ -222,16 +177,6 @@ def test_hundreds_of_equal_documents_at_the_last_place_keep_the_smallest_ids(blo
     values, offsets = ragged(np.random.default_rng(15), [3] * 200)
     values.reshape(200, 3, 8)[5::2] = values[9:12]
     check(*queries, values, offsets, k=10, block_bytes=block_bytes)
-
-
-def test_rounding_of_the_blocks_cannot_keep_a_better_document_out(monkeypatch):
-    # Blocks that round to one tenth: all differences within a tenth are lost in them.
-    true_scores = late._max_sim
-    monkeypatch.setattr(late, "_max_sim", lambda *a: true_scores(*a).round(decimals=1))
-    monkeypatch.setattr(late, "rounding_of", lambda q, longest: np.full(len(q.counts), 0.051))
-    rng = np.random.default_rng(16)
-    queries, documents = ragged(rng, [5, 9, 1]), ragged(rng, rng.integers(0, 6, 600))
-    check(*queries, *documents, k=5, block_bytes=10_000)
 
 
 def test_mean_makes_no_ties():
@@ -243,3 +188,38 @@ def test_mean_makes_no_ties():
     assert best.documents.tolist() == [[1, 0, 2]]
     assert len(set(best.scores[0].tolist())) == 3
     np.testing.assert_allclose(best.scores[0], documents[[1, 0, 2], 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("block_bytes", BLOCKS)
+def test_scores_closer_than_the_rounding_of_a_block_are_told_apart(block_bytes):
+    # As for one vector a text: a product near 1e6 that cancels, and small differences.
+    rng = np.random.default_rng(16)
+    query_offsets, offsets = np.array([0, 3, 5, 12]), np.cumsum([0, *rng.integers(0, 4, 300)])
+    asked = rng.integers(-9, 10, (12, 6))
+    queries = np.concatenate([np.full((12, 1), 1000), asked, np.full((12, 1), -1000)], axis=1)
+    large = rng.integers(1000, 1100, (offsets[-1], 1))
+    small = rng.integers(-9, 10, (offsets[-1], 6)) / 1024
+    documents = np.concatenate([large, small, large], axis=1)
+    sides = [np.float32(queries), query_offsets, np.float32(documents), offsets]
+    check(*sides, k=5, block_bytes=block_bytes)
+
+
+def test_products_stay_within_the_memory():
+    # All products of 2,000 query tokens with 15,000 document tokens would be 120 MB.
+    queries = ragged(np.random.default_rng(17), [20] * 100)
+    documents = ragged(np.random.default_rng(18), [30] * 500)
+    tracemalloc.start()
+    search(*queries, *documents, k=3, block_bytes=2**20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * 2**20
+
+
+def test_scores_of_short_documents_stay_within_the_memory():
+    rng = np.random.default_rng(19)
+    similarity, block = (
+        MaxSim(Vectors(*ragged(rng, [1] * 50)), "cpu"),
+        Vectors(*ragged(rng, [1] * 999)),
+    )
+    scores = similarity.block_scores(slice(0, 50), block, torch.from_numpy(block.values), 5000)
+    assert [each.shape for each in scores] == [(50, 100)] * 9 + [(50, 99)]

@@ -1,9 +1,11 @@
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.search.pairs import repeated_pairs
-from psibench.search.ranking import RUN_DTYPES, rank_documents
+from psibench.search.ranking import RUN_DTYPES, rank_documents, repeated_pairs, top_k_of_row
 from psibench.tables import conform
 from psibench.tables.schemas import RUN
 
@@ -105,3 +107,29 @@ def test_a_missing_column_is_named():
 def test_swapped_ids_are_not_a_repeated_pair():
     frame = scored(("a", "b", 1), ("b", "a", 1), ("a", "a", 1), ("b", "b", 1))
     assert repeated_pairs(frame, query="query_id", doc="doc_id").is_empty()
+
+
+@pytest.mark.parametrize(
+    ("scores", "k", "expected"),
+    [
+        ([0.1, 0.9, 0.5], 2, [1, 2]),
+        ([0.5, 0.9, 0.5, 0.5], 3, [1, 0, 2]),
+        ([1, 1, 1, 1], 2, [0, 1]),
+        ([0.0, -0.0, 0.0], 2, [0, 1]),
+        ([3, 1], 9, [0, 1]),
+        ([7], 1, [0]),
+        ([], 3, []),
+    ],
+)
+def test_row_gives_the_largest_first_and_ties_by_place(scores, k, expected):
+    assert top_k_of_row(np.array(scores, dtype=np.float32), k).tolist() == expected
+
+
+few_values = st.sampled_from([-1.0, -0.0, 0.0, 0.25, 0.5, 1.0])  # many ties
+
+
+@given(scores=st.lists(few_values, min_size=1, max_size=60), k=st.integers(1, 70))
+def test_row_equals_a_full_sort(scores, k):
+    row = np.array(scores, dtype=np.float32)
+    expected = np.lexsort((np.arange(len(row)), -row))[:k]
+    assert top_k_of_row(row, k).tolist() == expected.tolist()

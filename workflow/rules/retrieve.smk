@@ -302,7 +302,7 @@ rule search_vectors:
     threads: model_threads
     resources:
         # The store is read in blocks; measured over the start: 450 MB at 300,000 documents, 600 MB
-        # at a million, and up to twice the blocks; best documents take 60 bytes each.
+        # at a million, and up to twice the blocks; best documents take 12 bytes each.
         mem_mb=lambda wildcards, input, attempt: (
             6000 + 16 * input.size_mb + 2 * settings.search.block_mib
         )

@@ -190,13 +190,9 @@ class StoredDocuments:
         """Documents of the corpus."""
         return len(self.keys)
 
-    def blocks(
-        self, block_bytes: int, documents: np.ndarray | None = None
-    ) -> Iterator[tuple[np.ndarray, Vectors]]:
+    def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
         """Yield documents in the order of the store; see `DocumentVectors`."""
-        keys = self.keys if documents is None else self.keys[documents]
-        for places, vectors in self.store.blocks(keys, block_bytes):
-            yield places if documents is None else documents[places], vectors
+        return self.store.blocks(self.keys, block_bytes)
 
 
 class _Parts:

@@ -12,7 +12,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.definitions import DEFAULT_METRICS, parse_metrics
-from psibench.search.pairs import pair_key, repeated_pairs
+from psibench.search.ranking import pair_key, repeated_pairs
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from psibench.config.models import Bm25Model, StopWordLanguage
 from psibench.errors import InputError
 from psibench.progress import Progress
-from psibench.search.topk import TopK, top_k_of_row
+from psibench.search.ranking import TopK, top_k_of_row
 from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS
 
 Tokenizer = Callable[[Sequence[str]], list[list[str]]]

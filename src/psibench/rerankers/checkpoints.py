@@ -5,7 +5,7 @@ for one batch at a time, so that `psibench.rerankers.scoring` plans batches by t
 where memory is not enough, and stores each when it is done.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps

@@ -23,10 +23,9 @@ from typing import Any
 from psibench.config.rerankers import CrossEncoderReranker, Qwen3Reranker
 from psibench.errors import InputError
 from psibench.models.architectures.gte import gte_config
-from psibench.models.checkpoints import resolve_checkpoint
+from psibench.models.checkpoints import read_json, resolve_checkpoint
 from psibench.models.dtypes import fast_dtype
-from psibench.models.checkpoints import read_json
-from psibench.models.weights import set_weights, check_loaded, check_tokenizer, read_tensors
+from psibench.models.weights import check_loaded, check_tokenizer, read_tensors, set_weights
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,

@@ -29,7 +29,7 @@ from psibench.config.rerankers import (
 )
 from psibench.errors import InputError
 from psibench.models.checkpoints import read_json
-from psibench.models.weights import set_weights, read_tensors
+from psibench.models.weights import read_tensors, set_weights
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,

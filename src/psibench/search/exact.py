@@ -1,18 +1,37 @@
-"""Exact search by inner product, in blocks; documents may have several vectors (MaxP)."""
+"""Exact search: the k best documents of each query, over all documents, block by block.
 
+A block of documents is multiplied with many queries at once in float32. A product of matrices adds
+up in an order of its own, so that equal vectors may get unequal scores; all documents that its
+rounding leaves possible are therefore scored again one by one in float64, while the block is in
+memory, and ranked by that: score descending, document ascending. So neither the documents nor their
+scores depend on blocks, threads or device.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from psibench.search.candidates import candidates_on
-from psibench.search.device import full_precision, put, score_bytes
-from psibench.search.rescore import exact_scores, rescore
-from psibench.search.rough import RoughScores, Scored
-from psibench.search.topk import BestKeys, TopK
-from psibench.search.vectors import DocumentVectors, Groups
+from psibench.errors import InputError
+from psibench.search.ranking import TopK
+from psibench.search.vectors import DocumentVectors, Groups, Vectors, cuts, ragged_ranges
+
+if TYPE_CHECKING:
+    import torch
 
 BLOCK_BYTES = 256 * 1024 * 1024
-SPARE = 16  # documents kept beyond k, so that rounding in the blocks seldom asks for a second look
+QUERY_VECTORS = 512
+"""Vectors of queries that are multiplied at once."""
+CPU_SCORES = 8 * 1024 * 1024
+"""Scores of all threads that are computed at once: more would leave a CPU's last cache."""
+MAXIMA = 4
+"""Maxima of groups of documents, times k, that bound the k-th best score from below."""
+EXACT_VECTORS = 512
+"""Vectors of documents that are widened to float64 at once: what a core's own cache holds."""
 
 
 def search_vectors(
@@ -24,118 +43,315 @@ def search_vectors(
     device: str = "cpu",
     groups: Groups | None = None,
 ) -> TopK:
-    """Find the ``k`` documents of largest inner product with each query, exhaustively.
+    """Find the ``k`` documents of largest inner product with each query.
 
     A document's score is the largest over its vectors (MaxP; Dai and Callan, SIGIR 2019); one
-    without vectors scores 0. Blocks of float32 products find the candidates; the candidates are
-    read again and scored one by one with products and sums in float64. Where the rounding of the
-    blocks could have kept out a document (many near ties at place ``k``), every document within
-    its reach becomes a candidate. So neither the scores nor the documents found depend on the
-    blocks, their order or the device, and equal vectors have equal scores.
+    without vectors scores 0.
 
     Parameters
     ----------
     queries
         (n_queries, dim) float32.
+    device
+        cpu, or cuda for the blocks.
+    source, k, block_bytes, groups
+        As for `search_blocks`.
+    """
+    similarity = InnerProduct(queries, device)
+    return search_blocks(similarity, source, k=k, block_bytes=block_bytes, groups=groups)
+
+
+class Similarity(Protocol):
+    """How queries score documents: `InnerProduct`, or `psibench.search.late.MaxSim`.
+
+    A score is the sum over a query's vectors of the largest inner product of each with a vector of
+    the document; 0 for a document without vectors.
+    """
+
+    queries: Vectors
+    device: str
+
+    def block_scores(
+        self, rows: slice, block: Vectors, values: "torch.Tensor", room: int
+    ) -> Iterator["torch.Tensor"]:
+        """Yield (n_rows, n) float32 scores of some queries with the next ``n`` texts of a block.
+
+        Parameters
+        ----------
+        values
+            The block's vectors, on the device.
+        room
+            Inner products that may be computed at once; those of a text more where needed.
+        """
+
+    def pair_scores(self, rows: np.ndarray, block: Vectors, texts: np.ndarray) -> np.ndarray:
+        """Score pairs (query ``rows[i]``, text ``texts[i]``) in float64; (n_pairs,) float32.
+
+        A pair's score does not depend on the other pairs.
+        """
+
+
+def search_blocks(
+    similarity: Similarity,
+    source: DocumentVectors,
+    *,
+    k: int,
+    block_bytes: int,
+    groups: Groups | None = None,
+) -> TopK:
+    """Find the best ``k`` documents of each query.
+
+    Parameters
+    ----------
     source
-        Documents, numbered in the order of their ids; read once, then those that are candidates,
-        then, for queries with near ties, once more.
+        Documents, numbered in the order of their ids; read once.
     k
         Documents to keep; fewer where the corpus is smaller.
     block_bytes
-        Memory of a block: half of it for vectors, a quarter or less for scores. Beyond it the
-        search needs some 60 bytes for each of ``k + SPARE`` documents of each query, however
-        large the corpus is.
-    device
-        cpu, or cuda for the blocks.
+        Memory of a block: half of it for vectors, a quarter at most for scores. Beside it,
+        each query's best documents are in memory, and those of a block that may be among them.
     groups
         Which queries search which documents; all search all when None.
 
     Returns
     -------
     TopK with (n_queries, min(k, documents of the largest group)) scores and documents.
+
+    Raises
+    ------
+    InputError
+        If a vector holds a number that is not finite.
     """
-    groups = groups or Groups.of_sizes([len(queries)], [source.n_documents])
-    kept = _width(k, groups)
-    if not kept:
-        return TopK.empty(len(queries), 0)
-    with full_precision():
-        rough = RoughScores(queries, device, score_bytes(device, block_bytes))
-        candidates = candidates_on(device, len(queries), _width(k + SPARE, groups))
-        rough.search(
-            source,
-            groups,
-            block_bytes // 2,
-            lambda found: candidates.add(found.rows, found.scores, found.documents),
-        )
-        found = candidates.result()
-        rounding = _rounding(queries, float(rough.longest))
-        best = _rescored(queries, source, found, kept, rounding, block_bytes)
-        if found.scores.shape[1] < groups.documents_of_query.max():
-            is_cut = groups.documents_of_query > found.scores.shape[1]
-            reach = best.scores[:, -1] - 2 * rounding
-            unsure = np.flatnonzero(is_cut & (found.scores[:, -1] >= reach))
-            _search_again(best, unsure, reach, queries, source, groups, device, block_bytes)
+    n_queries = len(similarity.queries.offsets) - 1
+    groups = groups or Groups.of_sizes([n_queries], [source.n_documents])
+    best = TopK.empty(n_queries, min(k, int(groups.documents_of_query.max(initial=0))))
+    if not best.scores.size:
+        return best
+    rounding = _rounding(similarity.queries)
+    with _one_thread_each() as (pool, n_threads):
+        room = max(1, block_bytes // 16)
+        if similarity.device == "cpu":
+            room = max(1, min(room, CPU_SCORES) // n_threads)
+        for rows, numbers, block in _blocks(source, groups, block_bytes // 2):
+            values = on_device(block.values, similarity.device)
+            error = rounding * _longest(values)
+            search = partial(_search_rows, best, similarity, numbers, block, values, error, room)
+            offsets = similarity.queries.offsets[rows.start : rows.stop + 1]
+            share = -(-int(offsets[-1] - offsets[0]) // n_threads)
+            edges = pairwise(cuts(offsets, max(1, min(QUERY_VECTORS, share))))
+            list(pool.map(search, (slice(rows.start + a, rows.start + b) for a, b in edges)))
     return best
 
 
-def _width(k: int, groups: Groups) -> int:
-    """Return how many documents a query may get at most; 0 where there is nothing to search."""
-    return min(k, int(groups.documents_of_query.max(initial=0)))
+def _blocks(
+    source: DocumentVectors, groups: Groups, block_bytes: int
+) -> Iterator[tuple[slice, np.ndarray, Vectors]]:
+    """Yield blocks of documents with the queries that search them: (queries, numbers, vectors).
 
-
-def _rounding(queries: np.ndarray, longest: float) -> np.ndarray:
-    """Bound how far a float32 block score may lie from the exact one, per query.
-
-    dim * eps * |query| * |document| holds for sums in any order (Higham, Accuracy and Stability
-    of Numerical Algorithms, section 3.1).
+    The corpus is read once, whatever the number of groups.
     """
-    eps = float(np.finfo(np.float32).eps)
-    norms: np.ndarray = np.linalg.norm(queries, axis=1)
-    return (queries.shape[1] + 2) * eps * longest * norms
+    for numbers, vectors in source.blocks(block_bytes):
+        group = np.searchsorted(groups.documents, numbers, side="right") - 1
+        for found in np.unique(group):
+            rows = slice(int(groups.queries[found]), int(groups.queries[found + 1]))
+            inside = np.flatnonzero(group == found)
+            if rows.start == rows.stop:
+                continue
+            is_whole = len(inside) == len(numbers)
+            yield rows, numbers[inside], vectors if is_whole else vectors.take(inside)
 
 
-def _rescored(
-    queries: np.ndarray,
-    source: DocumentVectors,
-    found: TopK,
-    kept: int,
-    rounding: np.ndarray,
-    block_bytes: int,
-) -> TopK:
-    """Score candidates exactly and keep the best, leaving out those too low to be among them."""
-    lowest = found.scores[:, kept - 1] - 2 * rounding
-    documents = np.where(found.scores >= lowest[:, None], found.documents, -1)
-    score = partial(exact_scores, queries)
-    scores = rescore(score, source, documents, block_bytes=block_bytes // 2)
-    return TopK(scores, documents).best(kept)
+def _rounding(queries: Vectors) -> np.ndarray:
+    """Bound how far block scores of documents of norm 1 lie from exact ones, (n_queries,) float64.
+
+    A product's bound is dim * eps * |query| * |document|, in whatever order it is summed (Higham,
+    Accuracy and Stability of Numerical Algorithms, section 3.1); a maximum moves no further than
+    what it is taken of; the sum over a query's vectors adds up theirs, and its own rounding.
+    """
+    norms = np.linalg.norm(queries.values.astype(np.float64), axis=1)
+    _refuse_not_finite(norms, "a query")
+    summed = np.concatenate([[0.0], np.cumsum(norms)])
+    terms = queries.values.shape[1] + queries.counts + 2
+    bound: np.ndarray = terms * np.finfo(np.float32).eps * np.diff(summed[queries.offsets])
+    return bound
 
 
-def _search_again(
+def _longest(values: "torch.Tensor") -> float:
+    """Return the largest norm of a row, 0 without rows."""
+    import torch
+
+    longest = float(torch.linalg.vector_norm(values, dim=1).amax()) if values.numel() else 0.0
+    _refuse_not_finite(longest, "a document")
+    return longest
+
+
+def _refuse_not_finite(norms: np.ndarray | float, whose: str) -> None:
+    if not np.isfinite(norms).all():
+        raise InputError(
+            f"a vector of {whose} is not finite (it holds nan, inf or numbers near 1e38); "
+            "encode again, with dtype bfloat16 or float32"
+        )
+
+
+def _search_rows(
     best: TopK,
-    unsure: np.ndarray,
-    reach: np.ndarray,
-    queries: np.ndarray,
-    source: DocumentVectors,
-    groups: Groups,
-    device: str,
-    block_bytes: int,
+    similarity: Similarity,
+    numbers: np.ndarray,
+    block: Vectors,
+    values: "torch.Tensor",
+    error: np.ndarray,
+    room: int,
+    rows: slice,
 ) -> None:
-    """Take for the ``unsure`` queries every document whose block score is at or above ``reach``."""
-    if not len(unsure):
-        return
-    asked, lowest = queries[unsure], put(reach[unsure].astype(np.float32)[:, None], device)
-    some = Groups(np.searchsorted(unsure, groups.queries), groups.documents)
-    again = BestKeys(len(unsure), best.scores.shape[1])
-    # A candidate needs some ten times the memory of its score.
-    rough = RoughScores(asked, device, score_bytes(device, block_bytes) // 8)
+    """Merge what a block has into the best of some queries.
 
-    def take(scored: Scored) -> None:
-        row, place = (scored.scores >= lowest[scored.rows]).nonzero(as_tuple=True)
-        documents = scored.documents[place].cpu().numpy()
-        row, text = row.cpu().numpy() + scored.rows.start, place.cpu().numpy() + scored.texts.start
-        again.add_pairs(row, exact_scores(asked, scored.vectors, row, text), documents)
+    The smallest of k scores of different documents bounds the k-th best from below. A document
+    further below it than both of their roundings is not among the best; all others are candidates.
+    """
+    import torch
 
-    rough.search(source, some, block_bytes // 2, take)
-    found = again.result()
-    best.scores[unsure], best.documents[unsure] = found.scores, found.documents
+    lowest = on_device(best.scores[rows], similarity.device)
+    slack = on_device(2 * error[rows, None].astype(np.float32), similarity.device)
+    candidates: list[list[np.ndarray]] = []
+    first = n_pending = 0
+    for scores in similarity.block_scores(rows, block, values, room):
+        maxima = _group_maxima(scores, MAXIMA * lowest.shape[1])
+        lowest = torch.cat([lowest, maxima], dim=1).topk(lowest.shape[1], sorted=False).values
+        reach = lowest.amin(dim=1, keepdim=True) - slack
+        query, place = (scores >= reach).nonzero(as_tuple=True)
+        candidates.append([x.cpu().numpy() for x in (query, place + first, scores[query, place])])
+        first, n_pending = first + scores.shape[1], n_pending + len(query)
+        if n_pending > room or first == len(numbers):
+            row, text, score = (np.concatenate(column) for column in zip(*candidates, strict=True))
+            near = np.flatnonzero(score >= reach.cpu().numpy()[row, 0])
+            near = near[np.argsort(row[near], kind="stable")]
+            row, text = row[near], text[near]
+            exact = similarity.pair_scores(row + rows.start, block, text)
+            _merge(best, rows, row, exact, numbers[text])
+            candidates, n_pending = [], 0
+
+
+def _group_maxima(scores: "torch.Tensor", n_groups: int) -> "torch.Tensor":
+    """Return the largest score of each of ``n_groups`` groups of documents or a few more.
+
+    Much cheaper to look through than all scores. The last few documents may be in no group.
+    """
+    n_rows, n_documents = scores.shape
+    size = n_documents // n_groups
+    if size < 2:
+        return scores
+    width = n_documents // size
+    return scores[:, : size * width].view(n_rows, size, width).amax(dim=1)
+
+
+def _merge(
+    best: TopK, rows: slice, query: np.ndarray, scores: np.ndarray, documents: np.ndarray
+) -> None:
+    """Merge scored pairs, ``query`` counted from the first of the rows, into the best."""
+    kept, held = TopK(best.scores[rows], best.documents[rows]), best.documents[rows] >= 0
+    query = np.concatenate([held.nonzero()[0], query])
+    scores = np.concatenate([kept.scores[held], scores])
+    documents = np.concatenate([kept.documents[held], documents])
+    order = np.lexsort((documents, -scores, query))
+    query = query[order]
+    rank = np.arange(len(query)) - np.searchsorted(query, query)
+    first = rank < kept.scores.shape[1]
+    kept.scores[query[first], rank[first]] = scores[order][first]
+    kept.documents[query[first], rank[first]] = documents[order][first]
+
+
+class InnerProduct:
+    """The largest inner product of a query with a document's vectors, 0 for one without."""
+
+    def __init__(self, queries: np.ndarray, device: str) -> None:
+        self.queries, self.device = Vectors(queries, np.arange(len(queries) + 1)), device
+        self._on_device = on_device(queries, device)
+
+    def block_scores(
+        self, rows: slice, block: Vectors, values: "torch.Tensor", room: int
+    ) -> Iterator["torch.Tensor"]:
+        """See `Similarity`."""
+        asked = self._on_device[rows]
+        memory = np.empty(0, np.float32)
+        for first, last in pairwise(cuts(block.offsets, max(1, room // len(asked)))):
+            part = values[block.offsets[first] : block.offsets[last]]
+            if len(asked) * len(part) > len(memory):
+                memory = np.empty(len(asked) * len(part), np.float32)
+            scores = inner_products(asked, part, memory)
+            yield scores if block.is_single else _best_vector(scores, block.counts[first:last])
+
+    def pair_scores(self, rows: np.ndarray, block: Vectors, texts: np.ndarray) -> np.ndarray:
+        """See `Similarity`.
+
+        A product of two float32 is exact in float64, and a row of them is summed by BLAS in an
+        order that its length alone decides.
+        """
+        scores = np.zeros(len(rows), dtype=np.float32)
+        filled = np.flatnonzero(block.counts[texts])
+        counts = block.counts[texts[filled]]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        for first, last in pairwise(cuts(ends, EXACT_VECTORS)):
+            some, inside = filled[first:last], counts[first:last]
+            places = ragged_ranges(block.offsets[texts[some]], inside)
+            asked = self.queries.values[np.repeat(rows[some], inside)].astype(np.float64)
+            products = np.vecdot(block.values[places].astype(np.float64), asked)
+            scores[some] = np.maximum.reduceat(products, np.cumsum(inside) - inside)
+        return scores
+
+
+def _best_vector(scores: "torch.Tensor", counts: np.ndarray) -> "torch.Tensor":
+    """Reduce scores (n_queries, n_vectors) to the largest of each document, 0 for one without."""
+    import torch
+
+    device = str(scores.device)
+    owner = on_device(np.repeat(np.arange(len(counts)), counts), device)
+    best = torch.full((len(scores), len(counts)), -torch.inf, device=scores.device)
+    best.scatter_reduce_(1, owner.expand(len(scores), -1), scores, "amax")
+    best[:, on_device(counts == 0, device)] = 0.0
+    return best
+
+
+def inner_products(
+    queries: "torch.Tensor", vectors: "torch.Tensor", memory: np.ndarray
+) -> "torch.Tensor":
+    """Return (n_queries, n_vectors) float32; on a CPU in ``memory``, which is used again.
+
+    There numpy multiplies: its OpenBLAS was a sixth faster than torch's MKL on AMD.
+    """
+    import torch
+
+    if not len(vectors):  # has no dimension where no text has a vector
+        return queries.new_empty((len(queries), 0))
+    if queries.device.type != "cpu":
+        return queries @ vectors.T
+    out = memory[: len(queries) * len(vectors)].reshape(len(queries), len(vectors))
+    return torch.from_numpy(np.matmul(queries.numpy(), vectors.numpy().T, out=out))
+
+
+def on_device(array: np.ndarray, device: str) -> "torch.Tensor":
+    """Bring an array to the device; a view of it on a CPU."""
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[tuple[ThreadPoolExecutor, int]]:
+    """Start as many threads as torch uses; each computes alone, for queries of its own.
+
+    A product that several threads share makes all but one of them wait (and spin) through what
+    follows it, and calls of several threads at once would be more threads than cores. float32
+    means float32 (no TF32) meanwhile.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    n_threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+            yield pool, n_threads
+    finally:
+        torch.set_num_threads(n_threads)
+        torch.set_float32_matmul_precision(precision)

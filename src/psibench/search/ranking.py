@@ -1,9 +1,11 @@
 """The one ranking rule of the project: score descending, then document id ascending."""
 
+from dataclasses import dataclass
+
+import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.search.pairs import repeated_pairs
 
 RUN_DTYPES = {
     "query_id": pl.String,
@@ -110,3 +112,67 @@ def _position_in_query(frame: pl.DataFrame) -> pl.Series:
         starts.to_numpy().repeat(lengths.to_numpy())
     )
     return (within + 1).cast(pl.Int32)
+
+
+def pair_key(query: str, doc: str) -> pl.Expr:
+    """Return a UInt64 key of the ids in the String columns `query` and `doc`, for fast look-ups.
+
+    Equal pairs have equal keys; unequal pairs may, rarely, share one, so whoever finds equal keys
+    compares the ids afterwards. The keys hold within a process and are never stored.
+    """
+    return pl.col(query).hash(1) ^ pl.col(doc).hash(2)
+
+
+def repeated_pairs(frame: pl.DataFrame, *, query: str, doc: str) -> pl.DataFrame:
+    """Return the pairs that occur more than once: columns `query`, `doc`, n; ordered by ids."""
+    keys = frame.select(pair_key(query, doc)).to_series()
+    if keys.n_unique() == frame.height:
+        suspects = frame.clear()
+    else:
+        suspects = frame.filter(keys.is_duplicated())
+    counts = suspects.group_by(query, doc).agg(n=pl.len())
+    return counts.filter(pl.col("n") > 1).sort(query, doc)
+
+
+def top_k_of_row(scores: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the ``k`` largest scores of one row, best first, ties by smaller index.
+
+    Parameters
+    ----------
+    scores
+        (n_documents,) numbers, no NaN.
+
+    Returns
+    -------
+    (min(k, n_documents),) int64.
+    """
+    if k < len(scores):
+        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+        candidates = np.flatnonzero(scores >= threshold)
+    else:
+        candidates = np.arange(len(scores))
+    order = np.argsort(-scores[candidates], kind="stable")
+    return candidates[order][:k]
+
+
+@dataclass
+class TopK:
+    """The best documents of each query, best first.
+
+    Documents are numbered in the order of their ids, so that among equal scores the smaller
+    number, and with it the smaller id, wins.
+
+    Attributes
+    ----------
+    scores, documents
+        (n_queries, n_kept) float32 and int64; unused places hold -inf and -1.
+    """
+
+    scores: np.ndarray
+    documents: np.ndarray
+
+    @classmethod
+    def empty(cls, n_queries: int, n_kept: int) -> "TopK":
+        """Return one of unused places."""
+        shape = (n_queries, n_kept)
+        return cls(np.full(shape, -np.inf, np.float32), np.full(shape, -1, np.int64))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -45,6 +46,20 @@ def ragged_ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.arange(counts.sum()) + np.repeat(starts - before, counts)
 
 
+def cuts(offsets: np.ndarray, room: int) -> list[int]:
+    """Cut texts into runs of at most ``room`` vectors, at least one text each.
+
+    Returns
+    -------
+    Where the runs begin, and after them the number of texts; [0] for no texts.
+    """
+    found = [0]
+    while found[-1] < len(offsets) - 1:
+        last = int(np.searchsorted(offsets, offsets[found[-1]] + room, side="right")) - 1
+        found.append(max(found[-1] + 1, last))
+    return found
+
+
 class DocumentVectors(Protocol):
     """The vectors of a corpus, whose documents are numbered in the order of their ids."""
 
@@ -52,17 +67,13 @@ class DocumentVectors(Protocol):
     def n_documents(self) -> int:
         """Documents of the corpus."""
 
-    def blocks(
-        self, block_bytes: int, documents: np.ndarray | None = None
-    ) -> Iterator[tuple[np.ndarray, Vectors]]:
+    def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
         """Yield documents, (n,) int64 numbers and their vectors, in any order, each once.
 
         Parameters
         ----------
         block_bytes
             Memory of the vectors of one block; a document that needs more comes alone.
-        documents
-            Numbers, ascending, of those that have to come; all when None. Others may come too.
         """
 
 
@@ -78,21 +89,14 @@ class ArrayVectors:
         """Documents of the corpus."""
         return len(self.values) if self.offsets is None else len(self.offsets) - 1
 
-    def blocks(
-        self, block_bytes: int, documents: np.ndarray | None = None
-    ) -> Iterator[tuple[np.ndarray, Vectors]]:
-        """Yield runs of neighbours that hold a wanted document, as views; see `DocumentVectors`."""
+    def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
+        """Yield documents in their order, as views; see `DocumentVectors`."""
         offsets = np.arange(len(self.values) + 1) if self.offsets is None else self.offsets
         room = max(1, block_bytes // (4 * max(1, self.values.shape[1])))
-        first = 0
-        while first < len(offsets) - 1:
-            last = int(np.searchsorted(offsets, offsets[first] + room, side="right")) - 1
-            last = max(first + 1, last)
-            if documents is None or np.any((documents >= first) & (documents < last)):
-                inside = offsets[first : last + 1]
-                block = Vectors(self.values[inside[0] : inside[-1]], inside - inside[0])
-                yield np.arange(first, last), block
-            first = last
+        for first, last in pairwise(cuts(offsets, room)):
+            inside = offsets[first : last + 1]
+            values = self.values[inside[0] : inside[-1]]
+            yield np.arange(first, last), Vectors(values, inside - inside[0])
 
 
 @dataclass(frozen=True)
@@ -116,23 +120,3 @@ class Groups:
     def documents_of_query(self) -> np.ndarray:
         """How many documents each query searches, (n_queries,) int64."""
         return np.repeat(np.diff(self.documents), np.diff(self.queries))
-
-
-def pairings(
-    source: DocumentVectors, groups: Groups, block_bytes: int
-) -> Iterator[tuple[slice, np.ndarray, Vectors]]:
-    """Yield blocks of documents with the queries that search them: (queries, numbers, vectors).
-
-    The corpus is read once, whatever the number of groups.
-    """
-    for numbers, vectors in source.blocks(block_bytes):
-        group = np.searchsorted(groups.documents, numbers, side="right") - 1
-        for found in np.unique(group):
-            rows = slice(int(groups.queries[found]), int(groups.queries[found + 1]))
-            inside = np.flatnonzero(group == found)
-            if rows.start == rows.stop:
-                continue
-            if len(inside) == len(numbers):
-                yield rows, numbers, vectors
-            else:
-                yield rows, numbers[inside], vectors.take(inside)

@@ -16,8 +16,7 @@ from psibench.models.bm25 import search_bm25
 from psibench.models.dtypes import pick_device
 from psibench.search.exact import search_vectors
 from psibench.search.late import search_token_vectors
-from psibench.search.ranking import rank_documents
-from psibench.search.topk import TopK
+from psibench.search.ranking import TopK, rank_documents
 from psibench.search.vectors import DocumentVectors, Groups, Vectors
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.columns import read_columns
@@ -70,8 +69,8 @@ def run_vector_search(
 ) -> None:
     """Search every domain with a model's stored vectors and write the run.
 
-    The store's parts are read once for all domains (dense search reads what came near a second
-    time), so that memory does not depend on the size of the corpus.
+    The store's parts are read once for all domains, block by block, so that memory does not depend
+    on the size of the corpus.
 
     Parameters
     ----------

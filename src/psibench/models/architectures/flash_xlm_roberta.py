@@ -55,8 +55,7 @@ def load(entry: ColbertModel, folder: Path, dtype: str) -> Any:
     config = read_json(folder / "config.json")
     stored = read_tensors(folder, lambda name: name.startswith(PREFIX) and ".pooler." not in name)
     weights = {
-        name.removeprefix(PREFIX): tensor.float()
-        for name, tensor in convert(stored).items()
+        name.removeprefix(PREFIX): tensor.float() for name, tensor in convert(stored).items()
     }
     if config.get("position_embedding_type") == "rotary":
         model = build_rotary(config)
