@@ -123,7 +123,8 @@ rule ask:
             lookup, wildcards.benchmark, wildcards.task, wildcards.lang
         ),
         store=settings.store,
-        version=[STAGE_VERSIONS["ask"], STAGE_VERSIONS["gather"]],
+        version=STAGE_VERSIONS["ask"],
+        gather_version=STAGE_VERSIONS["gather"],
     message:
         "Asking: {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
     script:

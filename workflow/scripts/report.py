@@ -7,10 +7,8 @@ from psibench.stages.job import job
 
 with job(snakemake.log[0], threads=snakemake.threads):
     given, asked = snakemake.input, snakemake.params
-    made = {
-        table: dict(zip(asked.benchmarks, given[table], strict=True))
-        for table in ("flow", "usage", "attrition")
-    }
+    tables = ("flow", "usage", "attrition")
+    made = {name: dict(zip(asked.benchmarks, given[name], strict=True)) for name in tables}
     run_report(
         psi_table=given.psi_table,
         bucket_scores=given.bucket_scores,

@@ -7,7 +7,7 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.metrics.buckets import THIRDS
 from psibench.metrics.query_scores import name_some
-from psibench.search.pairs import repeated_pairs
+from psibench.search.ranking import repeated_pairs
 from psibench.text.lengths import MOST_CHARS
 
 
