@@ -17,8 +17,9 @@ from psibench.config.release import PosirReleaseSource
 from psibench.generate.recipes import JUDGING, find_task, find_task_of
 from psibench.generate.sampling import sample_params
 from psibench.llm.tasks import LlmTask, LlmTaskSection
-from psibench.stages.llm_ask import Asking, llm_params, task_params
+from psibench.stages.llm_ask import AskedDomain, Asking, llm_params, run_ask, task_params
 from psibench.stages.llm_gather import run_gather
+from psibench.stages.stopping import Stop, job_end_time
 from psibench.tables.domains import Domain, TablePath, each_domain
 from psibench.translate.steps import TRANSLATION_TASKS, translating_section
 from psibench.translate.translate import TranslateSection
@@ -89,6 +90,31 @@ def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskS
 def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict[str, TablePath]:
     """Return the tables that a task reads of one domain, from a job's inputs."""
     return {name: domain.table(given[name]) for name in task.reads}
+
+
+def ask_domains(
+    asking: Asking,
+    prices: Mapping[str, Price],
+    domains: Sequence[str],
+    *,
+    given: Mapping[str, Any],
+    shard: str,
+    store: str,
+    outputs: Mapping[str, str],
+) -> None:
+    """Ask about all domains at once; ``given`` are the tables the task reads.
+
+    ``outputs`` are ``outcomes`` and ``usage``.
+    """
+    with each_domain(domains, outputs) as every:
+        run_ask(
+            asking,
+            [AskedDomain(task_tables(one, asking.task, given), **one.outputs) for one in every],
+            shard=shard,
+            prices=prices,
+            store=store,
+            check_stop=Stop(job_end_time()).check,
+        )
 
 
 def gather_domains(
