@@ -301,6 +301,14 @@ def model_threads(wildcards):
     return lookup.threads(wildcards.benchmark, language)
 
 
+def chain_threads(wildcards):
+    """Threads of such a job that comes after another of its sort: two at least.
+
+    Nothing of its benchmark runs beside it.
+    """
+    return max(2, model_threads(wildcards))
+
+
 def largest_share(wildcards):
     """Bound the share of the largest domain: three times that of domains of one size."""
     return min(1, 3 / len(pair_domains(wildcards)))

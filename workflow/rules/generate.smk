@@ -52,7 +52,7 @@ rule personas:
         benchmark=lookup.pattern("generated"),
     conda:
         "../../envs/gpu.yaml"
-    threads: model_threads
+    threads: chain_threads
     resources:
         mem_mb=lambda wildcards, input, attempt: (
             max(6000, 30 * input.size_mb) * attempt

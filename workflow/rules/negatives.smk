@@ -88,7 +88,7 @@ rule score_pairs:
         reranker=lookup.pattern("rerankers"),
     conda:
         "../../envs/gpu.yaml"
-    threads: model_threads
+    threads: chain_threads
     resources:
         mem_mb=lambda wildcards, input, attempt: (
             max(lookup.scoring_mib(wildcards.reranker), 160 * input.size_mb) * attempt
