@@ -264,8 +264,10 @@ def test_texts_are_encoded_once_and_a_run_serves_where_documents_are_the_same(
 ):
     assert lookup.encoded_as(name, ENG) == encoded
     assert lookup.searched_as(name, ENG, ENG) == searched
-    folders = {one["run"].split("/")[1] for one in lookup.compared_models(name, ENG, ENG)}
-    assert folders == {searched}
+    path = f"{name}/runs/bm25/{ENG}-{ENG}.parquet"
+    for shares in (True, False):
+        pattern = lookup.sharing_pattern(shares=shares)
+        assert bool(re.match(pattern, path)) is ((searched != name) is shares)
 
 
 def test_translations_and_raw_views_without_rows_serve_nobody_else():

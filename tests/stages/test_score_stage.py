@@ -5,7 +5,7 @@ from psibench.config import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics import scoring
 from psibench.metrics.aggregate import RowLabels
-from psibench.metrics.scoring import ScoredModel, run_score
+from psibench.metrics.scoring import ScoredModel, run_score, take_runs
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import ENCODINGS, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN, TableSpec
 
@@ -294,3 +294,22 @@ def test_a_missing_run_is_named(tmp_path):
             [pl.DataFrame({"query-id": ["q"], "corpus-id": ["d"]})],
             ["ndcg@10"],
         )
+
+
+def test_a_wider_views_runs_are_taken_by_the_rows_of_the_own_queries(tmp_path, domain):
+    rows = [
+        {"query_id": query, "doc_id": f"d{place}", "score": 1.0 / place, "rank": place}
+        for query in ("qa", "gone", "qb")
+        for place in (1, 2)
+    ]
+    run = write(tmp_path / "wide.parquet", RUN, rows)
+    saw = [{"query_id": query, "doc_id": "d1", "visible_char_end": 5} for query in ("gone", "qb")]
+    seen = write(tmp_path / "wide.seen.parquet", SEEN, saw)
+    outputs = [tmp_path / "own.parquet", tmp_path / "own.seen.parquet"]
+    queries = [domain(name)["queries"] for name in ("a", "b")]
+    take_runs([run, seen], queries, outputs=outputs)
+    own = read_table(outputs[0], RUN)
+    assert own.to_dicts() == [row for row in rows if row["query_id"] != "gone"]
+    assert read_table(outputs[1], SEEN)["query_id"].to_list() == ["qb"]
+    inputs = read_provenance(outputs[0])["inputs"]
+    assert set(inputs) == {str(path) for path in (run, *queries)}

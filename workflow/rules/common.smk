@@ -153,6 +153,32 @@ def own_texts(table, side):
     return paths
 
 
+def wider_runs(wildcards):
+    """Input function: the runs of a wider view that a benchmark or view takes its own from."""
+    name = lookup.searched_as(*pair_of(wildcards))
+    return [
+        f"results/{name}/runs/{path}".format(**wildcards)
+        for path in lookup.shared_runs()
+    ]
+
+
+def read_of_models(wildcards):
+    """Input function: what the models of a pair are scored by, but what the job itself writes."""
+    found = [
+        model[kind]
+        for model in lookup.compared_models(*pair_of(wildcards))
+        for kind in ("run", "encodings", "seen")
+        if model[kind]
+    ]
+    if lookup.searched_as(*pair_of(wildcards)) == wildcards.benchmark:
+        return found
+    made = {
+        f"results/{wildcards.benchmark}/runs/{path}".format(**wildcards)
+        for path in lookup.shared_runs()
+    }
+    return [path for path in found if path not in made]
+
+
 def per_benchmark(path):
     """Expand a path with {benchmark} over all benchmarks."""
     return [path.format(benchmark=name) for name in settings.benchmarks]

@@ -5,12 +5,7 @@
 rule score:
     input:
         # Runs, and what the models saw of the documents.
-        lambda wildcards: [
-            model[kind]
-            for model in lookup.compared_models(*pair_of(wildcards))
-            for kind in ("run", "encodings", "seen")
-            if model[kind]
-        ],
+        read_of_models,
         # Who asks decides which queries count; positives and spans are the searched corpus'.
         asked=pair_tables("queries", "query_lang"),
         queries=pair_tables("queries", "corpus_lang"),
@@ -24,6 +19,8 @@ rule score:
         "logs/{benchmark}/score/{query_lang}-{corpus_lang}.log",
     benchmark:
         "benchmarks/{benchmark}/score/{query_lang}-{corpus_lang}.tsv"
+    wildcard_constraints:
+        benchmark=lookup.sharing_pattern(shares=False),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -50,3 +47,22 @@ rule score:
         "Scoring all models on {wildcards.benchmark}, {wildcards.query_lang}-{wildcards.corpus_lang}"
     script:
         "../scripts/score.py"
+
+
+# The runs of a wider view are the benchmark's too, its own queries' rows of them: nothing is
+# searched again.
+use rule score as score_shared with:
+    input:
+        read_of_models,
+        wider=wider_runs,
+        asked=pair_tables("queries", "query_lang"),
+        queries=pair_tables("queries", "corpus_lang"),
+        qrels=pair_tables("qrels", "corpus_lang"),
+    output:
+        scores="results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet",
+        buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
+        psi="results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet",
+        comparisons="results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet",
+        runs=[f"results/{{benchmark}}/runs/{path}" for path in lookup.shared_runs()],
+    wildcard_constraints:
+        benchmark=lookup.sharing_pattern(shares=True),

@@ -259,6 +259,7 @@ rule search_lexical:
     benchmark:
         "benchmarks/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
+        benchmark=lookup.sharing_pattern(shares=False),
         model=lookup.pattern("lexical"),
     conda:
         "../../envs/cpu.yaml"
@@ -296,6 +297,7 @@ rule search_vectors:
     benchmark:
         "benchmarks/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
+        benchmark=lookup.sharing_pattern(shares=False),
         model=lookup.pattern("vector"),
     conda:
         "../../envs/gpu.yaml"
@@ -348,6 +350,7 @@ rule rerank:
     benchmark:
         "benchmarks/{benchmark}/rerank/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
+        benchmark=lookup.sharing_pattern(shares=False),
         model=lookup.pattern("reranking"),
     conda:
         "../../envs/gpu.yaml"

@@ -1,10 +1,12 @@
 from psibench.config import Uncertainty
 from psibench.metrics.aggregate import RowLabels
-from psibench.metrics.scoring import ScoredModel, run_score
+from psibench.metrics.scoring import ScoredModel, run_score, take_runs
 from psibench.stages.job import job
 
 with job(snakemake.log[0], threads=snakemake.threads):
     wildcards, params, output = snakemake.wildcards, snakemake.params, snakemake.output
+    if output.get("runs"):
+        take_runs(snakemake.input.wider, snakemake.input.asked, outputs=output.runs)
     run_score(
         [ScoredModel(**model) for model in params.models],
         domains=params.domains,

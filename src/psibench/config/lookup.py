@@ -138,27 +138,50 @@ class Lookup(EncodingLookup):
 
     def compared_models(self, name: str, queries: str, documents: str) -> list[dict[str, Any]]:
         """List the models of a language pair: their tables, and what a reader has to know."""
-        searched, pair = self.searched_as(name, queries, documents), f"{queries}-{documents}"
+        runs, pair = f"results/{name}/runs", f"{queries}-{documents}"
         encoded = f"results/{self.encoded_as(name, documents)}/encodings"
-
-        def runs(model: str) -> str:
-            given = isinstance(self.models[model], RunFilesModel)
-            return f"results/{name if given else searched}/runs/{model}"
-
         return [
             {
                 "model": model,
                 "kind": self.models[model].kind,
-                "run": f"{runs(model)}/{pair}.parquet",
+                "run": f"{runs}/{model}/{pair}.parquet",
                 "encodings": (
                     f"{encoded}/{model}/{documents}.parquet" if self.is_vector(model) else None
                 ),
-                "seen": (f"{runs(model)}/{pair}.seen.parquet" if self.is_reranker(model) else None),
+                "seen": f"{runs}/{model}/{pair}.seen.parquet" if self.is_reranker(model) else None,
                 "reading_known": self.reading_known(model),
                 "on_filter_panel": self.on_filter_panel(name, model),
             }
             for model in self.models_of(name, queries, documents)
         ]
+
+    def shared_runs(self) -> list[str]:
+        """List what a job takes from another view's runs: paths of runs/, {model}/{pair}.
+
+        Of every model that searches; a reranker's have what it saw beside.
+        """
+        pair = "{query_lang}-{corpus_lang}"
+        return [
+            path
+            for model in self.config.models
+            if not isinstance(self.models[model], RunFilesModel)
+            for path in [f"{model}/{pair}.parquet"]
+            + [f"{model}/{pair}.seen.parquet"] * self.is_reranker(model)
+        ]
+
+    def sharing_pattern(self, *, shares: bool) -> str:
+        """Return a pattern of {benchmark} where a path goes on to a language pair's runs or tables.
+
+        It matches where the runs are those of another view, taken over, or all others.
+        """
+        parts = [
+            f"{re.escape(name)}(?=/(?:runs/[^/]+|scores|tables)/{language}-{language}[.])"
+            for name in self.evaluated()
+            for language in self.native_languages(self.base(name))
+            if self.searched_as(name, language, language) != name
+        ]
+        own = "|".join(parts) or r"(?!)none"
+        return own if shares else f"(?!{own})(?:{self.pattern('benchmarks')})"
 
     def prefixes_ids(self, name: str) -> bool:
         """Say whether a benchmark's ids have the domain in front."""

@@ -152,6 +152,32 @@ def run_score(
         write_table(frame, path, spec, provenance=source)
 
 
+def take_runs(
+    runs: Sequence[str | Path], queries: Sequence[str | Path], *, outputs: Sequence[str | Path]
+) -> None:
+    """Write the rows of a benchmark's own queries of a wider view's runs over the same documents.
+
+    Parameters
+    ----------
+    runs
+        RUN tables, or SEEN ones (``*.seen.parquet``): what a reranker saw.
+    queries
+        QUERIES tables of the benchmark, domain by domain.
+
+    Raises
+    ------
+    InputError
+        If a table is not what it should be.
+    """
+    asked = pl.concat(read_columns(path, QUERIES, ("_id",)) for path in queries)
+    asked = asked.rename({"_id": "query_id"})
+    for run, output in zip(runs, outputs, strict=True):
+        spec = SEEN if str(run).endswith(".seen.parquet") else RUN
+        own = read_table(run, spec).join(asked, on="query_id", how="semi", maintain_order="left")
+        source = derived("score", [run, *queries], params={"rows_of": str(run)})
+        write_table(own, output, spec, provenance=source)
+
+
 def scores_of(model: ScoredModel, sides: Sides, metrics: Sequence[str]) -> pl.DataFrame:
     """Score one run query by query: QUERY_SCORES rows, domain by domain."""
     domains = [domain for domain, _, _ in sides]
