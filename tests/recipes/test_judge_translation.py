@@ -19,8 +19,13 @@ GOOD = {"fluency": 5, "accuracy": 4, "completeness": 3, "style": 1}
 
 
 def sample(*docs) -> dict[str, pl.DataFrame]:
-    names = ("_id", "text", "origin", "domain", "doc_id", "length_bin", "translation")
-    rows = [(f"law/{d}", f"text of {d}", "law", "law", d, "Q1", f"texte de {d}") for d in docs]
+    """The sample of two languages; nobody is asked about the one that is not SECTION's."""
+    names = ("language", "_id", "text", "origin", "domain", "doc_id", "length_bin", "translation")
+    rows = [
+        (language, f"{prefix}law/{d}", f"text of {d}", "law", "law", d, "Q1", f"texte de {d}")
+        for language, prefix in (("fra-Latn", ""), ("deu-Latn", "deu-Latn/"))
+        for d in docs
+    ]
     schema = dict.fromkeys(names, pl.String)
     return {"documents": pl.DataFrame(rows, schema=schema, orient="row")}
 
@@ -48,7 +53,9 @@ def test_the_stand_in_grades_by_the_shipped_template():
     section = TranslateSection(llm="x", source_language="eng-Latn", target_language="qps-Latn")
     tables = sample("a", "b")
     good, bad = ACCENTED.translate("text of a"), "nothing of the kind"
-    tables["documents"] = tables["documents"].with_columns(translation=pl.Series([good, bad]))
+    own = tables["documents"].filter(language="fra-Latn")
+    given = {"language": pl.lit("qps-Latn"), "translation": pl.Series([good, bad])}
+    tables["documents"] = own.with_columns(**given)
     replies = ask(JUDGE_TRANSLATION, section, tables)
     gathered = JUDGE_TRANSLATION.gather(tables, section, iter(replies))
     assert gathered.rows.row(0)[4:] == (5, 5, 5, 5)

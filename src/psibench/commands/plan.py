@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +32,13 @@ def run_plan(args: argparse.Namespace) -> None:
     refuse_unwritable("--csv", args.csv)
     given = read_yaml(args.config) if args.config is not None else {}
     config, models = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
-    plan, later = encoding_plan(config, models, results=RESULTS)
+    plan = encoding_plan(config, models, results=RESULTS)
     if plan.is_empty():
         print("No model of this config encodes texts.")
         return
     lines = [*aligned([HEADINGS, *map(_cells, plan.iter_rows(named=True))], n_text=4)]
     n_jobs = int(plan["jobs"].sum())
     lines.append(f"{_jobs(n_jobs)} that encode{'s' if n_jobs == 1 else ''}.")
-    counts = Counter((one.benchmark, one.language, one.after) for one in later)
-    for (name, language, first), n in counts.items():
-        lines.append(
-            f"{_jobs(n, ' more')} of {name} {language}: its texts are those of {first}, which are "
-            "encoded and stored by then."
-        )
     known = plan.drop_nulls("gpu_minutes")
     if known.height:
         n_cores, on_cpu = os.cpu_count() or 1, config.encoding.device == "cpu"
@@ -89,8 +82,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _jobs(n: int, more: str = "") -> str:
-    return f"{n:,}{more} job{'' if n == 1 else 's'}"
+def _jobs(n: int) -> str:
+    return f"{n:,} job{'' if n == 1 else 's'}"
 
 
 def _minutes(value: Any) -> str:

@@ -70,18 +70,11 @@ SCHEMA = {
 
 @dataclass(frozen=True)
 class Encoding:
-    """The vectors of a benchmark or view by a model in a language: one file of addresses.
-
-    Attributes
-    ----------
-    after
-        The view of the same benchmark whose jobs encode these texts before; None for the first.
-    """
+    """The vectors of a benchmark or view by a model in a language: one file of addresses."""
 
     benchmark: str
     model: str
     language: str
-    after: str | None
 
 
 @dataclass(frozen=True)
@@ -253,17 +246,14 @@ def _found(
     return Found(sizes, basis, texts)
 
 
-def encoding_plan(
-    config: Config, models: Mapping[str, Model], *, results: Path
-) -> tuple[pl.DataFrame, list[Encoding]]:
-    """Plan every encoding of a config; views that find their texts encoded already have no row.
+def encoding_plan(config: Config, models: Mapping[str, Model], *, results: Path) -> pl.DataFrame:
+    """Plan every encoding of a config.
 
     Returns
     -------
-    SCHEMA rows, in the order of benchmarks, models and languages, null where nothing is known; and
-    the encodings without a row, each a job of its own. GPU minutes are those of
-    ``encoding.gpu_tflops``, CPU minutes those of this machine's cores; ``minutes_per_job`` is of
-    the GPU unless ``encoding.device`` is cpu.
+    SCHEMA rows, in the order of benchmarks, models and languages, null where nothing is known. GPU
+    minutes are those of ``encoding.gpu_tflops``, CPU minutes those of this machine's cores;
+    ``minutes_per_job`` is of the GPU unless ``encoding.device`` is cpu.
 
     Raises
     ------
@@ -271,14 +261,11 @@ def encoding_plan(
         If a local source or checkpoint of the config does not exist.
     """
     lookup = Lookup(config, models)
-    finder, settings, rows, later = TextFinder(lookup, results), config.encoding, [], []
+    finder, settings, rows = TextFinder(lookup, results), config.encoding, []
     for encoding in needed_encodings(lookup):
         name, model, language = encoding.benchmark, encoding.model, encoding.language
         entry = lookup.models[model]
         if not isinstance(entry, EncoderModel):
-            continue
-        if encoding.after is not None:
-            later.append(encoding)
             continue
         found = finder.find(name, language)
         sized, jobs = _sized(entry), len(lookup.encode_shards(name, model, language))
@@ -300,7 +287,7 @@ def encoding_plan(
                 "store_bytes": sizes.store_bytes(sized, settings),
             }
         rows.append(row)
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row"), later
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
 def _sized(entry: EncoderModel) -> EncoderModel:
@@ -318,16 +305,11 @@ def needed_encodings(lookup: Lookup) -> list[Encoding]:
     """List the encodings that the results of a config ask for, each once, by a job or a service.
 
     They are asked for by the runs of models, by those that rerankers rerank, by the recall of false
-    negatives and by the comparison of domains; each behind those of the same texts made before it.
+    negatives and by the comparison of domains.
     """
-    found: dict[Encoding, None] = {}
-    for name, model, language in _asked_for(lookup):
-        chain = [lookup.encoded_as(name, language)]
-        while earlier := lookup.encoded_before(chain[0], language):
-            chain = [*earlier, *chain]
-        for before, own in zip([None, *chain], chain, strict=False):
-            found[Encoding(own, model, language, before)] = None
-    return list(found)
+    asked = _asked_for(lookup)
+    every = (Encoding(lookup.encoded_as(name, at), model, at) for name, model, at in asked)
+    return list(dict.fromkeys(every))
 
 
 def _asked_for(lookup: Lookup) -> Iterator[tuple[str, str, str]]:
