@@ -254,6 +254,8 @@ ENG = "eng-Latn"
         ("full", "full-raw", "full-raw"),  # queries left, all documents stayed
         ("full-tiny", "full-raw", "full-raw"),
         ("full-candidates", "full-candidates", "full-candidates"),  # more queries
+        ("purged-raw", "purged-raw", "purged-raw"),
+        ("purged-candidates", "purged-candidates", "purged-candidates"),
         ("purged", "purged-raw", "purged"),  # documents left: other documents are the best now
         ("bare", "bare", "bare"),
         ("direct", "direct", "direct"),
@@ -280,6 +282,7 @@ def test_translations_and_raw_views_without_rows_serve_nobody_else():
     assert lookup.encoded_as("quiet", ENG) == "quiet-raw"  # encoded for the recall
     assert lookup.searched_as("quiet", ENG, ENG) == "quiet"
     assert lookup.searched_as("quiet-tiny", ENG, ENG) == "quiet"
+    assert lookup.searched_as("quiet-raw", ENG, ENG) == "quiet-raw"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ TARGETS = [
     f"{STUDY}/thresholds.csv",
     f"{STUDY}/cells.csv",
 ]
+PAIR = "eng-Latn-eng-Latn"
 AFTER_REMOVAL = {
     **{"remove_negatives": 1, "tiny": 1, "mixtures": 1, "ledger": 1},
     "summaries": 1,
@@ -145,8 +146,10 @@ def test_documents_above_the_positive_are_in_no_table_of_the_clean_benchmark(
     judged = table(chain, ABOVE, "judgements")
     assert set(judged.filter("is_false_negative")["doc_id"]) == set(removed)
     assert (judged["score"] > judged["positive_score"]).all()
-    run = chain.folder / f"results/{ABOVE}/runs/bm25/eng-Latn-eng-Latn.parquet"
-    assert not set(pl.read_parquet(run)["doc_id"]) & set(removed)
+    run = f"runs/bm25/{PAIR}.parquet"
+    for benchmark, found in ((ABOVE, set()), (f"{ABOVE}-raw", set(removed))):
+        documents = pl.read_parquet(chain.folder / "results" / benchmark / run)["doc_id"]
+        assert set(documents) & set(removed) == found, benchmark
 
 
 def test_a_model_that_only_recalls_is_not_evaluated(chain: Project) -> None:
@@ -163,6 +166,18 @@ def test_views_have_rows_of_their_own_with_their_own_number_of_queries(chain: Pr
     assert counts == {name: len(ids(chain, name)) for name in evaluated}
     assert counts[f"{CHAIN}-raw"] > counts[CHAIN] > counts[f"{CHAIN}-tiny"]
     assert rows["benchmark"].unique(maintain_order=True).to_list() == evaluated
+
+
+def test_a_run_of_the_raw_view_is_the_benchmarks_by_its_own_queries(chain: Project) -> None:
+    results = chain.folder / "results"
+    raw, *own = (
+        pl.read_parquet(results / name / f"runs/bm25/{PAIR}.parquet")
+        for name in (f"{CHAIN}-raw", CHAIN, f"{CHAIN}-tiny")
+    )
+    for name, run in zip((CHAIN, f"{CHAIN}-tiny"), own, strict=True):
+        mine = pl.col("query_id").is_in(ids(chain, name))
+        assert run.equals(raw.filter(mine)), name
+        assert 0 < run["query_id"].n_unique() < raw["query_id"].n_unique()
 
 
 def test_the_tiny_view_has_some_queries_of_each_position_and_all_documents(chain: Project) -> None:

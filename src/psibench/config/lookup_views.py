@@ -79,7 +79,7 @@ class ViewLookup(GenerationLookup):
         """
         base, view = self._bases.get(name, (name, ""))
         raw = view_id(base, RAW)
-        is_own = view == CANDIDATES or queries != documents
+        is_own = view in (RAW, CANDIDATES) or queries != documents
         if is_own or documents in self.translated_languages(base):
             return name
         same = raw in self.evaluated() and not self.negatives(base).removes_documents
