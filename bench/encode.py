@@ -64,7 +64,7 @@ class Ours:
 
     def __init__(self, max_tokens: int) -> None:
         from psibench.config.models import SentenceTransformerModel
-        from psibench.config.settings import Encoding
+        from psibench.config.sections import Encoding
         from psibench.encode.job import open_encoder
 
         entry = SentenceTransformerModel(

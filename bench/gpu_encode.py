@@ -94,7 +94,7 @@ def operations(network: Any, lengths: list[int], *, causal: bool) -> float:
 def ours(folder: Path, texts: list[str], longest: int, device: str, batch: int) -> Any:
     """Encode with psibench's engine, from texts to the store; returns its statistics."""
     from psibench.config.models import SentenceTransformerModel
-    from psibench.config.settings import Encoding
+    from psibench.config.sections import Encoding
     from psibench.encode.batches import encode_texts
     from psibench.encode.store import EmbeddingStore
     from psibench.models.load import load_encoder

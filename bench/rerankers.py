@@ -74,7 +74,7 @@ def scorers(folder: Path, device: str) -> dict[str, Callable[[list[tuple[str, st
     from sentence_transformers import CrossEncoder
 
     from psibench.config.rerankers import CrossEncoderReranker
-    from psibench.config.settings import Encoding
+    from psibench.config.sections import Encoding
     from psibench.models.dtypes import pick_device
     from psibench.rerankers.scoring import load_reranker, score_pairs
 

@@ -7,9 +7,9 @@ import polars as pl
 from asked import PAIRS_SCHEMA, draw_documents, write_queries
 from near_duplicates import one_query_per_document, plant
 
-from psibench.config.load import load_registry
 from psibench.config.models import Bm25Model
 from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
 from psibench.filters.negatives import recalled_pairs
 from psibench.models.bm25 import search_bm25
 

@@ -116,9 +116,10 @@ def cost_text(measured: Measured) -> str:
 
 def score_all(config: Path, model: str, *, threads: int) -> None:
     """Score and aggregate every pair of a model; print a JSON line per pair."""
-    from psibench.config.load import load_config, read_yaml
+    from psibench.config.load import load_config
     from psibench.config.lookup import Lookup
     from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+    from psibench.config.registry import read_yaml
 
     settings, models = load_config(DEFAULT_CONFIG, read_yaml(config), registry=REGISTRY)
     lookup = Lookup(settings, models)

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
-from psibench.config.settings import Encoding
+from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource
 from psibench.encode.job import run_encode
 from psibench.errors import InputError

@@ -20,8 +20,9 @@ from shape import (
     published_queries,
 )
 
-from psibench.config.load import load_config, read_yaml
+from psibench.config.load import load_config
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.config.registry import read_yaml
 
 FOLDER = Path(__file__).parents[2] / "studies" / "posir_scale"
 

@@ -9,7 +9,7 @@ import yaml
 
 from psibench.cli import main
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.settings import Encoding
+from psibench.config.sections import Encoding
 from psibench.estimate import encoding
 from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 from psibench.models.checkpoints import resolve_checkpoint

@@ -8,8 +8,8 @@ import yaml
 from psibench.cli import main
 from psibench.commands import models as command
 from psibench.commands.models_text import model_row, size_text, table_lines
-from psibench.config.load import load_registry, validate_registry
 from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers
 
 CHECKPOINT = {"backend": "sentence-transformers", "checkpoint": "owner/name", "max_tokens": 512}

@@ -10,7 +10,7 @@ from psibench.config.downloads import (
     reranker_downloads,
     tokenizer_downloads,
 )
-from psibench.config.load import parse_model
+from psibench.config.registry import parse_model
 from psibench.config.rerankers import RerankerModel
 from psibench.errors import InputError
 

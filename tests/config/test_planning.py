@@ -2,10 +2,11 @@
 
 import pytest
 
-from psibench.config.load import load_config, parse_model
+from psibench.config.load import load_config
 from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.planning import LengthBin, planned_texts, shards_of_minutes
+from psibench.config.registry import parse_model
 from psibench.estimate.encoding import encoding_plan
 
 LLM = {"llm": "stand-in"}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.config.models import SentenceTransformerModel
-from psibench.config.settings import Encoding
+from psibench.config.sections import Encoding
 from psibench.encode.batches import encode_texts
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError

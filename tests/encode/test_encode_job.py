@@ -10,7 +10,7 @@ import torch
 from closeness import assert_vectors_close
 
 from psibench.config.models import SentenceTransformerModel, StaticModel
-from psibench.config.settings import Encoding
+from psibench.config.sections import Encoding
 from psibench.encode import job
 from psibench.encode.batches import EncodeStats
 from psibench.encode.job import Shard, run_encode, run_encode_shard, run_join_shards

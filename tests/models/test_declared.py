@@ -13,7 +13,7 @@ from tiny_checkpoints import DECODER_VOCABULARY, save_bert, save_modules, save_t
 from tiny_late_checkpoints import save_bge_m3, save_colbert, save_pylate
 
 from psibench.cli import main
-from psibench.config.load import parse_model
+from psibench.config.registry import parse_model
 from psibench.models.load import load_encoder
 
 USES = {

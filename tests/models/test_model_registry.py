@@ -18,7 +18,6 @@ import tiny_late_checkpoints as late
 import yaml
 from tiny_checkpoints import DECODER_VOCABULARY, save_tokenizer
 
-from psibench.config.load import load_registry, validate_registry
 from psibench.config.models import (
     Bm25Model,
     EmbeddingApiModel,
@@ -28,6 +27,7 @@ from psibench.config.models import (
     VllmModel,
 )
 from psibench.config.paths import CONFIG_FOLDER, REGISTRY
+from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers
 from psibench.models.api.service import check_paths, read_tokens, read_vectors, request_body
 from psibench.models.load import load_encoder

@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.load import load_registry
 from psibench.config.paths import REGISTRY
-from psibench.config.settings import Encoding
+from psibench.config.registry import load_registry
+from psibench.config.sections import Encoding
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
 from psibench.llm.standin.embedding import embed

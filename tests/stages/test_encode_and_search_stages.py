@@ -9,7 +9,7 @@ import pytest
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
-from psibench.config.settings import Encoding
+from psibench.config.sections import Encoding
 from psibench.encode import job
 from psibench.encode.job import run_encode
 from psibench.encode.store import EmbeddingStore

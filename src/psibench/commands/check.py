@@ -12,9 +12,10 @@ from psibench.commands.base import Command
 from psibench.commands.check_languages import language_lines
 from psibench.commands.check_sources import source_lines
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
-from psibench.config.load import load_config, read_yaml, resolve_llms
+from psibench.config.load import load_config, resolve_llms
 from psibench.config.lookup_survey import Survey
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.config.registry import read_yaml
 from psibench.config.reranker_registry import resolve_rerankers
 from psibench.errors import InputError
 from psibench.tables import hash_rows, read_provenance, read_table

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import Command
 from psibench.commands.text_table import aligned
-from psibench.config.load import load_config, read_yaml
+from psibench.config.load import load_config
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.config.registry import read_yaml
 from psibench.errors import InputError
 
 if TYPE_CHECKING:

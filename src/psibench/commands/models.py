@@ -12,9 +12,9 @@ import yaml
 
 from psibench.commands.base import Command
 from psibench.commands.models_text import model_row, table_lines
-from psibench.config.load import load_registry, read_yaml, validate_registry
 from psibench.config.models import Model
 from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry, read_yaml, validate_registry
 from psibench.config.reranker_registry import load_rerankers
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError, nearest

@@ -7,8 +7,9 @@ from typing import Any
 
 from psibench.commands.base import Command, refuse_unwritable
 from psibench.commands.text_table import aligned
-from psibench.config.load import load_config, read_yaml
+from psibench.config.load import load_config
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.config.registry import read_yaml
 
 RESULTS = Path("results")
 HEADINGS = (

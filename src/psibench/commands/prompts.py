@@ -7,9 +7,10 @@ from pathlib import Path
 from psibench.commands.base import Command
 from psibench.commands.prompt_items import render_item
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
-from psibench.config.load import load_config, read_yaml
+from psibench.config.load import load_config
 from psibench.config.lookup_translation import TranslationLookup
 from psibench.config.paths import DEFAULT_CONFIG, PROMPTS, REGISTRY
+from psibench.config.registry import read_yaml
 from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.generate.recipes import tasks_of

@@ -9,26 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from psibench.config.benchmarks import Benchmark, KnownItem, SquadPosq
-    from psibench.config.load import (
-        load_config,
-        load_registry,
-        merge,
-        parse_benchmark,
-        parse_model,
-        read_yaml,
-        validate,
-    )
+    from psibench.config.load import load_config, merge, parse_benchmark, validate
     from psibench.config.models import Bm25Model, Model, SentenceTransformerModel, StaticModel
+    from psibench.config.registry import load_registry, parse_model, read_yaml
     from psibench.config.schema import schema_text, write_schema
-    from psibench.config.settings import Config, Encoding, Search, Uncertainty
+    from psibench.config.sections import Encoding, Search, Uncertainty
+    from psibench.config.settings import Config
     from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 
 _MODULES = {
     "benchmarks": "Benchmark KnownItem SquadPosq",
-    "load": "load_config load_registry merge parse_benchmark parse_model read_yaml validate",
+    "load": "load_config merge parse_benchmark validate",
     "models": "Bm25Model Model SentenceTransformerModel StaticModel",
+    "registry": "load_registry parse_model read_yaml",
     "schema": "schema_text write_schema",
-    "settings": "Config Encoding Search Uncertainty",
+    "sections": "Encoding Search Uncertainty",
+    "settings": "Config",
     "sources": "FilesSource HubSource PythonDocsSource SquadSource",
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}

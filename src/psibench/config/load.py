@@ -1,8 +1,6 @@
 """Read, merge and validate configs; every problem becomes one readable InputError."""
 
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,39 +12,17 @@ from psibench.config.explain import explain
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.models import Model
 from psibench.config.paths import LLMS, PRICES
+from psibench.config.registry import load_registry, read_yaml
 from psibench.config.secrets import refuse_secrets
 from psibench.config.settings import Config
 from psibench.errors import InputError, supported
 from psibench.filters.negatives import FinewebNegatives
 from psibench.llm.tasks import LlmTaskSection
-from psibench.reading import parse_yaml, read_text_file, shown
 from psibench.translate.steps import Translate
 
 REPLACED_WHOLE = ("benchmarks", "models")
 
 _Entry = TypeVar("_Entry", LlmSettings, Price)
-
-
-def read_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a YAML mapping.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, not YAML (see `parse_yaml`), or not a mapping of names.
-    """
-    loaded = deepcopy(_parsed(read_text_file(path, expected="a YAML file"), str(path)))
-    if loaded is None:
-        return {}
-    if not isinstance(loaded, dict):
-        raise InputError(f"{path}: found a {type(loaded).__name__}, expected a mapping of sections")
-    if odd := [name for name in loaded if not isinstance(name, str)]:
-        raise InputError(f"{path}: the key {shown(odd[0])} is no text; sections have names")
-    return loaded
-
-
-_parsed = lru_cache(maxsize=16)(lambda text, where: parse_yaml(text, where=where))
-"""The registries are asked for several times in a command, and parsing them takes longest."""
 
 
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,19 +90,6 @@ def validate(raw: Mapping[str, Any]) -> Config:
         raise InputError(explain(error, "config", raw)) from error
 
 
-def load_registry(path: str | Path) -> dict[str, Model]:
-    """Read a model registry file: model id -> entry."""
-    return validate_registry(read_yaml(path), str(path))
-
-
-def validate_registry(raw: Mapping[str, Any], where: str) -> dict[str, Model]:
-    """Validate registry entries; ``where`` names them in messages."""
-    try:
-        return TypeAdapter(dict[Id, Model]).validate_python(raw)
-    except ValidationError as error:
-        raise InputError(explain(error, where, raw)) from error
-
-
 def load_llms(
     path: str | Path = LLMS, own: Mapping[str, LlmSettings] | None = None
 ) -> dict[str, LlmSettings]:
@@ -168,12 +131,6 @@ def resolve_prices(config: Config) -> dict[str, Price]:
 def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:
     """Make a benchmark section from plain data, as a job receives it."""
     parsed: Benchmark = TypeAdapter(Benchmark).validate_python(section)
-    return parsed
-
-
-def parse_model(entry: Mapping[str, Any]) -> Model:
-    """Make a registry entry from plain data, as a job receives it."""
-    parsed: Model = TypeAdapter(Model).validate_python(entry)
     return parsed
 
 

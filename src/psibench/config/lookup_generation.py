@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from psibench.config.benchmarks import Controlled, GeneratedBenchmark
 from psibench.config.llms import LlmSettings, Price, price_of
-from psibench.config.load import load_registry, resolve_llms, resolve_prices
+from psibench.config.load import resolve_llms, resolve_prices
 from psibench.config.lookup_verification import VerificationLookup
 from psibench.config.models import EncoderModel
 from psibench.config.paths import REGISTRY, prompt_path, shipped
+from psibench.config.registry import load_registry
 from psibench.config.settings import Config
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError

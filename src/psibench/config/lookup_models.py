@@ -5,12 +5,12 @@ from typing import Any
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import VllmModel
-from psibench.config.load import load_registry
 from psibench.config.lookup_translation import TranslationLookup
 from psibench.config.model_base import EncoderModel
 from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
 from psibench.config.models import Bm25Model, Model, RunFilesModel, StaticModel
 from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
 from psibench.config.reranker_registry import checkpoint_of, find_rerankers
 from psibench.config.reranking import RerankModel
 from psibench.config.settings import Config

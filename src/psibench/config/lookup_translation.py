@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from psibench.config.benchmarks import GeneratedBenchmark
 from psibench.config.corpora import POOLED
-from psibench.config.load import load_registry
 from psibench.config.lookup_generation import check_template
 from psibench.config.lookup_views import ViewLookup
 from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
 from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.llm.tasks import LlmTaskSection, shard_names

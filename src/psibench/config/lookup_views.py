@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from psibench.config.benchmarks import GeneratedBenchmark
-from psibench.config.load import load_registry
 from psibench.config.lookup_generation import GenerationLookup
 from psibench.config.models import Model
 from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
 from psibench.config.settings import Config
 from psibench.config.views import CANDIDATES, RAW, evaluated_views, view_id, view_names
 from psibench.errors import InputError

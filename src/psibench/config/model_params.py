@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from psibench.config.load import load_registry, validate_registry
 from psibench.config.model_base import ModelBase
 from psibench.config.models import Model
 from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry, validate_registry
 from psibench.errors import InputError
 
 PRESENTATION_FIELDS = frozenset({"description", "licence", "control", "kind"})

@@ -19,7 +19,7 @@ from psibench.config.benchmarks import (
 from psibench.config.encoders import ColbertModel, VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase, Windows
 from psibench.config.models import StaticModel
-from psibench.config.settings import Encoding
+from psibench.config.sections import Encoding
 from psibench.generate.sampling import Sample
 
 TOKENS_PER_WORD = 4 / 3

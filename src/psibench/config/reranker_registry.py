@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from psibench.config.base import Id
-from psibench.config.benchmarks import GeneratedBenchmark
 from psibench.config.explain import explain
-from psibench.config.load import read_yaml
 from psibench.config.models import SentenceTransformerModel
 from psibench.config.paths import RERANKERS
+from psibench.config.registry import read_yaml
 from psibench.config.rerankers import BiEncoderReranker, CheckpointReranker, RerankerModel
-from psibench.config.settings import Config
 from psibench.errors import InputError
+
+if TYPE_CHECKING:
+    from psibench.config.settings import Config
 
 # Entries differ in these without their scores differing.
 PRESENTATION_FIELDS = frozenset({"description", "tokens_per_batch"})
@@ -38,7 +39,7 @@ def load_rerankers(
     return known | dict(own or {})
 
 
-def resolve_rerankers(config: Config) -> dict[str, RerankerModel]:
+def resolve_rerankers(config: "Config") -> dict[str, RerankerModel]:
     """Return the rerankers that the benchmarks name, by id, in order of first use.
 
     Raises
@@ -49,7 +50,7 @@ def resolve_rerankers(config: Config) -> dict[str, RerankerModel]:
     return _find(config, list(_named_rerankers(config)))
 
 
-def find_rerankers(config: Config, named: Mapping[str, str]) -> dict[str, RerankerModel]:
+def find_rerankers(config: "Config", named: Mapping[str, str]) -> dict[str, RerankerModel]:
     """Return rerankers by id; ``named`` says where each is named, by config key.
 
     Raises
@@ -60,7 +61,7 @@ def find_rerankers(config: Config, named: Mapping[str, str]) -> dict[str, Rerank
     return _find(config, list(named.items()))
 
 
-def _find(config: Config, named: Sequence[tuple[str, str]]) -> dict[str, RerankerModel]:
+def _find(config: "Config", named: Sequence[tuple[str, str]]) -> dict[str, RerankerModel]:
     known = load_rerankers(own=config.rerankers) if named else {}
     for place, name in named:
         if name not in known:
@@ -92,8 +93,10 @@ def checkpoint_of(entry: RerankerModel) -> tuple[str, str | None]:
     return entry.vocabulary, None
 
 
-def _named_rerankers(config: Config) -> Iterator[tuple[str, str]]:
+def _named_rerankers(config: "Config") -> Iterator[tuple[str, str]]:
     """Yield (config key, id) of every reranker that a benchmark names."""
+    from psibench.config.benchmarks import GeneratedBenchmark
+
     for benchmark, section in config.benchmarks.items():
         if not isinstance(section, GeneratedBenchmark):
             continue

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from psibench.config.settings import Encoding
+from psibench.config.sections import Encoding
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
 from psibench.models.protocols import Encoder, Role, StopCheck, TokenizedText

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import EncoderModel, VllmModel
-from psibench.config.settings import Encoding
+from psibench.config.sections import Encoding
 from psibench.encode.batches import EncodeStats, TextEncoding
 from psibench.encode.store import open_store, store_fingerprint, text_key
 from psibench.errors import InputError

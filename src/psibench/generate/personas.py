@@ -26,7 +26,7 @@ from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
 
 if TYPE_CHECKING:
-    from psibench.config.settings import Encoding
+    from psibench.config.sections import Encoding
     from psibench.encode.store import EmbeddingStore
     from psibench.models.protocols import Encoder, Role
 

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from psibench.config.settings import Uncertainty
+from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
 from psibench.metrics.definitions import parse_metrics

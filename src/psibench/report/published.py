@@ -18,8 +18,8 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
-from psibench.config.load import read_yaml
 from psibench.config.paths import PUBLISHED
+from psibench.config.registry import read_yaml
 from psibench.errors import InputError
 from psibench.metrics.aggregate import POOLED
 from psibench.report.tables import TEMPLATES, Table, provenance_table, render

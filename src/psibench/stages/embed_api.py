@@ -18,7 +18,7 @@ import polars as pl
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_params import retrieval_params
-from psibench.config.settings import Encoding
+from psibench.config.sections import Encoding
 from psibench.encode.job import Source, list_sources, read_ids, read_texts
 from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError

@@ -1,0 +1,67 @@
+"""Config of encoding, search, uncertainty and the report."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from psibench.config.base import Id, Section
+
+
+class Encoding(Section):
+    """How texts become vectors. None of it changes a result beyond the stated tolerance."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: cuda where there is one."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """auto: float32 on a CPU, bfloat16 on a GPU (float16 on one too old for bfloat16). Set
+    float32 to compare scores to the last digit."""
+    tokens_per_batch: int = Field(default=8_192, ge=64)
+    """Padded tokens in one forward pass; raise it on a GPU. Halved where memory is not enough."""
+    tokens_per_part: int = Field(default=65_536, ge=64)
+    """Tokens encoded between two writes to the store, at least."""
+    seconds_per_part: int = Field(default=60, ge=0)
+    """Seconds between two writes to the store, at least, unless 64 MiB are reached: at most this,
+    or `tokens_per_part`, is lost when killed. Parts are few and large where it is high."""
+    storage: Literal["float32", "float16"] = "float32"
+    """Number format of stored vectors; float16 takes half the room."""
+    shards: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    """Jobs that share the texts of a benchmark in a language, per model. auto: as many as leave
+    each `minutes_per_shard` of a GPU, by the sizes that the config plans (`psibench plan`)."""
+    minutes_per_shard: float = Field(default=120, ge=10)
+    """GPU minutes of a job that shards: auto aims at. Another number of shards looks all texts up
+    again, and encodes none of them again."""
+    gpu_tflops: float = Field(default=100, gt=0)
+    """10^12 operations a second that a GPU is counted on to do: what plans go by."""
+    max_shards: int = Field(default=64, ge=1)
+    """Most shards that auto makes."""
+    node_cache: str | None = None
+    """Folder on a node's own disk where checkpoints are copied before they are loaded, as
+    $TMPDIR/psibench (variables are expanded on the node); null: loaded from where they lie."""
+
+
+class Search(Section):
+    """Exact search."""
+
+    top_k: int = Field(default=100, ge=1)
+    """Documents kept per query; at least the largest k among the metrics."""
+    block_mib: int = Field(default=256, ge=8)
+    """Memory of one block of scores, MiB."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: cuda where there is one. Documents and scores are the same on both."""
+    first_stage: Id = "bm25"
+    """Model whose run the rerankers share; an entry's own first_stage goes before it."""
+
+
+class Uncertainty(Section):
+    """How figures get their intervals and warnings (docs/psi.md)."""
+
+    level: float = Field(default=0.95, gt=0.5, lt=1)
+    """Confidence level of the intervals."""
+    min_bucket_size: int = Field(default=30, ge=1)
+    """A row with a bucket of fewer queries is flagged `small_buckets`; every bucket counts."""
+
+
+class Report(Section):
+    """The HTML report."""
+
+    title: str = "Position sensitivity of retrievers"
