@@ -157,7 +157,7 @@ class Reader:
         Parameters
         ----------
         build
-            Folder of the benchmark's build tables; a place has LANGUAGE/DOMAIN below it.
+            Folder of the benchmark's build tables, a folder of each language.
         most
             Documents in all, shared out among the places, 0 for all. Of more, every so-manieth by
             length is taken.

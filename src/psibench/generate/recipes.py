@@ -200,11 +200,11 @@ def run_assemble(
     """
     from psibench.models.counting import token_counter
 
-    built = assemble(
-        read_table(documents, DOCUMENTS),
-        read_table(candidates, CANDIDATES),
-        count_tokens=token_counter(length_tokenizer),
-    )
+    texts, asked = read_table(documents, DOCUMENTS), read_table(candidates, CANDIDATES)
+    try:
+        built = assemble(texts, asked, count_tokens=token_counter(length_tokenizer))
+    except InputError as error:
+        raise error.under(str(candidates)) from error
     source = derived(
         "assemble", [documents, candidates], params={"length_tokenizer": length_tokenizer}
     )
@@ -225,7 +225,8 @@ def assemble(
     """
     if candidates.is_empty():
         raise InputError(
-            "no candidate query is left; dropped.parquet beside the tasks' tables says why"
+            "no candidate query is left; the tables *.dropped.parquet of the steps, in the same "
+            "folder, say why"
         )
     qrels = candidates.select(
         pl.col("_id").alias("query-id"),

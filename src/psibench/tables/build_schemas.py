@@ -58,7 +58,7 @@ FLOW = TableSpec(
         Column("unit", STRING, "what is counted: documents, chunks, questions, queries, ..."),
         Column("entered", INT64, "items that entered: kept + dropped"),
         Column("kept", INT64, "items kept"),
-        Column("dropped", INT64, "items dropped, each with a row in dropped.parquet"),
+        Column("dropped", INT64, "items dropped, each with a row in attrition.parquet"),
     ),
     key=("stage", "unit"),
 )

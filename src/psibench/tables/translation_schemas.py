@@ -91,7 +91,7 @@ RELOCATED = TableSpec(
 TRANSLATION_GRADES = TableSpec(
     "translation_grades",
     (
-        Column("_id", STRING, "id in the quality sample: DOMAIN/DOCUMENT"),
+        Column("_id", STRING, "id in the quality sample: LANGUAGE/DOMAIN/DOCUMENT"),
         Column("domain", STRING, "domain of the document"),
         Column("doc_id", STRING, "document id"),
         Column("length_bin", STRING, "length of the source: Q1..Q4 of 512 tokens"),

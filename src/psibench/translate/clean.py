@@ -341,7 +341,7 @@ def run_mark_translations(
     if left.queries.is_empty() and asked.height:
         raise InputError(
             f"{translations}: none of {asked.height} queries of {domain} is left in {language}; "
-            f"{left.drop_summary()}. The translations' dropped.parquet says why; ask again for "
+            f"{left.drop_summary()}. translate.dropped.parquet, beside it, says why; ask again for "
             "what failed."
         )
     kept = pl.concat(
