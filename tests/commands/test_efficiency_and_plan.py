@@ -43,10 +43,10 @@ def test_jobs_are_summed_up_by_rule_and_model(folder, capsys):
     jobs = folder / "benchmarks" / "mine"
     benchmark(jobs / "encode" / "bge-m3" / "eng-Latn" / "1-of-2.tsv", 100, rss=900, cpu=150)
     benchmark(jobs / "encode" / "bge-m3" / "eng-Latn" / "2-of-2.tsv", 300, rss=800, cpu=250)
-    benchmark(jobs / "ask" / "eng-Latn" / "law" / "locate_span" / "gpt" / "1-of-1.tsv", 50, cpu=5)
-    benchmark(jobs / "score_pairs" / "eng-Latn" / "law" / "reranker.tsv", 40)
-    benchmark(jobs / "study" / "eng-Latn" / "law" / "score_reranker.tsv", 30)
-    benchmark(jobs / "study" / "eng-Latn" / "law" / "filter_study.tsv", 20)
+    benchmark(jobs / "ask" / "eng-Latn" / "locate_span.tsv", 50, cpu=5)
+    benchmark(jobs / "score_pairs" / "eng-Latn" / "reranker.tsv", 40)
+    benchmark(jobs / "study" / "eng-Latn" / "score_reranker.tsv", 30)
+    benchmark(jobs / "study" / "eng-Latn" / "filter_study.tsv", 20)
     benchmark(jobs / "build" / "eng-Latn" / "law.tsv", 4, rss="NA", cpu="NA")
     benchmark(folder / "benchmarks" / "report.tsv", 3)
     logs = folder / "logs" / "mine" / "encode" / "bge-m3" / "eng-Latn"
@@ -58,7 +58,7 @@ def test_jobs_are_summed_up_by_rule_and_model(folder, capsys):
         # 400 CPU seconds in 400; 1,800 tokens in 200 s, 200 of 2,000 computed for nothing.
         ["encode", "bge-m3", "2", "400", "200.0", "300.0", "400", "1.0", "-", "900", "-", "9",
          "10%"],
-        ["ask", "gpt", "1", "50", "50.0", "50.0", "5", "0.1", "-", "100", "-", "-", "-"],
+        ["ask", "1", "50", "50.0", "50.0", "5", "0.1", "-", "100", "-", "-", "-"],
         ["score_pairs", "reranker", "1", "40", "40.0", "40.0", "1", "0.0", "-", "100", "-", "-",
          "-"],
         ["study", "reranker", "1", "30", "30.0", "30.0", "1", "0.0", "-", "100", "-", "-", "-"],

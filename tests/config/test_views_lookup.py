@@ -285,6 +285,15 @@ def test_translations_and_raw_views_without_rows_serve_nobody_else():
     assert lookup.searched_as("quiet-raw", ENG, ENG) == "quiet-raw"
 
 
+@pytest.mark.parametrize("change", [{"models": ["bm25"]}, {"tiny": {"only_here": ["sparse"]}}])
+def test_no_model_is_run_on_a_raw_view_that_leaves_it_out(change):
+    lookup = lookup_of({"full": FULL | change}, models=["bm25", "minilm-static"])
+    for name in ("full", "full-tiny"):
+        assert lookup.searched_as(name, ENG, ENG) == name
+    raw = {run["model"] for run in lookup.runs() if run["benchmark"] == "full-raw"}
+    assert len(raw) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "by_run"),
     [

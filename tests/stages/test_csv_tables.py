@@ -7,9 +7,8 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.metrics.summaries import run_collect, run_csv
+from psibench.metrics.summaries import run_csv
 from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import FLOW
 from psibench.tables.schemas import QUERIES
 
 SOURCE = Provenance("assemble", 1)
@@ -122,18 +121,3 @@ def test_what_is_no_parquet_table_is_refused_and_nothing_written(tmp_path, name,
     with pytest.raises(InputError, match=message):
         run_csv(tmp_path / name, tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
-
-
-def test_collecting_without_a_csv_writes_the_table_alone(tmp_path):
-    schema = {column.name: pl.String for column in FLOW.columns}
-    counts = dict.fromkeys(("step", "entered", "kept", "dropped"), pl.Int64)
-    paths = []
-    for stage in ("b", "a"):
-        frame = pl.DataFrame([(stage, 1, "x", 2, 1, 1)], schema=schema | counts, orient="row")
-        paths.append(tmp_path / f"{stage}.parquet")
-        write_table(frame, paths[-1], FLOW, provenance=SOURCE)
-    run_collect(paths, FLOW, parquet=tmp_path / "all.parquet")
-    assert pl.read_parquet(tmp_path / "all.parquet")["stage"].to_list() == ["b", "a"]
-    assert not list(tmp_path.glob("*.csv"))
-    run_collect(paths, FLOW, parquet=tmp_path / "all.parquet", csv=tmp_path / "all.csv")
-    assert [row["stage"] for row in rows_of(tmp_path / "all.csv")] == ["b", "a"]

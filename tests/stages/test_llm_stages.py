@@ -173,12 +173,18 @@ def test_the_budget_counts_what_the_store_holds(folder, monkeypatch):
 
 
 def test_shards_part_the_documents_and_do_not_move_them(folder):
-    tables = {"documents": pl.DataFrame({"_id": [f"d{n}" for n in range(99)]}), "other": "whole"}
+    names = [f"d{n}" for n in range(99)]
+    whole = pl.DataFrame({"_id": ["p"]})
+    tables = {"documents": pl.DataFrame({"_id": names}), "other": whole}
+    tables |= {name: pl.DataFrame({name: [*names, *names]}) for name in ("doc_id", "pos_corpus_id")}
     parts = [shard_documents(tables, name) for name in shard_names(4)]
     ids = [set(part["documents"]["_id"]) for part in parts]
     assert sum(map(len, ids)) == 99
     assert set.union(*ids) == set(tables["documents"]["_id"])
-    assert all(part["other"] == "whole" for part in parts)
+    assert all(part["other"].equals(whole) for part in parts)
+    for name in ("doc_id", "pos_corpus_id"):  # what belongs to a document goes with it
+        assert [set(part[name][name]) for part in parts] == ids
+        assert sum(part[name].height for part in parts) == 2 * 99
     fewer = {"documents": tables["documents"].head(50)}
     assert set(shard_documents(fewer, "2-of-4")["documents"]["_id"]) < ids[2]
     with pytest.raises(InputError, match="0-of-2"):

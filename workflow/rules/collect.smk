@@ -92,7 +92,7 @@ rule ledger:
     threads: 1
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(2000, 60 * input.size_mb) * attempt
+            max(4000, 6 * input.size_mb) * attempt
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:

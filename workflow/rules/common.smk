@@ -86,6 +86,11 @@ def domain_tables(table, view=""):
     return paths
 
 
+def domain_share(wildcards):
+    """Bound the share of one domain among those of a language, likewise."""
+    return min(1, 3 / len(lookup.domains(wildcards.benchmark, wildcards.lang)))
+
+
 def benchmark_domains(wildcards):
     """The domains of each language of a benchmark, in order."""
     return {
@@ -144,10 +149,11 @@ def own_texts(table, side):
         name, language = wildcards.benchmark, getattr(wildcards, side)
         if lookup.encoded_as(name, language) == name:
             return []
-        other = wildcards.get("corpus_lang", language)
+        # Of a pair, the domains that are in both languages.
+        of_pair = "corpus_lang" in wildcards.keys()
+        own = pair_domains(wildcards) if of_pair else lookup.domains(name, language)
         return [
-            f"results/{name}/data/{language}/{domain}/{table}.parquet"
-            for domain in lookup.domains(name, language, other)
+            f"results/{name}/data/{language}/{domain}/{table}.parquet" for domain in own
         ]
 
     return paths

@@ -22,7 +22,10 @@ rule sample:
         mem_mb=lambda wildcards, attempt: (
             lookup.sample_mib(wildcards.benchmark, wildcards.lang) * attempt
         ),
-        runtime=lambda wildcards, attempt: 240 * attempt,
+        # All domains in one job, which begins anew if it is stopped.
+        runtime=lambda wildcards, attempt: min(
+            240 * len(build_domains(wildcards)) * attempt, 7 * 1440
+        ),
     params:
         sections=lambda wildcards: {
             domain: place_params(lookup, wildcards.benchmark, wildcards.lang, domain)
@@ -240,7 +243,7 @@ rule assemble:
     threads: 1
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
+            max(4000, 25 * input.size_mb * domain_share(wildcards)) * attempt
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:

@@ -207,7 +207,7 @@ rule remove_negatives:
     threads: 1
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 40 * input.size_mb) * attempt
+            max(4000, 40 * input.size_mb * domain_share(wildcards)) * attempt
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:

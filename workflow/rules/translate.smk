@@ -108,7 +108,7 @@ rule clean_translations:
     threads: 1
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
+            max(4000, 25 * input.size_mb * domain_share(wildcards)) * attempt
         ),
         runtime=lambda wildcards, attempt: 120 * attempt,
     params:

@@ -15,10 +15,10 @@ from psibench.reading import parse_json, read_text_file
 UNKNOWN = ("NA", "-", "")
 """What Snakemake writes where nothing was measured: the job was over before the first look."""
 SCORED_BY = ("score_pairs", "score_parts")
-"""Rules whose file is named after a reranker: RULE/LANG/DOMAIN/RERANKER.tsv."""
+"""Rules whose file is named after a reranker: RULE/LANG/RERANKER.tsv."""
 STUDY, STUDY_SCORES = "study", "score_"
 """Where studies are, and what is before the reranker's name there."""
-WHO = ("model", "reranker", "llm")
+WHO = ("model", "reranker")
 """Wildcards that say what a job ran."""
 _THREADS = re.compile(r"[0-9]{1,6}")
 _STATS = re.compile(rf"\b{MARK} (\{{.*\}})\s*$")
@@ -114,9 +114,7 @@ def _rule_and_model(place: Path) -> tuple[str, str]:
         return rule, rest[0] if len(rest) > 1 else ""
     if rule == STUDY and rest[-1].startswith(STUDY_SCORES):
         return rule, rest[-1].removeprefix(STUDY_SCORES)
-    if rule in SCORED_BY and len(rest) == 3:
-        return rule, rest[2]
-    return rule, rest[3] if rule == "ask" and len(rest) == 5 else ""
+    return rule, rest[1] if rule in SCORED_BY and len(rest) == 2 else ""
 
 
 def _encoded(log: Path) -> tuple[int, int, float]:

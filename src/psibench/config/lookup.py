@@ -9,6 +9,7 @@ from psibench.config.benchmarks import Benchmark, PosirRelease
 from psibench.config.lookup_encoding import EncodingLookup
 from psibench.config.models import Model, RunFilesModel
 from psibench.config.settings import Config
+from psibench.config.views import RAW, TINY, view_id
 from psibench.errors import MissingError
 from psibench.models.run_files import check_run_files
 
@@ -154,6 +155,38 @@ class Lookup(EncodingLookup):
             }
             for model in self.models_of(name, queries, documents)
         ]
+
+    def searched_as(self, name: str, queries: str, documents: str) -> str:
+        """Return the benchmark or view whose runs are those of another on a language pair.
+
+        A run of the raw view has a benchmark's queries too, with the same documents, if the removal
+        of false negatives leaves the corpus alone; so has the tiny subset's, of the benchmark. Only
+        where each of them is evaluated on all models: what one leaves out is not run for another.
+        """
+        base = self.base(name)
+        if name not in (base, view_id(base, TINY)) or queries != documents:
+            return name
+        if documents in self.translated_languages(base):
+            return name
+
+        def takes(view: str) -> bool:
+            return self.models_of(view, queries, documents) == self.config.models
+
+        raw = view_id(base, RAW)
+        if raw in self.evaluated() and not self.negatives(base).removes_documents:
+            return raw if takes(raw) and takes(name) else name
+        return base if takes(base) and takes(name) else name
+
+    def recalls_by_run(self, name: str) -> bool:
+        """Say whether the run of a raw view is deep enough to recall possible false negatives."""
+        recall, raw = self.negatives(name).recall, view_id(name, RAW)
+        if raw not in self.evaluated() or recall.top_k > self.config.search.top_k:
+            return False
+        searches = self.is_lexical(recall.model) or self.is_vector(recall.model)
+        return searches and all(
+            recall.model in self.models_of(raw, language, language)
+            for language in self.native_languages(name)
+        )
 
     def shared_runs(self) -> list[str]:
         """List what a job takes from another view's runs: paths of runs/, {model}/{pair}.

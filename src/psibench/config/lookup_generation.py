@@ -15,7 +15,7 @@ from psibench.config.settings import Config
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
 from psibench.generate.personas import Personas
-from psibench.llm.tasks import LlmTaskSection, shard_names
+from psibench.llm.tasks import LlmTaskSection
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.positions import refuse_beyond_positions
 
@@ -94,10 +94,6 @@ class GenerationLookup(VerificationLookup):
     def minutes_to_ask(self, llm: str) -> int:
         """Return how long one job that asks a model may take: a batch alone takes up to a day."""
         return 2880 if self.llms[llm].backend == "openai-batch" else 720
-
-    def shards(self, name: str) -> list[str]:
-        """List the shards of each of a benchmark's tasks."""
-        return shard_names(self.generated(name).shards)
 
     def personas(self, name: str) -> Personas:
         """Return where a benchmark's personas come from."""

@@ -71,20 +71,6 @@ class ViewLookup(GenerationLookup):
         first = self.encoded_as(self.base(name), language)
         return [] if first == name else [first]
 
-    def searched_as(self, name: str, queries: str, documents: str) -> str:
-        """Return the benchmark or view whose runs are those of another on a language pair.
-
-        A run of the raw view has a benchmark's queries too, with the same documents, if the removal
-        of false negatives leaves the corpus alone; so has the tiny subset's, of the benchmark.
-        """
-        base, view = self._bases.get(name, (name, ""))
-        raw = view_id(base, RAW)
-        is_own = view in (RAW, CANDIDATES) or queries != documents
-        if is_own or documents in self.translated_languages(base):
-            return name
-        same = raw in self.evaluated() and not self.negatives(base).removes_documents
-        return raw if same else base
-
     def base(self, name: str) -> str:
         """Return the benchmark that a view is of; a benchmark's own name for itself."""
         return self._bases.get(name, (name, ""))[0]
@@ -196,13 +182,6 @@ class ViewLookup(GenerationLookup):
 
         kinds = {one.name: one.kind for one in judging_of(self.generated(name))}
         return kinds.get(task)
-
-    def recalls_by_run(self, name: str) -> bool:
-        """Say whether the run of a raw view is deep enough to recall possible false negatives."""
-        recall = self.negatives(name).recall
-        is_evaluated = view_id(name, RAW) in self.evaluated()
-        is_run = is_evaluated and recall.model in self.config.models
-        return is_run and recall.top_k <= self.config.search.top_k
 
     def recall_depth(self, name: str) -> int:
         """Return how many documents are recalled per query of a raw view."""

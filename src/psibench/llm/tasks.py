@@ -198,7 +198,9 @@ def shard_names(n_shards: int) -> list[str]:
 
 
 def shard_documents(tables: Mapping[str, pl.DataFrame], shard: str) -> dict[str, pl.DataFrame]:
-    """Return the tables with the documents of one shard alone, all other tables whole.
+    """Return the tables with the documents of one shard alone, and what belongs to these.
+
+    A table without ``doc_id`` or ``pos_corpus_id`` stays whole.
 
     A document's shard depends on its id and the number of shards, not on the other documents: a
     longer or shorter corpus moves no document.
@@ -214,4 +216,13 @@ def shard_documents(tables: Mapping[str, pl.DataFrame], shard: str) -> dict[str,
     number, n_shards = int(found[1]), int(found[2])
     documents = tables["documents"]
     mine = [zlib.crc32(doc_id.encode()) % n_shards == number for doc_id in documents["_id"]]
-    return {**tables, "documents": documents.filter(pl.Series(mine, dtype=pl.Boolean))}
+    own = documents.filter(pl.Series(mine, dtype=pl.Boolean))
+    if own.height == documents.height:
+        return dict(tables)
+    of_own = {"documents": own}
+    for name, frame in tables.items():
+        column = next((one for one in ("doc_id", "pos_corpus_id") if one in frame.columns), None)
+        if name != "documents" and column is not None:
+            ids = own.select(pl.col("_id").alias(column))
+            of_own[name] = frame.join(ids, on=column, how="semi", maintain_order="left")
+    return {**tables, **of_own}

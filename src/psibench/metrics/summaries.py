@@ -123,21 +123,6 @@ def _score(text: str, where: str) -> float:
     return value
 
 
-def run_collect(
-    paths: Sequence[str | Path],
-    spec: TableSpec,
-    *,
-    parquet: str | Path,
-    csv: str | Path | None = None,
-) -> None:
-    """Stack tables of one kind in the order given and write them, with a CSV beside if asked."""
-    frame = read_all(paths, spec)
-    source = derived("collect", paths, params={"table": spec.name})
-    write_table(frame, parquet, spec, provenance=source)
-    if csv is not None:
-        write_csv(frame, csv)
-
-
 def run_csv(path: str | Path, output: str | Path) -> None:
     """Write any table as CSV; lists as JSON, bytes as hexadecimal digits.
 

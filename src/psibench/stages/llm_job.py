@@ -44,7 +44,7 @@ def ask_params(lookup: Lookup, benchmark: str, task: str, language: str) -> dict
     return {
         "recipe": lookup.benchmark(benchmark).recipe,
         "section": task_params(section, lookup.prompt(benchmark, task)),
-        "llm": llm_params(lookup.llm_of(benchmark, task)),
+        "llm": {"id": section.llm} | llm_params(lookup.llm_of(benchmark, task)),
     }
 
 
