@@ -73,6 +73,7 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
         window = WINDOWS[model % len(WINDOWS)] if model else None
         seen = length if window is None else np.minimum(length, window * CHARS_PER_TOKEN)
         scored = frame.drop("tokens").with_columns(
+            pl.lit(f"model-{model}").alias("model"),
             pl.Series("visible", np.clip((seen - start) / size, 0, 1)),
             pl.Series("pos_visible", seen / length),
             pl.Series("ndcg@10", np.where(found & (rank <= 10), 1 / np.log2(1 + rank), 0.0)),

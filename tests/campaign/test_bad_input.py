@@ -28,7 +28,7 @@ from psibench.tables.schemas import CORPUS
 from psibench.tables.schemas import QRELS as QRELS_TABLE
 from psibench.tables.schemas import QUERIES as QUERIES_TABLE
 
-pytestmark = pytest.mark.timeout(30)  # a hang; the whole campaign takes half a minute
+pytestmark = pytest.mark.timeout(300)  # a hang; a case takes a second at most on an idle machine
 
 OK = 0
 REFUSED = 2
