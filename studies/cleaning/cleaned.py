@@ -20,7 +20,13 @@ from psibench.tables.translation_schemas import (
 )
 from psibench.text.lengths import with_lengths
 from psibench.text.phrases import fold
-from psibench.translate.clean import Measure, run_clean_translations, run_mark_translations
+from psibench.translate.clean import (
+    CleanParams,
+    Measure,
+    Outliers,
+    run_clean_translations,
+    run_mark_translations,
+)
 from psibench.translate.refusals import read_refusals
 
 TOKENIZER = "embedded:all-MiniLM-L6-v2"
@@ -64,10 +70,12 @@ class Cleaner:
             translated=self._path("translated"),
             verdicts=self._path("verdicts"),
             relocations=None,
-            relocate=None,
-            outliers={"of": of, "low": bounds[0], "high": bounds[1]},
-            length_tokenizer=TOKENIZER,
-            step=1,
+            clean=CleanParams(
+                relocate=None,
+                outliers=Outliers(of=of, low=bounds[0], high=bounds[1]),
+                length_tokenizer=TOKENIZER,
+                step=1,
+            ),
             corpus=self._path("clean_corpus"),
             queries=self._path("clean_queries"),
             qrels=self._path("clean_qrels"),

@@ -116,7 +116,7 @@ def section(tmp_path, people=PEOPLE, **fields) -> Personas:
 def run(tmp_path, entry=DENSE, texts=TEXTS, **fields) -> pl.DataFrame:
     write_table(documents(texts), tmp_path / "documents.parquet", DOCUMENTS, provenance=SOURCE)
     run_personas(
-        section(tmp_path, **fields).model_dump(mode="json"),
+        section(tmp_path, **fields),
         entry,
         documents=tmp_path / "documents.parquet",
         store=tmp_path / "store",

@@ -8,8 +8,6 @@ import pytest
 import yaml
 
 from psibench.cli import main
-from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.sections import Encoding
 from psibench.estimate import encoding
 from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 from psibench.models.checkpoints import resolve_checkpoint
@@ -157,14 +155,14 @@ def test_what_is_stored_is_not_paid_again_and_counts_against_the_budget(folder, 
     assert ": it will stop before the end" in printed(capsys, "--config", path)
     with EmbeddingServer(EmbeddingStandIn()) as server:
         run_embed_api(
-            EmbeddingApiModel(**API | {"url": server.url("openai")}),
+            {"registry": {"paid": API | {"url": server.url("openai")}}},
             model="paid",
             domains=["general"],
             corpora=[place / "corpus.parquet"],
             queries=[place / "queries.parquet"],
             store=folder / "store",
-            settings=Encoding(),
-            output=folder / "encodings.parquet",
+            storage="float32",
+            encodings=folder / "encodings.parquet",
             usage=folder / "usage.parquet",
         )
     after = plain(capsys, "--config", path)
@@ -301,14 +299,14 @@ def test_what_is_stored_is_known_where_the_tokenizer_is_out_of_reach(folder, cap
     monkeypatch.setenv("PSIBENCH_CHECKPOINTS", str(folder / "manifests"))
     with EmbeddingServer(EmbeddingStandIn()) as server:
         run_embed_api(
-            EmbeddingApiModel(**API | {"url": server.url("openai"), "tokenizer": "owner/name"}),
+            {"registry": {"paid": API | {"url": server.url("openai"), "tokenizer": "owner/name"}}},
             model="paid",
             domains=["general"],
             corpora=[place / "corpus.parquet"],
             queries=[place / "queries.parquet"],
             store=folder / "store",
-            settings=Encoding(),
-            output=folder / "encodings.parquet",
+            storage="float32",
+            encodings=folder / "encodings.parquet",
             usage=folder / "usage.parquet",
         )
     monkeypatch.delenv("PSIBENCH_CHECKPOINTS")

@@ -13,7 +13,7 @@ from psibench.config.models import SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
 from psibench.encode import job
 from psibench.encode.batches import EncodeStats
-from psibench.encode.job import Shard, run_encode, run_encode_shard, run_join_shards
+from psibench.encode.job import Shard, run_encode, run_join_shards
 from psibench.encode.store import open_store, text_key
 from psibench.errors import InputError
 from psibench.models.dtypes import fast_dtype, pick_device
@@ -90,7 +90,7 @@ def encode_in_shards(paths, entry, folder, names, **settings):
     shards = []
     for name in names:
         shards.append(folder / f"{name}.parquet")
-        run_encode_shard(
+        run_encode(
             entry,
             model="m",
             **tables,
@@ -179,7 +179,7 @@ def test_shards_in_different_number_formats_are_refused(tmp_path, paths):
     encode_in_shards(paths, TRANSFORMER, tmp_path, ["1-of-2", "2-of-2"])
     tables = {"domains": DOMAINS, "corpora": paths[0], "queries": paths[1]}
     shards = [tmp_path / "1-of-2.parquet", tmp_path / "2-of-2.parquet"]
-    run_encode_shard(
+    run_encode(
         TRANSFORMER,
         model="m",
         **tables,

@@ -45,7 +45,7 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         registry["bm25"],
         model="bm25",
         **tables,
-        language="eng-Latn",
+        corpus_lang="eng-Latn",
         top_k=100,
         output=out / "bm25.run.parquet",
     )

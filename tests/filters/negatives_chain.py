@@ -8,7 +8,14 @@ from fake_reranker import ENTRY, PairReranker
 from psibench.all_tables import ALL_TABLES
 from psibench.config.reranker_registry import reranker_params
 from psibench.filters.decide import Place
-from psibench.filters.negatives import run_judge_pairs, run_negatives, run_remove_negatives
+from psibench.filters.negatives import (
+    FinewebNegatives,
+    read_panel,
+    read_section,
+    run_judge_pairs,
+    run_negatives,
+    run_remove_negatives,
+)
 from psibench.filters.panel import run_score_pairs
 from psibench.tables import Provenance, read_table, write_table
 
@@ -100,7 +107,7 @@ class NegativesChain:
 
     def decide(self, scores, section=None) -> pl.DataFrame:
         run_negatives(
-            (section or self.section).panel(),
+            read_panel((section or self.section).panel()),
             **self._raw("qrels", "queries"),
             recall=self.path("recall"),
             scores=scores,
@@ -110,7 +117,7 @@ class NegativesChain:
 
     def pairs_of_judge(self, number: int, earlier) -> pl.DataFrame:
         run_judge_pairs(
-            self.section.judging(number),
+            FinewebNegatives.model_validate(self.section.judging(number)),
             number=number,
             **self._raw("corpus", "queries"),
             negatives=self.path("negatives"),
@@ -132,7 +139,7 @@ class NegativesChain:
 
     def remove(self, scores, judged=(), section=None) -> None:
         run_remove_negatives(
-            (section or self.section).removal(),
+            read_section((section or self.section).removal()),
             place=Place("questions", 9, "eng-Latn", "general"),
             **self._raw("corpus", "queries", "qrels"),
             negatives=self.path("negatives"),

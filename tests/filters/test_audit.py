@@ -51,7 +51,7 @@ class Chain:
 
     def __init__(self, folder, margins=MARGINS, said=SAID, **section):
         self.folder, self.said = folder, said
-        self.section = Audit(llm="judge", **section).model_dump(mode="json")
+        self.section = Audit(llm="judge", **section)
         texts = pl.DataFrame({"_id": ["d"], "text": ["aaabbbccc"], "origin": ["o"]})
         self.write("documents", texts)
         schema = {"_id": pl.String, "target_position": pl.String, "margin": pl.Float64}

@@ -69,7 +69,7 @@ class Chain:
         name = name or ("grade_first", "grade_rest")[number - 1]
         pairs = self.path(f"{name}_pairs")
         run_grade_pairs(
-            self.params,
+            Grade.model_validate(self.params),
             documents=self.path("documents"),
             candidates=self.path("candidates"),
             first=None if number == 1 else self.path("grade_first"),
@@ -86,7 +86,7 @@ class Chain:
     def decide(self, *rounds, unit="questions"):
         names = ("rows", "decisions", "savings", "dropped", "flow")
         run_grade(
-            self.params,
+            Grade.model_validate(self.params),
             place=Place(unit, 7, "eng-Latn", "general"),
             documents=self.path("documents"),
             candidates=self.path("candidates"),

@@ -90,8 +90,7 @@ class Case:
 
     def run(self, **section) -> pl.DataFrame:
         paths = {name: self.path(name) for name in ("documents", "sampling", "mixtures", "cells")}
-        params = Mixtures(**section).model_dump(mode="json")
-        run_mixtures(params, queries=self.path("candidates"), **paths)
+        run_mixtures(Mixtures(**section), queries=self.path("candidates"), **paths)
         return read_table(self.path("mixtures"), MIXTURES)
 
     def cells(self) -> pl.DataFrame:

@@ -85,9 +85,12 @@ class Case:
             self.score(reranker, {n: lead(row[0][0], row[place]) for n, row in queries.items()})
         own = {"model": {name: row[3] for name, row in queries.items()}}
         self.models = tuple(models or own)
-        for model, values in (models or own).items():
-            rows = [_scored(name, targets[name], value, model) for name, value in values.items()]
-            self.write(f"model-{model}", QUERY_SCORES, rows)
+        rows = [
+            _scored(name, targets[name], value, model)
+            for model, values in (models or own).items()
+            for name, value in values.items()
+        ]
+        self.write("query_scores", QUERY_SCORES, rows)
         limits = {
             "unit": "chars",
             "low": 0,
@@ -123,11 +126,11 @@ class Case:
             "candidates": self.path("candidates"),
             "sampling": self.path("sampling"),
             "scores": [self.path(f"scores-{name}") for name in section.rerankers],
-            "query_scores": {name: self.path(f"model-{name}") for name in self.models},
+            "query_scores": self.path("query_scores"),
+            "models": self.models,
             "metric": "ndcg@10",
         }
-        params = section.model_dump(mode="json")
-        run_filter_study(params, **given | changes, outputs=outputs, settings=settings)
+        run_filter_study(section, **given | changes, outputs=outputs, uncertainty=settings)
         return {name: read_table(path, SPECS[name]) for name, path in outputs.items()}
 
 
@@ -251,10 +254,10 @@ def test_figures_of_all_candidates_are_those_of_the_psi_table(tmp_path):
     case = Case(tmp_path, queries)
     # Fifty documents of three queries, one in each third.
     documents = {"document_id": [f"d{i // 3}" for i in range(150)]}
-    frame = read_table(case.path("model-model"), QUERY_SCORES).with_columns(
+    frame = read_table(case.path("query_scores"), QUERY_SCORES).with_columns(
         **{name: pl.Series(values) for name, values in documents.items()}
     )
-    write_table(frame, case.path("model-model"), QUERY_SCORES, provenance=SOURCE)
+    write_table(frame, case.path("query_scores"), QUERY_SCORES, provenance=SOURCE)
     made = case.run()["threshold_psi"].row(0, named=True)
     table = result_tables(
         [Evaluated("model", "dense", frame)],
@@ -386,7 +389,7 @@ def test_scores_that_stopped_early_are_refused(tmp_path, rule):
 def test_a_model_without_scores_of_all_candidates_is_refused(tmp_path):
     case = Case(tmp_path, models={"model": {name: 0.5 for name in QUERIES if name < "q5"}})
     with pytest.raises(
-        InputError, match=r"model-model.parquet, model: no score of candidate 'q5' \(2 of"
+        InputError, match=r"query_scores.parquet, model: no score of candidate 'q5' \(2 of"
     ):
         case.run()
     with pytest.raises(InputError, match="no column mrr@10"):
@@ -398,7 +401,7 @@ def test_scores_of_other_domains_are_left_aside(tmp_path):
     case = Case(tmp_path)
     own = case.run()["threshold_psi"]
     rows = [_scored(name, QUERIES[name][0], value) for name, value in more.items()]
-    case.write("model-model", QUERY_SCORES, [_scored("other", [E], 1.0), *reversed(rows)])
+    case.write("query_scores", QUERY_SCORES, [_scored("other", [E], 1.0), *reversed(rows)])
     assert case.run()["threshold_psi"].equals(own)
 
 
@@ -411,7 +414,7 @@ def test_a_length_bin_that_was_not_sampled_is_refused(tmp_path):
 
 
 def test_without_models_the_counts_are_there_and_the_psi_tables_empty(tmp_path):
-    tables = Case(tmp_path).run(query_scores={})
+    tables = Case(tmp_path).run(models=())
     assert tables["thresholds"].height == 14
     assert tables["threshold_psi"].height == tables["leave_one_out_psi"].height == 0
 
@@ -437,7 +440,7 @@ def test_counts_do_not_depend_on_models_and_provenance_says_so(tmp_path):
     )
     assert "metric" not in counts["params"]
     assert psi["params"]["metric"] == "ndcg@10"
-    model = str(tmp_path / "model-model.parquet")
+    model = str(tmp_path / "query_scores.parquet")
     assert (model in counts["inputs"], model in psi["inputs"]) == (False, True)
     assert counts["queries_by"] == "llm:stand-in/rules"
 

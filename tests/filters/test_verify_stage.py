@@ -82,7 +82,7 @@ class Chain:
         if section.rule == "margin":
             names += ["margins", "margin_table", "cell_table"]
         run_verify(
-            section.model_dump(mode="json"),
+            section,
             place=Place(self.unit, 3, "eng-Latn", "general"),
             documents=self.path("documents"),
             sampling=self.path("sampling"),

@@ -8,23 +8,24 @@ import polars as pl
 import pytest
 from report_tables import bucket_rows, frame, psi_row
 
+from psibench.config import parse_benchmark
 from psibench.config.paths import PUBLISHED
 from psibench.errors import InputError
 from psibench.report.published import printed_tables, run_published
 from psibench.report.tables import Table
-from psibench.tables import read_provenance, read_table, write_table
-from psibench.tables.derived import derived
+from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.published_schemas import PUBLISHED_COMPARISON
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
 FILES = sorted([*PUBLISHED.glob("*.csv"), *PUBLISHED.glob("*.yaml")])
-SQUAD = {"data": "squad_posq", "differs": "labels: all"}
+SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["squad.json"]}}
+SQUAD |= {"labels": "all"}
 
 
 def written(
-    folder: Path, psi: list[dict[str, Any]], facts: dict[str, dict[str, str]], **more: Any
+    folder: Path, psi: list[dict[str, Any]], sections: dict[str, dict[str, Any]], **more: Any
 ) -> str:
-    source = derived("collect", [], params={})
+    source = Provenance("test", 1)
     buckets = bucket_rows("bm25", (0.5, 0.5, 0.5))
     write_table(frame(PSI_TABLE, psi), folder / "psi.parquet", PSI_TABLE, provenance=source)
     scores = frame(BUCKET_SCORES, buckets)
@@ -32,7 +33,7 @@ def written(
     run_published(
         psi_table=folder / "psi.parquet",
         bucket_scores=folder / "buckets.parquet",
-        benchmarks=facts,
+        benchmarks={name: parse_benchmark(one) for name, one in sections.items()},
         **{"published": FILES, **more},
         parquet=folder / "c.parquet",
         csv=folder / "c.csv",
@@ -54,7 +55,7 @@ def test_the_stage_writes_table_csv_and_page(tmp_path: Path) -> None:
     assert str(PUBLISHED / "posq_table1.csv") in record["inputs"]
     assert "run here: <bdi>squad&lt;1&gt;</bdi>" in page
     assert "+0.005" in page
-    assert "labels: all; 1,200 queries, the paper has 92,749" in page
+    assert "(labels: all); 1,200 queries, the paper has 92,749" in page
 
 
 def test_the_page_asks_nothing_of_the_network(tmp_path: Path) -> None:

@@ -25,9 +25,7 @@ from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.negatives import JUDGEMENTS
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
-from psibench.report.examples import make_example
 from psibench.report.filters import KEYS, read_verification
-from psibench.report.languages import LanguageFacts
 from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW
@@ -36,6 +34,7 @@ from psibench.tables.schemas import (
     ATTRITION,
     BUCKET_SCORES,
     COMPARISONS,
+    CORPUS,
     POSITION_HISTOGRAM,
     PSI_TABLE,
     QUERIES,
@@ -215,33 +214,44 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
         TRANSLATION_QUALITY, [grade | {"dimension": name, "mean": 4.0} for name in dimensions]
     )
     asked = query("q", "middle") | {"pos_char_span": [4, 7]}
-    example = make_example(
-        asked, "The box!!", benchmark="fineweb", language="eng-Latn", domain="law"
-    )
+    document = {"_id": "d", "text": "The box!!", "char_length": 9, "token_length": 2}
+    document["word_count"] = 2
+    place = {"benchmark": "fineweb", "lang": "eng-Latn", "domain": "law"}
     run_report(
         psi_table=folder.write("psi_table", inputs.psi_table, PSI_TABLE),
         bucket_scores=folder.write("bucket_scores", inputs.bucket_scores, BUCKET_SCORES),
         comparisons=folder.write("comparisons", inputs.comparisons, COMPARISONS),
         statistics=[folder.write("statistics", inputs.statistics, STATISTICS)],
         histograms=[folder.write("histogram", inputs.position_histogram, POSITION_HISTOGRAM)],
-        generation=[],
-        verification=read_verification(
-            [
-                {
-                    **LABELS,
-                    "margin_table": folder.only("margins", MARGIN_FACTS.margin_table, MARGIN_TABLE),
-                }
-            ]
-        ),
+        # Nobody was asked anything: the ledger is not read.
+        **dict.fromkeys(("flow", "usage", "attrition"), ["-"] * len(sections())),
+        generated=[],
+        prices={},
+        verification=[
+            {
+                **LABELS,
+                "margin_table": folder.only("margins", MARGIN_FACTS.margin_table, MARGIN_TABLE),
+            }
+        ],
         views=VIEWS,
         benchmarks=sections(),
         models={
             model.id: Bm25Model.model_validate({"backend": "bm25s", "description": "d"})
             for model in MODELS
         },
-        languages=[LanguageFacts("fineweb", quality=quality)],
-        examples=[example],
-        published="published.html",
+        languages=[
+            {
+                "benchmark": "fineweb",
+                "quality": folder.write("quality", quality, TRANSLATION_QUALITY),
+            }
+        ],
+        summaries={},
+        examples=[
+            place
+            | {"queries": folder.write("asked", frame(QUERIES, [asked]), QUERIES)}
+            | {"corpus": folder.write("corpus", frame(CORPUS, [document]), CORPUS)}
+        ],
+        published_page=["published.html"],
         title="Page",
         output=tmp_path / "report.html",
     )

@@ -145,7 +145,7 @@ def test_scores_know_what_a_cross_encoder_read_beside_each_query(
         store=tmp_path / "store",
         device="cpu",
         tokens_per_batch=64,
-        output=tmp_path / "reranked",
+        run=tmp_path / "reranked",
         seen=files["seen"],
     )
     known = read_table(files["queries"], QUERIES)

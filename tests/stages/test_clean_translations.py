@@ -18,7 +18,12 @@ from psibench.tables.translation_schemas import (
     TRANSLATED,
     TRANSLATIONS,
 )
-from psibench.translate.clean import run_clean_translations, run_mark_translations
+from psibench.translate.clean import (
+    CleanParams,
+    Outliers,
+    run_clean_translations,
+    run_mark_translations,
+)
 
 SOURCE = Provenance("assemble", 1, queries_by="llm:stand-in/rules")
 LABELS = {"language": "rus-Cyrl", "domain": "law"}
@@ -138,10 +143,12 @@ class Domain:
             translated=self.path("translated"),
             verdicts=self.path("verdicts") if judged else None,
             relocations=relocations and self.path(relocations),
-            relocate=relocate,
-            outliers=outliers,
-            length_tokenizer="words",
-            step=8,
+            clean=CleanParams(
+                relocate,
+                None if outliers is None else Outliers.model_validate(outliers),
+                length_tokenizer="words",
+                step=8,
+            ),
             corpus=self.path("corpus"),
             queries=self.path("queries"),
             qrels=self.path("qrels"),

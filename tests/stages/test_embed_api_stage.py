@@ -16,7 +16,6 @@ import pytest
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
-from psibench.config.sections import Encoding
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
 from psibench.llm.standin.embedding import embed
@@ -94,17 +93,22 @@ def entry_of(server, style="voyage", **fields) -> EmbeddingApiModel:
     return EmbeddingApiModel(**values | fields)
 
 
+def config_of(entry):
+    """A config whose registry has the model, as a workflow is started with one."""
+    return {"registry": {"m": entry.model_dump(mode="json", exclude_unset=True)}}
+
+
 def embed_all(folder, entry, *, domains=("a",), output="encodings.parquet", stop=None):
     """Run the stage on domains whose tables lie in ``folder``; returns both of its tables."""
     run_embed_api(
-        entry,
+        config_of(entry),
         model="m",
         domains=domains,
         corpora=[folder / domain / "corpus.parquet" for domain in domains],
         queries=[folder / domain / "queries.parquet" for domain in domains],
         store=folder / "store",
-        settings=Encoding(),
-        output=folder / output,
+        storage="float32",
+        encodings=folder / output,
         usage=folder / "usage.parquet",
         stop=stop,
     )
@@ -151,14 +155,14 @@ def test_vectors_may_be_stored_in_half_precision(tmp_path, server):
     corpus, queries = write_domain(tmp_path / "a")
     entry = entry_of(server)
     run_embed_api(
-        entry,
+        config_of(entry),
         model="m",
         domains=["a"],
         corpora=[corpus],
         queries=[queries],
         store=tmp_path / "store",
-        settings=Encoding(storage="float16"),
-        output=tmp_path / "encodings.parquet",
+        storage="float16",
+        encodings=tmp_path / "encodings.parquet",
         usage=tmp_path / "usage.parquet",
     )
     table = read_table(tmp_path / "encodings.parquet", ENCODINGS)

@@ -288,7 +288,7 @@ def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_
         model="bm25",
         corpora=[corpus],
         queries=[queries],
-        language="eng-Latn",
+        corpus_lang="eng-Latn",
         top_k=10,
         output=tmp_path / "run.parquet",
     )

@@ -80,7 +80,7 @@ class Project:
             store=self.folder / "store",
             device="cpu",
             tokens_per_batch=64,
-            output=self.folder / "run",
+            run=self.folder / "run",
             seen=self.folder / "seen",
             load=load,
         )

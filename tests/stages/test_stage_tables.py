@@ -1,10 +1,11 @@
 import polars as pl
 import pytest
 
+from psibench.metrics.scoring import run_score
 from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.derived import derived, provenance, read_all
 from psibench.tables.schemas import QRELS, QUERY_SCORES
-from psibench.tables.versions import STAGE_VERSIONS
+from psibench.tables.stage import DECLARED
 
 
 @pytest.fixture
@@ -25,17 +26,18 @@ def test_a_derived_table_names_inputs_revisions_and_authors(write):
     assert made.inputs == {str(a): content_hash(a), str(b): content_hash(b)}
     assert made.revisions == {"model:m": "1", "dataset:d": "2", "model:n": "3"}
     assert made.queries_by == "people, simulation"
-    assert (made.stage, made.stage_version) == ("score", STAGE_VERSIONS["score"])
+    assert (made.stage, made.stage_version) == ("score", DECLARED["score"].version)
+    assert DECLARED["score"].function is run_score
 
 
 def test_authors_of_tables_that_were_themselves_merged_are_named_once(write):
     paths = [write("a", queries_by="people, simulation"), write("b", queries_by="people")]
-    assert derived("collect", paths, params={}).queries_by == "people, simulation"
+    assert derived("score", paths, params={}).queries_by == "people, simulation"
 
 
 def test_tables_without_authors_give_none(write):
-    assert derived("collect", [write("a")], params={}).queries_by is None
-    assert derived("collect", [], params={}).inputs == {}
+    assert derived("score", [write("a")], params={}).queries_by is None
+    assert derived("score", [], params={}).inputs == {}
 
 
 def test_an_unknown_stage_is_a_bug():

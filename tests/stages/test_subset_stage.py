@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.filters.mixtures import tiny_subset
+from psibench.filters.mixtures import Tiny, tiny_subset
 from psibench.generate.recipes import run_subset
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
@@ -53,9 +53,9 @@ def write_benchmark(folder, queries) -> dict:
 def draw(folder, queries, **section) -> dict[str, pl.DataFrame]:
     paths = write_benchmark(folder, queries)
     specs = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
-    made = {f"{name}_out": folder / "tiny" / f"{name}.parquet" for name in specs}
-    run_subset(section, **paths, **made)
-    return {name: read_table(made[f"{name}_out"], spec) for name, spec in specs.items()}
+    made = {name: folder / "tiny" / f"{name}.parquet" for name in specs}
+    run_subset(Tiny.model_validate(section), **paths, outputs=made)
+    return {name: read_table(made[name], spec) for name, spec in specs.items()}
 
 
 # Four queries of each position; reading order goes round the positions.

@@ -6,17 +6,19 @@ import pytest
 from psibench.config.leaderboards import Leaderboard
 from psibench.errors import InputError
 from psibench.metrics.summaries import read_leaderboard, run_summaries
-from psibench.tables import read_provenance, read_table, write_table
-from psibench.tables.derived import provenance
+from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
 
-SOURCE = provenance("collect", params={}, inputs={})
+SOURCE = Provenance("test", 1)
 LABELS = {
     **{"benchmark": "b", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn", "domain": "all"},
     **{"length_bucket": "all", "metric": "ndcg@10", "buckets": "thirds", "evidence": "all"},
     **{"queries_by": "people"},
 }
+
+NAMES = ["bucket_scores", "comparisons", "language_averages", "position_trend", "psi_table"]
+NAMES += ["leaderboards"]
 
 
 def written(path, spec, rows):
@@ -48,7 +50,7 @@ def summed_up(folder, *boards):
         buckets=[written(folder / "buckets.parquet", BUCKET_SCORES, buckets)],
         comparisons=[written(folder / "comparisons.parquet", COMPARISONS, [])],
         boards=boards,
-        folder=out,
+        tables=[out / f"{name}.{suffix}" for name in NAMES for suffix in ("csv", "parquet")],
     )
     return out
 
@@ -61,9 +63,8 @@ def board(folder, *lines, **changes):
 
 def test_every_table_over_all_benchmarks_is_written_with_its_csv(tmp_path):
     out = summed_up(tmp_path)
-    names = ["bucket_scores", "comparisons", "language_averages", "position_trend", "psi_table"]
     assert sorted(path.name for path in out.iterdir()) == sorted(
-        f"{name}.{suffix}" for name in names for suffix in ("csv", "parquet")
+        f"{name}.{suffix}" for name in NAMES[:5] for suffix in ("csv", "parquet")
     )
     trend = out / "position_trend.parquet"
     assert read_table(trend, POSITION_TREND)["slope"].to_list() == pytest.approx([-1.0])

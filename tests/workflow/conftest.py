@@ -32,15 +32,18 @@ def project(finished: Project, tmp_path: Path) -> Project:
 
 @pytest.fixture
 def own_repository(project: Project, tmp_path: Path) -> Callable[[], Project]:
-    """The project over a copy of the workflow's files, which a test may edit."""
+    """The project over a copy of the workflow's and the package's files, for a test to edit."""
 
     def make() -> Project:
         copy = tmp_path / "repository"
         copy.mkdir()
-        for name in ("Snakefile", "workflow", "config", "profiles", "envs"):
+        for name in ("Snakefile", "workflow", "config", "profiles", "envs", "src"):
             source = project.repository / name
             target = copy / name
-            shutil.copytree(source, target) if source.is_dir() else shutil.copy2(source, target)
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, target)
         return Project(project.folder, copy)
 
     return make

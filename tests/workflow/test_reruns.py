@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from workflow_project import Project
 
 from psibench.tables import read_provenance
+from psibench.tables.stage import read_stages
 
 MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1}
 COLLECTED = {"summaries": 1, "published": 1, "report": 1}
@@ -48,11 +50,12 @@ def test_touching_every_file_of_the_workflow_does_nothing(
     assert project.planned() == {}
 
 
-def test_a_comment_in_a_script_or_a_rule_file_does_nothing(
+def test_a_comment_in_the_script_a_rule_file_or_a_module_does_nothing(
     own_repository: Callable[[], Project],
 ) -> None:
     project = own_repository()
-    for path in (*project.repository.glob("workflow/*/*"), project.repository / "Snakefile"):
+    files = project.repository.glob("workflow/*/*.*"), project.repository.glob("src/**/*.py")
+    for path in (*chain(*files), project.repository / "Snakefile"):
         path.write_text(path.read_text() + "\n# a thought\n")
         touch(path)
     assert project.planned() == {}
@@ -147,8 +150,12 @@ def test_bumping_a_stages_version_reruns_it_and_what_follows(
     own_repository: Callable[[], Project], stage: str, rerun: dict[str, int]
 ) -> None:
     project = own_repository()
-    rules = project.repository / "workflow" / "rules" / "common.smk"
-    rules.write_text(rules.read_text() + f'\nSTAGE_VERSIONS["{stage}"] += 1\n')
+    version = read_stages()[stage]
+    module = project.repository / "src" / Path(*version.module.split(".")).with_suffix(".py")
+    text = module.read_text()
+    raised = text.replace(f'@stage("{stage}", version={version}', f'@stage("{stage}", version=99')
+    assert raised != text
+    module.write_text(raised)
     assert project.planned() == rerun
 
 

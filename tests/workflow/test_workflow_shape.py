@@ -1,5 +1,6 @@
 """The workflow's own rules: what every rule declares, and how it starts."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config, write_squad
+
+from psibench.tables.stage import read_stages
 
 DIRECTIVES = [
     *("input", "output", "log", "benchmark", "conda", "threads", "resources", "params"),
@@ -49,19 +52,34 @@ def test_every_rule_declares_what_a_node_needs_in_one_order(name: str, body: str
     assert found == (DIRECTIVES[1:] if name == "download" else DIRECTIVES)  # it reads the hub
     for resource in ("mem_mb", "runtime"):
         assert f"{resource}=" in body
-    assert "version=STAGE_VERSIONS[" in body
+    assert "        stage=STAGES[" in body
+    assert '"../scripts/stage.py"' in body
 
 
 def test_the_only_target_beside_all_is_that_of_studies() -> None:
     assert [name for name, body in all_rules() if declared(body) == TARGET] == ["study"]
 
 
-def test_scripts_are_adapters() -> None:
-    for path in (REPOSITORY / "workflow" / "scripts").glob("*.py"):
-        text = path.read_text()
-        assert len(text.splitlines()) <= 30, path.name
-        # Addresses, budgets and prices decide no answer: they are read past the parameters.
-        assert "snakemake.config" not in text or path.name in ("ask.py", "embed_api.py"), path.name
+def test_there_is_one_script() -> None:
+    assert [path.name for path in (REPOSITORY / "workflow/scripts").glob("*.py")] == ["stage.py"]
+
+
+def test_every_rule_gives_its_stage_what_it_takes_and_every_stage_has_a_rule(
+    tmp_path: Path,
+) -> None:
+    """In a job it would be too late: a name that is not there is a bug."""
+    script = Path(__file__).with_name("names_of_rules.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(REPOSITORY / "Snakefile"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert {rule: lacking for rule, (_, lacking) in said.items() if lacking} == {}
+    assert {stage for stage, _ in said.values()} == set(read_stages())
 
 
 def test_the_package_does_not_know_snakemake() -> None:

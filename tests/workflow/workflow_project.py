@@ -143,7 +143,7 @@ class Project:
             self.command(*arguments),
             capture_output=True,
             text=True,
-            env=ENVIRONMENT,
+            env=ENVIRONMENT | {"PYTHONPATH": str(self.repository / "src")},
             cwd=self.folder,
             timeout=timeout_s,
         )

@@ -30,11 +30,11 @@ rule build:
             length_tokenizer=settings.length_tokenizer,
             id_prefix=lookup.id_prefix(wildcards.benchmark, wildcards.domain),
         ),
-        version=STAGE_VERSIONS["build"],
+        stage=STAGES["build"],
     message:
         "Building {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
     script:
-        "../scripts/build.py"
+        "../scripts/stage.py"
 
 
 rule statistics:
@@ -61,17 +61,17 @@ rule statistics:
     params:
         domains=benchmark_domains,
         schemes=lambda wildcards: lookup.benchmark(wildcards.benchmark).buckets,
-        version=STAGE_VERSIONS["statistics"],
+        stage=STAGES["statistics"],
     message:
         "Statistics of {wildcards.benchmark}"
     script:
-        "../scripts/statistics.py"
+        "../scripts/stage.py"
 
 
 # How alike the domains are, on demand: the mean vectors of their documents.
 rule similarity:
     input:
-        encodings("lang"),
+        encodings=encodings("lang"),
         own=own_texts("corpus", "lang"),
     output:
         "results/{benchmark}/similarity/{model}/{lang}.parquet",
@@ -91,8 +91,8 @@ rule similarity:
         entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
         domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
         store=settings.store,
-        version=STAGE_VERSIONS["similarity"],
+        stage=STAGES["similarity"],
     message:
         "Similarity of the domains of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/similarity.py"
+        "../scripts/stage.py"

@@ -12,9 +12,9 @@ rule summaries:
         comparisons=per_pair(
             "results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet"
         ),
-        boards=[board.path for board in settings.leaderboards],
+        board_files=[board.path for board in settings.leaderboards],
     output:
-        [
+        tables=[
             f"results/{name}.{suffix}"
             for name in summary_names(lookup)
             for suffix in ("parquet", "csv")
@@ -33,11 +33,11 @@ rule summaries:
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
         boards=[lookup.dump(board) for board in settings.leaderboards],
-        version=STAGE_VERSIONS["summaries"],
+        stage=STAGES["summaries"],
     message:
         "Writing results/psi_table.csv and the tables beside it"
     script:
-        "../scripts/summaries.py"
+        "../scripts/stage.py"
 
 
 rule published:
@@ -63,11 +63,11 @@ rule published:
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
         benchmarks={name: lookup.dump(b) for name, b in settings.benchmarks.items()},
-        version=STAGE_VERSIONS["published"],
+        stage=STAGES["published"],
     message:
         "Writing {output.html}"
     script:
-        "../scripts/published.py"
+        "../scripts/stage.py"
 
 
 # What every step left out, counted and used, checked against each other.
@@ -75,8 +75,8 @@ rule ledger:
     input:
         documents=ledger_tables("documents"),
         dropped=ledger_tables("dropped"),
-        flow=ledger_tables("flow"),
-        usage=ledger_tables("usage"),
+        flows=ledger_tables("flow"),
+        usages=ledger_tables("usage"),
     output:
         attrition="results/{benchmark}/attrition.parquet",
         flow="results/{benchmark}/flow.parquet",
@@ -97,11 +97,11 @@ rule ledger:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         places=lambda wildcards: lookup.ledger_places(wildcards.benchmark),
-        version=STAGE_VERSIONS["ledger"],
+        stage=STAGES["ledger"],
     message:
         "Balancing the ledger of {wildcards.benchmark}"
     script:
-        "../scripts/ledger.py"
+        "../scripts/stage.py"
 
 
 rule report:
@@ -109,19 +109,23 @@ rule report:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
         comparisons="results/comparisons.parquet",
-        summaries=[f"results/{name}.parquet" for name in summary_names(lookup)],
+        summary_tables=[f"results/{name}.parquet" for name in summary_names(lookup)],
         statistics=per_benchmark("results/{benchmark}/statistics.parquet"),
         histograms=per_benchmark("results/{benchmark}/position_histogram.parquet"),
         attrition=per_benchmark("results/{benchmark}/attrition.parquet"),
         flow=per_benchmark("results/{benchmark}/flow.parquet"),
         usage=per_benchmark("results/{benchmark}/llm_usage.parquet"),
-        verification=[
+        verification_tables=[
             path for files in verification_files() for path in paths_in(files)
         ],
-        languages=[path for files in language_files(lookup) for path in paths_in(files)],
-        examples=[path for files in example_files(lookup) for path in paths_in(files)],
+        language_tables=[
+            path for files in language_files(lookup) for path in paths_in(files)
+        ],
+        example_tables=[
+            path for files in example_files(lookup) for path in paths_in(files)
+        ],
         published=published_tables(),
-        published_page=published_page(),
+        comparison_page=published_page(),
     output:
         "results/report.html",
     log:
@@ -152,8 +156,8 @@ rule report:
             name: lookup.dump(price) for name, price in lookup.used_prices().items()
         },
         title=settings.report.title,
-        version=STAGE_VERSIONS["report"],
+        stage=STAGES["report"],
     message:
         "Writing {output}"
     script:
-        "../scripts/report.py"
+        "../scripts/stage.py"

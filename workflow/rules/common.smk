@@ -22,7 +22,7 @@ try:
     from psibench.generate.recipes import build_params
     from psibench.report.published import has_counterparts
     from psibench.stages.llm_job import ask_params, gather_params, place_params
-    from psibench.tables.versions import STAGE_VERSIONS
+    from psibench.tables.stage import read_stages
 except ImportError as error:
     raise WorkflowError(
         f"{error}. Run `make setup` in the psibench folder and use the snakemake in its .venv "
@@ -39,6 +39,9 @@ try:
 except InputError as error:
     raise WorkflowError(str(error))
 
+
+# Which stages there are, of which versions: one of them is a parameter of every rule.
+STAGES = read_stages()
 
 set_environment(workflow.basedir, settings.store, settings.encoding.node_cache)
 

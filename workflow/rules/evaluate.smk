@@ -42,11 +42,11 @@ rule score:
         metrics=settings.metrics,
         psi_metrics=settings.psi_metrics,
         uncertainty=lookup.dump(settings.uncertainty),
-        version=STAGE_VERSIONS["score"],
+        stage=STAGES["score"],
     message:
         "Scoring all models on {wildcards.benchmark}, {wildcards.query_lang}-{wildcards.corpus_lang}"
     script:
-        "../scripts/score.py"
+        "../scripts/stage.py"
 
 
 # The runs of a wider view are the benchmark's too, its own queries' rows of them: nothing is

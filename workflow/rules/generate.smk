@@ -31,11 +31,11 @@ rule sample:
             domain: place_params(lookup, wildcards.benchmark, wildcards.lang, domain)
             for domain in build_domains(wildcards)
         },
-        version=STAGE_VERSIONS["sample"],
+        stage=STAGES["sample"],
     message:
         "Sampling the documents of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/sample.py"
+        "../scripts/stage.py"
 
 
 rule personas:
@@ -77,11 +77,11 @@ rule personas:
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,
-        version=STAGE_VERSIONS["personas"],
+        stage=STAGES["personas"],
     message:
         "Persona candidates of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/personas.py"
+        "../scripts/stage.py"
 
 
 # One job asks a task about all documents of a language and makes its table. `resources.budgeted_llm`:
@@ -119,19 +119,19 @@ rule ask:
         budgeted_llm=lambda wildcards: lookup.is_budgeted(llm_of(wildcards)),
     params:
         domains=task_domains,
-        task=lambda wildcards: ask_params(
+        asked=lambda wildcards: ask_params(
             lookup, wildcards.benchmark, wildcards.task, wildcards.lang
         ),
         made=lambda wildcards: gather_params(
             lookup, wildcards.benchmark, wildcards.task, wildcards.lang
         ),
         store=settings.store,
-        version=STAGE_VERSIONS["ask"],
-        gather_version=STAGE_VERSIONS["gather"],
+        stage=STAGES["ask"],
+        gather_version=STAGES["gather"],
     message:
         "Asking: {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/ask.py"
+        "../scripts/stage.py"
 
 
 # The same with a server of its own, which lives as long as the job.
@@ -163,11 +163,11 @@ use rule ask as ask_shard with:
         task=lookup.pattern("tasks"),
     params:
         domains=task_domains,
-        task=lambda wildcards: ask_params(
+        asked=lambda wildcards: ask_params(
             lookup, wildcards.benchmark, wildcards.task, wildcards.lang
         ),
         store=settings.store,
-        version=STAGE_VERSIONS["ask"],
+        stage=STAGES["ask"],
     message:
         "Asking: {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}, {wildcards.shard}"
 
@@ -216,11 +216,11 @@ rule gather:
         made=lambda wildcards: gather_params(
             lookup, wildcards.benchmark, wildcards.task, wildcards.lang
         ),
-        version=STAGE_VERSIONS["gather"],
+        stage=STAGES["gather"],
     message:
         "Gathering {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/gather.py"
+        "../scripts/stage.py"
 
 
 rule assemble:
@@ -248,11 +248,11 @@ rule assemble:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         length_tokenizer=settings.length_tokenizer,
-        version=STAGE_VERSIONS["assemble"],
+        stage=STAGES["assemble"],
     message:
         "Assembling {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
     script:
-        "../scripts/assemble.py"
+        "../scripts/stage.py"
 
 
 # With false negatives in it: the view `raw`, from which they are removed.

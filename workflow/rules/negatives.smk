@@ -29,7 +29,7 @@ use rule search_lexical as recall_lexical with:
             lookup.models[wildcards.model].backend
         ],
         top_k=lambda wildcards: lookup.recall_depth(wildcards.benchmark),
-        version=STAGE_VERSIONS["search"],
+        stage=STAGES["search_lexical"],
     message:
         "Recalling documents of {wildcards.benchmark} with {wildcards.model}"
 
@@ -63,7 +63,7 @@ use rule search_vectors as recall_vectors with:
         domains=pair_domains,
         top_k=lambda wildcards: lookup.recall_depth(wildcards.benchmark),
         store=settings.store,
-        version=STAGE_VERSIONS["search"],
+        stage=STAGES["search_vectors"],
     message:
         "Recalling documents of {wildcards.benchmark} with {wildcards.model}"
 
@@ -104,11 +104,11 @@ rule score_pairs:
             wildcards.benchmark, wildcards.reranker
         ),
         store=settings.store,
-        version=STAGE_VERSIONS["score_pairs"],
+        stage=STAGES["score_pairs"],
     message:
         "Scoring recalled documents of {wildcards.benchmark} with {wildcards.reranker}"
     script:
-        "../scripts/score_pairs.py"
+        "../scripts/stage.py"
 
 
 rule negatives:
@@ -137,11 +137,11 @@ rule negatives:
         domains=build_domains,
         top_k=lambda wildcards: lookup.negatives(wildcards.benchmark).recall.top_k,
         section=lambda wildcards: lookup.negatives(wildcards.benchmark).panel(),
-        version=STAGE_VERSIONS["negatives"],
+        stage=STAGES["negatives"],
     message:
         "Documents of {wildcards.benchmark} that rerankers call relevant"
     script:
-        "../scripts/negatives.py"
+        "../scripts/stage.py"
 
 
 rule judge_pairs:
@@ -173,11 +173,11 @@ rule judge_pairs:
         section=lambda wildcards: lookup.negatives(wildcards.benchmark).judging(
             int(wildcards.number)
         ),
-        version=STAGE_VERSIONS["judge_pairs"],
+        stage=STAGES["judge_pairs"],
     message:
         "What judge {wildcards.number} of {wildcards.benchmark} has to grade"
     script:
-        "../scripts/judge_pairs.py"
+        "../scripts/stage.py"
 
 
 rule remove_negatives:
@@ -212,9 +212,9 @@ rule remove_negatives:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         section=lambda wildcards: lookup.negatives(wildcards.benchmark).removal(),
-        counted=lambda wildcards: lookup.counted(wildcards.benchmark, "false_negatives"),
-        version=STAGE_VERSIONS["remove_negatives"],
+        place=lambda wildcards: lookup.counted(wildcards.benchmark, "false_negatives"),
+        stage=STAGES["remove_negatives"],
     message:
         "Removing false negatives of {wildcards.benchmark}"
     script:
-        "../scripts/remove_negatives.py"
+        "../scripts/stage.py"

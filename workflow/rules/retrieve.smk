@@ -26,11 +26,11 @@ rule download:
             lookup.downloads[wildcards.checkpoint].code_revision
         ),
         code=lambda wildcards: lookup.downloads[wildcards.checkpoint].code,
-        version=STAGE_VERSIONS["download"],
+        stage=STAGES["download"],
     message:
         "Downloading {wildcards.checkpoint}"
     script:
-        "../scripts/download.py"
+        "../scripts/stage.py"
 
 
 # One job encodes all texts of a language.
@@ -85,11 +85,11 @@ rule encode:
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,
-        version=STAGE_VERSIONS["encode"],
+        stage=STAGES["encode"],
     message:
         "Encoding {wildcards.benchmark}, {wildcards.lang}, with {wildcards.model}"
     script:
-        "../scripts/encode.py"
+        "../scripts/stage.py"
 
 
 # Rules of its own for vLLM: in a SLURM profile all jobs of a rule have the same number of GPUs,
@@ -119,11 +119,11 @@ rule list_texts:
         mem_mb=1000,
         runtime=60,
     params:
-        version=STAGE_VERSIONS["list_texts"],
+        stage=STAGES["list_texts"],
     message:
         "Listing the texts of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/list_texts.py"
+        "../scripts/stage.py"
 
 
 # Several jobs share the texts of a language: each has those whose address falls to it.
@@ -151,7 +151,7 @@ use rule encode as encode_shard with:
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,
-        version=STAGE_VERSIONS["encode"],
+        stage=STAGES["encode"],
     message:
         "Encoding {wildcards.benchmark}, {wildcards.lang}, {wildcards.shard}, with {wildcards.model}"
 
@@ -193,11 +193,11 @@ rule join_shards:
     params:
         entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
         domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
-        version=STAGE_VERSIONS["encode"],
+        stage=STAGES["join_shards"],
     message:
         "Joining the shards of {wildcards.benchmark}, {wildcards.lang}, {wildcards.model}"
     script:
-        "../scripts/join_shards.py"
+        "../scripts/stage.py"
 
 
 # Vectors that a service makes: no GPU, but a network and a key.
@@ -241,11 +241,11 @@ rule embed_api:
         domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
         storage=settings.encoding.storage,
         store=settings.store,
-        version=STAGE_VERSIONS["encode"],
+        stage=STAGES["embed_api"],
     message:
         "Asking {wildcards.model} for the vectors of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/embed_api.py"
+        "../scripts/stage.py"
 
 
 rule search_lexical:
@@ -276,17 +276,17 @@ rule search_lexical:
             lookup.models[wildcards.model].backend
         ],
         top_k=settings.search.top_k,
-        version=STAGE_VERSIONS["search"],
+        stage=STAGES["search_lexical"],
     message:
         "Searching {wildcards.benchmark} with {wildcards.model}"
     script:
-        "../scripts/search_lexical.py"
+        "../scripts/stage.py"
 
 
 rule search_vectors:
     input:
-        queries=encodings("query_lang"),
-        corpus=encodings("corpus_lang"),
+        query_encodings=encodings("query_lang"),
+        corpus_encodings=encodings("corpus_lang"),
         # Which of these texts are the benchmark's own, where they are another's encodings.
         own_queries=own_texts("queries", "query_lang"),
         own_corpus=own_texts("corpus", "corpus_lang"),
@@ -320,11 +320,11 @@ rule search_vectors:
         domains=pair_domains,
         top_k=settings.search.top_k,
         store=settings.store,
-        version=STAGE_VERSIONS["search"],
+        stage=STAGES["search_vectors"],
     message:
         "Searching {wildcards.benchmark} with {wildcards.model}"
     script:
-        "../scripts/search_vectors.py"
+        "../scripts/stage.py"
 
 
 # The best documents of a first stage in the order of a reranker.
@@ -375,11 +375,11 @@ rule rerank:
             lookup.rerankers[lookup.reranker_of(wildcards.model)]
         ),
         store=settings.store,
-        version=STAGE_VERSIONS["rerank"],
+        stage=STAGES["rerank"],
     message:
         "Reranking {wildcards.benchmark} with {wildcards.model}"
     script:
-        "../scripts/rerank.py"
+        "../scripts/stage.py"
 
 
 # Rankings that somebody else's system made: files of the user's.
@@ -414,8 +414,8 @@ rule import_run:
         domains=pair_domains,
         prefix_ids=lambda wildcards: lookup.prefixes_ids(wildcards.benchmark),
         top_k=settings.search.top_k,
-        version=STAGE_VERSIONS["import_run"],
+        stage=STAGES["import_run"],
     message:
         "Reading the run of {wildcards.model} on {wildcards.benchmark}"
     script:
-        "../scripts/import_run.py"
+        "../scripts/stage.py"

@@ -29,11 +29,11 @@ rule text_parts:
             lookup.translate(wildcards.benchmark).max_part_tokens
         ),
         length_tokenizer=settings.length_tokenizer,
-        version=STAGE_VERSIONS["text_parts"],
+        stage=STAGES["text_parts"],
     message:
         "Parts to translate of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/text_parts.py"
+        "../scripts/stage.py"
 
 
 rule mark_translations:
@@ -70,11 +70,11 @@ rule mark_translations:
         ),
         refusals=lambda wildcards: wildcards.benchmark in lookup.judged_refusals(),
         step=lambda wildcards: lookup.step(wildcards.benchmark, "mark_translations"),
-        version=STAGE_VERSIONS["mark_translations"],
+        stage=STAGES["mark_translations"],
     message:
         "Joining and marking translations of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/mark_translations.py"
+        "../scripts/stage.py"
 
 
 rule clean_translations:
@@ -113,11 +113,11 @@ rule clean_translations:
         runtime=lambda wildcards, attempt: 120 * attempt,
     params:
         clean=lambda wildcards: lookup.clean_params(wildcards.benchmark),
-        version=STAGE_VERSIONS["clean_translations"],
+        stage=STAGES["clean_translations"],
     message:
         "Cleaning translations of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
     script:
-        "../scripts/clean_translations.py"
+        "../scripts/stage.py"
 
 
 rule quality_sample:
@@ -149,11 +149,11 @@ rule quality_sample:
         ),
         per_stratum=lambda wildcards: (lookup.quality(wildcards.benchmark).per_stratum),
         seed=lambda wildcards: lookup.quality(wildcards.benchmark).seed,
-        version=STAGE_VERSIONS["quality_sample"],
+        stage=STAGES["quality_sample"],
     message:
         "A sample of translations of {wildcards.benchmark} to grade"
     script:
-        "../scripts/quality_sample.py"
+        "../scripts/stage.py"
 
 
 rule quality:
@@ -181,8 +181,8 @@ rule quality:
         runtime=lambda wildcards, attempt: 10 * attempt,
     params:
         languages=lambda wildcards: lookup.translated_languages(wildcards.benchmark),
-        version=STAGE_VERSIONS["quality"],
+        stage=STAGES["quality"],
     message:
         "How good the translations of {wildcards.benchmark} are"
     script:
-        "../scripts/quality.py"
+        "../scripts/stage.py"

@@ -34,11 +34,11 @@ rule score_parts:
             wildcards.benchmark, wildcards.reranker
         ),
         store=settings.store,
-        version=STAGE_VERSIONS["score_parts"],
+        stage=STAGES["score_parts"],
     message:
         "Scoring candidates of {wildcards.benchmark} with {wildcards.reranker}"
     script:
-        "../scripts/score_parts.py"
+        "../scripts/stage.py"
 
 
 rule verify:
@@ -72,12 +72,12 @@ rule verify:
         section=lambda wildcards: lookup.dump(
             lookup.verify_section(wildcards.benchmark)
         ),
-        counted=lambda wildcards: lookup.counted(wildcards.benchmark, "verify"),
-        version=STAGE_VERSIONS["verify"],
+        place=lambda wildcards: lookup.counted(wildcards.benchmark, "verify"),
+        stage=STAGES["verify"],
     message:
         "Verifying the candidates of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/verify.py"
+        "../scripts/stage.py"
 
 
 # The same by margin, with the counts by threshold and by length bin.
@@ -126,11 +126,11 @@ rule grade_pairs:
         section=lambda wildcards: lookup.grade_params(
             wildcards.benchmark, wildcards.round
         ),
-        version=STAGE_VERSIONS["grade_pairs"],
+        stage=STAGES["grade_pairs"],
     message:
         "What to grade of {wildcards.benchmark}: {wildcards.round}"
     script:
-        "../scripts/grade_pairs.py"
+        "../scripts/stage.py"
 
 
 rule grade:
@@ -164,12 +164,12 @@ rule grade:
     params:
         domains=build_domains,
         section=lambda wildcards: lookup.grade_params(wildcards.benchmark),
-        counted=lambda wildcards: lookup.counted(wildcards.benchmark, "grade"),
-        version=STAGE_VERSIONS["grade"],
+        place=lambda wildcards: lookup.counted(wildcards.benchmark, "grade"),
+        stage=STAGES["grade"],
     message:
         "Candidates of {wildcards.benchmark} by their grades"
     script:
-        "../scripts/grade.py"
+        "../scripts/stage.py"
 
 
 rule audit_pairs:
@@ -196,11 +196,11 @@ rule audit_pairs:
     params:
         domains=build_domains,
         section=lambda wildcards: lookup.audit_params(wildcards.benchmark),
-        version=STAGE_VERSIONS["audit_pairs"],
+        stage=STAGES["audit_pairs"],
     message:
         "What to audit of {wildcards.benchmark}"
     script:
-        "../scripts/audit_pairs.py"
+        "../scripts/stage.py"
 
 
 rule audit_table:
@@ -226,8 +226,8 @@ rule audit_table:
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
         domains=build_domains,
-        version=STAGE_VERSIONS["audit_table"],
+        stage=STAGES["audit_table"],
     message:
         "Audit of {wildcards.benchmark} by margin"
     script:
-        "../scripts/audit_table.py"
+        "../scripts/stage.py"

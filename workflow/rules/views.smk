@@ -26,11 +26,11 @@ rule tiny:
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
         section=lambda wildcards: lookup.subset_params(wildcards.benchmark),
-        version=STAGE_VERSIONS["subset"],
+        stage=STAGES["subset"],
     message:
         "A tiny subset of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
     script:
-        "../scripts/subset.py"
+        "../scripts/stage.py"
 
 
 rule mixtures:
@@ -60,11 +60,11 @@ rule mixtures:
         section=lambda wildcards: lookup.dump(
             lookup.benchmark(wildcards.benchmark).mixtures
         ),
-        version=STAGE_VERSIONS["mixtures"],
+        stage=STAGES["mixtures"],
     message:
         "Training mixtures of {wildcards.benchmark}, {wildcards.lang}"
     script:
-        "../scripts/mixtures.py"
+        "../scripts/stage.py"
 
 
 # Every candidate over the whole corpus: what a filter study evaluates.
@@ -109,7 +109,7 @@ use rule score_parts as score_all_parts with:
             wildcards.benchmark, wildcards.reranker, complete=True
         ),
         store=settings.store,
-        version=STAGE_VERSIONS["score_parts"],
+        stage=STAGES["score_parts"],
 
 
 rule filter_study:
@@ -148,11 +148,11 @@ rule filter_study:
         models=settings.models,
         metric=settings.psi_metrics[0],
         uncertainty=lookup.dump(settings.uncertainty),
-        version=STAGE_VERSIONS["filter_study"],
+        stage=STAGES["filter_study"],
     message:
         "What the filters of {wildcards.benchmark} do to its queries and to every model's PSI"
     script:
-        "../scripts/filter_study.py"
+        "../scripts/stage.py"
 
 
 rule study:
@@ -175,7 +175,7 @@ rule study:
 # Any table of a benchmark as CSV, on demand: lists become JSON.
 rule table_csv:
     input:
-        "results/{benchmark}/{table}.parquet",
+        parquet="results/{benchmark}/{table}.parquet",
     output:
         "results/{benchmark}/{table}.csv",
     log:
@@ -193,8 +193,8 @@ rule table_csv:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
-        version=STAGE_VERSIONS["collect"],
+        stage=STAGES["table_csv"],
     message:
         "Writing {output}"
     script:
-        "../scripts/table_csv.py"
+        "../scripts/stage.py"

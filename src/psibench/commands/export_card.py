@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from psibench import __version__
-from psibench.tables.versions import STAGE_VERSIONS
+
+EXPORT_VERSION = 1
+"""Raised when an export has other rows of the same tables."""
 
 LICENCE = "FILL IN: the licence of the texts, and who to name"
 
@@ -166,7 +168,7 @@ def _origin(records: list[Mapping[str, Any]]) -> list[str]:
     lines = [
         f"- Built with psibench {made_by or 'not recorded'}, stages {stages or 'not recorded'}, "
         f"created {dates or 'not recorded'}; "
-        f"exported with psibench {__version__}, export {STAGE_VERSIONS['export']}.",
+        f"exported with psibench {__version__}, export {EXPORT_VERSION}.",
         f"- Queries by: {_named(records, 'queries_by') or 'not recorded'}.",
     ]
     if backends := _named(records, "llm_backend"):

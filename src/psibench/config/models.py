@@ -116,6 +116,11 @@ def _check_placeholders(key: str, text: str) -> None:
             raise ValueError(f"{key} {text!r} has the placeholder {{{name}}}; allowed: {known}")
 
 
+EncoderEntry = (
+    SentenceTransformerModel | FlagEmbeddingModel | ColbertModel | VllmModel | StaticModel
+)
+"""Models whose texts a job of ours encodes."""
+
 Model = Annotated[
     Bm25Model
     | SentenceTransformerModel

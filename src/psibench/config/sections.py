@@ -6,6 +6,9 @@ from pydantic import Field
 
 from psibench.config.base import Id, Section
 
+Storage = Literal["float32", "float16"]
+"""Number format of stored vectors."""
+
 
 class Encoding(Section):
     """How texts become vectors. None of it changes a result beyond the stated tolerance."""
@@ -22,7 +25,7 @@ class Encoding(Section):
     seconds_per_part: int = Field(default=60, ge=0)
     """Seconds between two writes to the store, at least, unless 64 MiB are reached: at most this,
     or `tokens_per_part`, is lost when killed. Parts are few and large where it is high."""
-    storage: Literal["float32", "float16"] = "float32"
+    storage: Storage = "float32"
     """Number format of stored vectors; float16 takes half the room."""
     shards: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """Jobs that share the texts of a benchmark in a language, per model. auto: as many as leave

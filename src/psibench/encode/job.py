@@ -1,4 +1,4 @@
-"""Stages ``encode``, ``encode_shard`` and ``join_shards``: the vectors of a language's texts.
+"""Stages ``encode``, ``list_texts`` and ``join_shards``: the vectors of a language's texts.
 
 A job encodes what the store lacks of the texts of a benchmark in one language, by one model, and
 writes where each text's vectors are and what the model saw of it. Texts come in blocks: those of a
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.config.model_params import retrieval_params
-from psibench.config.models import EncoderModel, VllmModel
+from psibench.config.models import EncoderEntry, EncoderModel, VllmModel
 from psibench.config.sections import Encoding
 from psibench.encode.batches import EncodeStats, TextEncoding
 from psibench.encode.store import open_store, store_fingerprint, text_key
@@ -40,6 +40,7 @@ from psibench.tables.hashing import hash_file
 from psibench.tables.io import conform, read_any_table
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
 from psibench.tables.spec import TableSpec
+from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
@@ -201,8 +202,9 @@ class EncodedShard:
     salts: dict[str, str]
 
 
+@stage("encode", version=2, offline=True)
 def run_encode(
-    entry: EncoderModel,
+    entry: EncoderEntry,
     *,
     model: str,
     domains: Sequence[str],
@@ -211,8 +213,17 @@ def run_encode(
     store: str | Path,
     settings: Encoding,
     output: str | Path,
+    shard: str | None = None,
 ) -> None:
     """Encode all domains of a language into the store and write where each text's vectors are.
+
+    Parameters
+    ----------
+    output
+        An ENCODINGS table; of a shard SHARD_ENCODINGS, see `run_join_shards`.
+    shard
+        As ``2-of-7``; None: all texts. A text belongs to the shard that its address falls to,
+        whatever others there are: shards are of equal size to about the square root of their texts.
 
     Raises
     ------
@@ -222,59 +233,19 @@ def run_encode(
         If the job has to end early; what it finished is stored.
     """
     sources = list_sources(domains, corpora, queries)
-    encoded = encode_sources(
-        entry, sources, model=model, store=store, settings=settings, shard=Shard()
-    )
-    provenance = derived(
-        "encode",
-        [*corpora, *queries],
-        params=encoded.params,
-        revisions=revisions_of(model, entry),
-    )
-    rows = _rows_of(sources, encoded.rows, encoded.salts)
-    write_table(rows, output, ENCODINGS, provenance=provenance)
-
-
-def run_encode_shard(
-    entry: EncoderModel,
-    *,
-    model: str,
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    store: str | Path,
-    settings: Encoding,
-    shard: str,
-    output: str | Path,
-) -> None:
-    """Encode one shard's texts into the store and write where their vectors are.
-
-    Parameters
-    ----------
-    shard
-        As ``2-of-7``. A text belongs to the shard that its address falls to, whatever others there
-        are: shards are of equal size to about the square root of their texts.
-    output
-        A SHARD_ENCODINGS table; see `run_join_shards`.
-
-    Raises
-    ------
-    InputError
-        If a table or the checkpoint cannot be read, or a text does not fit into the memory.
-    Stopped
-        If the job has to end early; what it finished is stored.
-    """
-    sources, part = list_sources(domains, corpora, queries), Shard.parse(shard)
+    part = Shard() if shard is None else Shard.parse(shard)
     encoded = encode_sources(
         entry, sources, model=model, store=store, settings=settings, shard=part
     )
+    params, rows, spec = encoded.params, encoded.rows, SHARD_ENCODINGS
+    if shard is None:
+        rows, spec = _rows_of(sources, rows, encoded.salts), ENCODINGS
+    else:
+        params = params | {"shard": shard, "salts": encoded.salts}
     provenance = derived(
-        "encode",
-        [*corpora, *queries],
-        params=encoded.params | {"shard": shard, "salts": encoded.salts},
-        revisions=revisions_of(model, entry),
+        "encode", [*corpora, *queries], params=params, revisions=revisions_of(model, entry)
     )
-    write_table(encoded.rows, output, SHARD_ENCODINGS, provenance=provenance)
+    write_table(rows, output, spec, provenance=provenance)
 
 
 def encode_sources(
@@ -352,6 +323,7 @@ def revisions_of(model: str, entry: EncoderModel) -> dict[str, str]:
 # --- Shards ---
 
 
+@stage("list_texts", version=1)
 def run_list_texts(
     corpora: Sequence[str | Path], queries: Sequence[str | Path], *, output: str | Path
 ) -> None:
@@ -360,8 +332,9 @@ def run_list_texts(
     write_text("".join(lines), output)
 
 
+@stage("join_shards", version=2)
 def run_join_shards(
-    entry: EncoderModel,
+    entry: EncoderEntry,
     *,
     model: str,
     domains: Sequence[str],
@@ -387,7 +360,7 @@ def run_join_shards(
     rows = pl.concat([read_table(path, SHARD_ENCODINGS) for path in shards])
     sources = list_sources(domains, corpora, queries)
     provenance = derived(
-        "encode",
+        "join_shards",
         [*corpora, *queries],
         params=retrieval_params(entry) | {name: params[name] for name in decided},
         revisions=revisions_of(model, entry),

@@ -10,7 +10,7 @@ Intervals are Wilson's. For DistractorNo the two judgements on a query are not i
 interval counts queries, not judgements: it is wide enough whatever their correlation.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import sqrt
 from statistics import NormalDist
@@ -31,6 +31,7 @@ from psibench.tables.derived import derived
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.tables.stage import stage
 from psibench.text.segments import POSITIONS
 
 RATES = ("target_yes", "distractor_no", "exclusive")
@@ -189,8 +190,9 @@ def wilson_interval(share: float, n: int, *, confidence: float = 0.95) -> tuple[
 # The stages.
 
 
+@stage("audit_pairs", version=1, each="domains")
 def run_audit_pairs(
-    params: Mapping[str, Any],
+    section: Audit,
     *,
     documents: TablePath,
     candidates: TablePath,
@@ -201,14 +203,11 @@ def run_audit_pairs(
 
     Parameters
     ----------
-    params
-        The section.
     candidates
         All candidates, before the margin dropped any.
     margins
         MARGINS of them.
     """
-    section = Audit.model_validate(params)
     known = read_table(margins, MARGINS)
     drawn = audit_sample(known, per_stratum=section.per_stratum, seed=section.seed)
     pairs = part_pairs(
@@ -221,6 +220,7 @@ def run_audit_pairs(
     write_table(pairs, output, PAIRS, provenance=source)
 
 
+@stage("audit_table", version=1, each="domains")
 def run_audit_table(
     *,
     candidates: TablePath,

@@ -60,6 +60,7 @@ from psibench.tables.derived import derived, queries_by, read_all
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import TableSpec
+from psibench.tables.stage import stage
 from psibench.text.segments import POSITIONS
 
 # Config.
@@ -401,8 +402,9 @@ def _is_yes(reply: Replied) -> bool:
 # The stages.
 
 
+@stage("grade_pairs", version=1, each="domains")
 def run_grade_pairs(
-    params: Mapping[str, Any],
+    section: Grade,
     *,
     documents: TablePath,
     candidates: TablePath,
@@ -413,21 +415,22 @@ def run_grade_pairs(
 
     Parameters
     ----------
-    params
-        The section, its rule filled in.
+    section
+        Its rule filled in.
     first
         GRADES of the first round; None in the first round.
     """
-    section = Grade.model_validate(params)
     asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
     graded = None if first is None else read_table(first, GRADES)
     inputs = [documents] if first is None else [documents, first]
-    source = judged_source("grade_pairs", candidates, inputs, {**params, "round": len(inputs)})
+    decided_by = section.model_dump(mode="json", exclude_unset=True)
+    source = judged_source("grade_pairs", candidates, inputs, decided_by | {"round": len(inputs)})
     write_table(round_pairs(section, asked, texts, graded), output, PAIRS, provenance=source)
 
 
+@stage("grade", version=1, each="domains")
 def run_grade(
-    params: Mapping[str, Any],
+    section: Grade,
     *,
     place: Place,
     documents: TablePath,
@@ -439,8 +442,8 @@ def run_grade(
 
     Parameters
     ----------
-    params
-        The section, its rule filled in.
+    section
+        Its rule filled in.
     grades
         GRADES of the rounds.
     outputs
@@ -451,11 +454,11 @@ def run_grade(
     InputError
         If a grade is missing that decides: two rounds are enough for every rule.
     """
-    section = Grade.model_validate(params)
     asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
     known = known_grades(section, asked, texts, read_all(grades, GRADES))
     decisions = decide_grades(section, known, asked)
-    source = judged_source("grade", candidates, [documents, *grades], params)
+    decided_by = section.model_dump(mode="json", exclude_unset=True)
+    source = judged_source("grade", candidates, [documents, *grades], decided_by)
     facts = candidate_facts(asked, texts)
     ledger = ledger_rows(decisions, facts, stage=section.stage, step=place.step, unit=place.unit)
     write_ledger([ledger], place, outputs, source)

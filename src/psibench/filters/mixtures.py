@@ -17,7 +17,7 @@ import hashlib
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import polars as pl
 from pydantic import AfterValidator, Field
@@ -38,6 +38,7 @@ from psibench.tables.derived import derived
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import INT64, STRING, Column, TableSpec
+from psibench.tables.stage import stage
 from psibench.text.segments import POSITIONS
 
 logger = logging.getLogger("psibench")
@@ -301,8 +302,9 @@ def with_length_bins(candidates: pl.DataFrame, documents: TablePath) -> pl.DataF
 # The stage.
 
 
+@stage("mixtures", version=1, each="domains")
 def run_mixtures(
-    params: Mapping[str, Any],
+    section: Mixtures,
     *,
     documents: TablePath,
     queries: TablePath,
@@ -314,8 +316,6 @@ def run_mixtures(
 
     Parameters
     ----------
-    params
-        The section.
     documents
         DOCUMENTS with ``length_bin``; read where the queries lack that column.
     queries
@@ -328,7 +328,6 @@ def run_mixtures(
     InputError
         If a query has no target or several, or its document is unknown.
     """
-    section = Mixtures.model_validate(params)
     retained = evidence_targets(with_length_bins(read_table(queries, CANDIDATES), documents))
     odd = retained.filter(pl.col("targets").list.len() != 1)
     if odd.height:

@@ -14,6 +14,7 @@ vote that makes up the number needed, or that leaves too few for it, and no late
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
@@ -49,6 +50,7 @@ from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN
 from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
+from psibench.tables.stage import stage
 
 RULE_RERANKERS = "majority_of_rerankers"
 RULE_JUDGES = "majority_of_judges"
@@ -687,12 +689,13 @@ def make_judgements(
 # The stages; the rerankers' is in `psibench.filters.panel`.
 
 
+@stage("negatives", version=1, each="domains")
 def run_negatives(
-    params: Mapping[str, Any],
+    section: PanelProtocol,
     *,
     qrels: TablePath,
     queries: TablePath,
-    recall: TablePath,
+    recall: str | Path,
     scores: Sequence[TablePath],
     output: OutputPath,
     top_k: int | None = None,
@@ -701,8 +704,8 @@ def run_negatives(
 
     Parameters
     ----------
-    params
-        What of the section is about the rerankers.
+    section
+        What of it is about the rerankers.
     recall
         Run of the model that recalls; rows of other domains' queries, and those behind rank
         ``top_k``, are left aside.
@@ -717,13 +720,14 @@ def run_negatives(
     recalled = recalled_pairs(
         read_table(recall, RUN), read_table(queries, QUERIES), read_table(qrels, QRELS), top_k=top_k
     )
-    decided = decide_candidates(read_panel(params), recalled, read_all(scores, PAIR_SCORES))
-    source = derived("negatives", [recall, queries, qrels, *scores], params=params)
+    decided = decide_candidates(section, recalled, read_all(scores, PAIR_SCORES))
+    source = derived("negatives", [recall, queries, qrels, *scores], params=section.panel())
     write_table(decided, output, PAIR_DECISIONS, provenance=source)
 
 
+@stage("judge_pairs", version=1, each="domains")
 def run_judge_pairs(
-    params: Mapping[str, Any],
+    section: FinewebNegatives,
     *,
     number: int,
     corpus: TablePath,
@@ -736,8 +740,6 @@ def run_judge_pairs(
 
     Parameters
     ----------
-    params
-        What of the section decides them.
     number
         Which judge of the section, the first one 1.
     negatives
@@ -750,13 +752,14 @@ def run_judge_pairs(
     InputError
         If a grade of an earlier judge is missing.
     """
-    section = FinewebNegatives.model_validate(params)
     decided = read_table(negatives, PAIR_DECISIONS)
     grades = _read_grades(section.judges, earlier)
     wanted = wanted_gradings(section, decided, grades, number=number)
     pairs = document_pairs(wanted, read_table(queries, QUERIES), read_table(corpus, CORPUS))
     source = derived(
-        "judge_pairs", [negatives, queries, corpus, *earlier], params={**params, "number": number}
+        "judge_pairs",
+        [negatives, queries, corpus, *earlier],
+        params=section.judging(number) | {"number": number},
     )
     write_table(pairs, output, PAIRS, provenance=source)
 
@@ -771,13 +774,14 @@ def _read_grades(judges: Sequence[str], paths: Sequence[TablePath]) -> pl.DataFr
     return pl.concat([pl.DataFrame(schema=schema), *frames])
 
 
+@stage("remove_negatives", version=1)
 def run_remove_negatives(
-    params: Mapping[str, Any],
+    section: NegativesProtocol,
     *,
     place: Place,
-    corpus: TablePath,
-    queries: TablePath,
-    qrels: TablePath,
+    corpus: str | Path,
+    queries: str | Path,
+    qrels: str | Path,
     negatives: TablePath,
     scores: Sequence[TablePath],
     judged: Sequence[TablePath],
@@ -787,8 +791,6 @@ def run_remove_negatives(
 
     Parameters
     ----------
-    params
-        The section, less what decides nothing here.
     negatives
         PAIR_DECISIONS by the rerankers.
     scores
@@ -803,7 +805,6 @@ def run_remove_negatives(
     InputError
         If a grade is missing that decides, or no query is left.
     """
-    section = read_section(params)
     documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
     labelled, decided = read_table(qrels, QRELS), read_table(negatives, PAIR_DECISIONS)
     scored = read_all(scores, PAIR_SCORES)

@@ -30,10 +30,12 @@ from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QRELS, QUERIES, RUN
 from psibench.tables.spec import TableSpec
+from psibench.tables.stage import stage
 
 
+@stage("score_parts", version=1, each="domains", offline=True)
 def run_score_parts(
-    params: Mapping[str, Any],
+    scoring: Mapping[str, Any],
     *,
     documents: TablePath,
     candidates: TablePath,
@@ -48,7 +50,7 @@ def run_score_parts(
 
     Parameters
     ----------
-    params
+    scoring
         ``section``, of which the reranker is the last one (`VerifySection.scoring`), and its
         registry ``entry``.
     earlier
@@ -62,7 +64,7 @@ def run_score_parts(
         If an earlier score is missing, a score is no number in [0, 1], or the reranker cannot be
         loaded.
     """
-    section = read_section(params["section"])
+    section = read_section(scoring["section"])
     asked = read_table(candidates, CANDIDATES)
     wanted = wanted_scorings(section, read_all(earlier, SEGMENT_SCORES), asked)
     _score(
@@ -70,7 +72,7 @@ def run_score_parts(
         wanted,
         _part_blocks(wanted, asked, read_table(documents, DOCUMENTS)),
         reranker=section.rerankers[-1],
-        params=params,
+        params=scoring,
         stage="score_parts",
         inputs=[candidates, documents, *earlier],
         output=output,
@@ -81,14 +83,15 @@ def run_score_parts(
     )
 
 
+@stage("score_pairs", version=1, each="domains", offline=True)
 def run_score_pairs(
-    params: Mapping[str, Any],
+    scoring: Mapping[str, Any],
     *,
     reranker: str,
     corpus: TablePath,
     queries: TablePath,
     qrels: TablePath,
-    recall: TablePath,
+    recall: str | Path,
     earlier: Sequence[TablePath],
     store: str | Path,
     device: str,
@@ -101,7 +104,7 @@ def run_score_pairs(
 
     Parameters
     ----------
-    params
+    scoring
         ``section``, what of the benchmark's ``false_negatives`` decides scores
         (`RerankerPanel.scoring`), and the reranker's registry ``entry``.
     recall
@@ -118,7 +121,7 @@ def run_score_pairs(
         If the run does not fit the queries or the corpus, an earlier score is missing, a score is
         no number in [0, 1], or the reranker cannot be loaded.
     """
-    panel = read_panel(params["section"])
+    panel = read_panel(scoring["section"])
     asked = read_table(queries, QUERIES)
     read = () if panel.complete else earlier
     found, judged = read_table(recall, RUN), read_table(qrels, QRELS)
@@ -129,7 +132,7 @@ def run_score_pairs(
         wanted,
         pair_blocks(wanted, asked, read_table(corpus, CORPUS), where=str(corpus)),
         reranker=reranker,
-        params=params,
+        params=scoring,
         stage="score_pairs",
         inputs=[recall, corpus, queries, qrels, *read],
         output=output,

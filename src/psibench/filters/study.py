@@ -31,6 +31,7 @@ from psibench.filters.verify import (
     CELL_TABLE,
     SEGMENT_SCORES,
     Condition,
+    Verify,
     VerifyMargin,
     VerifySection,
     consensus_margins,
@@ -38,7 +39,6 @@ from psibench.filters.verify import (
     count_by_position,
     margin_pools,
     reaches,
-    read_section,
 )
 from psibench.generate.posir import LOCATE, PROPOSE
 from psibench.metrics.aggregate import UncertaintySettings
@@ -51,6 +51,7 @@ from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import TablePath
 from psibench.tables.schemas import QUERY_SCORES
 from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.tables.stage import stage
 from psibench.text.segments import POSITIONS
 
 GRID = tuple(round(0.05 * step, 2) for step in range(11))
@@ -350,24 +351,24 @@ def leave_one_out(kept: Mapping[str, pl.Series], queries: pl.DataFrame) -> Itera
 # The stage.
 
 
+@stage("filter_study", version=2, each="domains")
 def run_filter_study(
-    params: Mapping[str, Any],
+    section: Verify,
     *,
     documents: TablePath,
     candidates: TablePath,
     sampling: TablePath,
     scores: Sequence[TablePath],
-    query_scores: Mapping[str, str | Path],
+    query_scores: str | Path,
+    models: Sequence[str],
     metric: str,
-    settings: UncertaintySettings,
+    uncertainty: UncertaintySettings,
     outputs: Outputs,
 ) -> None:
     """Study the filter of a benchmark: other thresholds, its rerankers, and every model's PSI.
 
     Parameters
     ----------
-    params
-        The section ``verify``.
     documents
         DOCUMENTS with ``length_bin``; read where the candidates have no bin.
     candidates
@@ -375,7 +376,7 @@ def run_filter_study(
     scores
         SEGMENT_SCORES of the section's rerankers, of every candidate under each of them.
     query_scores
-        Model id -> QUERY_SCORES of all candidates.
+        QUERY_SCORES of all candidates, of all ``models``.
     metric
         The one to average and to take the PSI of.
     outputs
@@ -388,7 +389,6 @@ def run_filter_study(
     InputError
         If the panel has fewer than two rerankers, or scores of a candidate are missing.
     """
-    section = read_section(params)
     asked = with_length_bins(read_table(candidates, CANDIDATES), documents)
     scored = read_all(scores, SEGMENT_SCORES)
     _refuse_incomplete(section, scored, asked)
@@ -411,23 +411,24 @@ def run_filter_study(
     ):
         write_table(as_table(spec, rows), outputs[name], spec, provenance=source)
     write_table(cells, outputs["cells"], CELL_TABLE, provenance=source)
+    every = read_table(query_scores, QUERY_SCORES)
     known = {
         model: aligned_scores(
-            read_table(path, QUERY_SCORES).filter(pl.col("model") == model),
+            every.filter(pl.col("model") == model),
             asked,
             metric=metric,
-            where=f"{path}, {model}",
+            where=f"{query_scores}, {model}",
         )
-        for model, path in query_scores.items()
+        for model in models
     }
     by_threshold = [
         {"condition": label, "threshold": threshold, "is_configured": configured[label]}
-        | _estimate(frame, queries.select(members).to_series(), model, metric, settings)
+        | _estimate(frame, queries.select(members).to_series(), model, metric, uncertainty)
         for label, threshold, members in _kept_sets(conditions, queries)
         for model, frame in known.items()
     ]
     by_panel = [
-        {"left_out": left_out} | _estimate(frame, members, model, metric, settings)
+        {"left_out": left_out} | _estimate(frame, members, model, metric, uncertainty)
         for left_out, members in kept.items()
         for model, frame in known.items()
     ]
@@ -437,8 +438,8 @@ def run_filter_study(
         for name in ("mean", "psi"):
             is_known = row[name] is not None and base[name] is not None
             row[f"{name}_change"] = row[name] - base[name] if is_known else None
-    said |= {"metric": metric, "settings": asdict(settings)}
-    source = derived("filter_study", [*read, *query_scores.values()], params=said)
+    said |= {"metric": metric, "settings": asdict(uncertainty)}
+    source = derived("filter_study", [*read, query_scores], params=said)
     for name, spec, made in (
         ("threshold_psi", FILTER_PSI, by_threshold),
         ("leave_one_out_psi", LEAVE_ONE_OUT_PSI, by_panel),
@@ -552,10 +553,10 @@ def _sizes(positions: pl.Series) -> list[int]:
 def shift_table(filters: Iterable[Filtered]) -> pl.DataFrame:
     """Make POSITION_SHIFT rows of filters, in their order."""
     rows = []
-    for step, (stage, unit, entered, kept) in enumerate(filters):
+    for step, (filtered_by, unit, entered, kept) in enumerate(filters):
         before, after = (_shares(side[1:]) for side in (entered, kept))
         is_known = before is not None and after is not None
-        of_stage = {"stage": stage, "step": step, "unit": unit}
+        of_stage = {"stage": filtered_by, "step": step, "unit": unit}
         of_stage["shift"] = float(np.abs(after - before).sum() / 2) if is_known else None
         of_stage |= dict(zip(("p_value", "min_expected"), _chi_square(entered, kept), strict=True))
         for place, name in enumerate(("all", *POSITIONS)):

@@ -61,6 +61,7 @@ from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import TablePath
 from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.tables.stage import stage
 from psibench.text.segments import POSITIONS
 
 MARGIN_THRESHOLDS = (0.0, 0.1, 0.2, 0.3)  # Controlled, table 6
@@ -450,8 +451,9 @@ def count_by_cell(
 # The stage.
 
 
+@stage("verify", version=2, each="domains")
 def run_verify(
-    params: Mapping[str, Any],
+    section: Verify,
     *,
     place: Place,
     documents: TablePath,
@@ -464,8 +466,8 @@ def run_verify(
 
     Parameters
     ----------
-    params
-        The section. Balancing has the place after its rule.
+    place
+        Of its rule; balancing has the one after.
     scores
         Score tables of the rerankers, in their order.
     outputs
@@ -478,7 +480,6 @@ def run_verify(
     InputError
         If a score is missing that decides, or balancing would leave nothing.
     """
-    section = read_section(params)
     asked, scored = read_table(candidates, CANDIDATES), read_all(scores, SEGMENT_SCORES)
     facts = candidate_facts(asked, read_table(documents, DOCUMENTS))
     source = derived(

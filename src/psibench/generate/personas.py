@@ -7,7 +7,7 @@ exhaustively; what is heavy is imported when it runs.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,7 @@ from pydantic import Field
 
 from psibench.config.base import Id, Section
 from psibench.config.models import Model, SentenceTransformerModel, StaticModel
+from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.sources.documents import read_documents
@@ -24,9 +25,9 @@ from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.derived import derived
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.schemas import DOCUMENTS
+from psibench.tables.stage import stage
 
 if TYPE_CHECKING:
-    from psibench.config.sections import Encoding
     from psibench.encode.store import EmbeddingStore
     from psibench.models.protocols import Encoder, Role
 
@@ -59,13 +60,14 @@ class Personas(Section):
     """Candidates per document (Controlled, section 3: 20)."""
 
 
+@stage("personas", version=1, each="domains")
 def run_personas(
-    params: Mapping[str, Any],
+    section: Personas,
     entry: Model,
     *,
     documents: TablePath,
     store: str | Path,
-    settings: "Encoding",
+    settings: Encoding,
     output: OutputPath,
 ) -> None:
     """Find each document's persona candidates and write them.
@@ -75,8 +77,6 @@ def run_personas(
 
     Parameters
     ----------
-    params
-        The section `Personas`.
     entry
         The registry's entry of its ``model``.
 
@@ -88,7 +88,6 @@ def run_personas(
     from psibench.config.model_params import retrieval_params
     from psibench.encode.store import text_key
 
-    section = Personas.model_validate(params)
     dense = _require_dense(section.model, entry)
     frame = read_table(documents, DOCUMENTS)
     personas = read_personas(section)

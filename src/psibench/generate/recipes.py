@@ -43,6 +43,7 @@ from psibench.tables.domains import TablePath
 from psibench.tables.dropped import as_attrition, dropped_frame
 from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
+from psibench.tables.stage import stage
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS, TRANSLATED
 from psibench.text.lengths import TokenCounter
 from psibench.text.segments import POSITIONS
@@ -113,8 +114,9 @@ def build_params(
     return params
 
 
+@stage("build", version=2)
 def run_build(
-    params: Mapping[str, Any],
+    section: Mapping[str, Any],
     *,
     corpus: str | Path,
     queries: str | Path,
@@ -123,25 +125,25 @@ def run_build(
 ) -> None:
     """Build one domain of a benchmark and write its four tables.
 
-    ``params`` are as of `build_params`; ids begin with its ``id_prefix``.
+    ``section`` is as of `build_params`; ids begin with its ``id_prefix``.
     """
     from psibench.config.load import parse_benchmark
     from psibench.models.counting import token_counter
 
-    job = {"id_prefix": "", **params}
+    job = {"id_prefix": "", **section}
     job.pop("python", None)  # there to rerun under another interpreter
     length_tokenizer, id_prefix = job.pop("length_tokenizer"), job.pop("id_prefix")
-    section = parse_benchmark(job)
-    built = build_benchmark(section, count_tokens=token_counter(length_tokenizer))
+    recipe = parse_benchmark(job)
+    built = build_benchmark(recipe, count_tokens=token_counter(length_tokenizer))
     built = built.with_id_prefix(id_prefix)
     source = provenance(
         "build",
-        params=build_params(section, length_tokenizer=length_tokenizer, id_prefix=id_prefix),
-        inputs={path: content_hash(path) for path in source_files(section)},
-        revisions=revisions_of(section),
-        queries_by=queries_by_of(section),
+        params=build_params(recipe, length_tokenizer=length_tokenizer, id_prefix=id_prefix),
+        inputs={path: content_hash(path) for path in source_files(recipe)},
+        revisions=revisions_of(recipe),
+        queries_by=queries_by_of(recipe),
     )
-    left_out = as_attrition(built.dropped, language=section.language, domain=section.domain)
+    left_out = as_attrition(built.dropped, language=recipe.language, domain=recipe.domain)
     write_table(built.corpus, corpus, CORPUS, provenance=source)
     write_table(built.queries, queries, QUERIES, provenance=source)
     write_table(built.qrels, qrels, QRELS, provenance=source)
@@ -182,6 +184,7 @@ def revisions_of(section: Benchmark) -> dict[str, str]:
 # Stages ``assemble`` and ``subset``
 
 
+@stage("assemble", version=2)
 def run_assemble(
     *,
     documents: TablePath,
@@ -242,17 +245,16 @@ def assemble(
     )
 
 
+@stage("subset", version=1)
 def run_subset(
-    params: Mapping[str, Any],
+    section: Tiny,
     *,
     corpus: str | Path,
     queries: str | Path,
     qrels: str | Path,
-    corpus_out: str | Path,
-    queries_out: str | Path,
-    qrels_out: str | Path,
+    outputs: Mapping[str, str | Path],
 ) -> None:
-    """Draw the subset (section `Tiny`) and write it with its qrels and the whole corpus.
+    """Draw the subset and write it with its qrels and the whole corpus.
 
     The queries keep the order they are read in; the order of the draw has no say in any figure.
     A query whose chunk lies in two thirds (Myopic's column ``positions``) counts at both.
@@ -262,7 +264,6 @@ def run_subset(
     InputError
         If no query has a target position.
     """
-    section = Tiny.model_validate(params)
     asked = read_table(queries, QUERIES)
     drawn = _draw(asked, section, where=str(queries))
     judged = read_table(qrels, QRELS)
@@ -271,12 +272,11 @@ def run_subset(
     )
     drawn_by = section.model_dump(mode="json", exclude={"only_here"})
     whole = derived("subset", [corpus], params={})
-    write_table(read_table(corpus, CORPUS), corpus_out, CORPUS, provenance=whole)
-    write_table(
-        drawn, queries_out, QUERIES, provenance=derived("subset", [queries], params=drawn_by)
-    )
+    write_table(read_table(corpus, CORPUS), outputs["corpus"], CORPUS, provenance=whole)
+    source = derived("subset", [queries], params=drawn_by)
+    write_table(drawn, outputs["queries"], QUERIES, provenance=source)
     source = derived("subset", [queries, qrels], params=drawn_by)
-    write_table(of_drawn, qrels_out, QRELS, provenance=source)
+    write_table(of_drawn, outputs["qrels"], QRELS, provenance=source)
 
 
 def _draw(queries: pl.DataFrame, section: Tiny, *, where: str) -> pl.DataFrame:

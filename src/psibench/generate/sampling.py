@@ -33,6 +33,7 @@ from psibench.tables.domains import OfDomain, OutputPath, domain_params
 from psibench.tables.dropped import DROPPED_SCHEMA, Dropped, dropped_frame
 from psibench.tables.parts import write_table_parts
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
+from psibench.tables.stage import stage
 from psibench.text.lengths import count_in_parts, count_words
 from psibench.text.near_duplicates import Repeat, Repeats
 from psibench.text.passages import cut_documents
@@ -151,8 +152,9 @@ def is_current(
     return files.items() <= record["inputs"].items()
 
 
+@stage("sample", version=3, each="sections")
 def run_sample(
-    params: Mapping[str, Any],
+    section: Mapping[str, Any],
     *,
     language: str,
     domain: str,
@@ -168,15 +170,15 @@ def run_sample(
 
     Parameters
     ----------
-    params
+    section
         As of `sample_params`. Its ``id_prefix`` comes before every id, also where ids decide the
         draw.
     """
-    source: DocumentSource = TypeAdapter(DocumentSource).validate_python(params["source"])
-    passages = Passages.model_validate(params["passages"]) if params["passages"] else None
-    sample = Sample.model_validate(params["sample"])
-    length_tokenizer = params.get("length_tokenizer", "words")
-    prefix = params.get("id_prefix", "")
+    source: DocumentSource = TypeAdapter(DocumentSource).validate_python(section["source"])
+    passages = Passages.model_validate(section["passages"]) if section["passages"] else None
+    sample = Sample.model_validate(section["sample"])
+    length_tokenizer = section.get("length_tokenizer", "words")
+    prefix = section.get("id_prefix", "")
     read = read_documents(source)
     undrawn: list[pl.DataFrame] = [read.dropped]
 

@@ -30,6 +30,7 @@ from psibench.tables.schemas import (
     SEEN,
     TableSpec,
 )
+from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
@@ -60,6 +61,7 @@ class ScoredModel:
     on_filter_panel: bool = False
 
 
+@stage("score", version=3)
 def run_score(
     models: Sequence[ScoredModel],
     *,
@@ -80,6 +82,8 @@ def run_score(
     psi: str | Path,
     comparisons: str | Path,
     threads: int = 1,
+    wider: Sequence[str | Path] = (),
+    runs: Sequence[str | Path] = (),
 ) -> None:
     """Score the runs of a language pair query by query, and make its result tables of that.
 
@@ -97,12 +101,16 @@ def run_score(
         one of the two lacks are left out, and counted in the log.
     metrics, psi_metrics
         Metrics of the per-query scores; those of the result tables.
+    wider, runs
+        Runs of a wider view that are the benchmark's too, and where `take_runs` writes them before
+        they are scored.
 
     Raises
     ------
     InputError
         If a table is not what it should be, or a query id occurs in two domains.
     """
+    take_runs(wider, asked, outputs=runs)
     sides = _read_sides(domains, asked, queries, qrels)
     scored = [scores_of(one, sides, metrics) for one in models]
     settings = UncertaintySettings(**uncertainty.model_dump())

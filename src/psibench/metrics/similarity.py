@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from psibench.config.model_params import retrieval_params
-from psibench.config.models import EncoderModel
+from psibench.config.models import EmbeddingApiModel, EncoderEntry
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
 from psibench.stages.search import fingerprint_of, own_rows
@@ -16,6 +16,7 @@ from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.quality_schemas import DOMAIN_SIMILARITY
 from psibench.tables.schemas import CORPUS, ENCODINGS
+from psibench.tables.stage import stage
 
 DECIMALS = 9
 """The order of a sum depends on the store's parts; beyond this many decimals so does a cosine."""
@@ -87,8 +88,9 @@ BLOCK_BYTES = 64 << 20
 """Vectors in memory, beside the part of the store that they come from."""
 
 
+@stage("similarity", version=1)
 def run_similarity(
-    entry: EncoderModel,
+    entry: EncoderEntry | EmbeddingApiModel,
     *,
     benchmark: str,
     language: str,

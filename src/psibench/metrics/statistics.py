@@ -15,6 +15,7 @@ from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.quality_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
+from psibench.tables.stage import stage
 from psibench.text.lengths import count_words
 from psibench.text.query_types import QUERY_TYPES, has_query_types, query_types
 from psibench.translate.quality import POOLED
@@ -165,6 +166,7 @@ Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""
 
 
+@stage("statistics", version=2)
 def run_statistics(
     *,
     benchmark: str,

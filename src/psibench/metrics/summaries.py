@@ -1,4 +1,4 @@
-"""Stages ``summaries`` and ``collect``: the tables of all pairs, and what is made of them."""
+"""Stages ``summaries`` and ``table_csv``: the tables of all pairs, and what is made of them."""
 
 import csv as csv_files
 import json
@@ -18,6 +18,7 @@ from psibench.metrics.position_trend import position_trend
 from psibench.tables import hash_file, read_any_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
+from psibench.tables.stage import stage
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
 
 logger = logging.getLogger("psibench")
@@ -25,10 +26,11 @@ logger = logging.getLogger("psibench")
 Paths = Sequence[str | Path]
 
 
+@stage("summaries", version=1)
 def run_summaries(
-    *, psi: Paths, buckets: Paths, comparisons: Paths, boards: Sequence[Leaderboard], folder: Path
+    *, psi: Paths, buckets: Paths, comparisons: Paths, boards: Sequence[Leaderboard], tables: Paths
 ) -> None:
-    """Write each table NAME of all language pairs as ``folder``/NAME.parquet and NAME.csv.
+    """Write each table NAME of all language pairs as NAME.parquet and NAME.csv of ``tables``.
 
     psi_table, bucket_scores and comparisons are those of the pairs in the order given;
     position_trend (slope and correlations of score on position) is made of the buckets;
@@ -40,13 +42,14 @@ def run_summaries(
     InputError
         If a table or a leaderboard is not what it should be.
     """
+    files_of = {Path(path).name: path for path in tables}
 
     def write(frame: pl.DataFrame, spec: TableSpec, paths: Paths) -> pl.DataFrame:
         own = boards if spec is LEADERBOARDS else []
         files = {board.path: hash_file(board.path) for board in own}
         source = derived("summaries", paths, params={"table": spec.name}, files=files)
-        write_table(frame, folder / f"{spec.name}.parquet", spec, provenance=source)
-        write_csv(frame, folder / f"{spec.name}.csv")
+        write_table(frame, files_of[f"{spec.name}.parquet"], spec, provenance=source)
+        write_csv(frame, files_of[f"{spec.name}.csv"])
         return frame
 
     table = write(read_all(psi, PSI_TABLE), PSI_TABLE, psi)
@@ -123,7 +126,8 @@ def _score(text: str, where: str) -> float:
     return value
 
 
-def run_csv(path: str | Path, output: str | Path) -> None:
+@stage("table_csv", version=1)
+def run_csv(parquet: str | Path, output: str | Path) -> None:
     """Write any table as CSV; lists as JSON, bytes as hexadecimal digits.
 
     Raises
@@ -131,7 +135,7 @@ def run_csv(path: str | Path, output: str | Path) -> None:
     InputError
         If the file is not Parquet.
     """
-    frame = read_any_table(path)
+    frame = read_any_table(parquet)
     plain = []
     for name, kind in frame.schema.items():
         if kind.is_nested():

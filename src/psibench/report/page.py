@@ -15,16 +15,18 @@ from markupsafe import Markup
 from psibench import __version__
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, SquadPosq
 from psibench.config.llms import STAND_IN_PREFIX
-from psibench.config.models import ModelBase
+from psibench.config.models import Model
 from psibench.filters.verify import VerifyMargin
 from psibench.metrics.aggregate import POOLED
 from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
 from psibench.report import scores
-from psibench.report.examples import Example, example_section
+from psibench.report.examples import Example, example_section, read_examples
 from psibench.report.filters import (
     GenerationFacts,
     VerificationFacts,
     generation_tables,
+    read_generation,
+    read_verification,
     verification_blocks,
 )
 from psibench.report.languages import (
@@ -35,6 +37,8 @@ from psibench.report.languages import (
     leaderboard_table,
     pair_blocks,
     quality_blocks,
+    read_languages,
+    read_summaries,
 )
 from psibench.report.plots import draw_histogram, inline_svg, model_styles
 from psibench.report.tables import (
@@ -70,6 +74,7 @@ from psibench.tables.schemas import (
     STATISTICS,
 )
 from psibench.tables.spec import TableSpec
+from psibench.tables.stage import stage
 
 KNOWN_ITEM_NOTE = (
     "The queries are known-item queries drawn by a program from the evidence span itself "
@@ -132,6 +137,7 @@ class ReportInput:
     created: str = ""
 
 
+@stage("report", version=5)
 def run_report(
     *,
     psi_table: str | Path,
@@ -139,18 +145,45 @@ def run_report(
     comparisons: str | Path,
     statistics: Sequence[str | Path],
     histograms: Sequence[str | Path],
+    flow: Sequence[str | Path],
+    usage: Sequence[str | Path],
+    attrition: Sequence[str | Path],
     benchmarks: Mapping[str, Benchmark],
-    models: Mapping[str, ModelBase],
+    models: Mapping[str, Model],
+    generated: Sequence[Mapping[str, Any]],
+    prices: Mapping[str, Any],
+    verification: Sequence[Mapping[str, Any]],
+    views: Mapping[str, Mapping[str, str]],
+    languages: Sequence[Mapping[str, Any]],
+    summaries: Mapping[str, str],
+    examples: Sequence[Mapping[str, str]],
+    published_page: Sequence[str],
+    title: str,
     output: str | Path,
-    **more: Any,
 ) -> None:
-    """Write the report; ``more`` are the other fields of `ReportInput`."""
+    """Write the report.
+
+    Parameters
+    ----------
+    flow, usage, attrition
+        The ledger of each benchmark, in the order of ``benchmarks``.
+    generated, prices
+        Labels of the languages that a model was asked in, and the price table; see
+        `read_generation`.
+    verification, languages, summaries, examples
+        As `read_verification`, `read_languages`, `read_summaries` and `read_examples` take them.
+    views
+        As of `ReportInput`.
+    published_page
+        Address of the page of published figures, or none.
+    """
     table = read_table(psi_table, PSI_TABLE)
     authors = dict(table.select("benchmark", "queries_by").iter_rows())
     record = read_provenance(psi_table) or {}
     made_of = {"psibench": __version__, "rows of the PSI table": str(record.get("rows_hash", ""))}
     made_of["queries by"] = str(record.get("queries_by") or "not recorded")
     revisions = {name: str(value) for name, value in record.get("revisions", {}).items()}
+    ledger = {"flow": flow, "usage": usage, "attrition": attrition}
     inputs = ReportInput(
         psi_table=table,
         bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
@@ -162,12 +195,28 @@ def run_report(
             for name, section in benchmarks.items()
         ),
         models=tuple(
-            ModelInfo(name, entry.kind, entry.description, entry.control)  # type: ignore[attr-defined]
+            ModelInfo(name, entry.kind, entry.description, entry.control)
             for name, entry in models.items()
         ),
+        generation=tuple(
+            read_generation(
+                generated,
+                prices=prices,
+                **{
+                    name: dict(zip(benchmarks, map(str, paths), strict=True))
+                    for name, paths in ledger.items()
+                },
+            )
+        ),
+        verification=tuple(read_verification(verification)),
+        views=views,
+        languages=tuple(read_languages(languages)),
+        summaries=read_summaries(summaries),
+        examples=tuple(read_examples(examples)),
+        published="".join(published_page),
         provenance=made_of | revisions,
+        title=title,
         created=now(),
-        **more,
     )
     write_report(inputs, output)
 

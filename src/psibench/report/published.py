@@ -18,7 +18,9 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
+from psibench.config.benchmarks import Benchmark
 from psibench.config.paths import PUBLISHED
+from psibench.config.published import published_facts
 from psibench.config.registry import read_yaml
 from psibench.errors import InputError
 from psibench.metrics.aggregate import POOLED
@@ -29,6 +31,7 @@ from psibench.tables.derived import derived
 from psibench.tables.provenance import now
 from psibench.tables.published_schemas import PUBLISHED_COMPARISON
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+from psibench.tables.stage import stage
 
 # --- the papers' tables
 
@@ -611,11 +614,12 @@ def _wide(
     return Table(title, header, tuple(rows), len(keys), headings, note)
 
 
+@stage("published", version=1)
 def run_published(
     *,
     psi_table: str | Path,
     bucket_scores: str | Path,
-    benchmarks: Facts,
+    benchmarks: Mapping[str, Benchmark],
     published: Sequence[str | Path],
     parquet: str | Path,
     csv: str | Path,
@@ -628,6 +632,7 @@ def run_published(
     InputError
         If the files lie in several folders or cannot be read.
     """
+    facts = published_facts(benchmarks)
     folders = {Path(path).parent for path in published}
     if len(folders) != 1:
         raise InputError(
@@ -640,10 +645,10 @@ def run_published(
         figures,
         psi_table=read_table(psi_table, PSI_TABLE),
         bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
-        facts=benchmarks,
+        facts=facts,
     )
     files = {str(path): hash_file(path) for path in published}
-    params = {"benchmarks": {name: dict(fact) for name, fact in benchmarks.items()}}
+    params = {"benchmarks": {name: dict(fact) for name, fact in facts.items()}}
     source = derived("published", [psi_table, bucket_scores], params=params, files=files)
     table = found.select(PUBLISHED_COMPARISON.column_names)
     write_table(table, parquet, PUBLISHED_COMPARISON, provenance=source)
@@ -668,9 +673,7 @@ def run_published(
         version=__version__,
         style=Markup("\n".join((TEMPLATES / n).read_text(encoding="utf-8") for n in STYLES)),
         sections=shown,
-        benchmarks=[
-            (n, DATA_TEXTS[fact["data"]], fact["differs"]) for n, fact in benchmarks.items()
-        ],
+        benchmarks=[(n, DATA_TEXTS[fact["data"]], fact["differs"]) for n, fact in facts.items()],
         summary=Table("What was run here", SUMMARY_HEADER, summary),
         tables=printed_tables(folder),
         provenance=provenance_table(made_of),

@@ -5,10 +5,12 @@ from pathlib import Path
 
 from psibench.models.downloads import download_checkpoint
 from psibench.models.manifests import Part
+from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
 
+@stage("download", version=1)
 def run_download(
     repo: str,
     revision: str | None,

@@ -1,24 +1,23 @@
 """Stage ``embed_api``: the vectors of a benchmark's texts in one language, from a service.
 
-``run_embed_api(entry, *, model, domains, corpora, queries, store, settings, output, usage,
-stop=None)`` writes the table of encodings that ``encode.job.run_encode`` writes, and what was
-asked.
+It writes the table of encodings that the stage ``encode`` writes, and what was asked.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.model_params import retrieval_params
-from psibench.config.sections import Encoding
+from psibench.config.model_params import registry_entry, retrieval_params
+from psibench.config.sections import Storage
 from psibench.encode.job import Source, list_sources, read_ids, read_texts
 from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError
@@ -34,6 +33,7 @@ from psibench.tables import Provenance, write_table
 from psibench.tables.derived import derived
 from psibench.tables.embedding_schemas import EMBEDDING_USAGE
 from psibench.tables.schemas import ENCODINGS
+from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
@@ -46,16 +46,17 @@ SECONDS_PER_PART = 20.0
 """A part of the store is written after so many answers, or so long: ``kill -9`` loses no more."""
 
 
+@stage("embed_api", version=2)
 def run_embed_api(
-    entry: EmbeddingApiModel,
+    config: Mapping[str, Any],
     *,
     model: str,
     domains: Sequence[str],
     corpora: Sequence[str | Path],
     queries: Sequence[str | Path],
     store: str | Path,
-    settings: Encoding,
-    output: str | Path,
+    storage: Storage,
+    encodings: str | Path,
     usage: str | Path,
     stop: StopCheck | None = None,
 ) -> None:
@@ -66,16 +67,17 @@ def run_embed_api(
 
     Parameters
     ----------
-    entry, model
-        Registry entry and its id.
+    config, model
+        The config that the workflow was started with, and the model's id: its registry entry also
+        says what decides no vector, and is no parameter of the rule (address, budget, patience).
     domains, corpora, queries
         Names of the domains and their tables, one each.
     store
         Folder of stores; this model's vectors are under ``embeddings/MODEL``, and its spending.
-    settings
-        ``storage`` alone counts here.
-    output, usage
-        Tables written: ENCODINGS, EMBEDDING_USAGE. ``output`` is also the name under which this
+    storage
+        Number format of the stored vectors.
+    encodings, usage
+        Tables written: ENCODINGS, EMBEDDING_USAGE. ``encodings`` is also the name under which this
         job's spending is kept.
     stop
         Asked twice a second whether the job has to end; None: SIGTERM, SIGUSR1 and the time limit
@@ -89,24 +91,26 @@ def run_embed_api(
     Stopped
         If the job has to end early; what was answered is stored.
     """
+    entry = registry_entry(config, model)
+    assert isinstance(entry, EmbeddingApiModel)
     check_paths(entry, model=model)
     sources = list_sources(domains, corpora, queries)
     ids = [read_ids(source) for source in sources]
     texts = load_api_texts(entry, model=model)
     folder = Path(store) / "embeddings" / model
     remember_tokenizer(folder, name=entry.tokenizer, identity=texts.identity)
-    vectors = EmbeddingStore(folder, texts.fingerprint, storage=settings.storage)
-    ledger = Ledger(folder, job=str(output), price=entry.price)
+    vectors = EmbeddingStore(folder, texts.fingerprint, storage=storage)
+    ledger = Ledger(folder, job=str(encodings), price=entry.price)
     job = EmbedJob(entry, model, texts, vectors, ledger, stop)
     try:
         frames = job.run(sources)
     finally:
         ledger.close()
     provenance = derived(
-        "encode",
+        "embed_api",
         [*corpora, *queries],
         params=retrieval_params(entry)
-        | {"fingerprint": store_fingerprint(texts.fingerprint, settings.storage)},
+        | {"fingerprint": store_fingerprint(texts.fingerprint, storage)},
         revisions={f"model:{model}": _revision(entry)},
     )
     named = [
@@ -115,8 +119,8 @@ def run_embed_api(
         )
         for source, own, rows in zip(sources, ids, frames, strict=True)
     ]
-    write_table(pl.concat(named), output, ENCODINGS, provenance=provenance)
-    _write_usage(ledger, model, usage, job=str(output), provenance=provenance)
+    write_table(pl.concat(named), encodings, ENCODINGS, provenance=provenance)
+    _write_usage(ledger, model, usage, job=str(encodings), provenance=provenance)
 
 
 def _write_usage(

@@ -17,10 +17,12 @@ from psibench.search.ranking import rank_documents
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.derived import derived
 from psibench.tables.schemas import QUERIES, RUN
+from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
 
+@stage("import_run", version=1)
 def run_import_run(
     entry: RunFilesModel,
     *,

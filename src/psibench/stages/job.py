@@ -5,13 +5,23 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import run_offline
 from psibench.stages.stopping import STOPPED_STATUS, Stopped
+from psibench.tables.stage import DECLARED, Job, StageVersion, call
 
 INPUT_ERROR_STATUS = 2
+
+
+def run_stage(asked: StageVersion, given: Job) -> None:
+    """Run a rule's stage as a job; of the stages, its module alone is imported."""
+    import_module(asked.module)
+    declared = DECLARED[asked.stage]
+    with job(given.log[0], threads=given.threads, offline=declared.offline):
+        call(declared, given)
 
 
 @contextmanager

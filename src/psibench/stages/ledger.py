@@ -11,11 +11,13 @@ from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import DOMAIN, LANGUAGE, by_place, domain_table
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
+from psibench.tables.stage import stage
 
 COUNTED = ["stage", "unit"]
 """What joins a dropped item with its count in FLOW."""
 
 
+@stage("ledger", version=1)
 def run_ledger(
     places: Sequence[Mapping[str, Any]],
     *,
@@ -120,22 +122,22 @@ def check_balance(dropped: pl.DataFrame, flow: pl.DataFrame) -> None:
         if a stage that counts has another number of dropped items of a unit than it counted.
     """
     repeated = dropped.group_by(*COUNTED, "item_id", maintain_order=True).len("n")
-    for stage, unit, item_id, n in repeated.filter(pl.col("n") > 1).head(1).iter_rows():
-        raise AssertionError(f"stage {stage}, {unit}: item {item_id} is dropped {n} times")
+    for name, unit, item_id, n in repeated.filter(pl.col("n") > 1).head(1).iter_rows():
+        raise AssertionError(f"stage {name}, {unit}: item {item_id} is dropped {n} times")
     counting = dropped.join(flow, on="stage", how="semi", maintain_order="left")
     found = counting.group_by(COUNTED, maintain_order=True).len("found")
     numbers = ("entered", "kept", "dropped", "found")
     joined = flow.join(found, on=COUNTED, how="full", coalesce=True, maintain_order="left_right")
     joined = joined.with_columns(pl.col(numbers).fill_null(0))
-    for stage, unit, n_entered, n_kept, n_dropped, n_found in joined.select(
+    for name, unit, n_entered, n_kept, n_dropped, n_found in joined.select(
         *COUNTED, *numbers
     ).iter_rows():
         if n_entered != n_kept + n_dropped:
             raise AssertionError(
-                f"stage {stage}, {unit}: {n_entered} entered, but {n_kept} kept and {n_dropped} "
+                f"stage {name}, {unit}: {n_entered} entered, but {n_kept} kept and {n_dropped} "
                 f"dropped make {n_kept + n_dropped}"
             )
         if n_found != n_dropped:
             raise AssertionError(
-                f"stage {stage}, {unit}: {n_dropped} counted as dropped, but {n_found} rows"
+                f"stage {name}, {unit}: {n_dropped} counted as dropped, but {n_found} rows"
             )

@@ -1,4 +1,4 @@
-"""What the rules of a language model's tasks are given: parameters, and settings that decide none.
+"""Stages ``ask`` and ``gather``, and what their rules are given.
 
 How a model is asked (address, concurrency, patience, budget, prices) decides no answer, so it is
 no parameter of a rule and no reason to rerun: a job reads it from the config it was started with.
@@ -21,6 +21,7 @@ from psibench.stages.llm_ask import AskedDomain, Asking, llm_params, run_ask, ta
 from psibench.stages.llm_gather import run_gather
 from psibench.stages.stopping import Stop, job_end_time
 from psibench.tables.domains import Domain, TablePath, each_domain
+from psibench.tables.stage import stage
 from psibench.translate.steps import TRANSLATION_TASKS, translating_section
 from psibench.translate.translate import TranslateSection
 
@@ -92,56 +93,85 @@ def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict
     return {name: domain.table(given[name]) for name in task.reads}
 
 
-def ask_domains(
-    asking: Asking,
-    prices: Mapping[str, Price],
-    domains: Sequence[str],
+@stage("ask", version=2)
+def ask(
     *,
-    given: Mapping[str, Any],
-    shard: str,
+    config: Mapping[str, Any],
+    benchmark: str,
+    task: str,
+    language: str,
+    prompt: str | Path,
+    domains: Sequence[str],
+    inputs: Mapping[str, Any],
     store: str,
     outputs: Mapping[str, str],
+    shard: str = "0-of-1",
+    made: Mapping[str, Any] | None = None,
 ) -> None:
-    """Ask about all domains at once; ``given`` are the tables the task reads.
+    """Ask about all domains of a language at once; without shards, make the task's table, too.
 
-    ``outputs`` are ``outcomes`` and ``usage``.
+    Parameters
+    ----------
+    config
+        The config that the workflow was started with.
+    inputs
+        The tables that the task reads, by name.
+    outputs
+        ``outcomes`` and ``usage``; with ``made``, those of `gather` besides.
+    made
+        What decides the task's table, as of `gather_params`.
     """
-    with each_domain(domains, outputs) as every:
+    asking, prices = asked_of(
+        config, benchmark=benchmark, task=task, language=language, prompt=prompt
+    )
+    asked = {name: outputs[name] for name in ("outcomes", "usage")}
+    with each_domain(domains, asked) as every:
         run_ask(
             asking,
-            [AskedDomain(task_tables(one, asking.task, given), **one.outputs) for one in every],
+            [AskedDomain(task_tables(one, asking.task, inputs), **one.outputs) for one in every],
             shard=shard,
             prices=prices,
             store=store,
             check_stop=Stop(job_end_time()).check,
         )
+    if made is not None:
+        gather(
+            made=made,
+            domains=domains,
+            task=task,
+            language=language,
+            inputs=inputs,
+            outcomes=[asked["outcomes"]],
+            outputs={name: path for name, path in outputs.items() if name not in asked},
+        )
 
 
-def gather_domains(
-    params: Mapping[str, Any],
-    domains: Sequence[str],
+@stage("gather", version=2)
+def gather(
     *,
+    made: Mapping[str, Any],
+    domains: Sequence[str],
     task: str,
     language: str,
-    given: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     outcomes: Sequence[str],
     outputs: Mapping[str, str],
     usages: Sequence[str] = (),
 ) -> None:
-    """Gather a task's outcomes, domain by domain; ``given`` are the tables it reads.
+    """Gather a task's outcomes, domain by domain; ``inputs`` has the tables it reads.
 
     ``usages``, of all shards, are added up where ``outputs`` has ``usage``.
     """
-    found, section = gathered_of(params, task)
+    found, section = gathered_of(made, task)
     with each_domain(domains, outputs) as every:
         for domain in every:
             run_gather(
                 found,
                 section,
-                step=params["step"],
+                step=made["step"],
                 language=language,
                 domain=domain.name,
-                tables=task_tables(domain, found, given),
+                tables=task_tables(domain, found, inputs),
                 outcomes=domain.tables(outcomes),
                 usages=domain.tables(usages),
                 **domain.outputs,

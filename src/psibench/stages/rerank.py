@@ -25,11 +25,13 @@ from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
+from psibench.tables.stage import stage
 
 FLOAT32_STEP = 2.0**-20
 """Of a number, eight times the distance of its neighbours in float32 or more."""
 
 
+@stage("rerank", version=2, offline=True)
 def run_rerank(
     entry: RerankModel,
     reranker: RerankerModel,
@@ -41,7 +43,7 @@ def run_rerank(
     store: str | Path,
     device: str,
     tokens_per_batch: int,
-    output: str | Path,
+    run: str | Path,
     seen: str | Path,
     load: Load = load_when_needed,
 ) -> None:
@@ -76,12 +78,12 @@ def run_rerank(
         or the reranker cannot be loaded.
     """
     frames, readings, fingerprint = [], [], None
-    run = read_table(first_stage, RUN)
+    found_first = read_table(first_stage, RUN)
     load = load_once(load)
     for corpus, asked_path, judged_path in zip(corpora, queries, judged, strict=True):
         asked = read_table(asked_path, QUERIES)
         positives = _positives(asked, read_table(judged_path, QUERIES))
-        own = run.join(asked.select(query_id="_id"), on="query_id", how="semi")
+        own = found_first.join(asked.select(query_id="_id"), on="query_id", how="semi")
         wanted = own.filter(pl.col("rank") <= entry.depth)
         found = _texts_of(corpus, [wanted, positives])
         scores = score_texts(
@@ -107,7 +109,7 @@ def run_rerank(
         revisions=reranker_revision(entry.reranker, reranker, fingerprint),
     )
     write_table(pl.concat(readings).sort("query_id"), seen, SEEN, provenance=origin)
-    write_table(rank_documents(pl.concat(frames)), output, RUN, provenance=origin)
+    write_table(rank_documents(pl.concat(frames)), run, RUN, provenance=origin)
 
 
 def _positives(asked: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:

@@ -1,15 +1,17 @@
 """What the stages that have a reranker score texts share: the reranker, its store, its texts."""
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from psibench.config.reranker_registry import checkpoint_of
+from psibench.config.reranker_registry import checkpoint_of, parse_reranker
 from psibench.config.rerankers import RerankerModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
@@ -46,10 +48,18 @@ class TextScores:
 
 
 def load_when_needed(name: str, entry: RerankerModel, *, device: str) -> Reranker:
-    """Load a reranker of the registry's backends, and its libraries with it."""
+    """Load a reranker of the registry's backends, and its libraries with it.
+
+    The one asked for last is kept: the domains of a job share it.
+    """
+    return _load(name, entry.model_dump_json(), device)
+
+
+@lru_cache(maxsize=1)
+def _load(name: str, entry: str, device: str) -> Reranker:
     from psibench.rerankers.scoring import load_reranker
 
-    return load_reranker(name, entry, device=device)
+    return load_reranker(name, parse_reranker(json.loads(entry)), device=device)
 
 
 def load_once(load: Load) -> Load:

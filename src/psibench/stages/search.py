@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from psibench.config.model_params import retrieval_params
-from psibench.config.models import Bm25Model, EmbeddingApiModel, EncoderModel
+from psibench.config.models import Bm25Model, EmbeddingApiModel, EncoderEntry
 from psibench.encode.store import StoredDocuments, key_array, open_store
 from psibench.errors import InputError
 from psibench.models.bm25 import search_bm25
@@ -23,37 +23,40 @@ from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
 from psibench.tables.spec import TableSpec
+from psibench.tables.stage import stage
 
 
+@stage("search_lexical", version=2)
 def run_lexical_search(
     entry: Bm25Model,
     *,
     model: str,
     corpora: Sequence[str | Path],
     queries: Sequence[str | Path],
-    language: str,
+    corpus_lang: str,
     top_k: int,
     output: str | Path,
 ) -> None:
-    """Search every domain with BM25 and write the run; ``language`` is the documents'."""
+    """Search every domain with BM25 and write the run."""
     frames = []
     for corpus_path, queries_path in zip(corpora, queries, strict=True):
         documents = read_table(corpus_path, CORPUS).sort("_id")
         asked = read_table(queries_path, QUERIES)
         texts, questions = (f.get_column("text").to_list() for f in (documents, asked))
-        best = search_bm25(entry, texts, questions, k=top_k, language=language)
+        best = search_bm25(entry, texts, questions, k=top_k, language=corpus_lang)
         frames.append(_scores(best, asked.get_column("_id"), documents.get_column("_id")))
     source = derived(
-        "search",
+        "search_lexical",
         [*corpora, *queries],
-        params={**retrieval_params(entry), "top_k": top_k, "language": language},
+        params={**retrieval_params(entry), "top_k": top_k, "language": corpus_lang},
         revisions={f"model:{model}": f"bm25s {version('bm25s')}, PyStemmer {version('PyStemmer')}"},
     )
     _write_run(frames, output, source)
 
 
+@stage("search_vectors", version=2)
 def run_vector_search(
-    entry: EncoderModel | EmbeddingApiModel,
+    entry: EncoderEntry | EmbeddingApiModel,
     *,
     model: str,
     domains: Sequence[str],
@@ -104,7 +107,7 @@ def run_vector_search(
     paths = sorted({str(query_encodings), str(corpus_encodings), *map(str, own_queries)})
     paths += map(str, own_corpus)
     params = {**retrieval_params(entry), "top_k": top_k}
-    _write_run([scores], output, derived("search", paths, params=params))
+    _write_run([scores], output, derived("search_vectors", paths, params=params))
 
 
 def fingerprint_of(encodings: str | Path) -> str:

@@ -8,7 +8,7 @@ import polars as pl
 from psibench.tables import Provenance, content_hash, read_provenance, read_table
 from psibench.tables.domains import TablePath
 from psibench.tables.schemas import TableSpec
-from psibench.tables.versions import STAGE_VERSIONS
+from psibench.tables.stage import DECLARED
 
 
 def provenance(
@@ -24,7 +24,7 @@ def provenance(
     """Make the provenance of a stage's output, with the stage's current version."""
     return Provenance(
         stage=stage,
-        stage_version=STAGE_VERSIONS[stage],
+        stage_version=DECLARED[stage].version,
         params=params,
         inputs=inputs,
         revisions=revisions or {},

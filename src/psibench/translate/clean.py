@@ -8,10 +8,9 @@ its queries with it, a query its judgements. Spans, lengths and positions of que
 the original.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -27,6 +26,7 @@ from psibench.tables.derived import derived
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.dropped import DROPPED_SCHEMA, Flow, as_attrition, flow_frame
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
+from psibench.tables.stage import stage
 from psibench.tables.translation_schemas import (
     REFUSAL_SUSPECTS,
     REFUSAL_VERDICTS,
@@ -280,6 +280,7 @@ def outliers(
 # Stage ``mark_translations``
 
 
+@stage("mark_translations", version=1, each="domains")
 def run_mark_translations(
     *,
     language: str,
@@ -322,7 +323,7 @@ def run_mark_translations(
     InputError
         If the tables do not belong together, a list cannot be read, or no query is left.
     """
-    stage = "mark_translations"
+    name = "mark_translations"
     documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
     listed = read_prefixes(language, prefix_list) if prefixes else None
 
@@ -366,7 +367,7 @@ def run_mark_translations(
     marks = pl.Series("suspect", [one and one.suspicion for one in found], dtype=pl.String)
     lists = ((prefixes, prefix_list), (refusals, refusal_list))
     source = derived(
-        stage,
+        name,
         [corpus, queries, text_parts, translations],
         params={"language": language, "prefixes": prefixes, "refusals": refusals},
         files={Path(path).name: hash_file(path) for is_used, path in lists if is_used},
@@ -383,11 +384,11 @@ def run_mark_translations(
         REFUSAL_SUSPECTS,
         provenance=source,
     )
-    gone = _dropped_rows(left, documents, asked, stage=stage)
+    gone = _dropped_rows(left, documents, asked, stage=name)
     write_table(
         as_attrition(gone, language=language, domain=domain), dropped, ATTRITION, provenance=source
     )
-    write_table(_flow(left, stage, step), flow, FLOW, provenance=source)
+    write_table(_flow(left, name, step), flow, FLOW, provenance=source)
 
 
 def _without_untranslated(
@@ -431,20 +432,38 @@ def _without_untranslated(
 # Stage ``clean_translations``
 
 
+@dataclass(frozen=True)
+class CleanParams:
+    """What decides which translations stay, and what is found again in them.
+
+    Attributes
+    ----------
+    relocate
+        How evidence is found again in the translation; None: it is not.
+    outliers
+        Lengths that are kept; None: every length.
+    step
+        Place in FLOW.
+    """
+
+    relocate: Method | None
+    outliers: Outliers | None
+    length_tokenizer: str
+    step: int
+
+
+@stage("clean_translations", version=1)
 def run_clean_translations(
     *,
     language: str,
     domain: str,
-    source_corpus: TablePath,
-    source_queries: TablePath,
-    source_qrels: TablePath,
+    source_corpus: str | Path,
+    source_queries: str | Path,
+    source_qrels: str | Path,
     translated: TablePath,
     verdicts: TablePath | None,
     relocations: TablePath | None,
-    relocate: Method | None,
-    outliers: Mapping[str, Any] | None,
-    length_tokenizer: str,
-    step: int,
+    clean: CleanParams,
     corpus: str | Path,
     queries: str | Path,
     qrels: str | Path,
@@ -462,10 +481,6 @@ def run_clean_translations(
         verdict leaves, too (`refused` says why).
     relocations
         RELOCATED table, for method ``quote``.
-    relocate
-        How evidence is found again in the translation; None: it is not.
-    outliers
-        An `Outliers` section, dumped; None keeps every length.
 
     Raises
     ------
@@ -474,18 +489,17 @@ def run_clean_translations(
     """
     from psibench.models.counting import token_counter
 
-    stage = "clean_translations"
+    name = "clean_translations"
     originals = read_table(source_corpus, CORPUS)
     questions = read_table(source_queries, QUERIES)
     items = read_table(translated, TRANSLATED)
     documents = with_lengths(
-        items.filter(kind="document"), count_tokens=token_counter(length_tokenizer)
+        items.filter(kind="document"), count_tokens=token_counter(clean.length_tokenizer)
     )
     refusals = refused(items, _verdicts(items, verdicts))
     leaving = refusals.filter(kind="document").drop("kind")
-    bounds = outliers and Outliers.model_validate(outliers)
-    if bounds:
-        leaving = pl.concat([leaving, _unusual(documents, leaving, originals, bounds)])
+    if clean.outliers:
+        leaving = pl.concat([leaving, _unusual(documents, leaving, originals, clean.outliers)])
     asked = items.filter(kind="query").select("_id")
     left = cascade(
         documents.get_column("_id"),
@@ -504,18 +518,18 @@ def run_clean_translations(
         )
     kept = _in_order(documents, left.documents)
     made = _translated_queries(_in_order(questions, left.queries), items, kept)
-    if relocate:
-        made = relocated(made, originals, kept, method=relocate, relocations=relocations)
-    gone = _dropped_rows(left, originals, questions, stage=stage)
-    paths = [source_corpus, source_queries, source_qrels, translated]
+    if clean.relocate:
+        made = relocated(made, originals, kept, method=clean.relocate, relocations=relocations)
+    gone = _dropped_rows(left, originals, questions, stage=name)
+    paths: list[TablePath] = [source_corpus, source_queries, source_qrels, translated]
     paths += [path for path in (verdicts, relocations) if path is not None]
     source = derived(
-        stage,
+        name,
         paths,
         params={
-            "relocate": relocate,
-            "outliers": bounds and bounds.model_dump(mode="json"),
-            "length_tokenizer": length_tokenizer,
+            "relocate": clean.relocate,
+            "outliers": clean.outliers and clean.outliers.model_dump(mode="json"),
+            "length_tokenizer": clean.length_tokenizer,
         },
     )
     for frame, path, spec in (
@@ -523,7 +537,7 @@ def run_clean_translations(
         (made, queries, QUERIES),
         (left.qrels, qrels, QRELS),
         (as_attrition(gone, language=language, domain=domain), dropped, ATTRITION),
-        (_flow(left, stage, step), flow, FLOW),
+        (_flow(left, name, clean.step), flow, FLOW),
     ):
         write_table(frame, path, spec, provenance=source)
 

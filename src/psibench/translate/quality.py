@@ -41,6 +41,7 @@ from psibench.tables.quality_schemas import (
     TRANSLATION_QUALITY,
 )
 from psibench.tables.schemas import CORPUS, DOCUMENTS
+from psibench.tables.stage import stage
 from psibench.tables.translation_schemas import TRANSLATION_GRADES
 from psibench.translate.translate import TranslateSection, language_names
 
@@ -70,6 +71,7 @@ class Quality(LlmTaskSection):
 # Stage ``quality_sample``
 
 
+@stage("quality_sample", version=2)
 def run_quality_sample(
     *,
     languages: Sequence[str],
@@ -249,6 +251,7 @@ JUDGE_TRANSLATION = LlmTask(
 # Stage ``quality``
 
 
+@stage("quality", version=1)
 def run_quality(
     *,
     languages: Sequence[str],

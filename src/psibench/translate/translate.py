@@ -31,6 +31,7 @@ from psibench.tables import read_table, write_table
 from psibench.tables.domains import OutputPath, TablePath
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.schemas import CORPUS, QUERIES
+from psibench.tables.stage import stage
 from psibench.tables.translation_schemas import TEXT_PARTS, TRANSLATIONS
 from psibench.text.languages import english_name, spaces_sentences
 from psibench.text.lengths import TokenCounter
@@ -68,6 +69,7 @@ def of_documents(tables: Tables, name: str, *columns: str) -> pl.DataFrame:
 # Stage ``text_parts``
 
 
+@stage("text_parts", version=1, each="domains")
 def run_text_parts(
     *,
     corpus: TablePath,
