@@ -21,18 +21,12 @@ export TOKENIZERS_PARALLELISM ?= true
 .PHONY: psi test slurm-test setup setup-bench lint format dry bench lock schema clean
 .DEFAULT_GOAL := psi
 
-# One run at a time: the lock is held by every process of a run, jobs included, and is free again
-# when the last of them ends, however it ended. So a killed run needs no --unlock.
-LOCK := $(shell command -v flock >/dev/null && echo "flock --nonblock --conflict-exit-code 75 .snakemake/psi.lock")
-
+# One run at a time: psibench's own locks (src/psibench/cluster/head_lock.py) go with the processes
+# that hold them, so a killed run needs no --unlock.
 psi: setup
 	@$(if $(CONFIG),psibench check $(CONFIG))
-	@mkdir -p .snakemake
-	@$(LOCK) snakemake \
-	  $(if $(LOCK),--nolock) --profile profiles/local --cores $(CORES) \
-	  $(if $(CONFIG),--configfile $(CONFIG)) --quiet host reason || { status=$$?; \
-	  test $$status != 75 || echo "psibench: another run, or a job of a killed one, is still active in this folder: wait for it or end it" >&2; \
-	  exit 2; }
+	@snakemake --nolock --profile profiles/local --cores $(CORES) \
+	  $(if $(CONFIG),--configfile $(CONFIG)) --quiet host reason || exit 2
 	@psibench show results/psi_table.parquet
 	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Pages: results/report.html$$(test ! -e results/published.html || echo ' results/published.html')"
 

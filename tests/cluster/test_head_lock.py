@@ -4,11 +4,14 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 from two_heads import Folder
 
 from psibench.cluster import head_lock
+from psibench.cluster.environment import set_environment
 from psibench.cluster.head_lock import acquire, holder, lock_paths
 from psibench.errors import InputError
 
@@ -142,3 +145,45 @@ def test_a_holder_whose_file_is_unreadable_is_still_refused(tmp_path):
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(InputError, match="it has not said which"):
             acquire("store", tmp_path)
+
+
+JOB = """
+import sys, time
+from psibench.cluster.head_lock import end_with_head
+end_with_head()
+print("ready", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+def start_job(lock, monkeypatch, *, seconds):
+    monkeypatch.setenv("PSIBENCH_HEAD_LOCK", str(lock))
+    job = subprocess.Popen(
+        [sys.executable, "-c", JOB, str(seconds)], stdout=subprocess.PIPE, text=True
+    )
+    assert job.stdout is not None
+    assert job.stdout.readline() == "ready\n"
+    return job
+
+
+def test_a_job_ends_when_its_head_does(tmp_path, monkeypatch):
+    acquire("store", tmp_path)
+    job = start_job(lock_paths("store", tmp_path)[1], monkeypatch, seconds=600)
+    assert job.poll() is None
+    head_lock._forget()
+    assert job.wait(timeout=60) == -signal.SIGTERM
+    job.communicate()
+
+
+def test_a_job_that_is_done_does_not_wait_for_its_head(tmp_path, monkeypatch):
+    acquire("store", tmp_path)
+    job = start_job(lock_paths("store", tmp_path)[1], monkeypatch, seconds=0)
+    assert job.wait(timeout=60) == 0
+    job.communicate()
+
+
+def test_jobs_of_slurm_whose_own_snakemake_reads_the_workflow_outlive_the_head(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"PSIBENCH_HEAD_LOCK": "head.lock"})
+    set_environment("repository", "store", None)
+    assert "PSIBENCH_HEAD_LOCK" not in os.environ
+    assert os.environ["PSIBENCH_JOBS"] == os.path.abspath("store/jobs")

@@ -1,7 +1,10 @@
 import errno
 import fcntl
 import os
+import signal
+import socket
 import subprocess
+import sys
 
 import pytest
 from fake_slurm import RUN, FakeSlurm
@@ -20,6 +23,7 @@ def run(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("PSIBENCH_HEAD_LOCK", "")  # what `start_head` sets is gone afterwards
     yield folder
     head_lock._forget()
 
@@ -169,7 +173,72 @@ def test_a_controller_that_is_down_is_an_error_not_an_empty_list(run, slurm, cap
     assert "Unable to contact slurm controller" in capsys.readouterr().err
 
 
-def test_without_slurm_it_is_said_where_to_run_this(run, monkeypatch, capsys):
+def test_without_slurm_it_is_said_that_its_jobs_are_not_seen(run, monkeypatch, capsys):
     monkeypatch.setenv("PATH", "/nowhere")
-    assert main(["orphans"]) == 2
-    assert "no squeue on this machine" in capsys.readouterr().err
+    assert main(["orphans"]) == 0
+    assert "No squeue on this machine: of SLURM nothing is known." in capsys.readouterr().out
+
+
+JOB = """
+import time
+from psibench.stages.job import job
+with job("logs/ask/eng-Latn.log"):
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def process(run, monkeypatch):
+    """A job without a head, that locks a file of its own in the store."""
+    monkeypatch.setenv("PSIBENCH_JOBS", str(run / "store" / "jobs"))
+    started = subprocess.Popen(
+        [sys.executable, "-c", JOB], cwd=run, stdout=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    yield started
+    started.kill()
+    started.communicate()
+
+
+def test_a_process_that_runs_a_job_is_an_orphan_and_can_be_ended(run, process, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["orphans"]) == 0
+    listed = capsys.readouterr().out
+    assert f"{socket.gethostname()}:{process.pid}" in listed
+    assert "logs/ask/eng-Latn.log" in listed
+    assert main(["orphans", "--cancel"]) == 0
+    assert "Cancelled: 1." in capsys.readouterr().out
+    assert process.wait(timeout=60) == -signal.SIGTERM
+    assert main(["orphans"]) == 0
+    assert "No orphans" in capsys.readouterr().out
+
+
+def test_a_head_does_not_start_beside_a_process_that_runs_a_job_on_its_store(
+    run, process, tmp_path
+):
+    for folder in (run, tmp_path):  # wherever its own folder is
+        with pytest.raises(InputError, match=r"a run whose head is gone.*logs/ask/eng-Latn\.log"):
+            start_head(run / "store", folder, executor="local")
+    start_head("store", tmp_path, executor="local")
+    process.kill()
+    process.wait()
+    start_head(run / "store", run, executor="local")
+
+
+def test_a_process_of_another_host_is_left_alone_and_named(run, process, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+    assert main(["orphans", "--cancel"]) == 2
+    assert f"end them there: `kill {process.pid}` on" in capsys.readouterr().err
+    assert process.poll() is None
+
+
+def test_a_job_of_slurm_is_listed_once(run, slurm, monkeypatch, capsys, tmp_path):
+    slurm.add("17", run)
+    monkeypatch.setenv("PSIBENCH_JOBS", str(run / "store" / "jobs"))
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    with head_lock.job_lock("x.log"):
+        assert main(["orphans"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:-1]] == ["17"]

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from psibench.cluster.head_lock import HEAD_VARIABLE, JOBS, JOBS_VARIABLE
 from psibench.models.manifests import FOLDER_VARIABLE
 from psibench.models.node_cache import VARIABLE as CACHE_VARIABLE
 
@@ -18,6 +19,10 @@ def set_environment(repository: str | Path, store: str | Path, node_cache: str |
     os.environ["PYTHONPATH"] = os.pathsep.join(
         dict.fromkeys([source, *others])  # a job's own snakemake comes here, too
     )
+    os.environ[JOBS_VARIABLE] = str(Path(store).absolute() / JOBS)
+    # Of a head, for jobs that it runs itself; a job of SLURM outlives the head and has its own
+    # snakemake, which comes here.
+    os.environ.pop(HEAD_VARIABLE, None)
     os.environ[FOLDER_VARIABLE] = str(Path(store).absolute() / "checkpoints")
     # Bars of libraries; jobs tell their progress in lines (psibench.progress).
     os.environ.setdefault("TQDM_DISABLE", "1")

@@ -1,9 +1,11 @@
-"""One head process per store and per working directory.
+"""One head process per store and per working directory, and no head beside another's jobs.
 
 The head is the snakemake that starts jobs. It holds a lock on a file in the store and on one in
 the working directory until it ends; the kernel frees them however it ends. Processes that it
-starts do not hold them. Across hosts this is as good as the file system's flock: NFS has it (since
-Linux 2.6.12), Lustre if mounted with `flock`.
+starts do not hold them. Each job holds a lock on a file of its own in the store until it ends, on
+whatever host it runs, so that a head that starts sees jobs whose head was killed. Across hosts this
+is as good as the file system's flock: NFS has it (since Linux 2.6.12), Lustre if mounted with
+`flock`.
 """
 
 import errno
@@ -12,8 +14,12 @@ import getpass
 import json
 import logging
 import os
+import signal
 import socket
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +28,12 @@ from psibench.errors import InputError
 
 STORE_LOCK = "head.lock"
 FOLDER_LOCK = Path(".snakemake") / "psibench-head.lock"
+JOBS = "jobs"
+"""Folder in a store: a file per job, locked as long as it runs."""
+JOBS_VARIABLE = "PSIBENCH_JOBS"
+"""Where jobs find that folder; a process without it is no job of a workflow."""
+HEAD_VARIABLE = "PSIBENCH_HEAD_LOCK"
+"""Where a job finds the file that its head keeps locked; not set where the job outlives it."""
 UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 TRIES, PAUSE_S = 5, 0.1
 """Somebody who looks whether a lock is held holds it for a moment."""
@@ -33,19 +45,29 @@ _held: dict[Path, int] = {}
 
 
 @dataclass(frozen=True)
-class Head:
-    """A head process, as its lock file names it."""
+class Holder:
+    """A process that holds a lock, as the file names it: a head or a job.
 
+    Attributes
+    ----------
+    name
+        ``snakemake``; of a job its log.
+    slurm_job
+        Number of the SLURM job it runs in; "" outside of one.
+    """
+
+    name: str
     host: str
     pid: int
     user: str
     folder: str
     started: str
+    slurm_job: str
 
     def __str__(self) -> str:
         return (
-            f"snakemake of {self.user} on {self.host}, process {self.pid}, in {self.folder}, since "
-            f"{self.started}"
+            f"{self.name} of {self.user} on {self.host}, process {self.pid}, in {self.folder}, "
+            f"since {self.started}"
         )
 
 
@@ -55,10 +77,10 @@ class UnknownHolderError(InputError):
     Attributes
     ----------
     last
-        The head that wrote the lock file last, living or not; None if it does not say.
+        The process that wrote the lock file last, living or not; None if it does not say.
     """
 
-    def __init__(self, message: str, last: Head | None = None) -> None:
+    def __init__(self, message: str, last: Holder | None = None) -> None:
         super().__init__(message)
         self.last = last
 
@@ -91,15 +113,91 @@ def lock_paths(store: str | Path, workdir: str | Path) -> tuple[Path, Path]:
     return (folder / store).resolve() / STORE_LOCK, folder / FOLDER_LOCK
 
 
-def holder(path: Path) -> Head | None:
-    """Return the head that holds a lock file now; None if nobody does.
+@contextmanager
+def job_lock(name: str) -> Iterator[None]:
+    """Hold a lock of this job's own within the block; outside of a workflow nothing.
+
+    Raises
+    ------
+    InputError
+        If its file cannot be written.
+    """
+    if (folder := os.environ.get(JOBS_VARIABLE)) is None:
+        yield
+        return
+    path = Path(folder) / f"{socket.gethostname()}-{os.getpid()}.lock"
+    _held[path] = _lock(path, Path.cwd(), name)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(_held.pop(path))
+
+
+def end_with_head() -> None:
+    """Send this process SIGTERM once the head that waits for it is gone, by SIGKILL too.
+
+    A thread waits for the head's lock. Where there is no head, or the file system has no locks,
+    nothing is watched.
+    """
+    if path := os.environ.get(HEAD_VARIABLE):
+        threading.Thread(target=_await_end, args=(path,), daemon=True).start()
+
+
+def _await_end(path: str) -> None:
+    try:
+        with open(path, encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+    except OSError as error:
+        logger.info("%s: whether the head is alive is not known (%s)", path, error.strerror)
+        return
+    logger.warning("the snakemake that runs this job is gone: the job ends")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def running_jobs(store: str | Path) -> list[Holder]:
+    """Return the jobs that hold a lock in a store.
+
+    On a file system without flock that cannot be told, and there are none.
+    """
+    found = []
+    for path in sorted((Path(store) / JOBS).glob("*.lock")):
+        try:
+            found.append(holder(path))
+        except UnknownHolderError as error:
+            logger.warning("%s", error)
+    return [job for job in found if job is not None]
+
+
+def refuse_running_jobs(store: str | Path) -> None:
+    """Refuse to start a run where jobs of another one use the store.
+
+    Raises
+    ------
+    InputError
+        If there are any.
+    """
+    if not (jobs := running_jobs(store)):
+        return
+    named = "; ".join(map(str, jobs[:5]))
+    more = f"; and {len(jobs) - 5} more" if len(jobs) > 5 else ""
+    raise InputError(
+        f"{store}: jobs of a run whose head is gone still use this store, {len(jobs)} in all: "
+        f"{named}{more}. Both runs would do, and pay for, the same work. Jobs on the head's own "
+        "machine end once what is under way is stored: start again in a moment. SLURM's run on: "
+        "wait for them, or end them with `psibench orphans --cancel` in their folder."
+    )
+
+
+def holder(path: Path) -> Holder | None:
+    """Return the process that holds a lock file now; None if nobody does.
 
     Raises
     ------
     UnknownHolderError
         If the file system has no flock, or the file cannot be opened.
     InputError
-        If it is held by a head that has not written who it is yet.
+        If it is held by a process that has not written who it is yet.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -122,7 +220,7 @@ def holder(path: Path) -> Head | None:
     return None
 
 
-def _lock(path: Path, workdir: str | Path) -> int:
+def _lock(path: Path, workdir: str | Path, name: str = "snakemake") -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -136,15 +234,17 @@ def _lock(path: Path, workdir: str | Path) -> int:
     except InputError:
         os.close(handle)
         raise
-    head = Head(
+    own = Holder(
+        name,
         socket.gethostname(),
         os.getpid(),
         getpass.getuser(),
         str(Path(workdir).resolve()),
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        os.environ.get("SLURM_JOB_ID", ""),
     )
     os.ftruncate(handle, 0)
-    os.pwrite(handle, (json.dumps(asdict(head)) + "\n").encode(), 0)
+    os.pwrite(handle, (json.dumps(asdict(own)) + "\n").encode(), 0)
     return handle
 
 
@@ -170,14 +270,14 @@ def _try(handle: int, path: Path) -> bool:
     return False
 
 
-def _read(handle: int) -> Head | None:
+def _read(handle: int) -> Holder | None:
     try:
-        return Head(**json.loads(os.pread(handle, 65_536, 0)))
+        return Holder(**json.loads(os.pread(handle, 65_536, 0)))
     except (OSError, ValueError, TypeError):  # written this moment
         return None
 
 
-def _refusal(path: Path, head: Head | None) -> str:
+def _refusal(path: Path, head: Holder | None) -> str:
     what = "this store" if path.name == STORE_LOCK else "this folder"
     end = f"`kill {head.pid}` on {head.host}" if head else "end it"
     return (

@@ -1,16 +1,26 @@
-"""Jobs of a run whose head process is gone: SLURM runs them on, and nobody waits for them."""
+"""Jobs of a run whose head process is gone: nobody waits for them.
+
+SLURM runs its jobs on. Those on the head's own machine end with it, once what is under way is
+stored.
+"""
 
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from psibench.cluster.head_lock import running_jobs
 from psibench.errors import InputError
 
+PROCESS = "process"
+"""State of a job that is none of SLURM's; its id is HOST:PID."""
 FIELDS = ("%i", "%T", "%j", "%M", "%k", "%Z")
 """squeue's formats: job, state, name, time used, comment, working directory."""
 SEPARATOR = "\x1f"
@@ -24,12 +34,13 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True)
 class Job:
-    """An active job, as squeue tells of it.
+    """An active job, as squeue or its lock tells of it.
 
     Attributes
     ----------
     rule
-        Rule and wildcards, as the comment has them; "" where the cluster keeps no comments.
+        Rule and wildcards, as the comment has them; "" where the cluster keeps no comments. Of a
+        process, its log.
     """
 
     id: str
@@ -59,18 +70,49 @@ def jobs_of(folder: str | Path) -> list[Job]:
     ]
 
 
-def cancel(jobs: Sequence[Job], *, folder: str | Path) -> list[Job]:
+def active_jobs(folder: str | Path, store: str | Path) -> list[Job]:
+    """List this user's jobs of SLURM, where there is one, and the processes that hold a job's lock.
+
+    Raises
+    ------
+    InputError
+        If squeue fails.
+    """
+    has_slurm = sees_slurm()
+    wanted = os.path.realpath(folder)
+    processes = [
+        Job(f"{job.host}:{job.pid}", PROCESS, "", job.started, job.name, job.folder)
+        for job in running_jobs(store)
+        if job.folder == wanted and not (has_slurm and job.slurm_job)
+    ]
+    return [*(jobs_of(folder) if has_slurm else []), *processes]
+
+
+def sees_slurm() -> bool:
+    """Say whether SLURM's jobs can be listed on this machine."""
+    return shutil.which("squeue") is not None
+
+
+def cancel(jobs: Sequence[Job], *, folder: str | Path, store: str | Path) -> list[Job]:
     """Cancel jobs and wait until they have ended; return those that have not.
 
     Raises
     ------
     InputError
-        If scancel or squeue fails.
+        If scancel or squeue fails, or a process is on another host; then nothing is cancelled.
     """
-    _run("scancel", *(job.id for job in jobs))
+    processes = [job.id.rpartition(":") for job in jobs if job.state == PROCESS]
+    if elsewhere := [one for one in processes if one[0] != socket.gethostname()]:
+        named = ", ".join(f"`kill {pid}` on {host}" for host, _, pid in elsewhere)
+        raise InputError(f"jobs in {folder} are processes of another host; end them there: {named}")
+    for _, _, pid in processes:
+        with suppress(ProcessLookupError):  # it has ended since
+            os.kill(int(pid), signal.SIGTERM)
+    if numbers := [job.id for job in jobs if job.state != PROCESS]:
+        _run("scancel", *numbers)
     deadline = time.monotonic() + CANCEL_S
     ids = {_array(job.id) for job in jobs}
-    while left := [job for job in jobs_of(folder) if _array(job.id) in ids]:
+    while left := [job for job in active_jobs(folder, store) if _array(job.id) in ids]:
         if time.monotonic() > deadline:
             return left
         time.sleep(LOOK_S)

@@ -1,4 +1,4 @@
-"""`psibench orphans`: SLURM jobs that a head process left behind."""
+"""`psibench orphans`: jobs that a head process left behind."""
 
 import argparse
 from collections.abc import Sequence
@@ -22,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path(), help="working directory of the run (default: .)"
     )
+    parser.add_argument(
+        "--store", type=Path, default=Path("store"), help="its store (default: store in there)"
+    )
     parser.add_argument("--cancel", action="store_true", help="cancel them, and wait for their end")
     parser.add_argument(
         "--force",
@@ -38,15 +41,16 @@ def run_orphans(args: argparse.Namespace) -> None:
     ------
     InputError
         If there is no such folder; if they are to be cancelled and their head lives, or nobody can
-        tell and there is no --force; if SLURM does not answer, or jobs do not end.
+        tell and there is no --force; if SLURM does not answer, jobs do not end, or are processes of
+        another host.
     """
     from psibench.cluster.head_lock import UnknownHolderError, holder, lock_paths
-    from psibench.cluster.orphans import jobs_of
+    from psibench.cluster.orphans import active_jobs, sees_slurm
 
     folder = args.folder.resolve()
     if not folder.is_dir():
         raise InputError(f"--folder {args.folder}: no such folder; give a run's working directory")
-    jobs = jobs_of(folder)
+    jobs = active_jobs(folder, folder / args.store)
     _, lock = lock_paths(".", folder)
     try:
         head, doubt = holder(lock), ""
@@ -60,7 +64,8 @@ def run_orphans(args: argparse.Namespace) -> None:
             )
         print(f"No orphans in {folder}: its jobs ({len(jobs)}) belong to {head}.")
     elif not jobs:
-        print(f"No orphans in {folder}.")
+        unseen = "" if sees_slurm() else " No squeue on this machine: of SLURM nothing is known."
+        print(f"No orphans in {folder}.{unseen}")
     else:
         rows = [(job.id, job.state, job.time, job.rule or "-") for job in jobs]
         print("\n".join(aligned([HEADINGS, *rows], n_text=2)))
@@ -69,7 +74,7 @@ def run_orphans(args: argparse.Namespace) -> None:
         elif doubt and not args.force:
             raise InputError(f"{doubt} Nothing is cancelled. If none runs, add --force.")
         else:
-            _cancel(jobs, folder)
+            _cancel(jobs, folder, folder / args.store)
 
 
 def _doubt(error: "UnknownHolderError") -> str:
@@ -81,21 +86,24 @@ def _doubt(error: "UnknownHolderError") -> str:
     )
 
 
-def _cancel(jobs: Sequence["Job"], folder: Path) -> None:
+def _cancel(jobs: Sequence["Job"], folder: Path, store: Path) -> None:
     from psibench.cluster.orphans import cancel
 
-    if left := cancel(jobs, folder=folder):
+    if left := cancel(jobs, folder=folder, store=store):
         raise InputError(
             f"jobs {', '.join(job.id for job in left)} are cancelled and have not ended yet; look "
             "again with `psibench orphans`"
         )
-    print(f"Cancelled: {len(jobs)}. Start again, after `snakemake --unlock` if it asks for that.")
+    print(
+        f"Cancelled: {len(jobs)}. Start again. If snakemake then says that the folder is "
+        "locked, give the same command with `--unlock` once."
+    )
 
 
 COMMAND = Command(
-    description="List this user's active SLURM jobs of a run in this folder whose head process "
-    "(the snakemake that started them) is gone, e.g. after a reboot of the login node. They would "
-    "write the same files as a new run: wait for them, or cancel them.",
+    description="List active jobs of a run in this folder whose head process (the snakemake that "
+    "started them) is gone: this user's SLURM jobs, e.g. after a reboot of the login node, and "
+    "processes. They would write the same files as a new run: wait for them, or cancel them.",
     add_arguments=add_arguments,
     run=run_orphans,
 )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
+from psibench.cluster.head_lock import end_with_head, job_lock
 from psibench.errors import InputError
 from psibench.models.checkpoints import run_offline
 from psibench.stages.stopping import STOPPED_STATUS, Stopped
@@ -35,6 +36,9 @@ def job(
     The message of an InputError goes to the log and to stderr, without a traceback. A job that
     has to end early (``Stopped``) says why in the same way and exits with 75, for the workflow to
     run it again. Any other exception is a bug: its traceback goes to both.
+
+    Until it ends, it holds a lock of its own in the store, so that no other run does its work; if
+    the process that waits for it is gone, it is told to end.
     """
     _log_to(log)
     if threads is not None:
@@ -44,7 +48,9 @@ def job(
     logger = logging.getLogger("psibench")
     _tell_place(logger)
     try:
-        yield
+        with job_lock(str(log)):
+            end_with_head()
+            yield
     except InputError as error:
         logger.error("%s", error)
         _say(log, f"error: {error}")
