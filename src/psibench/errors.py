@@ -23,6 +23,15 @@ class MissingError(InputError):
     """A file or folder that a config names and that is not there, or not yet."""
 
 
+def refuse(problems: Iterable[str]) -> None:
+    """Raise one InputError that names all problems, if there are any."""
+    found = list(dict.fromkeys(problems))
+    if len(found) > 1:
+        raise InputError(f"{len(found)} problems:\n" + "\n".join(f"  {one}" for one in found))
+    if found:
+        raise InputError(found[0])
+
+
 def supported(name: str, known: Iterable[str]) -> str:
     """List what may stand in place of an unknown name: all if they are few, else the nearest."""
     names = sorted(known)

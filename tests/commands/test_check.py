@@ -150,6 +150,81 @@ def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, c
     ]
 
 
+def test_of_texts_that_are_cut_the_passages_are_measured(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("\n\n".join(["word " * 100] * 3))
+    section = {
+        "recipe": "known_item",
+        "source": {"kind": "files", "paths": [str(tmp_path / "a.txt")]},
+        "passages": {"min_words": 90, "max_words": 110},  # a paragraph each
+    }
+    config = {"benchmarks": {"f": section}, "models": ["bm25", "minilm-first-128"]}
+    assert main(["check", str(write_config(tmp_path, config))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3:6] == [
+        "      cut into 3 passages; words: median 100, nine in ten below 101, at most 100",
+        "      tokens (embedded:all-MiniLM-L6-v2): median 100, nine in ten below 101, at most 100",
+        "      minilm-first-128 is given 128 tokens: it will not see 0% of the text, the end of 0% "
+        "of the documents",
+    ]
+
+
+def test_all_unknown_ids_are_told_at_once(tmp_path, capsys):
+    section = {
+        "recipe": "controlled",
+        "source": {"kind": "python_docs"},
+        "choose_configuration": {"llm": "nobody"},
+        "generate_positional_query": {"llm": "no-one"},
+        "verify": {"rerankers": ["nothing"]},
+    }
+    registry = {"mine": {"backend": "rerank", "reranker": "none-such"}}
+    models = {"models": ["nope", "mine", "bm25", "bm25"], "registry": registry}
+    printed = refusal(
+        capsys, "check", write_config(tmp_path, {"benchmarks": {"b": section}} | models)
+    )
+    assert "6 problems:" in printed
+    for wrong in (
+        "models: unknown model 'nope'. Supported: ",
+        "models: named more than once: bm25",
+        "benchmarks.b.choose_configuration.llm: unknown language model 'nobody'. Supported: ",
+        "benchmarks.b.generate_positional_query.llm: unknown language model 'no-one'.\n",
+        "benchmarks.b.verify.rerankers: unknown reranker 'nothing'. Supported: ",
+        "registry.mine.reranker: unknown reranker 'none-such'.\n",
+    ):
+        assert f"  config key {wrong}" in printed
+
+
+def test_all_files_that_are_wrong_are_told_at_once(tmp_path, capsys):
+    prompt = tmp_path / "prompt.md"
+    prompt.write_text("no header")
+    section = {
+        "recipe": "controlled",
+        "source": {"kind": "python_docs"},
+        "personas": {"model": "bm25"},
+        "choose_configuration": {"llm": "stand-in", "prompt": str(prompt)},
+        "generate_positional_query": {"llm": "stand-in"},
+    }
+    printed = refusal(capsys, "check", write_config(tmp_path, {"benchmarks": {"b": section}}))
+    assert "2 problems:" in printed
+    assert "config key benchmarks.b.choose_configuration.prompt: " in printed
+    assert "config key benchmarks.b.personas: model 'bm25' is no encoder" in printed
+
+
+def test_all_texts_that_cannot_be_read_are_told_at_once(tmp_path, capsys):
+    (tmp_path / "a.txt").write_bytes(b"good\n\xff")
+    (tmp_path / "b.txt").touch()
+    benchmarks = {
+        name: {
+            "recipe": "known_item",
+            "source": {"kind": "files", "paths": [str(tmp_path / f"{name}.txt")]},
+        }
+        for name in ("a", "b")
+    }
+    printed = refusal(capsys, "check", write_config(tmp_path, {"benchmarks": benchmarks}))
+    assert "2 problems:" in printed
+    assert "config key benchmarks.a.source: " in printed
+    assert "config key benchmarks.b.source: " in printed
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -203,12 +203,12 @@ def test_an_id_that_a_view_of_another_benchmark_has_is_refused(recipe, keys, vie
 
 def test_own_rerankers_stand_beside_the_shipped_ones_and_may_replace_them():
     config, _ = load({"rerankers": ["mine", BM25]}, rerankers={"mine": OWN})
-    found = resolve_rerankers(config)
+    found = resolve_rerankers(config, {})
     assert list(found) == ["mine", BM25]
     assert found["mine"].checkpoint == "someone/reranker"
     assert found[BM25] == load_rerankers()[BM25]
     config, _ = load({"rerankers": [BM25]}, rerankers={BM25: OWN})
-    assert resolve_rerankers(config)[BM25].backend == "cross-encoder"
+    assert resolve_rerankers(config, {})[BM25].backend == "cross-encoder"
 
 
 def test_an_own_reranker_is_checked_and_its_local_checkpoint_has_to_be_there():

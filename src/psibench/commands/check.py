@@ -17,7 +17,7 @@ from psibench.config.lookup_survey import Survey
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.registry import read_yaml
 from psibench.config.reranker_registry import resolve_rerankers
-from psibench.errors import InputError
+from psibench.errors import InputError, refuse
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
 from psibench.tables.provenance import hash_params
@@ -67,7 +67,8 @@ def check_table(path: Path) -> str:
 def check_config(path: Path) -> str:
     """Validate a config laid over the default one; return what it would run, and on what texts.
 
-    Local files and folders need not exist yet: those missing are named.
+    All problems of one kind (schema, unknown ids, files, texts) are told at once. Local files and
+    folders need not exist yet: those missing are named.
 
     Raises
     ------
@@ -77,18 +78,24 @@ def check_config(path: Path) -> str:
     config, models = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
     lookup = Survey(config, models)
     missing = f", but {len(lookup.missing)} that it needs not there yet" if lookup.missing else ""
-    lines = [f"{path}: valid{missing}"]
+    lines, problems = [f"{path}: valid{missing}"], list[str]()
     for name, section in config.benchmarks.items():
         lines.append(f"  benchmark {name}: {_steps(section)}")
         lines += [f"    {line}" for line in language_lines(lookup, name)]
-        lines += [f"    {line}" for line in source_lines(lookup, name)]
+        for place in lookup.places(name):
+            try:
+                lines += [f"    {line}" for line in source_lines(lookup, name, place)]
+            except InputError as error:
+                problems.append(str(error))
+    refuse(problems)
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     lines += [
         f"  language model {name}: {llm.model}, backend {llm.backend}"
         for name, llm in resolve_llms(config).items()
     ]
     lines += [
-        f"  reranker {name}: {entry.backend}" for name, entry in resolve_rerankers(config).items()
+        f"  reranker {name}: {entry.backend}"
+        for name, entry in resolve_rerankers(config, models).items()
     ]
     lines += [f"  not there yet: {what}" for what in lookup.missing]
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError
 from psibench.models.checkpoints import local_folder
 from psibench.sources.documents import read_documents
+from psibench.text.passages import cut_documents
 
 MOST_DOCUMENTS = 10_000
 """Documents that are read of a source; the others are as long, and broken ones are found later."""
@@ -21,39 +22,41 @@ SAMPLED = 1_000
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
 
 
-def source_lines(lookup: Lookup, name: str) -> Iterator[str]:
-    """Yield lines about the texts of a benchmark that lie in local files.
+def source_lines(lookup: Lookup, name: str, place: Place) -> Iterator[str]:
+    """Yield lines about the texts of one place of a benchmark, where they lie in local files.
 
     Raises
     ------
     InputError
-        If a source cannot be read, or holds no text.
+        If the source cannot be read, or holds no text.
     """
-    for place in lookup.places(name):
-        if not isinstance(place.source, SquadSource | FilesSource):
-            continue
-        try:
-            texts = _texts(place)
-        except MissingError:
-            continue  # named among what is not there yet
-        except InputError as error:
-            raise error.under(f"config key benchmarks.{name}.{place.key}") from error
-        words = texts.str.count_matches(r"\S+")
-        more = "the first " if len(texts) == MOST_DOCUMENTS else ""
-        yield (
-            f"{place.language}, {place.domain}: {more}{len(texts):,} documents; words: "
-            f"{_spread(words.to_numpy())}"
-        )
-        if place.passages is not None:
-            yield "  cut into passages before a model reads them"
-            continue
-        yield from (f"  {line}" for line in _reach_lines(lookup, texts))
+    if not isinstance(place.source, SquadSource | FilesSource):
+        return
+    try:
+        documents = _documents(place)
+    except MissingError:
+        return  # named among what is not there yet
+    except InputError as error:
+        raise error.under(f"config key benchmarks.{name}.{place.key}") from error
+    more = "the first " if documents.height == MOST_DOCUMENTS else ""
+    yield (
+        f"{place.language}, {place.domain}: {more}{documents.height:,} documents; words: "
+        f"{_words(documents)}"
+    )
+    if place.passages is not None:
+        documents, _ = cut_documents(documents, **place.passages.model_dump())
+        yield f"  cut into {documents.height:,} passages; words: {_words(documents)}"
+    yield from (f"  {line}" for line in _reach_lines(lookup, documents.get_column("text")))
 
 
-def _texts(place: Place) -> pl.Series:
+def _words(documents: pl.DataFrame) -> str:
+    return _spread(documents.get_column("text").str.count_matches(r"\S+").to_numpy())
+
+
+def _documents(place: Place) -> pl.DataFrame:
     frames, n_rows = [], 0
     for batch in read_documents(place.source).batches:  # type: ignore[arg-type]
-        frames.append(batch.get_column("text"))
+        frames.append(batch)
         n_rows += batch.height
         if n_rows >= MOST_DOCUMENTS:
             break

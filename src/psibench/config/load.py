@@ -13,9 +13,10 @@ from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.models import Model
 from psibench.config.paths import LLMS, PRICES
 from psibench.config.registry import load_registry, read_yaml
+from psibench.config.reranker_registry import load_rerankers, named_rerankers
 from psibench.config.secrets import refuse_secrets
 from psibench.config.settings import Config
-from psibench.errors import InputError, supported
+from psibench.errors import InputError, refuse, supported
 from psibench.filters.negatives import FinewebNegatives
 from psibench.llm.tasks import LlmTaskSection
 from psibench.translate.steps import Translate
@@ -61,23 +62,14 @@ def load_config(
     Raises
     ------
     InputError
-        On unknown keys, values out of range, secrets, unknown ids of models and of language
-        models, and on a language model with a budget and no price.
+        On unknown keys, values out of range and secrets; on unknown ids of models, language models
+        and rerankers, all of them at once; and on a language model with a budget and no price.
     """
     raw = merge(read_yaml(default), override or {})
     refuse_secrets(raw)
     config = validate(raw)
     known = load_registry(registry) | config.registry
-    unknown = [name for name in config.models if name not in known]
-    if unknown:
-        raise InputError(
-            f"config key models: unknown model {', '.join(map(repr, unknown))}. "
-            f"Supported: {supported(unknown[0], known)}; `psibench models` lists all. Add an "
-            "entry under `registry:` for your own."
-        )
-    repeated = sorted({name for name in config.models if config.models.count(name) > 1})
-    if repeated:
-        raise InputError(f"config key models: named more than once: {', '.join(repeated)}")
+    refuse(_problems(config, known))
     _check_budgets(config)
     return config, {name: known[name] for name in config.models}
 
@@ -105,22 +97,9 @@ def load_prices(
 
 
 def resolve_llms(config: Config) -> dict[str, LlmSettings]:
-    """Return the language models that the benchmarks name, by id, in order of first use.
-
-    Raises
-    ------
-    InputError
-        If there is no such id; the message lists those there are.
-    """
+    """Return the language models that the benchmarks name, by id, in order of first use."""
     known = load_llms(own=config.llms)
-    named = dict(_named_llms(config))
-    for place, llm in named.items():
-        if llm not in known:
-            raise InputError(
-                f"config key {place}: unknown language model {llm!r}. Supported: "
-                f"{supported(llm, known)}. Add an entry under `llms:` for your own."
-            )
-    return {llm: known[llm] for llm in named.values()}
+    return {llm: known[llm] for _, llm in _named_llms(config)}
 
 
 def resolve_prices(config: Config) -> dict[str, Price]:
@@ -141,6 +120,34 @@ def _read_entries(path: str | Path, kind: TypeAdapter[dict[str, _Entry]]) -> dic
         return kind.validate_python(raw)
     except ValidationError as error:
         raise InputError(explain(error, str(path), raw)) from error
+
+
+def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
+    """Say which ids that a config names there are not, and which models it names twice."""
+    unknown = [name for name in config.models if name not in models]
+    if unknown:
+        yield (
+            f"config key models: unknown model {', '.join(map(repr, unknown))}. "
+            f"Supported: {supported(unknown[0], models)}; `psibench models` lists all. Add an "
+            "entry under `registry:` for your own."
+        )
+    repeated = sorted({name for name in config.models if config.models.count(name) > 1})
+    if repeated:
+        yield f"config key models: named more than once: {', '.join(repeated)}"
+    evaluated = {name: models[name] for name in config.models if name in models}
+    llms, rerankers = list(_named_llms(config)), list(named_rerankers(config, evaluated))
+    known_llms = load_llms(own=config.llms) if llms else {}
+    known_rerankers = load_rerankers(own=config.rerankers) if rerankers else {}
+    for what, section, known, named in (
+        ("language model", "llms", known_llms, llms),
+        ("reranker", "rerankers", known_rerankers, rerankers),
+    ):
+        advice = f"Add an entry under `{section}:` for your own."
+        for place, name in named:
+            if name not in known:
+                listed = f" Supported: {supported(name, known)}. {advice}" if advice else ""
+                yield f"config key {place}: unknown {what} {name!r}.{listed}"
+                advice = ""  # once
 
 
 def _named_llms(config: Config) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
 from psibench.config.models import Bm25Model, Model, RunFilesModel, StaticModel
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
-from psibench.config.reranker_registry import checkpoint_of, find_rerankers
+from psibench.config.reranker_registry import checkpoint_of, resolve_rerankers
 from psibench.config.reranking import RerankModel
 from psibench.config.settings import Config
 from psibench.config.views import RAW, TINY, view_id
@@ -42,13 +42,9 @@ class ModelLookup(TranslationLookup):
         super().__init__(config)
         self.models: dict[str, Model] = {**self.recall_models, **models}
         self.models |= self._first_stages()
-        evaluated = {
-            f"registry.{name}.reranker": entry.reranker
-            for name, entry in self.models.items()
-            if isinstance(entry, RerankModel)
-        }
-        self.rerankers = {**self.rerankers, **find_rerankers(config, evaluated)}
-        for name in evaluated.values():
+        checked = self.rerankers
+        self.rerankers = resolve_rerankers(config, self.models)
+        for name in self.rerankers.keys() - checked.keys():
             self._check_reranker(name)
         for name, entry in self.models.items():
             with self._looking(f"model {name!r}"):

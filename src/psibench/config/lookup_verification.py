@@ -26,13 +26,13 @@ class VerificationLookup(PlaceLookup):
     Raises
     ------
     InputError
-        If a reranker is not known, or its local checkpoint does not exist or has fewer positions
-        than its entry asks for.
+        If a reranker's local checkpoint does not exist or has fewer positions than its entry asks
+        for.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.rerankers: Mapping[str, RerankerModel] = resolve_rerankers(config)
+        self.rerankers: Mapping[str, RerankerModel] = resolve_rerankers(config, {})
         for name in self.rerankers:
             self._check_reranker(name)
 

@@ -1,6 +1,6 @@
 """The registry of rerankers: the shipped entries and the config's own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from psibench.config.base import Id
 from psibench.config.explain import explain
-from psibench.config.models import SentenceTransformerModel
+from psibench.config.models import Model, RerankModel, SentenceTransformerModel
 from psibench.config.paths import RERANKERS
 from psibench.config.registry import read_yaml
 from psibench.config.rerankers import BiEncoderReranker, CheckpointReranker, RerankerModel
@@ -39,37 +39,11 @@ def load_rerankers(
     return known | dict(own or {})
 
 
-def resolve_rerankers(config: "Config") -> dict[str, RerankerModel]:
-    """Return the rerankers that the benchmarks name, by id, in order of first use.
-
-    Raises
-    ------
-    InputError
-        If there is no such id; the message lists those there are.
-    """
-    return _find(config, list(_named_rerankers(config)))
-
-
-def find_rerankers(config: "Config", named: Mapping[str, str]) -> dict[str, RerankerModel]:
-    """Return rerankers by id; ``named`` says where each is named, by config key.
-
-    Raises
-    ------
-    InputError
-        If there is no such id; the message lists those there are.
-    """
-    return _find(config, list(named.items()))
-
-
-def _find(config: "Config", named: Sequence[tuple[str, str]]) -> dict[str, RerankerModel]:
+def resolve_rerankers(config: "Config", models: Mapping[str, Model]) -> dict[str, RerankerModel]:
+    """Return the rerankers that benchmarks and ``models`` name, by id, in order of first use."""
+    named = [name for _, name in named_rerankers(config, models)]
     known = load_rerankers(own=config.rerankers) if named else {}
-    for place, name in named:
-        if name not in known:
-            raise InputError(
-                f"config key {place}: unknown reranker {name!r}. Supported: "
-                f"{', '.join(sorted(known))}. Add an entry under `rerankers:` for your own."
-            )
-    return {name: known[name] for _, name in named}
+    return {name: known[name] for name in named}
 
 
 def parse_reranker(entry: Mapping[str, Any]) -> RerankerModel:
@@ -93,8 +67,8 @@ def checkpoint_of(entry: RerankerModel) -> tuple[str, str | None]:
     return entry.vocabulary, None
 
 
-def _named_rerankers(config: "Config") -> Iterator[tuple[str, str]]:
-    """Yield (config key, id) of every reranker that a benchmark names."""
+def named_rerankers(config: "Config", models: Mapping[str, Model]) -> Iterator[tuple[str, str]]:
+    """Yield (config key, id) of every reranker that a benchmark or one of ``models`` names."""
     from psibench.config.benchmarks import GeneratedBenchmark
 
     for benchmark, section in config.benchmarks.items():
@@ -104,3 +78,6 @@ def _named_rerankers(config: "Config") -> Iterator[tuple[str, str]]:
             filtering = getattr(section, key)
             for name in filtering.rerankers if filtering is not None else ():
                 yield f"benchmarks.{benchmark}.{key}.rerankers", name
+    for model, entry in models.items():
+        if isinstance(entry, RerankModel):
+            yield f"registry.{model}.reranker", entry.reranker
