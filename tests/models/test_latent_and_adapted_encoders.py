@@ -9,10 +9,13 @@ import torch
 from encoder_references import TEXTS, encode, full_attention, ids_of, unit
 from safetensors.torch import load_file, save_file
 from tiny_architectures import ALPHA, RANK, save_jina_v4, save_nv_embed
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import gelu, layer_norm, linear, softmax
+from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModel, Qwen2_5_VLTextConfig
 
 from psibench.errors import InputError
+from psibench.models.architectures.nv_embed import LatentAttention
 
 
 def nv_reference(folder, ids: torch.Tensor, n_prompt: int) -> np.ndarray:
@@ -55,6 +58,46 @@ def test_nv_embed_leaves_as_many_tokens_out_of_the_mean_as_its_prompt_has(tmp_pa
             ids = ids_of(encoder, text, role)
             assert encoder.model.tokenizer.convert_ids_to_tokens(ids[0, [0, -1]]) == ["<s>", "</s>"]
             np.testing.assert_allclose(vector, nv_reference(folder, ids, n_prompt), atol=1e-5)
+
+
+LATENT = {
+    "num_latents_value": 64, "num_cross_heads": 4, "cross_dim_head": 32,
+    "hidden_dim": 32, "latent_dim": 32,
+}  # fmt: skip
+
+
+def test_latents_are_shared_by_the_rows_of_a_batch_and_give_what_a_copy_for_each_gives():
+    torch.manual_seed(0)
+    latent = LatentAttention(LATENT).eval()
+    hidden = torch.randn(7, 5, 32)
+    block, feed = latent.cross_attend_blocks
+    fn = block["fn"]
+
+    def heads(states):  # (rows, places, 4 * 32) -> (rows, 4, places, 32)
+        return states.unflatten(-1, (4, 32)).transpose(1, 2)
+
+    copies = latent.latents.expand(7, -1, -1)  # the formula: every row has its own latents
+    key, value = fn["to_kv"](block["norm_context"](copies)).chunk(2, dim=-1)
+    query = heads(fn["to_q"](block["norm"](hidden)))
+    weights = softmax(query @ heads(key).mT / 32**0.5, dim=-1)
+    mixed = (weights @ heads(value)).transpose(1, 2).flatten(2)
+    states = fn["to_out"](mixed) + hidden
+    inner, gates = feed["fn"]["net"]["0"](feed["norm"](states)).chunk(2, dim=-1)
+    expected = feed["fn"]["net"]["2"](inner * gelu(gates)) + states
+    torch.testing.assert_close(latent(hidden), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_no_step_of_latent_attention_takes_memory_for_the_keys_of_each_row():
+    latent = LatentAttention(LATENT).eval()
+    rows, keys = 256, 64 * 4 * 32 * 4  # bytes of one set: latents, heads, dimensions, float32
+    with (
+        torch.inference_mode(),
+        sdpa_kernel(SDPBackend.MATH),  # the kernel of heads as wide as NV-Embed's on a GPU
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found,
+    ):
+        latent(torch.randn(rows, 1, 32))
+    largest = max(event.self_cpu_memory_usage for event in found.events())
+    assert keys <= largest < rows * keys / 4
 
 
 def test_jina_v4_adds_the_retrieval_adapter_to_every_linear_layer_of_the_text_model(

@@ -127,16 +127,18 @@ class LatentAttention(nn.Module):
         return output
 
     def _attend(self, block: Any, hidden: Tensor) -> Tensor:
-        """Attend from each token to the latents; no token sees another."""
+        """Attend from each token to the latents; no token sees another.
+
+        Keys and values are those of the latents, one set for all rows: all tokens of a batch are
+        the queries of one row, since a set for each row would be rows times the memory.
+        """
         fn = block["fn"]
-        rows, length, _ = hidden.shape
-        key, value = (
-            part.view(1, -1, self.heads, part.shape[-1] // self.heads)
-            .transpose(1, 2)
-            .expand(rows, -1, -1, -1)
-            for part in fn["to_kv"](block["norm_context"](self.latents)).chunk(2, dim=-1)
-        )
-        query = fn["to_q"](block["norm"](hidden)).view(rows, length, self.heads, -1)
-        mixed = scaled_dot_product_attention(query.transpose(1, 2), key, value)
-        output: Tensor = fn["to_out"](mixed.transpose(1, 2).reshape(rows, length, -1))
+
+        def split(states: Tensor) -> Tensor:  # into (1, heads, places, dim_head)
+            return states.reshape(1, -1, self.heads, states.shape[-1] // self.heads).transpose(1, 2)
+
+        key, value = fn["to_kv"](block["norm_context"](self.latents)).chunk(2, dim=-1)
+        query = fn["to_q"](block["norm"](hidden))
+        mixed = scaled_dot_product_attention(split(query), split(key), split(value))
+        output: Tensor = fn["to_out"](mixed.transpose(1, 2).reshape(query.shape))
         return output
