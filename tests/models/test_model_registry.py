@@ -187,7 +187,7 @@ def test_an_entry_for_vllm_loads_into_its_pooling_runner_and_encodes(name, tmp_p
             vectors = [[float(window[0] + 1), float(len(window))] for window in ids]
             return [SimpleNamespace(outputs=SimpleNamespace(embedding=v)) for v in vectors]
 
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=StandIn, __version__="0.33.0"))
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=StandIn, __version__="0.30.0"))
     own = {"checkpoint": str(tmp_path), "revision": None, "max_tokens": TINY_TOKENS}
     encoder = load_encoder(KNOWN[name].model_copy(update=own), device="cuda")
     assert (given["runner"], given["dtype"], given["max_model_len"]) == ("pooling", "bfloat16", 48)

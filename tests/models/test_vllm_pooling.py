@@ -2,14 +2,17 @@
 
 import os
 import sys
+import tomllib
 import types
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 from tiny_checkpoints import save_tokenizer
 
 from psibench.config.encoders import VllmModel
+from psibench.config.paths import CONFIG_FOLDER
 from psibench.errors import InputError
 from psibench.models.vllm_pooling import ENVIRONMENT, load_vllm
 
@@ -24,7 +27,7 @@ class FakeOutput:
 
 @dataclass
 class FakeLLM:
-    """Takes the arguments of vLLM 0.33's LLM that are used, and no others."""
+    """Takes the arguments of vLLM's LLM that are used, and no others."""
 
     options: dict = field(default_factory=dict)
     asked: list = field(default_factory=list)
@@ -79,7 +82,7 @@ def vllm(monkeypatch):
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
     module = types.ModuleType("vllm")
-    module.LLM, module.__version__ = FakeLLM, "0.33.0"
+    module.LLM, module.__version__ = FakeLLM, "0.30.0"
     monkeypatch.setitem(sys.modules, "vllm", module)
     return module
 
@@ -171,7 +174,7 @@ def test_the_fingerprint_tells_format_and_vllms_version_not_the_gpus(vllm, entry
         load(entry(append="[SEP]")).fingerprint,
         load(entry(max_tokens=9)).fingerprint,
     ]
-    vllm.__version__ = "0.34.0"
+    vllm.__version__ = "0.29.0"
     assert len({first, *found, load(entry()).fingerprint}) == 5
 
 
@@ -197,3 +200,13 @@ def test_without_vllm_or_a_gpu_it_is_said_what_to_do(entry, monkeypatch):
 def test_what_vllm_refuses_names_the_checkpoint(vllm, entry, tmp_path):
     with pytest.raises(InputError, match=rf"checkpoint '{tmp_path}'.*derived max_model_len 64"):
         load(entry(max_tokens=65))
+
+
+def test_the_extra_asks_for_releases_that_go_with_our_torch_and_transformers():
+    project = tomllib.loads((CONFIG_FOLDER.parent / "pyproject.toml").read_text())["project"]
+    (found,) = project["optional-dependencies"]["vllm"]
+    # 0.1.2 is what pip takes if there is no bound; 0.31 asks for transformers < 5.18.
+    allowed = [
+        v for v in ("0.1.2", "0.27.0", "0.30.0", "0.31.0") if v in Requirement(found).specifier
+    ]
+    assert allowed == ["0.27.0", "0.30.0"]

@@ -107,7 +107,7 @@ class VllmEncoder:
 
 
 def load_vllm(entry: VllmModel, *, device: str, dtype: str) -> VllmEncoder:
-    """Load a checkpoint into vLLM's pooling runner (vLLM 0.11 to 0.33 take these arguments).
+    """Load a checkpoint into vLLM's pooling runner.
 
     Pooling is what the checkpoint declares for sentence-transformers, or vLLM's own for the
     architecture.
