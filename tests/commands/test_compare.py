@@ -347,3 +347,14 @@ def test_bad_options_give_one_message(results, capsys, name):
 def test_results_without_scores_are_refused(tmp_path, capsys):
     assert run("a", "b", "--results", tmp_path) == 2
     assert "'a' is no file, and" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [[], ["--buckets", "all"]])
+def test_evidence_known_by_class_is_compared_in_thirds(compare, options):
+    no_span = dict.fromkeys(
+        ("span_start_char", "span_mid_char", "relative_position", "visible"), None
+    )
+    scores = base_scores()
+    printed = compare(table(scores, **no_span), table(scores * 0.9, **no_span), *options)
+    assert "ndcg@10, thirds: 360 queries on 120 documents" in printed
+    assert "squad" not in printed

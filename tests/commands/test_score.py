@@ -345,3 +345,67 @@ def test_runs_of_the_same_file_name_are_both_in_the_provenance(files):
     assert main(arguments(files, run=runs, model=["a", "b"], buckets="squad")) == 0
     record = read_provenance(files / "out" / "psi_table.parquet")
     assert {"run:0:bm25.trec", "run:1:bm25.trec"} <= set(record["inputs"])
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """60 documents with a query per third; every second is found at rank 1, 2, 3 by third."""
+    thirds = ("beginning", "middle", "end")
+    rows, lines = [], []
+    for i in range(180):
+        rows.append({"_id": f"q{i:03d}", "target_position": thirds[i % 3]})
+        rank = 1 + i % 3 * (i // 3 % 2)
+        docs = [f"d{i // 3}" if k == rank else f"x{k}" for k in (1, 2, 3)]
+        lines += [f"q{i:03d} Q0 {doc} {k} {1 - k / 10} r\n" for k, doc in enumerate(docs, 1)]
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "bm25.trec").write_text("".join(lines))
+    qrels = "".join(f"q{i:03d}\td{i // 3}\t1\n" for i in range(180))
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    return tmp_path
+
+
+def test_queries_with_a_class_and_no_span_are_scored_by_class(labelled, capsys):
+    given = {"queries": labelled / "queries.jsonl", "metrics": "mrr@10"}
+    assert main(arguments(labelled, **given)) == 0
+    row = read_table(labelled / "out" / "psi_table.parquet", PSI_TABLE).row(0, named=True)
+    # mrr: 1 in the first third; (1 + 1/2) / 2 in the second, (1 + 1/3) / 2 in the last.
+    assert (row["buckets"], row["n_queries"], row["seen"]) == ("thirds", 180, None)
+    assert row["psi"] == pytest.approx(1 - (2 / 3))
+    assert row["test"] == "within"
+    assert row["p_shape"] < 0.01
+    scores = read_table(labelled / "out" / "query_scores.parquet", QUERY_SCORES)
+    assert scores["span_mid_char"].null_count() == scores["pos_char_length"].null_count() == 180
+    assert "no query has one evidence span; buckets: thirds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"buckets": "relative-20"}, "none of the 180 queries has one evidence span"),
+        ({"max_tokens": "all"}, "--max-tokens needs the pos_char_length of every query"),
+    ],
+)
+def test_what_needs_spans_or_lengths_is_refused_where_there_are_none(
+    labelled, capsys, change, message
+):
+    assert main(arguments(labelled, queries=labelled / "queries.jsonl", **change)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_mixed_and_several_spans_are_scored_apart(labelled):
+    # The last 60 queries hold evidence in two places: in the first third (30), or in two (30).
+    queries = pl.read_ndjson(labelled / "queries.jsonl").with_row_index("i")
+    spans = [None] * 120 + [[[0, 5], [20, 30]]] * 30 + [[[0, 5], [950, 960]]] * 30
+    frame = queries.with_columns(
+        pos_char_spans=pl.Series(spans),
+        pos_char_length=1000,
+        target_position=pl.when(pl.col("i") < 120).then("target_position"),
+    )
+    frame.drop("i").write_parquet(labelled / "queries.parquet")
+    assert main(arguments(labelled, buckets="thirds")) == 0
+    psi = read_table(labelled / "out" / "psi_table.parquet", PSI_TABLE).filter(metric="ndcg@10")
+    assert psi.select("evidence", "n_queries").rows() == [("all", 180), ("mixed", 30)]
+    assert "unplaced" in psi.item(0, "flags").split(", ")
+    buckets = read_table(labelled / "out" / "bucket_scores.parquet", BUCKET_SCORES)
+    own = buckets.filter(metric="ndcg@10", evidence="all").select("bucket", "n_queries")
+    assert own.rows() == [("beginning", 70), ("middle", 40), ("end", 40)]

@@ -7,8 +7,11 @@ from psibench.errors import InputError
 from psibench.formats.beir import QUERY_SCHEMA, read_qrels, read_queries
 
 ROWS = [
-    ("q1", "d1", [0, 10], 100, 30, None, None),
-    ("q2", None, [5, 9], 50, None, "end", "law"),
+    ("q1", "d1", [0, 10], 100, 30, None, None, None, None),
+    ("q2", None, [5, 9], 50, None, "end", "law", None, None),
+    # Known by class alone; two spans.
+    ("q3", None, None, None, None, "mixed", None, ["beginning", "end"], None),
+    ("q4", None, None, 40, None, None, None, None, [[0, 3], [20, 30]]),
 ]
 
 
@@ -27,7 +30,44 @@ def test_parquet_queries_may_lack_the_optional_columns(tmp_path):
     as_frame().select("_id", "pos_char_span", "pos_char_length").write_parquet(
         tmp_path / "q.parquet"
     )
-    assert read_queries(tmp_path / "q.parquet").row(1) == ("q2", None, [5, 9], 50, None, None, None)
+    assert read_queries(tmp_path / "q.parquet").row(1) == ("q2", None, [5, 9], 50, *[None] * 5)
+    as_frame().select("_id", "target_position").write_parquet(tmp_path / "q.parquet")
+    classes = read_queries(tmp_path / "q.parquet").get_column("target_position").to_list()
+    assert classes == [None, "end", "mixed", None]
+
+
+def test_the_class_of_a_query_with_tags_alone_is_the_one_tag_or_mixed(tmp_path):
+    # Twice the same tag is one; a query with a span has its class from there.
+    tags = {"q1": ["end"], "q2": ["middle", "end"], "q3": ["end", "end"], "q4": []}
+    lines = [json.dumps({"_id": name, "positions": own}) for name, own in tags.items()]
+    evidence = {"pos_char_span": [0, 1], "pos_char_length": 9}
+    lines.append(json.dumps({"_id": "q5", "positions": ["middle", "end"], **evidence}))
+    (tmp_path / "q.jsonl").write_text("\n".join(lines))
+    found = read_queries(tmp_path / "q.jsonl")
+    assert found.get_column("target_position").to_list() == ["end", "mixed", "end", None, None]
+    assert found.get_column("positions").to_list() == [*tags.values(), ["middle", "end"]]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("pos_char_spans", [0, 3]),
+        ("pos_char_spans", [[0, 3], [4]]),
+        ("pos_char_spans", "0-3"),
+        ("positions", "end"),
+        ("positions", [1]),
+    ],
+)
+def test_lists_of_spans_and_tags_that_are_none_are_refused(tmp_path, field, value):
+    line = {"_id": "q", "target_position": "end", field: value}
+    (tmp_path / "q.jsonl").write_text(json.dumps(line))
+    with pytest.raises(InputError, match=rf"line 1: {field} is .*expected"):
+        read_queries(tmp_path / "q.jsonl")
+    pl.DataFrame([{"_id": "q", "target_position": "end", field: 7}]).write_parquet(
+        tmp_path / "q.parquet"
+    )
+    with pytest.raises(InputError, match=rf"column {field} is Int64; expected lists"):
+        read_queries(tmp_path / "q.parquet")
 
 
 @pytest.mark.parametrize("inside_metadata", [False, True])

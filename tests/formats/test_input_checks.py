@@ -34,6 +34,49 @@ def test_a_document_without_length_is_refused(length):
         check_queries(queries(("q9", [0, 1], length)), source="f", spans_may_overrun=True)
 
 
+def several(spans, *, single=None, length=10) -> pl.DataFrame:
+    row = {"_id": "q9", "pos_char_span": single, "pos_char_spans": spans}
+    return pl.DataFrame([row | {"pos_char_length": length}], schema=QUERY_SCHEMA)
+
+
+def test_several_spans_in_order_pass():
+    check_queries(several([[0, 3], [3, 5], [9, 10]]), source="f")
+    check_queries(several([[0, 3], [5, 11]]), source="f", spans_may_overrun=True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        several([]),
+        several([[3, 5], [0, 2]]),
+        several([[0, 3], [2, 5]]),
+        several([[0, 3], [5, 5]]),
+        several([[-1, 3], [5, 6]]),
+        several([[0, 3], [5, 11]]),
+        several([[0, 3], [5, None]]),
+        several([[0, 3], None]),
+        several([[0, 3], [5]]),
+        several([[0, 3]], single=[0, 3]),
+        several([[0, 3]], length=None),
+    ],
+)
+def test_several_spans_that_are_no_list_in_order_are_refused(given):
+    with pytest.raises(InputError, match="f: query 'q9' has the "):
+        check_queries(given, source="f")
+
+
+def test_a_class_alone_is_enough_with_or_without_a_length():
+    check_queries(queries(("q1", None, None, "end"), ("q2", None, 7, "mixed")), source="f")
+    with pytest.raises(InputError, match="query 'q1' has the span None in a document of 0"):
+        check_queries(queries(("q1", None, 0, "end")), source="f")
+
+
+def test_an_unknown_tag_is_refused():
+    odd = queries(("q1", None, None, "mixed")).with_columns(positions=pl.Series([["end", "tail"]]))
+    with pytest.raises(InputError, match=r"positions \['end', 'tail'\]; allowed: beginning"):
+        check_queries(odd, source="f")
+
+
 def test_overrunning_spans_are_accepted_on_request():
     check_queries(queries(("q", [5, 11], 10)), source="f", spans_may_overrun=True)
 

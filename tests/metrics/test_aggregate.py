@@ -108,6 +108,62 @@ def test_an_empty_or_negative_span_is_refused(span):
         scores(queries=bad)
 
 
+SEVERAL = QUERIES.with_columns(
+    # q1: both thirds of [0, 34) and [90, 100); q2: both in the middle; q3: by class alone.
+    pos_char_span=pl.lit(None, pl.List(pl.Int64)),
+    pos_char_spans=pl.Series([[[0, 34], [90, 100]], [[40, 44], [50, 66]], None]),
+    target_position=pl.Series([None, None, "end"]),
+)
+
+
+def test_several_spans_are_in_the_third_they_all_fall_in_or_mixed():
+    table = scores(queries=SEVERAL)
+    assert table["target_position"].to_list() == ["mixed", "middle", "end"]
+    assert table["target_positions"].to_list() == ["beginning, end", "middle", "end"]
+    for name in ("span_start_char", "span_mid_char", "relative_position"):
+        assert table[name].to_list() == [None, None, None]  # no span stands for the others
+    conform(table.with_columns(model=pl.lit("m")), QUERY_SCORES, where="scores")
+
+
+def test_visible_of_several_spans_is_the_share_of_all_their_characters():
+    # q1: 34 + 0 of 44 characters; q2: 4 + 10 of 20; q3: where its evidence is, nobody knows.
+    ends = pl.DataFrame({"_id": ["d1", "d2", "d3"], "visible_char_end": [90, 60, 99]})
+    assert scores(queries=SEVERAL, visible_char_end=ends)["visible"].to_list() == [
+        34 / 44,
+        0.7,
+        None,
+    ]
+
+
+def test_of_evidence_known_by_class_all_is_visible_where_the_whole_document_is():
+    ends = pl.DataFrame({"_id": ["d1", "d2", "d3"], "visible_char_end": [100, 100, 100]})
+    assert scores(queries=SEVERAL, visible_char_end=ends)["visible"].to_list() == [1.0, 1.0, 1.0]
+    assert scores(queries=SEVERAL)["visible"].to_list() == [1.0, 1.0, 1.0]
+
+
+def test_several_spans_that_are_one_say_the_same_as_the_one():
+    spans = QUERIES.get_column("pos_char_span").to_list()
+    listed = QUERIES.with_columns(
+        pos_char_span=pl.lit(None, pl.List(pl.Int64)),
+        pos_char_spans=pl.Series([[span] for span in spans]),
+    )
+    ends = pl.DataFrame({"_id": ["d1", "d2", "d3"], "visible_char_end": [10, 45, 80]})
+    same = ["target_position", "target_positions", "visible", "pos_visible", "ndcg@10"]
+    one, other = (scores(queries=q, visible_char_end=ends) for q in (QUERIES, listed))
+    assert one.select(same).equals(other.select(same))
+
+
+@pytest.mark.parametrize("span", [None, [0, 10]])
+def test_a_query_needs_one_of_span_spans_and_class(span):
+    odd = QUERIES.with_columns(
+        pos_char_span=pl.Series([span] * 3, dtype=pl.List(pl.Int64)),
+        pos_char_spans=pl.Series([None if span is None else [span]] * 3),
+        target_position=pl.lit(None, pl.String),
+    )
+    with pytest.raises(InputError, match="query 'q1' has the span"):
+        scores(queries=odd)
+
+
 def test_spans_of_fixed_size_are_read():
     fixed = QUERIES.with_columns(pl.col("pos_char_span").cast(pl.Array(pl.Int32, 2)))
     assert scores(queries=fixed).equals(scores())
@@ -342,6 +398,78 @@ def test_a_query_of_two_tags_counts_once_in_thirds_and_twice_in_every_tag():
     assert by_scheme["n_queries"].to_list() == [[1, 0, 2], [1, 2, 2]]
     assert by_scheme["mean"].to_list() == [[1.0, None, 0.3], [1.0, 0.3, 0.3]]
     assert psi(frame, schemes=["thirds-every-tag"])["n_queries"].to_list() == [3, 3, 3]
+
+
+NO_SPAN = {
+    **dict.fromkeys(("span_start_char", "span_mid_char", "relative_position"), None),
+    **{"visible": None, "pos_visible": 0.5},
+}
+
+
+def test_mixed_evidence_is_in_no_third_and_has_a_row_of_its_own():
+    # Two thirds hold one query each (1.0, 0.5); a third query, of both, scores 0.3.
+    target = ["beginning", "end", "mixed"]
+    frame = made([(10, 1.0), (700, 0.5), (20, 0.3)], target_position=target)
+    found = psi(frame, schemes=["thirds"])
+    columns = ("evidence", "n_queries", "n_buckets", "mean", "psi")
+    assert found.select(columns).filter(pl.col("evidence") != "whole").rows() == [
+        ("all", 3, 2, pytest.approx(0.6), 0.5),
+        ("visible", 3, 2, pytest.approx(0.6), 0.5),
+        ("mixed", 1, 0, 0.3, None),
+    ]
+    assert ["unplaced" in row for row in found["flags"]] == [True] * 4
+    held = buckets(frame, schemes=["thirds"]).filter(evidence="all")["n_queries"].to_list()
+    assert held == [1, 0, 1]
+    assert "unplaced" not in psi(frame, schemes=["squad"]).item(0, "flags")
+
+
+def test_what_is_known_by_class_alone_has_no_rows_of_visible_evidence():
+    many_classes = ["beginning", "middle", "end"] * 160
+    frame = many().with_columns(target_position=pl.Series(many_classes))
+    by_class = frame.with_columns(pl.lit(v).alias(name) for name, v in NO_SPAN.items())
+    plain = psi(frame, schemes=["thirds"]).filter(evidence="all")
+    found = psi(by_class, schemes=["thirds"])
+    assert found["evidence"].to_list() == ["all", "whole"]
+    row = found.filter(evidence="all")
+    for name in ("seen", "truncation", "truncation_low", "truncation_high", "p_truncation"):
+        assert row[name].to_list() == [None]
+    assert row["flags"].to_list() == ["given_unknown"]
+    same = ["psi", "psi_same", "psi_low", "psi_high", "mean", "test", "p_shape", "n_documents"]
+    assert row.select(same).equals(plain.select(same))
+
+
+def test_a_class_and_a_span_of_it_order_a_documents_queries_alike():
+    # Each document holds one query: what is compared lies between documents, by their sequences.
+    frame = many().with_columns(document_id=pl.col("query_id"))
+    by_class = frame.with_columns(pl.lit(v).alias(name) for name, v in NO_SPAN.items())
+    plain, other = (
+        psi(one, schemes=["thirds"]).filter(evidence="all") for one in (frame, by_class)
+    )
+    assert plain.item(0, "test") == "between"
+    assert other.select("test", "p_any", "p_shape").equals(plain.select("test", "p_any", "p_shape"))
+
+
+def test_between_documents_of_unknown_length_nothing_is_tested():
+    frame = many().with_columns(document_id=pl.col("query_id"), pos_char_length=None)
+    row = psi(frame, schemes=["thirds"]).filter(evidence="all").row(0, named=True)
+    assert (row["test"], row["p_shape"], row["length_imbalance"]) == (None, None, None)
+    assert row["flags"] == "between_documents, no_lengths"
+    assert row["psi"] is not None
+
+
+@pytest.mark.parametrize("scheme", ["squad", "relative-20"])
+def test_a_scheme_of_spans_is_refused_where_no_query_has_one(scheme):
+    frame = many().with_columns(pl.lit(v).alias(name) for name, v in NO_SPAN.items())
+    with pytest.raises(InputError, match=f"buckets {scheme}: none of the 480 queries has one"):
+        psi(frame, schemes=[scheme])
+
+
+def test_a_scheme_of_spans_leaves_out_the_queries_without_one_and_says_so():
+    frame = made([(10, 1.0), (700, 0.5)], span_mid_char=[10.0, None], span_start_char=[10, None])
+    for scheme in ("squad", "relative-20"):
+        row = psi(frame, schemes=[scheme]).row(0, named=True)
+        assert (row["n_queries"], row["n_buckets"]) == (2, 1)
+        assert "unplaced" in row["flags"]
 
 
 def test_adding_schemes_or_metrics_moves_no_other_row():

@@ -55,6 +55,18 @@ def visible(**changes: Any) -> dict[str, Any]:
         ),
         (BETWEEN, "depends", "Compared between documents, adjusted for length only: scores differ"),
         (
+            BETWEEN | {"test": None, "p_adjusted": None, "flags": "between_documents, no_lengths"},
+            "depends",
+            "Not tested: documents would have to be compared with each other, for which their "
+            "lengths have to be known.",
+        ),
+        (
+            {"seen": None, "truncation": None, "flags": "unplaced, given_unknown"},
+            "truncation",
+            "Evidence is labelled by class, without spans: how much of it the model was given, "
+            "and what truncation costs, is not known.",
+        ),
+        (
             BETWEEN | {"length_imbalance": 0.2},
             "depends",
             "which cannot be separated from document length",

@@ -19,7 +19,7 @@ from psibench.commands.score_options import METRICS, add_judgements, add_toleran
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
 from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
-from psibench.metrics.buckets import DEFAULT_SCHEMES, BucketScheme, assign, bucket_scheme
+from psibench.metrics.buckets import BucketScheme, assign, bucket_scheme, fitting_schemes
 from psibench.metrics.comparison import BucketDifferences, bucket_differences
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import document_numbers
@@ -250,15 +250,16 @@ def _metrics(asked: list[str] | None, first: pl.DataFrame, second: pl.DataFrame)
 
 def _schemes(asked: str | None, own: str | None, scores: pl.DataFrame) -> list[str]:
     """Return the schemes to compare in: by default the benchmark's first, or the first fitting."""
+    fitting = fitting_schemes(scores["span_mid_char"])
     if asked == "all":
-        return list(DEFAULT_SCHEMES)
+        return list(fitting)
     if asked is not None or own is not None:
         return [bucket_scheme(asked or own or "").name]
-    return [next(name for name in DEFAULT_SCHEMES if _places_all(name, scores))]
+    return [next((name for name in fitting if _places_all(name, scores)), "thirds")]
 
 
 def _places_all(name: str, scores: pl.DataFrame) -> bool:
-    """Say whether every query sits in a bucket of a scheme; in thirds it does."""
+    """Say whether every query sits in a bucket of a scheme; in thirds all do but mixed ones."""
     return len(set(assign(scores, bucket_scheme(name)).query_index)) == scores.height
 
 

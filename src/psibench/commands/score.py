@@ -1,4 +1,4 @@
-"""`psibench score`: nDCG and PSI of any retriever's run over queries with evidence spans."""
+"""`psibench score`: nDCG and PSI of any retriever's run over queries whose evidence has a place."""
 
 import argparse
 import sys
@@ -24,7 +24,7 @@ from psibench.metrics.aggregate import (
     UncertaintySettings,
     result_tables,
 )
-from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme
+from psibench.metrics.buckets import DEFAULT_SCHEMES, bucket_scheme, fitting_schemes
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import query_scores
 from psibench.metrics.ranking import ranking_metrics
@@ -51,6 +51,11 @@ def run_score(args: argparse.Namespace) -> None:
     """Score every run, write the tables, print the PSI table."""
     schemes, settings = _checked_options(args)
     judgements = read_judgements(args)
+    if args.buckets == "all":
+        schemes = fitting_schemes(judgements.queries.get_column("pos_char_span"))
+        if schemes != DEFAULT_SCHEMES:
+            named = f"no query has one evidence span; buckets: {', '.join(schemes)}"
+            print(f"{_names(args.queries)}: {named}", file=sys.stderr)
     reading = find_reading(args, judgements.queries, judgements.qrels)
     per_run: dict[str, pl.DataFrame] = {}
     for index, path in enumerate(args.run):
@@ -254,7 +259,8 @@ def _queries_by(paths: Sequence[Path]) -> str:
 
 
 COMMAND = Command(
-    description="Score runs over queries whose evidence spans are known: writes psi_table and "
+    description="Score runs over queries of which it is known where their evidence is, by span or "
+    "by class: writes psi_table and "
     "bucket_scores (.csv and .parquet) and per-query scores, and prints the PSI table. Documents "
     "are ranked by score, ties by document id; a rank column is not used. Scores that contradict "
     "the ranks or the order of the file, and scores that are mostly tied, are warned of.",

@@ -75,7 +75,8 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         "--buckets",
         default="all",
         metavar="SCHEME",
-        help="squad, thirds, relative-20 (any relative-N) or all of the first three (default)",
+        help="squad, thirds, relative-20 (any relative-N), thirds-every-tag, or all of the first "
+        "three (default; thirds alone where no query has one evidence span)",
     )
     group.add_argument("--benchmark", default="custom", metavar="NAME", help="default: custom")
     group.add_argument(

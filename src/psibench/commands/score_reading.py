@@ -10,7 +10,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.formats.corpus import read_texts
-from psibench.metrics.query_scores import evidence_documents
+from psibench.metrics.query_scores import evidence_documents, name_some
 from psibench.models.api.identity import tokenizer_identity
 from psibench.models.counting import load_tokenizer
 from psibench.models.tokenizing import tokenize_texts
@@ -106,6 +106,11 @@ def find_reading(args: argparse.Namespace, queries: pl.DataFrame, qrels: pl.Data
     if limits is None:
         return Reading([None] * len(args.run))
     lengths = queries.select(query_id="_id", length="pos_char_length")
+    unknown = lengths.filter(pl.col("length").is_null()).get_column("query_id")
+    if len(unknown):
+        raise InputError(
+            f"--max-tokens needs the pos_char_length of every query; without: {name_some(unknown)}"
+        )
     asked = evidence_documents(queries, qrels).join(lengths, on="query_id")
     ends: dict[int | None, pl.DataFrame] = {
         None: asked.select("query_id", visible_char_end="length")

@@ -1,9 +1,11 @@
-"""Queries with evidence spans and qrels, in the layouts of BEIR and PosIR.
+"""Queries with the place of their evidence and qrels, in the layouts of BEIR and PosIR.
 
 PosIR's Parquet queries carry the span columns; BEIR's JSON Lines may carry them as fields or
-inside `metadata`. Queries without them cannot be put in buckets and are refused.
+inside `metadata`. Evidence may also be several spans, or known by class alone, as FineWeb-PosQ's
+is. Queries with none of these cannot be put in buckets and are refused.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,19 @@ from psibench.formats.suffixes import choose_format
 from psibench.formats.tabular import (
     NUMBER,
     SPAN,
+    SPANS,
     TEXT,
+    TEXTS,
     read_parquet,
     read_scored_pairs,
     typed_column,
 )
 from psibench.formats.text import read_records
 from psibench.formats.trec import read_trec_qrels
+from psibench.metrics.buckets import class_of
+from psibench.metrics.query_scores import SEVERAL_SPANS
 from psibench.reading import identifier, shown
 
-REQUIRED = ("_id", "pos_char_span", "pos_char_length")
-OPTIONAL = ("pos_corpus_id", "pos_token_length", "target_position", "domain")
 QUERY_SCHEMA: dict[str, Any] = {
     "_id": TEXT,
     "pos_corpus_id": TEXT,
@@ -33,12 +37,17 @@ QUERY_SCHEMA: dict[str, Any] = {
     "pos_token_length": NUMBER,
     "target_position": TEXT,
     "domain": TEXT,
+    "positions": TEXTS,
+    SEVERAL_SPANS: SPANS,
 }
+BY_SPAN = ("pos_char_span", SEVERAL_SPANS)
+BY_CLASS = ("target_position", "positions")
 NEEDED = (
     "position buckets need, for every query: _id, pos_char_span ([start, end) of the evidence in "
-    "its positive document, characters from 0) and pos_char_length (characters in that document); "
+    "its positive document, characters from 0; several: pos_char_spans) and pos_char_length "
+    "(characters in that document), or target_position (beginning, middle, end or mixed); "
     "optional: pos_corpus_id (that document; else the positive of the highest grade), "
-    "pos_token_length, target_position, domain"
+    "pos_token_length, positions (every third that holds evidence), domain"
 )
 
 QUERIES_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
@@ -59,8 +68,9 @@ def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFra
 
     Returns
     -------
-    (n_queries, 7) frame in the columns of `QUERY_SCHEMA`, in file order; optional columns the
-    file lacks are null. Spans are not checked here, see `psibench.formats.checks`.
+    (n_queries, 9) frame in the columns of `QUERY_SCHEMA`, in file order; optional columns the
+    file lacks are null. A query of `positions` without a `target_position` has the one of them,
+    mixed if there are several. Spans are not checked here, see `psibench.formats.checks`.
 
     Raises
     ------
@@ -68,7 +78,13 @@ def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFra
         If the format is unknown, or a column is missing or of another type.
     """
     chosen = choose_format(path, queries_format, QUERIES_FORMATS, option="--queries-format")
-    return _queries_of_parquet(path) if chosen == "parquet" else _queries_of_jsonl(path)
+    found = _queries_of_parquet(path) if chosen == "parquet" else _queries_of_jsonl(path)
+    unplaced = pl.all_horizontal(pl.col(n).is_null() for n in (*BY_SPAN, "target_position"))
+    return found.with_columns(
+        target_position=pl.when(unplaced)
+        .then(class_of(pl.col("positions")))
+        .otherwise("target_position")
+    )
 
 
 def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
@@ -94,8 +110,12 @@ def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
 
 
 def _queries_of_parquet(path: Path) -> pl.DataFrame:
-    frame = read_parquet(path, REQUIRED, optional=OPTIONAL, hint=NEEDED)
-    absent = [name for name in OPTIONAL if name not in frame.columns]
+    optional = [name for name in QUERY_SCHEMA if name != "_id"]
+    frame = read_parquet(path, ["_id"], optional=optional, hint=NEEDED)
+    absent = [name for name in optional if name not in frame.columns]
+    if missing := _missing(frame.columns):
+        found = ", ".join(frame.columns)
+        raise InputError(f"{path}: missing columns {missing}; found {found}; {NEEDED}")
     frame = frame.with_columns(pl.lit(None).alias(name) for name in absent)
     ids = ("_id", "pos_corpus_id")
     return frame.select(
@@ -112,13 +132,18 @@ def _queries_of_jsonl(path: Path) -> pl.DataFrame:
 def _query_of(record: dict[str, Any], where: str) -> tuple[Any, ...]:
     metadata = record.get("metadata")
     known = {**metadata, **record} if isinstance(metadata, dict) else record
-    missing = [name for name in REQUIRED if known.get(name) is None]
-    if missing:
+    known = {name: value for name, value in known.items() if value is not None}
+    if missing := _missing(known):
         found = ", ".join(known) or "none"
-        raise InputError(f"{where}: missing {', '.join(missing)}; found {found}; {NEEDED}")
-    span = known["pos_char_span"]
-    if not (isinstance(span, list) and len(span) == 2 and all(map(_is_whole, span))):
+        raise InputError(f"{where}: missing {missing}; found {found}; {NEEDED}")
+    span, spans = (known.get(name) for name in BY_SPAN)
+    if span is not None and not _is_span(span):
         raise InputError(f"{where}: pos_char_span is {shown(span)}; expected [start, end]")
+    if spans is not None and not (isinstance(spans, list) and all(map(_is_span, spans))):
+        raise InputError(f"{where}: pos_char_spans is {shown(spans)}; expected [[start, end], ...]")
+    tags = known.get("positions")
+    if tags is not None and not (isinstance(tags, list) and all(isinstance(t, str) for t in tags)):
+        raise InputError(f"{where}: positions is {shown(tags)}; expected a list of texts")
     for name in ("pos_char_length", "pos_token_length"):
         if known.get(name) is not None and not _is_whole(known[name]):
             raise InputError(f"{where}: {name} is {shown(known[name])}; expected a whole number")
@@ -127,8 +152,21 @@ def _query_of(record: dict[str, Any], where: str) -> tuple[Any, ...]:
         None if known.get(name) is None else identifier(known[name], where=where, column=name)
         for name in names
     )
-    lengths = (known["pos_char_length"], known.get("pos_token_length"))
-    return (own, positive, span, *lengths, target, domain)
+    lengths = (known.get("pos_char_length"), known.get("pos_token_length"))
+    return (own, positive, span, *lengths, target, domain, tags, spans)
+
+
+def _missing(found: Collection[str]) -> str:
+    """Say what queries lack to be put in buckets; empty if nothing."""
+    is_placed = any(name in found for name in (*BY_SPAN, *BY_CLASS))
+    needed = ["_id"] + (["pos_char_span"] if not is_placed else [])
+    if not any(name in found for name in BY_CLASS):
+        needed.append("pos_char_length")
+    return ", ".join(name for name in needed if name not in found)
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_whole, value))
 
 
 def _is_whole(value: Any) -> bool:

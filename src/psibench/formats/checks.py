@@ -1,12 +1,12 @@
 """Checks across the run, the queries and the qrels a user brings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.metrics.buckets import THIRDS
-from psibench.metrics.query_scores import name_some
+from psibench.metrics.buckets import MIXED, THIRDS
+from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 from psibench.search.ranking import repeated_pairs
 from psibench.text.lengths import MOST_CHARS
 
@@ -25,8 +25,9 @@ def check_queries(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool
     ------
     InputError
         If there is no query, an id is missing or occurs twice, a span is not 0 <= start < end
-        <= length, a length is not one of a text, or a target position is not beginning, middle or
-        end.
+        <= length, several spans are not in order or a query has them beside its one span, neither
+        span nor class is known, a length is not one of a text, or a position is not beginning,
+        middle or end (or mixed, of `target_position`).
     """
     if queries.is_empty():
         raise InputError(f"{source}: no queries")
@@ -37,14 +38,29 @@ def check_queries(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool
         repeated = ids.filter(ids.is_duplicated()).unique()
         raise InputError(f"{source}: query ids that occur twice: {name_some(repeated)}")
     _check_spans(queries, source, spans_may_overrun)
-    target = pl.col("target_position")
-    odd = queries.filter(target.is_not_null() & ~target.is_in(THIRDS))
-    if not odd.is_empty():
-        query_id, value = odd.select("_id", "target_position").row(0)
-        raise InputError(
-            f"{source}: query {query_id!r} has the target_position {value!r}; "
-            f"allowed: {', '.join(THIRDS)} or none"
-        )
+    refuse_other_positions(queries, source=source)
+
+
+def refuse_other_positions(queries: pl.DataFrame, *, source: str) -> None:
+    """Refuse a `target_position` that is no third or mixed, and `positions` that are no thirds.
+
+    Raises
+    ------
+    InputError
+        Naming the first such query; columns that are not there are left aside.
+    """
+    target, tags = pl.col("target_position"), pl.col("positions")
+    unknown = {
+        "target_position": (target.is_not_null() & ~target.is_in([*THIRDS, MIXED]), MIXED),
+        "positions": (tags.list.eval(~pl.element().is_in(THIRDS)).list.any(), "a list of these"),
+    }
+    for name, (is_unknown, more) in unknown.items():
+        odd = queries.filter(is_unknown) if name in queries.columns else queries.clear()
+        for query_id, value in odd.select("_id", pl.col(f"^{name}$")).head(1).iter_rows():
+            raise InputError(
+                f"{source}: query {query_id!r} has the {name} {value!r}; "
+                f"allowed: {', '.join(THIRDS)}, {more} or none"
+            )
 
 
 def _check_spans(queries: pl.DataFrame, source: str, spans_may_overrun: bool) -> None:
@@ -58,14 +74,20 @@ def _check_spans(queries: pl.DataFrame, source: str, spans_may_overrun: bool) ->
     sound &= length.is_between(1, MOST_CHARS) & (end <= MOST_CHARS)
     if not spans_may_overrun:
         sound &= end <= length
+    several = pl.col(SEVERAL_SPANS)
+    by_class = pl.col("target_position").is_not_null() & several.is_null()
+    by_class &= length.is_null() | length.is_between(1, MOST_CHARS)
+    sound = pl.when(span.is_null()).then(several.is_not_null() | by_class).otherwise(sound)
     odd = queries.filter(~sound.fill_null(value=False))
     if not odd.is_empty():
         query_id, found, size = odd.select("_id", "pos_char_span", "pos_char_length").row(0)
         raise InputError(
             f"{source}: query {query_id!r} has the span {found} in a document of {size} characters "
-            f"({odd.height} such queries); allowed: [start, end) with 0 <= start < end <= length; "
+            f"({odd.height} such queries); allowed: [start, end) with 0 <= start < end <= length, "
+            f"or none and {SEVERAL_SPANS} or a target_position; "
             "spans that end beyond the document are accepted with --spans-may-overrun"
         )
+    refuse_odd_spans(queries, source=source, spans_may_overrun=spans_may_overrun)
     tokens = pl.col("pos_token_length")
     odd = queries.filter(~tokens.is_between(1, MOST_CHARS))
     if not odd.is_empty():
@@ -74,6 +96,39 @@ def _check_spans(queries: pl.DataFrame, source: str, spans_may_overrun: bool) ->
             f"{source}: query {query_id!r} has the pos_token_length {found} ({odd.height} such "
             "queries); allowed: 1 or more, or none"
         )
+
+
+def refuse_odd_spans(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool) -> None:
+    """Refuse several spans that are not in order inside their document, or beside a single one.
+
+    Raises
+    ------
+    InputError
+        Naming the first such query.
+    """
+    if SEVERAL_SPANS not in queries.columns:
+        return
+    own = queries.filter(pl.col(SEVERAL_SPANS).is_not_null())
+    columns = ("_id", SEVERAL_SPANS, "pos_char_span", "pos_char_length")
+    for query_id, spans, single, size in own.select(columns).iter_rows():
+        is_sized = size is not None and 1 <= size <= MOST_CHARS
+        most = MOST_CHARS if spans_may_overrun else size
+        if single is not None or not is_sized or not _in_order(spans, most):
+            raise InputError(
+                f"{source}: query {query_id!r} has the {SEVERAL_SPANS} {spans} and the "
+                f"pos_char_span {single} in a document of {size} characters; allowed: "
+                "[[start, end), ...] in order of the document, none overlapping, 0 <= start < end "
+                "<= length, and no pos_char_span beside them"
+            )
+
+
+def _in_order(spans: Sequence[Sequence[int | None] | None], most: int) -> bool:
+    """Say whether there are spans and they follow each other between 0 and ``most``."""
+    if not spans or not all(span and len(span) == 2 and None not in span for span in spans):
+        return False
+    places = [place for span in spans for place in span or () if place is not None]
+    is_rising = all(start < end for start, end in zip(places[::2], places[1::2], strict=True))
+    return is_rising and places == sorted(places) and places[0] >= 0 and places[-1] <= most
 
 
 def keep_known(

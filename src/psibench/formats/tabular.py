@@ -39,6 +39,7 @@ def read_parquet(
 
 
 TEXT, NUMBER, SPAN = pl.String(), pl.Int64(), pl.List(pl.Int64)
+TEXTS, SPANS = pl.List(pl.String), pl.List(SPAN)
 
 
 def typed_column(
@@ -46,7 +47,7 @@ def typed_column(
 ) -> pl.Series:
     """Cast a column to its type, without loss: never a text to a number, a float only if whole.
 
-    ``kind`` is `TEXT`, `NUMBER` or `SPAN`; whole numbers serve as ids.
+    ``kind`` is `TEXT`, `NUMBER`, `SPAN` or a list of texts or spans; whole numbers serve as ids.
 
     Raises
     ------
@@ -58,12 +59,21 @@ def typed_column(
     is_text = found in (pl.String, pl.Categorical) or isinstance(found, pl.Enum)
     fits = {
         TEXT: is_text or (found.is_integer() and is_id),
-        NUMBER: found.is_integer() or _is_whole(column),
-        SPAN: isinstance(found, pl.List | pl.Array)
-        and (found.inner.is_integer() or _is_whole(column.explode())),
+        NUMBER: _is_whole(column),
+        SPAN: _is_list(column) and _is_whole(column.explode()),
+        TEXTS: _is_list(column) and column.explode().dtype in (pl.String, pl.Null),
+        SPANS: _is_list(column)
+        and _is_list(column.explode())
+        and _is_whole(column.explode().explode()),
     }
     if not fits[kind] and found != pl.Null:  # a column of nulls alone has no type
-        expected = {TEXT: "text", NUMBER: "whole numbers", SPAN: "[start, end] whole numbers"}
+        expected = {
+            TEXT: "text",
+            NUMBER: "whole numbers",
+            SPAN: "[start, end] whole numbers",
+            TEXTS: "lists of texts",
+            SPANS: "lists of [start, end] whole numbers",
+        }
         raise InputError(f"{path}: column {name} is {found}; expected {expected[kind]}")
     try:
         return column.cast(kind)
@@ -72,8 +82,14 @@ def typed_column(
 
 
 def _is_whole(column: pl.Series) -> bool:
-    """Say whether floats are whole numbers: some writers store them so."""
+    """Say whether numbers are whole: some writers store them as floats."""
+    if column.dtype.is_integer():
+        return True
     return column.dtype.is_float() and bool((column.is_finite() & (column == column.round())).all())
+
+
+def _is_list(column: pl.Series) -> bool:
+    return isinstance(column.dtype, pl.List | pl.Array)
 
 
 def read_scored_pairs(

@@ -12,6 +12,8 @@ from psibench.errors import InputError
 from psibench.metrics.buckets import (
     DEFAULT_SCHEMES,
     LENGTH_BUCKETS,
+    MIXED,
+    THIRDS,
     BucketScheme,
     Memberships,
     assign,
@@ -55,6 +57,7 @@ class Evaluated:
     scores : frame in the columns of QUERY_SCORES
     reading_known : bool
         Whether `visible` says what the model read; without it there are rows of all evidence alone.
+        Where `visible` is null for a query there are none of visible evidence either.
     on_filter_panel : bool
         Whether the model, under this or another name, chose which queries are in the benchmark.
     """
@@ -96,6 +99,7 @@ class _Model:
     scores: dict[str, FloatArray]
     views: dict[str, BoolArray]
     seen: BoolArray | None
+    given_unknown: bool
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class _Queries:
     parts: list[tuple[str, str, BoolArray]]
     """Domain, length bucket, and which queries."""
     members: dict[str, tuple[BucketScheme, Memberships]]
+    unplaced: dict[str, BoolArray]
+    """Queries that a scheme has no bucket for, as their evidence has no one place."""
 
 
 def result_tables(
@@ -147,14 +153,15 @@ def result_tables(
         are over all queries of the part, `mean_of_buckets` is the mean over bucket means (what
         PosIR publishes per length bucket); what is undefined is null, never 0. p-values are
         adjusted over the models of one metric, scheme and view (Holm), those of domains and
-        lengths over all of them (Benjamini and Hochberg). Buckets: one row per bucket of those.
+        lengths over all of them (Benjamini and Hochberg). Queries whose evidence is mixed have
+        rows of their own, evidence `mixed`. Buckets: one row per bucket of those.
         Comparisons: each model with the control, and those of `windows` and `pairs`.
 
     Raises
     ------
     InputError
-        If the models were not scored on the same queries, a metric is missing, or scores or
-        settings are out of range.
+        If the models were not scored on the same queries, a metric is missing, scores or settings
+        are out of range, or a scheme places queries by spans and none has one.
     """
     chosen = settings or UncertaintySettings()
     models: list[_Model] = []
@@ -227,17 +234,40 @@ def _shared(
         parts += [
             (name, POOLED, (named == name).to_numpy()) for name in (names if len(names) > 1 else [])
         ]
-    members = {}
+    has_span = frame.get_column("span_mid_char").is_not_null()
+    is_mixed = _mixed(frame)
+    members, unplaced = {}, {}
     for name in schemes:
         scheme = bucket_scheme(name)
+        if scheme.needs_span and frame.height and not has_span.any():
+            raise InputError(
+                f"buckets {name}: none of the {frame.height} queries has one evidence span; where "
+                "evidence is known by class, or is several spans, take thirds or thirds-every-tag"
+            )
         members[name] = (scheme, assign(frame, scheme))
+        unplaced[name] = is_mixed | ~has_span.to_numpy()
+        unplaced[name][members[name][1].query_index] = False
     return _Queries(
         document_numbers(frame),
-        frame.get_column("pos_char_length").to_numpy().astype(np.float64),
-        frame.get_column("span_mid_char").to_numpy().astype(np.float64),
+        frame.get_column("pos_char_length").cast(pl.Float64).fill_null(np.nan).to_numpy(),
+        frame.select(_order_in_document()).to_series().to_numpy(),
         parts,
         members,
+        unplaced,
     )
+
+
+def _mixed(frame: pl.DataFrame) -> BoolArray:
+    """Say whose evidence lies in several thirds."""
+    return (frame.get_column("target_position").cast(pl.String) == MIXED).to_numpy()
+
+
+def _order_in_document() -> pl.Expr:
+    """Return what a document's queries are ordered by: the middle of the evidence, or its class."""
+    target = pl.col("target_position").cast(pl.String)
+    place = target.replace_strict(THIRDS, [1 / 6, 3 / 6, 5 / 6], default=3 / 6)
+    middle, length = (pl.col(n).cast(pl.Float64) for n in ("span_mid_char", "pos_char_length"))
+    return pl.coalesce(middle, place * length, place)
 
 
 def _model(evaluated: Evaluated, asked: pl.DataFrame, metrics: Sequence[str]) -> _Model:
@@ -250,14 +280,23 @@ def _model(evaluated: Evaluated, asked: pl.DataFrame, metrics: Sequence[str]) ->
             f"model {evaluated.model!r} has scores of other queries than the first model: "
             f"{frame.height} and {asked.height} rows; models are compared on the same queries"
         )
-    visible = frame.get_column("visible").to_numpy() >= 1.0
-    whole = frame.get_column("pos_visible").to_numpy() >= 1.0
     views = {"all": np.ones(frame.height, dtype=np.bool_)}
-    if evaluated.reading_known:
-        views |= {"visible": visible, "whole": whole}
+    for name, column in (("visible", "visible"), ("whole", "pos_visible")):
+        share = frame.get_column(column)
+        if evaluated.reading_known and not share.null_count():
+            views[name] = share.to_numpy() >= 1.0
+    if _mixed(frame).any():
+        views[MIXED] = _mixed(frame)
     scores = {name: frame.get_column(name).to_numpy().astype(np.float64) for name in metrics}
-    seen = visible if evaluated.reading_known else None
-    return _Model(evaluated.model, evaluated.kind, evaluated.on_filter_panel, scores, views, seen)
+    return _Model(
+        evaluated.model,
+        evaluated.kind,
+        evaluated.on_filter_panel,
+        scores,
+        views,
+        seen=views.get("visible"),
+        given_unknown=evaluated.reading_known and "visible" not in views,
+    )
 
 
 def _rows(
@@ -301,15 +340,20 @@ def _rows(
                     "n_queries": scores.size,
                     "mean": float(np.sort(scores).mean()) if scores.size else None,
                     "control": control.model if control else None,
-                    "flags": _with_panel(estimate[0].flags, model.on_filter_panel),
+                    "flags": _with_flags(
+                        estimate[0].flags,
+                        unplaced=bool((chosen & queries.unplaced[scheme.name]).any()),
+                        given_unknown=model.given_unknown,
+                        filter_panel=model.on_filter_panel,
+                    ),
                 }
             )
     return buckets, psi
 
 
-def _with_panel(flags: str, on_filter_panel: bool) -> str:
+def _with_flags(flags: str, **raised: bool) -> str:
     named = [flags] if flags else []
-    return ", ".join(named + (["filter_panel"] if on_filter_panel else []))
+    return ", ".join(named + [name for name, is_raised in raised.items() if is_raised])
 
 
 def _estimate(

@@ -4,6 +4,10 @@ Four schemes: `squad` (SQuAD-PosQ's ranges of the evidence's start, in character
 (beginning, middle, end: one for each query), `thirds-every-tag` (the same, a query counting in each
 third its recipe tags it with, as Myopic's Table 1 does) and `relative-N` (N equal bins of the
 relative position of the evidence's middle; PosIR uses relative-20).
+
+Evidence in several thirds is `mixed`: in no bucket of `thirds`, in each of its own of
+`thirds-every-tag`. `squad` and `relative-N` place a query by its one span; one of several spans, or
+known by class alone, is in no bucket of theirs.
 """
 
 import re
@@ -16,6 +20,8 @@ import polars as pl
 from psibench.errors import InputError
 
 THIRDS = ("beginning", "middle", "end")
+MIXED = "mixed"
+"""Class of evidence that lies in several thirds."""
 EVERY_TAG = "thirds-every-tag"
 SQUAD_EDGES = (0, 100, 200, 300, 400, 500, 3120)
 LENGTH_EDGES = (0, 512, 1024, 1536)
@@ -45,6 +51,11 @@ class BucketScheme:
     def labels(self) -> tuple[str, ...]:
         """Bucket labels in order."""
         return tuple(bucket.label for bucket in self.buckets)
+
+    @property
+    def needs_span(self) -> bool:
+        """Whether a query is placed by its one span; else by the class of its evidence."""
+        return self.rule in ("start_char", "relative")
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,12 @@ def bucket_scheme(name: str) -> BucketScheme:
     return BucketScheme(name, "relative", _relative_buckets(int(match[1])))
 
 
+def fitting_schemes(spans: pl.Series) -> tuple[str, ...]:
+    """Return the default schemes; without any span (all null) those that place queries by class."""
+    by_span = spans.count() > 0
+    return tuple(name for name in DEFAULT_SCHEMES if by_span or not bucket_scheme(name).needs_span)
+
+
 def _relative_buckets(n_bins: int) -> tuple[Bucket, ...]:
     digits = max(2, len(str(n_bins)))
     edges = [i / n_bins for i in range(n_bins + 1)]
@@ -103,7 +120,8 @@ def assign(frame: pl.DataFrame, scheme: BucketScheme) -> Memberships:
     Memberships
         squad: both ends inclusive, so a start of exactly 100 sits in two buckets and one beyond
         3120 in none. thirds-every-tag: a query of two tags sits in two. thirds and relative-N: one
-        bucket per query. relative-N: right-closed bins,
+        bucket per query; none where thirds has `mixed`, or a scheme of spans null. relative-N:
+        right-closed bins,
         the first includes 0, computed in whole numbers (a middle on an edge is never rounded
         across it).
     """
@@ -130,10 +148,12 @@ def _by_every_target(frame: pl.DataFrame, scheme: BucketScheme) -> np.ndarray:
 
 
 def _by_relative_position(frame: pl.DataFrame, scheme: BucketScheme) -> np.ndarray:
-    twice_mid = np.rint(2 * frame.get_column("span_mid_char").to_numpy()).astype(np.int64)
-    length = frame.get_column("pos_char_length").to_numpy().astype(np.int64)
+    middle = frame.get_column("span_mid_char")
+    twice_mid = np.rint(2 * middle.fill_null(0).to_numpy()).astype(np.int64)
+    length = frame.get_column("pos_char_length").fill_null(1).to_numpy().astype(np.int64)
     index = relative_bin(twice_mid, length, n_bins=len(scheme.buckets))
-    return index[:, None] == np.arange(len(scheme.buckets))
+    inside: np.ndarray = index[:, None] == np.arange(len(scheme.buckets))
+    return inside & middle.is_not_null().to_numpy()[:, None]
 
 
 _RULES: dict[str, Callable[[pl.DataFrame, BucketScheme], np.ndarray]] = {
@@ -152,6 +172,28 @@ def relative_bin(twice_mid: np.ndarray, length: np.ndarray, *, n_bins: int) -> n
     """
     clipped = np.minimum(twice_mid, 2 * length)
     return np.maximum(-(-n_bins * clipped // (2 * length)) - 1, 0)
+
+
+def class_of(positions: pl.Expr) -> pl.Expr:
+    """Return the class of evidence in a list of thirds: the only one, or mixed; null of none."""
+    held = positions.list.unique().list.len()
+    return pl.when(held == 1).then(positions.list.first()).when(held > 1).then(pl.lit(MIXED))
+
+
+def third_of_span(start: pl.Expr, end: pl.Expr, length: pl.Expr) -> pl.Expr:
+    """Return beginning, middle or end by the third a span's middle falls in; null stays null."""
+    return pl.struct(twice_mid=start + end, length=length).map_batches(
+        _thirds_of, return_dtype=pl.String
+    )
+
+
+def _thirds_of(places: pl.Series) -> pl.Series:
+    known = places.struct.unnest()
+    filled = known.fill_null(1)
+    twice_mid, length = (filled.get_column(name).to_numpy() for name in known.columns)
+    thirds = pl.Series(third_of_middle(twice_mid, length), dtype=pl.String)
+    lacking = known.select(pl.any_horizontal(pl.all().is_null())).to_series()
+    return thirds.set(lacking, None)
 
 
 def third_of_middle(twice_mid: np.ndarray, length: np.ndarray) -> np.ndarray:

@@ -54,6 +54,10 @@ FLAGS = {
     "small_buckets": "a bucket has few queries",
     "at_floor": "finds next to nothing: a PSI means nothing here",
     "at_ceiling": "finds nearly everything: no room for a position effect",
+    "no_lengths": "documents would have to be compared with each other, and their lengths are not "
+    "known",
+    "unplaced": "queries without one place for their evidence (mixed, or no span) are in no bucket",
+    "given_unknown": "evidence is labelled by class: what of it the model was given is not known",
     "filter_panel": "this retriever also chose which queries are in the benchmark",
 }
 
@@ -69,7 +73,7 @@ class RowData:
     documents : int64 array of shape (n_queries,)
         Number of the query's positive.
     lengths : float64 array of shape (n_queries,)
-        Its length, characters.
+        Its length, characters; NaN if unknown: then documents are not compared with each other.
     positions : float64 array of shape (n_queries,)
         Middle of the evidence, characters: the order of a document's queries.
     seen : bool array of shape (n_queries,), or None
@@ -271,7 +275,9 @@ def estimate_row(
         p_confounded=p_confounded,
         psi_noise_mean=float(noise.mean()) if noise is not None else None,
         psi_noise_p95=float(np.quantile(noise, 0.95)) if noise is not None else None,
-        flags=_flags(table, test, is_within, p_confounded, min_bucket_size),
+        flags=_flags(
+            table, test, is_within, p_confounded, min_bucket_size, bool(np.isnan(lengths).any())
+        ),
     )
     return estimate, found.buckets(raw, same, n_buckets)
 
@@ -282,17 +288,21 @@ def _flags(
     is_within: bool,
     p_confounded: float | None,
     min_bucket_size: int,
+    lacks_lengths: bool,
 ) -> str:
     if not len(table.buckets):
         return ""
     mean = table.mean / table.score_limit
+    untested = test.p_shape is None and len(table.buckets) > 1
+    no_lengths = untested and not is_within and lacks_lengths
     raised = {
         "between_documents": not is_within and len(table.buckets) > 1,
-        "too_few_documents": test.p_shape is None and len(table.buckets) > 1,
+        "too_few_documents": untested and not no_lengths,
         "confounded": p_confounded is not None and p_confounded < CONFOUNDED_P,
         "small_buckets": table.bucket_sizes.min() < min_bucket_size,
         "at_floor": mean < FLOOR,
         "at_ceiling": mean > CEILING,
+        "no_lengths": no_lengths,
     }
     return ", ".join(name for name, is_raised in raised.items() if is_raised)
 

@@ -503,8 +503,8 @@ def between_documents(
     Returns
     -------
     PositionTest
-        No p-value where fewer than `FEWEST_DOCUMENTS` documents can be exchanged; no `p_any` where
-        fewer hold a query in some bucket.
+        No p-value where fewer than `FEWEST_DOCUMENTS` documents can be exchanged, or a length is
+        not known (NaN); no `p_any` where fewer hold a query in some bucket.
     """
     from scipy.stats import chi2
 
@@ -512,6 +512,8 @@ def between_documents(
     n_buckets = len(used)
     total, covariance = np.zeros(n_buckets), np.zeros((n_buckets, n_buckets))
     n_documents, holding = 0, np.zeros(n_buckets)
+    if np.isnan(lengths).any():
+        return PositionTest(None, None, None, 0, total)
     for rows in _exchangeable(documents, lengths, n_strata):  # (n_documents, n_queries) each
         z = scores[rows] - scores[rows].mean(axis=0)
         labels = np.eye(n_buckets)[column[rows]]  # (documents, queries, buckets)
@@ -588,9 +590,12 @@ def intra_document_correlation(
 
 
 def length_imbalance(lengths: FloatArray, buckets: IntArray) -> float | None:
-    """Share of the variance of document length that the bucket explains (eta squared)."""
+    """Share of the variance of document length that the bucket explains (eta squared).
+
+    None where lengths do not differ or one is not known (NaN).
+    """
     total = float(((lengths - lengths.mean()) ** 2).sum()) if len(lengths) else 0.0
-    if total <= 0:
+    if not total > 0:
         return None
     sizes = np.bincount(buckets)
     held = sizes > 0

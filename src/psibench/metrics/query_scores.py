@@ -6,10 +6,15 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.metrics.buckets import length_bucket, third_of_middle
+from psibench.metrics.buckets import MIXED, length_bucket, third_of_span
 from psibench.metrics.definitions import DEFAULT_METRICS
 from psibench.metrics.ranking import ranking_metrics
 
+SEVERAL_SPANS = "pos_char_spans"
+"""Column of queries with several evidence spans: list of [start, end), in order; null for others,
+as `pos_char_span` is for these."""
+EVIDENCE_LISTS = ("positions", SEVERAL_SPANS)
+"""Further columns of queries that say where evidence is: every third it is in, and its spans."""
 NAMED = 5
 """How many ids an error message lists."""
 
@@ -37,14 +42,17 @@ def query_scores(
     Returns
     -------
     (n_queries, 12 + n_metrics) frame in the columns of the query-scores table, ordered by query id.
-    `target_position` is the declared one, else the third the span's middle falls in;
-    `target_positions` lists those of the column `positions` where queries carry several.
+    `target_position` is the declared one, else the third the span's middle falls in, of several
+    spans (`pos_char_spans`) the one all fall in, or mixed. `target_positions` lists those of the
+    column `positions` where queries carry several, or of several spans. A query without a span is
+    known by its `target_position` alone; what of its evidence is visible is known where the whole
+    document is.
 
     Raises
     ------
     InputError
-        If queries and qrels do not cover each other, a span is empty or negative, or a positive
-        has no visible end.
+        If queries and qrels do not cover each other, a span is empty or negative, neither span nor
+        class of a query is known, or a positive has no visible end.
     """
     scores = ranking_metrics(run, qrels, metrics=metrics)
     _refuse_one_sided(queries, scores)
@@ -138,45 +146,88 @@ def _with_visible_end(queries: pl.DataFrame, ends: pl.DataFrame | None) -> pl.Da
 
 
 def _evidence(queries: pl.DataFrame) -> pl.DataFrame:
-    """Derive the evidence columns from `pos_char_span`, lengths and `visible_char_end`."""
+    """Derive the evidence columns from spans or class, lengths and `visible_char_end`."""
     span = pl.col("pos_char_span").cast(pl.List(pl.Int64))
     start, end, length = pl.col("start"), pl.col("end"), pl.col("pos_char_length").cast(pl.Int64)
-    seen = (pl.col("visible_char_end").fill_null(end) - start).clip(0, end - start)
+    seen_end = pl.col("visible_char_end")
+    seen = (seen_end.fill_null(end) - start).clip(0, end - start)
     frame = queries.with_columns(start=span.list.get(0), end=span.list.get(1))
-    _refuse_empty_spans(frame)
+    frame = frame.with_columns(_several(frame).alias("several"))
+    _refuse_odd_evidence(frame)
     frame = frame.with_columns(
-        _middle_third(frame).alias("third"), mid=(start + end) / 2, size=(end - start)
+        third_of_span(start, end, length).alias("third"),
+        tags=pl.lit(None, dtype=pl.String),
+        visible=seen / (end - start),
+        pos_visible=pl.when(seen_end.is_null()).then(1.0).otherwise((seen_end / length).clip(0, 1)),
+        mid=(start + end) / 2,
     )
-    target = pl.coalesce(pl.col("target_position").cast(pl.String), "third")
-    tags = pl.lit(None, dtype=pl.String)
+    if frame.get_column("several").any():
+        frame = frame.update(_of_several(frame), on="_id")
+    declared = pl.col("target_position").cast(pl.String)
+    target = pl.coalesce(declared, "third")
+    tags: pl.Expr = pl.when(declared.is_null() | (declared == MIXED)).then("tags")
     if "positions" in queries.columns:
-        tags = pl.col("positions").list.join(", ").replace("", None)
+        tags = pl.coalesce(pl.col("positions").list.join(", ").replace("", None), tags)
     return frame.select(
         query_id="_id",
         span_start_char=start.cast(pl.Int32),
         span_mid_char="mid",
         pos_char_length=length.cast(pl.Int32),
-        relative_position=pl.min_horizontal(pl.col("mid"), length.cast(pl.Float64)) / length,
+        relative_position=pl.when(pl.col("mid").is_not_null()).then(
+            pl.min_horizontal(pl.col("mid"), length.cast(pl.Float64)) / length
+        ),
         target_position=target,
         target_positions=pl.coalesce(tags, target),
         length_bucket=length_bucket(pl.col("pos_token_length")),
-        visible=seen / pl.col("size"),
-        pos_visible=(pl.col("visible_char_end").fill_null(length) / length).clip(0.0, 1.0),
+        # All of a document that was read whole was given, its evidence too, wherever that is.
+        visible=pl.coalesce("visible", pl.when(pl.col("pos_visible") >= 1).then(1.0)),
+        pos_visible="pos_visible",
     )
 
 
-def _refuse_empty_spans(frame: pl.DataFrame) -> None:
+def _several(queries: pl.DataFrame) -> pl.Expr:
+    """Say of which queries the evidence is a list of spans."""
+    if SEVERAL_SPANS not in queries.columns:
+        return pl.lit(value=False)
+    return pl.col(SEVERAL_SPANS).is_not_null()
+
+
+def _of_several(frame: pl.DataFrame) -> pl.DataFrame:
+    """Give `_id`, `third`, `tags` and `visible` of the queries whose evidence is several spans.
+
+    All spans together: the third they all lie in, each by its middle, else mixed; every third that
+    holds one; the share of their characters inside the model's input.
+    """
+    start, end = (pl.col(SEVERAL_SPANS).list.get(place) for place in (0, 1))
+    length = pl.col("pos_char_length").cast(pl.Int64)
+    seen = (pl.col("visible_char_end").fill_null(end) - start).clip(0, end - start)
+    third = third_of_span(start, end, length)
+    own = frame.filter("several").with_columns(
+        pl.col(SEVERAL_SPANS).cast(pl.List(pl.List(pl.Int64)))
+    )
+    return (
+        own.explode(SEVERAL_SPANS)
+        .group_by("_id", maintain_order=True)
+        .agg(
+            third=pl.when(third.n_unique() == 1).then(third.first()).otherwise(pl.lit(MIXED)),
+            tags=third.unique(maintain_order=True).str.join(", "),
+            visible=seen.sum() / (end - start).sum(),
+        )
+    )
+
+
+def _refuse_odd_evidence(frame: pl.DataFrame) -> None:
+    """Refuse empty and negative spans, and queries of which neither span nor class is known."""
+    has_span, several = pl.col("pos_char_span").is_not_null(), pl.col("several")
     sound = (pl.col("start") >= 0) & (pl.col("start") < pl.col("end"))
-    odd = frame.filter(~(sound & (pl.col("pos_char_length") >= 1)).fill_null(value=False))
+    sound &= pl.col("pos_char_length") >= 1
+    by_class = ~has_span & ~several & pl.col("target_position").is_not_null()
+    known = pl.when(has_span).then(sound & ~several).otherwise(several | by_class)
+    odd = frame.filter(~known.fill_null(value=False))
     if not odd.is_empty():
         query_id, span, length = odd.select("_id", "pos_char_span", "pos_char_length").row(0)
         raise InputError(
             f"query {query_id!r} has the span {span} in a document of {length} characters; "
-            "allowed: [start, end) with 0 <= start < end"
+            "allowed: [start, end) with 0 <= start < end, or none and either several in "
+            f"{SEVERAL_SPANS} or a target_position"
         )
-
-
-def _middle_third(frame: pl.DataFrame) -> pl.Series:
-    twice_mid = (frame.get_column("start") + frame.get_column("end")).to_numpy()
-    length = frame.get_column("pos_char_length").cast(pl.Int64).to_numpy()
-    return pl.Series(third_of_middle(twice_mid, length), dtype=pl.String)

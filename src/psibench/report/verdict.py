@@ -103,6 +103,11 @@ def undefined_text(row: Row) -> str:
 
 
 def _depends(row: Row, finding: str) -> str:
+    if has_flag(row, "no_lengths"):
+        return (
+            "Not tested: documents would have to be compared with each other, for which their "
+            "lengths have to be known."
+        )
     if finding == "untested":
         n = row["n_informative_documents"]
         why = (
@@ -168,6 +173,11 @@ def _beyond(row: Row, finding: str, control: str | None) -> str:
 
 
 def _truncation(row: Row, visible: Row | None, control: str | None) -> str:
+    if has_flag(row, "given_unknown"):
+        return (
+            "Evidence is labelled by class, without spans: how much of it the model was given, and "
+            "what truncation costs, is not known."
+        )
     if row["seen"] is None:
         return "What it was given of each document is not known."
     if row["seen"] >= 1.0:

@@ -68,10 +68,21 @@ QUERIES = TableSpec(
         Column("_id", STRING, "query id, unique"),
         Column("text", STRING, "query text"),
         Column("pos_corpus_id", STRING, "the positive that holds the evidence span"),
-        Column("pos_char_span", CHAR_SPAN, "evidence span [start, end) in the positive, chars"),
+        Column(
+            "pos_char_span",
+            CHAR_SPAN,
+            "evidence span [start, end) in the positive, chars; null: known by class alone "
+            "(target_position), or several spans, in a further column pos_char_spans",
+            True,
+        ),
         Column("pos_char_length", INT32, "characters in the positive"),
         Column("pos_token_length", INT32, "tokens in the positive (length tokenizer)", True),
-        Column("target_position", STRING, "beginning, middle or end; null if not targeted", True),
+        Column(
+            "target_position",
+            STRING,
+            "beginning, middle, end or mixed (in several); null: not targeted, the spans say it",
+            True,
+        ),
     ),
     key=("_id",),
     open=True,
@@ -132,15 +143,36 @@ QUERY_SCORES = TableSpec(
         Column("query_id", STRING, "query id"),
         Column("domain", STRING, "domain of the query"),
         Column("document_id", STRING, "the positive that holds the evidence; unique in its domain"),
-        Column("span_start_char", INT32, "start of the evidence span, characters"),
-        Column("span_mid_char", FLOAT64, "middle of the evidence span, characters"),
-        Column("pos_char_length", INT32, "characters in the positive"),
-        Column("relative_position", FLOAT64, "min(span middle, length) / length, in [0, 1]"),
-        Column("target_position", STRING, "beginning, middle or end"),
+        Column(
+            "span_start_char",
+            INT32,
+            "start of the evidence span, characters; null: no one span",
+            True,
+        ),
+        Column("span_mid_char", FLOAT64, "its middle, characters; null likewise", True),
+        Column("pos_char_length", INT32, "characters in the positive; null if unknown", True),
+        Column(
+            "relative_position",
+            FLOAT64,
+            "min(span middle, length) / length, in [0, 1]; null without one span",
+            True,
+        ),
+        Column("target_position", STRING, "beginning, middle, end, or mixed: in several thirds"),
         Column("target_positions", STRING, "every position it is tagged with, joined by commas"),
         Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive; null if unknown", True),
-        Column("visible", FLOAT64, "share of the span inside the model's input, in [0, 1]"),
-        Column("pos_visible", FLOAT64, "share of the positive inside the model's input, in [0, 1]"),
+        Column(
+            "visible",
+            FLOAT64,
+            "share of the evidence inside the model's input, in [0, 1]; null where it is known by "
+            "class alone and the positive was not read whole",
+            True,
+        ),
+        Column(
+            "pos_visible",
+            FLOAT64,
+            "share of the positive inside the model's input, in [0, 1]; null if unknown",
+            True,
+        ),
     ),
     key=("model", "query_id"),
     open=True,  # metric columns: ndcg@10, recall@5, ..., mrr@10 (float64)
@@ -160,7 +192,8 @@ _VIEW = (
     Column(
         "evidence",
         STRING,
-        "all queries; visible: span wholly inside the model's input; whole: positive wholly inside",
+        "all queries; visible: evidence wholly inside the model's input; whole: positive wholly "
+        "inside; mixed: evidence in several thirds",
     ),
 )
 
