@@ -174,6 +174,25 @@ def test_a_folder_that_is_no_benchmark_is_refused(tmp_path, capsys):
     assert "no folder data/LANGUAGE/DOMAIN in it" in capsys.readouterr().err
 
 
+def test_evidence_that_is_no_one_span_needs_extra_and_survives_the_round_trip(
+    tmp_path, results, capsys
+):
+    path = results / "data" / "eng-Latn" / "game" / "queries.parquet"
+    queries = pl.read_parquet(path).with_columns(
+        pos_char_span=pl.lit(None, pl.Array(pl.Int32, 2)),
+        target_position=pl.Series(["mixed", None]),
+        positions=pl.Series([["beginning", "end"], None]),
+        pos_char_spans=pl.Series([None, [[0, 2], [6, 8]]], dtype=pl.List(pl.List(pl.Int64))),
+    )
+    write_table(queries, path, QUERIES, provenance=SOURCE)
+    assert run(results, tmp_path / "plain") == 2
+    assert "evidence of 2 queries is not one span" in capsys.readouterr().err
+    assert run(results, tmp_path / "out", "--extra") == 0
+    built(tmp_path / "out", tmp_path / "again")
+    again = pl.read_parquet(tmp_path / "again/data/eng-Latn/game/queries.parquet")
+    assert again.select(queries.columns).equals(pl.read_parquet(path))
+
+
 def aimed(results):
     """Declare positions that are not the thirds of the spans' middles, and another positive."""
     path = results / "data" / "eng-Latn" / "game" / "queries.parquet"

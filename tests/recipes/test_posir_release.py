@@ -9,6 +9,7 @@ from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import ReleaseTables, write_dataset
 from psibench.generate.posir_release import build_posir_release
+from psibench.metrics.query_scores import evidence_positions
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -167,10 +168,48 @@ def test_further_columns_are_taken_where_they_say_something(tmp_path):
         ({"pos_corpus_id": ["d3", "d2"]}, "query 'q1' has pos_corpus_id 'd3', which is not in"),
         ({"pos_corpus_id": ["d1", "gone"]}, "query 'q2' has pos_corpus_id 'gone'"),
         ({"pos_translated_char_length": [15, 14]}, "'q2' has pos_translated_char_length 14, and"),
-        ({"target_position": ["end", "last"]}, "query 'q2' has target_position 'last'; allowed"),
+        (
+            {"target_position": ["end", "last"]},
+            "query 'q2' has the target_position 'last'; allowed",
+        ),
         ({"target_position": [1, 2]}, "column target_position is Int64; expected text"),
     ],
 )
 def test_further_columns_that_contradict_the_tables_are_refused(tmp_path, further, message):
     with pytest.raises(InputError, match=message):
         build(tmp_path, further=further)
+
+
+def test_evidence_that_is_no_one_span_is_taken_as_several_or_by_class(tmp_path):
+    asked = [(name, text, None, *rest) for name, text, _, *rest in ASKED]
+    further = {"target_position": ["end", None], "pos_char_spans": [None, [[0, 2], [7, 13]]]}
+    built = build(tmp_path, asked=asked, further=further)
+    assert dropped(built) == []
+    columns = ("pos_char_span", "target_position", "pos_char_spans")
+    assert built.queries.select(columns).rows() == [
+        (None, "end", None),
+        (None, None, [[0, 2], [7, 13]]),
+    ]
+    assert "positions" not in built.queries.columns
+    # "go" in the first third, "stones" with its middle at 10 of 13 in the last.
+    positions = evidence_positions(built.queries)
+    assert positions.get_column("target_position").to_list() == ["end", "mixed"]
+    conform(built.queries, QUERIES, where="queries")
+
+
+@pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        ({"target_position": ["end", None]}, "column pos_char_span is null in 1 of 2 rows"),
+        ({"pos_char_spans": [[[0, 2]], [[5, 9], [7, 13]]]}, "query 'q2' has the pos_char_spans"),
+        ({"pos_char_spans": [[[0, 2]], [[5, 99]]]}, "query 'q2' has the pos_char_spans"),
+        (
+            {"target_position": ["mixed", "mixed"], "positions": [["end"], ["last"]]},
+            r"query 'q2' has the positions \['last'\]",
+        ),
+    ],
+)
+def test_evidence_without_a_place_or_with_an_odd_one_is_refused(tmp_path, further, message):
+    asked = [(name, text, None, *rest) for name, text, _, *rest in ASKED]
+    with pytest.raises(InputError, match=message):
+        build(tmp_path, asked=asked, further=further)

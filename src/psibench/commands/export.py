@@ -89,6 +89,12 @@ def _export(dataset: Dataset, out: Path, *, strip: bool, extra: bool) -> Dataset
             f"{dataset.path('queries')}: {lengths.null_count()} queries have no pos_token_length, "
             "which the layout needs"
         )
+    without = frames["queries"].get_column("pos_char_span").null_count()
+    if without and not extra:
+        raise InputError(
+            f"{dataset.path('queries')}: the evidence of {without} queries is not one span, and "
+            "the layout has no other place for it; use --extra"
+        )
     write_dataset(
         ReleaseTables(**frames), out, language=dataset.language, domain=dataset.domain, extra=extra
     )
@@ -99,7 +105,7 @@ def _export(dataset: Dataset, out: Path, *, strip: bool, extra: bool) -> Dataset
 
 def n_elsewhere(queries: pl.DataFrame) -> int:
     """Count queries whose declared position is not the third their span's middle lies in."""
-    aimed = queries.filter(pl.col("target_position").is_not_null())
+    aimed = queries.drop_nulls(["target_position", "pos_char_span"])
     ends = aimed.get_column("pos_char_span").cast(pl.List(pl.Int64))
     twice_mid = (ends.list.get(0) + ends.list.get(1)).to_numpy()
     length = aimed.get_column("pos_char_length").cast(pl.Int64).to_numpy()

@@ -7,9 +7,18 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.tabular import NUMBER, SPAN, TEXT, read_parquet, typed_column
+from psibench.formats.checks import refuse_odd_spans, refuse_other_positions
+from psibench.formats.tabular import (
+    NUMBER,
+    SPAN,
+    SPANS,
+    TEXT,
+    TEXTS,
+    read_parquet,
+    typed_column,
+)
+from psibench.metrics.query_scores import SEVERAL_SPANS
 from psibench.text.lengths import MOST_CHARS
-from psibench.text.segments import POSITIONS
 
 COLUMNS: Mapping[str, dict[str, Any]] = {
     "corpus": {"_id": TEXT, "text": TEXT},
@@ -28,6 +37,8 @@ FURTHER: Mapping[str, dict[str, Any]] = {
         "target_position": TEXT,
         "pos_corpus_id": TEXT,
         "pos_translated_char_length": NUMBER,
+        "positions": TEXTS,
+        SEVERAL_SPANS: SPANS,
     }
 }
 """Columns that psibench adds: read where they are there; a value may be null."""
@@ -41,7 +52,8 @@ def read_columns(path: Path, table: str) -> pl.DataFrame:
     ------
     InputError
         If the file cannot be read, a column is missing or of another type, a published value is
-        null, or a ``target_position`` is none of the three.
+        null (a span of evidence that is several, or known by class alone, may be), or a position
+        is none of the three.
     """
     columns, further = COLUMNS[table], FURTHER.get(table, {})
     hint = f"a release's {table} has {', '.join(columns)}"
@@ -50,14 +62,18 @@ def read_columns(path: Path, table: str) -> pl.DataFrame:
     frame = frame.select(
         typed_column(frame, name, kind, path, is_id=name in IDS) for name, kind in kinds.items()
     )
+    elsewhere = [n for n in ("target_position", SEVERAL_SPANS) if n in frame.columns]
+    is_elsewhere = pl.any_horizontal(pl.lit(value=False), pl.col(elsewhere).is_not_null())
     for name in columns:
-        nulls = frame.get_column(name).null_count()
+        nulls = frame.filter(
+            pl.col(name).is_null(), ~is_elsewhere if name == "pos_char_span" else pl.lit(value=True)
+        ).height
         if nulls:
             raise InputError(f"{path}: column {name} is null in {nulls} of {frame.height} rows")
     if table == "queries":
         _refuse_odd_places(frame, path)
-    if "target_position" in frame.columns:
-        _refuse_other_positions(frame, path)
+        refuse_other_positions(frame, source=str(path))
+        refuse_odd_spans(frame, source=str(path), spans_may_overrun=False)
     return frame
 
 
@@ -71,12 +87,3 @@ def _refuse_odd_places(frame: pl.DataFrame, path: Path) -> None:
             raise InputError(
                 f"{path}: query {query_id!r} has the {name} {found}; allowed: 1 to {MOST_CHARS}"
             )
-
-
-def _refuse_other_positions(frame: pl.DataFrame, path: Path) -> None:
-    odd = frame.filter(~pl.col("target_position").is_in(POSITIONS))
-    for query_id, found in odd.select("_id", "target_position").head(1).iter_rows():
-        raise InputError(
-            f"{path}: query {query_id!r} has target_position {found!r}; allowed: "
-            f"{', '.join(POSITIONS)} or null"
-        )

@@ -17,6 +17,7 @@ from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import FURTHER, ReleaseTables, read_dataset
 from psibench.generate.base import BenchmarkBase, BucketSchemes, Build
+from psibench.metrics.query_scores import EVIDENCE_LISTS
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Languages
@@ -196,6 +197,7 @@ def _queries(kept: pl.DataFrame) -> pl.DataFrame:
         pl.col("pos_token_length").cast(pl.Int32),
         "target_position",
         pl.col("own_length").cast(pl.Int32).alias(OWN_LENGTH),
+        *(name for name in EVIDENCE_LISTS if kept.get_column(name).count()),
     )
     is_other = queries.get_column(OWN_LENGTH) != queries.get_column("pos_char_length")
     is_stated = kept.get_column("stated_length").is_not_null()
