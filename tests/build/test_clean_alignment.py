@@ -186,6 +186,16 @@ def test_every_query_is_relocated_or_says_why_not():
     assert found.rows() == [("q1", [start, len(SPANISH)], ""), ("q2", None, "poor_alignment")]
 
 
+def test_evidence_that_is_no_one_span_is_not_looked_for():
+    asked = queries(("q1", "d", None), ("q2", "d", [0, 3]))
+    found = relocate_by_sentences(asked, {"d": ENGLISH}, {"d": SPANISH})
+    assert found.row(0) == ("q1", None, "no_span")
+    assert found.item(1, "span") is not None
+    quoted = relocated(("q2", [2, 5], ""))
+    rows = quoted_spans(asked, quoted, {"d": 5}).rows()
+    assert rows == [("q1", None, "no_span"), ("q2", [2, 5], "")]
+
+
 def test_the_ratio_is_the_median_of_the_documents():
     assert (
         length_ratio({"a": "xx", "b": "xx", "c": "xx"}, {"a": "x", "b": "xx", "c": "xxxx"}) == 1.0

@@ -75,6 +75,26 @@ def test_bucket_counts_of_several_schemes_stand_side_by_side():
     ]
 
 
+def test_evidence_that_is_no_one_span_is_counted_apart_and_in_no_bin():
+    asked = queries((0, 1), (50, 51), (0, 0)).with_columns(
+        pos_char_span=pl.Series([[0, 1], None, None]),
+        pos_char_spans=pl.Series([None, [[0, 4], [90, 99]], None]),
+        target_position=pl.Series([None, None, "end"]),
+    )
+    positions = evidence_positions(asked)
+    held = {"thirds": [1, 0, 1], "thirds-every-tag": [2, 0, 2]}
+    for scheme, expected in held.items():
+        # Then n_queries_mixed and n_queries_without_span.
+        counts = bucket_counts(positions, [bucket_scheme(scheme)]).get_column("value").to_list()
+        assert counts == [*expected, 1, 2]
+    bins = position_histogram(positions)
+    assert bins.group_by("unit").agg(pl.col("n_queries").sum()).sort("unit").rows() == [
+        ("relative", 1),
+        ("start_char", 1),
+    ]
+    assert position_histogram(positions[1:]).is_empty()
+
+
 @pytest.mark.parametrize("name", ["squad-v2-train-10-articles.json", "xquad.en.json"])
 def test_the_histogram_of_real_data_counts_every_query(real_data, name):
     from psibench.generate.squad_posq import build_squad_posq

@@ -73,6 +73,13 @@ def test_the_evidence_of_every_translated_query_is_asked_for():
     }
 
 
+def test_evidence_that_is_no_one_span_is_not_asked_for():
+    tables = tables_of()
+    span = pl.when(pl.col("_id") != "q1").then("pos_char_span")
+    tables["queries"] = tables["queries"].with_columns(pos_char_span=span)
+    assert [item.id for item in RELOCATE_SPANS.items(tables, SECTION)] == ["q3", "q2"]
+
+
 def test_the_shards_ask_about_every_query_once():
     tables = tables_of()
     shards = [shard_documents(tables, name) for name in shard_names(3)]

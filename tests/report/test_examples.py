@@ -67,6 +67,27 @@ def test_span_of_a_text_of_another_length_is_not_marked() -> None:
     assert found.facts[0] == "evidence: not looked for in this text"
 
 
+def test_evidence_known_by_class_is_not_marked_and_its_class_is_told() -> None:
+    found = example(pos_char_span=None, target_position="mixed")
+    assert found.excerpt.evidence == ()
+    assert found.facts == (
+        "evidence: known by class, mixed",
+        "shown unmarked: the text's beginning",
+    )
+
+
+def test_of_several_spans_all_are_told_and_the_first_is_shown() -> None:
+    spans = [[0, 16], [33, 50]]
+    found = example(pos_char_span=None, target_position=None, pos_char_spans=spans)
+    assert found.excerpt.evidence == ("The lid is blue.",)
+    told = ("evidence: 2 spans, characters 0 to 16; 33 to 50 of 50", "shown: the first")
+    assert found.facts[:2] == told
+    more = {"pos_char_spans": spans, "pos_translated_char_length": 12, "target_position": None}
+    translated = example("Etwas Text.", "deu-Latn", pos_char_span=None, **more)
+    assert translated.excerpt.evidence == ()
+    assert translated.facts[0] == "evidence: 2 spans of the original"
+
+
 def test_groups_are_in_page_order_with_names_and_directions() -> None:
     shown = [example(language=code) for code in ("ara-Arab", "cmn-Hans", "eng-Latn")]
     infos = (BenchmarkInfo("other", "posir"), BenchmarkInfo("b", "posir"))

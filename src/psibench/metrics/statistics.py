@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from psibench.metrics.buckets import BucketScheme, assign, bucket_scheme
-from psibench.metrics.query_scores import evidence_positions
+from psibench.metrics.buckets import MIXED, BucketScheme, assign, bucket_scheme
+from psibench.metrics.query_scores import EVIDENCE_LISTS, evidence_positions
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
@@ -108,21 +108,30 @@ def query_type_counts(queries: pl.DataFrame, *, language: str) -> pl.DataFrame:
 
 
 def bucket_counts(query_positions: pl.DataFrame, schemes: Sequence[BucketScheme]) -> pl.DataFrame:
-    """Count the queries in each bucket of each scheme, as statistics named ``bucket:LABEL``."""
+    """Count the queries in each bucket of each scheme, as statistics named ``bucket:LABEL``.
+
+    Where there are such, also ``n_queries_mixed``, whose evidence is in several thirds, and
+    ``n_queries_without_span``, whose evidence is not one span.
+    """
     values: dict[str, float] = {}
+    without_place = {
+        "n_queries_mixed": (query_positions["target_position"] == MIXED).sum(),
+        "n_queries_without_span": query_positions["span_mid_char"].null_count(),
+    }
     for scheme in schemes:
         members = assign(query_positions, scheme)
         counts = np.bincount(members.bucket_index, minlength=len(scheme.buckets))
         for bucket, count in zip(scheme.buckets, counts, strict=True):
             values[f"bucket:{bucket.label}"] = float(count)
-    return _long(values)
+    return _long(values | {name: float(n) for name, n in without_place.items() if n})
 
 
 def position_histogram(query_positions: pl.DataFrame) -> pl.DataFrame:
     """Bin the spans' starts (50 characters per bin) and relative positions (20 bins).
 
     Bins of starts hold their lower edge; relative bins are right-closed and the first one
-    includes 0, as those of the scheme relative-20.
+    includes 0, as those of the scheme relative-20. Queries without one evidence span are in no
+    bin; where no query has one there are no bins.
 
     Parameters
     ----------
@@ -130,11 +139,14 @@ def position_histogram(query_positions: pl.DataFrame) -> pl.DataFrame:
         One row per query with ``span_start_char``, ``span_mid_char`` and ``pos_char_length``;
         without rows there are no bins of starts.
     """
-    starts = query_positions.get_column("span_start_char").to_numpy()
+    placed = query_positions.drop_nulls("span_mid_char")
+    if placed.is_empty() and not query_positions.is_empty():
+        return _histogram("relative", np.array([], dtype=np.int64), np.zeros(1))
+    starts = placed.get_column("span_start_char").to_numpy()
     n_bins = int(starts.max() // HISTOGRAM_BIN_CHARS) + 1 if len(starts) else 0
     char_edges = np.arange(n_bins + 1) * float(HISTOGRAM_BIN_CHARS)
     scheme = bucket_scheme(f"relative-{RELATIVE_BINS}")
-    relative = assign(query_positions, scheme).bucket_index
+    relative = assign(placed, scheme).bucket_index
     relative_edges = np.array([0.0, *(bucket.high for bucket in scheme.buckets)])
     return pl.concat(
         [
@@ -218,7 +230,8 @@ def run_statistics(
 
 def _read(corpus: str | Path, queries: str | Path, qrels: str | Path) -> Tables:
     lengths = read_columns(corpus, CORPUS, ["_id", "word_count", "token_length"])
-    asked = read_columns(queries, QUERIES, QUERIES.column_names, optional=RELOCATED_COLUMNS)
+    further = (*EVIDENCE_LISTS, *RELOCATED_COLUMNS)
+    asked = read_columns(queries, QUERIES, QUERIES.column_names, optional=further)
     return lengths.drop("_id"), asked, read_table(qrels, QRELS).select("query-id")
 
 

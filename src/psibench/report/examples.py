@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from psibench.errors import InputError
+from psibench.metrics.query_scores import SEVERAL_SPANS
 from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count
 from psibench.tables.columns import read_columns
@@ -15,9 +16,9 @@ from psibench.text.languages import english_name, html_lang, is_rtl
 from psibench.translate.relocate import BY, LENGTH, SPAN
 
 N_EXAMPLES = 3
-WHY_NOT = "not_located"
-EXTRA_COLUMNS = (LENGTH, SPAN, BY, WHY_NOT)
-"""Columns of translated queries that an example tells of."""
+WHY_NOT, TARGET = "not_located", "target_position"
+EXTRA_COLUMNS = (LENGTH, SPAN, BY, WHY_NOT, SEVERAL_SPANS)
+"""Columns that an example tells of, of translated queries and of those with several spans."""
 CONTEXT = 200
 """Characters shown before and after the evidence."""
 LONGEST = 500
@@ -129,11 +130,27 @@ def make_example(
         Its positive. The span is taken to be of this text unless the row tells of a translation,
         or the text has another length than the row says.
     """
-    start, end = row["pos_char_span"]
+    is_original = row.get(LENGTH) is None and row["pos_char_length"] == len(text)
+    spans: Sequence[Sequence[int]] = row.get(SEVERAL_SPANS) or []
+    if row["pos_char_span"] is None and not (spans and is_original):
+        shown = excerpt_at(text, 0.0)
+        what = f"{len(spans)} spans of the original" if spans else "known by class"
+        facts: tuple[str, ...] = (
+            f"evidence: {what}{f', {row[TARGET]}' if row[TARGET] else ''}",
+            "shown unmarked: the text's beginning",
+        )
+        return Example(benchmark, language, domain, row["_id"], row["text"], shown, facts)
+    start, end = row["pos_char_span"] or spans[0]
     middle = _middle(start, end, row["pos_char_length"])
     located = row.get(SPAN)
-    is_original = row.get(LENGTH) is None and row["pos_char_length"] == len(text)
-    if is_original:
+    if is_original and spans:
+        shown = excerpt(text, (start, end))
+        named = "; ".join(f"{count(first)} to {count(last)}" for first, last in spans)
+        facts = (
+            f"evidence: {len(spans)} spans, characters {named} of {count(len(text))}",
+            "shown: the first",
+        )
+    elif is_original:
         shown, facts = excerpt(text, (start, end)), _place_facts(start, end, len(text))
     elif located is not None:
         shown = excerpt(text, (located[0], located[1]))

@@ -42,7 +42,7 @@ logger = logging.getLogger("psibench")
 
 Method = Literal["sentences", "quote"]
 
-NO_REPLY = "no_usable_reply"
+NO_REPLY, NO_SPAN = "no_usable_reply", "no_span"
 BLANK, TOO_MANY, NO_COUNTERPART = "blank_text", "too_many_sentences", "no_counterpart"
 POOR_ALIGNMENT, POOR_BEAD = "poor_alignment", "unequal_sentences"
 
@@ -176,7 +176,7 @@ def relocate_by_sentences(
     Parameters
     ----------
     queries
-        ``_id, pos_corpus_id, pos_char_span``.
+        ``_id, pos_corpus_id, pos_char_span``; one without a span is not looked for.
     sources, translations
         Document id -> text; a translation for every query's positive.
 
@@ -191,8 +191,8 @@ def relocate_by_sentences(
     }
     columns = queries.select("_id", "pos_corpus_id", "pos_char_span")
     rows = []
-    for query_id, doc_id, (start, end) in columns.iter_rows():
-        found = locate_span(aligned[doc_id], (start, end))
+    for query_id, doc_id, span in columns.iter_rows():
+        found = Located(None, NO_SPAN) if span is None else locate_span(aligned[doc_id], span)
         rows.append((query_id, found.span and list(found.span), found.reason))
     return pl.DataFrame(rows, schema=LOCATED_SCHEMA, orient="row")
 
@@ -284,8 +284,8 @@ def with_origins(queries: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
         doc: sentence_spans(texts[doc]) for doc, _, located in asked if located is not None
     }
     origins = [
-        None if located is None else _whole_sentences(sentences[doc], start, end)
-        for doc, (start, end), located in asked
+        None if located is None else _whole_sentences(sentences[doc], *span)
+        for doc, span, located in asked
     ]
     return queries.with_columns(pl.Series(ORIGIN, origins, dtype=SPAN_TYPE))
 
@@ -331,10 +331,14 @@ def gather_quotes(
 
 
 def _asked(tables: Tables) -> pl.DataFrame:
-    """Join the queries of the documents given, in their order, where both are translated."""
+    """Join the queries of the documents given, in their order, where both are translated.
+
+    Queries without one evidence span are not among them: there is nothing to quote.
+    """
     translated = tables["translated"]
     documents = tables[DOCUMENTS_TABLE].select(pos_corpus_id="_id", source="text")
-    queries = tables["queries"].select("_id", "pos_corpus_id", "pos_char_span", "target_position")
+    columns = ("_id", "pos_corpus_id", "pos_char_span", "target_position")
+    queries = tables["queries"].select(columns).drop_nulls("pos_char_span")
     questions = translated.filter(kind="query").select("_id", question="text")
     passages = translated.filter(kind="document").select(pos_corpus_id="_id", document="text")
     return (
@@ -352,7 +356,7 @@ def quoted_spans(
     Parameters
     ----------
     queries
-        ``_id, pos_corpus_id``.
+        ``_id, pos_corpus_id, pos_char_span``.
     relocated
         RELOCATED rows; a query without one was not answered for.
     lengths
@@ -367,7 +371,12 @@ def quoted_spans(
     InputError
         If a span does not lie in the query's translated positive.
     """
-    joined = queries.select("_id", "pos_corpus_id").join(
+    reason = (
+        pl.when(pl.col("pos_char_span").is_null())
+        .then(pl.lit(NO_SPAN))
+        .otherwise(pl.col("reason").fill_null(NO_REPLY))
+    )
+    joined = queries.select("_id", "pos_corpus_id", "pos_char_span").join(
         relocated.select("_id", "span", "reason"), on="_id", how="left", maintain_order="left"
     )
     for query_id, doc_id, span in joined.select("_id", "pos_corpus_id", "span").iter_rows():
@@ -376,9 +385,7 @@ def quoted_spans(
                 f"query {query_id!r}: located at [{span[0]}, {span[1]}) of a translation of "
                 f"{lengths[doc_id]} characters; make the relocations anew from these translations"
             )
-    return joined.select(
-        "_id", pl.col("span").cast(SPAN_TYPE), pl.col("reason").fill_null(NO_REPLY)
-    )
+    return joined.select("_id", pl.col("span").cast(SPAN_TYPE), reason=reason)
 
 
 RELOCATE_SPANS = LlmTask(
