@@ -29,7 +29,7 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
         required=True,
         metavar="FILE",
         help="scores of one model; may be repeated. By suffix: "
-        + "; ".join(f"{name} {' '.join(f.suffixes)}" for name, f in RUN_FORMATS.items()),
+        + "; ".join(f"{name} {' '.join(suffixes)}" for name, suffixes in RUN_FORMATS.items()),
     )
     add_judgements(group, required=True)
     group.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the tables")

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.corpus import read_texts
+from psibench.formats.beir import read_texts
 from psibench.metrics.query_scores import evidence_documents, name_some
 from psibench.models.api.identity import tokenizer_identity
 from psibench.models.counting import load_tokenizer

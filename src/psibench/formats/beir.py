@@ -1,33 +1,34 @@
-"""Queries with the place of their evidence and qrels, in the layouts of BEIR and PosIR.
+"""Queries with the place of their evidence, qrels and documents, in the layouts of BEIR and PosIR.
 
 PosIR's Parquet queries carry the span columns; BEIR's JSON Lines may carry them as fields or
 inside `metadata`. Evidence may also be several spans, or known by class alone, as FineWeb-PosQ's
-is. Queries with none of these cannot be put in buckets and are refused.
+is. Queries with none of these cannot be put in buckets and are refused. Documents have `_id`,
+`text`, and in BEIR's layout a `title`.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.suffixes import choose_format
 from psibench.formats.tabular import (
     NUMBER,
     SPAN,
     SPANS,
     TEXT,
     TEXTS,
+    choose_format,
     read_parquet,
     read_scored_pairs,
+    read_trec_qrels,
     typed_column,
 )
 from psibench.formats.text import read_records
-from psibench.formats.trec import read_trec_qrels
 from psibench.metrics.buckets import class_of
-from psibench.metrics.query_scores import SEVERAL_SPANS
-from psibench.reading import identifier, shown
+from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
+from psibench.reading import identifier, shown, utf8
 
 QUERY_SCHEMA: dict[str, Any] = {
     "_id": TEXT,
@@ -78,7 +79,11 @@ def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFra
         If the format is unknown, or a column is missing or of another type.
     """
     chosen = choose_format(path, queries_format, QUERIES_FORMATS, option="--queries-format")
-    found = _queries_of_parquet(path) if chosen == "parquet" else _queries_of_jsonl(path)
+    if chosen == "parquet":
+        found = _of_parquet(path, QUERY_SCHEMA, ["_id"], hint=NEEDED, lacking=_missing)
+    else:
+        rows = [_query_of(record, f"{path}, line {line}") for line, record in read_records(path)]
+        found = pl.DataFrame(rows, schema=QUERY_SCHEMA, orient="row")
     unplaced = pl.all_horizontal(pl.col(n).is_null() for n in (*BY_SPAN, "target_position"))
     return found.with_columns(
         target_position=pl.when(unplaced)
@@ -109,24 +114,29 @@ def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
     return frame.select("query-id", "corpus-id", pl.col("score").cast(pl.Int64))
 
 
-def _queries_of_parquet(path: Path) -> pl.DataFrame:
-    optional = [name for name in QUERY_SCHEMA if name != "_id"]
-    frame = read_parquet(path, ["_id"], optional=optional, hint=NEEDED)
-    absent = [name for name in optional if name not in frame.columns]
-    if missing := _missing(frame.columns):
+def _of_parquet(
+    path: Path,
+    schema: Mapping[str, Any],
+    needed: Sequence[str],
+    *,
+    hint: str = "",
+    lacking: Callable[[Collection[str]], str] = lambda columns: "",
+) -> pl.DataFrame:
+    """Read the columns of a schema; those that are not needed are null where there are none.
+
+    ``lacking`` says what else the columns found lack, if anything.
+    """
+    optional = [name for name in schema if name not in needed]
+    frame = read_parquet(path, needed, optional=optional, hint=hint)
+    if missing := lacking(frame.columns):
         found = ", ".join(frame.columns)
-        raise InputError(f"{path}: missing columns {missing}; found {found}; {NEEDED}")
+        raise InputError(f"{path}: missing columns {missing}; found {found}; {hint}")
+    absent = [name for name in optional if name not in frame.columns]
     frame = frame.with_columns(pl.lit(None).alias(name) for name in absent)
     ids = ("_id", "pos_corpus_id")
     return frame.select(
-        typed_column(frame, name, kind, path, is_id=name in ids)
-        for name, kind in QUERY_SCHEMA.items()
+        typed_column(frame, name, kind, path, is_id=name in ids) for name, kind in schema.items()
     )
-
-
-def _queries_of_jsonl(path: Path) -> pl.DataFrame:
-    rows = [_query_of(record, f"{path}, line {line}") for line, record in read_records(path)]
-    return pl.DataFrame(rows, schema=QUERY_SCHEMA, orient="row")
 
 
 def _query_of(record: dict[str, Any], where: str) -> tuple[Any, ...]:
@@ -172,3 +182,72 @@ def _is_span(value: Any) -> bool:
 def _is_whole(value: Any) -> bool:
     """Say whether a value is a whole number that a table holds."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+CORPUS_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
+_SCHEMA = {"_id": TEXT, "text": TEXT, "title": TEXT}
+
+
+def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
+    """Read some documents of a corpus in one or more files.
+
+    Parameters
+    ----------
+    ids
+        Of the documents wanted.
+
+    Returns
+    -------
+    (n_ids, 3) frame of `_id`, `text` and `title`; a document without title has null.
+
+    Raises
+    ------
+    InputError
+        If a file is of no known format or lacks a column, a document has no text or several, or is
+        in none of the files.
+    """
+    frames = []
+    for path in paths:
+        chosen = choose_format(path, None, CORPUS_FORMATS, option="a suffix")
+        if chosen == "parquet":
+            every = _of_parquet(path, _SCHEMA, ("_id", "text"))
+            frames.append(every.filter(pl.col("_id").is_in(ids.implode())))
+        else:
+            frames.append(_documents_of_jsonl(path, set(ids.to_list())))
+    found = pl.concat(frames).unique(maintain_order=True)
+    named = ", ".join(str(path) for path in paths)
+    own = found.get_column("_id")
+    for problem, odd in (
+        ("documents with two texts", own.filter(own.is_duplicated()).unique()),
+        ("documents without a text", own.filter(found.get_column("text").is_null())),
+        ("no text of the positives", ids.filter(~ids.is_in(own.implode())).unique()),
+    ):
+        if len(odd):
+            raise InputError(f"{named}: {problem} {name_some(odd)}")
+    return found
+
+
+def _documents_of_jsonl(path: Path, wanted: set[str]) -> pl.DataFrame:
+    rows = []
+    for line, record in read_records(path):
+        missing = [name for name in ("_id", "text") if name not in record]
+        if missing:
+            raise InputError(
+                f"{path}, line {line}: missing {', '.join(missing)}; found "
+                f"{', '.join(record) or 'nothing'}"
+            )
+        where = f"{path}, line {line}"
+        if identifier(record["_id"], where=where, column="_id") in wanted:
+            rows.append({"_id": str(record["_id"]), **_texts(record, where)})
+    return pl.DataFrame(rows, schema=_SCHEMA)
+
+
+def _texts(record: dict[str, Any], where: str) -> dict[str, str | None]:
+    """Return text and title; null where there is none."""
+    found: dict[str, str | None] = {}
+    for name in ("text", "title"):
+        value = record.get(name)
+        if not isinstance(value, str | None):
+            raise InputError(f"{where}: {name} is {shown(value)}; expected text")
+        found[name] = None if value is None else utf8(value, where=where, column=name)
+    return found

@@ -9,9 +9,10 @@ reads, are read as well; and so are three columns of queries that `psibench expo
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -19,28 +20,54 @@ from psibench.config.base import ID_PATTERN, LANGUAGE_PATTERN
 from psibench.config.paths import workflow_path
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError, MissingError
-from psibench.formats.checks import refuse_repeated_pairs
-from psibench.formats.posir_columns import COLUMNS, FURTHER, read_columns
-from psibench.formats.posir_hub import REPOSITORY, release_on_hub
-from psibench.metrics.query_scores import name_some
+from psibench.formats.checks import (
+    refuse_odd_spans,
+    refuse_other_positions,
+    refuse_repeated_pairs,
+)
+from psibench.formats.tabular import (
+    NUMBER,
+    SPAN,
+    SPANS,
+    TEXT,
+    TEXTS,
+    read_parquet,
+    typed_column,
+)
+from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 from psibench.tables import atomic_path
+from psibench.text.lengths import MOST_CHARS
 
 if TYPE_CHECKING:
     from psibench.config.places import Place
 
-__all__ = [
-    "COLUMNS",
-    "FURTHER",
-    "TABLES",
-    "ReleaseTables",
-    "dataset_files",
-    "discover",
-    "read_dataset",
-    "release_files",
-    "write_dataset",
-]
 
-TABLES = ("corpus", "queries", "qrels")
+COLUMNS: Mapping[str, dict[str, Any]] = {
+    "corpus": {"_id": TEXT, "text": TEXT},
+    "queries": {
+        "_id": TEXT,
+        "text": TEXT,
+        "pos_char_span": SPAN,
+        "pos_char_length": NUMBER,
+        "pos_token_length": NUMBER,
+    },
+    "qrels": {"query-id": TEXT, "corpus-id": TEXT, "score": NUMBER},
+}
+"""The published columns with the types they are written in."""
+FURTHER: Mapping[str, dict[str, Any]] = {
+    "queries": {
+        "target_position": TEXT,
+        "pos_corpus_id": TEXT,
+        "pos_translated_char_length": NUMBER,
+        "positions": TEXTS,
+        SEVERAL_SPANS: SPANS,
+    }
+}
+"""Columns that psibench adds: read where they are there; a value may be null."""
+IDS = ("_id", "query-id", "corpus-id", "pos_corpus_id")
+REPOSITORY = r"^[\w-][\w.-]*/[\w.-]+$"
+"""How a dataset on the hub is named: owner/name."""
+TABLES = tuple(COLUMNS)
 PLACES = ("{table}/test.parquet", "{table}.parquet")
 LAYOUT = "{language}/{domain}/corpus|queries|qrels/test.parquet, as in eng-Latn/game/corpus/..."
 
@@ -103,7 +130,7 @@ def release_files(
     if not re.match(REPOSITORY, path):
         raise MissingError(f"{path}: no such folder in {Path.cwd()}, and no name on the hub")
     wanted = {t: [f"{folder}/{place.format(table=t)}" for place in PLACES] for t in TABLES}
-    return release_on_hub(path, wanted, revision=revision)
+    return {table: _fetch(path, paths, revision) for table, paths in wanted.items()}
 
 
 def dataset_files(source: PosirReleaseSource, at: "Place") -> list[str]:
@@ -127,7 +154,7 @@ def read_dataset(
         occurs twice.
     """
     files = release_files(path, language=language, domain=domain, revision=revision)
-    tables = {table: read_columns(files[table], table) for table in TABLES}
+    tables = {table: _read_columns(files[table], table) for table in TABLES}
     for table in ("corpus", "queries"):
         ids = tables[table].get_column("_id")
         if ids.is_duplicated().any():
@@ -163,3 +190,71 @@ def _local_file(folder: Path, table: str) -> Path:
         if path.is_file():
             return path
     raise MissingError(f"{paths[0]}: no such file; a release has {LAYOUT}")
+
+
+def _fetch(name: str, paths: Sequence[str], revision: str | None) -> Path:
+    """Fetch the first of these files of a dataset on the hub that exists, or find it fetched."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    for path in paths:
+        try:
+            return Path(hf_hub_download(name, path, repo_type="dataset", revision=revision))
+        except Exception as error:  # the client's kinds differ by version
+            is_absent = isinstance(error, EntryNotFoundError)
+            if is_absent and not isinstance(error, LocalEntryNotFoundError):
+                continue  # the local one: not fetched before, and no answer now
+            raise InputError(
+                f"{name}: no such folder in {Path.cwd()}, and as a dataset on the hub, revision "
+                f"{revision!r}, it cannot be loaded ({type(error).__name__}: {error}). Check the "
+                "name; on a machine without network, give a local folder."
+            ) from error
+    raise InputError(
+        f"dataset {name!r}, revision {revision!r}: no file {paths[0]}; check `languages` and "
+        "`domains`"
+    )
+
+
+def _read_columns(path: Path, table: str) -> pl.DataFrame:
+    """Read the columns of a table of a release, and those of `FURTHER` that it has.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, a column is missing or of another type, a published value is
+        null (a span of evidence that is several, or known by class alone, may be), or a position
+        is none of the three.
+    """
+    columns, further = COLUMNS[table], FURTHER.get(table, {})
+    hint = f"a release's {table} has {', '.join(columns)}"
+    frame = read_parquet(path, list(columns), optional=list(further), hint=hint)
+    kinds = {name: kind for name, kind in (columns | further).items() if name in frame.columns}
+    frame = frame.select(
+        typed_column(frame, name, kind, path, is_id=name in IDS) for name, kind in kinds.items()
+    )
+    elsewhere = [n for n in ("target_position", SEVERAL_SPANS) if n in frame.columns]
+    is_elsewhere = pl.any_horizontal(pl.lit(value=False), pl.col(elsewhere).is_not_null())
+    for name in columns:
+        nulls = frame.filter(
+            pl.col(name).is_null(), ~is_elsewhere if name == "pos_char_span" else pl.lit(value=True)
+        ).height
+        if nulls:
+            raise InputError(f"{path}: column {name} is null in {nulls} of {frame.height} rows")
+    if table == "queries":
+        _refuse_odd_places(frame, path)
+        refuse_other_positions(frame, source=str(path))
+        refuse_odd_spans(frame, source=str(path), spans_may_overrun=False)
+    return frame
+
+
+def _refuse_odd_places(queries: pl.DataFrame, path: Path) -> None:
+    """Refuse spans that are no pair, and lengths that no text has."""
+    if (queries.get_column("pos_char_span").list.len() != 2).any():
+        raise InputError(f"{path}: a pos_char_span has not two numbers; expected [start, end]")
+    for name in queries.columns:
+        if name.endswith("_length"):
+            odd = queries.filter(~pl.col(name).is_between(1, MOST_CHARS))
+            for query_id, found in odd.select("_id", name).head(1).iter_rows():
+                raise InputError(
+                    f"{path}: query {query_id!r} has the {name} {found}; allowed: 1 to {MOST_CHARS}"
+                )

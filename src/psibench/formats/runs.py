@@ -1,18 +1,32 @@
-"""Read a run in any supported format, by its suffix or by the format named."""
+"""Read a run in any supported format, by its suffix or by the format named.
 
-from collections.abc import Callable, Iterator
+Of MTEB (version 2) the prediction files are read: scores per query, under subset and split, as
+``{"mteb_model_meta": {"model_name", "revision"}, subset: {split: {query id: {document id:
+score}}}}``; a bare ``{query id: {document id: score}}`` is read as well.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.formats.mteb import read_mteb_predictions
-from psibench.formats.suffixes import choose_format, stem
-from psibench.formats.tabular import read_scored_pairs
-from psibench.formats.trec import read_trec_run
+from psibench.formats.tabular import choose_format, read_scored_pairs, read_trec_run, stem
+from psibench.formats.text import read_json
+from psibench.reading import identifier, number
 
 COLUMNS = ("query_id", "doc_id", "score")
+RUN_FORMATS: dict[str, tuple[str, ...]] = {
+    "parquet": (".parquet",),
+    "csv": (".csv", ".csv.gz"),
+    "tsv": (".tsv", ".tsv.gz"),
+    "jsonl": (".jsonl", ".jsonl.gz"),
+    "mteb": (".json", ".json.gz"),
+    "trec": tuple(s + z for s in (".trec", ".run", ".res", ".txt") for z in ("", ".gz")),
+}
+"""Formats and the suffixes that stand for them."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +41,6 @@ class RunFile:
     frame: pl.DataFrame
     model: str
     ranks: pl.Series | None = None
-
-
-@dataclass(frozen=True)
-class RunFormat:
-    """A reader of (path, part) and the suffixes it is chosen for."""
-
-    suffixes: tuple[str, ...]
-    read: Callable[[Path, str | None], RunFile]
 
 
 def read_run(path: Path, *, run_format: str | None = None, part: str | None = None) -> RunFile:
@@ -52,44 +58,28 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
         On an unknown suffix or format, a part where the format has none, or a file that does not
         hold what its format says.
     """
-    known = {name: entry.suffixes for name, entry in RUN_FORMATS.items()}
-    chosen = choose_format(path, run_format, known, option="--run-format")
+    chosen = choose_format(path, run_format, RUN_FORMATS, option="--run-format")
     if part is not None and chosen != "mteb":
         raise InputError(f"{path}: a {chosen} run has no parts; got the part {part!r}")
-    file = RUN_FORMATS[chosen].read(path, part)
+    model = ranks = None
+    if chosen == "mteb":
+        frame, model = _read_mteb(path, part)
+    elif chosen == "trec":
+        frame = read_trec_run(path)
+    else:
+        frame = read_scored_pairs(path, chosen, COLUMNS, optional=("rank",))
+    if "rank" in frame.columns:
+        ranks = frame.get_column("rank").cast(pl.Int64, strict=False)
+        ranks = ranks if ranks.count() else None
+    frame = frame.select(COLUMNS)
     score = pl.col("score").cast(pl.Float64)
-    lost = file.frame.filter(score.is_finite() & ~score.cast(pl.Float32).is_finite())
-    for query_id, doc_id, found in lost.select(COLUMNS).head(1).iter_rows():
+    lost = frame.filter(score.is_finite() & ~score.cast(pl.Float32).is_finite())
+    for query_id, doc_id, found in lost.head(1).iter_rows():
         raise InputError(
             f"{path}: query {query_id!r}, document {doc_id!r} has the score {found}, beyond what "
             f"a 32-bit number holds ({lost.height} such rows); scale the scores"
         )
-    return file
-
-
-def _table(table_format: str) -> Callable[[Path, str | None], RunFile]:
-    def read(path: Path, _part: str | None) -> RunFile:
-        frame = read_scored_pairs(path, table_format, COLUMNS, optional=("rank",))
-        return _split(frame, stem(path))
-
-    return read
-
-
-def _trec(path: Path, _part: str | None) -> RunFile:
-    return _split(read_trec_run(path), stem(path))
-
-
-def _split(frame: pl.DataFrame, model: str) -> RunFile:
-    """Take the ranks, if there are any, off the scores."""
-    if "rank" not in frame.columns:
-        return RunFile(frame, model)
-    ranks = frame.get_column("rank").cast(pl.Int64, strict=False)
-    return RunFile(frame.select(COLUMNS), model, ranks if ranks.count() else None)
-
-
-def _mteb(path: Path, part: str | None) -> RunFile:
-    found = read_mteb_predictions(path, part)
-    return RunFile(found.frame, found.model or stem(path))
+    return RunFile(frame, model or stem(path), ranks)
 
 
 # --- Whether the scores can be meant as they are ----------------------------------------------
@@ -141,13 +131,72 @@ def doubts(file: RunFile) -> Iterator[str]:
         )
 
 
-RUN_FORMATS: dict[str, RunFormat] = {
-    "parquet": RunFormat((".parquet",), _table("parquet")),
-    "csv": RunFormat((".csv", ".csv.gz"), _table("csv")),
-    "tsv": RunFormat((".tsv", ".tsv.gz"), _table("tsv")),
-    "jsonl": RunFormat((".jsonl", ".jsonl.gz"), _table("jsonl")),
-    "mteb": RunFormat((".json", ".json.gz"), _mteb),
-    "trec": RunFormat(
-        tuple(s + z for s in (".trec", ".run", ".res", ".txt") for z in ("", ".gz")), _trec
-    ),
-}
+# --- MTEB's prediction files ---------------------------------------------------------------------
+
+META_KEY = "mteb_model_meta"
+
+
+def _read_mteb(path: Path, part: str | None) -> tuple[pl.DataFrame, str | None]:
+    """Return the scores of one subset and split, and the model's name where the file gives it."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: {type(content).__name__} at the top; expected an object")
+    meta = content.get(META_KEY)
+    body = {key: value for key, value in content.items() if key != META_KEY}
+    scores, where = _choose(_parts(body, path), part, path)
+    model = meta.get("model_name") if isinstance(meta, dict) else None
+    return _frame(scores, where), str(model) if model else None
+
+
+def _parts(body: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+    """Return the score objects by ``subset/split``; a bare one has the name ``""``."""
+    if all(_is_scores(value) for value in body.values()):
+        return {"": body}
+    parts = {}
+    for subset, splits in body.items():
+        if not isinstance(splits, dict):
+            raise InputError(f"{path}: {subset!r} holds {type(splits).__name__}, not splits")
+        for split, scores in splits.items():
+            if not isinstance(scores, dict):
+                raise InputError(
+                    f"{path}: {subset}/{split} holds {type(scores).__name__}, expected "
+                    "{query id: {document id: score}}; is it a retrieval task's file?"
+                )
+            parts[f"{subset}/{split}"] = scores
+    return parts
+
+
+def _is_scores(value: Any) -> bool:
+    """Whether a value maps document ids to plain values: an empty or bare ranking."""
+    return isinstance(value, dict) and not any(isinstance(v, dict | list) for v in value.values())
+
+
+def _choose(
+    parts: dict[str, dict[str, Any]], part: str | None, path: Path
+) -> tuple[dict[str, Any], str]:
+    names = ", ".join(sorted(parts)) or "none"
+    if part is not None:
+        if part not in parts:
+            raise InputError(f"{path}: no part {part!r}; found {names}")
+        return parts[part], f"{path}, {part}"
+    if len(parts) != 1:
+        raise InputError(f"{path}: {len(parts)} parts ({names}); name one as subset/split")
+    name, scores = next(iter(parts.items()))
+    return scores, f"{path}, {name}" if name else str(path)
+
+
+def _frame(scores: dict[str, Any], where: str) -> pl.DataFrame:
+    queries, docs, values = [], [], []
+    for query_id, ranking in scores.items():
+        identifier(query_id, where=where, column="a query id")
+        if not isinstance(ranking, dict):
+            raise InputError(
+                f"{where}, query {query_id!r}: {type(ranking).__name__}, expected "
+                "{document id: score}"
+            )
+        for doc_id, value in ranking.items():
+            queries.append(query_id)
+            docs.append(identifier(doc_id, where=where, column="a document id"))
+            values.append(number(value, where=f"{where}, query {query_id!r}", column=repr(doc_id)))
+    schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}
+    return pl.DataFrame({"query_id": queries, "doc_id": docs, "score": values}, schema=schema)

@@ -1,6 +1,7 @@
-"""Named columns out of Parquet, CSV, TSV and JSON Lines files."""
+"""Rows out of files: which format a file is in, named columns of tables, lines of TREC files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,42 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
-from psibench.formats.text import read_delimited, read_records
+from psibench.formats.text import read_delimited, read_lines, read_records
 from psibench.reading import identifier, number, require_file
+
+
+def choose_format(
+    path: Path, named: str | None, known: Mapping[str, tuple[str, ...]], *, option: str
+) -> str:
+    """Return the format's name.
+
+    Parameters
+    ----------
+    path : the file; its longest matching suffix decides when no format is named.
+    named : a key of `known`, or None.
+    known : format -> suffixes, lower case.
+    option : what a message tells the user to set.
+
+    Raises
+    ------
+    InputError
+        If the named format or the suffix is not known.
+    """
+    if named is not None:
+        if named not in known:
+            raise InputError(f"{option} {named!r}; supported: {', '.join(known)}")
+        return named
+    name = path.name.lower()
+    matches = [(s, kind) for kind, suffixes in known.items() for s in suffixes if name.endswith(s)]
+    if not matches:
+        listed = "; ".join(f"{kind} ({' '.join(suffixes)})" for kind, suffixes in known.items())
+        raise InputError(f"{path}: no format has this suffix; set {option}. Supported: {listed}")
+    return max(matches, key=lambda match: len(match[0]))[1]
+
+
+def stem(path: Path) -> str:
+    """Return the file's name without .gz and without its last suffix."""
+    return Path(path.name.removesuffix(".gz")).stem
 
 
 def read_parquet(
@@ -135,16 +170,46 @@ def _refuse_missing(
         raise InputError(f"{where}: {listed}{'; ' + hint if hint else ''}")
 
 
-def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    return read_delimited(path, ",")
-
-
-def _tsv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    return read_delimited(path, "\t")
-
-
 TEXT_FORMATS: dict[str, Callable[[Path], Iterator[tuple[int, dict[str, Any]]]]] = {
-    "csv": _csv,
-    "tsv": _tsv,
+    "csv": partial(read_delimited, delimiter=","),
+    "tsv": partial(read_delimited, delimiter="\t"),
     "jsonl": read_records,
 }
+
+
+# --- TREC files, plain or gzipped
+
+RUN_FIELDS = ("query id", "Q0", "document id", "rank", "score", "run name")
+QRELS_FIELDS = ("query id", "0", "document id", "grade")
+
+
+def read_trec_run(path: Path) -> pl.DataFrame:
+    """Read a TREC run: columns query_id, doc_id, rank (String), score (Float64), in file order.
+
+    As in trec_eval, the order is that of the scores; the rank is text and may be anything.
+    """
+    return _read_trec(path, RUN_FIELDS, {"query_id": 0, "doc_id": 2, "rank": 3, "score": 4})
+
+
+def read_trec_qrels(path: Path) -> pl.DataFrame:
+    """Read TREC qrels: columns query-id, corpus-id (String) and score (Float64), in file order."""
+    return _read_trec(path, QRELS_FIELDS, {"query-id": 0, "corpus-id": 2, "score": 3})
+
+
+def _read_trec(path: Path, expected: Sequence[str], places: dict[str, int]) -> pl.DataFrame:
+    """Read columns at their places between spaces and tabs; ``score`` is a number."""
+    found: dict[str, list[Any]] = {name: [] for name in places}
+    for line, text in read_lines(path):
+        fields = [field for field in text.replace("\t", " ").split(" ") if field]
+        if fields and len(fields) != len(expected):
+            raise InputError(
+                f"{path}, line {line}: {len(fields)} columns, expected {len(expected)} "
+                f"({', '.join(expected)}) between spaces or tabs"
+            )
+        for name, place in places.items() if fields else ():
+            value: Any = fields[place]
+            if name == "score":
+                value = number(value, where=f"{path}, line {line}", column=expected[place])
+            found[name].append(value)
+    schema = {name: pl.Float64 if name == "score" else pl.String for name in places}
+    return pl.DataFrame(found, schema=schema)

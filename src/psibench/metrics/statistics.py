@@ -178,7 +178,7 @@ Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""
 
 
-@stage("statistics", version=2)
+@stage("statistics", version=3)
 def run_statistics(
     *,
     benchmark: str,
