@@ -7,7 +7,7 @@ import yaml
 
 from psibench.cli import main
 from psibench.commands import models as command
-from psibench.commands.models_text import model_row, size_text, table_lines
+from psibench.commands.models import model_row, size_text, table_lines
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from psibench.cli import main
-from psibench.commands.score_output import query_score_files
+from psibench.commands.score import query_score_files
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.commands.base import Command
-from psibench.commands.compare_figure import draw_profiles
 from psibench.commands.score import Judgements, read_judgements, score_run
 from psibench.commands.score_options import METRICS, add_judgements, add_tolerance
 from psibench.commands.text_table import aligned
@@ -23,8 +22,25 @@ from psibench.metrics.buckets import BucketScheme, assign, bucket_scheme, fittin
 from psibench.metrics.comparison import BucketDifferences, bucket_differences
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import document_numbers
-from psibench.report.wording import ALPHA, change, interval, number, p_text, p_value
-from psibench.tables import Provenance, content_hash, read_table, write_csv, write_table
+from psibench.report.plots import CONTROL, INK, MAX_NAMED_TICKS, RC, SERIES
+from psibench.report.wording import (
+    ALPHA,
+    SCHEME_TEXTS,
+    change,
+    cut,
+    interval,
+    number,
+    p_text,
+    p_value,
+)
+from psibench.tables import (
+    Provenance,
+    atomic_path,
+    content_hash,
+    read_table,
+    write_csv,
+    write_table,
+)
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import queries_by
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
@@ -487,6 +503,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "--out", type=Path, metavar="DIR", help="for comparison.csv, .parquet, .png and .svg"
     )
+
+
+# --- The figure -----------------------------------------------------------------------------
+
+STYLES = (("-", "o"), ("--", "s"))
+"""Line and marker of each system: told apart without colour too."""
+
+
+def draw_profiles(profiles: Profiles, path: Path) -> None:
+    """Write the figure of one scheme and metric as ``path`` with .png and with .svg."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    quiet: dict[str, Any] = {**RC, "figure.facecolor": "white", "svg.hashsalt": "compare"}
+    with mpl.rc_context(quiet):
+        figure = Figure(figsize=(6.0, 5.2), layout="constrained")
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        labels = profiles.scheme.labels
+        column = "same_" if profiles.differences.is_same else ""
+        for frame, name, colour, (line, marker) in zip(
+            profiles.means, profiles.names, SERIES, STYLES, strict=False
+        ):
+            mean, low, high = (
+                frame.get_column(column + end).cast(float).to_numpy()
+                for end in ("mean", "low", "high")
+            )
+            look = {"color": colour, "linestyle": line, "marker": marker, "label": name}
+            _band(upper, mean, low, high, **look)
+        kind = "at equal documents" if column else "plain bucket means"
+        upper.set_ylabel(f"{profiles.metric}, {kind}")
+        upper.legend(frameon=False, loc="best")
+        bands = f"bands: {100 * profiles.level:g} % intervals, documents as units"
+        upper.set_title(bands, fontsize=9, loc="right", color=CONTROL)
+        found = profiles.differences
+        _band(lower, found.value, found.low, found.high, color=INK, linestyle="-", marker="o")
+        lower.axhline(0, color=INK, linewidth=0.8)
+        lower.axhline(
+            profiles.difference,
+            label="difference of the means",
+            color=CONTROL,
+            linewidth=1.4,
+            linestyle=":",
+        )
+        lower.legend(frameon=False, loc="best", fontsize=9)
+        lower.set_ylabel(f"{cut(profiles.names[0], 24)} minus\n{cut(profiles.names[1], 24)}")
+        every = -(-len(labels) // MAX_NAMED_TICKS)
+        lower.set_xticks(range(0, len(labels), every), labels[::every], fontsize=9)
+        lower.set_xlabel(SCHEME_TEXTS.get(profiles.scheme.name, profiles.scheme.name))
+        for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
+            with atomic_path(path.with_suffix(suffix)) as temporary:
+                figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+
+
+def _band(axes: Any, mean: np.ndarray, low: np.ndarray, high: np.ndarray, **style: Any) -> None:
+    """Draw means by bucket as a line with a band; empty buckets are passed over."""
+    held = np.flatnonzero(~np.isnan(mean))
+    axes.plot(held, mean[held], markersize=4, **style)
+    axes.fill_between(held, low[held], high[held], color=style["color"], alpha=0.15, linewidth=0)
 
 
 COMMAND = Command(

@@ -3,19 +3,34 @@
 import argparse
 import shutil
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from psibench.commands.base import Command
 from psibench.commands.export_card import DatasetCounts, card_text, origin_lines
-from psibench.commands.export_datasets import Dataset, find_datasets, prefixed_domains
 from psibench.errors import InputError
 from psibench.formats.posir import COLUMNS, TABLES, ReleaseTables, write_dataset
+from psibench.formats.tabular import read_parquet
 from psibench.metrics.buckets import third_of_middle
 from psibench.tables import SPECS, read_provenance, read_table, write_text
 
 LAYOUTS = ("posir",)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The folder of one language and domain of a benchmark."""
+
+    language: str
+    domain: str
+    folder: Path
+
+    def path(self, table: str) -> Path:
+        """Where one of its tables lies."""
+        return self.folder / f"{table}.parquet"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +132,75 @@ def _without_prefix(frame: pl.DataFrame, prefix: str) -> pl.DataFrame:
     return frame.with_columns(
         pl.col(name).str.strip_prefix(prefix) for name in ids if name in frame.columns
     )
+
+
+def find_datasets(
+    benchmark: Path,
+    *,
+    languages: Sequence[str] | None = None,
+    domains: Sequence[str] | None = None,
+) -> list[Dataset]:
+    """List the languages and domains of a benchmark, sorted; those named, or all.
+
+    Raises
+    ------
+    InputError
+        If there is none, one that is named is not there, or one lacks a table.
+    """
+    found = sorted((benchmark / "data").glob("*/*/"))
+    every = [Dataset(folder.parent.name, folder.name, folder) for folder in found]
+    if not every:
+        raise InputError(
+            f"{benchmark}: no folder data/LANGUAGE/DOMAIN in it; name the folder of a benchmark in "
+            "results/, as in results/python-docs"
+        )
+    datasets = _chosen(every, languages, domains)
+    for dataset in datasets:
+        lacking = [table for table in TABLES if not dataset.path(table).is_file()]
+        if lacking:
+            raise InputError(
+                f"{dataset.folder}: no {', '.join(lacking)}; the benchmark is not built to its "
+                "end, run it first"
+            )
+    return datasets
+
+
+def _chosen(
+    datasets: list[Dataset], languages: Sequence[str] | None, domains: Sequence[str] | None
+) -> list[Dataset]:
+    """Keep the named ones; each name has to be found together with one of the other kind."""
+    kept = [
+        one
+        for one in datasets
+        if (languages is None or one.language in languages)
+        and (domains is None or one.domain in domains)
+    ]
+    for kind, wanted in (("language", languages), ("domain", domains)):
+        lost = sorted(set(wanted or ()) - {getattr(one, kind) for one in kept})
+        if lost:
+            there = ", ".join(f"{one.language}/{one.domain}" for one in datasets)
+            raise InputError(
+                f"--{kind}s: no dataset of {', '.join(lost)} among those chosen; the benchmark has "
+                f"{there}"
+            )
+    return kept
+
+
+def prefixed_domains(datasets: list[Dataset]) -> set[str]:
+    """Name the domains that stand before all of their own ids, in every language."""
+    named = {dataset.domain for dataset in datasets}
+    bare = {dataset.domain for dataset in datasets if not _all_prefixed(dataset)}
+    return named - bare
+
+
+def _all_prefixed(dataset: Dataset) -> bool:
+    columns = {"corpus": ["_id"], "queries": ["_id"], "qrels": ["query-id", "corpus-id"]}
+    prefix = f"{dataset.domain}/"
+    for table, names in columns.items():
+        frame = read_parquet(dataset.path(table), names)
+        if not all(column.str.starts_with(prefix).all() for column in frame.iter_columns()):
+            return False
+    return True
 
 
 COMMAND = Command(

@@ -1,4 +1,4 @@
-"""`psibench models`: what is in the model registry."""
+"""`psibench models`: what is in the model registry, as a table of lines or as whole entries."""
 
 import argparse
 import json
@@ -11,13 +11,17 @@ from typing import get_args
 import yaml
 
 from psibench.commands.base import Command
-from psibench.commands.models_text import model_row, table_lines
-from psibench.config.models import Model
+from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.model_base import ModelBase
+from psibench.config.models import Model, RunFilesModel
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry, read_yaml, validate_registry
 from psibench.config.reranker_registry import load_rerankers
+from psibench.config.rerankers import RerankerModel
+from psibench.config.reranking import RerankModel
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError, nearest
+from psibench.report.wording import cut
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,11 +123,76 @@ def _named(entries: dict[str, Model], ids: Sequence[str]) -> dict[str, Model]:
 def _choices(field: str) -> list[str]:
     """List what a field of the registry's entries may be, as their config classes say."""
     classes = get_args(get_args(Model)[0])
-    return sorted({value for cls in classes for value in get_args(_annotation(cls, field))})
+    return sorted(
+        {value for cls in classes for value in get_args(cls.model_fields[field].annotation)}
+    )
 
 
-def _annotation(cls: type, field: str) -> object:
-    return cls.model_fields[field].annotation  # type: ignore[attr-defined]
+HEADER = ("id", "kind", "backend", "params", "tokens", "licence", "checkpoint", "description")
+NUMBERS = ("params", "tokens")
+"""Columns set flush right."""
+ABSENT = "-"
+GAP = "  "
+SHORTEST = 12
+"""Columns that a cut cell keeps at least; narrower terminals wrap."""
+
+
+def model_row(
+    name: str, entry: ModelBase, rerankers: Mapping[str, RerankerModel]
+) -> tuple[str, ...]:
+    """Return the cells of a model, as ``HEADER`` names them.
+
+    Parameters
+    ----------
+    rerankers
+        The reranker registry: what a second stage reads and how much of it is said there.
+    """
+    read: object = rerankers.get(entry.reranker) if isinstance(entry, RerankModel) else entry
+    tokens = getattr(read, "max_tokens", None)
+    made_of = getattr(read, "checkpoint", ABSENT)
+    if isinstance(entry, EmbeddingApiModel | RunFilesModel):
+        made_of = entry.model if isinstance(entry, EmbeddingApiModel) else entry.path
+    return (
+        name,
+        entry.kind,  # type: ignore[attr-defined]
+        entry.backend,  # type: ignore[attr-defined]
+        size_text(getattr(entry, "parameters_m", None)),
+        ABSENT if tokens is None else str(tokens),
+        entry.licence or ABSENT,
+        made_of,
+        entry.description,
+    )
+
+
+def size_text(parameters_m: float | None) -> str:
+    """Write a number of parameters, given in millions: 23M, 7.6B."""
+    if parameters_m is None:
+        return ABSENT
+    return f"{parameters_m / 1000:.1f}B" if parameters_m >= 999.5 else f"{parameters_m:.0f}M"
+
+
+def table_lines(rows: Sequence[tuple[str, ...]], *, columns: int | None = None) -> list[str]:
+    """Lay rows out under the header, one line each.
+
+    Parameters
+    ----------
+    columns
+        Width of the terminal: the two last cells are cut to fit it. None: nothing is cut.
+    """
+    table = [HEADER, *rows]
+    widths = [max(len(row[place]) for row in table) for place in range(len(HEADER))]
+    if columns is not None:
+        left = columns - sum(width + len(GAP) for width in widths[:-2]) - len(GAP)
+        widths[-2] = min(widths[-2], max(SHORTEST, left // 2))
+        widths[-1] = min(widths[-1], max(SHORTEST, left - widths[-2]))
+    lines = []
+    for row in table:
+        cells = [
+            cell.rjust(width) if name in NUMBERS else cut(cell, width).ljust(width)
+            for name, cell, width in zip(HEADER, row, widths, strict=True)
+        ]
+        lines.append(GAP.join(cells).rstrip())
+    return lines
 
 
 COMMAND = Command(

@@ -1,6 +1,7 @@
 """`psibench score`: nDCG and PSI of any retriever's run over queries whose evidence has a place."""
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -10,9 +11,7 @@ import polars as pl
 
 from psibench.commands.base import Command
 from psibench.commands.psi_text import format_psi_table
-from psibench.commands.score_options import add_arguments
-from psibench.commands.score_output import ScoreTables, write_score_tables
-from psibench.commands.score_reading import Reading, find_reading, token_limits
+from psibench.commands.score_options import Reading, add_arguments, find_reading, token_limits
 from psibench.errors import InputError
 from psibench.formats.beir import read_qrels, read_queries
 from psibench.formats.checks import check_queries, evidence_doubts, keep_known, match_qrels
@@ -20,6 +19,7 @@ from psibench.formats.runs import doubts, read_run
 from psibench.metrics.aggregate import (
     POOLED,
     Evaluated,
+    ResultTables,
     RowLabels,
     UncertaintySettings,
     result_tables,
@@ -29,8 +29,9 @@ from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import query_scores
 from psibench.metrics.ranking import ranking_metrics
 from psibench.search.ranking import rank_documents
-from psibench.tables import Provenance, content_hash
+from psibench.tables import Provenance, content_hash, write_csv, write_table
 from psibench.tables.derived import queries_by
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
 
 STAGE, STAGE_VERSION = "score", 2
 FAR_BETTER = 0.1
@@ -65,7 +66,7 @@ def run_score(args: argparse.Namespace) -> None:
             raise InputError(f"{path}: a second run of the model {model!r}; name each with --model")
         per_run[model] = scores
     tables = _aggregate(per_run, schemes, settings, args)
-    write_score_tables(tables, args.out, _provenance(args, reading, schemes, settings))
+    write_score_tables(per_run, tables, args.out, _provenance(args, reading, schemes, settings))
     print(format_psi_table(tables.psi))
     print(f"Tables written to {args.out}")
 
@@ -195,12 +196,12 @@ def _aggregate(
     schemes: Sequence[str],
     settings: UncertaintySettings,
     args: argparse.Namespace,
-) -> ScoreTables:
+) -> ResultTables:
     if args.control is not None and args.control not in per_run:
         raise InputError(
             f"--control {args.control!r} is none of the models scored: {', '.join(per_run)}"
         )
-    tables = result_tables(
+    return result_tables(
         # What a foreign model was given of a document is known only if it is said.
         [
             Evaluated(model, args.kind, scores, reading_known=args.max_tokens is not None)
@@ -216,7 +217,6 @@ def _aggregate(
         control=args.control,
         settings=settings,
     )
-    return ScoreTables(per_run, tables.buckets, tables.psi)
 
 
 def _provenance(
@@ -256,6 +256,38 @@ def _queries_by(paths: Sequence[Path]) -> str:
     """Return who wrote the queries, where the files say so."""
     found = {queries_by(p) if p.suffix.lower() == ".parquet" else "not recorded" for p in paths}
     return ", ".join(sorted(found))
+
+
+def write_score_tables(
+    per_run: dict[str, pl.DataFrame], tables: ResultTables, out: Path, provenance: Provenance
+) -> None:
+    """Write psi_table and bucket_scores (.parquet, .csv) and the per-query scores.
+
+    The per-query scores of a single model are in query_scores.parquet; with several models each
+    has its own query_scores-MODEL.parquet. Each file is written whole or not at all.
+    """
+    names = query_score_files(list(per_run))
+    for model, frame in per_run.items():
+        named = frame.select(pl.lit(model).alias("model"), pl.all())
+        write_table(named, out / names[model], QUERY_SCORES, provenance=provenance)
+    for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
+        write_table(frame, out / f"{spec.name}.parquet", spec, provenance=provenance)
+        write_csv(frame, out / f"{spec.name}.csv")
+
+
+def query_score_files(models: Sequence[str]) -> dict[str, str]:
+    """Return the file name of every model's per-query scores; a clash gets a number."""
+    if len(models) == 1:
+        return {models[0]: "query_scores.parquet"}
+    names: dict[str, str] = {}
+    for model in models:
+        slug = re.sub(r"[^a-z0-9._-]+", "-", model.lower()).strip("-.") or "model"
+        name, count = f"query_scores-{slug}.parquet", 1
+        while name in names.values():
+            count += 1
+            name = f"query_scores-{slug}-{count}.parquet"
+        names[model] = name
+    return names
 
 
 COMMAND = Command(

@@ -1,12 +1,21 @@
-"""The options of `psibench score`."""
+"""The options of `psibench score`, and what they say of how much of a document models read."""
 
 import argparse
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from psibench.commands.score_reading import add_reading
-from psibench.formats.beir import NEEDED, QRELS_FORMATS, QUERIES_FORMATS
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.formats.beir import NEEDED, QRELS_FORMATS, QUERIES_FORMATS, read_texts
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import UncertaintySettings
+from psibench.metrics.query_scores import evidence_documents, name_some
+from psibench.models.api.identity import tokenizer_identity
+from psibench.models.counting import load_tokenizer
+from psibench.models.tokenizing import tokenize_texts
 
 METRICS = ("ndcg@10", "recall@10", "mrr@10")
 DEFAULTS = UncertaintySettings()
@@ -135,3 +144,149 @@ def _add_uncertainty(group: argparse._ArgumentGroup) -> None:
         metavar="MODEL",
         help="which of the runs knows no position; the others are compared with it",
     )
+
+
+EVERYTHING = "all"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How far each run's model read into each query's positive.
+
+    Attributes
+    ----------
+    ends
+        Per run a (n_queries, 2) frame of `query_id` and `visible_char_end`; None: not known.
+    tokenizer
+        Hash of what decides the tokens; None if none was needed.
+    """
+
+    ends: list[pl.DataFrame | None]
+    tokenizer: str | None = None
+
+
+def add_reading(group: argparse._ArgumentGroup) -> None:
+    """Add what says how far the models read."""
+    group.add_argument(
+        "--max-tokens",
+        nargs="+",
+        metavar="N",
+        help="tokens of a document that the model was given, special tokens counted, or "
+        f"{EVERYTHING!r}; one for all runs, or one per --run",
+    )
+    group.add_argument(
+        "--tokenizer",
+        metavar="NAME",
+        help="the model's: a folder, a tokenizer.json, a name on the hub, or "
+        "embedded:all-MiniLM-L6-v2",
+    )
+    group.add_argument(
+        "--corpus",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="FILE",
+        help="the documents (.jsonl, .jsonl.gz or .parquet with _id and text): their positives "
+        "are tokenized",
+    )
+
+
+def token_limits(args: argparse.Namespace) -> list[int | None] | None:
+    """Return the tokens each run's model was given, None for everything; None if nothing is said.
+
+    Raises
+    ------
+    InputError
+        If an option is given without the others, or a number is none.
+    """
+    others = {"--tokenizer": args.tokenizer, "--corpus": args.corpus}
+    given = [name for name, value in others.items() if value is not None]
+    if args.max_tokens is None:
+        if given:
+            raise InputError(f"{' and '.join(given)} without --max-tokens; give all three or none")
+        return None
+    limits = [_limit(text) for text in args.max_tokens]
+    if len(limits) not in (1, len(args.run)):
+        raise InputError(
+            f"{len(limits)} --max-tokens for {len(args.run)} --run; give one, or one for each"
+        )
+    lacking = [name for name, value in others.items() if value is None]
+    if lacking and any(limit is not None for limit in limits):
+        raise InputError(f"--max-tokens without {' and '.join(lacking)}; give all three or none")
+    return limits * (len(args.run) if len(limits) == 1 else 1)
+
+
+def _limit(text: str) -> int | None:
+    if text == EVERYTHING:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"--max-tokens {text!r}; give a number of tokens, or {EVERYTHING!r}")
+    return int(text)
+
+
+def find_reading(args: argparse.Namespace, queries: pl.DataFrame, qrels: pl.DataFrame) -> Reading:
+    """Tokenize the positives, as far as there is a number of tokens.
+
+    Raises
+    ------
+    InputError
+        If positives are not in the corpus or of another length there, or the tokenizer cannot be
+        loaded or leaves no token for a text.
+    """
+    limits = token_limits(args)
+    if limits is None:
+        return Reading([None] * len(args.run))
+    lengths = queries.select(query_id="_id", length="pos_char_length")
+    unknown = lengths.filter(pl.col("length").is_null()).get_column("query_id")
+    if len(unknown):
+        raise InputError(
+            f"--max-tokens needs the pos_char_length of every query; without: {name_some(unknown)}"
+        )
+    asked = evidence_documents(queries, qrels).join(lengths, on="query_id")
+    ends: dict[int | None, pl.DataFrame] = {
+        None: asked.select("query_id", visible_char_end="length")
+    }
+    identity = None
+    numbers = sorted({limit for limit in limits if limit is not None})
+    if numbers:
+        texts = read_texts(args.corpus, asked.get_column("document_id"))
+        _check_lengths(asked, texts, args)
+        tokenizer = load_tokenizer(args.tokenizer, option="--tokenizer")
+        identity = tokenizer_identity(tokenizer, name=args.tokenizer)
+        for limit in numbers:
+            read = _read_of(texts, tokenizer, limit)
+            ends[limit] = asked.join(read, on="document_id").select("query_id", "visible_char_end")
+    return Reading([ends[limit] for limit in limits], identity)
+
+
+def _check_lengths(asked: pl.DataFrame, texts: pl.DataFrame, args: argparse.Namespace) -> None:
+    own = texts.select(document_id="_id", found=pl.col("text").str.len_chars())
+    odd = asked.join(own, on="document_id").filter(pl.col("found") != pl.col("length"))
+    named = ", ".join(str(path) for path in args.corpus)
+    if odd.height:
+        query_id, document_id, length, found = odd.sort("query_id").row(0)
+        raise InputError(
+            f"{named}: document {document_id!r} has {found} characters, and pos_char_length of "
+            f"query {query_id!r} is {length} ({odd.height} such queries); spans and lengths must "
+            "be of this corpus' text, without title, and not of the original of a translation"
+        )
+    titles = texts.filter(pl.col("title").str.strip_chars().str.len_chars() > 0).height
+    if titles:
+        print(
+            f"{named}: {titles} positives have a title, which is not read here; a model that was "
+            "given it before the text was given less of the text",
+            file=sys.stderr,
+        )
+
+
+def _read_of(texts: pl.DataFrame, tokenizer: Any, limit: int) -> pl.DataFrame:
+    """Return `document_id` and where the last of ``limit`` tokens ends."""
+    special = tokenizer.num_special_tokens_to_add()
+    if limit <= special:
+        raise InputError(
+            f"--max-tokens {limit}: the tokenizer adds {special} special tokens, which count and "
+            "leave the text none"
+        )
+    items = tokenize_texts(tokenizer, texts.get_column("text").to_list(), max_tokens=limit)
+    ends = pl.Series([item.visible_char_end for item in items], dtype=pl.Int64)
+    return texts.select(document_id="_id").with_columns(visible_char_end=ends)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from psibench.report.wording import cut
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -288,10 +290,8 @@ def draw_heat_map(data: HeatMap) -> "Figure":
     is_numbered = len(data.columns) > MANY_COLUMNS
     known = np.array(data.values, dtype=float).reshape(len(data.rows), len(data.columns))
     places = {name: f"{place} " for place, name in enumerate(data.columns, start=1)}
-    names = [
-        f"{places.get(n, '') if is_numbered else ''}{_cut(n, LONGEST_NAME)}" for n in data.rows
-    ]
-    heads = [n.strip() if is_numbered else _cut(c, 16) for c, n in places.items()]
+    names = [f"{places.get(n, '') if is_numbered else ''}{cut(n, LONGEST_NAME)}" for n in data.rows]
+    heads = [n.strip() if is_numbered else cut(c, 16) for c, n in places.items()]
     cell = (
         0.29 if is_numbered else min(1.05, max(0.5, 0.1 + 0.085 * max(map(len, heads), default=0)))
     )
@@ -353,10 +353,6 @@ def _contrast(*colours: tuple[float, ...]) -> float:
 def short_name(name: str) -> str:
     """Cut the middle out of a model's id that is too long for a plot."""
     return name if len(name) <= MAX_NAME else f"{name[:16]}\u2026{name[16 - MAX_NAME + 1 :]}"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}\u2026"
 
 
 def _axes(size: tuple[float, float], changes: dict[str, Any] | None = None) -> tuple["Figure", Any]:

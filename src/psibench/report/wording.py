@@ -77,6 +77,11 @@ def count(value: float) -> str:
     return f"{value:,.2f}"
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters, an ellipsis at its end if it was longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}\u2026"
+
+
 def isolate(text: str) -> str:
     """Return an id between Unicode isolates: right-to-left ids leave the sentence in order."""
     return f"\u2068{text}\u2069"
