@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from psibench.report.plots import (
-    HeatMap,
     draw_heat_map,
     inline_svg,
     model_styles,
@@ -29,7 +28,7 @@ def texts(svg: str) -> list[str]:
 
 
 def drawn(*args) -> str:
-    return inline_svg(draw_heat_map(HeatMap(*args)), name="a", title="T", description="D")
+    return inline_svg(draw_heat_map(*args), name="a", title="T", description="D")
 
 
 def test_a_plot_is_described_and_needs_nothing_of_matplotlib() -> None:

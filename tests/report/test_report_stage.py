@@ -147,18 +147,6 @@ def test_ledger_that_does_not_add_up_is_refused(folder: Folder) -> None:
         read_verification([{**LABELS, **ledger(folder, n_dropped=2)}])
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"domains": []}, "missing keys: domains; unknown keys: none"),
-        ({"margins": "x.parquet"}, "missing keys: none; unknown keys: margins"),
-    ],
-)
-def test_wrong_keys_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_verification([LABELS | change])
-
-
 def test_table_of_another_kind_is_refused(folder: Folder) -> None:
     path = folder.only("flow", MARGIN_FACTS.flow, FLOW)
     with pytest.raises(InputError, match="not a 'margin_table' table"):

@@ -32,6 +32,7 @@ from psibench.report.wording import (
     number,
     p_text,
     p_value,
+    split_pair,
 )
 from psibench.tables import (
     Provenance,
@@ -209,9 +210,7 @@ def _model_of_run(model: str, args: argparse.Namespace) -> System:
     own = [path for path in own if path.parts[-3] == benchmark]
     pair = _only(args.pair, {path.stem for path in own}, "--pair", model)
     (path,) = (path for path in own if path.stem == pair)
-    languages = pair.split("-")
-    middle = len(languages) // 2
-    labels = RowLabels(benchmark, "-".join(languages[:middle]), "-".join(languages[middle:]))
+    labels = RowLabels(benchmark, *split_pair(pair))
     known, scheme = None, None
     table = args.results / benchmark / "tables" / f"{pair}.psi.parquet"
     if table.is_file():

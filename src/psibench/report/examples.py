@@ -215,12 +215,13 @@ def excerpt(text: str, span: tuple[int, int]) -> Excerpt:
     A span that ends beyond the text ends with it.
     """
     start, end = (min(place, len(text)) for place in span)
-    first, last = _begin(text, max(0, start - CONTEXT), start), _end(text, end + CONTEXT, end)
+    first = _moved(text, max(0, start - CONTEXT), start)
+    last = _moved(text, min(end + CONTEXT, len(text)), end)
     evidence: tuple[str, ...] = (text[start:end],)
     left_out = 0
     if end - start > LONGEST:
-        head = _end(text, start + LONGEST // 2, start)
-        tail = _begin(text, end - LONGEST // 2, end)
+        head = _moved(text, start + LONGEST // 2, start)
+        tail = _moved(text, end - LONGEST // 2, end)
         evidence, left_out = (text[start:head], text[tail:end]), tail - head
     cuts = first > 0, last < len(text)
     return Excerpt(text[first:start], evidence, text[end:last], left_out, *cuts)
@@ -230,31 +231,26 @@ def excerpt_at(text: str, share: float) -> Excerpt:
     """Return the text around a share in [0, 1] of its length; nothing of it is called evidence."""
     middle = round(min(max(share, 0.0), 1.0) * len(text))
     half = CONTEXT + LONGEST // 4
-    first, last = _begin(text, max(0, middle - half), middle), _end(text, middle + half, middle)
+    first = _moved(text, max(0, middle - half), middle)
+    last = _moved(text, min(middle + half, len(text)), middle)
     return Excerpt(text[first:last], (), "", 0, first > 0, last < len(text))
 
 
-def _begin(text: str, place: int, latest: int) -> int:
-    """Move a cut to the right: behind white space, or at least before a whole character."""
-    if place <= 0 or place >= latest:
-        return min(place, latest)
-    for i in range(place, min(place + SEARCHED, latest)):
-        if text[i - 1].isspace():
-            return i
-    while place < latest and _is_inside(text, place):
-        place += 1
-    return place
+def _moved(text: str, place: int, limit: int) -> int:
+    """Move a cut towards a limit: to white space, or at least to where no character is torn.
 
-
-def _end(text: str, place: int, earliest: int) -> int:
-    """Move a cut to the left: before white space, or at least behind a whole character."""
-    if place >= len(text) or place <= earliest:
-        return max(min(place, len(text)), earliest)
-    for i in range(place, max(place - SEARCHED, earliest), -1):
-        if text[i].isspace():
+    Cuts before the limit move right, behind white space; those after it left, before white space.
+    """
+    is_begin = place < limit
+    if place <= 0 or place >= len(text) or place == limit:
+        return min(max(place, 0), len(text))
+    step = 1 if is_begin else -1
+    reach = min(SEARCHED, abs(limit - place))
+    for i in range(place, place + step * reach, step):
+        if text[i - is_begin].isspace():
             return i
-    while place > earliest and _is_inside(text, place):
-        place -= 1
+    while place != limit and _is_inside(text, place):
+        place += step
     return place
 
 

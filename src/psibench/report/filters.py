@@ -18,7 +18,7 @@ from psibench.filters.study import position_shift
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm
-from psibench.report.plots import SERIES, LineStyle, draw_stacks, inline_svg
+from psibench.report.plots import SERIES, LineStyle, draw_stacks
 from psibench.report.pooled import (
     pool_audits,
     pool_cells,
@@ -29,7 +29,7 @@ from psibench.report.pooled import (
     pool_usage,
 )
 from psibench.report.published import read_published
-from psibench.report.tables import Block, FigureView, Panel, Table, slug
+from psibench.report.tables import Block, FigureView, Table, slug
 from psibench.report.views import BenchmarkInfo, PsiRows, Row, clean_table, tiny_table
 from psibench.report.wording import (
     ALPHA,
@@ -246,33 +246,21 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[VerificationFa
     Raises
     ------
     InputError
-        If a label is missing, a key is unknown, a table cannot be read, or ledger and queries do
-        not add up.
+        If a table cannot be read, or ledger and queries do not add up.
     """
-    for one in files:
-        missing = [name for name in LABELS if not one.get(name)]
-        unknown = [name for name in one if name not in KEYS]
-        if missing or unknown:
-            raise InputError(
-                f"files of verification: missing keys: {', '.join(missing) or 'none'}; unknown "
-                f"keys: {', '.join(unknown) or 'none'}; found: {', '.join(one) or 'none'}; "
-                f"allowed: {', '.join(KEYS)}"
-            )
     return [_facts(one) for one in files]
 
 
 def _facts(files: Mapping[str, Any]) -> VerificationFacts:
     """Read the tables of one language; those of several domains are added up."""
-    domains = files["domains"]
+    domains, tables = files["domains"], dict[str, pl.DataFrame | None]()
 
     def read(name: str, spec: TableSpec) -> list[pl.DataFrame]:
         language = files["lang"] if name in LEDGER else None
         return _by_domain(files[name], spec, domains, language) if files.get(name) else []
 
-    tables: dict[str, pl.DataFrame | None] = {}
     for name, spec in TABLES.items():
-        frames = read(name, spec)
-        pool = POOLING.get(name, pl.concat)
+        frames, pool = read(name, spec), POOLING.get(name, pl.concat)
         tables[name] = pool(frames) if len(frames) > 1 else next(iter(frames), None)
     steps = [_by_domain(one, SCORING_SAVINGS, domains) for one in files.get("savings") or ()]
     scored = [frame for frames in zip(*steps, strict=True) for frame in frames]
@@ -304,13 +292,10 @@ def verification_blocks(
     for fact in mine:
         where = f" · {fact.language} · {fact.domain}" if len(mine) > 1 else ""
         for block in _blocks(fact, info):
-            if isinstance(block, Table):
-                blocks.append(replace(block, name=block.name + where))
-            else:
-                blocks.append(replace(block, title=block.title + where))
+            key = "name" if isinstance(block, Table) else "title"
+            blocks.append(replace(block, **{key: getattr(block, key) + where}))
     if "raw" in views:
-        empty = pl.DataFrame(pl.from_arrow(FLOW.schema.empty_table()))
-        flow = pl.concat([empty, *(fact.flow for fact in mine if fact.flow is not None)])
+        flow = pl.concat([FLOW.empty(), *(fact.flow for fact in mine if fact.flow is not None)])
         blocks.append(clean_table(psi_rows, info, views["raw"], flow=flow))
     if "tiny" in views:
         blocks.append(tiny_table(psi_rows, info, views["tiny"]))
@@ -320,18 +305,15 @@ def verification_blocks(
 def _blocks(fact: VerificationFacts, info: BenchmarkInfo) -> Iterator[Block]:
     if fact.flow is not None and info.recipe == "fineweb_posq":
         yield stage_table(fact)
-    if fact.shift is not None:
-        anchor = slug("shift", info.id, fact.language, fact.domain)
-        figure = shift_figure(fact.shift, anchor)
-        if figure is not None:
-            yield figure
+    threshold, unit = info.margin_threshold, info.length_unit
+    anchor = slug("shift", info.id, fact.language, fact.domain)
+    if fact.shift is not None and (figure := shift_figure(fact.shift, anchor)):
+        yield figure
     if fact.margin_table is not None:
-        yield margin_table(fact.margin_table, threshold=info.margin_threshold)
+        yield margin_table(fact.margin_table, threshold=threshold)
     if fact.cell_table is not None:
-        threshold, unit = info.margin_threshold, info.length_unit
         cells = cell_table(fact.cell_table, threshold=threshold, unit=unit)
-        if cells is not None:
-            yield cells
+        yield from [] if cells is None else [cells]
     if fact.audit_table is not None:
         yield audit_table(fact.audit_table)
     if fact.mixture_cells is not None:
@@ -365,11 +347,7 @@ AUDIT_NOTE = (
     "A language model said of each third, seen alone, whether it answers. Exclusive: yes for the "
     "target and no for both others. Brackets: 95 % Wilson intervals, in per cent."
 )
-AUDIT_METRICS = {
-    "target_yes": "target yes",
-    "distractor_no": "distractor no",
-    "exclusive": "exclusive",
-}
+AUDIT_METRICS = ("target_yes", "distractor_no", "exclusive")
 SAVINGS_NOTE = (
     "What is decided is not scored further: cheapest scorer first, and the same items are kept. "
     "Rerankers score texts, language models grade them."
@@ -527,7 +505,7 @@ def audit_table(table: pl.DataFrame) -> Table:
         beside = known.get((low, high), {})
         theirs = (percent(beside.get(name)) for name in AUDIT_METRICS)
         rows.append((text, count(row["n"]), count(row["n_unusable"]), *shares, *theirs))
-    names = tuple(AUDIT_METRICS.values())
+    names = tuple(name.replace("_", " ") for name in AUDIT_METRICS)
     return Table(
         "Audit of the margin by a language model",
         ("stratum", "queries", "not usable", *names, *names),
@@ -597,6 +575,8 @@ def shift_figure(shift: pl.DataFrame, anchor: str) -> FigureView | None:
     with a position.
     """
     stages = [stage for stage in _stages(shift) if stage["before"] is not None]
+    if not stages:
+        return None
     bars: list[tuple[str, tuple[float, ...], str]] = []
     rows: list[tuple[str, ...]] = []
     last = None
@@ -618,17 +598,13 @@ def shift_figure(shift: pl.DataFrame, anchor: str) -> FigureView | None:
         bars.append((f"after {name}", after, beside))
         moved = (percent(stage["shift"], 2), p_value(stage["p_value"]))
         rows.append((bars[-1][0], *_shares(after), count(stage["n_kept"]), *moved))
-    if not stages:
-        return None
     caption = " ".join(shift_sentences(shift))
     text = f"share of the {stages[0]['unit']} by target position"
-    drawn = draw_stacks(bars, POSITION_STYLES, x_text=text)
-    svg = inline_svg(drawn, name=anchor, title=SHIFT_TITLE, description=caption)
-    return FigureView(
+    return FigureView.drawn(
+        draw_stacks(bars, POSITION_STYLES, x_text=text),
         anchor,
         SHIFT_TITLE,
         caption,
-        panels=(Panel(svg),),
         legend=tuple(zip(POSITIONS, POSITION_STYLES, strict=True)),
         header=("", *POSITIONS, "items", "moved", "p"),
         rows=tuple(rows),

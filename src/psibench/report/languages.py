@@ -11,10 +11,10 @@ from psibench.metrics.aggregate import POOLED
 from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.language_averages import CROSS_LINGUAL, MONOLINGUAL
 from psibench.metrics.statistics import QUERY_TYPE_PREFIX
-from psibench.report.plots import HeatMap, LineStyle, draw_heat_map, inline_svg
+from psibench.report.plots import LineStyle, draw_heat_map
 from psibench.report.published import read_published
 from psibench.report.scores import bucket_axis, curve, curve_numbers, small_multiples
-from psibench.report.tables import Block, FigureView, Panel, Table, slug
+from psibench.report.tables import Block, FigureView, Table, slug
 from psibench.report.verdict import finding_of
 from psibench.report.views import BenchmarkInfo, ModelInfo, Row, leading_rows
 from psibench.report.wording import (
@@ -25,6 +25,7 @@ from psibench.report.wording import (
     p_text,
     pair_text,
     percent,
+    split_pair,
 )
 from psibench.tables import read_table
 from psibench.tables.derived import read_all
@@ -95,10 +96,6 @@ def read_summaries(paths: Mapping[str, str | Path]) -> Summaries:
     return Summaries(**{name: read_table(paths[name], SUMMARY_TABLES[name]) for name in paths})
 
 
-def _first_seen(column: pl.Series) -> list[str]:
-    return list(dict.fromkeys(column))
-
-
 # --- what a benchmark holds by language and domain, as in PosIR's Tables 4 to 6 and Figure 6
 
 Values = Mapping[str, float]
@@ -156,7 +153,7 @@ def language_blocks(
 
 def _language_table(found: Statistics) -> Table:
     """Return a row per language, as PosIR's Table 4, and their mean length beside the first's."""
-    pooled = {language: _whole(found, language) for language in _languages(found)}
+    pooled = _by_language(found)
     together = _together(list(pooled.values()))
     first = next(iter(pooled.values())).get("passage_tokens_mean")
     rows = []
@@ -174,16 +171,16 @@ def _domain_table(found: Statistics) -> Table:
 
     Documents and queries of several languages are added up; quartiles are in the table of one.
     """
-    languages = _languages(found)
+    languages = _by_language(found)
     merged = {}
     for domain in dict.fromkeys(domain for _, domain in found if domain != POOLED):
         merged[domain] = _together(
             [found[one, domain] for one in languages if (one, domain) in found]
         )
-    merged[POOLED] = _together([_whole(found, language) for language in languages])
+    merged[POOLED] = _together(list(languages.values()))
     if len(languages) == 1:
-        merged = {domain: found[languages[0], domain] for domain in merged if domain != POOLED}
-        merged[POOLED] = _whole(found, languages[0])
+        merged = {domain: values for (_, domain), values in found.items() if domain != POOLED}
+        (merged[POOLED],) = languages.values()
     shown = [name for name in TOKENS if len(languages) == 1 or name not in QUARTILES]
     rows = [
         (domain, *_sizes(values, merged[POOLED]), *_tokens(values, shown))
@@ -211,7 +208,7 @@ def _size_table(
 def _query_type_table(found: Statistics, *, has_published: bool) -> Table | None:
     """Return queries by type, as PosIR's Table 6; None without English or Chinese queries."""
     marker = f"{QUERY_TYPE_PREFIX}{QUERY_TYPES[0]}"
-    whole = {language: _whole(found, language) for language in _languages(found)}
+    whole = _by_language(found)
     typed = {language: values for language, values in whole.items() if marker in values}
     if not typed:
         return None
@@ -233,14 +230,13 @@ def _query_type_table(found: Statistics, *, has_published: bool) -> Table | None
     return Table("What queries ask", header, tuple(rows), 1, tuple(groups), TYPE_NOTE)
 
 
-def _languages(found: Statistics) -> list[str]:
-    return list(dict.fromkeys(language for language, _ in found))
-
-
-def _whole(found: Statistics, language: str) -> Values:
-    """Return the statistics of a language: the pooled ones, or those of its only domain."""
-    mine = {domain: values for (name, domain), values in found.items() if name == language}
-    return mine.get(POOLED) or next(iter(mine.values()))
+def _by_language(found: Statistics) -> dict[str, Values]:
+    """Return the statistics of each language: the pooled ones, or those of its first domain."""
+    whole: dict[str, Values] = {}
+    for (language, domain), values in found.items():
+        if domain == POOLED or language not in whole:
+            whole[language] = values
+    return whole
 
 
 def _together(rows: Sequence[Values]) -> Values:
@@ -305,51 +301,47 @@ def _similarity_figures(similarity: pl.DataFrame, benchmark: str) -> list[Figure
     figures = []
     columns = ("language", "domain_a", "domain_b", "cosine")
     for (model,), rows in similarity.group_by("model", maintain_order=True):
-        languages = _first_seen(rows["language"])
+        languages = rows["language"].unique(maintain_order=True).to_list()
         for pair in (languages[i : i + 2] for i in range(0, len(languages), 2)):
             mine = rows.filter(pl.col("language").is_in(pair))
-            domains = tuple(_first_seen(mine["domain_a"]))
+            domains = mine["domain_a"].unique(maintain_order=True).to_list()
             if len(domains) < 2:
                 continue
             cosines = {tuple(key): value for *key, value in mine.select(columns).iter_rows()}
-            values = tuple(
-                tuple(
-                    None
-                    if i == j
-                    else cosines.get((pair[0] if i > j else pair[-1], a, b))
-                    if i > j or len(pair) > 1
-                    else None
-                    for j, b in enumerate(domains)
-                )
+            sides = [pair[0], None, *pair[1:], None]  # below the diagonal, on it, above it
+            values = [
+                [cosines.get((sides[(j >= i) + (j > i)], a, b)) for j, b in enumerate(domains)]
                 for i, a in enumerate(domains)
-            )
-            sides = f"Below the diagonal: {pair[0]}."
-            sides += f" Above: {pair[1]}." if len(pair) > 1 else ""
-            caption = f"{SIMILARITY_NOTE} {sides} Model: {model}."
-            anchor = slug("similarity", benchmark, str(model), *pair)
-            data = HeatMap(domains, domains, values)
-            title = "Similarity of domains"
-            figures.append(
-                _heat_map(data, number, anchor=anchor, title=title, caption=caption, rows="domain")
-            )
+            ]
+            above = f" Above: {pair[1]}." if len(pair) > 1 else ""
+            said = f"{SIMILARITY_NOTE} Below the diagonal: {pair[0]}.{above} Model: {model}."
+            about = slug("similarity", benchmark, str(model), *pair), "Similarity of domains", said
+            drawn = (domains, domains, values)
+            figures.append(_heat_map(*about, "domain", *drawn, shown=number))
     return figures
 
 
 def _heat_map(
-    data: HeatMap,
-    shown: Callable[[float | None], str],
-    *,
     anchor: str,
     title: str,
     caption: str,
-    rows: str,
+    what: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    *,
+    shown: Callable[[float | None], str],
 ) -> FigureView:
-    """Return a heat map with its numbers as ``shown``; ``rows`` says what its rows are."""
-    drawn = draw_heat_map(data)
-    svg = inline_svg(drawn, name=anchor, title=title, description=caption, css="exact")
-    named = zip(data.rows, data.values, strict=True)
-    numbers = tuple((name, *map(shown, values)) for name, values in named)
-    return FigureView(anchor, title, caption, (Panel(svg),), (), (rows, *data.columns), numbers)
+    """Return a heat map with its numbers as ``shown``; ``what`` says what its rows are."""
+    return FigureView.drawn(
+        draw_heat_map(rows, columns, values),
+        anchor,
+        title,
+        caption,
+        css="exact",
+        header=(what, *columns),
+        rows=tuple((name, *map(shown, own)) for name, own in zip(rows, values, strict=True)),
+    )
 
 
 # --- how good translations are
@@ -381,21 +373,21 @@ def quality_blocks(facts: LanguageFacts) -> list[Block]:
             *("domain", "language", "Overall grade by domain and language"),
         ),
     ):
-        down, across = (_first_seen(table[side]) for side in (rows, columns))
+        down, across = (
+            table[side].unique(maintain_order=True).to_list() for side in (rows, columns)
+        )
         if min(len(set(side) - {POOLED}) for side in (down, across)) < 2:
             continue
         cells = {(a, b): mean for a, b, mean in table.select(rows, columns, "mean").iter_rows()}
-        values = tuple(tuple(cells.get((a, b)) for b in across) for a in down)
-        names = [
-            tuple(ALL_TEXTS.get(side, POOLED) if name == POOLED else name for name in found)
+        values = [[cells.get((a, b)) for b in across] for a in down]
+        shown_down, shown_across = (
+            [ALL_TEXTS.get(side, POOLED) if name == POOLED else name for name in found]
             for side, found in ((rows, down), (columns, across))
-        ]
-        data = HeatMap(names[0], names[1], values)
-        caption = f"Mean grade by {rows} and {columns}, 1 to 5."
-        anchor = slug("quality", facts.benchmark, rows, columns)
-        blocks.append(
-            _heat_map(data, _grade, anchor=anchor, title=title, caption=caption, rows=rows)
         )
+        caption = f"Mean grade by {rows} and {columns}, 1 to 5."
+        about = slug("quality", facts.benchmark, rows, columns), title, caption, rows
+        drawn = (shown_down, shown_across, values)
+        blocks.append(_heat_map(*about, *drawn, shown=_grade))
     if facts.agreement is not None and facts.agreement.height:
         blocks.append(_agreement_table(facts.agreement))
     if facts.confusion is not None and facts.confusion.height:
@@ -410,7 +402,7 @@ def _quality_table(quality: pl.DataFrame) -> Table:
     cells = {row[:3]: row[3:] for row in whole.select(columns).iter_rows()}
     dimensions = (*DIMENSIONS, OVERALL)
     rows = []
-    for language in _first_seen(whole["language"]):
+    for language in whole["language"].unique(maintain_order=True):
         n, n_unjudged, _ = cells[language, POOLED, OVERALL]
         means = [cells[language, POOLED, name][2] for name in dimensions]
         means += [cells.get((language, b, OVERALL), (0, 0, None))[2] for b in LENGTH_BUCKETS]
@@ -488,6 +480,7 @@ def _grade(value: float | None) -> str:
 
 Pair = tuple[str, str]
 """Language of the queries, language of the documents."""
+WHOLE = (pl.col("domain") == POOLED) & (pl.col("length_bucket") == POOLED)
 MAX_PAIRS = 18
 CHARACTERS = 1_000
 MARKS = {"depends": " ●", "none": " ○"}
@@ -537,7 +530,7 @@ def pair_blocks(
     if summaries.language_averages is not None:
         averages = leading_rows(summaries.language_averages, info, metric)
         blocks += _average_tables(averages, names, metric=metric)
-    rows = _pooled(leading_rows(bucket_scores, info, metric))
+    rows = leading_rows(bucket_scores, info, metric).filter(WHOLE)
     model = _best_covered(rows, models)
     if model is not None:
         trend = summaries.position_trend
@@ -594,7 +587,7 @@ def _pair_figure(
 def _trends(rows: pl.DataFrame, model: str) -> dict[str, str]:
     """Return the slope and rank correlation of a model on each pair, in words."""
     found = {}
-    for row in _pooled(rows).filter(model=model).iter_rows(named=True):
+    for row in rows.filter(WHOLE, model=model).iter_rows(named=True):
         text = f"{row['n_buckets']} buckets hold queries: no trend"
         if row["slope"] is not None:
             unit = CHARACTERS if row["buckets"] == "squad" else 1
@@ -602,10 +595,6 @@ def _trends(rows: pl.DataFrame, model: str) -> dict[str, str]:
             text = f"slope {change(unit * row['slope'])}, Spearman {rank}"
         found[pair_text(row["query_lang"], row["corpus_lang"])] = text
     return found
-
-
-def _pooled(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.filter(domain=POOLED, length_bucket=POOLED)
 
 
 def pairs_of(psi_table: pl.DataFrame, benchmark: str, languages: Sequence[str]) -> list[Pair]:
@@ -632,7 +621,7 @@ def _pair_tables(
         return f"{number(row['mean'])}\n{number(row['psi'])}\n{number(row['psi_same'])}{mark}"
 
     names = ("model", "query_lang", "corpus_lang")
-    found = {tuple(row[n] for n in names): row for row in _pooled(rows).iter_rows(named=True)}
+    found = {tuple(row[n] for n in names): row for row in rows.filter(WHOLE).iter_rows(named=True)}
     present = {key[0] for key in found}
     tables = []
     for title, is_crossed in (
@@ -671,7 +660,8 @@ def _average_tables(rows: pl.DataFrame, models: Sequence[str], *, metric: str) -
         names = sorted({name for one in mine["languages"] if one for name in one.split(", ")})
         what = "languages"
         if setting == CROSS_LINGUAL:
-            what, names = "pairs (queries → documents)", [_arrow(name) for name in names]
+            what = "pairs (queries → documents)"
+            names = [pair_text(*split_pair(name)) for name in names]
         lines = []
         for model in (name for name in models if name in set(mine["model"])):
             whole, *parts = (cells.get((model, one)) for one in (POOLED, *lengths))
@@ -700,12 +690,6 @@ def _average_tables(rows: pl.DataFrame, models: Sequence[str], *, metric: str) -
         )
     # what holds for both is said once, below the last
     return [*tables[:-1], *(replace(one, note=f"{one.note} {AVERAGE_NOTE}") for one in tables[-1:])]
-
-
-def _arrow(pair: str) -> str:
-    """Turn ``qps-Latn-eng-Latn`` into ``qps-Latn → eng-Latn``."""
-    parts = pair.split("-")
-    return pair_text("-".join(parts[: len(parts) // 2]), "-".join(parts[len(parts) // 2 :]))
 
 
 def _average(row: Row | None, name: str, n_name: str, total: int) -> str:

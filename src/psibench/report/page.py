@@ -4,7 +4,7 @@ Data is read and checked once, each part of the page is made of it (`scores`, `l
 `filters`, `examples`), and ``templates/report.html`` puts the parts together.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -255,40 +255,30 @@ def render_report(inputs: ReportInput) -> str:
     InputError
         If a frame does not follow its declared schema.
     """
-    every = _checked(inputs)
-    return render("report.html", **_context(_without_views(every), every.psi_table))
+    every = _each_table(inputs, _conformed)
+    hidden = [name for ids in inputs.views.values() for name in ids.values()]
+    shown = ~pl.col("benchmark").is_in(hidden)
+    without_views = _each_table(every, lambda frame, _: frame.filter(shown)) if hidden else every
+    return render("report.html", **_context(without_views, every.psi_table))
 
 
-def _checked(inputs: ReportInput) -> ReportInput:
-    """Return the same inputs with every frame cast to its declared schema."""
-
-    def conformed(frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
-        if frame.width == 0:
-            return spec.empty()
-        return pl.DataFrame(conform(frame, spec, where=f"report input {spec.name}"))
-
-    tables: Any = {name: conformed(getattr(inputs, name), spec) for name, spec in SPECS.items()}
+def _each_table(
+    inputs: ReportInput, change: Callable[[pl.DataFrame, TableSpec], pl.DataFrame]
+) -> ReportInput:
+    """Return the same inputs with every table there is changed."""
+    tables: Any = {name: change(getattr(inputs, name), spec) for name, spec in SPECS.items()}
     summaries = {
-        name: conformed(frame, spec)
+        name: change(frame, spec)
         for name, spec in SUMMARY_TABLES.items()
         if (frame := getattr(inputs.summaries, name)) is not None
     }
     return replace(inputs, **tables, summaries=replace(inputs.summaries, **summaries))
 
 
-def _without_views(inputs: ReportInput) -> ReportInput:
-    """Return the same inputs with the rows of the views left out of every table."""
-    hidden = [name for ids in inputs.views.values() for name in ids.values()]
-    if not hidden:
-        return inputs
-    shown = ~pl.col("benchmark").is_in(hidden)
-    tables: Any = {name: getattr(inputs, name).filter(shown) for name in SPECS}
-    summaries = {
-        name: frame.filter(shown)
-        for name in SUMMARY_TABLES
-        if (frame := getattr(inputs.summaries, name)) is not None
-    }
-    return replace(inputs, **tables, summaries=replace(inputs.summaries, **summaries))
+def _conformed(frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
+    if frame.width == 0:
+        return spec.empty()
+    return pl.DataFrame(conform(frame, spec, where=f"report input {spec.name}"))
 
 
 def _infos(inputs: ReportInput) -> tuple[list[BenchmarkInfo], list[ModelInfo]]:

@@ -133,15 +133,6 @@ class Drop:
     is_faint: bool = False
 
 
-@dataclass(frozen=True)
-class HeatMap:
-    """Numbers by row and column; None leaves a cell empty."""
-
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: tuple[tuple[float | None, ...], ...]
-
-
 def model_styles(controls: dict[str, str | None]) -> dict[str, LineStyle]:
     """Return one style per model for the whole page; ``controls``: model -> its control or None.
 
@@ -278,8 +269,10 @@ def draw_stacks(
     return figure
 
 
-def draw_heat_map(data: HeatMap) -> "Figure":
-    """Draw a number in every cell, the higher the darker, legible at 31 x 31.
+def draw_heat_map(
+    rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]]
+) -> "Figure":
+    """Draw a number in every cell, the higher the darker, legible at 31 x 31; None: an empty cell.
 
     With more than ten columns these are numbered, and the names of rows that are also columns
     begin with their numbers. Cells have the same colours in light and dark mode.
@@ -287,10 +280,10 @@ def draw_heat_map(data: HeatMap) -> "Figure":
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
-    is_numbered = len(data.columns) > MANY_COLUMNS
-    known = np.array(data.values, dtype=float).reshape(len(data.rows), len(data.columns))
-    places = {name: f"{place} " for place, name in enumerate(data.columns, start=1)}
-    names = [f"{places.get(n, '') if is_numbered else ''}{cut(n, LONGEST_NAME)}" for n in data.rows]
+    is_numbered = len(columns) > MANY_COLUMNS
+    known = np.array(values, dtype=float).reshape(len(rows), len(columns))
+    places = {name: f"{place} " for place, name in enumerate(columns, start=1)}
+    names = [f"{places.get(n, '') if is_numbered else ''}{cut(n, LONGEST_NAME)}" for n in rows]
     heads = [n.strip() if is_numbered else cut(c, 16) for c, n in places.items()]
     cell = (
         0.29 if is_numbered else min(1.05, max(0.5, 0.1 + 0.085 * max(map(len, heads), default=0)))
@@ -329,25 +322,18 @@ def draw_heat_map(data: HeatMap) -> "Figure":
 
 
 def text_colour(background: tuple[float, float, float]) -> str:
-    """Return what stands out more on a colour (red, green, blue in [0, 1]), at least 4.5 to 1."""
-    ratios = {
-        one: _contrast(tuple(int(one[i : i + 2], 16) / 255 for i in (1, 3, 5)), background)
-        for one in (LIGHT, DARK)
-    }
-    return max(ratios, key=lambda one: ratios[one])
+    """Return what stands out more on a colour (red, green, blue in [0, 1]), at least 4.5 to 1.
+
+    The contrast ratio of two relative luminances a >= b is (a + 0.05) / (b + 0.05) (WCAG 2).
+    """
+    of_background, of_dark = map(_luminance, (background, (4 / 255,) * 3))
+    is_light = of_background + 0.05 >= ((1 + 0.05) * (of_dark + 0.05)) ** 0.5
+    return DARK if is_light else LIGHT
 
 
-def _contrast(*colours: tuple[float, ...]) -> float:
-    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2, relative luminance)."""
-    weights = (0.2126, 0.7152, 0.0722)
-    low, high = sorted(
-        sum(
-            w * (v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4)
-            for w, v in zip(weights, colour, strict=True)
-        )
-        for colour in colours
-    )
-    return (high + 0.05) / (low + 0.05)
+def _luminance(colour: Sequence[float]) -> float:
+    linear = (v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in colour)
+    return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def short_name(name: str) -> str:

@@ -9,7 +9,6 @@ from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.mixtures import MIXTURE_CELLS
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
-from psibench.tables.spec import TableSpec
 from psibench.text.segments import POSITIONS
 
 POSITION_COUNTS = [f"n_{position}" for position in POSITIONS]
@@ -19,9 +18,8 @@ EVERY_BIN = "all"
 
 def pool_flow(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Add up FLOW rows of the same stage and unit."""
-    frame = pl.concat(tables)
-    counts = pl.col("entered", "kept", "dropped").sum()
-    pooled = frame.group_by("stage", "unit", maintain_order=True).agg(pl.col("step").min(), counts)
+    counts = pl.col("step").min(), pl.col("entered", "kept", "dropped").sum()
+    pooled = pl.concat(tables).group_by("stage", "unit", maintain_order=True).agg(*counts)
     return pooled.select(FLOW.column_names).sort("step", maintain_order=True)
 
 
@@ -36,10 +34,9 @@ def pool_margins(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Add up MARGIN_TABLE rows of the same condition; shares are those of the sums."""
     pooled = _summed(tables, ["condition", "threshold"], ["n", *POSITION_COUNTS])
     total = pooled.filter(condition="all").get_column("n").sum()
-    shares = [
-        (pl.col(f"n_{position}") / pl.col("n")).alias(f"share_{position}") for position in POSITIONS
-    ]
-    return _rows(pooled.with_columns((pl.col("n") / total).alias("share"), *shares), MARGIN_TABLE)
+    shares = {f"share_{position}": pl.col(f"n_{position}") / pl.col("n") for position in POSITIONS}
+    shared = pooled.with_columns(share=pl.col("n") / total, **shares)
+    return shared.select(MARGIN_TABLE.column_names)
 
 
 def pool_cells(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -51,7 +48,7 @@ def pool_cells(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     )
     times = pl.when(pl.col("length_bin") == EVERY_BIN).then("n_bins").otherwise(1)
     joined = pooled.join(smallest, on="condition", how="left", maintain_order="left")
-    return _rows(joined.with_columns((pl.col("budget") * times).alias("budget")), CELL_TABLE)
+    return joined.with_columns(pl.col("budget") * times).select(CELL_TABLE.column_names)
 
 
 def pool_audits(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -65,28 +62,25 @@ def pool_audits(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
             low, high = (None, None) if share is None else wilson_interval(share, row["n"])
             row |= {rate: share, f"{rate}_low": low, f"{rate}_high": high}
         rows.append(row)
-    empty = pl.DataFrame(pl.from_arrow(AUDIT_TABLE.schema.empty_table()))
-    return _rows(pl.DataFrame(rows, schema_overrides=empty.schema), AUDIT_TABLE)
+    audits = pl.DataFrame(rows, schema_overrides=AUDIT_TABLE.empty().schema)
+    return audits.select(AUDIT_TABLE.column_names)
 
 
 def pool_savings(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Add up SCORING_SAVINGS rows of the same rule and scorer."""
     pooled = _summed(tables, ["rule", "scorer"], ["n_complete", "n_scored", "n_saved"])
     share = pl.when(pl.col("n_complete") > 0).then(pl.col("n_saved") / pl.col("n_complete"))
-    return _rows(pooled.with_columns(share.alias("share_saved")), SCORING_SAVINGS)
+    return pooled.with_columns(share_saved=share).select(SCORING_SAVINGS.column_names)
 
 
 def pool_mixtures(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Add up MIXTURE_CELLS rows of the same configuration, length bin and position."""
     keys = ["configuration", "length_bin", "target_position"]
-    return _rows(_summed(tables, keys, ["n_retained", "n_drawn", "budget"]), MIXTURE_CELLS)
+    counts = ["n_retained", "n_drawn", "budget"]
+    return _summed(tables, keys, counts).select(MIXTURE_CELLS.column_names)
 
 
 def _summed(
     tables: Sequence[pl.DataFrame], keys: Sequence[str], counts: Sequence[str]
 ) -> pl.DataFrame:
     return pl.concat(tables).group_by(keys, maintain_order=True).agg(pl.col(counts).sum())
-
-
-def _rows(frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
-    return frame.select(spec.column_names)

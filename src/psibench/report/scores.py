@@ -156,18 +156,9 @@ def scale_end(rows: pl.DataFrame) -> float:
 
 
 def cells(row: Row, *, end: float) -> dict[str, Any]:
-    """Return a row with its numbers as text and its small chart in percent of ``end``."""
+    """Return a row with its flags, what it shows, and its small chart in percent of ``end``."""
     return {
         **row,
-        "mean_text": number(row["mean"]),
-        "psi_text": number(row["psi"]),
-        "interval_text": interval(row["psi_low"], row["psi_high"]),
-        "same_text": number(row["psi_same"]),
-        "same_interval_text": interval(row["psi_same_low"], row["psi_same_high"]),
-        "p_text": p_value(row["p_adjusted"]),
-        "control_text": p_value(row["p_control_adjusted"]),
-        "seen_text": percent(row["seen"]),
-        "drop_text": number(row["drop"]),
         "named_flags": [(name, FLAGS.get(name, "")) for name in row["flags"].split(", ") if name],
         "depends": finding_of(row) == "depends",
         "at_floor": has_flag(row, "at_floor"),
@@ -279,16 +270,11 @@ def drop_figure(
         said += " Open markers: of plain means, which mix position with document."
     if any(drop.is_faint for drop in drops):
         said += " Pale: finds next to nothing."
+    numbers = tuple((row["model"], with_interval(row, "drop").replace("\n", " ")) for row in known)
     anchor, title = slug("drop", info.id), "Late against early evidence"
-    svg = inline_svg(draw_drops(drops), name=anchor, title=title, description=said)
-    numbers = tuple(
-        (
-            row["model"],
-            f"{number(row['drop'])} {interval(row['drop_low'], row['drop_high'])}".strip(),
-        )
-        for row in known
+    return FigureView.drawn(
+        draw_drops(drops), anchor, title, said, header=("model", "drop"), rows=numbers
     )
-    return FigureView(anchor, title, said, (Panel(svg),), (), ("model", "drop"), numbers)
 
 
 # --- controls, truncation or neglect

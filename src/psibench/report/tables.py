@@ -9,7 +9,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from psibench.report.plots import LineStyle, swatch
+from psibench.report.plots import LineStyle, inline_svg, swatch
+from psibench.report.wording import count, interval, number, p_value, percent
 
 TEMPLATES = Path(__file__).parent / "templates"
 FOLDED_ROWS = 40
@@ -72,6 +73,14 @@ class FigureView:
     rows: tuple[tuple[str, ...], ...]
     is_folded: bool = False
 
+    @classmethod
+    def drawn(
+        cls, figure: Any, anchor: str, title: str, caption: str, *, css: str = "", **numbers: Any
+    ) -> "FigureView":
+        """Return a view of one matplotlib figure; ``numbers`` are legend, header and rows."""
+        svg = inline_svg(figure, name=anchor, title=title, description=caption, css=css)
+        return cls(anchor, title, caption, (Panel(svg),), **{"legend": (), **numbers})
+
     @property
     def numbers(self) -> Table:
         """The numbers behind the figure."""
@@ -121,7 +130,8 @@ def render(template: str, **context: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"slug": slug}
+    made.filters |= {"slug": slug, "number": number, "percent": percent, "p_value": p_value}
+    made.filters |= {"count": count, "interval": interval}
     made.globals |= {"chip": chip, "kind_chip": kind_chip, "flag_chip": flag_chip}
     made.globals |= {"swatch": lambda style, name: Markup(swatch(style, name))}
     return made.get_template(template).render(**context) + "\n"
