@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rule_tables import examples
 
 from psibench.errors import InputError
-from psibench.text.alignment import PRIORS, VARIANCE, align_lengths
-from psibench.text.sentences import sentence_spans
+from psibench.text.alignment import PRIORS, VARIANCE, align_lengths, sentence_spans
 from psibench.translate.relocate import (
     align_texts,
     length_ratio,

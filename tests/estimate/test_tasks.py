@@ -37,8 +37,8 @@ from psibench.tables.build_schemas import PAIRS, PERSONA_CANDIDATES
 from psibench.tables.domains import OfDomain, each_domain
 from psibench.tables.schemas import CORPUS, DOCUMENTS, QUERIES
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
-from psibench.text.chunks import split_chunks
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.text.segments import split_chunks
 from psibench.translate.steps import TRANSLATION_TASKS, translating_section
 from psibench.translate.translate import text_parts
 

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.sources.squad import read_squad_files
-from psibench.text import chunks
-from psibench.text.chunks import split_chunks
+from psibench.text import segments as chunks
+from psibench.text.segments import split_chunks
 
 
 def pieces(text, chunk_words):

@@ -34,8 +34,7 @@ from psibench.llm.tasks import (
 )
 from psibench.tables.build_schemas import CANDIDATES, SUMMARIES
 from psibench.tables.dropped import Dropped, dropped_frame
-from psibench.text.chunks import split_chunks
-from psibench.text.segments import tag_myopic, tag_posq
+from psibench.text.segments import split_chunks, tag_myopic, tag_posq
 
 Span = tuple[int, int]
 

@@ -33,9 +33,8 @@ from psibench.tables.domains import TablePath
 from psibench.tables.quality_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS
 from psibench.tables.translation_schemas import RELOCATED
-from psibench.text.alignment import MOST_CELLS, Bead, align_lengths
+from psibench.text.alignment import MOST_CELLS, Bead, align_lengths, sentence_spans
 from psibench.text.locate import locate_quote
-from psibench.text.sentences import sentence_spans
 from psibench.translate.translate import TranslateSection, language_names
 
 logger = logging.getLogger("psibench")
