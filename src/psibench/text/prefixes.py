@@ -9,6 +9,7 @@ sentence, since an honest text may begin with an English title, or be about tran
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from psibench.text.detection import MIN_LETTERS, is_english
 from psibench.text.languages import split_code
@@ -26,19 +27,36 @@ _MARKUP = re.compile(r"[*_#`>~]+")
 _SENTENCE = re.compile(r"([^.!:]+)([.!:]*)")
 _SENTENCE_END = re.compile(r"[.!:：。！…]+|\n|$")
 _RULE = re.compile(r"\s*[-*_=—\"'`]{3,}\s*")
+_BETWEEN = r"[\s,;–—-]+"
 
 
 @dataclass(frozen=True)
 class PrefixList:
-    """The list for one language that is translated to: patterns on one folded sentence.
+    """The list for one language that is translated to: regular expressions on a folded sentence.
 
-    ``said`` are openings, statements and remarks in any allowed sequence, ``stated`` those with a
-    statement, ``labels`` headings that a colon follows.
+    They are compiled when a text is first looked at: most have nothing that could be a prefix.
     """
 
-    said: re.Pattern[str]
-    stated: re.Pattern[str]
-    labels: re.Pattern[str] | None
+    opening: str
+    statement: str
+    remark: str
+    label: str | None
+
+    @cached_property
+    def stated(self) -> re.Pattern[str]:
+        """A statement, openings before it and remarks after it."""
+        before, after = f"(?:{self.opening}{_BETWEEN})*", f"(?:{_BETWEEN}{self.remark})*"
+        return re.compile(f"{before}{self.statement}{after}")
+
+    @cached_property
+    def unstated(self) -> re.Pattern[str]:
+        """Openings alone, or a remark."""
+        return re.compile(rf"(?:(?:\A|(?<!\A){_BETWEEN}){self.opening})+|{self.remark}")
+
+    @cached_property
+    def labels(self) -> re.Pattern[str] | None:
+        """A heading that a colon follows."""
+        return None if self.label is None else re.compile(self.label)
 
 
 def compile_prefixes(
@@ -49,7 +67,7 @@ def compile_prefixes(
     labels: Sequence[str],
     remarks: Sequence[str],
 ) -> PrefixList:
-    """Compile the phrases that a language's list has.
+    """Return the regular expressions of the phrases that a language's list has.
 
     Raises
     ------
@@ -60,13 +78,8 @@ def compile_prefixes(
     def choice(phrases: Sequence[str]) -> str:
         return "(?:" + "|".join(phrase_regex(phrase, slots) for phrase in phrases) + ")"
 
-    opening, statement, remark = choice(openings), choice(statements), choice(remarks)
-    stated = rf"(?:{opening}[\s,;–—-]+)*{statement}(?:[\s,;–—-]+{remark})*"
-    return PrefixList(
-        re.compile(rf"{stated}|{opening}(?:[\s,;–—-]+{opening})*|{remark}"),
-        re.compile(stated),
-        re.compile(choice(labels)) if labels else None,
-    )
+    heading = choice(labels) if labels else None
+    return PrefixList(choice(openings), choice(statements), choice(remarks), heading)
 
 
 def remove_prefix(
@@ -165,7 +178,7 @@ def _bare(words: str) -> str:
 
 def _is_said(line: str, listed: PrefixList) -> bool:
     return all(
-        listed.said.fullmatch(words) is not None or _is_label(words, marks, listed)
+        _states_so(words, marks, listed) or listed.unstated.fullmatch(words) is not None
         for words, marks in _sentences(line)
     )
 
@@ -173,14 +186,15 @@ def _is_said(line: str, listed: PrefixList) -> bool:
 def _states(line: str, listed: PrefixList) -> bool:
     """Say whether all of a line is on the list, and a statement or label in it."""
     return _is_said(line, listed) and any(
-        listed.stated.fullmatch(words) is not None or _is_label(words, marks, listed)
-        for words, marks in _sentences(line)
+        _states_so(words, marks, listed) for words, marks in _sentences(line)
     )
 
 
-def _is_label(words: str, marks: str, listed: PrefixList) -> bool:
-    is_heading = listed.labels is not None and listed.labels.fullmatch(words) is not None
-    return is_heading and ":" in marks
+def _states_so(words: str, marks: str, listed: PrefixList) -> bool:
+    """Say whether a sentence is a statement, or a heading with a colon."""
+    if ":" in marks and listed.labels is not None and listed.labels.fullmatch(words):
+        return True
+    return listed.stated.fullmatch(words) is not None
 
 
 def _continued(rest: str, listed: PrefixList) -> int:
