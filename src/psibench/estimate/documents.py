@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -392,15 +392,7 @@ def stand_in_documents(sample: Sample, n: int, measure: Measure) -> pl.DataFrame
     interpreter's documentation from a drawn word on. Lengths in tokens are right within some per
     cent.
     """
-    paragraphs: list[str] = []
-    n_words = 0
-    for page in python_pages():
-        paragraphs += (paragraph for paragraph in page.paragraphs if paragraph.strip())
-        n_words += sum(len(paragraph.split()) for paragraph in page.paragraphs)
-        if n_words >= ENOUGH_WORDS:
-            break
-    words = "\n\n".join(paragraphs).split(" ")
-    rng = np.random.default_rng(sample.seed)
+    words, rng = _running_words(), np.random.default_rng(sample.seed)
     rows: list[tuple[str, str, str, int, str]] = []
     borders = list(pairwise(sample.edges))
     parts = quotas(n, sample.shares or [1] * len(borders))
@@ -415,6 +407,19 @@ def stand_in_documents(sample: Sample, n: int, measure: Measure) -> pl.DataFrame
             text = text[:end]
             rows.append((f"stand-in-{len(rows):06d}", text, "", length, f"{low}-{high}"))
     return pl.DataFrame(rows, schema=SAMPLED_SCHEMA, orient="row")
+
+
+@cache
+def _running_words() -> list[str]:
+    """Return words of the interpreter's documentation, with the breaks between paragraphs."""
+    paragraphs: list[str] = []
+    n_words = 0
+    for page in python_pages():
+        paragraphs += (paragraph for paragraph in page.paragraphs if paragraph.strip())
+        n_words += sum(len(paragraph.split()) for paragraph in page.paragraphs)
+        if n_words >= ENOUGH_WORDS:
+            break
+    return "\n\n".join(paragraphs).split(" ")
 
 
 def _personas(section: Personas, made: OfDomain | None, documents: pl.DataFrame) -> pl.DataFrame:
