@@ -9,8 +9,8 @@ from report_tables import bucket_rows, psi_row, report_input
 
 from psibench.metrics.language_averages import language_averages
 from psibench.report import scores
-from psibench.report.languages import leaderboard_table, pair_blocks, pairs_of
 from psibench.report.page import ReportInput, render_report
+from psibench.report.pairs import leaderboard_table, pair_blocks, pairs_of
 from psibench.report.plots import model_styles
 from psibench.report.scores import fitting
 from psibench.report.tables import FigureView, Table

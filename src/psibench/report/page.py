@@ -34,12 +34,11 @@ from psibench.report.languages import (
     LanguageFacts,
     Summaries,
     language_blocks,
-    leaderboard_table,
-    pair_blocks,
     quality_blocks,
     read_languages,
     read_summaries,
 )
+from psibench.report.pairs import leaderboard_table, pair_blocks
 from psibench.report.plots import draw_histogram, inline_svg, model_styles
 from psibench.report.tables import (
     TEMPLATES,
