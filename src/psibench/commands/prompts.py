@@ -7,7 +7,6 @@ from pathlib import Path
 from psibench.commands.base import Command
 from psibench.commands.text_table import aligned
 from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
-from psibench.config.corpora import POOLED
 from psibench.config.load import load_config
 from psibench.config.lookup_translation import TranslationLookup
 from psibench.config.paths import DEFAULT_CONFIG, PROMPTS, REGISTRY
@@ -21,6 +20,7 @@ from psibench.llm.tasks import LlmTask, TaskItem
 from psibench.stages.llm_ask import read_task_tables
 from psibench.stages.llm_requests import requests_of
 from psibench.tables.domains import TablePath, domain_table
+from psibench.tables.spec import POOLED
 from psibench.translate.quality import JUDGE_TRANSLATION
 from psibench.translate.steps import TRANSLATION_TASKS, asked_in_translation
 

@@ -17,7 +17,6 @@ from psibench.formats.beir import read_qrels, read_queries
 from psibench.formats.checks import check_queries, evidence_doubts, keep_known, match_qrels
 from psibench.formats.runs import doubts, read_run
 from psibench.metrics.aggregate import (
-    POOLED,
     Evaluated,
     ResultTables,
     RowLabels,
@@ -32,6 +31,7 @@ from psibench.search.ranking import rank_documents
 from psibench.tables import Provenance, content_hash, write_csv, write_table
 from psibench.tables.derived import queries_by
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
+from psibench.tables.spec import POOLED
 
 STAGE, STAGE_VERSION = "score", 2
 FAR_BETTER = 0.1

@@ -8,8 +8,7 @@ from pydantic import AfterValidator
 from psibench.config.base import Id, Language, Section
 from psibench.config.sources import DocumentSource, QuestionSource
 from psibench.generate.sampling import Passages
-
-POOLED = "all"
+from psibench.tables.spec import POOLED
 
 
 def _refuse_pooled(domain: str) -> str:

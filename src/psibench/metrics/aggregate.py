@@ -30,8 +30,7 @@ from psibench.metrics.inference import BoolArray, IntArray
 from psibench.metrics.psi import FloatArray
 from psibench.metrics.query_scores import document_numbers
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
-
-POOLED = "all"
+from psibench.tables.spec import POOLED
 
 Rows = list[dict[str, Any]]
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from psibench.metrics.aggregate import POOLED
+from psibench.tables.spec import POOLED
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES
 
 MONOLINGUAL = "monolingual"

@@ -15,10 +15,10 @@ from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.quality_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
+from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 from psibench.text.lengths import count_words
 from psibench.text.query_types import QUERY_TYPES, has_query_types, query_types
-from psibench.translate.quality import POOLED
 from psibench.translate.relocate import RELOCATED_COLUMNS, relocation_table
 
 HISTOGRAM_BIN_CHARS = 50

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.config.corpora import POOLED
 from psibench.config.llms import Price, price_of
 from psibench.errors import InputError
 from psibench.filters.audit import AUDIT_TABLE
@@ -44,7 +43,7 @@ from psibench.tables import read_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.domains import domain_table
 from psibench.tables.schemas import ATTRITION, QUERIES
-from psibench.tables.spec import TableSpec
+from psibench.tables.spec import POOLED, TableSpec
 from psibench.text.segments import POSITIONS
 
 # --- from documents to queries, and what a language model took for it

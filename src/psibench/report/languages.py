@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.metrics.aggregate import POOLED
 from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.statistics import QUERY_TYPE_PREFIX
 from psibench.report.plots import draw_heat_map
@@ -29,7 +28,7 @@ from psibench.tables.quality_schemas import (
     TRANSLATION_CONFUSION,
     TRANSLATION_QUALITY,
 )
-from psibench.tables.spec import TableSpec
+from psibench.tables.spec import POOLED, TableSpec
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
 from psibench.text.query_types import QUERY_TYPES
 from psibench.translate.quality import ANNOTATOR_MEAN, DIMENSIONS, GRADES, OVERALL

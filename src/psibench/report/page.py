@@ -17,7 +17,6 @@ from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, SquadPosq
 from psibench.config.llms import STAND_IN_PREFIX
 from psibench.config.models import Model
 from psibench.filters.verify import VerifyMargin
-from psibench.metrics.aggregate import POOLED
 from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
 from psibench.report import scores
 from psibench.report.examples import Example, example_section, read_examples
@@ -72,7 +71,7 @@ from psibench.tables.schemas import (
     PSI_TABLE,
     STATISTICS,
 )
-from psibench.tables.spec import TableSpec
+from psibench.tables.spec import POOLED, TableSpec
 from psibench.tables.stage import stage
 
 KNOWN_ITEM_NOTE = (

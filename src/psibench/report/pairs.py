@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.metrics.aggregate import POOLED
 from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.language_averages import CROSS_LINGUAL, MONOLINGUAL
 from psibench.report.languages import Summaries
@@ -23,6 +22,7 @@ from psibench.report.wording import (
     pair_text,
     split_pair,
 )
+from psibench.tables.spec import POOLED
 
 Pair = tuple[str, str]
 """Language of the queries, language of the documents."""

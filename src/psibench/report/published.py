@@ -23,7 +23,6 @@ from psibench.config.paths import PUBLISHED
 from psibench.config.published import published_facts
 from psibench.config.registry import read_yaml
 from psibench.errors import InputError
-from psibench.metrics.aggregate import POOLED
 from psibench.report.tables import TEMPLATES, Table, provenance_table, render
 from psibench.tables import hash_file, read_provenance, read_table, write_csv, write_table
 from psibench.tables.atomic import write_text
@@ -31,6 +30,7 @@ from psibench.tables.derived import derived
 from psibench.tables.provenance import now
 from psibench.tables.published_schemas import PUBLISHED_COMPARISON
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 
 # --- the papers' tables

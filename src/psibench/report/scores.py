@@ -10,7 +10,6 @@ import polars as pl
 import polars.selectors as cs
 from markupsafe import Markup
 
-from psibench.metrics.aggregate import POOLED
 from psibench.metrics.estimate import FLAGS
 from psibench.report.plots import (
     NAN,
@@ -56,6 +55,7 @@ from psibench.report.wording import (
     pair_text,
     percent,
 )
+from psibench.tables.spec import POOLED
 
 # --- the PSI table: rows of the server, and all rows as JSON for the page's script
 

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import polars as pl
 
-from psibench.metrics.aggregate import POOLED
 from psibench.report.tables import Table
 from psibench.report.wording import MISSING, change, count, interval, number, percent
+from psibench.tables.spec import POOLED
 
 PREFERRED_METRIC = "ndcg@10"
 RECIPE_SCHEMES = {

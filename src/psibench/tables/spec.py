@@ -8,6 +8,8 @@ import pyarrow as pa
 STRING, INT32, INT64 = pa.string(), pa.int32(), pa.int64()
 FLOAT32, FLOAT64, BOOL = pa.float32(), pa.float64(), pa.bool_()
 CHAR_SPAN = pa.list_(pa.int32(), 2)
+POOLED = "all"
+"""What a column names in rows about all of its values together: domains, lengths, languages."""
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from psibench.tables.quality_schemas import (
     TRANSLATION_QUALITY,
 )
 from psibench.tables.schemas import CORPUS, DOCUMENTS
+from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 from psibench.tables.translation_schemas import TRANSLATION_GRADES
 from psibench.translate.translate import TranslateSection, language_names
@@ -49,7 +50,6 @@ logger = logging.getLogger("psibench")
 
 DIMENSIONS = ("fluency", "accuracy", "completeness", "style")
 OVERALL = "overall"
-POOLED = "all"
 GROUPS = ("language", "domain", "length_bin")
 GRADES = range(1, 6)
 ANNOTATOR, ANNOTATOR_MEAN = "annotator", "mean"
