@@ -120,7 +120,7 @@ def _of_parquet(
     needed: Sequence[str],
     *,
     hint: str = "",
-    lacking: Callable[[Collection[str]], str] = lambda columns: "",
+    lacking: Callable[[Collection[str]], str] | None = None,
 ) -> pl.DataFrame:
     """Read the columns of a schema; those that are not needed are null where there are none.
 
@@ -128,7 +128,7 @@ def _of_parquet(
     """
     optional = [name for name in schema if name not in needed]
     frame = read_parquet(path, needed, optional=optional, hint=hint)
-    if missing := lacking(frame.columns):
+    if lacking and (missing := lacking(frame.columns)):
         found = ", ".join(frame.columns)
         raise InputError(f"{path}: missing columns {missing}; found {found}; {hint}")
     absent = [name for name in optional if name not in frame.columns]
