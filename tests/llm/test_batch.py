@@ -13,8 +13,8 @@ from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch_server import read_line
 from psibench.llm.chain import Item
+from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Message, ResponseSchema
-from psibench.llm.retry import TryFailedError
 from psibench.llm.run import ask_all
 from psibench.llm.secret import Secret
 

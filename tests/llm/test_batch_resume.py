@@ -18,8 +18,8 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch import ask_batches
 from psibench.llm.batch_server import BatchServer
 from psibench.llm.chain import Item
+from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Sampling
-from psibench.llm.retry import TryFailedError
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.usage import Budget
 

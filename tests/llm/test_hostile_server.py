@@ -16,10 +16,10 @@ from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.chain import Item
+from psibench.llm.connection import retry_after_s
 from psibench.llm.limits import Call
 from psibench.llm.replies import parse_reply
 from psibench.llm.request import Sampling
-from psibench.llm.retry import retry_after_s
 from psibench.llm.usage import Budget, Usage
 
 CONFIG = Path(__file__).parents[2] / "config"

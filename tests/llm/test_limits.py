@@ -1,13 +1,12 @@
 import asyncio
-import random
 import time
 
 import pytest
 from llm_helpers import request
 
+from psibench.llm.connection import retry_after_s, verdict_of
 from psibench.llm.limits import Call, Meter, TokenBucket, Turnstile
 from psibench.llm.request import Sampling
-from psibench.llm.retry import backoff_s, retry_after_s, verdict_of
 from psibench.llm.usage import Usage
 
 
@@ -119,22 +118,3 @@ def test_retry_after_is_read_in_all_its_forms(headers, seconds):
 )
 def test_a_status_says_whether_to_try_again(status, code, verdict):
     assert verdict_of(status, code) == verdict
-
-
-def waits(n_failed, asked_s=None):
-    rng = random.Random(1)
-    return [
-        backoff_s(n_failed, asked_s=asked_s, base_s=1.0, most_s=60.0, rng=rng) for _ in range(200)
-    ]
-
-
-@pytest.mark.parametrize(("n_failed", "most"), [(1, 1), (2, 2), (4, 8), (20, 60), (5000, 60)])
-def test_waits_double_up_to_a_bound_and_differ(n_failed, most):
-    found = waits(n_failed)
-    assert most / 2 <= min(found) < max(found) <= most
-    assert len(set(found)) == 200
-
-
-def test_the_wait_is_never_shorter_than_the_server_asks():
-    found = waits(1, asked_s=30.0)
-    assert 30.0 <= min(found) < max(found) <= 33.0

@@ -1,32 +1,32 @@
 """Embedding services: bodies, texts, requests, budget and faults, against a real server."""
 
 import asyncio
+import contextlib
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import numpy as np
 import pytest
+from openai import _base_client
 from tiny_checkpoints import save_tokenizer
 from transformers import AutoTokenizer
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.errors import InputError
-from psibench.llm.retry import TryFailedError
+from psibench.llm import asking
+from psibench.llm.connection import TryFailedError
 from psibench.llm.standin.embedding import STYLES, embed
 from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 from psibench.llm.usage import BudgetReachedError
-from psibench.models.api import service
 from psibench.models.api.identity import (
     remember_tokenizer,
     remembered_tokenizer,
     tokenizer_identity,
 )
-from psibench.models.api.ledger import Ledger
+from psibench.models.api.ledger import ApiRequest, Ledger
 from psibench.models.api.service import (
     ApiAsker,
-    ApiRequest,
-    EmbeddingClient,
     check_paths,
     pack,
     read_tokens,
@@ -59,9 +59,10 @@ SERVICES = {"openai": OPENAI, "voyage": VOYAGE, "cohere": COHERE, "jina": JINA}
 
 @pytest.fixture(autouse=True)
 def _no_long_waits(monkeypatch):
-    monkeypatch.setattr(service, "BACKOFF_S", 0.01)
-    monkeypatch.setattr(service, "LOOK_S", 0.02)
-    monkeypatch.setattr(service, "GRACE_S", 0.3)
+    monkeypatch.setattr(_base_client, "INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(_base_client, "MAX_RETRY_DELAY", 0.05)
+    monkeypatch.setattr(asking, "LOOK_S", 0.02)
+    monkeypatch.setattr(asking, "GRACE_S", 0.3)
     monkeypatch.setenv("EMBEDDING_KEY", KEY)
 
 
@@ -95,16 +96,14 @@ def ask(entry, requests, ledger, *, stop=None, dim=None) -> dict[bytes, np.ndarr
     ask.taken = taken
 
     async def run() -> None:
-        client = EmbeddingClient(entry)
-        asker = ApiAsker(entry, client, ledger, "m", dim=dim)
+        def take(one, vectors):
+            taken.update(zip(one.keys, vectors, strict=True))
+
+        asker = ApiAsker(entry, "m", ledger, take, dim=dim)
         try:
-            await asker.ask_all(
-                iter(requests),
-                lambda one, vectors: taken.update(zip(one.keys, vectors, strict=True)),
-                stop=stop,
-            )
+            await asker.see_to_all(iter(requests), **({"check_stop": stop.check} if stop else {}))
         finally:
-            await client.close()
+            await asker.close()
 
     asyncio.run(run())
     return taken
@@ -533,3 +532,83 @@ def test_the_sum_is_kept_up_as_requests_come_and_go(tmp_path):
         ledger.refresh()
         assert ledger.spent_usd() == 21
         assert ledger.spending().tokens == 21
+
+
+def test_without_a_key_none_is_sent(tmp_path):
+    with EmbeddingServer(EmbeddingStandIn()) as server:
+        ask(entry_of(url=server.url("openai"), key_env=None), [request(1)], ledger_in(tmp_path))
+    ((_, _, headers),) = server.stand_in.asked
+    assert "Authorization" not in headers
+
+
+def test_a_redirection_is_not_followed_and_names_the_key_of_the_address(tmp_path):
+    class Moved(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(307)
+            self.send_header("Location", "http://elsewhere.invalid/v1?key=secret-of-theirs")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        entry = entry_of(url=f"http://127.0.0.1:{server.server_port}/")
+        with pytest.raises(InputError, match=r"redirects to elsewhere\.invalid; name that in url"):
+            ask(entry, [request(1)], ledger_in(tmp_path))
+        server.shutdown()
+
+
+def test_an_answer_that_drips_is_given_up_when_its_time_is_over(tmp_path):
+    class Dripping(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                for _ in range(1000):
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
+                    time.sleep(0.05)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Dripping) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        ledger = ledger_in(tmp_path)
+        with pytest.raises(InputError, match=r"timeout: no reply within 0\.5 s"):
+            ask(entry_of(url=url, timeout_s=0.5, max_attempts=2), [request(1)], ledger)
+        server.shutdown()
+    assert ledger.spending().tokens == 20  # two tries that may be billed
+
+
+def test_the_log_names_the_server_and_the_first_failure_of_each_reason(tmp_path, caplog):
+    caplog.set_level("INFO")
+    faults = ["429", "500", "500", "reset"]
+    with EmbeddingServer(EmbeddingStandIn(faults)) as server:
+        entry = entry_of(url=server.url("openai"), concurrency=1)
+        ask(entry, [request(1), request(2)], ledger_in(tmp_path))
+    said = [text for text in caplog.messages if text.startswith(("asking", "first"))]
+    assert said[0] == f"asking embed-1 at {server.url('openai')}, up to 1 at once"
+    assert [text.split(":")[0] for text in said[1:3]] == ["first http_429", "first http_500"]
+    assert len(said) == 4  # and one broken connection
+
+
+def test_too_early_is_tried_again(tmp_path):
+    with EmbeddingServer(EmbeddingStandIn(["425"])) as server:
+        ask(entry_of(url=server.url("openai")), [request(1)], ledger_in(tmp_path))
+    assert len(server.stand_in.asked) == 2
+
+
+def test_a_refusal_ends_requests_that_wait_for_a_pause(tmp_path):
+    # Two at once: one is told to wait for ten minutes, the other is refused.
+    with EmbeddingServer(EmbeddingStandIn(["429:600", "400"])) as server:
+        entry = entry_of(url=server.url("openai"), concurrency=2)
+        started = time.monotonic()
+        with pytest.raises(InputError, match="http_400"):
+            ask(entry, [request(n) for n in range(4)], ledger_in(tmp_path))
+        assert time.monotonic() - started < 60
+        assert len(server.stand_in.asked) == 2

@@ -12,16 +12,17 @@ from urllib.parse import urlsplit
 import numpy as np
 import polars as pl
 import pytest
+from openai import _base_client
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
+from psibench.llm import asking
 from psibench.llm.standin.embedding import embed
 from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 from psibench.llm.usage import BudgetReachedError
-from psibench.models.api import service
 from psibench.models.api.texts import load_api_texts
 from psibench.stages import embed_api
 from psibench.stages.embed_api import run_embed_api
@@ -48,7 +49,7 @@ HOSTS = {
 
 @pytest.fixture(autouse=True)
 def _no_long_waits(monkeypatch):
-    monkeypatch.setattr(service, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(_base_client, "INITIAL_RETRY_DELAY", 0.01)
 
 
 @pytest.fixture
@@ -280,7 +281,7 @@ class Stop:
 
 
 def test_a_stopped_job_keeps_every_answer_and_asks_the_rest_later(tmp_path, monkeypatch):
-    monkeypatch.setattr(service, "LOOK_S", 0.02)
+    monkeypatch.setattr(asking, "LOOK_S", 0.02)
     documents = {f"d{n}": f"word{n} one two" for n in range(60)}
     write_domain(tmp_path / "a", documents, {})
     with EmbeddingServer(EmbeddingStandIn(delay_s=0.05)) as server:

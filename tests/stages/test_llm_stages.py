@@ -11,7 +11,7 @@ from psibench.errors import InputError
 from psibench.generate.recipes import assemble
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.chain import Chain, Totals
-from psibench.llm.retry import TryFailedError
+from psibench.llm.connection import TryFailedError
 from psibench.llm.tasks import (
     Gathered,
     LlmTask,

@@ -8,6 +8,7 @@ it is done with the last, and nothing waits in between.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
 
 from psibench.config.llms import AskPolicy
 from psibench.errors import InputError
@@ -15,7 +16,9 @@ from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.chain import Chain, Item, Totals
 from psibench.llm.client import ChatClient, Reply
-from psibench.llm.retry import TryFailedError
+from psibench.llm.connection import TryFailedError
+
+T = TypeVar("T")
 
 LOOK_S = 0.2
 """How often it is looked whether answers are to be made durable, and whether the job has to end."""
@@ -50,33 +53,66 @@ async def ask(
     """
     run = _Run(client, store, policy, on_outcome)
     store.refresh()
-    source = iter(items)
-    workers = [asyncio.create_task(run.work(source)) for _ in range(policy.concurrency)]
-    left, give_up_at = set(workers), float("inf")
-    try:
-        while left and time.monotonic() < give_up_at:
-            _, left = await asyncio.wait(left, timeout=LOOK_S)
-            try:
-                if store.is_sync_due():
-                    await asyncio.to_thread(store.sync)
-            except OSError as error:
-                run.halt(_not_stored(error, store))
-            try:
-                if give_up_at == float("inf"):
-                    check_stop()
-            except Exception as told:
-                run.halt(told)
-                give_up_at = time.monotonic() + GRACE_S
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-    if run.error is not None:
-        raise run.error
+    await run.see_to_all(iter(items), check_stop=check_stop)
     return run.totals
 
 
-class _Run:
+class Workers(Generic[T]):
+    """Tasks that draw items from one stream and see to each; the first error ends the drawing."""
+
+    def __init__(self, concurrency: int) -> None:
+        self.error: Exception | None = None
+        self._concurrency = concurrency
+
+    async def see_to(self, item: T) -> None:
+        """Do what is to be done about an item."""
+        raise NotImplementedError
+
+    async def look(self) -> None:
+        """Do what is to be done now and then."""
+
+    def halt(self, error: Exception) -> None:
+        """Draw nothing more; what is under way is still seen to."""
+        self.error = self.error or error
+
+    async def see_to_all(
+        self, items: Iterator[T], *, check_stop: Callable[[], None] = lambda: None
+    ) -> None:
+        """See to all items; once ``check_stop`` has raised, for `GRACE_S` at most.
+
+        Raises
+        ------
+        Exception
+            The first error, after what was under way.
+        """
+        workers = [asyncio.create_task(self._work(items)) for _ in range(self._concurrency)]
+        left, give_up_at = set(workers), float("inf")
+        try:
+            while left and time.monotonic() < give_up_at:
+                _, left = await asyncio.wait(left, timeout=LOOK_S)
+                try:
+                    await self.look()
+                    if give_up_at == float("inf"):
+                        check_stop()
+                except Exception as told:
+                    self.halt(told)
+                    give_up_at = time.monotonic() + GRACE_S
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        if self.error is not None:
+            raise self.error
+
+    async def _work(self, items: Iterator[T]) -> None:
+        try:
+            while self.error is None and (item := next(items, None)) is not None:
+                await self.see_to(item)
+        except Exception as error:
+            self.halt(error)
+
+
+class _Run(Workers[Item]):
     """What the workers of one run share."""
 
     def __init__(
@@ -86,31 +122,24 @@ class _Run:
         policy: AskPolicy,
         on_outcome: Callable[[Outcome], None],
     ) -> None:
+        super().__init__(policy.concurrency)
         self.totals = Totals()
-        self.error: Exception | None = None
         self._client, self._store, self._policy = client, store, policy
         self._on_outcome = on_outcome
         self._twins: dict[str, list[str]] = {}
         self._n_failed_in_a_row = 0
 
-    def halt(self, error: Exception) -> None:
-        """Send nothing more; what is under way is still received and stored."""
-        self.error = self.error or error
-
-    async def work(self, items: Iterator[Item]) -> None:
-        """Draw one item after the other and see to its outcome."""
+    async def look(self) -> None:
+        """Make answers durable when it is time."""
         try:
-            while self.error is None and (item := self._next(items)) is not None:
-                await self._see_to(item)
-        except Exception as error:
-            self.halt(error)
+            if self._store.is_sync_due():
+                await asyncio.to_thread(self._store.sync)
+        except OSError as error:
+            self.halt(_not_stored(error, self._store))
 
-    def _next(self, items: Iterator[Item]) -> Item | None:
-        item = next(items, None)
-        self.totals.n_items += item is not None
-        return item
-
-    async def _see_to(self, item: Item) -> None:
+    async def see_to(self, item: Item) -> None:
+        """Give the outcome of an item: from the store, with a twin's, or by asking."""
+        self.totals.n_items += 1
         chain = Chain(item.id, item.request, self._policy.max_reasks)
         if (outcome := chain.follow_stored(self._store)) is not None:
             self.totals.n_from_store += 1

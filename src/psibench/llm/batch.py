@@ -29,9 +29,9 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch_server import MIB, BatchServer, input_line, nameless, writing_to
 from psibench.llm.chain import Chain, Item, Totals
 from psibench.llm.client import Reply
+from psibench.llm.connection import TryFailedError
 from psibench.llm.limits import Call
 from psibench.llm.request import Request
-from psibench.llm.retry import TryFailedError
 from psibench.llm.usage import Budget, Usage
 from psibench.tables.atomic import write_text
 from psibench.tables.provenance import now

@@ -11,9 +11,15 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.client import Reply, read_reply
-from psibench.llm.connection import DETAIL_CHARS, failures, status_failure, sync_client
+from psibench.llm.connection import (
+    DETAIL_CHARS,
+    TryFailedError,
+    failures,
+    status_failure,
+    sync_client,
+    verdict_of,
+)
 from psibench.llm.request import Request
-from psibench.llm.retry import TryFailedError, verdict_of
 from psibench.llm.secret import Secret
 
 if TYPE_CHECKING:
@@ -52,7 +58,9 @@ class BatchServer:
 
     def __init__(self, settings: LlmSettings, folder: Path) -> None:
         self._secret = Secret.from_environment(settings.api_key_env)
-        self._client = sync_client(settings, settings.base_url, self._secret)
+        self._client = sync_client(
+            settings.asking, settings.base_url, self._secret, settings.headers
+        )
         self._policy, self._window = settings.asking, settings.batch.completion_window
         self._folder = folder
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from psibench.llm.answer import REASKED, Answer, Outcome, interpret
+from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Request
-from psibench.llm.retry import TryFailedError
 from psibench.llm.usage import Usage
 
 

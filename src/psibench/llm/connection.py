@@ -1,28 +1,320 @@
-"""Connections to a server that speaks OpenAI's API, and what goes wrong on them."""
+"""Connections to a server, and what goes wrong on them: the one HTTP client of the package.
 
+The `openai` client sends, waits and tries again. Around each HTTP request stand the limits (pace,
+budget, pauses) and what the log is told of failures. Prompts, texts and keys go to the address in
+the config and nowhere else, and no error's words hold a key.
+"""
+
+import asyncio
 import contextlib
+import itertools
+import json
 import logging
+import math
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from psibench.config.llms import AskPolicy, LlmSettings
-from psibench.llm.retry import TryFailedError, retry_after_s, verdict_of
+from psibench.config.llms import AskPolicy
+from psibench.errors import InputError
+from psibench.llm.limits import Account, Call, Meter, Turnstile
 from psibench.llm.secret import Secret
+from psibench.llm.usage import Usage
 
 if TYPE_CHECKING:
     import httpx2
     from openai import AsyncOpenAI, OpenAI
 
-    Around = Callable[[Callable[[], Awaitable[httpx2.Response]]], Awaitable[httpx2.Response]]
+logger = logging.getLogger("psibench")
+
+T = TypeVar("T")
+Verdict = Literal["retry", "reject", "stop"]
 
 OPENAI_URL = "https://api.openai.com/v1"
 DETAIL_CHARS = 500
+CONNECTIONS_PER_CLIENT = 128
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
+RETRY_STATUS = frozenset({408, 409, 425, 429})
+STOP_STATUS = frozenset({401, 402, 403, 404, 405})
+"""No other request will fare better: wrong key, no credit, wrong address or model. Nor after a
+redirection (3xx): it is not followed."""
 
-def async_client(
-    settings: LlmSettings, address: str | None, secret: Secret, *, around: "Around"
+_STOP_CODES = frozenset({"insufficient_quota", "invalid_api_key", "model_not_found"})
+
+MOST_S = 86_400.0
+"""Longest wait that is read from a server's headers."""
+
+MOST_PAUSE_S = 900.0
+"""Longest pause of all requests; a service that asks for a longer one has a quota used up."""
+
+TROUBLE_EVERY_S = 30.0
+"""How often the log is told how many HTTP requests failed, after the first of each kind."""
+
+HOPELESS_AFTER = 20
+"""Answers of status 500 with the same words, and no other, after which a server is given up: it
+cannot do what is asked (a reply format it does not know), and says so in this way."""
+
+FORMAT_WORDS = ("json_schema", "response_format", "grammar", "schema")
+
+_CALL: ContextVar[Call] = ContextVar("call")
+"""The call that an HTTP request is made for: the `openai` client sends several where it retries."""
+
+
+class TryFailedError(Exception):
+    """One request without a usable reply.
+
+    Attributes
+    ----------
+    reason
+        Short code: ``http_429``, ``timeout``, ``connection``, ``not_json``, ``no_choices``, ...
+    detail
+        The server's words, without keys.
+    verdict
+        ``retry``: try again; ``reject``: this request will not do; ``stop``: none will.
+    """
+
+    def __init__(self, reason: str, detail: str, *, verdict: Verdict = "retry") -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail, self.verdict = reason, detail, verdict
+
+
+class Connection:
+    """Asks one server, many requests at once. Used and closed inside one event loop.
+
+    What may pass (status 408, 409, 425, 429 and 5xx, broken connections, time-outs) the `openai`
+    client tries again: after the server's Retry-After, up to two minutes, or else after half a
+    second, doubled each time up to eight. Each HTTP request is paced and counted by the budget.
+
+    Parameters
+    ----------
+    policy
+        Pace and patience.
+    model
+        Who is asked, for the log.
+    address
+        Where; None is api.openai.com.
+    address_key
+        Key of the config that holds it.
+    secret
+        Kept here and in the HTTP clients alone.
+    headers
+        Further ones; ``openai.Omit()`` leaves one out.
+    budget
+        What may be spent.
+    obituary
+        Asked when a connection breaks: how the server ended, or None while it runs.
+    answer_s
+        Seconds that a whole answer may take; None: any time, as long as something comes every
+        ``policy.timeout_s``.
+    all_pause
+        Whether Retry-After (up to 15 minutes) holds for all requests, not for the one refused.
+    """
+
+    def __init__(
+        self,
+        policy: AskPolicy,
+        *,
+        model: str,
+        address: str | None,
+        secret: Secret,
+        address_key: str = "base_url",
+        headers: Mapping[str, Any] | None = None,
+        budget: Account | None = None,
+        obituary: Callable[[], str | None] = lambda: None,
+        answer_s: float | None = None,
+        all_pause: bool = False,
+    ) -> None:
+        self._policy, self._secret, self._address_key = policy, secret, address_key
+        self._obituary, self._answer_s, self._all_pause = obituary, answer_s, all_pause
+        self._headers = {"Content-Type": "application/json"} | dict(headers or {})
+        self.meter = Meter(policy.requests_per_minute, policy.tokens_per_minute, budget)
+        self._clients = [
+            _async_client(policy, address, secret, around=self._send)
+            for _ in range(-(-policy.concurrency // CONNECTIONS_PER_CLIENT))
+        ]
+        self._turn = itertools.cycle(self._clients)
+        self._turnstile = Turnstile()
+        self._troubles = _Troubles()
+        n_at_once = policy.concurrency
+        logger.info("asking %s at %s, up to %d at once", model, address or OPENAI_URL, n_at_once)
+
+    async def post(
+        self, path: str, call: Call, body: Callable[[], bytes], read: Callable[[Any, float], T]
+    ) -> T:
+        """Post until there is an answer that can be read; at most ``max_reasks`` times more if not.
+
+        Parameters
+        ----------
+        path
+            Relative to the address, or a whole address.
+        body
+            Makes the body, when its turn has come.
+        read
+            (plain data, seconds it took) -> what is returned. Notes in ``call.told`` what the
+            answer says it used, as soon as it knows; raises TryFailedError.
+
+        Raises
+        ------
+        TryFailedError
+            If there is none: rejected, tries or deadline used up, or no request will do. Its
+            words hold no key.
+        BudgetReachedError
+            If the next HTTP request could pass the budget. It was not sent.
+        HaltedError
+            If it was not sent because the asking ends.
+        InputError
+            If the server has ended.
+        """
+        _CALL.set(call)
+        for n_left in range(self._policy.max_reasks, -1, -1):
+            await self.meter.admit(call)
+            await self._turnstile.enter()
+            try:
+                response = await self._posted(path, body())
+                try:
+                    found = read(self._data(response.content), response.elapsed.total_seconds())
+                except TryFailedError as failure:
+                    if failure.verdict != "retry" or not n_left:
+                        raise
+                    continue
+                self.meter.settle(call, call.told, is_usable=True)
+                return found
+            finally:
+                self.meter.settle(call, call.told)  # of no use, and billed perhaps
+        raise AssertionError("not reached")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients:
+            await client.close()
+
+    async def _posted(self, path: str, body: bytes) -> "httpx2.Response":
+        import httpx2
+
+        try:
+            with failures(self._secret, policy=self._policy, address_key=self._address_key):
+                async with asyncio.timeout(self._policy.deadline_s):
+                    return await next(self._turn).post(
+                        path,
+                        cast_to=httpx2.Response,
+                        content=body,
+                        options={"headers": self._headers},
+                    )
+        except TryFailedError as failure:
+            if self._troubles.are_hopeless and failure.reason == "http_500":
+                raise self._troubles.as_stop(failure) from None
+            raise
+
+    async def _send(self, send: "Callable[[], Awaitable[httpx2.Response]]") -> "httpx2.Response":
+        """Send one HTTP request of the call under way, as the limits allow; see what it used."""
+        import httpx2
+
+        call = _CALL.get()
+        if not call.is_under_way:  # a further try
+            await self.meter.admit(call)
+        call.n_tries += 1
+        try:
+            response = await self._in_time(send)
+        except BaseException as error:
+            # The server may have done the work. What was never answered is not billed.
+            perhaps_billed = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
+            self.meter.settle(call, None if isinstance(error, perhaps_billed) else Usage())
+            if isinstance(error, httpx2.TransportError):
+                self._troubles.note(type(error).__name__, self._secret.scrub(str(error)))
+            words = self._obituary() if isinstance(error, httpx2.TransportError) else None
+            if words is not None:
+                raise InputError(
+                    f"{words}\nAll answers so far are stored; run again to go on."
+                ) from None
+            raise
+        self._troubles.is_answered |= response.status_code < 300
+        if response.status_code >= 300:
+            self.meter.settle(call, Usage())
+            self._see_to_refusal(response)
+        return response
+
+    async def _in_time(self, send: "Callable[[], Awaitable[httpx2.Response]]") -> "httpx2.Response":
+        import httpx2
+
+        answer_s = self._answer_s
+        try:
+            async with asyncio.timeout(answer_s):
+                return await send()
+        except TimeoutError:
+            raise httpx2.ReadTimeout(f"no whole answer within {answer_s:g} s") from None
+
+    def _see_to_refusal(self, response: "httpx2.Response") -> None:
+        """Tell the log; say in the header that the `openai` client heeds whether to try again."""
+        words = self._secret.scrub(response.text)[:DETAIL_CHARS]
+        self._troubles.note(f"http_{response.status_code}", words)
+        headers, verdict = response.headers, verdict_of(response.status_code, _code(response))
+        if verdict == "stop" or self._troubles.are_hopeless:
+            headers["x-should-retry"] = "false"
+        elif verdict == "retry":
+            headers.setdefault("x-should-retry", "true")
+        asked_s = retry_after_s(headers) if self._all_pause else None
+        if asked_s is not None and asked_s > MOST_PAUSE_S:
+            headers["x-should-retry"] = "false"
+        elif asked_s is not None:
+            self.meter.pause(asked_s)
+            for name in ("retry-after", "retry-after-ms"):  # waited for by the next admission
+                headers.pop(name, None)
+
+    def _data(self, content: bytes) -> Any:
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError):
+            words = self._secret.scrub(content[:DETAIL_CHARS].decode("utf-8", "replace"))
+            raise TryFailedError("not_json", words) from None
+
+
+class _Troubles:
+    """HTTP requests that failed: what the log is told, and whether more of them make sense."""
+
+    def __init__(self) -> None:
+        self.is_answered = False
+        self._counts: Counter[str] = Counter()
+        self._words: set[str] = set()
+        self._told_s = 0.0
+
+    @property
+    def are_hopeless(self) -> bool:
+        """Whether nothing but one and the same error 500 ever came back, and often enough."""
+        is_one = self._counts.keys() == {"http_500"} and len(self._words) == 1
+        return is_one and not self.is_answered and self._counts["http_500"] >= HOPELESS_AFTER
+
+    def note(self, kind: str, words: str) -> None:
+        """Count a failure; tell the log the first of its kind, and all counts now and then."""
+        self._counts[kind] += 1
+        if len(self._words) < 2:
+            self._words.add(words)
+        if self._counts[kind] == 1:
+            logger.warning("first %s: %s", kind, words or "without words")
+            self._told_s = time.monotonic()
+        elif time.monotonic() - self._told_s >= TROUBLE_EVERY_S:
+            counts = ", ".join(f"{name} {count}" for name, count in self._counts.most_common())
+            logger.warning("failed so far, and tried again where that may help: %s", counts)
+            self._told_s = time.monotonic()
+
+    def as_stop(self, failure: TryFailedError) -> TryFailedError:
+        """Return a failure that ends the run, with what may help."""
+        words = f"{failure.detail} (all of the first {self._counts['http_500']} answers)"
+        if any(word in failure.detail for word in FORMAT_WORDS):
+            words += ". The server may not know this reply_format: try json_object or text"
+        return TryFailedError(failure.reason, words, verdict="stop")
+
+
+def _async_client(
+    policy: AskPolicy,
+    address: str | None,
+    secret: Secret,
+    *,
+    around: "Callable[[Callable[[], Awaitable[httpx2.Response]]], Awaitable[httpx2.Response]]",
 ) -> "AsyncOpenAI":
     """Open a client for many requests at once; ``around`` calls what sends an HTTP request."""
     import httpx2
@@ -32,7 +324,6 @@ def async_client(
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
             return await around(lambda: super(Transport, self).send(request, **options))
 
-    policy = settings.asking
     transport = Transport(
         # Without a number the transport takes 100, whatever the concurrency.
         limits=httpx2.Limits(max_connections=policy.concurrency),
@@ -40,43 +331,40 @@ def async_client(
         follow_redirects=False,
         trust_env=not _is_local(address),
     )
-    return _configured(
-        AsyncOpenAI, transport, settings, address, secret, max_retries=policy.max_tries - 1
-    )
+    return _configured(AsyncOpenAI, transport, policy, address, secret, {})
 
 
-def sync_client(settings: LlmSettings, address: str | None, secret: Secret) -> "OpenAI":
+def sync_client(
+    policy: AskPolicy, address: str | None, secret: Secret, headers: Mapping[str, Any]
+) -> "OpenAI":
     """Open a client for one call at a time; the timeout is of one read or write, not of a file."""
     import httpx2
     from openai import DefaultHttpxClient, OpenAI
 
     transport = DefaultHttpxClient(
-        timeout=httpx2.Timeout(settings.asking.timeout_s),
+        timeout=httpx2.Timeout(policy.timeout_s),
         trust_env=not _is_local(address),
         follow_redirects=False,
     )
-    return _configured(
-        OpenAI, transport, settings, address, secret, max_retries=settings.asking.max_tries - 1
-    )
+    return _configured(OpenAI, transport, policy, address, secret, headers)
 
 
 def _configured(
     kind: Any,
     transport: Any,
-    settings: LlmSettings,
+    policy: AskPolicy,
     address: str | None,
     secret: Secret,
-    *,
-    max_retries: int,
+    headers: Mapping[str, Any],
 ) -> Any:
     for name in ("httpx2", "openai"):  # else one line per request, or retry
         logging.getLogger(name).setLevel(logging.WARNING)
     client = kind(
         base_url=address or OPENAI_URL,
         api_key=secret.reveal() or "none",
-        max_retries=max_retries,
+        max_retries=policy.max_tries - 1,
         http_client=transport,
-        default_headers=dict(settings.headers),
+        default_headers=dict(headers),
     )
     client.admin_api_key = None  # these the client takes from the environment unasked
     if address is not None:
@@ -90,7 +378,7 @@ def _is_local(address: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def failures(secret: Secret, *, policy: AskPolicy) -> Iterator[None]:
+def failures(secret: Secret, *, policy: AskPolicy, address_key: str = "base_url") -> Iterator[None]:
     """Turn what goes wrong in a call inside into a TryFailedError whose words hold no key."""
     import aiohttp
     import httpx2
@@ -107,7 +395,8 @@ def failures(secret: Secret, *, policy: AskPolicy) -> Iterator[None]:
             error.body,
             secret,
             text=error.response.text,
-            headers=error.response.headers,
+            location=error.response.headers.get("location", ""),
+            address_key=address_key,
         ) from None
     except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
         cause = error.__cause__ or error
@@ -118,12 +407,12 @@ def failures(secret: Secret, *, policy: AskPolicy) -> Iterator[None]:
         raise TryFailedError("connection", words[:DETAIL_CHARS]) from None
 
 
-def error_code(response: "httpx2.Response") -> str | None:
+def _code(response: "httpx2.Response") -> str | None:
     """Return the code of an error reply that was read, if it has one."""
     try:
         error = response.json()["error"]
         return str(error.get("code") or error.get("type") or "") or None
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -133,7 +422,8 @@ def status_failure(
     secret: Secret,
     *,
     text: str = "",
-    headers: Mapping[str, str] | None = None,
+    location: str = "",
+    address_key: str = "base_url",
 ) -> TryFailedError:
     """Say what an HTTP error means.
 
@@ -142,25 +432,61 @@ def status_failure(
     status
         HTTP status.
     error
-        The ``error`` object of the reply's body, if it has one.
+        The ``error`` object of the reply's body, or the body itself where it has none. Its words
+        are in ``message`` (OpenAI, Cohere) or ``detail`` (Voyage, FastAPI), or it is the words.
     secret
         Taken out of the server's words.
     text
         The words where ``error`` has none.
-    headers
-        Of the reply; Retry-After is read.
+    location
+        Where a redirection leads; ``address_key`` is the key of the config with the address.
     """
     body = error if isinstance(error, dict) else {}
     code = str(body.get("code") or body.get("type") or "")
-    words = secret.scrub(str(body.get("message") or text))[:DETAIL_CHARS]
+    said = body.get("message") or body.get("detail") or (error if isinstance(error, str) else text)
+    words = secret.scrub(str(said))[:DETAIL_CHARS]
     if 300 <= status < 400:
-        host = urlsplit((headers or {}).get("location", "")).hostname or "another address"
-        words = f"the server redirects to {host}; name that in base_url if you trust it. {words}"
+        host = urlsplit(location).hostname or "another address"
+        words = (
+            f"the server redirects to {host}; name that in {address_key} if you trust it. {words}"
+        )
     if code in ("content_filter", "content_policy_violation"):
         return TryFailedError("content_filter", words, verdict="reject")
-    return TryFailedError(
-        f"http_{status}",
-        words,
-        verdict=verdict_of(status, code),
-        retry_after_s=retry_after_s(headers or {}),
-    )
+    return TryFailedError(f"http_{status}", words, verdict=verdict_of(status, code))
+
+
+def verdict_of(status: int, code: str | None) -> Verdict:
+    """Say what an HTTP error status and the server's error code mean."""
+    if status in STOP_STATUS or 300 <= status < 400 or code in _STOP_CODES:
+        return "stop"
+    return "retry" if status in RETRY_STATUS or status >= 500 else "reject"
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Read Retry-After (seconds or a date) or retry-after-ms; None if absent or not readable.
+
+    At most a day: what is longer is no time to wait, and may be no number a clock takes.
+    """
+    try:
+        seconds = _asked_s(headers, time.time() if now is None else now)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return seconds if seconds is None else min(MOST_S, max(0.0, seconds))
+
+
+def _asked_s(headers: Mapping[str, str], now: float) -> float | None:
+    if "retry-after-ms" in headers:
+        return _number(headers["retry-after-ms"]) / 1000
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    if value.strip().replace(".", "", 1).isdigit():
+        return _number(value)
+    return parsedate_to_datetime(value).timestamp() - now
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isnan(number):
+        raise ValueError("not a number")
+    return number

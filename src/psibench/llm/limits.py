@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
-from psibench.llm.request import Request
-from psibench.llm.usage import Budget, Usage
+from psibench.llm.usage import BudgetReachedError, Usage
 
 CHARS_PER_TOKEN = 4
 """Rule of thumb for pacing alone; corrected by the usage the reply reports."""
@@ -59,15 +60,23 @@ class Call:
 
     Attributes
     ----------
+    request
+        A chat request; other calls have their own ``most`` and ``guess``.
     n_tries
         HTTP requests so far.
+    is_under_way
+        Whether one is admitted and not yet settled.
     reserved_usd
-        Reserved for the one under way; None if none is.
+        Reserved for it.
+    told
+        What its answer says it used; None until it has said so.
     """
 
-    request: Request
+    request: Any
     n_tries: int = 0
-    reserved_usd: float | None = None
+    is_under_way: bool = False
+    reserved_usd: float = 0.0
+    told: Usage | None = None
 
     @cached_property
     def most(self) -> Usage:
@@ -83,6 +92,31 @@ class Call:
         return n_chars // CHARS_PER_TOKEN + most_output
 
 
+class Account(Protocol):
+    """What HTTP requests are paid from: a budget."""
+
+    @property
+    def has_reservations(self) -> bool:
+        """Whether requests are under way that may yet give back a part of what they reserved."""
+        ...
+
+    def begin(self, call: Any) -> bool:
+        """Reserve the most that an HTTP request of a call can cost; False if it does not fit."""
+        ...
+
+    def end(self, call: Any, used: Usage | None, *, is_usable: bool) -> None:
+        """Replace the reservation by what was used; None: perhaps all of it."""
+        ...
+
+    def reached(self) -> BudgetReachedError:
+        """Return the error that ends the run."""
+        ...
+
+
+class HaltedError(Exception):
+    """An HTTP request was not sent because the asking ends."""
+
+
 class Meter:
     """Lets HTTP requests start within the limits; safe for many tasks of one event loop.
 
@@ -93,12 +127,13 @@ class Meter:
         self,
         requests_per_minute: int | None,
         tokens_per_minute: int | None,
-        budget: Budget | None = None,
+        budget: Account | None = None,
     ) -> None:
         self._requests = TokenBucket(requests_per_minute)
         self._tokens = TokenBucket(tokens_per_minute)
         self._budget = budget
-        self._settled = asyncio.Event()
+        self._settled, self._halted = asyncio.Event(), asyncio.Event()
+        self._paused_to = 0.0
 
     @property
     def has_budget(self) -> bool:
@@ -112,33 +147,45 @@ class Meter:
         ------
         BudgetReachedError
             If it could pass the budget even if what is under way costs nothing.
+        HaltedError
+            If no request is to start any more.
         """
-        call.reserved_usd = 0.0 if self._budget is None else await self._reserve(call, self._budget)
+        while (pause_s := self._paused_to - time.monotonic()) > 0 and not self._halted.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._halted.wait(), pause_s)
+        while not self._halted.is_set() and self._budget and not self._budget.begin(call):
+            if not self._budget.has_reservations:
+                raise self._budget.reached()
+            self._settled.clear()
+            await self._settled.wait()
+        if self._halted.is_set():
+            raise HaltedError
+        call.is_under_way, call.told = True, None
         wait_s = max(self._requests.take(1), self._tokens.take(call.guess))
         if wait_s > 0:
             await asyncio.sleep(wait_s)
 
-    def settle(self, call: Call, used: Usage | None) -> None:
+    def settle(self, call: Call, used: Usage | None, *, is_usable: bool = False) -> None:
         """Replace what an HTTP request reserved by what it used, None: perhaps all it could.
 
-        Only the first call after an admission counts.
+        Only the first call after an admission counts. ``is_usable``: its answer could be read.
         """
-        if call.reserved_usd is None:
+        if not call.is_under_way:
             return
-        used = call.most if used is None else used
-        self._tokens.give_back(call.guess - used.total_tokens)
+        call.is_under_way = False
+        self._tokens.give_back(call.guess - (used or call.most).total_tokens)
         if self._budget is not None:
-            self._budget.settle(call.reserved_usd, used)
-        call.reserved_usd = None
+            self._budget.end(call, used, is_usable=is_usable)
         self._settled.set()
 
-    async def _reserve(self, call: Call, budget: Budget) -> float:
-        while (reserved_usd := budget.reserve(call.most)) is None:
-            if not budget.has_reservations:
-                raise budget.reached()
-            self._settled.clear()
-            await self._settled.wait()
-        return reserved_usd
+    def pause(self, seconds: float) -> None:
+        """Let no request start for so long."""
+        self._paused_to = max(self._paused_to, time.monotonic() + seconds)
+
+    def halt(self) -> None:
+        """Let no request start any more; what is under way stays so."""
+        self._halted.set()
+        self._settled.set()
 
 
 class Turnstile:

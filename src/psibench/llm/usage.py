@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psibench.config.llms import Price
 from psibench.errors import InputError
+
+if TYPE_CHECKING:
+    from psibench.llm.limits import Call
 
 MOST_TOKENS = 2**31 - 1
 """No request has more; a server that says so is not believed."""
@@ -112,6 +115,16 @@ class Budget:
         """Replace a reservation by what was used (nothing, after a failure)."""
         self._reserved_usd = max(0.0, self._reserved_usd - reserved_usd)
         self.spent_usd += self.price.cost(used, is_batch=is_batch)
+
+    def begin(self, call: "Call") -> bool:
+        """Reserve the most that an HTTP request of a call can cost; False if it does not fit."""
+        reserved_usd = self.reserve(call.most)
+        call.reserved_usd = reserved_usd or 0.0
+        return reserved_usd is not None
+
+    def end(self, call: "Call", used: Usage | None, *, is_usable: bool) -> None:  # noqa: ARG002
+        """Settle what a call reserved; what it perhaps used counts as all of it."""
+        self.settle(call.reserved_usd, call.most if used is None else used)
 
     def reached(self) -> BudgetReachedError:
         """Return the error that ends the run."""

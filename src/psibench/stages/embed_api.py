@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from psibench.encode.job import Source, list_sources, read_ids, read_texts
 from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError
 from psibench.models.api.identity import remember_tokenizer
-from psibench.models.api.ledger import Ledger
-from psibench.models.api.service import ApiAsker, ApiRequest, EmbeddingClient, check_paths, pack
+from psibench.models.api.ledger import ApiRequest, Ledger
+from psibench.models.api.service import ApiAsker, check_paths, pack
 from psibench.models.api.texts import ApiTexts, load_api_texts
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import StopCheck, TokenizedText
@@ -138,16 +138,6 @@ def _revision(entry: EmbeddingApiModel) -> str:
     return f"{named}, tokenizer {checkpoint_identity(entry.tokenizer, None, part='tokenizer')}"
 
 
-@dataclass(frozen=True)
-class Block:
-    """Some texts of a source, tokenized, and their addresses in the store."""
-
-    source: Source
-    texts: Sequence[str]
-    items: Sequence[TokenizedText]
-    keys: Sequence[bytes]
-
-
 class EmbedJob:
     """Asks for what the store lacks; for one use.
 
@@ -171,17 +161,23 @@ class EmbedJob:
         self._parts = Parts(store)
         self._blank: list[bytes] = []
         self._dim: int | None = None
+        self._asker: ApiAsker | None = None
+        self._progress = Progress("", total=0, unit="tokens")
 
     def run(self, sources: Sequence[Source]) -> list[pl.DataFrame]:
         """Ask for all sources; returns each one's columns of the encodings table."""
         given = self._stop
-        with watched_stop() if given is None else contextlib.nullcontext(given) as stop:
+        with (
+            watched_stop() if given is None else contextlib.nullcontext(given) as stop,
+            asyncio.Runner() as runner,
+        ):
             self._stop = stop
             try:
-                with asyncio.Runner() as runner:
-                    frames = [self._source(source, runner) for source in sources]
+                frames = [self._source(source, runner) for source in sources]
             finally:
                 self._parts.flush()
+                if self._asker is not None:
+                    runner.run(self._asker.close())
         self._store_blank()
         return frames
 
@@ -191,7 +187,7 @@ class EmbedJob:
         for texts in _blocks(source):
             keys = [text_key(text, salt=salt) for text in texts]
             items = self._texts.tokenize(texts, source.role)
-            self._ask_block(Block(source, texts, items, keys), runner)
+            self._ask_block(source, texts, items, keys, runner)
             columns = (
                 keys,
                 [item.n_tokens for item in items],
@@ -200,21 +196,25 @@ class EmbedJob:
             frames.append(pl.DataFrame(dict(zip(ENCODED, columns, strict=True)), schema=ENCODED))
         return pl.concat(frames)
 
-    def _ask_block(self, block: Block, runner: asyncio.Runner) -> None:
+    def _ask_block(
+        self,
+        source: Source,
+        texts: Sequence[str],
+        items: Sequence[TokenizedText],
+        keys: Sequence[bytes],
+        runner: asyncio.Runner,
+    ) -> None:
         """Ask for the texts of a block that the store lacks, each distinct one once."""
-        if self._stop is not None:
-            self._stop.check()
-        keys, role = block.keys, block.source.role
+        assert self._stop is not None
+        self._stop.check()
+        role = source.role
         missing = self._store.missing(keys)
         self._learn_dim(keys, missing)
-        sent = {
-            place: self._texts.sent(block.texts[place], block.items[place], role)
-            for place in missing
-        }
+        sent = {place: self._texts.sent(texts[place], items[place], role) for place in missing}
         self._blank += [keys[place] for place in missing if not sent[place].strip()]
         todo = [place for place in missing if sent[place].strip()]
-        counts = [block.items[place].n_tokens for place in todo]
-        title = f"asking {self._model}: {block.source.domain}, {role}"
+        counts = [items[place].n_tokens for place in todo]
+        title = f"asking {self._model}: {source.domain}, {role}"
         logger.info("%s: %d texts, %d to ask", title, len(keys), len(todo))
         if not todo:
             return
@@ -231,23 +231,21 @@ class EmbedJob:
                 tokens_per_request=self._entry.tokens_per_request,
             )
         )
-        with Progress(title, total=sum(counts), unit="tokens") as progress:
-            runner.run(self._ask(requests, progress.advance))
+        with Progress(title, total=sum(counts), unit="tokens") as self._progress:
+            runner.run(self._ask(requests))
         self._parts.flush()
 
-    async def _ask(self, requests: Iterator[ApiRequest], advance: Callable[[int], None]) -> None:
-        client = EmbeddingClient(self._entry)
-        asker = ApiAsker(self._entry, client, self._ledger, self._model, dim=self._dim)
+    async def _ask(self, requests: Iterator[ApiRequest]) -> None:
+        assert self._stop is not None
+        if self._asker is None:  # with nothing to ask no key is needed
+            self._asker = ApiAsker(self._entry, self._model, self._ledger, self._take)
+        self._asker.dim = self._dim
+        await self._asker.see_to_all(requests, check_stop=self._stop.check)
+        self._dim = self._asker.dim
 
-        def take(request: ApiRequest, vectors: np.ndarray) -> None:
-            self._parts.take(request, vectors)
-            advance(request.n_tokens)
-
-        try:
-            await asker.ask_all(requests, take, stop=self._stop)
-        finally:
-            await client.close()
-        self._dim = asker.dim
+    def _take(self, request: ApiRequest, vectors: np.ndarray) -> None:
+        self._parts.take(request, vectors)
+        self._progress.advance(request.n_tokens)
 
     def _learn_dim(self, keys: Sequence[bytes], missing: Sequence[int]) -> None:
         """Look up the dimensions of what is stored, once: new vectors have to have the same."""

@@ -7,6 +7,7 @@ may have done the work.
 """
 
 import json
+import math
 import os
 import secrets
 import socket
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from psibench.config.llms import MILLION
+from psibench.llm.limits import Call
+from psibench.llm.usage import BudgetReachedError, Usage
+from psibench.models.protocols import Role
 
 FOLDER = "spending"
 LOOK_S = 1.0
@@ -82,11 +86,13 @@ class Ledger:
         self._append(self._n_sent, {"texts": texts, "tokens": tokens, "state": "sent"})
         return self._n_sent
 
-    def settle(self, number: int, *, tokens: int, seconds: float, has_vectors: bool) -> None:
-        """Replace what was noted of a request by what came of it."""
+    def settle(self, number: int, *, tokens: int | None, seconds: float, has_vectors: bool) -> None:
+        """Replace what was noted of a request by what came of it; None: perhaps all its tokens."""
         before = self._lines[self._path.name, number]
         state = "done" if has_vectors else "failed"
-        line = {"texts": before["texts"], "tokens": tokens, "state": state}
+        line = before | {"state": state}
+        if tokens is not None:
+            line["tokens"] = tokens
         self._append(number, line | {"seconds": round(seconds, 3)})
 
     def cost(self, tokens: int) -> float | None:
@@ -166,3 +172,95 @@ class Ledger:
             except (ValueError, LookupError, TypeError):
                 continue  # broken off by a full disk: its request was not sent
         self._read_to[path] = start + len(whole)
+
+
+@dataclass(frozen=True)
+class ApiRequest:
+    """Texts of one request.
+
+    Attributes
+    ----------
+    keys
+        Address of each text's vector in the store.
+    texts
+        What is sent.
+    n_tokens
+        Their tokens by our count.
+    """
+
+    role: Role
+    keys: tuple[bytes, ...]
+    texts: tuple[str, ...]
+    n_tokens: int
+
+
+class ApiCall(Call):
+    """One request of texts and the HTTP requests made for it."""
+
+    request: ApiRequest
+    number = 0
+    """Of the HTTP request under way, in the ledger."""
+    began = 0.0
+
+    @property
+    def most(self) -> Usage:
+        """Our count; `LedgerBudget` knows what a service adds."""
+        return Usage(self.request.n_tokens)
+
+    guess = 0
+
+
+class LedgerBudget:
+    """Holds one job's requests to ``budget_usd``, against what all jobs noted in the ledger.
+
+    Two jobs that look at the same moment may pass it by a request each.
+
+    Parameters
+    ----------
+    limit_usd
+        None: requests are noted, and none is held back.
+    model
+        Id of the model, for the message.
+    """
+
+    def __init__(self, ledger: Ledger, *, limit_usd: float | None, model: str) -> None:
+        self._ledger, self._limit_usd, self._model = ledger, limit_usd, model
+        self._per_token = 1.0
+        self._n_under_way = 0
+
+    @property
+    def has_reservations(self) -> bool:
+        """Whether a request of this job is under way that may use less than reserved."""
+        return self._n_under_way > 0
+
+    def begin(self, call: ApiCall) -> bool:
+        """Note that a request leaves, if the budget holds the most it can cost.
+
+        That is our count of its tokens, times what the service added so far: it may count more
+        than the tokenizer does, prompts of its own, say.
+        """
+        tokens = math.ceil(call.request.n_tokens * self._per_token)
+        if self._limit_usd is not None:
+            money = self._ledger.spent_usd() + (self._ledger.cost(tokens) or 0.0)
+            if money > self._limit_usd * (1 + 1e-12):
+                return False
+        call.number = self._ledger.send(texts=len(call.request.texts), tokens=tokens)
+        call.began = time.monotonic()
+        self._n_under_way += 1
+        return True
+
+    def end(self, call: ApiCall, used: Usage | None, *, is_usable: bool) -> None:
+        """Note what a request used; None: perhaps all that was reserved."""
+        seconds = time.monotonic() - call.began
+        tokens = None if used is None else used.input_tokens
+        self._ledger.settle(call.number, tokens=tokens, seconds=seconds, has_vectors=is_usable)
+        self._per_token = max(self._per_token, (tokens or 0) / max(1, call.request.n_tokens))
+        self._n_under_way -= 1
+
+    def reached(self) -> BudgetReachedError:
+        """Return the error that ends the job."""
+        return BudgetReachedError(
+            f"model {self._model!r}: budget_usd {self._limit_usd:g}: the next request could pass "
+            f"it ({self._ledger.spent_usd():.4f} USD spent). All vectors so far are stored; raise "
+            "budget_usd and run again to go on."
+        )
