@@ -20,7 +20,7 @@ from openai import _base_client
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.chain import Item
+from psibench.llm.asking import Item
 from psibench.llm.request import Message, Request, ResponseSchema, Sampling
 from psibench.llm.run import ask_all
 from psibench.llm.standin.imperfections import Imperfections

@@ -23,7 +23,7 @@ from psibench.generate.recipes import TASKS, build_params, find_task_of, run_bui
 from psibench.generate.sampling import Sample, length_measure, run_sample, sample_params
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.chain import Item
+from psibench.llm.asking import Item
 from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import load_prompt
 from psibench.llm.run import ask_all

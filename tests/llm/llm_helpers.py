@@ -12,7 +12,7 @@ from psibench.config.llms import LlmSettings
 from psibench.llm import asking
 from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.chain import Item, Totals
+from psibench.llm.asking import Item, Totals
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.standin.imperfections import Imperfections

@@ -21,7 +21,7 @@ from psibench.errors import InputError
 from psibench.llm import asking
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.chain import Item
+from psibench.llm.asking import Item
 from psibench.llm.client import OpenAIChatClient, Reply
 from psibench.llm.request import REASK_STRIDE, Message, ResponseSchema, Sampling
 from psibench.llm.standin.imperfections import Imperfections

@@ -11,8 +11,8 @@ from llm_helpers import MODEL, answer, items, request
 
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
+from psibench.llm.asking import Item
 from psibench.llm.batch_server import read_line
-from psibench.llm.chain import Item
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Message, ResponseSchema
 from psibench.llm.run import ask_all

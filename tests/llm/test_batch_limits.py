@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
+from psibench.llm.asking import Item
 from psibench.llm.batch_server import BatchServer, read_line
-from psibench.llm.chain import Item
 from psibench.llm.request import Message, Sampling
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.usage import Budget, BudgetReachedError, Usage

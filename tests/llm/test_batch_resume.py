@@ -15,9 +15,9 @@ from llm_helpers import answer, items, request
 from psibench.config.llms import Price
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
+from psibench.llm.asking import Item
 from psibench.llm.batch import ask_batches
 from psibench.llm.batch_server import BatchServer
-from psibench.llm.chain import Item
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Sampling
 from psibench.llm.standin.imperfections import Imperfections

@@ -15,7 +15,7 @@ from psibench.config import load_config
 from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore, stored_usage
-from psibench.llm.chain import Item
+from psibench.llm.asking import Item
 from psibench.llm.connection import retry_after_s
 from psibench.llm.limits import Call
 from psibench.llm.replies import parse_reply

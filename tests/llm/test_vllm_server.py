@@ -16,12 +16,10 @@ from pydantic import ValidationError
 
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
-from psibench.llm import local_port
+from psibench.llm import vllm as vllm_module
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.local_port import PortClaim, free_port, http_get
 from psibench.llm.run import ask_all
-from psibench.llm.vllm_command import vllm_command
-from psibench.llm.vllm_server import VllmProcess
+from psibench.llm.vllm import PortClaim, VllmProcess, free_port, http_get, vllm_command
 
 HERE = Path(__file__).parent
 MODEL = "acme/Tiny-1B"
@@ -249,9 +247,9 @@ def test_a_port_that_another_program_takes_is_given_up_for_the_next(tmp_path, mo
         other.listen()
         taken, free = other.getsockname()[1], free_port()
         ports = [taken, free]
-        monkeypatch.setattr(local_port, "free_port", lambda: ports.pop(0))
+        monkeypatch.setattr(vllm_module, "free_port", lambda: ports.pop(0))
         # It fails by itself: what listens there gives no HTTP reply.
-        monkeypatch.setattr(local_port, "HTTP_S", 0.2)
+        monkeypatch.setattr(vllm_module, "HTTP_S", 0.2)
         outcomes, _ = ask(vllm(), tmp_path, 4)
     assert [o.status for o in outcomes] == ["ok"] * 4
     assert f"took port {taken}" in caplog.text
@@ -260,7 +258,7 @@ def test_a_port_that_another_program_takes_is_given_up_for_the_next(tmp_path, mo
 def test_ports_that_are_always_taken_end_the_start(tmp_path, monkeypatch):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))  # does not listen: no one answers
-        monkeypatch.setattr(local_port, "free_port", lambda: other.getsockname()[1])
+        monkeypatch.setattr(vllm_module, "free_port", lambda: other.getsockname()[1])
         with pytest.raises(InputError, match="taken before the server in 5 tries"):
             ask(vllm(), tmp_path, 1)
 
@@ -268,7 +266,7 @@ def test_ports_that_are_always_taken_end_the_start(tmp_path, monkeypatch):
 def test_a_claimed_port_is_not_claimed_twice(monkeypatch):
     one, other = free_port(), free_port()
     ports = [one, one, other]
-    monkeypatch.setattr(local_port, "free_port", lambda: ports.pop(0))
+    monkeypatch.setattr(vllm_module, "free_port", lambda: ports.pop(0))
     first, second = PortClaim(), PortClaim()
     assert (first.port, second.port) == (one, other)
     first.close()

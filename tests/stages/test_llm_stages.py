@@ -10,7 +10,7 @@ from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.generate.recipes import assemble
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.chain import Chain, Totals
+from psibench.llm.asking import Chain, Totals
 from psibench.llm.connection import TryFailedError
 from psibench.llm.tasks import (
     Gathered,

@@ -36,7 +36,7 @@ from psibench.generate.recipes import (
     tasks_of,
 )
 from psibench.llm.answer_store import AnswerStore, stored_usage
-from psibench.llm.chain import Chain
+from psibench.llm.asking import Chain
 from psibench.llm.expected import (
     TRANSLATE,
     RequestCounter,

@@ -42,7 +42,6 @@ from psibench.filters.decide import (
     span_targets,
     write_ledger,
 )
-from psibench.llm.judged_rows import refuse_unknown_documents, with_judgements
 from psibench.llm.tasks import (
     ADVICE,
     DOCUMENTS_TABLE,
@@ -52,7 +51,9 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
+    refuse_unknown_documents,
     reply_field,
+    with_judgements,
 )
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, GRADES, PAIRS, VERDICTS

@@ -26,8 +26,8 @@ from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
+from psibench.llm.asking import Chain, Item, Totals
 from psibench.llm.batch_server import MIB, BatchServer, input_line, nameless, writing_to
-from psibench.llm.chain import Chain, Item, Totals
 from psibench.llm.client import Reply
 from psibench.llm.connection import TryFailedError
 from psibench.llm.limits import Call

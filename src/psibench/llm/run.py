@@ -2,17 +2,18 @@
 
 import asyncio
 import contextlib
+import logging
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import ask
+from psibench.llm.asking import Item, Totals, ask
 from psibench.llm.batch import ask_batches
-from psibench.llm.chain import Item, Totals
 from psibench.llm.client import ChatClient, OpenAIChatClient
-from psibench.llm.sigterm import sigterm_exits
 from psibench.llm.standin.server import StandIn, serving
 from psibench.llm.usage import Budget
 
@@ -89,9 +90,54 @@ def ask_all(
 def _server(settings: LlmSettings, store: str | Path) -> Iterator[MakeClient]:
     """Start the server where that is up to the job; give what makes a client of it."""
     if settings.backend == "vllm":
-        from psibench.llm.vllm_client import vllm_clients
+        from psibench.llm.vllm import vllm_clients
 
         with vllm_clients(settings, store=store) as make_client:
             yield make_client
     else:
         yield lambda budget: OpenAIChatClient(settings, budget=budget)
+
+
+logger = logging.getLogger("psibench")
+
+
+@contextlib.contextmanager
+def sigterm_exits() -> Iterator[None]:
+    """Let SIGTERM end the block by SystemExit(143), so that ``finally`` clauses run.
+
+    Inside `asyncio.run` it is raised between two steps of the event loop, which then cancels all
+    tasks: no task is broken off in the middle of a write. Only the first SIGTERM counts, so that
+    a second one does not break off the cleaning up. The handler found before is put back.
+
+    Signals reach the main thread alone; in other threads this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ending = SystemExit(128 + signal.SIGTERM)
+    is_told = False
+
+    def end(*_: object) -> None:
+        nonlocal is_told
+        if is_told:
+            return
+        is_told = True
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise ending from None
+        loop.call_soon_threadsafe(_raise, ending)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+        if is_told:  # too late for the event loop
+            raise ending
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+        if is_told:
+            logger.warning("SIGTERM: stopped; the answers received are stored")
+
+
+def _raise(error: BaseException) -> None:
+    raise error

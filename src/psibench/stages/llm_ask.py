@@ -15,7 +15,7 @@ from psibench.errors import InputError
 from psibench.generate.recipes import step_spec
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore, stored_usage
-from psibench.llm.chain import Chain, Item
+from psibench.llm.asking import Chain, Item
 from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import Prompt, load_prompt
 from psibench.llm.request import Request

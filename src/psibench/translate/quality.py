@@ -19,7 +19,6 @@ from pydantic import Field
 
 from psibench.errors import InputError
 from psibench.formats.text import read_delimited
-from psibench.llm.judged_rows import with_judgements
 from psibench.llm.tasks import (
     ADVICE,
     DOCUMENTS_TABLE,
@@ -30,6 +29,7 @@ from psibench.llm.tasks import (
     Tables,
     TaskItem,
     reply_field,
+    with_judgements,
 )
 from psibench.metrics.buckets import LENGTH_BUCKETS, length_bucket
 from psibench.tables import hash_file, read_table, write_table

@@ -17,7 +17,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 from psibench.config.base import Language, Section
 from psibench.config.paths import CLEANING
 from psibench.errors import InputError
-from psibench.llm.judged_rows import refuse_unknown_documents, with_judgements
 from psibench.llm.tasks import (
     ADVICE,
     DOCUMENTS_TABLE,
@@ -27,7 +26,9 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
+    refuse_unknown_documents,
     reply_field,
+    with_judgements,
 )
 from psibench.tables.schemas import CORPUS
 from psibench.tables.translation_schemas import REFUSAL_VERDICTS

@@ -14,7 +14,6 @@ import polars as pl
 
 from psibench.config.base import Language
 from psibench.errors import InputError
-from psibench.llm.judged_rows import refuse_unknown_documents
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -25,6 +24,7 @@ from psibench.llm.tasks import (
     TaskItem,
     flow_of,
     refusal,
+    refuse_unknown_documents,
     reply_field,
 )
 from psibench.tables import read_table, write_table
