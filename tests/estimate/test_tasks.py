@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 from language_tables import write_domains
 
+from psibench.config.benchmarks import parse_benchmark
 from psibench.config.llms import LlmSettings, Price
-from psibench.config.load import load_llms, parse_benchmark
+from psibench.config.load import load_llms
 from psibench.config.paths import prompt_path
 from psibench.config.places import places_of, section_at
 from psibench.errors import InputError

@@ -11,7 +11,6 @@ from psibench.filters.decide import Place
 from psibench.filters.negatives import (
     FinewebNegatives,
     read_panel,
-    read_section,
     run_judge_pairs,
     run_negatives,
     run_remove_negatives,
@@ -138,8 +137,9 @@ class NegativesChain:
         return made
 
     def remove(self, scores, judged=(), section=None) -> None:
+        chosen = section or self.section
         run_remove_negatives(
-            read_section((section or self.section).removal()),
+            type(chosen).model_validate(chosen.removal()),
             place=Place("questions", 9, "eng-Latn", "general"),
             **self._raw("corpus", "queries", "qrels"),
             negatives=self.path("negatives"),

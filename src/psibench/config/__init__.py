@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from psibench.config.benchmarks import Benchmark, KnownItem, SquadPosq
-    from psibench.config.load import load_config, merge, parse_benchmark, validate
+    from psibench.config.benchmarks import Benchmark, KnownItem, SquadPosq, parse_benchmark
+    from psibench.config.load import load_config, merge, validate
     from psibench.config.models import Bm25Model, Model, SentenceTransformerModel, StaticModel
     from psibench.config.registry import load_registry, parse_model, read_yaml
     from psibench.config.schema import schema_text, write_schema
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 
 _MODULES = {
-    "benchmarks": "Benchmark KnownItem SquadPosq",
-    "load": "load_config merge parse_benchmark validate",
+    "benchmarks": "Benchmark KnownItem SquadPosq parse_benchmark",
+    "load": "load_config merge validate",
     "models": "Bm25Model Model SentenceTransformerModel StaticModel",
     "registry": "load_registry parse_model read_yaml",
     "schema": "schema_text write_schema",

@@ -1,8 +1,9 @@
 """Config of benchmarks: the sections of all recipes, each beside its recipe."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from psibench.generate.base import PAIR_PATTERN, BenchmarkBase, GeneratedBenchmark
 from psibench.generate.controlled import Controlled
@@ -24,6 +25,7 @@ __all__ = [
     "Posir",
     "PosirRelease",
     "SquadPosq",
+    "parse_benchmark",
 ]
 
 GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
@@ -35,3 +37,9 @@ Benchmark = Annotated[
     SquadPosq | PosirRelease | KnownItem | FinewebPosq | Posir | Controlled,
     Field(discriminator="recipe"),
 ]
+
+
+def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:
+    """Make a benchmark section from plain data, as a job receives it."""
+    parsed: Benchmark = TypeAdapter(Benchmark).validate_python(section)
+    return parsed

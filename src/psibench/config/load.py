@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from psibench.config.base import Id
-from psibench.config.benchmarks import Benchmark
 from psibench.config.explain import explain
 from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.models import Model
@@ -105,12 +104,6 @@ def resolve_llms(config: Config) -> dict[str, LlmSettings]:
 def resolve_prices(config: Config) -> dict[str, Price]:
     """Return all prices: the shipped ones and, in place of them, the config's own."""
     return load_prices(own=config.prices)
-
-
-def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:
-    """Make a benchmark section from plain data, as a job receives it."""
-    parsed: Benchmark = TypeAdapter(Benchmark).validate_python(section)
-    return parsed
 
 
 def _read_entries(path: str | Path, kind: TypeAdapter[dict[str, _Entry]]) -> dict[str, _Entry]:

@@ -168,14 +168,6 @@ NegativesProtocol = Annotated[FinewebNegatives | PosirNegatives, Field(discrimin
 PanelProtocol = Annotated[Votes | AbovePositive, Field(discriminator="protocol")]
 
 
-def read_section(params: Mapping[str, Any]) -> FinewebNegatives | PosirNegatives:
-    """Return a section from a rule's parameters."""
-    section: FinewebNegatives | PosirNegatives = TypeAdapter(NegativesProtocol).validate_python(
-        params
-    )
-    return section
-
-
 def read_panel(params: Mapping[str, Any]) -> Votes | AbovePositive:
     """Return a section's part about rerankers from a rule's parameters."""
     panel: Votes | AbovePositive = TypeAdapter(PanelProtocol).validate_python(params)

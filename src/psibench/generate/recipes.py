@@ -20,6 +20,7 @@ from psibench.config.benchmarks import (
     KnownItem,
     PosirRelease,
     SquadPosq,
+    parse_benchmark,
 )
 from psibench.config.places import places_of
 from psibench.config.sources import PythonDocsSource
@@ -127,7 +128,6 @@ def run_build(
 
     ``section`` is as of `build_params`; ids begin with its ``id_prefix``.
     """
-    from psibench.config.load import parse_benchmark
     from psibench.models.counting import token_counter
 
     job = {"id_prefix": "", **section}

@@ -19,19 +19,17 @@ INPUT_ERROR_STATUS = 2
 
 def run_stage(asked: StageVersion, given: Job) -> None:
     """Run a rule's stage as a job; of the stages, its module alone is imported."""
-    import_module(asked.module)
-    declared = DECLARED[asked.stage]
-    with job(given.log[0], threads=given.threads, offline=declared.offline):
+    with job(given.log[0], threads=given.threads):
+        import_module(asked.module)
+        declared = DECLARED[asked.stage]
+        if declared.offline:
+            run_offline()
         call(declared, given)
 
 
 @contextmanager
-def job(
-    log: str | Path | None = None, *, threads: int | None = None, offline: bool = False
-) -> Iterator[None]:
+def job(log: str | Path | None = None, *, threads: int | None = None) -> Iterator[None]:
     """Run a stage: log to ``log``, bound its threads, turn InputError into exit code 2.
-
-    ``offline`` jobs take what they read of the hub from what was downloaded before.
 
     The message of an InputError goes to the log and to stderr, without a traceback. A job that
     has to end early (``Stopped``) says why in the same way and exits with 75, for the workflow to
@@ -43,8 +41,6 @@ def job(
     _log_to(log)
     if threads is not None:
         _limit_threads(threads)
-    if offline:
-        run_offline()
     logger = logging.getLogger("psibench")
     _tell_place(logger)
     try:
