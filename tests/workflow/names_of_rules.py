@@ -27,7 +27,7 @@ def lacking(rule, version: StageVersion) -> list[str]:
     declared = DECLARED[version.stage]
     given = {name for group in (rule.input, rule.output, rule.params) for name, _ in group.items()}
     given |= {*rule.wildcard_names, *rule.resources, *ALWAYS}
-    given |= {"output"} if len(rule.output) else set()
+    given |= {"output"} if len([*rule.output.items()]) == 1 else set()
     given |= {"language"} if "lang" in given else set()
     given |= {"domain", declared.each.removesuffix("s")} if declared.each else set()
     return [

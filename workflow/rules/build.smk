@@ -74,7 +74,7 @@ rule similarity:
         encodings=encodings("lang"),
         own=own_texts("corpus", "lang"),
     output:
-        "results/{benchmark}/similarity/{model}/{lang}.parquet",
+        similarity="results/{benchmark}/similarity/{model}/{lang}.parquet",
     log:
         "logs/{benchmark}/similarity/{model}/{lang}.log",
     benchmark:

@@ -127,7 +127,7 @@ rule report:
         published=published_tables(),
         comparison_page=published_page(),
     output:
-        "results/report.html",
+        page="results/report.html",
     log:
         "logs/report.log",
     benchmark:

@@ -5,7 +5,7 @@
 # As for a run, over the raw tables and deeper.
 use rule search_lexical as recall_lexical with:
     output:
-        "results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.parquet",
+        run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
         "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.log",
     benchmark:
@@ -36,7 +36,7 @@ use rule search_lexical as recall_lexical with:
 
 use rule search_vectors as recall_vectors with:
     output:
-        "results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.parquet",
+        run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
         "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.log",
     benchmark:

@@ -4,7 +4,7 @@
 # Where snakemake runs, so that jobs need no network. The files lie in the hub's own cache.
 rule download:
     output:
-        f"{settings.store}/checkpoints/{{checkpoint}}.json",
+        manifest=f"{settings.store}/checkpoints/{{checkpoint}}.json",
     log:
         "logs/download/{checkpoint}.log",
     benchmark:
@@ -47,7 +47,7 @@ rule encode:
             ]
         ),
     output:
-        "results/{benchmark}/encodings/{model}/{lang}.parquet",
+        encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
     log:
         "logs/{benchmark}/encode/{model}/{lang}.log",
     benchmark:
@@ -106,7 +106,7 @@ rule list_texts:
         corpora=domain_tables("corpus"),
         queries=domain_tables("queries"),
     output:
-        "results/{benchmark}/encodings/{lang}.texts",
+        texts="results/{benchmark}/encodings/{lang}.texts",
     log:
         "logs/{benchmark}/list_texts/{lang}.log",
     benchmark:
@@ -132,7 +132,7 @@ use rule encode as encode_shard with:
         texts="results/{benchmark}/encodings/{lang}.texts",
         checkpoint=lambda wildcards: lookup.model_files(wildcards.model),
     output:
-        "results/{benchmark}/encodings/{model}/{lang}/{shard}.parquet",
+        encodings="results/{benchmark}/encodings/{model}/{lang}/{shard}.parquet",
     log:
         "logs/{benchmark}/encode/{model}/{lang}/{shard}.log",
     benchmark:
@@ -174,7 +174,7 @@ rule join_shards:
             )
         ],
     output:
-        "results/{benchmark}/encodings/{model}/{lang}.parquet",
+        encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
     log:
         "logs/{benchmark}/join_shards/{model}/{lang}.log",
     benchmark:
@@ -253,7 +253,7 @@ rule search_lexical:
         corpora=pair_tables("corpus", "corpus_lang"),
         queries=pair_tables("queries", "query_lang"),
     output:
-        "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+        run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
         "logs/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.log",
     benchmark:
@@ -291,7 +291,7 @@ rule search_vectors:
         own_queries=own_texts("queries", "query_lang"),
         own_corpus=own_texts("corpus", "corpus_lang"),
     output:
-        "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+        run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
         "logs/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.log",
     benchmark:
@@ -394,7 +394,7 @@ rule import_run:
         queries=pair_tables("queries", "query_lang"),
         judged=pair_tables("queries", "corpus_lang"),
     output:
-        "results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+        run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
         "logs/{benchmark}/import_run/{model}/{query_lang}-{corpus_lang}.log",
     benchmark:

@@ -129,7 +129,7 @@ rule quality_sample:
             for domain in lookup.domains_in(wildcards.benchmark, lang)
         ],
     output:
-        "results/{benchmark}/quality_sample.parquet",
+        sample="results/{benchmark}/quality_sample.parquet",
     log:
         "logs/{benchmark}/quality_sample.log",
     benchmark:

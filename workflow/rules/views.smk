@@ -177,7 +177,7 @@ rule table_csv:
     input:
         parquet="results/{benchmark}/{table}.parquet",
     output:
-        "results/{benchmark}/{table}.csv",
+        csv="results/{benchmark}/{table}.csv",
     log:
         "logs/{benchmark}/csv/{table}.log",
     benchmark:
