@@ -225,8 +225,8 @@ def test_an_own_reranker_is_checked_and_its_local_checkpoint_has_to_be_there():
 def test_without_the_section_no_reranker_is_needed_and_the_last_task_gives_the_queries():
     lookup = lookup_of(None)
     assert (dict(lookup.rerankers), lookup.verification("b")) == ({}, None)
-    assert lookup.final_table("b") == "generate_positional_query"
-    assert lookup_of({"rerankers": [BM25]}).final_table("b") == "verify"
+    assert lookup.left_before()("b") == "generate_positional_query"
+    assert lookup_of({"rerankers": [BM25]}).left_before()("b") == "verify"
 
 
 def test_a_panel_is_asked_in_its_order():

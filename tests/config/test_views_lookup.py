@@ -94,12 +94,12 @@ def test_a_view_has_the_section_and_the_domains_of_its_benchmark(lookup, name):
         ("direct", ["direct"]),
         ("views", ["full-raw", "full-tiny", "full-candidates", "purged-raw", "purged-candidates"]),
         ("raw", ["full-raw", "purged-raw"]),
-        ("purged", ["full", "purged"]),
+        ("having false_negatives", ["full", "purged"]),
         ("unpurged", ["bare"]),
-        ("tiny", ["full"]),
-        ("graded", ["full", "purged"]),
-        ("audited", ["full"]),
-        ("mixed", ["full"]),
+        ("having tiny", ["full"]),
+        ("having grade", ["full", "purged"]),
+        ("having audit", ["full"]),
+        ("having mixtures", ["full"]),
         ("studied", ["full"]),  # one reranker alone has nobody to agree with
         ("margin", ["full"]),
         ("verified", ["purged"]),
@@ -163,20 +163,19 @@ def test_the_ledger_stacks_what_every_step_wrote(lookup):
 @pytest.mark.parametrize(
     ("name", "tables"),
     [
-        ("full", ("generate_questions", "verify", "grade")),
-        ("purged", ("locate_span", "verify", "grade")),
-        ("bare", ("generate_positional_query",) * 3),
+        ("full", {"verify": "generate_questions", "grade": "verify", None: "grade"}),
+        ("purged", {"verify": "locate_span", "grade": "verify", None: "grade"}),
+        ("bare", {None: "generate_positional_query"}),
     ],
 )
 def test_each_filter_reads_what_the_one_before_it_left(lookup, name, tables):
-    found = lookup.candidates_table(name), lookup.verified_table(name), lookup.final_table(name)
-    assert found == tables
+    assert {step: lookup.left_before(step)(name) for step in tables} == tables
 
 
 def test_without_verification_grades_filter_the_candidates():
     section = {key: value for key, value in PURGED.items() if key != "verify"}
     lookup = lookup_of({"b": section})
-    assert (lookup.verified_table("b"), lookup.final_table("b")) == ("locate_span", "grade")
+    assert (lookup.left_before("grade")("b"), lookup.left_before()("b")) == ("locate_span", "grade")
     assert lookup.views() == ["b-raw"]  # nothing to study
 
 

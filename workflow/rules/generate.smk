@@ -226,7 +226,7 @@ rule gather:
 rule assemble:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.final_table),
+        candidates=build_table(lookup.left_before()),
         tokenizer=lookup.tokenizer_inputs(),
     output:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
@@ -266,4 +266,4 @@ use rule assemble as assemble_raw with:
     benchmark:
         "benchmarks/{benchmark}-raw/assemble/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("purged"),
+        benchmark=lookup.pattern("having false_negatives"),

@@ -84,7 +84,7 @@ rule score_pairs:
     benchmark:
         "benchmarks/{benchmark}/score_pairs/{lang}/{reranker}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("purged"),
+        benchmark=lookup.pattern("having false_negatives"),
         reranker=lookup.pattern("rerankers"),
     conda:
         "../../envs/gpu.yaml"
@@ -124,7 +124,7 @@ rule negatives:
     benchmark:
         "benchmarks/{benchmark}/negatives/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("purged"),
+        benchmark=lookup.pattern("having false_negatives"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -158,7 +158,7 @@ rule judge_pairs:
     benchmark:
         "benchmarks/{benchmark}/judge_pairs/{lang}/{number}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("purged"),
+        benchmark=lookup.pattern("having false_negatives"),
         number=r"[1-9][0-9]*",
     conda:
         "../../envs/cpu.yaml"
@@ -201,7 +201,7 @@ rule remove_negatives:
     benchmark:
         "benchmarks/{benchmark}/remove_negatives/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.native_pattern("purged"),
+        benchmark=lookup.native_pattern("having false_negatives"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1

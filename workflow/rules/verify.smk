@@ -5,7 +5,7 @@
 rule score_parts:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.candidates_table),
+        candidates=build_table(lookup.left_before("verify")),
         # One after the other, the cheapest first: what is decided is not scored again.
         earlier=score_tables(lookup.panel, "scores", until="reranker"),
         checkpoint=lambda wildcards: lookup.reranker_inputs(wildcards.reranker),
@@ -45,7 +45,7 @@ rule verify:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}/sampling.parquet",
-        candidates=build_table(lookup.candidates_table),
+        candidates=build_table(lookup.left_before("verify")),
         scores=score_tables(lookup.panel, "scores"),
     output:
         rows="results/{benchmark}/build/{lang}/verify.parquet",
@@ -98,7 +98,7 @@ use rule verify as verify_margin with:
 rule grade_pairs:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.verified_table),
+        candidates=build_table(lookup.left_before("grade")),
         first=lambda wildcards: (
             []
             if wildcards.round == "grade_first"
@@ -111,7 +111,7 @@ rule grade_pairs:
     benchmark:
         "benchmarks/{benchmark}/grade_pairs/{lang}/{round}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("graded"),
+        benchmark=lookup.pattern("having grade"),
         round="grade_first|grade_rest",
     conda:
         "../../envs/cpu.yaml"
@@ -136,7 +136,7 @@ rule grade_pairs:
 rule grade:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.verified_table),
+        candidates=build_table(lookup.left_before("grade")),
         grades=[
             "results/{benchmark}/build/{lang}/grade_first.parquet",
             "results/{benchmark}/build/{lang}/grade_rest.parquet",
@@ -152,7 +152,7 @@ rule grade:
     benchmark:
         "benchmarks/{benchmark}/grade/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("graded"),
+        benchmark=lookup.pattern("having grade"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -175,7 +175,7 @@ rule grade:
 rule audit_pairs:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.candidates_table),
+        candidates=build_table(lookup.left_before("verify")),
         margins="results/{benchmark}/build/{lang}/margins.parquet",
     output:
         pairs="results/{benchmark}/build/{lang}/audit_pairs.parquet",
@@ -184,7 +184,7 @@ rule audit_pairs:
     benchmark:
         "benchmarks/{benchmark}/audit_pairs/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("audited"),
+        benchmark=lookup.pattern("having audit"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -205,7 +205,7 @@ rule audit_pairs:
 
 rule audit_table:
     input:
-        candidates=build_table(lookup.candidates_table),
+        candidates=build_table(lookup.left_before("verify")),
         margins="results/{benchmark}/build/{lang}/margins.parquet",
         verdicts="results/{benchmark}/build/{lang}/audit.parquet",
     output:
@@ -215,7 +215,7 @@ rule audit_table:
     benchmark:
         "benchmarks/{benchmark}/audit_table/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("audited"),
+        benchmark=lookup.pattern("having audit"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1

@@ -15,7 +15,7 @@ rule tiny:
     benchmark:
         "benchmarks/{benchmark}-tiny/subset/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("tiny"),
+        benchmark=lookup.pattern("having tiny"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -46,7 +46,7 @@ rule mixtures:
     benchmark:
         "benchmarks/{benchmark}/mixtures/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("mixed"),
+        benchmark=lookup.pattern("having mixtures"),
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -71,7 +71,7 @@ rule mixtures:
 use rule assemble as assemble_candidates with:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.candidates_table),
+        candidates=build_table(lookup.left_before("verify")),
         tokenizer=lookup.tokenizer_inputs(),
     output:
         corpus="results/{benchmark}-candidates/data/{lang}/{domain}/corpus.parquet",
@@ -89,7 +89,7 @@ use rule assemble as assemble_candidates with:
 use rule score_parts as score_all_parts with:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.candidates_table),
+        candidates=build_table(lookup.left_before("verify")),
         earlier=[],
         # What the filter scores is in the store then.
         filtered=score_tables(lookup.panel, "scores"),
@@ -116,7 +116,7 @@ rule filter_study:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}/sampling.parquet",
-        candidates=build_table(lookup.candidates_table),
+        candidates=build_table(lookup.left_before("verify")),
         scores=study_scores,
         query_scores=candidate_scores,
     output:

@@ -106,9 +106,9 @@ def _steps(section: Benchmark) -> str:
     if not isinstance(section, GeneratedBenchmark):
         return section.recipe
     chain: list[str] = [section.recipe]
-    if section.verify is not None:
-        chain.append(f"verify by {section.verify.rule}")
-    chain += ["grade"] if section.grade is not None else []
+    for name in section.filters:
+        verify = section.verify if name == "verify" else None
+        chain.append(name if verify is None else f"verify by {verify.rule}")
     chain += ["audit"] if section.audit is not None else []
     if section.false_negatives is not None:
         chain.append(f"false negatives by {section.false_negatives.protocol}")

@@ -237,12 +237,17 @@ class Lookup(EncodingLookup):
         return self.place_pattern(self.translated(), translated=True)
 
     def pattern(self, what: str) -> str:
-        """Return a regular expression that matches the config's own ids of one sort."""
+        """Return a regular expression that matches the config's own ids of one sort.
+
+        ``having KEY``: the benchmarks whose section has a key that is not null.
+        """
         # Without an id of this sort nothing may match: not even the empty string.
         names = sorted(set(self._ids(what)), reverse=True)
         return "|".join(re.escape(name) for name in names) or r"(?!)none"
 
     def _ids(self, what: str) -> list[str]:
+        if what.startswith("having "):
+            return self.having(what.removeprefix("having "))
         every = list(self.config.benchmarks)
         ids: dict[str, list[str]] = {
             "benchmarks": [*self.config.benchmarks, *self.views()],
@@ -255,7 +260,6 @@ class Lookup(EncodingLookup):
             "generated": [name for name in every if self.is_generated(name)],
             "views": self.views(),
             "raw": self.views("raw"),
-            "purged": self.having("false_negatives"),
             "unpurged": [
                 name
                 for name in every
@@ -263,10 +267,6 @@ class Lookup(EncodingLookup):
             ],
             "translated": self.translated(),
             "quality": self.translated("quality"),
-            "tiny": self.having("tiny"),
-            "graded": self.having("grade"),
-            "audited": self.having("audit"),
-            "mixed": self.having("mixtures"),
             "studied": self.studied(),
             "direct": [name for name in every if not self.is_generated(name)],
             "tasks": [task for name in every for task in self.task_names(name)],

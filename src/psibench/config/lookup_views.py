@@ -1,6 +1,6 @@
 """What a workflow asks about the steps after the candidates, and about views of benchmarks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from psibench.config.benchmarks import GeneratedBenchmark
@@ -110,19 +110,21 @@ class ViewLookup(GenerationLookup):
         """Return where a filter's counts go in FLOW: ``unit`` and ``step``."""
         return {"unit": self.unit(name), "step": self.step(name, step)}
 
-    def candidates_table(self, name: str) -> str:
-        """Return the name of the table that has all candidates: the last writing task's."""
+    def left_before(self, step: str | None = None) -> Callable[[str], str]:
+        """Return what names the table with the candidates of a benchmark that a filter is given.
+
+        Without one: the table whose rows become the benchmark's queries. Before any filter it is
+        the last writing task's.
+        """
         from psibench.generate.recipes import TASKS
 
-        return TASKS[self.generated(name).recipe][-1].name
+        def table(name: str) -> str:
+            section = self.generated(name)
+            passed = section.filters
+            before = passed if step is None else passed[: passed.index(step)]
+            return before[-1] if before else TASKS[section.recipe][-1].name
 
-    def verified_table(self, name: str) -> str:
-        """Return the name of the table of candidates that the rerankers left."""
-        return "verify" if self.generated(name).verify is not None else self.candidates_table(name)
-
-    def final_table(self, name: str) -> str:
-        """Return the name of the table whose rows become a benchmark's queries."""
-        return "grade" if self.generated(name).grade is not None else self.verified_table(name)
+        return table
 
     def ledger_steps(self, name: str, table: str) -> list[str]:
         """List the steps that have a table ``dropped``, ``flow`` or ``usage``, in order.
@@ -131,8 +133,9 @@ class ViewLookup(GenerationLookup):
         """
         from psibench.generate.recipes import steps_of
 
-        filters = ("verify", "grade", "false_negatives")
-        steps = [s for s in steps_of(self.generated(name)) if table != "usage" or s not in filters]
+        section = self.generated(name)
+        filters = (*section.filters, "false_negatives")
+        steps = [s for s in steps_of(section) if table != "usage" or s not in filters]
         return (["documents"] if table == "dropped" else []) + steps
 
     def verification_files(self, labels: Mapping[str, Any]) -> dict[str, Any]:

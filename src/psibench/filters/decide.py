@@ -7,9 +7,11 @@ everything was scored or only what was needed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import polars as pl
 
+from psibench.config.base import Section
 from psibench.errors import InputError
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW
@@ -18,6 +20,18 @@ from psibench.tables.dropped import DROPPED_SCHEMA, as_attrition
 from psibench.tables.schemas import ATTRITION
 from psibench.tables.spec import BOOL, FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS, equal_segments, tag_posq
+
+
+class FilterSection(Section):
+    """What a filter of candidates has in a benchmark's section, in a field of the filter's name.
+
+    It writes a table of that name with the candidates it keeps, beside NAME.dropped and NAME.flow.
+    """
+
+    place: ClassVar[int]
+    """Which filter comes first, and the place in FLOW: the same whatever else a benchmark has, so
+    that one that is taken out reruns nothing but what comes after it."""
+
 
 Outputs = Mapping[str, OutputPath]
 """Where a stage writes, by the names that its rule gives them."""

@@ -29,6 +29,7 @@ from psibench.filters.decide import (
     NO_TARGET,
     SCORING_SAVINGS,
     SPAN_PARTS,
+    FilterSection,
     Outputs,
     Place,
     all_parts,
@@ -67,11 +68,13 @@ from psibench.text.segments import POSITIONS
 # Config.
 
 
-class Grade(LlmTaskSection):
+class Grade(FilterSection, LlmTaskSection):
     """A language model grades relevance from 0 to 4, and low or undecided candidates are dropped.
 
     Two rounds: what decides most candidates first, the rest for those still undecided.
     """
+
+    place = 22  # after its two rounds
 
     rule: Literal["segments", "span"] | None = None
     """segments: the target third is graded min_grade or more, and leads every other third by

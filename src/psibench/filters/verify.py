@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import polars as pl
 from pydantic import AfterValidator, Field, TypeAdapter
 
-from psibench.config.base import Id, Section, refuse_repeats, refuse_reserved
+from psibench.config.base import Id, refuse_repeats, refuse_reserved
 from psibench.filters.decide import (
     DECISIONS,
     EMPTY_SEGMENT,
@@ -34,6 +34,7 @@ from psibench.filters.decide import (
     SPAN_NOT_NEEDED,
     SPAN_PARTS,
     TARGET_NOT_FIRST,
+    FilterSection,
     Outputs,
     Place,
     all_parts,
@@ -71,8 +72,10 @@ MARGIN_THRESHOLDS = (0.0, 0.1, 0.2, 0.3)  # Controlled, table 6
 Panel = Annotated[list[Id], AfterValidator(refuse_repeats), AfterValidator(refuse_reserved)]
 
 
-class VerifySection(Section):
+class VerifySection(FilterSection):
     """What the verification of every recipe has."""
+
+    place = 10  # balancing has the one after
 
     rule: str
     rerankers: Panel = Field(min_length=1)

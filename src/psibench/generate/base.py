@@ -11,6 +11,7 @@ from psibench.config.base import LANGUAGE_PATTERN, Id, Language, Section, refuse
 from psibench.config.corpora import Corpus, Domain, check_corpora
 from psibench.config.sources import DocumentSource
 from psibench.filters.audit import Audit
+from psibench.filters.decide import FilterSection
 from psibench.filters.grade import Grade
 from psibench.filters.mixtures import Mixtures, Tiny
 from psibench.filters.negatives import NegativesProtocol
@@ -82,6 +83,13 @@ class GeneratedBenchmark(BenchmarkBase):
 
     own_rule: ClassVar[str]
     """The rule of `verify` that the recipe's paper has."""
+
+    @property
+    def filters(self) -> list[str]:
+        """Names of the filters that its candidates pass, in order."""
+        found = {name: getattr(self, name) for name in type(self).model_fields}
+        of = {name: part.place for name, part in found.items() if isinstance(part, FilterSection)}
+        return sorted(of, key=of.__getitem__)
 
     @model_validator(mode="before")
     @classmethod

@@ -301,22 +301,20 @@ def _draw(queries: pl.DataFrame, section: Tiny, *, where: str) -> pl.DataFrame:
 
 # The steps of a generated benchmark: tasks that write, filters, tasks that judge
 
-VERIFY, GRADE, AUDIT, NEGATIVES = "verify", "grade", "audit", "false_negatives"
+GRADE, AUDIT, NEGATIVES = "grade", "audit", "false_negatives"
 GRADE_ROUNDS = ("grade_first", "grade_rest")
 UNITS = {"fineweb_posq": "questions", "posir": "questions", "controlled": "queries"}
 """What a candidate is called in FLOW, by recipe."""
 JUDGING = {"grades": grading_task, "verdicts": verdict_task}
 """Kind of judging task -> how it is made of a step's name."""
 LEDGER_ORDER = {
-    VERIFY: 10,
     "grade_first": 20,
     "grade_rest": 21,
-    GRADE: 22,
     AUDIT: 30,
     NEGATIVES: 100,
 }
-"""Places of the filters in FLOW, the same whatever else a benchmark has: a place is a parameter of
-its rule, and an audit that is taken out reruns nothing. Balancing has the place after its rule."""
+"""Places in FLOW of what judges, the same whatever else a benchmark has: a place is a parameter of
+its rule, and an audit that is taken out reruns nothing. Filters have theirs in their sections."""
 FIRST_JUDGE = 40
 """Place in FLOW before the first judge of false negatives."""
 
@@ -379,8 +377,8 @@ def steps_of(section: GeneratedBenchmark) -> list[str]:
     """List the names of a benchmark's steps, in order; those that it has."""
     judging = [one.name for one in judging_of(section)]
     steps = [task.name for task in TASKS[section.recipe]]
-    steps += [VERIFY] if section.verify is not None else []
-    steps += [*GRADE_ROUNDS, GRADE] if section.grade is not None else []
+    for name in section.filters:
+        steps += [*GRADE_ROUNDS, GRADE] if name == GRADE else [name]
     steps += [AUDIT] if section.audit is not None else []
     steps += [name for name in judging if name not in (*GRADE_ROUNDS, AUDIT)]
     return steps + ([NEGATIVES] if section.false_negatives is not None else [])
@@ -390,6 +388,9 @@ def place_of(section: GeneratedBenchmark, step: str) -> int:
     """Return the place of a step in FLOW, from 1; what comes before the first task has 0."""
     if step in LEDGER_ORDER:
         return LEDGER_ORDER[step]
+    if step in section.filters:
+        place: int = getattr(section, step).place
+        return place
     judges = [one.name for one in judging_of(section) if one.name not in LEDGER_ORDER]
     if step in judges:
         return FIRST_JUDGE + 1 + judges.index(step)
