@@ -92,6 +92,8 @@ def visible(**changes: Any) -> dict[str, Any]:
         ({"seen": 0.985}, "truncation", "It was given the evidence of 98.5 % of the queries."),
         ({}, "truncation", "nothing here is truncation"),
         ({"seen": None}, "truncation", "is not known"),
+        ({"seen": 0.16}, "depends", "; of 84.0 % of the queries it is beyond the model's input."),
+        ({"seen": 0.16}, "truncation", "Shorter passages (passages.max_words), more max_tokens"),
         (
             {"seen": 0.7, "truncation": -0.2, "truncation_low": -0.3, "truncation_high": -0.1},
             "truncation",
@@ -106,6 +108,14 @@ def visible(**changes: Any) -> dict[str, Any]:
 )
 def test_a_row_is_put_in_these_words(changes: dict[str, Any], answer: str, text: str) -> None:
     assert text in getattr(said(psi_row("a", **changes)), answer)
+
+
+@pytest.mark.parametrize(("seen", "control"), [(1.0, None), (0.95, None), (0.3, "truncating")])
+def test_a_model_that_was_given_most_or_is_to_be_cut_off_gets_no_advice(
+    seen: float, control: str | None
+) -> None:
+    controls = {"a": control} if control else {}
+    assert "max_tokens" not in said(psi_row("a", seen=seen), visible(), **controls).truncation
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,12 @@ from psibench.report.wording import ALPHA, interval, isolate, number, p_text, pe
 
 Row = Mapping[str, Any]
 
+MOSTLY_GIVEN = 0.9
+"""Share of the queries below which it is said how a model could be given the evidence of more."""
+MORE = (
+    "Shorter passages (passages.max_words), more max_tokens or windows would give it more of the "
+    "evidence."
+)
 FINDINGS = ("depends", "none", "untested", "floor", "undefined")
 
 
@@ -70,7 +76,7 @@ def verdict(row: Row, *, visible: Row | None, control: str | None = None) -> Ver
     return Verdict(
         row["model"],
         finding,
-        _depends(row, finding),
+        _depends(row, finding, control),
         _beyond(row, finding, control),
         _truncation(row, visible, control),
         _size(row),
@@ -102,7 +108,7 @@ def undefined_text(row: Row) -> str:
     return "Nothing is found in any bucket: there is no best one to divide by."
 
 
-def _depends(row: Row, finding: str) -> str:
+def _depends(row: Row, finding: str, control: str | None) -> str:
     if has_flag(row, "no_lengths"):
         return (
             "Not tested: documents would have to be compared with each other, for which their "
@@ -137,7 +143,10 @@ def _depends(row: Row, finding: str) -> str:
         if row["best_same"]
         else ""
     )
-    return f"Scores depend on where in the document the evidence is ({p}){ends}."
+    beyond = ""
+    if row["seen"] is not None and row["seen"] < 1.0 and control is None:
+        beyond = f"; of {percent(1 - row['seen'])} of the queries it is beyond the model's input"
+    return f"Scores depend on where in the document the evidence is ({p}){ends}{beyond}."
 
 
 def _beyond(row: Row, finding: str, control: str | None) -> str:
@@ -193,8 +202,8 @@ def _truncation(row: Row, visible: Row | None, control: str | None) -> str:
             else f"What truncation costs cannot be told from nothing (effect {ends})."
         )
     if visible is None or visible["psi"] is None or control == "position-blind":
-        return " ".join(said)
-    if visible["p_adjusted"] is None or visible["test"] == "between":
+        pass
+    elif visible["p_adjusted"] is None or visible["test"] == "between":
         said.append("Too few documents to test position on the evidence it was given.")
     elif visible["p_adjusted"] <= ALPHA:
         p = f"adjusted {p_text(visible['p_adjusted'])}"
@@ -221,6 +230,8 @@ def _truncation(row: Row, visible: Row | None, control: str | None) -> str:
             "On the evidence it was given: no evidence of a position effect "
             f"(adjusted {p_text(visible['p_adjusted'])}){bound}."
         )
+    if control is None and row["seen"] < MOSTLY_GIVEN:
+        said.append(MORE)
     return " ".join(said)
 
 
