@@ -66,6 +66,13 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
 
 
+def warn(message: str) -> None:
+    """Log a warning, and print it on the console unless the log is written there itself."""
+    logger.warning("%s", message)
+    if not _logs_to_console():
+        print(f"psibench: warning: {message}", file=sys.stderr, flush=True)
+
+
 def _logs_to_console() -> bool:
     handlers = [*logging.getLogger().handlers, *logger.handlers]
     return any(type(handler) is logging.StreamHandler for handler in handlers)

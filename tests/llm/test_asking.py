@@ -115,6 +115,20 @@ def test_what_has_no_value_becomes_an_outcome_with_its_reason(tmp_path, fault, s
     assert again.totals.n_asked == 0
 
 
+@pytest.mark.parametrize(
+    ("bound", "reason", "n_asked"),
+    [(1000, "context_window_full", 1), (1, "output_limit_reached", 3)],
+)
+def test_a_reply_cut_off_before_its_bound_found_no_room_and_is_not_asked_again(
+    tmp_path, bound, reason, n_asked
+):
+    stand_in = StandIn()
+    bounded = items(1, sampling=Sampling(max_output_tokens=bound))
+    (outcome,) = ask(bounded, tmp_path, server=stand_in, faults="truncated=1").outcomes
+    assert (outcome.status, outcome.reason) == ("truncated", reason)
+    assert stand_in.asked.total() == n_asked
+
+
 def test_raw_text_of_a_malformed_reply_is_in_its_outcome(tmp_path):
     (outcome,) = ask(items(1), tmp_path, faults="malformed=1").outcomes
     assert outcome.text == '{"verdict'  # the first half of {"verdict": "yes"}

@@ -8,7 +8,7 @@ import pytest
 
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
-from psibench.generate.recipes import assemble
+from psibench.generate.recipes import run_assemble
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Chain, Totals
 from psibench.llm.connection import TryFailedError
@@ -26,11 +26,10 @@ from psibench.stages import llm_ask
 from psibench.stages.llm_ask import AskedDomain, Asking, run_ask
 from psibench.stages.llm_gather import gather, in_document_order, run_gather
 from psibench.tables import read_provenance, read_table, write_table
-from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES, VERDICTS
+from psibench.tables.build_schemas import CANDIDATES, FLOW, LLM_USAGE, OUTCOMES, VERDICTS
 from psibench.tables.derived import provenance
-from psibench.tables.dropped import Dropped, Flow, dropped_frame
+from psibench.tables.dropped import Dropped, Flow, dropped_frame, flow_frame
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
-from psibench.text.lengths import count_whitespace_tokens
 
 TEMPLATE = """---
 task: judge_segment
@@ -124,18 +123,22 @@ def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
     assert len(record["prompt_hash"]) == 64
 
 
-def test_a_second_job_starts_no_server(folder, monkeypatch):
+def test_a_second_job_starts_no_server_and_says_so(folder, monkeypatch, caplog):
     first = ask(folder)
 
     def refuse(*args, **kwargs):
         raise AssertionError("asked again")
 
     monkeypatch.setattr(llm_ask, "ask_all", refuse)
-    assert ask(folder).equals(first)
+    with caplog.at_level("INFO", logger="psibench"):
+        assert ask(folder).equals(first)
+    assert "4 items, all answered by the store, 0 requests asked" in caplog.text
 
 
 def test_requests_without_a_reply_fail_the_job_and_leave_no_table(folder):
-    with pytest.raises(InputError, match=r"4 of 4 requests .* got no reply \(connection"):
+    with pytest.raises(
+        InputError, match=r"4 of 4 requests .* got no reply \(connection.*run again to ask the rest"
+    ):
         ask(folder, base_url="http://127.0.0.1:9/v1")
     assert not (folder / "0-of-1.outcomes.parquet").exists()
 
@@ -293,10 +296,46 @@ def test_two_shards_gather_into_the_rows_of_one(folder):
     assert two[3]["n_items"].to_list() == [4]
 
 
-def test_no_candidate_left_is_an_error_that_says_where_to_look():
-    documents = pl.DataFrame({"_id": ["a"], "text": ["text"]})
-    with pytest.raises(InputError, match="no candidate query is left"):
-        assemble(documents, pl.DataFrame({"_id": []}), count_tokens=count_whitespace_tokens)
+def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_queries(
+    folder, capsys
+):
+    no_json = outcome_frame(
+        *(outcome(f"{name}-x", status="malformed", reason="no_json") for name in "abcd")
+    )
+    source = provenance("ask", params={}, inputs={})
+    write_table(no_json, folder / "outcomes.parquet", OUTCOMES, provenance=source)
+    run_gather(
+        TASK,
+        SECTION,
+        step=1,
+        language="eng-Latn",
+        domain="general",
+        tables={"documents": folder / "documents.parquet"},
+        outcomes=[folder / "outcomes.parquet"],
+        rows=folder / "rows.parquet",
+        dropped=folder / "judge_segment.dropped.parquet",
+        flow=folder / "judge_segment.flow.parquet",
+    )
+    place = folder / "judge_segment.dropped.parquet"
+    none = "none of 4 segments"
+    reasons = "malformed 4 (one of them: 'no_json: raw words')"
+    assert (
+        f"judge_segment keeps {none} of general, eng-Latn: {reasons}. {place} has a row for each"
+        in capsys.readouterr().err
+    )
+    later = flow_frame("generate", 2, [Flow("queries", 0, 0)])
+    write_table(later, folder / "generate.flow.parquet", FLOW, provenance=source)
+    write_table(CANDIDATES.empty(), folder / "end.parquet", CANDIDATES, provenance=source)
+    made = {name: folder / f"{name}.parquet" for name in ("corpus", "queries", "qrels")}
+    with pytest.raises(InputError, match="no candidate query is left") as told:
+        run_assemble(
+            documents=folder / "documents.parquet",
+            candidates=folder / "end.parquet",
+            length_tokenizer="words",
+            **made,
+        )
+    assert f"judge_segment kept {none}: {reasons}. {place} has a row for each" in str(told.value)
+    assert place.exists()
 
 
 def test_a_server_that_refuses_every_request_fails_the_job(folder, monkeypatch):
@@ -306,8 +345,10 @@ def test_a_server_that_refuses_every_request_fails_the_job(folder, monkeypatch):
         return Totals()
 
     monkeypatch.setattr(llm_ask, "ask_all", refused)
-    with pytest.raises(InputError, match=r"4 of 4 requests .*http_400 4"):
+    with pytest.raises(InputError, match=r"4 of 4 requests .*http_400 4") as told:
         ask(folder)
+    assert "run again" not in str(told.value)
+    assert "would be refused again" in str(told.value)
 
 
 def test_one_request_refused_among_others_is_an_outcome(folder, monkeypatch):

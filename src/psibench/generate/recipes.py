@@ -41,7 +41,7 @@ from psibench.tables import content_hash, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, PAIRS, PERSONA_CANDIDATES
 from psibench.tables.derived import derived, provenance
 from psibench.tables.domains import TablePath
-from psibench.tables.dropped import as_attrition, dropped_frame
+from psibench.tables.dropped import as_attrition, dropped_frame, where_nothing_was_left
 from psibench.tables.schemas import ATTRITION, CORPUS, DOCUMENTS, QRELS, QUERIES
 from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
@@ -204,10 +204,10 @@ def run_assemble(
     from psibench.models.counting import token_counter
 
     texts, asked = read_table(documents, DOCUMENTS), read_table(candidates, CANDIDATES)
-    try:
-        built = assemble(texts, asked, count_tokens=token_counter(length_tokenizer))
-    except InputError as error:
-        raise error.under(str(candidates)) from error
+    if asked.is_empty():
+        why = where_nothing_was_left(candidates)
+        raise InputError(f"{candidates}: no candidate query is left; {why}")
+    built = assemble(texts, asked, count_tokens=token_counter(length_tokenizer))
     source = derived(
         "assemble", [documents, candidates], params={"length_tokenizer": length_tokenizer}
     )
@@ -219,18 +219,7 @@ def run_assemble(
 def assemble(
     documents: pl.DataFrame, candidates: pl.DataFrame, *, count_tokens: TokenCounter
 ) -> Build:
-    """Turn sampled documents and candidates into a benchmark: every document is in the corpus.
-
-    Raises
-    ------
-    InputError
-        If there is no candidate.
-    """
-    if candidates.is_empty():
-        raise InputError(
-            "no candidate query is left; the tables *.dropped.parquet of the steps, in the same "
-            "folder, say why"
-        )
+    """Turn sampled documents and candidates into a benchmark: every document is in the corpus."""
     qrels = candidates.select(
         pl.col("_id").alias("query-id"),
         pl.col("pos_corpus_id").alias("corpus-id"),

@@ -13,6 +13,8 @@ Status = Literal["ok", "malformed", "refused", "truncated", "filtered", "failed"
 
 REASKED: frozenset[str] = frozenset({"malformed", "truncated"})
 """Statuses that another sample may mend."""
+CONTEXT_FULL = "context_window_full"
+"""Reason of a truncated reply that another sample will not mend: prompt and reply have no room."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +108,19 @@ class Outcome:
 
 
 def interpret(
-    answer: Answer, response: ResponseSchema | None, *, item_id: str = "", n_reasks: int = 0
+    answer: Answer,
+    response: ResponseSchema | None,
+    *,
+    max_output_tokens: int | None = None,
+    item_id: str = "",
+    n_reasks: int = 0,
 ) -> Outcome:
-    """Say what a stored reply is worth; pure, so that a better parser needs no new request."""
-    status, reason, value = _judge(answer, response)
+    """Say what a stored reply is worth; pure, so that a better parser needs no new request.
+
+    A reply that was cut off before ``max_output_tokens``, the bound that was sent, was cut off by
+    the model's context window.
+    """
+    status, reason, value = _judge(answer, response, max_output_tokens)
     return Outcome(
         item_id=item_id,
         key=answer.key,
@@ -123,13 +134,16 @@ def interpret(
     )
 
 
-def _judge(answer: Answer, response: ResponseSchema | None) -> tuple[Status, str, Any]:
+def _judge(
+    answer: Answer, response: ResponseSchema | None, limit: int | None
+) -> tuple[Status, str, Any]:
     if answer.finish_reason == "content_filter":
         return "filtered", "content_filter", None
     if answer.refusal:
         return "refused", "marked_as_refusal", None
     if answer.finish_reason == "length":
-        return "truncated", "output_limit_reached", None
+        has_room = limit is not None and 0 < answer.usage.output_tokens < limit
+        return "truncated", CONTEXT_FULL if has_room else "output_limit_reached", None
     if not answer.text.strip():
         return "malformed", "empty_reply", None
     if not _is_writable(answer.text):

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from psibench.config.llms import AskPolicy
 from psibench.errors import InputError
-from psibench.llm.answer import REASKED, Answer, Outcome, interpret
+from psibench.llm.answer import CONTEXT_FULL, REASKED, Answer, Outcome, interpret
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.client import ChatClient, Reply
 from psibench.llm.connection import TryFailedError
@@ -75,9 +75,14 @@ class Chain:
         """Judge an answer to the current request; None if the next sample is to be asked."""
         self.usage += answer.usage
         outcome = interpret(
-            answer, self.request.response, item_id=self.item_id, n_reasks=self.n_reasks
+            answer,
+            self.request.response,
+            max_output_tokens=self.request.sampling.max_output_tokens,
+            item_id=self.item_id,
+            n_reasks=self.n_reasks,
         )
-        if outcome.status not in REASKED or self.n_reasks >= self.max_reasks:
+        may_differ = outcome.status in REASKED and outcome.reason != CONTEXT_FULL
+        if not may_differ or self.n_reasks >= self.max_reasks:
             return replace(outcome, usage=self.usage, n_asked=self.n_asked)
         self.request = self.request.reask()
         self.key = self.request.key

@@ -125,6 +125,11 @@ def run_ask(
     found = _stored(requests(), asking, folder)
     if len(found) < n_items:  # else no server is needed, and none is started
         found = _ask(requests(), n_items, asking, prices, folder, check_stop)
+    else:
+        logger.info(
+            "%s, %s: %d items, all answered by the store, 0 requests asked",
+            *(asking.task.name, asking.llm.model, n_items),
+        )
     _refuse_unanswered(found.values(), n_items, asking)
     for number, domain in enumerate(domains):
         source = derived(
@@ -240,10 +245,17 @@ def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking
     if not failed:
         return
     reasons = Counter(outcome.reason for outcome in failed)
+    may_pass = not all(outcome.reason in PERMANENT for outcome in failed)
+    advice = (
+        "run again to ask the rest"
+        if may_pass
+        else "asked again, these would be refused again: mend what the server names first (the "
+        "model's settings in `llms:`, or the length of the documents)"
+    )
     raise InputError(
         f"{asking.task.name}: {len(failed)} of {n_items} requests to {asking.llm.model} got no "
         f"reply ({', '.join(f'{reason} {count}' for reason, count in reasons.most_common())}; "
-        f"the last: {failed[-1].text[:200]}). All answers are stored; run again to ask the rest."
+        f"the last: {failed[-1].text[:200]}). All answers are stored; {advice}."
     )
 
 

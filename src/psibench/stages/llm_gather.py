@@ -6,13 +6,21 @@ from typing import Any
 import polars as pl
 
 from psibench.llm.tasks import Gathered, LlmTask, LlmTaskSection, replied
+from psibench.progress import warn
 from psibench.stages.ledger import check_balance
 from psibench.stages.llm_ask import read_task_tables
 from psibench.tables import write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
 from psibench.tables.derived import derived, read_all
 from psibench.tables.domains import OutputPath, TablePath
-from psibench.tables.dropped import Dropped, Flow, as_attrition, dropped_frame, flow_frame
+from psibench.tables.dropped import (
+    Dropped,
+    Flow,
+    as_attrition,
+    dropped_frame,
+    flow_frame,
+    reasons_text,
+)
 from psibench.tables.schemas import ATTRITION
 
 DETAIL_CHARS = 200
@@ -42,6 +50,13 @@ def run_gather(
     gathered, counts = gather(task, section, frames, found)
     paths = [*tables.values(), *outcomes]
     source = derived("gather", paths, params={"task": task.name, **_plain(section)})
+    for flow_of in counts:
+        if flow_of.entered and not flow_of.kept:
+            mine = gathered.dropped.filter(unit=flow_of.unit)
+            warn(
+                f"{task.name} keeps none of {flow_of.entered} {flow_of.unit} of {domain}, "
+                f"{language}: {reasons_text(mine)}. {dropped} has a row for each"
+            )
     left_out = as_attrition(gathered.dropped, language=language, domain=domain)
     write_table(gathered.rows, rows, task.spec, provenance=source)
     write_table(left_out, dropped, ATTRITION, provenance=source)

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
+from psibench.reading import shown
 from psibench.tables.build_schemas import FLOW
+from psibench.tables.domains import OfDomain, TablePath
+from psibench.tables.io import read_table
+from psibench.tables.schemas import ATTRITION
 
 DROPPED_SCHEMA = {
     "stage": pl.String,
@@ -80,3 +85,34 @@ def flow_frame(stage: str, step: int, counts: Sequence[Flow]) -> pl.DataFrame:
     rows = [(stage, step, f.unit, f.entered, f.kept, f.entered - f.kept) for f in counts]
     empty = FLOW.empty()
     return pl.DataFrame(rows, schema=empty.schema, orient="row")
+
+
+def reasons_text(dropped: pl.DataFrame) -> str:
+    """Count dropped items by reason, the most frequent first, each with what was found in one."""
+    counts = dropped.group_by("reason", maintain_order=True).agg(
+        pl.len().alias("n"), pl.col("detail").drop_nulls().first()
+    )
+    return ", ".join(
+        f"{reason} {n}" + (f" (one of them: {shown(detail)})" if detail else "")
+        for reason, n, detail in counts.sort("n", descending=True, maintain_order=True).iter_rows()
+    )
+
+
+def where_nothing_was_left(table: TablePath) -> str:
+    """Say which of the steps whose tables lie beside an empty one kept nothing first, and why."""
+    domain = table.domain if isinstance(table, OfDomain) else None
+    found = []
+    for path in sorted(Path(table).parent.glob("*.flow.parquet")):
+        flow = read_table(path if domain is None else OfDomain(str(path), domain), FLOW)
+        emptied = flow.filter(pl.col("entered") > 0, kept=0)
+        found += [(row["step"], path, row) for row in emptied.iter_rows(named=True)]
+    if not found:
+        return "the tables *.dropped.parquet of the steps, in the same folder, say why"
+    _, path, row = min(found, key=lambda one: one[0])
+    place = str(path).replace(".flow.", ".dropped.")
+    dropped = read_table(place if domain is None else OfDomain(place, domain), ATTRITION)
+    reasons = reasons_text(dropped.filter(stage=row["stage"], unit=row["unit"]))
+    return (
+        f"{row['stage']} kept none of {row['entered']} {row['unit']}: {reasons}. {place} has a row "
+        "for each"
+    )
