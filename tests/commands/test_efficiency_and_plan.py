@@ -1,8 +1,10 @@
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 import yaml
+from safetensors.numpy import save_file
 
 from psibench.cli import main
 from psibench.tables import Provenance, write_table
@@ -181,6 +183,31 @@ def test_a_source_on_this_machine_is_read_where_the_config_says_no_number(folder
     (plan,) = pl.read_csv("plan.csv").to_dicts()
     # 15 words in three documents, two queries of 22 tokens each; vectors of 384 numbers.
     assert (plan["tokens"], plan["store_bytes"]) == (15 + 6 * 22, 9 * 384 * 4)
+
+
+def test_a_model_without_a_size_is_named_and_one_that_is_here_is_measured(folder, capsys):
+    (folder / "here").mkdir()
+    (folder / "here" / "config.json").write_text('{"hidden_size": 4, "vocab_size": 10}')
+    save_file({"a": np.zeros((10, 4)), "b": np.zeros((500_000,))}, folder / "here/m.safetensors")
+    encoder = {"backend": "sentence-transformers", "max_tokens": 64}
+    registry = {
+        "far": encoder | {"checkpoint": "owner/name"},
+        "near": encoder | {"checkpoint": "./here"},
+    }
+    config = {"benchmarks": {"small": own_texts(folder)}, "models": ["far", "near"]}
+    (folder / "my.yaml").write_text(
+        yaml.safe_dump(config | {"registry": registry, "length_tokenizer": "words"})
+    )
+    assert main(["plan", "--config", "my.yaml", "--csv", "plan.csv"]) == 0
+    printed = capsys.readouterr().out
+    assert "'-': no minutes of far: neither" in printed
+    assert "set `parameters_m` in `registry:`" in printed
+    assert "'-': no room of far: neither" in printed
+    far, near = pl.read_csv("plan.csv").to_dicts()
+    assert (far["gpu_minutes"], far["store_bytes"]) == (None, None)
+    # 15 + 6 x 22 tokens, two operations for each of 500,000 parameters, at 100 TFLOPS.
+    assert near["gpu_minutes"] == pytest.approx(147 * 2 * 500_000 / 1e14 / 60)
+    assert near["store_bytes"] == 9 * 4 * 4
 
 
 def test_a_corpus_that_is_built_is_counted(folder, capsys):

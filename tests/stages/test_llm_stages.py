@@ -320,7 +320,7 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
     none = "none of 4 segments"
     reasons = "malformed 4 (one of them: 'no_json: raw words')"
     assert (
-        f"judge_segment keeps {none} of general, eng-Latn: {reasons}. {place} has a row for each"
+        f"judge_segment keeps {none} of general, eng-Latn: {reasons}. A row for each is in {place}"
         in capsys.readouterr().err
     )
     later = flow_frame("generate", 2, [Flow("queries", 0, 0)])
@@ -334,7 +334,7 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
             length_tokenizer="words",
             **made,
         )
-    assert f"judge_segment kept {none}: {reasons}. {place} has a row for each" in str(told.value)
+    assert f"judge_segment kept {none}: {reasons}. A row for each is in {place}" in str(told.value)
     assert place.exists()
 
 

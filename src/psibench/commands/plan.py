@@ -2,14 +2,18 @@
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import Command, refuse_unwritable
 from psibench.commands.text_table import aligned
 from psibench.config.load import load_config
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.registry import read_yaml
+
+if TYPE_CHECKING:
+    import polars as pl
 
 RESULTS = Path("results")
 HEADINGS = (
@@ -63,10 +67,27 @@ def run_plan(args: argparse.Namespace) -> None:
             "source that is large or on the hub); build it first; encoding.shards: NUMBER cuts it "
             "into so many jobs."
         )
+    lines += _unsized(plan.drop_nulls("texts"))
     print("\n".join(lines))
     if args.csv is not None:
         with atomic_path(args.csv) as path:
             plan.write_csv(path)
+
+
+def _unsized(plan: "pl.DataFrame") -> Iterator[str]:
+    """Say why a model's minutes or its room are not known, where its texts are."""
+    for column, key, what in (
+        ("gpu_minutes", "parameters_m", "minutes"),
+        ("store_bytes", "dim", "room"),
+    ):
+        lacking = (
+            plan.filter(plan[column].is_null()).get_column("model").unique(maintain_order=True)
+        )
+        if len(lacking):
+            yield (
+                f"'-': no {what} of {', '.join(lacking)}: neither its entry nor a checkpoint on "
+                f"this machine says how large it is; set `{key}` in `registry:`."
+            )
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

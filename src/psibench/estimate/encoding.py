@@ -293,12 +293,26 @@ def encoding_plan(config: Config, models: Mapping[str, Model], *, results: Path)
 def _sized(entry: EncoderModel) -> EncoderModel:
     """Return an entry with the sizes that its checkpoint says, where it says none and is here."""
     folder = local_folder(entry.checkpoint)
-    if entry.dim is not None or folder is None or not (folder / "config.json").is_file():
+    if folder is None or not (folder / "config.json").is_file():
         return entry
-    found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    dim, n_words = found.get("hidden_size"), found.get("vocab_size", 0)
-    looked_up = entry.embedding_parameters_m or n_words * (dim or 0) / MILLION
-    return entry.model_copy(update={"dim": dim, "embedding_parameters_m": looked_up})
+    sizes: dict[str, Any] = {}
+    if entry.dim is None:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        dim, n_words = found.get("hidden_size"), found.get("vocab_size", 0)
+        looked_up = entry.embedding_parameters_m or n_words * (dim or 0) / MILLION
+        sizes = {"dim": dim, "embedding_parameters_m": looked_up}
+    if entry.parameters_m is None and (weights := sorted(folder.glob("*.safetensors"))):
+        sizes["parameters_m"] = sum(map(_parameters, weights)) / MILLION
+    return entry.model_copy(update=sizes)
+
+
+def _parameters(weights: Path) -> int:
+    """Count the numbers in a file of weights, from its header."""
+    from safetensors import safe_open
+
+    with safe_open(weights, framework="numpy") as tensors:
+        names = tensors.keys()
+        return sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
 
 
 def needed_encodings(lookup: Lookup) -> list[Encoding]:

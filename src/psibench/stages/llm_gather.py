@@ -55,7 +55,7 @@ def run_gather(
             mine = gathered.dropped.filter(unit=flow_of.unit)
             warn(
                 f"{task.name} keeps none of {flow_of.entered} {flow_of.unit} of {domain}, "
-                f"{language}: {reasons_text(mine)}. {dropped} has a row for each"
+                f"{language}: {reasons_text(mine)}. A row for each is in {dropped}"
             )
     left_out = as_attrition(gathered.dropped, language=language, domain=domain)
     write_table(gathered.rows, rows, task.spec, provenance=source)

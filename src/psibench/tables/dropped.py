@@ -113,6 +113,6 @@ def where_nothing_was_left(table: TablePath) -> str:
     dropped = read_table(place if domain is None else OfDomain(place, domain), ATTRITION)
     reasons = reasons_text(dropped.filter(stage=row["stage"], unit=row["unit"]))
     return (
-        f"{row['stage']} kept none of {row['entered']} {row['unit']}: {reasons}. {place} has a row "
-        "for each"
+        f"{row['stage']} kept none of {row['entered']} {row['unit']}: {reasons}. A row for each is "
+        f"in {place}"
     )
