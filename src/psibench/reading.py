@@ -82,7 +82,8 @@ def read_text_file(path: str | Path, *, expected: str) -> str:
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            found = f"bytes that are not UTF-8 (at byte {error.start})"
+            line = data.count(b"\n", 0, error.start) + 1
+            found = f"bytes that are not UTF-8 (line {line}, byte {error.start} of the file)"
     raise InputError(f"{path}: found {found}, expected {expected}. Convert it to UTF-8 text first.")
 
 

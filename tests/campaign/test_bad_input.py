@@ -374,7 +374,7 @@ DOCUMENTS = [
     ("d.jsonl.gz", b"\x1f\x8b", "damaged or truncated gzip"),
     ("d.txt", "text", None),
     ("d.txt", "\ufefftext", None),
-    ("d.txt", b"te\xffxt", "found bytes that are not UTF-8 (at byte 2)"),
+    ("d.txt", b"one\nte\xffxt", "found bytes that are not UTF-8 (line 2, byte 6 of the file)"),
     ("d.txt", "text".encode("utf-16"), "found binary data"),
     ("d.txt", "text".encode("utf-32"), "found binary data"),
     ("d.txt", b"\xff\xfe\xfd", "bytes that are not UTF-8"),

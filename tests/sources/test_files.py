@@ -89,7 +89,7 @@ def test_parquet_rows_are_numbered_across_row_groups():
         ("f.jsonl", b"%PDF-1.4", "f.jsonl: found a PDF document, expected a text file in UTF-8"),
         ("f.md", b"PK\x03\x04", "f.md: found a zip archive or office document"),
         ("f.txt", b"\xff\xfea\0", "f.txt: found binary data"),
-        ("f.txt", b"abc\xe9", "f.txt: found bytes that are not UTF-8 (at byte 3)"),
+        ("f.txt", b"abc\xe9", "f.txt: found bytes that are not UTF-8 (line 1, byte 3 of the file)"),
         ("f.jsonl", b'{"text": "a"}\n{"text"', "f.jsonl, line 2: not JSON"),
         ("f.jsonl", b"[1]\n", "f.jsonl, line 1: not a JSON object but list"),
         (

@@ -125,7 +125,7 @@ def test_json_that_is_not_squad_is_refused_with_its_place(tmp_path, monkeypatch,
         (b"%PDF-1.7 ...", "found a PDF document, expected a SQuAD-format JSON file"),
         (b"PK\x03\x04..", "found a zip archive or office document"),
         (b"PAR1\x00\x00", "found a Parquet file"),
-        (b'{"data": "\xe9"}', "found bytes that are not UTF-8 (at byte 10)"),
+        (b'{"data": "\xe9"}', "found bytes that are not UTF-8 (line 1, byte 10 of the file)"),
         ('{"data": []}'.encode("utf-16"), "found "),
     ],
 )
