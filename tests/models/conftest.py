@@ -10,7 +10,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from tiny_checkpoints import SIZES, VOCABULARY, entry_of, save_bert, save_tokenizer
 
-from psibench.models.transformer import TransformerEncoder, load_transformer
+from psibench.models.load import load_encoder
+from psibench.models.transformer import TransformerEncoder
 
 LoadTiny = Callable[..., TransformerEncoder]
 
@@ -60,7 +61,7 @@ def load_tiny(tiny_bert: Path) -> LoadTiny:
 
     def load(checkpoint: Path | str | None = None, **fields) -> TransformerEncoder:
         entry = entry_of(checkpoint or tiny_bert, **fields)
-        return load_transformer(entry, device="cpu", dtype="float32")
+        return load_encoder(entry, device="cpu")
 
     return load
 

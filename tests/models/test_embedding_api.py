@@ -302,7 +302,7 @@ def test_what_cut_a_models_texts_is_noted_under_its_name(tmp_path):
 
 
 def test_an_unknown_tokenizer_is_named():
-    with pytest.raises(InputError, match=r"model 'm': tokenizer 'nobody/nothing' cannot be loaded"):
+    with pytest.raises(InputError, match="model 'm': tokenizer 'nobody/nothing': cannot be load"):
         load_api_texts(entry_of(tokenizer="nobody/nothing"), model="m")
 
 

@@ -16,7 +16,7 @@ import pytest
 import tiny_architectures as tiny
 import tiny_late_checkpoints as late
 import yaml
-from tiny_checkpoints import DECODER_VOCABULARY, save_tokenizer
+from tiny_checkpoints import DECODER_VOCABULARY
 
 from psibench.config.models import (
     Bm25Model,
@@ -173,7 +173,7 @@ def test_an_entry_for_vllm_is_its_twin_in_all_but_the_backend(name):
 
 @pytest.mark.parametrize("name", of(VllmModel))
 def test_an_entry_for_vllm_loads_into_its_pooling_runner_and_encodes(name, tmp_path, monkeypatch):
-    save_tokenizer(tmp_path)
+    tiny.save_qwen3_embedding(tmp_path)
     given = {}
 
     class StandIn:

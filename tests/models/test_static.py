@@ -7,14 +7,14 @@ from tiny_checkpoints import save_bert
 
 from psibench.config.models import StaticModel
 from psibench.errors import InputError
+from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
-from psibench.models.static import StaticEncoder, load_static
+from psibench.models.static import StaticEncoder
 
 
 def static(checkpoint, **fields) -> StaticEncoder:
-    return load_static(
-        StaticModel(backend="static-embeddings", checkpoint=str(checkpoint), **fields)
-    )
+    entry = StaticModel(backend="static-embeddings", checkpoint=str(checkpoint), **fields)
+    return load_encoder(entry, device="cpu")
 
 
 @pytest.fixture(scope="module")

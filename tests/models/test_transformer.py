@@ -11,7 +11,7 @@ from tiny_checkpoints import save_bert
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder
-from psibench.models.transformer import load_transformer
+from psibench.models.load import load_encoder
 
 TEXTS = [
     "w1",
@@ -151,7 +151,7 @@ def test_weights_are_float32_whatever_they_were_saved_in(tmp_path, load_tiny, sa
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_reduced_formats_stay_close_to_float32_and_give_float32_vectors(load_tiny, dtype):
     exact = load_tiny()
-    reduced = load_transformer(exact.entry, device="cpu", dtype=dtype)
+    reduced = load_encoder(exact.entry, device="cpu", dtype=dtype)
     pairs = zip(vectors_of(exact, TEXTS), vectors_of(reduced, TEXTS), strict=True)
     for a, b in pairs:
         assert b.dtype == np.float32
@@ -183,7 +183,7 @@ def test_fingerprint_changes_with_windows_size(load_tiny):
 
 def test_fingerprint_changes_with_the_number_format(load_tiny):
     encoder = load_tiny()
-    other = load_transformer(encoder.entry, device="cpu", dtype="bfloat16")
+    other = load_encoder(encoder.entry, device="cpu", dtype="bfloat16")
     assert other.fingerprint != encoder.fingerprint
 
 

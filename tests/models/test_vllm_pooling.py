@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
-from tiny_checkpoints import save_tokenizer
+from tiny_checkpoints import save_bert
 
 from psibench.config.encoders import VllmModel
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.errors import InputError
-from psibench.models.vllm_pooling import ENVIRONMENT, load_vllm
+from psibench.models.load import load_encoder
+from psibench.models.vllm_pooling import ENVIRONMENT
 
 DIM = 8
 
@@ -38,8 +39,6 @@ class FakeLLM:
         model,
         *,
         runner="auto",
-        tokenizer_revision=None,
-        revision=None,
         trust_remote_code=False,
         tensor_parallel_size=1,
         dtype="auto",
@@ -52,8 +51,6 @@ class FakeLLM:
         self.options = kwargs | {
             "model": model,
             "runner": runner,
-            "tokenizer_revision": tokenizer_revision,
-            "revision": revision,
             "trust_remote_code": trust_remote_code,
             "tensor_parallel_size": tensor_parallel_size,
             "dtype": dtype,
@@ -89,7 +86,7 @@ def vllm(monkeypatch):
 
 @pytest.fixture
 def entry(tmp_path):
-    save_tokenizer(tmp_path)
+    save_bert(tmp_path)
 
     def make(**fields) -> VllmModel:
         values = {"backend": "vllm", "checkpoint": str(tmp_path), "max_tokens": 8}
@@ -99,7 +96,7 @@ def entry(tmp_path):
 
 
 def load(entry, dtype="float32"):
-    return load_vllm(entry, device="cuda", dtype=dtype)
+    return load_encoder(entry, device="cuda", dtype=dtype)
 
 
 def test_vllm_gets_the_entrys_settings_for_its_pooling_runner(vllm, entry, tmp_path):
@@ -114,8 +111,6 @@ def test_vllm_gets_the_entrys_settings_for_its_pooling_runner(vllm, entry, tmp_p
     assert encoder.llm.options == {
         "model": str(tmp_path),
         "runner": "pooling",
-        "revision": "a" * 40,
-        "tokenizer_revision": "a" * 40,
         "trust_remote_code": True,
         "max_model_len": 8,
         "tensor_parallel_size": 4,
@@ -194,7 +189,7 @@ def test_without_vllm_or_a_gpu_it_is_said_what_to_do(entry, monkeypatch):
     with pytest.raises(InputError, match=r"pip install 'psibench\[vllm\]'.*docs/vllm.md"):
         load(entry())
     with pytest.raises(InputError, match="needs an NVIDIA GPU, and this job's device is cpu"):
-        load_vllm(entry(), device="cpu", dtype="float32")
+        load_encoder(entry(), device="cpu")
 
 
 def test_what_vllm_refuses_names_the_checkpoint(vllm, entry, tmp_path):

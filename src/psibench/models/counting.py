@@ -8,6 +8,7 @@ import numpy as np
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import resolve_checkpoint
+from psibench.models.weights import tokenizer_folder
 from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
 WORDS = "words"
@@ -31,7 +32,10 @@ def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
     try:
         if name.endswith(".json") and Path(name).is_file():
             return PreTrainedTokenizerFast(tokenizer_file=name)
-        return AutoTokenizer.from_pretrained(resolve_checkpoint(name, part="tokenizer"))
+        path = resolve_checkpoint(name, part="tokenizer")
+        if Path(path).is_dir():
+            tokenizer_folder(Path(path))
+        return AutoTokenizer.from_pretrained(path)
     except Exception as error:  # the tokenizers library raises nothing narrower
         raise InputError(
             f"{option} {name!r}: cannot be loaded ({error}). Give a checkpoint folder, its "

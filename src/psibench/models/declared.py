@@ -20,7 +20,7 @@ from psibench.config.encoders import (
     SentenceTransformerModel,
     VllmModel,
 )
-from psibench.config.model_base import ModelBase
+from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.errors import InputError
 from psibench.models.checkpoints import local_folder, read_json
 
@@ -269,7 +269,7 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
         ) from error
 
 
-def warn_of_departures(entry: ModelBase, checkpoint: str, folder: Path) -> None:
+def warn_of_departures(entry: EncoderModel, folder: Path) -> None:
     """Log where an entry departs from its checkpoint."""
     try:
         found = compare_with_checkpoint(entry, folder)
@@ -278,7 +278,7 @@ def warn_of_departures(entry: ModelBase, checkpoint: str, folder: Path) -> None:
         return
     for comparison in found:
         if not comparison.agrees:
-            logger.warning("checkpoint %r: %s: the entry's is used", checkpoint, comparison)
+            logger.warning("checkpoint %r: %s: the entry's is used", entry.checkpoint, comparison)
 
 
 def late_settings(folder: Path) -> dict[str, tuple[Any, str]]:
@@ -366,12 +366,13 @@ def _ending(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 def _is_ended(entry: Any, folder: Path) -> bool:
     """Say whether the tokenizer puts a token behind a text itself."""
-    from transformers import AutoTokenizer
+    from psibench.models.tokenizing import load_tokenizer
 
-    from psibench.models.networks import load_tokenizer
-
-    native = isinstance(entry, SentenceTransformerModel)
-    tokenizer = load_tokenizer(entry, folder) if native else AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(
+        folder,
+        trust_remote_code=entry.trust_remote_code,
+        as_stored=getattr(entry, "architecture", "auto") != "auto",
+    )
     whole, bare = (
         tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False)
     )

@@ -15,13 +15,13 @@ import numpy as np
 
 from psibench.config.encoders import FlagEmbeddingModel
 from psibench.errors import InputError
-from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
+from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.late import LateEncoder, attention_of, weights_format
-from psibench.models.networks import load_auto, quiet, usable_positions
+from psibench.models.networks import usable_positions
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import tokenize_texts
-from psibench.models.weights import check_tokenizer
+from psibench.models.tokenizing import load_tokenizer, tokenize_texts
+from psibench.models.weights import load_auto
 from psibench.tables.hashing import hash_file
 
 HEAD = "colbert_linear.pt"
@@ -67,27 +67,20 @@ class FlagEmbeddingEncoder(LateEncoder):
 
 
 def load_flag_embedding(
-    entry: FlagEmbeddingModel, *, device: str, dtype: str
+    entry: FlagEmbeddingModel, folder: Path, *, device: str, dtype: str
 ) -> FlagEmbeddingEncoder:
     """Load bge-m3, or another checkpoint of its layout.
 
     Raises
     ------
     InputError
-        If the checkpoint cannot be loaded, lacks the layer of the multi vectors, or takes fewer
-        tokens than ``max_tokens``.
+        If it lacks the layer of the multi vectors, or takes fewer tokens than ``max_tokens``.
     """
-    from transformers import AutoTokenizer
-
     weights = weights_format(device, dtype)
-    with loading(entry):
-        folder = checkpoint_folder(entry)
-        check_tokenizer(folder)
-        trust = {"trust_remote_code": entry.trust_remote_code}
-        options = {"dtype": weights, "attn_implementation": attention_of(entry)}
-        with quiet():
-            model = load_auto(folder, options, **trust)
-        tokenizer = AutoTokenizer.from_pretrained(folder, **trust)
+    trust = entry.trust_remote_code
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust)
+    options = {"dtype": weights, "attn_implementation": attention_of(entry)}
+    model = load_auto(folder, options, trust_remote_code=trust)
     refuse_more(usable_positions(model), entry.checkpoint, "max_tokens", entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     head = None

@@ -24,14 +24,14 @@ import numpy as np
 
 from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
 from psibench.errors import InputError
-from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading, read_json
+from psibench.models.checkpoints import checkpoint_identity, read_json
 from psibench.models.declared import late_settings
-from psibench.models.networks import quiet, usable_positions
+from psibench.models.networks import usable_positions
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
-from psibench.models.weights import check_tokenizer, checking_weights, read_tensors
+from psibench.models.weights import checking_weights, read_tensors, tokenizer_folder
 from psibench.tables.provenance import hash_params
 
 PUNCTUATION = list(string.punctuation)
@@ -213,14 +213,14 @@ class ColbertEncoder(LateEncoder):
         return kept
 
 
-def load_colbert(entry: ColbertModel, *, device: str, dtype: str) -> ColbertEncoder:
+def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) -> ColbertEncoder:
     """Load a ColBERT checkpoint.
 
     Raises
     ------
     InputError
-        If the checkpoint cannot be loaded, has no projection, does not know the markers or a mask
-        token, or takes fewer tokens or has fewer dimensions than asked for.
+        If the checkpoint has no projection, does not know the markers or a mask token, or takes
+        fewer tokens or has fewer dimensions than asked for.
     """
     if entry.attention == "flash_attention_2" and not (
         entry.attend_to_expansion or entry.expand_queries is False
@@ -231,11 +231,9 @@ def load_colbert(entry: ColbertModel, *, device: str, dtype: str) -> ColbertEnco
             "true if it was trained so"
         )
     weights = weights_format(device, dtype)
-    with loading(entry):
-        folder = checkpoint_folder(entry)
-        check_tokenizer(folder)
-        read = _read_modules if entry.architecture == "auto" else _read_port
-        found = read(entry, folder, weights)
+    tokenizer_folder(folder)
+    read = _read_modules if entry.architecture == "auto" else _read_port
+    found = read(entry, folder, weights)
     own = found.settings
     chosen = own | {key: value for key in own if (value := getattr(entry, key)) is not None}
     longest = chosen["query_tokens"] if entry.query_tokens else found.longest_query
@@ -294,17 +292,14 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     _refuse_made_up_projection(folder)
-    try:
-        with quiet(), checking_weights(folder):
-            model = MultiVectorEncoder(
-                str(folder),
-                device="cpu",
-                trust_remote_code=entry.trust_remote_code,
-                local_files_only=True,
-                model_kwargs={"dtype": dtype, "attn_implementation": attention_of(entry)},
-            )
-    except RuntimeError as error:
-        raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
+    with checking_weights(folder):
+        model = MultiVectorEncoder(
+            str(folder),
+            device="cpu",
+            trust_remote_code=entry.trust_remote_code,
+            local_files_only=True,
+            model_kwargs={"dtype": dtype, "attn_implementation": attention_of(entry)},
+        )
     first, *rest = model
     others = [
         type(m).__name__ for m in rest if not isinstance(m, Dense | Normalize | MultiVectorMask)

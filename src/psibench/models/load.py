@@ -11,7 +11,7 @@ from psibench.config.models import (
     VllmModel,
 )
 from psibench.errors import InputError
-from psibench.models.checkpoints import resolve_checkpoint
+from psibench.models.checkpoints import checkpoint_folder, loading
 from psibench.models.declared import warn_of_departures
 from psibench.models.protocols import Encoder
 
@@ -24,42 +24,45 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
     device
         cpu or cuda.
     dtype
-        Number format; encoders that have only one leave it out of account.
+        Number format; encoders that have only one leave it out of account. Where the weights of a
+        transformer are in another one (on a CPU they are float32), it computes under autocast.
 
     Raises
     ------
     InputError
-        If the checkpoint cannot be loaded, or the entry's backend does not run in the job.
+        If the checkpoint cannot be loaded, is not whole (no tokenizer, weights missing or left
+        over) or not of the kind that the entry says, if it takes fewer tokens than asked for, or
+        if the entry's backend does not run in the job.
     """
-    encoder = _load(entry, device=device, dtype=dtype)
-    folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
-    if folder.is_dir():  # not where a library fetched it from the hub by itself
-        warn_of_departures(entry, entry.checkpoint, folder)
+    with loading(entry):
+        folder = checkpoint_folder(entry)
+        encoder = _load(entry, folder, device=device, dtype=dtype)
+    warn_of_departures(entry, folder)
     return encoder
 
 
-def _load(entry: EncoderModel, *, device: str, dtype: str) -> Encoder:
+def _load(entry: EncoderModel, folder: Path, *, device: str, dtype: str) -> Encoder:
     match entry:
         case StaticModel():
             from psibench.models.static import load_static
 
-            return load_static(entry)
+            return load_static(entry, folder)
         case SentenceTransformerModel():
             from psibench.models.transformer import load_transformer
 
-            return load_transformer(entry, device=device, dtype=dtype)
+            return load_transformer(entry, folder, device=device, dtype=dtype)
         case FlagEmbeddingModel():
             from psibench.models.flag_embedding import load_flag_embedding
 
-            return load_flag_embedding(entry, device=device, dtype=dtype)
+            return load_flag_embedding(entry, folder, device=device, dtype=dtype)
         case ColbertModel():
             from psibench.models.late import load_colbert
 
-            return load_colbert(entry, device=device, dtype=dtype)
+            return load_colbert(entry, folder, device=device, dtype=dtype)
         case VllmModel():
             from psibench.models.vllm_pooling import load_vllm
 
-            return load_vllm(entry, device=device, dtype=dtype)
+            return load_vllm(entry, folder, device=device, dtype=dtype)
     raise InputError(
         f"checkpoint {entry.checkpoint!r}: backend {getattr(entry, 'backend', '?')} is not loaded "
         "by this stage; give an entry of an encoder that runs in the job"

@@ -5,8 +5,8 @@ sentence-transformers; modules of other kinds are that library's to run.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,14 +15,15 @@ from typing import Any, Protocol
 from psibench.config.models import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models import architectures
-from psibench.models.checkpoints import checkpoint_folder, read_json
+from psibench.models.checkpoints import read_json
 from psibench.models.declared import Layout, read_layout
+from psibench.models.tokenizing import load_tokenizer
 from psibench.models.weights import (
-    check_network,
-    check_tokenizer,
     checking_weights,
-    has_tokenizer,
+    load_auto,
+    quiet,
     read_tensors,
+    tokenizer_folder,
 )
 
 PROBE = 8  # tokens
@@ -92,7 +93,9 @@ class NativeNetwork:
         return self.head(found, mask)
 
 
-def load_network(entry: SentenceTransformerModel, *, device: str, dtype: str) -> Network:
+def load_network(
+    entry: SentenceTransformerModel, folder: Path, *, device: str, dtype: str
+) -> Network:
     """Load a checkpoint's network.
 
     On a GPU the weights of a transformer are in the number format asked for: half the memory of
@@ -103,7 +106,6 @@ def load_network(entry: SentenceTransformerModel, *, device: str, dtype: str) ->
     InputError
         If the checkpoint's files are not of the kind that the entry says.
     """
-    folder = checkpoint_folder(entry)
     layout = choose_layout(entry, folder)
     if layout is None:
         return load_modules(entry, folder, device=device)
@@ -114,10 +116,14 @@ def load_network(entry: SentenceTransformerModel, *, device: str, dtype: str) ->
     if not layout.include_prompt:
         refuse_prompt_left_out(entry)
     transformer = transformer.eval().to(device)
-    inner = folder / layout.transformer  # where older releases saved the tokenizer, too
-    words = inner if has_tokenizer(inner) else folder
     return NativeNetwork(
-        tokenizer=load_tokenizer(entry, words, lower_case=layout.lower_case),
+        tokenizer=load_tokenizer(
+            folder,
+            layout.transformer,
+            trust_remote_code=entry.trust_remote_code,
+            as_stored=entry.architecture != "auto",
+            lower_case=layout.lower_case,
+        ),
         transformer=transformer,
         head=load_head(folder, layout, device=device),
         weights=weights,
@@ -125,30 +131,6 @@ def load_network(entry: SentenceTransformerModel, *, device: str, dtype: str) ->
         masks_prompt=entry.architecture == "nv-embed",
         first_position=first_position(transformer) if takes_positions(transformer) else None,
     )
-
-
-def load_tokenizer(
-    entry: SentenceTransformerModel, folder: Path, *, lower_case: bool = False
-) -> Any:
-    """Load a checkpoint's tokenizer.
-
-    Where the entry names an architecture, tokenizer.json is taken as it is, whatever class the
-    checkpoint names: that may be code of its own.
-    """
-    from tokenizers import normalizers
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    check_tokenizer(folder)
-    if entry.architecture != "auto" and (folder / "tokenizer.json").is_file():
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    else:
-        trust = {"trust_remote_code": entry.trust_remote_code}
-        tokenizer = AutoTokenizer.from_pretrained(folder, **trust)
-    if lower_case and tokenizer.is_fast:
-        backend = tokenizer.backend_tokenizer
-        steps = [normalizers.Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
-        backend.normalizer = normalizers.Sequence(steps)
-    return tokenizer
 
 
 def choose_layout(entry: SentenceTransformerModel, folder: Path) -> Layout | None:
@@ -214,52 +196,11 @@ def load_backbone(entry: SentenceTransformerModel, folder: Path, *, dtype: str) 
         options["attn_implementation"] = entry.attention
     if entry.architecture == "auto" and config.get("is_encoder_decoder"):
         return None
+    if entry.architecture == "auto":
+        return load_auto(folder, options, trust_remote_code=entry.trust_remote_code)
+    port = import_module(f"{architectures.__name__}.{entry.architecture.replace('-', '_')}")
     with quiet():
-        if entry.architecture == "auto":
-            return load_auto(folder, options, trust_remote_code=entry.trust_remote_code)
-        port = import_module(f"{architectures.__name__}.{entry.architecture.replace('-', '_')}")
         return port.load(folder, config, options)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence transformers' report of weights: what matters of it is checked here."""
-    from transformers.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-
-
-def load_auto(folder: Path, options: dict[str, Any], *, trust_remote_code: bool = False) -> Any:
-    """Load the class that the checkpoint names, without BERT's pooler, which nothing here reads.
-
-    Raises
-    ------
-    InputError
-        If weights are missing, of another shape, or of a larger network.
-    """
-    from transformers import AutoConfig, AutoModel
-
-    trust = {"trust_remote_code": trust_remote_code}
-    config = AutoConfig.from_pretrained(folder, **trust)
-    if hasattr(config, "use_cache"):
-        config.use_cache = False
-    known = type(config) in AutoModel._model_mapping
-    if known and "add_pooling_layer" in _parameters(AutoModel._model_mapping[type(config)]):
-        options = options | {"add_pooling_layer": False}
-    model, info = AutoModel.from_pretrained(
-        folder, config=config, output_loading_info=True, **options, **trust
-    )
-    check_network(folder, model, info)
-    return model
-
-
-def _parameters(model_class: Any) -> set[str]:
-    return set(inspect.signature(model_class.__init__).parameters)
 
 
 def takes_positions(backbone: Any) -> bool:
@@ -478,6 +419,8 @@ def load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) 
             "`projection` and `architecture` cannot be used; take them out of the model's entry"
         )
     options = {} if entry.attention == "auto" else {"attn_implementation": entry.attention}
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    tokenizer_folder(folder, modules[0]["path"])
     with checking_weights(folder):
         model = SentenceTransformer(
             str(folder),

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from psibench.config.models import StaticModel
-from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
-from psibench.models.networks import load_auto, quiet
+from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import tokenize_texts
+from psibench.models.tokenizing import load_tokenizer, tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
-from psibench.models.weights import check_tokenizer
+from psibench.models.weights import load_auto
 from psibench.tables.provenance import hash_params
 
 
@@ -59,21 +59,10 @@ class StaticEncoder:
         return vectors
 
 
-def load_static(entry: StaticModel) -> StaticEncoder:
-    """Read the input word embeddings of a checkpoint.
-
-    Raises
-    ------
-    InputError
-        If the checkpoint cannot be loaded.
-    """
-    from transformers import AutoTokenizer
-
-    with loading(entry), quiet():
-        folder = checkpoint_folder(entry)
-        check_tokenizer(folder)
-        model = load_auto(folder, {}, trust_remote_code=entry.trust_remote_code)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=entry.trust_remote_code)
+def load_static(entry: StaticModel, folder: Path) -> StaticEncoder:
+    """Read the input word embeddings of a checkpoint."""
+    tokenizer = load_tokenizer(folder, trust_remote_code=entry.trust_remote_code)
+    model = load_auto(folder, {}, trust_remote_code=entry.trust_remote_code)
     weights = model.get_input_embeddings().weight.detach().float().numpy()
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     return StaticEncoder(entry, tokenizer, weights, identity)

@@ -1,6 +1,7 @@
 """Token ids, windows and the reach of truncation, from a fast tokenizer; batches of windows."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -8,11 +9,52 @@ import numpy as np
 from psibench.config.models import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
+from psibench.models.weights import tokenizer_folder
 
 Side = Literal["right", "left"]
 
 SAMPLE = "a"
 CHUNK = 512  # texts per tokenizer call: offsets are bulky
+
+
+def load_tokenizer(
+    folder: Path,
+    inner: str = "",
+    *,
+    trust_remote_code: bool = False,
+    as_stored: bool = False,
+    lower_case: bool = False,
+) -> Any:
+    """Load a checkpoint's tokenizer.
+
+    Parameters
+    ----------
+    inner
+        Folder of the transformer in the checkpoint.
+    as_stored
+        Take tokenizer.json as it is, whatever class the checkpoint names: that may be code of its
+        own.
+    lower_case
+        Put lower case before what the tokenizer does.
+
+    Raises
+    ------
+    InputError
+        If it has none.
+    """
+    from tokenizers import normalizers
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    folder = tokenizer_folder(folder, inner)
+    if as_stored and (folder / "tokenizer.json").is_file():
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    if lower_case and tokenizer.is_fast:
+        backend = tokenizer.backend_tokenizer
+        steps = [normalizers.Lowercase(), *([backend.normalizer] if backend.normalizer else [])]
+        backend.normalizer = normalizers.Sequence(steps)
+    return tokenizer
 
 
 def tokenize_texts(

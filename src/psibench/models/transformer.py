@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from psibench.config.models import SentenceTransformerModel, Windows
-from psibench.models.checkpoints import checkpoint_identity, loading
+from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.networks import Network, load_network, usable_positions
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
@@ -19,8 +20,6 @@ from psibench.models.tokenizing import (
 )
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.provenance import hash_params
-
-__all__ = ["TransformerEncoder", "load_transformer", "usable_positions"]
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class TransformerEncoder:
 
 
 def load_transformer(
-    entry: SentenceTransformerModel, *, device: str, dtype: str
+    entry: SentenceTransformerModel, folder: Path, *, device: str, dtype: str
 ) -> TransformerEncoder:
     """Load a checkpoint: its transformer, its pooling and its dense layers.
 
@@ -149,10 +148,9 @@ def load_transformer(
     Raises
     ------
     InputError
-        If the checkpoint cannot be loaded or takes fewer tokens than ``max_tokens``.
+        If the checkpoint takes fewer tokens than ``max_tokens``.
     """
-    with loading(entry):
-        network = load_network(entry, device=device, dtype=dtype)
+    network = load_network(entry, folder, device=device, dtype=dtype)
     positions = usable_positions(network.transformer)
     refuse_more(positions, entry.checkpoint, "max_tokens", entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)

@@ -4,16 +4,23 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from psibench.config.encoders import SentenceTransformerModel, VllmModel
 from psibench.errors import InputError
-from psibench.models.checkpoints import checkpoint_identity, loading, resolve_checkpoint
+from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import append_tokens, tokenize_texts, tokens_to_append
+from psibench.models.tokenizing import (
+    append_tokens,
+    load_tokenizer,
+    tokenize_texts,
+    tokens_to_append,
+)
 from psibench.models.versions import MODEL_VERSIONS
+from psibench.models.weights import load_auto
 from psibench.tables.provenance import hash_params
 
 ENVIRONMENT = {
@@ -106,11 +113,12 @@ class VllmEncoder:
         return unit
 
 
-def load_vllm(entry: VllmModel, *, device: str, dtype: str) -> VllmEncoder:
+def load_vllm(entry: VllmModel, folder: Path, *, device: str, dtype: str) -> VllmEncoder:
     """Load a checkpoint into vLLM's pooling runner.
 
     Pooling is what the checkpoint declares for sentence-transformers, or vLLM's own for the
-    architecture.
+    architecture. That its files are whole is seen beforehand, by transformers, which reads the
+    names and shapes of the weights but not the numbers.
 
     Parameters
     ----------
@@ -123,7 +131,7 @@ def load_vllm(entry: VllmModel, *, device: str, dtype: str) -> VllmEncoder:
     Raises
     ------
     InputError
-        If vLLM is not installed, there is no GPU, or the checkpoint cannot be loaded.
+        If vLLM is not installed, or there is no GPU.
     """
     if device != "cuda":
         raise InputError(
@@ -139,25 +147,21 @@ def load_vllm(entry: VllmModel, *, device: str, dtype: str) -> VllmEncoder:
             f"checkpoint {entry.checkpoint!r}: backend vllm needs vLLM ({error}); install it on "
             "the GPU nodes with `pip install 'psibench[vllm]'`, see docs/vllm.md"
         ) from error
-    from transformers import AutoTokenizer
-
-    path = resolve_checkpoint(entry.checkpoint, entry.revision)
-    shared = {"revision": entry.revision, "trust_remote_code": entry.trust_remote_code}
+    trust = entry.trust_remote_code
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust)
+    appended = tokens_to_append(_same_cut(entry), tokenizer)
+    load_auto(folder, {"device_map": "meta"}, trust_remote_code=trust)
     chosen = entry.dtype or dtype
-    with loading(entry):
-        tokenizer = AutoTokenizer.from_pretrained(path, **shared)
-        appended = tokens_to_append(_same_cut(entry), tokenizer)
-        llm = vllm.LLM(
-            model=path,
-            runner="pooling",
-            max_model_len=entry.max_tokens,
-            tensor_parallel_size=entry.gpus,
-            gpu_memory_utilization=entry.gpu_memory_utilization,
-            dtype=chosen,
-            tokenizer_revision=entry.revision,
-            enable_prefix_caching=False,
-            **shared,
-        )
+    llm = vllm.LLM(
+        model=str(folder),
+        runner="pooling",
+        max_model_len=entry.max_tokens,
+        tensor_parallel_size=entry.gpus,
+        gpu_memory_utilization=entry.gpu_memory_utilization,
+        dtype=chosen,
+        enable_prefix_caching=False,
+        trust_remote_code=trust,
+    )
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     version = str(vllm.__version__)
     return VllmEncoder(entry, llm, tokenizer, identity, chosen, version, appended)

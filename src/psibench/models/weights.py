@@ -4,6 +4,7 @@ transformers fills in weights that are missing at random, leaves out those it ha
 makes a tokenizer of special tokens alone where there is no vocabulary: with a warning at most.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,17 +44,19 @@ def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -
     return tensors
 
 
-def check_loaded(
-    folder: Path, architecture: str, info: Mapping[str, Any], *, leftover: str | None = None
-) -> None:
-    """Refuse a network that transformers could not give all its weights, and no others.
+def load_port(
+    network: Any, folder: Path, architecture: str, *, leftover: str | None = None, **options: Any
+) -> Any:
+    """Load a class of transformers from a checkpoint that names another one.
 
     Parameters
     ----------
-    info
-        What ``from_pretrained`` gives with ``output_loading_info``.
+    architecture
+        For the message: what the entry calls it.
     leftover
         Pattern that the names of tensors begin with which may be left over; None: none may.
+    options
+        For its ``from_pretrained``.
 
     Raises
     ------
@@ -61,6 +64,7 @@ def check_loaded(
         If weights are missing (transformers fills them in at random), of another shape or left
         over.
     """
+    model, info = _load(network, folder, options)
     wrong = {key: sorted(map(str, names)) for key, names in info.items() if names}
     unexpected = wrong.pop("unexpected_keys", [])
     unread = [name for name in unexpected if not (leftover and re.match(leftover, name))]
@@ -72,8 +76,55 @@ def check_loaded(
             f"{folder}: architecture {architecture}: its weights do not fit: {shown}. Is this the "
             "right architecture for the checkpoint?"
         )
+    return model
 
 
+def load_auto(folder: Path, options: Mapping[str, Any], *, trust_remote_code: bool = False) -> Any:
+    """Load the class that the checkpoint names, without BERT's pooler, which nothing here reads.
+
+    Raises
+    ------
+    InputError
+        If weights are missing, of another shape, or of a larger network.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    trust = {"trust_remote_code": trust_remote_code}
+    config = AutoConfig.from_pretrained(folder, **trust)
+    if hasattr(config, "use_cache"):
+        config.use_cache = False
+    options = {**options, **trust, "config": config}
+    if type(config) in AutoModel._model_mapping:
+        known = inspect.signature(AutoModel._model_mapping[type(config)].__init__).parameters
+        options |= {"add_pooling_layer": False} if "add_pooling_layer" in known else {}
+    with quiet():
+        model, info = _load(AutoModel, folder, options)
+    check_network(folder, model, info)
+    return model
+
+
+def _load(network: Any, folder: Path, options: Mapping[str, Any]) -> Any:
+    try:
+        return network.from_pretrained(folder, **TOLD, **options)
+    except RuntimeError as error:
+        raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence transformers' report of weights: what matters of it is checked here."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+TOLD = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+"""So that ``from_pretrained`` tells what it made up, tensors of another shape too."""
 # A buffer that older releases saved.
 BUFFERS = re.compile(r"(position_ids|inv_freq|masked_bias|attn\.bias|token_type_ids)$")
 
@@ -127,11 +178,11 @@ def checking_weights(folder: Path) -> Iterator[None]:
     load = Transformer._load_model
 
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        transformer, info = load(self, *args, output_loading_info=True, **kwargs)
+        transformer, info = load(self, *args, **TOLD, **kwargs)
         check_network(folder, transformer, info)
         return transformer
 
-    with mock.patch.object(Transformer, "_load_model", checked):
+    with quiet(), mock.patch.object(Transformer, "_load_model", checked):
         yield
 
 
@@ -141,18 +192,26 @@ VOCABULARIES = (
 )  # fmt: skip
 
 
-def has_tokenizer(folder: Path) -> bool:
-    """Say whether a folder holds a vocabulary, in one of the formats that transformers reads."""
-    return any(next(folder.glob(pattern), None) is not None for pattern in VOCABULARIES)
+def tokenizer_folder(folder: Path, inner: str = "") -> Path:
+    """Return where a checkpoint's tokenizer is: beside its transformer, or at its top.
 
+    Parameters
+    ----------
+    inner
+        Folder of the transformer in the checkpoint, where older releases saved the tokenizer, too.
 
-def check_tokenizer(folder: Path) -> None:
-    """Refuse a folder without a vocabulary; InputError naming it and the files looked for."""
-    if not has_tokenizer(folder):
-        raise InputError(
-            f"{folder}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
-            "the weights (tokenizer.save_pretrained)"
-        )
+    Raises
+    ------
+    InputError
+        If neither holds a vocabulary in one of the formats that transformers reads.
+    """
+    for place in (folder / inner, folder):
+        if any(next(place.glob(pattern), None) is not None for pattern in VOCABULARIES):
+            return place
+    raise InputError(
+        f"{folder}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
+        "the weights (tokenizer.save_pretrained)"
+    )
 
 
 def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointEntry) -> None:

@@ -18,8 +18,8 @@ from psibench.config.rerankers import CheckpointReranker
 from psibench.errors import InputError
 from psibench.models import checkpoints
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.transformer import usable_positions
-from psibench.models.weights import check_tokenizer
+from psibench.models.networks import usable_positions
+from psibench.models.weights import tokenizer_folder
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
 from psibench.tables.provenance import hash_params
 
@@ -238,7 +238,7 @@ def checkpoint_folder(entry: CheckpointReranker) -> Path:
         If it cannot be had, or has no tokenizer: transformers would make one of its own.
     """
     folder = checkpoints.checkpoint_folder(entry)
-    check_tokenizer(folder)
+    tokenizer_folder(folder)
     return folder
 
 

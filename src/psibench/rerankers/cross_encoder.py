@@ -25,7 +25,7 @@ from psibench.errors import InputError
 from psibench.models.architectures.gte import gte_config
 from psibench.models.checkpoints import read_json, resolve_checkpoint
 from psibench.models.dtypes import fast_dtype
-from psibench.models.weights import check_loaded, check_tokenizer, read_tensors, set_weights
+from psibench.models.weights import load_port, read_tensors, set_weights, tokenizer_folder
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -85,7 +85,7 @@ def _load_library(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits
     with loading(entry):
         path = resolve_checkpoint(entry.checkpoint, entry.revision)
         if Path(path).is_dir():
-            check_tokenizer(Path(path))
+            tokenizer_folder(Path(path))
         model = CrossEncoder(
             path,
             device=device,
@@ -142,11 +142,7 @@ def _gte(folder: Path, config: Mapping[str, Any], _: CrossEncoderReranker) -> An
     from transformers import GteForSequenceClassification
 
     native = gte_config(folder, config, num_labels=1)
-    model, info = GteForSequenceClassification.from_pretrained(
-        folder, config=native, dtype="float32", output_loading_info=True
-    )
-    check_loaded(folder, "gte", info)
-    return model
+    return load_port(GteForSequenceClassification, folder, "gte", config=native, dtype="float32")
 
 
 def _jina_bert(folder: Path, config: Mapping[str, Any], entry: CrossEncoderReranker) -> Any:

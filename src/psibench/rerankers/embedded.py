@@ -24,8 +24,8 @@ from psibench.errors import InputError
 from psibench.models.bm25 import bm25_tokenizer
 from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint
 from psibench.models.dtypes import fast_dtype
-from psibench.models.protocols import TokenizedText
-from psibench.models.transformer import TransformerEncoder, load_transformer
+from psibench.models.load import load_encoder
+from psibench.models.protocols import Encoder, TokenizedText
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, calibrated
 from psibench.tables.provenance import hash_params
 
@@ -190,7 +190,7 @@ class SimilarityReranker:
 
     name: str
     entry: BiEncoderReranker
-    encoder: TransformerEncoder
+    encoder: Encoder
     cache: VectorCache = field(default_factory=VectorCache)
     """Vectors of texts lately encoded: many pairs share a document or a query."""
 
@@ -282,6 +282,4 @@ def load_similarity(name: str, entry: BiEncoderReranker, *, device: str) -> Simi
     """
     wanted = entry.encoder.dtype
     dtype = fast_dtype(device) if wanted in (None, "auto") else wanted
-    return SimilarityReranker(
-        name, entry, load_transformer(entry.encoder, device=device, dtype=dtype)
-    )
+    return SimilarityReranker(name, entry, load_encoder(entry.encoder, device=device, dtype=dtype))

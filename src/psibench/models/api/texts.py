@@ -9,7 +9,7 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.errors import InputError
 from psibench.models.api.identity import tokenizer_identity
 from psibench.models.api.service import role_fields
-from psibench.models.checkpoints import resolve_checkpoint
+from psibench.models.counting import load_tokenizer
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import CHUNK, tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
@@ -114,18 +114,7 @@ def load_api_texts(entry: EmbeddingApiModel, *, model: str) -> ApiTexts:
     InputError
         If it cannot be loaded, or a prompt alone is longer than the model reads.
     """
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            resolve_checkpoint(entry.tokenizer, part="tokenizer")
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            f"model {model!r}: tokenizer {entry.tokenizer!r} cannot be loaded ({error}). Give a "
-            "checkpoint folder, a hub name, or embedded:all-MiniLM-L6-v2; download a hub's first "
-            "where the job has no network."
-        ) from error
+    tokenizer = load_tokenizer(entry.tokenizer, option=f"model {model!r}: tokenizer")
     texts = ApiTexts(entry, tokenizer, tokenizer_identity(tokenizer, name=entry.tokenizer))
     roles: tuple[Role, ...] = ("query", "document")
     for role in roles:

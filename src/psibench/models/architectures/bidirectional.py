@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.weights import check_loaded
+from psibench.models.weights import load_port
 
 # Model type in config.json -> transformers'.
 MODEL_TYPES = {
@@ -44,10 +44,10 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     from transformers import AutoModel
 
     native = decoder_config(folder, config)
-    model, info = AutoModel.from_pretrained(
-        folder, config=native, output_loading_info=True, **options
+    leftover = r"lm_head\.|latent_attention_model\."
+    model = load_port(
+        AutoModel, folder, "bidirectional", leftover=leftover, config=native, **options
     )
-    check_loaded(folder, "bidirectional", info, leftover=r"lm_head\.|latent_attention_model\.")
     return without_causal_mask(model)
 
 

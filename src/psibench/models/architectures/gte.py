@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.weights import check_loaded
+from psibench.models.weights import load_port
 
 REQUIRED = {
     "model_type": "new",
@@ -42,15 +42,9 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     """
     from transformers import GteModel
 
-    model, info = GteModel.from_pretrained(
-        folder,
-        config=gte_config(folder, config),
-        add_pooling_layer=False,
-        output_loading_info=True,
-        **options,
-    )
-    check_loaded(folder, "gte", info, leftover=r"(new\.)?(classifier|pooler|lm_head)\.")
-    return model
+    leftover = r"(new\.)?(classifier|pooler|lm_head)\."
+    options = {**options, "config": gte_config(folder, config), "add_pooling_layer": False}
+    return load_port(GteModel, folder, "gte", leftover=leftover, **options)
 
 
 def gte_config(folder: Path, config: Mapping[str, Any], **fields: Any) -> Any:

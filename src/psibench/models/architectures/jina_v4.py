@@ -15,7 +15,7 @@ from typing import Any
 from psibench.errors import InputError
 from psibench.models.architectures.bidirectional import LEFT_OUT
 from psibench.models.checkpoints import read_json
-from psibench.models.weights import check_loaded, read_tensors
+from psibench.models.weights import load_port, read_tensors
 
 TASK = "retrieval"
 FOLDER = "adapters"
@@ -45,14 +45,10 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     import torch
     from transformers import Qwen2Model
 
-    model, info = Qwen2Model.from_pretrained(
-        folder,
-        config=text_config(folder, config),
-        key_mapping=NAMES,
-        output_loading_info=True,
-        **{**options, "dtype": "float32"},
+    read = {**options, "dtype": "float32", "config": text_config(folder, config)}
+    model = load_port(
+        Qwen2Model, folder, "jina-v4", leftover=OTHER_PARTS, key_mapping=NAMES, **read
     )
-    check_loaded(folder, "jina-v4", info, leftover=OTHER_PARTS)
     merge_adapter(model, folder / FOLDER)
     for parameter in model.parameters():  # not the buffers: angles stay in float32
         parameter.data = parameter.data.to(getattr(torch, str(options["dtype"])))

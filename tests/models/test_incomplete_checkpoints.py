@@ -1,0 +1,163 @@
+"""A checkpoint that is not whole is refused by every backend that reads it, and where it counts."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
+from tiny_architectures import save_new_type_gte, save_nv_embed, save_qwen3_embedding
+from tiny_checkpoints import save_bert
+from tiny_late_checkpoints import save_bge_m3, save_colbert, save_jina_colbert, save_pylate
+
+from psibench.config import parse_model
+from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.errors import InputError
+from psibench.models.api.texts import load_api_texts
+from psibench.models.counting import load_tokenizer, token_counter
+from psibench.models.load import load_encoder
+
+
+def save_other_modules(folder: Path) -> Path:
+    """Save a BERT whose modules only sentence-transformers reads."""
+    transformer = modules.Transformer(str(save_bert(folder / "base")))
+    parts = [transformer, modules.Pooling(32), modules.LayerNorm(32)]
+    SentenceTransformer(modules=parts, device="cpu").save_pretrained(str(folder / "m"))
+    return folder / "m"
+
+
+def save_jina(folder: Path) -> Path:
+    save_jina_colbert(folder)
+    return folder
+
+
+BERT = "encoder.layer.1.output.dense.weight"
+CASES = {
+    "sentence-transformers": (save_bert, BERT, {}),
+    "its other modules": (save_other_modules, BERT, {}),
+    "a port": (
+        save_new_type_gte,
+        "new.encoder.layer.1.mlp.down_proj.weight",
+        {"architecture": "gte"},
+    ),
+    "a port with a head": (
+        save_nv_embed,
+        "latent_attention_model.cross_attend_blocks.0.fn.to_q.weight",
+        {"architecture": "nv-embed"},
+    ),
+    "static-embeddings": (save_bert, BERT, {"backend": "static-embeddings"}),
+    "flag-embedding": (save_bge_m3, BERT, {"backend": "flag-embedding"}),
+    "colbert, Stanford's": (save_colbert, f"bert.{BERT}", {"backend": "colbert"}),
+    "colbert, PyLate's": (save_pylate, BERT, {"backend": "colbert"}),
+    "colbert, a port": (
+        save_jina,
+        "roberta.encoder.layers.1.mlp.fc2.weight",
+        {"backend": "colbert", "architecture": "flash-xlm-roberta"}
+        | {"query_marker": "[QueryMarker]", "document_marker": "[DocumentMarker]"},
+    ),
+    "vllm": (save_bert, BERT, {"backend": "vllm"}),
+    "vllm, a decoder": (save_qwen3_embedding, "layers.1.mlp.down_proj.weight", {"backend": "vllm"}),
+}
+"""Backend and layout -> what saves a tiny checkpoint, one of its weights, fields of the entry."""
+
+
+@pytest.fixture(autouse=True)
+def vllm(monkeypatch):
+    """Put a module in vLLM's place that loads whatever it is given."""
+    standin = SimpleNamespace(LLM=lambda **options: options, __version__="0.30.0")
+    monkeypatch.setitem(sys.modules, "vllm", standin)
+
+
+def load(folder: Path, fields: dict) -> object:
+    values = {"backend": "sentence-transformers", "checkpoint": str(folder)} | fields
+    length = {} if values["backend"] == "static-embeddings" else {"max_tokens": 32}
+    device = "cuda" if values["backend"] == "vllm" else "cpu"
+    return load_encoder(parse_model(values | length), device=device)
+
+
+def change_weights(folder: Path, change) -> None:
+    """Change the tensors of a checkpoint, where it has them."""
+    path = next(folder.glob("*.safetensors"), None)
+    if path is not None:
+        state = load_file(path)
+        change(state)
+        save_file(state, path, metadata={"format": "pt"})
+        return
+    path = folder / "pytorch_model.bin"
+    state = torch.load(path, weights_only=True)
+    change(state)
+    torch.save(state, path)
+
+
+def missing(state: dict, name: str) -> None:
+    del state[name]
+
+
+def left_over(state: dict, name: str) -> None:
+    state[re.sub(r"(layers?)\.1\.", r"\1.2.", name.replace("blocks.0", "blocks.2"))] = state[
+        name
+    ].clone()
+
+
+def another_shape(state: dict, name: str) -> None:
+    state[name] = torch.ones(3, 3)
+
+
+SAID = {
+    missing: "are missing|missing_keys|Missing key",
+    left_over: "have no place in it|unexpected_keys|Unexpected key",
+    another_shape: "are of another shape|mismatched_keys|size mismatch|do not fit its config",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("damage", [missing, left_over, another_shape])
+def test_weights_that_are_not_the_network_s_are_refused(tmp_path, case, damage):
+    save, name, fields = CASES[case]
+    folder = save(tmp_path)
+    load(folder, fields)  # whole as it is
+    change_weights(folder, lambda state: damage(state, name))
+    with pytest.raises(InputError) as refused:
+        load(folder, fields)
+    said = str(refused.value)
+    assert str(folder) in said
+    assert re.search(SAID[damage], said)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path, case):
+    save, _, fields = CASES[case]
+    folder = save(tmp_path)
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(InputError, match=rf"{folder}: no tokenizer: none of tokenizer\.json, "):
+        load(folder, fields)
+
+
+COUNTERS = {
+    "length_tokenizer": token_counter,
+    "--tokenizer": lambda name: load_tokenizer(name, option="--tokenizer"),
+    "a service's": lambda name: load_api_texts(
+        EmbeddingApiModel(
+            backend="embedding-api", url="http://localhost", model="m", max_tokens=8, tokenizer=name
+        ),
+        model="m",
+    ),
+}
+
+
+@pytest.mark.parametrize("count", COUNTERS.values(), ids=COUNTERS)
+def test_no_tokens_are_counted_by_a_folder_without_a_tokenizer(tmp_path, count):
+    folder = save_bert(tmp_path)
+    count(str(folder))
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    # transformers would make one of special tokens alone, to which every word is unknown.
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "bert"
+    with pytest.raises(InputError, match=rf"{folder}: no tokenizer: none of tokenizer\.json, "):
+        count(str(folder))
