@@ -19,6 +19,7 @@ CONTROLLED = {
     "generate_positional_query": LLM,
 }
 RELEASE = {"recipe": "posir_release", "source": {"path": "release"}}
+CLASSES = {"recipe": "fineweb_posq_release", "source": {"kind": "files", "paths": ["r.jsonl"]}}
 
 
 def facts_of(**sections: dict[str, Any]) -> dict[str, dict[str, str]]:
@@ -30,6 +31,8 @@ def facts_of(**sections: dict[str, Any]) -> dict[str, dict[str, str]]:
     [
         (SQUAD | {"labels": "published"}, "squad_posq", ""),
         (SQUAD, "squad_posq", "every context with the question counts (labels: all)"),
+        (CLASSES | {"labels": "published"}, "fineweb_posq", ""),
+        (CLASSES, "fineweb_posq", "every passage with the question counts (labels: all)"),
         (RELEASE, "posir", ""),
         (POSIR, "posir", OWN_TEXT),
         (FINEWEB, "fineweb_posq", OWN_TEXT),
@@ -39,7 +42,10 @@ def facts_of(**sections: dict[str, Any]) -> dict[str, dict[str, str]]:
             OWN_TEXT,
         ),
     ],
-    ids=["squad published", "squad all", "release", "posir", "fineweb", "myopic"],
+    ids=[
+        *("squad published", "squad all", "classes published", "classes all", "release"),
+        *("posir", "fineweb", "myopic"),
+    ],
 )
 def test_a_recipe_stands_for_its_papers_data(
     section: dict[str, Any], data: str, differs: str

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from psibench.config.benchmarks import Benchmark, FinewebPosqRelease
 from psibench.config.lookup import Lookup
 from psibench.config.places import Place
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError
+from psibench.generate.fineweb_posq_release import read_records
 from psibench.models.checkpoints import local_folder
 from psibench.sources.documents import read_documents
 from psibench.text.passages import cut_documents
@@ -33,7 +35,7 @@ def source_lines(lookup: Lookup, name: str, place: Place) -> Iterator[str]:
     if not isinstance(place.source, SquadSource | FilesSource):
         return
     try:
-        documents = _documents(place)
+        documents = _documents(lookup.config.benchmarks[name], place)
     except MissingError:
         return  # named among what is not there yet
     except InputError as error:
@@ -53,7 +55,10 @@ def _words(documents: pl.DataFrame) -> str:
     return _spread(documents.get_column("text").str.count_matches(r"\S+").to_numpy())
 
 
-def _documents(place: Place) -> pl.DataFrame:
+def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
+    if isinstance(section, FinewebPosqRelease):
+        texts = read_records(section.source).get_column("content").unique(maintain_order=True)
+        return texts.alias("text").to_frame()
     frames, n_rows = [], 0
     for batch in read_documents(place.source).batches:  # type: ignore[arg-type]
         frames.append(batch)

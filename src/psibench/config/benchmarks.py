@@ -8,6 +8,7 @@ from pydantic import Field, TypeAdapter
 from psibench.generate.base import PAIR_PATTERN, BenchmarkBase, GeneratedBenchmark
 from psibench.generate.controlled import Controlled
 from psibench.generate.fineweb_posq import FinewebPosq
+from psibench.generate.fineweb_posq_release import FinewebPosqRelease
 from psibench.generate.known_item import KnownItem
 from psibench.generate.posir import Posir
 from psibench.generate.posir_release import PosirRelease
@@ -20,6 +21,7 @@ __all__ = [
     "BenchmarkBase",
     "Controlled",
     "FinewebPosq",
+    "FinewebPosqRelease",
     "GeneratedBenchmark",
     "KnownItem",
     "Posir",
@@ -34,7 +36,7 @@ GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
     "controlled": Controlled,
 }
 Benchmark = Annotated[
-    SquadPosq | PosirRelease | KnownItem | FinewebPosq | Posir | Controlled,
+    SquadPosq | FinewebPosqRelease | PosirRelease | KnownItem | FinewebPosq | Posir | Controlled,
     Field(discriminator="recipe"),
 ]
 

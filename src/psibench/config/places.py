@@ -41,10 +41,10 @@ def places_of(section: Benchmark) -> list[Place]:
     if isinstance(section, PosirRelease):
         return _release_places(section)
     passages: Passages | None = getattr(section, "passages", None)
-    if section.corpora is None:
+    corpora: Sequence[Corpus | QuestionCorpus] | None = getattr(section, "corpora", None)
+    if corpora is None:
         assert section.source is not None
         return [Place(section.language, section.domain, section.source, passages, "source")]
-    corpora: Sequence[Corpus | QuestionCorpus] = section.corpora
     return [
         Place(
             corpus.language or section.language,
@@ -69,7 +69,8 @@ def section_at(section: Benchmark, place: Place) -> Benchmark:
     if isinstance(section, PosirRelease):
         changed |= {"languages": [place.language], "domains": [place.domain]}
     else:
-        changed["corpora"] = None
+        if hasattr(section, "corpora"):
+            changed["corpora"] = None
         if hasattr(section, "passages"):
             changed["passages"] = place.passages
     return section.model_copy(update=changed)

@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from psibench.config.benchmarks import FinewebPosq, Posir, PosirRelease, SquadPosq
+from psibench.config.benchmarks import (
+    FinewebPosq,
+    FinewebPosqRelease,
+    Posir,
+    PosirRelease,
+    SquadPosq,
+)
 from psibench.config.views import TINY, evaluated_views, view_id
 
 OWN_TEXT = "documents and questions of its own"
@@ -37,10 +43,11 @@ def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _fact(section: Any) -> dict[str, str] | None:
-    if isinstance(section, SquadPosq):
+    if isinstance(section, SquadPosq | FinewebPosqRelease):
+        text = "context" if isinstance(section, SquadPosq) else "passage"
         as_published = section.labels == "published"
-        differs = "" if as_published else "every context with the question counts (labels: all)"
-        return {"data": "squad_posq", "differs": differs}
+        differs = "" if as_published else f"every {text} with the question counts (labels: all)"
+        return {"data": section.recipe.removesuffix("_release"), "differs": differs}
     if isinstance(section, PosirRelease):
         return {"data": "posir", "differs": ""}
     if isinstance(section, Posir):

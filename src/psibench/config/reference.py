@@ -41,6 +41,7 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
         "Benchmarks: `benchmarks.ID`",
         (
             benchmarks.SquadPosq,
+            benchmarks.FinewebPosqRelease,
             benchmarks.KnownItem,
             benchmarks.PosirRelease,
             release.PosirReleaseSource,

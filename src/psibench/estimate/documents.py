@@ -21,6 +21,7 @@ import polars as pl
 from psibench.config.benchmarks import (
     Benchmark,
     Controlled,
+    FinewebPosqRelease,
     GeneratedBenchmark,
     Posir,
     PosirRelease,
@@ -312,7 +313,7 @@ class Reader:
             is_here = Path(alone.source.path).is_dir()
         else:
             is_here = not is_remote(alone.source) or (
-                isinstance(alone, SquadPosq) and reach.hub_is_reachable()
+                isinstance(alone, SquadPosq | FinewebPosqRelease) and reach.hub_is_reachable()
             )
         if not is_here:
             return None

@@ -16,6 +16,7 @@ import polars as pl
 
 from psibench.config.benchmarks import (
     Benchmark,
+    FinewebPosqRelease,
     GeneratedBenchmark,
     KnownItem,
     PosirRelease,
@@ -30,7 +31,7 @@ from psibench.filters.grade import grading_task, verdict_task
 from psibench.filters.mixtures import Tiny, tiny_subset
 from psibench.filters.negatives import FinewebNegatives
 from psibench.formats.posir import dataset_files
-from psibench.generate import known_item, posir_release, squad_posq
+from psibench.generate import fineweb_posq_release, known_item, posir_release, squad_posq
 from psibench.generate.base import Build, complete_build
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
@@ -56,6 +57,7 @@ NOT_TAKEN = "tiny: %d queries of %s are left out: %s"
 
 RECIPES: Mapping[str, Callable[[Any, TokenCounter], Build]] = {
     "squad_posq": squad_posq.build,
+    "fineweb_posq_release": fineweb_posq_release.build,
     "known_item": known_item.build,
     "posir_release": posir_release.build,
 }
@@ -167,7 +169,7 @@ def queries_by_of(section: Benchmark) -> str | None:
     """Say who wrote the queries of a benchmark that asks no language model."""
     if isinstance(section, KnownItem):
         return "simulation"
-    assert isinstance(section, SquadPosq | PosirRelease)
+    assert isinstance(section, SquadPosq | FinewebPosqRelease | PosirRelease)
     return section.queries_by
 
 

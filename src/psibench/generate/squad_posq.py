@@ -95,14 +95,14 @@ def build_squad_posq(
     if answered.is_empty():
         raise InputError("no question with an answer in the source; SQuAD-PosQ needs answer spans")
     chosen = _sample_tiny(answered) if subset == "tiny" else answered
-    ids = dict(zip(contexts, _context_ids(len(contexts)), strict=True))
+    ids = dict(zip(contexts, context_ids(len(contexts)), strict=True))
     answered = answered.with_columns(_context_id(answered, ids))
     chosen = chosen.with_columns(_context_id(chosen, ids))
     documents = pl.DataFrame({"_id": list(ids.values()), "text": [c.strip() for c in contexts]})
     return complete_build(
         documents,
         _queries(chosen),
-        _qrels(chosen, answered, labels),
+        relevant_carriers(chosen, answered, labels),
         _dropped(questions, answered, chosen, ids),
         count_tokens=count_tokens,
     )
@@ -115,7 +115,7 @@ def _sample_tiny(answered: pl.DataFrame) -> pl.DataFrame:
     return answered[order[:TINY_QUERIES]]
 
 
-def _context_ids(n_contexts: int) -> Iterable[str]:
+def context_ids(n_contexts: int) -> Iterable[str]:
     """Ids by place in the sorted contexts, padded so that ids sort as the contexts do."""
     width = max(5, len(str(n_contexts - 1)))
     return (f"p{index:0{width}d}" for index in range(n_contexts))
@@ -143,8 +143,12 @@ def _queries(chosen: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _qrels(chosen: pl.DataFrame, answered: pl.DataFrame, labels: str) -> pl.DataFrame:
-    """Label the contexts that carry a question's text with an answer: all, or the last one."""
+def relevant_carriers(chosen: pl.DataFrame, answered: pl.DataFrame, labels: str) -> pl.DataFrame:
+    """Label the contexts that carry a question's text with an answer: all, or the last one.
+
+    ``chosen`` and ``answered`` have ``question`` and ``pos_corpus_id``, ``chosen`` also ``_id``;
+    ``labels`` is all or published. Returns QRELS rows.
+    """
     carriers = answered.select("question", pl.col("pos_corpus_id").alias("corpus-id"))
     if labels == "published":
         carriers = carriers.unique("question", keep="last", maintain_order=True)

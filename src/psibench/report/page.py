@@ -13,7 +13,12 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
-from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, SquadPosq
+from psibench.config.benchmarks import (
+    Benchmark,
+    FinewebPosqRelease,
+    GeneratedBenchmark,
+    SquadPosq,
+)
 from psibench.config.llms import STAND_IN_PREFIX
 from psibench.config.models import Model
 from psibench.filters.verify import VerifyMargin
@@ -229,7 +234,7 @@ def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> Benchma
     return BenchmarkInfo(
         id=name,
         recipe=section.recipe,
-        subset=section.subset if isinstance(section, SquadPosq) else "",
+        subset=section.subset if isinstance(section, SquadPosq | FinewebPosqRelease) else "",
         description=section.description,
         simulated=bool(note),
         note=note,

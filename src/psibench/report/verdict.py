@@ -201,38 +201,28 @@ def _truncation(row: Row, visible: Row | None, control: str | None) -> str:
             if row["truncation"] < 0 and row["truncation_high"] < 0
             else f"What truncation costs cannot be told from nothing (effect {ends})."
         )
-    if visible is None or visible["psi"] is None or control == "position-blind":
-        pass
-    elif visible["p_adjusted"] is None or visible["test"] == "between":
-        said.append("Too few documents to test position on the evidence it was given.")
-    elif visible["p_adjusted"] <= ALPHA:
-        p = f"adjusted {p_text(visible['p_adjusted'])}"
-        beyond = visible["p_control_adjusted"]
-        if beyond is not None and beyond <= ALPHA:
-            said.append(
-                f"On the evidence it was given, scores still depend on position ({p}), beyond the "
-                f"position-blind control (adjusted {p_text(beyond)}): neglect."
-            )
-        elif beyond is not None:
-            said.append(
-                f"On the evidence it was given, scores still depend on position ({p}), but not "
-                f"beyond the position-blind control (adjusted {p_text(beyond)})."
-            )
-        else:
-            said.append(
-                f"On the evidence it was given, scores still depend on position ({p}): neglect, "
-                "unless it is the questions."
-            )
-    else:
-        high = visible["psi_same_high"]
-        bound = f"; up to {number(high)} is compatible" if high is not None else ""
-        said.append(
-            "On the evidence it was given: no evidence of a position effect "
-            f"(adjusted {p_text(visible['p_adjusted'])}){bound}."
-        )
+    if visible is not None and visible["psi"] is not None and control != "position-blind":
+        said.append(_on_visible(visible))
     if control is None and row["seen"] < MOSTLY_GIVEN:
         said.append(MORE)
     return " ".join(said)
+
+
+def _on_visible(visible: Row) -> str:
+    """Say whether scores depend on position where the evidence was given."""
+    if visible["p_adjusted"] is None or visible["test"] == "between":
+        return "Too few documents to test position on the evidence it was given."
+    p = f"adjusted {p_text(visible['p_adjusted'])}"
+    if visible["p_adjusted"] > ALPHA:
+        high = visible["psi_same_high"]
+        bound = f"; up to {number(high)} is compatible" if high is not None else ""
+        return f"On the evidence it was given: no evidence of a position effect ({p}){bound}."
+    still = f"On the evidence it was given, scores still depend on position ({p})"
+    beyond = visible["p_control_adjusted"]
+    if beyond is None:
+        return f"{still}: neglect, unless it is the questions."
+    told = f"beyond the position-blind control (adjusted {p_text(beyond)})"
+    return f"{still}, {told}: neglect." if beyond <= ALPHA else f"{still}, but not {told}."
 
 
 def _share_given(row: Row) -> str:

@@ -14,6 +14,7 @@ PREFERRED_METRIC = "ndcg@10"
 RECIPE_SCHEMES = {
     "squad_posq": "squad",
     "fineweb_posq": "thirds",
+    "fineweb_posq_release": "thirds",
     "controlled": "thirds",
     "posir": "relative-20",
     "posir_release": "relative-20",

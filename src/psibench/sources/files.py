@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from psibench.config.paths import shipped
 from psibench.config.sources import Condition
 from psibench.errors import InputError, MissingError
 from psibench.formats.text import read_records
@@ -87,6 +88,22 @@ def _rows(
                 text = _text(record, text_column, origin)
                 yield _identifier(record, id_column, f"{name}:{number}", origin), text, origin
     chosen.finish()
+
+
+def file_records(paths: Sequence[str], columns: Sequence[str]) -> Iterator[Record]:
+    """Yield ``(origin, record)`` of jsonl and parquet files, folders in sorted order.
+
+    Of Parquet files only ``columns`` are read, if they have them all.
+
+    Raises
+    ------
+    InputError
+        If nothing is found, or a file has no records or is not what its suffix says.
+    """
+    for path, _ in find_files([shipped(path) for path in paths]):
+        if _suffix(path) in WHOLE_FILE:
+            raise InputError(f"{path}: text without columns; expected {', '.join(READERS)}")
+        yield from READERS[_suffix(path)](path, columns)
 
 
 def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:

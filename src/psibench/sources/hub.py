@@ -38,10 +38,10 @@ def read_hub_questions(
     """
     rows: list[QuestionRow] = []
     chosen = RecordFilter(where, place=name)
-    for origin, record in _records(name, splits, config, revision, streaming, max_documents):
+    for origin, record in hub_records(name, splits, config, revision, streaming, max_documents):
         if not chosen.keeps(record, origin=origin):
             continue
-        _need(record, ("id", "question", "context", "answers"), origin)
+        require_columns(record, ("id", "question", "context", "answers"), origin)
         context = check_context(record["context"], origin=origin)
         answer, start = _first_answer(record["answers"], origin)
         if answer is not None and start is not None:
@@ -107,11 +107,11 @@ def hub_document_batches(
 
     def read() -> Iterator[Row]:
         chosen = RecordFilter(where, place=name)
-        records = _records(name, splits, config, revision, streaming, max_documents)
+        records = hub_records(name, splits, config, revision, streaming, max_documents)
         for number, (origin, record) in enumerate(records):
             if not chosen.keeps(record, origin=origin):
                 continue
-            _need(record, columns, origin)
+            require_columns(record, columns, origin)
             text = require_text(record[text_column] or "", text_column, origin=origin)
             identifier = f"d{number:07d}"
             if id_column is not None:
@@ -123,7 +123,7 @@ def hub_document_batches(
     yield from batch_documents(read, place=name, empty=empty)
 
 
-def _records(
+def hub_records(
     name: str,
     splits: Sequence[str],
     config: str | None,
@@ -131,7 +131,13 @@ def _records(
     streaming: bool,
     max_documents: int | None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield ``(origin, record)`` over the splits in order, at most ``max_documents``."""
+    """Yield ``(origin, record)`` over the splits in order, at most ``max_documents``.
+
+    Raises
+    ------
+    InputError
+        If the dataset cannot be loaded.
+    """
     from datasets import load_dataset
 
     left = max_documents
@@ -191,7 +197,8 @@ def _first_answer(answers: Any, origin: str) -> tuple[str | None, int | None]:
     return pairs[0] if pairs else (None, None)
 
 
-def _need(record: dict[str, Any], columns: Sequence[str], origin: str) -> None:
+def require_columns(record: dict[str, Any], columns: Sequence[str], origin: str) -> None:
+    """Raise InputError unless a record has these columns, naming those it has."""
     missing = [column for column in columns if column not in record]
     if missing:
         raise InputError(

@@ -1,0 +1,170 @@
+"""FineWeb-PosQ as released: records in, documents and queries with a class and no span out."""
+
+import json
+import random
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from psibench.config import parse_benchmark
+from psibench.errors import InputError
+from psibench.generate import fineweb_posq_release
+from psibench.generate.fineweb_posq_release import build_fineweb_posq_release, read_records
+from psibench.generate.recipes import build_benchmark, queries_by_of, source_files
+from psibench.tables import conform
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens
+
+RECORDS = [
+    {"question": "who?", "content": "zeta A x", "span_class": ["beginning"]},
+    {"question": "when?", "content": " alpha B ", "span_class": ["middle", "end"]},
+    {"question": None, "content": "nobody asks", "span_class": None},
+    {"question": "", "content": "nobody asks", "span_class": []},
+    {"question": "who?", "content": "alpha B", "span_class": "end"},
+    {"question": "why?", "content": "zeta A x", "span_class": ["mixed"]},
+]
+
+
+def section(tmp_path, records=RECORDS, *, suffix=".jsonl", source=None, **more):
+    path = tmp_path / f"train{suffix}"
+    if suffix == ".parquet":
+        pl.DataFrame(records, schema_overrides={"span_class": pl.List(pl.String)}).write_parquet(
+            path
+        )
+    else:
+        path.write_text("\n".join(json.dumps(record) for record in records))
+    given = {"source": source or {"kind": "files", "paths": [str(path)]}}
+    return parse_benchmark({"recipe": "fineweb_posq_release"} | given | more)
+
+
+def build(tmp_path, records=RECORDS, **more):
+    chosen = section(tmp_path, records, **more)
+    return build_benchmark(chosen, count_tokens=count_whitespace_tokens)
+
+
+def test_the_corpus_is_every_distinct_passage_and_queries_have_a_class_and_no_span(tmp_path):
+    built = build(tmp_path)
+    assert built.corpus.rows() == [
+        ("p00000", "alpha B", 7, 2, 2),
+        ("p00001", "nobody asks", 11, 2, 2),
+        ("p00002", "zeta A x", 8, 3, 3),
+    ]
+    tags = ["beginning"], ["middle", "end"], ["end"], None
+    assert built.queries.rows() == [
+        ("q00000", "who?", "p00002", None, 8, 3, "beginning", tags[0]),
+        ("q00001", "when?", "p00000", None, 7, 2, "mixed", tags[1]),
+        ("q00002", "who?", "p00000", None, 7, 2, "end", tags[2]),
+        ("q00003", "why?", "p00002", None, 8, 3, "mixed", tags[3]),
+    ]
+    assert built.dropped.is_empty()
+    for frame, spec in ((built.corpus, CORPUS), (built.queries, QUERIES), (built.qrels, QRELS)):
+        conform(frame, spec, where=spec.name)
+
+
+@pytest.mark.parametrize(
+    ("labels", "passages_of_who"), [("all", {"p00000", "p00002"}), ("published", {"p00000"})]
+)
+def test_a_question_of_several_passages_is_labelled_by_the_rule(tmp_path, labels, passages_of_who):
+    qrels = build(tmp_path, labels=labels).qrels
+    for query in ("q00000", "q00002"):
+        found = qrels.filter(pl.col("query-id") == query)["corpus-id"]
+        assert set(found) == passages_of_who
+    assert qrels.filter(pl.col("query-id") == "q00001")["corpus-id"].to_list() == ["p00000"]
+
+
+def test_parquet_files_and_a_dataset_folder_say_the_same(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    records = [
+        record | {"span_class": [own] if isinstance(own := record["span_class"], str) else own}
+        for record in RECORDS
+    ]
+    plain = build(tmp_path, records)
+    parquet = build(tmp_path, records, suffix=".parquet")
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (tmp_path / "train.parquet").rename(folder / "train-00000.parquet")
+    hub = build(tmp_path, records, source={"kind": "hub", "name": str(folder)})
+    for other in (parquet, hub):
+        for table in ("corpus", "queries", "qrels", "dropped"):
+            assert getattr(other, table).equals(getattr(plain, table)), table
+
+
+def test_other_columns_and_conditions_are_those_of_the_source(tmp_path):
+    records = [{**r, "passage": r["content"], "lang": "en"} for r in RECORDS[:2]]
+    records[1]["lang"] = "fr"
+    source = {
+        "kind": "files",
+        "paths": [str(tmp_path / "train.jsonl")],
+        "text_column": "passage",
+        "where": [{"column": "lang", "equals": "en"}],
+    }
+    chosen = section(tmp_path, [{**r, "content": "not this"} for r in records], source=source)
+    assert read_records(chosen.source).rows() == [("who?", "zeta A x", ["beginning"])]
+    assert source_files(chosen) == [str(tmp_path / "train.jsonl")]
+    assert queries_by_of(chosen) is None
+    assert queries_by_of(section(tmp_path, queries_by="llm:gpt-4o-mini")) == "llm:gpt-4o-mini"
+
+
+def test_tiny_is_the_start_of_pythons_shuffle_of_each_third_with_a_text_once(monkeypatch):
+    monkeypatch.setattr(fineweb_posq_release, "TINY_PER_CLASS", 3)
+    thirds = ("beginning", "middle", "end")
+    rows = [(f"text {i % 16}", f"passage {i % 7}", [thirds[i % 3]]) for i in range(18)]
+    rows[5][2].append("beginning")  # one of two thirds may be drawn in each
+    rows.append((None, "nobody asks", None))
+    order = list(range(18))
+    random.seed(42)
+    random.shuffle(order)
+    # Of each third the first three in this order; text 0 is rows 0 and 16, text 1 rows 1 and 17.
+    drawn, texts = [], set()
+    for third in thirds:
+        for row in [i for i in order if third in rows[i][2]][:3]:
+            if rows[row][0] not in texts:
+                texts.add(rows[row][0])
+                drawn.append(f"q{row:05d}")
+    records = pl.DataFrame(rows, schema=fineweb_posq_release.SCHEMA, orient="row")
+    full, tiny = (
+        build_fineweb_posq_release(
+            records, labels="all", subset=subset, count_tokens=count_whitespace_tokens
+        )
+        for subset in ("full", "tiny")
+    )
+    assert tiny.queries["_id"].to_list() == drawn
+    assert 6 <= len(drawn) <= 9
+    assert tiny.corpus.equals(full.corpus)
+    assert set(tiny.qrels["query-id"]) == set(drawn)
+    assert tiny.dropped["reason"].unique().to_list() == ["not_in_tiny_subset"]
+    assert tiny.queries.height + tiny.dropped.height == full.queries.height == 18
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"question": "q?", "content": "x", "span_class": ["start"]}, r"line 1: span_class is \["),
+        ({"question": "q?", "content": "x", "span_class": []}, r"expected a list of beginning"),
+        ({"question": "q?", "content": "x", "span_class": ["mixed", "end"]}, "or mixed"),
+        ({"question": "q?", "content": "x", "span_class": 3}, "span_class is 3"),
+        ({"question": "q?", "content": "x"}, "span_class is None"),
+        ({"question": "q?", "content": " "}, "field 'content' is blank"),
+        ({"question": 3, "content": "x"}, "field 'question' is int, expected text"),
+        ({"question": "q?", "text": "x"}, "missing column content; found question, text"),
+        ({"question": None, "content": "x"}, "no record with a question"),
+    ],
+)
+def test_records_that_are_none_of_the_release_are_refused(tmp_path, record, message):
+    with pytest.raises(InputError, match=message):
+        build(tmp_path, [record])
+
+
+def test_text_without_columns_is_refused(tmp_path):
+    (tmp_path / "train.txt").write_text("a passage")
+    source = {"kind": "files", "paths": [str(tmp_path / "train.txt")]}
+    with pytest.raises(InputError, match=r"text without columns; expected \.jsonl"):
+        build(tmp_path, source=source)
+
+
+@pytest.mark.parametrize("scheme", ["squad", "relative-20"])
+def test_buckets_that_need_spans_are_refused_with_the_config(tmp_path, scheme):
+    with pytest.raises((InputError, ValidationError), match="needs evidence spans"):
+        section(tmp_path, buckets=[scheme])
