@@ -189,6 +189,51 @@ def test_tasks_of_a_translation():
     steps = [lookup.step("b", step) for step in lookup.translation_steps("b", "flow")]
     assert steps == sorted(steps)
     assert set(lookup.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
+    assert lookup.compared_translators() == []
+
+
+def test_tasks_of_translators_that_are_compared():
+    translators = {"one": {"llm": "stand-in-sentence"}, "two": {"llm": "stand-in-rare"}}
+    quality = {"llm": "stand-in", "translators": translators}
+    lookup = lookup_of(b=controlled(translate=translate("spa-Latn", quality=quality)))
+    asked = {task: one.llm for task, one in lookup.translation_tasks("b").items()}
+    assert asked == {
+        "translate": "stand-in",
+        "judge_translation": "stand-in",
+        "translator_1": "stand-in-sentence",
+        "judge_translator_1": "stand-in",
+        "translator_2": "stand-in-rare",
+        "judge_translator_2": "stand-in",
+    }
+    assert set(lookup.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
+    assert lookup.compared_translators() == ["b"]
+    build = "results/b/build/spa-Latn"
+    assert lookup.translator_grades("b") == {
+        "one": [f"{build}/judge_translator_1.parquet"],
+        "two": [f"{build}/judge_translator_2.parquet"],
+    }
+    for task, documents in (
+        ("translator_2", "results/b/translator_sample.parquet"),
+        ("judge_translator_2", f"{build}/translator_2.parquet"),
+    ):
+        assert lookup.task_tables("b", task, "spa-Latn") == {"documents": [documents]}
+        assert lookup.task_domains("b", task, "spa-Latn") == ["all"]
+        assert lookup.step("b", task) > lookup.step("b", "judge_translation")
+    assert lookup.translation_steps("b", "usage") == ["translate"]
+
+
+@pytest.mark.parametrize(
+    ("translators", "message"),
+    [
+        ({"one": {"llm": "stand-in"}}, "at least 2"),
+        ({"one": {"llm": "stand-in"}, "two": {"llm": "nobody"}}, "nobody"),
+        ({"one": {"llm": "stand-in"}, "Two": {"llm": "stand-in"}}, "Two"),
+    ],
+)
+def test_translators_that_cannot_be_compared_are_refused(translators, message):
+    quality = {"llm": "stand-in", "translators": translators}
+    with pytest.raises((InputError, ValueError), match=message):
+        lookup_of(b=controlled(translate=translate("spa-Latn", quality=quality)))
 
 
 @pytest.mark.parametrize(

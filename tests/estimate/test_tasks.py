@@ -587,6 +587,18 @@ def test_a_stand_in_translation_uses_what_was_estimated_language_by_language(tmp
     assert after["translate", "qps-Arab"].answered == 0
 
 
+def test_translators_that_are_compared_are_asked_about_the_sample_and_judged(tmp_path):
+    quality = {"llm": "m", "per_stratum": 2, "translators": {"a": {"llm": "m"}, "b": {"llm": "m"}}}
+    section = squad_section(tmp_path, quality=quality)
+    counts = counts_of(estimated(section, tmp_path, most=0))
+    # Two of the six contexts, all in one stratum: of 1, 1, 2, 2, 2 and 3 parts.
+    judged = [counts[f"judge_translator_{n}", "qps-Latn"] for n in (1, 2)]
+    assert judged == [counts["judge_translation", "qps-Latn"]] * 2 == [2, 2]
+    made = [counts[f"translator_{n}", "qps-Latn"] for n in (1, 2)]
+    assert made[0] == made[1]
+    assert 2 <= made[0] <= 5
+
+
 def test_a_paid_translation_is_as_long_as_its_language_and_is_paid_for(tmp_path):
     only = {"clean": {}, "relocate": {"method": "sentences"}, "quality": None}
     section = squad_section(tmp_path, ["deu-Latn"], max_part_tokens=1000, **only)

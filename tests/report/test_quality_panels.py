@@ -62,6 +62,27 @@ def test_languages_have_their_means_and_what_was_not_graded():
     )
 
 
+def test_translators_stand_side_by_side_by_language():
+    other = {name: frame.with_columns(fluency=1) for name, frame in GRADES.items()}
+    compared = pl.concat(
+        quality_table(own).select(pl.lit(name).alias("translator"), pl.all())
+        for name, own in (("mine", GRADES), ("theirs", other))
+    )
+    table = blocks_of(translators=compared)["Translators side by side"]
+    rest = ["4.50"] * 3
+    assert table.rows[:3] == (
+        ("deu-Latn", "mine", "2", "0", "4.50", *rest, "4.50"),
+        ("deu-Latn", "theirs", "2", "0", "1.00", *rest, "3.62"),
+        ("ara-Arab", "mine", "1", "1", *["3.00"] * 5),
+    )
+    assert [row[:2] for row in table.rows[3:]] == [
+        ("ara-Arab", "theirs"),
+        ("all languages", "mine"),
+        ("all languages", "theirs"),
+    ]
+    assert "Translators side by side" not in blocks_of()
+
+
 def test_heat_maps_show_dimensions_and_domains_by_language():
     blocks = blocks_of()
     by_dimension = blocks["Grades by language"]

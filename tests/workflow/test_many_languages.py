@@ -13,7 +13,11 @@ from psibench.stages.ledger import check_balance
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import OfDomain
-from psibench.tables.quality_schemas import RELOCATION, TRANSLATION_QUALITY
+from psibench.tables.quality_schemas import (
+    RELOCATION,
+    TRANSLATION_QUALITY,
+    TRANSLATOR_QUALITY,
+)
 from psibench.tables.schemas import ATTRITION, CORPUS, PSI_TABLE, QRELS, QUERIES, STATISTICS
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES
 
@@ -202,6 +206,33 @@ def test_a_further_language_translates_again_nothing(changed: Project) -> None:
     assert planned.keys().isdisjoint({"build", "text_parts"})
     assert planned["ask"] == 3 + 2  # translate, judge_refusals, relocate_spans; the quality
     assert planned["clean_translations"] == 2
+
+
+def test_translators_are_compared_on_a_sample_and_nothing_else_is_asked(changed: Project) -> None:
+    config = changed.read_config()
+    translators = {"own": {"llm": "stand-in"}, "other": {"llm": "stand-in-rare"}}
+    config["benchmarks"]["many"]["translate"]["quality"]["translators"] = translators
+    changed.write_config(config)
+    planned = changed.planned()
+    # Each translates the sample to one language, and is judged.
+    assert planned.pop("ask") == 2 * 2
+    assert set(planned) == {"translator_sample", "translator_quality", "report", "published"}
+    changed.run("results/many/translator_quality.parquet")
+    quality = table(changed, "many/translator_quality.parquet", TRANSLATOR_QUALITY)
+    whole = quality.filter(domain="all", length_bin="all", dimension="overall")
+    assert whole.select("translator", "language").rows() == [
+        ("own", "qps-Latn"),
+        ("other", "qps-Latn"),
+    ]
+    assert whole["n"].to_list() == [6, 6]  # three of each of two domains
+    # The own translator was asked all of this before, with the same requests.
+    build = changed.folder / "results/many/build/qps-Latn"
+    asked, again = (
+        set(pl.read_parquet(build / f"{task}.outcomes.parquet")["key"])
+        for task in ("translate", "translator_1")
+    )
+    assert len(again) > 6
+    assert again <= asked
 
 
 def test_a_bound_of_lengths_cleans_again_and_asks_nobody(changed: Project) -> None:

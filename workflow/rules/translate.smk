@@ -186,3 +186,64 @@ rule quality:
         "How good the translations of {wildcards.benchmark} are"
     script:
         "../scripts/stage.py"
+
+
+# Several translators on one sample of the source, before or beside the benchmark's own translation.
+rule translator_sample:
+    input:
+        corpora=source_tables("corpus"),
+        text_parts=source_table("build/{lang}/text_parts.parquet"),
+    output:
+        sample="results/{benchmark}/translator_sample.parquet",
+    log:
+        "logs/{benchmark}/translator_sample.log",
+    benchmark:
+        "benchmarks/{benchmark}/translator_sample.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("compared_translators"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 8000 * attempt,
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        domains=lambda wildcards: lookup.domains_in(
+            wildcards.benchmark, lookup.source_language(wildcards.benchmark)
+        ),
+        per_stratum=lambda wildcards: lookup.quality(wildcards.benchmark).per_stratum,
+        seed=lambda wildcards: lookup.quality(wildcards.benchmark).seed,
+        stage=STAGES["translator_sample"],
+    message:
+        "A sample of {wildcards.benchmark} to compare translators on"
+    script:
+        "../scripts/stage.py"
+
+
+rule translator_quality:
+    input:
+        grades=lambda wildcards: sum(
+            lookup.translator_grades(wildcards.benchmark).values(), []
+        ),
+    output:
+        quality="results/{benchmark}/translator_quality.parquet",
+    log:
+        "logs/{benchmark}/translator_quality.log",
+    benchmark:
+        "benchmarks/{benchmark}/translator_quality.tsv"
+    wildcard_constraints:
+        benchmark=lookup.pattern("compared_translators"),
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=lambda wildcards, attempt: 10 * attempt,
+    params:
+        translators=lambda wildcards: lookup.translator_grades(wildcards.benchmark),
+        languages=lambda wildcards: lookup.translated_languages(wildcards.benchmark),
+        stage=STAGES["translator_quality"],
+    message:
+        "How good the translators of {wildcards.benchmark} are, side by side"
+    script:
+        "../scripts/stage.py"

@@ -21,8 +21,7 @@ from psibench.stages.llm_ask import read_task_tables
 from psibench.stages.llm_requests import requests_of
 from psibench.tables.domains import TablePath, domain_table
 from psibench.tables.spec import POOLED
-from psibench.translate.quality import JUDGE_TRANSLATION
-from psibench.translate.steps import TRANSLATION_TASKS, asked_in_translation
+from psibench.translate.steps import asked_in_translation, is_about_sample, translation_task
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +97,8 @@ def tasks_asked(section: Benchmark) -> list[LlmTask]:
     """List the tasks of a benchmark: of its recipe, then of its translation."""
     own = tasks_of(section) if isinstance(section, GeneratedBenchmark) else ()
     translating = asked_in_translation(section.translate)
-    return [*(task for task, _ in own), *(TRANSLATION_TASKS[task] for task in translating)]
+    found = (translation_task(task) for task in translating)
+    return [*(task for task, _ in own), *(task for task in found if task is not None)]
 
 
 def _named(task: LlmTask) -> str:
@@ -171,7 +171,7 @@ def _places(
     lookup: TranslationLookup, name: str, task: str, language: str | None, domain: str | None
 ) -> list[Place]:
     """List where a task is asked, in order: those wanted."""
-    if task == JUDGE_TRANSLATION.name:
+    if is_about_sample(task):
         every = [(own, POOLED) for own in lookup.translated_languages(name)]
     elif task in lookup.translation_tasks(name):
         every = [

@@ -165,6 +165,8 @@ def _translating(key: str, section: Translate) -> Iterator[tuple[str, str]]:
         yield f"{key}.relocate.llm", section.relocate.llm
     if section.quality is not None:
         yield f"{key}.quality.llm", section.quality.llm
+        for name, one in (section.quality.translators or {}).items():
+            yield f"{key}.quality.translators.{name}.llm", one.llm
 
 
 def _check_budgets(config: Config) -> None:

@@ -267,6 +267,7 @@ class Lookup(EncodingLookup):
             ],
             "translated": self.translated(),
             "quality": self.translated("quality"),
+            "compared_translators": self.compared_translators(),
             "studied": self.studied(),
             "direct": [name for name in every if not self.is_generated(name)],
             "tasks": [task for name in every for task in self.task_names(name)],

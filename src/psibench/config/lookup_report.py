@@ -12,7 +12,8 @@ def language_files(lookup: Lookup) -> list[dict[str, Any]]:
 
     A benchmark without any is left out. ``relocation``: of languages translated to;
     ``similarity``: one per language read, of two or more domains, by the first model that encodes;
-    ``quality``, ``agreement`` and ``confusion``: where translations are graded.
+    ``quality``, ``agreement`` and ``confusion``: where translations are graded; ``translators``:
+    where several are compared.
     """
     graded = lookup.translated("quality")
     found = []
@@ -27,6 +28,8 @@ def language_files(lookup: Lookup) -> list[dict[str, Any]]:
         if name in graded:
             sorts = ("quality", "agreement", "confusion")
             files |= {sort: f"{folder}/translation_{sort}.parquet" for sort in sorts}
+        if name in lookup.compared_translators():
+            files["translators"] = f"{folder}/translator_quality.parquet"
         if len(files) > 1:
             found.append(files)
     return found

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 JUDGE_TRANSLATION = "judge_translation"
 """The task asked about a sample of a language's translations."""
+TRANSLATOR, JUDGE_TRANSLATOR = "translator_", "judge_translator_"
+"""The tasks of one of the translators that are compared; its number follows, from 1."""
 
 
 BY_DOMAIN = ("false_negatives", "clean_translations")
@@ -87,6 +89,18 @@ class TranslationLookup(ViewLookup):
         assert section is not None
         return section
 
+    def compared_translators(self) -> list[str]:
+        """List the benchmarks whose sample several translators translate."""
+        return [n for n in self.translated("quality") if self.quality(n).translators is not None]
+
+    def translator_grades(self, name: str) -> dict[str, list[str]]:
+        """Return the tables of each translator's grades on a sample, one per language, by name."""
+        folder, languages = f"results/{name}/build", self.translated_languages(name)
+        return {
+            one: [f"{folder}/{at}/{JUDGE_TRANSLATOR}{number}.parquet" for at in languages]
+            for number, one in enumerate(self.quality(name).translators or (), start=1)
+        }
+
     def is_translated(self, name: str, language: str) -> bool:
         """Say whether a benchmark is translated to a language."""
         return language in self.translated_languages(self.base(name))
@@ -108,9 +122,11 @@ class TranslationLookup(ViewLookup):
     def task(self, name: str, task: str) -> "LlmTask":
         """Return one task of a benchmark, of its recipe or of its translation."""
         if task in self.translation_tasks(name):
-            from psibench.translate.steps import TRANSLATION_TASKS
+            from psibench.translate.steps import translation_task
 
-            return TRANSLATION_TASKS[task]
+            found = translation_task(task)
+            assert found is not None
+            return found
         return super().task(name, task)
 
     def task_section(self, name: str, task: str, language: str | None = None) -> LlmTaskSection:
@@ -134,7 +150,9 @@ class TranslationLookup(ViewLookup):
 
     def task_domains(self, name: str, task: str, language: str) -> list[str]:
         """List the domains that a task is asked about; a sample of them all is one of its own."""
-        return [POOLED] if task == JUDGE_TRANSLATION else self.domains_in(name, language)
+        from psibench.translate.steps import is_about_sample
+
+        return [POOLED] if is_about_sample(task) else self.domains_in(name, language)
 
     def task_tables(self, name: str, task: str, language: str) -> dict[str, str | list[str]]:
         """Return the tables a task's items are made of, by name.
@@ -160,6 +178,11 @@ class TranslationLookup(ViewLookup):
         }
         if task == JUDGE_TRANSLATION:
             places["documents"] = [f"results/{name}/quality_sample.parquet"]
+        elif task.startswith(TRANSLATOR):
+            places["documents"] = [f"results/{name}/translator_sample.parquet"]
+        elif task.startswith(JUDGE_TRANSLATOR):
+            number = task.removeprefix(JUDGE_TRANSLATOR)
+            places["documents"] = [f"{here}/{TRANSLATOR}{number}.parquet"]
         return {read: places[read] for read in self.task(name, task).reads}
 
     def task_pattern(self, *, in_shards: bool, by_vllm: bool | None = None) -> str:
@@ -184,7 +207,8 @@ class TranslationLookup(ViewLookup):
         """Return the place of a step in FLOW."""
         from psibench.translate.steps import LEDGER_ORDER
 
-        return LEDGER_ORDER[step] if step in LEDGER_ORDER else super().step(name, step)
+        own = step.rstrip("0123456789") if step.startswith((TRANSLATOR, JUDGE_TRANSLATOR)) else step
+        return LEDGER_ORDER[own] if own in LEDGER_ORDER else super().step(name, step)
 
     def shards_of(self, name: str, task: str) -> list[str]:
         """List the shards of a task."""
@@ -201,7 +225,9 @@ class TranslationLookup(ViewLookup):
 
         What only mends and removes asks nobody and has no ``usage``.
         """
-        asked = [task for task in self.translation_tasks(name) if task != JUDGE_TRANSLATION]
+        from psibench.translate.steps import is_about_sample
+
+        asked = [task for task in self.translation_tasks(name) if not is_about_sample(task)]
         if table == "usage":
             return asked
         before = [task for task in asked if task == "translate"]

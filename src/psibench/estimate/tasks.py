@@ -61,8 +61,15 @@ from psibench.text.segments import POSITIONS
 from psibench.translate.clean import read_prefixes
 from psibench.translate.quality import draw_quality_sample
 from psibench.translate.refusals import READ_CHARS
-from psibench.translate.steps import TRANSLATION_TASKS, asked_in_translation, translating_section
+from psibench.translate.steps import (
+    SAMPLED,
+    TRANSLATION_TASKS,
+    asked_in_translation,
+    translating_section,
+    translation_task,
+)
 from psibench.translate.translate import join_items, text_parts
+from psibench.translate.translators import parts_of_documents
 
 BLOCK = 512
 """Requests that are in memory, and tokenized, at once."""
@@ -647,11 +654,14 @@ class _Language:
             yield self._task("relocate_spans", tables, per_query, texts.basis)[1]
         if self.quality is not None:
             yield self._graded(texts, passages, per_document)
+            yield from self._compared(texts, of(texts.corpus), per_document)
 
     def _task(
         self, task: str, tables: Tables, scale: float, basis: str
     ) -> tuple[_Walked, TaskEstimate]:
-        asked = TRANSLATION_TASKS[task], self.asked[task], tables, scale
+        found = translation_task(task)
+        assert found is not None
+        asked = found, self.asked[task], tables, scale
         return self.asker.task(*asked, basis=basis, language=self.language)
 
     def _translate(
@@ -689,26 +699,48 @@ class _Language:
 
     def _graded(self, texts: Texts, translated: pl.DataFrame, scale: float) -> TaskEstimate:
         """Estimate the judge of quality: the same number of documents from each length stratum."""
-        assert self.quality is not None
-        domain, n_places = texts.places[0].domain, len(texts.places)
+        domain = texts.places[0].domain
         path = self.folder.parents[1] / "quality_sample.parquet"
         if texts.basis == "earlier run" and path.is_file():
             sample = read_table(path, DOCUMENTS).filter(pl.col("domain") == domain)
             return self._task("judge_translation", {DOCUMENTS_TABLE: sample}, 1.0, "earlier run")[1]
-        per_stratum = self.quality.per_stratum
         known = texts.corpus.join(translated.select("_id"), on="_id", how="semi")
+        drawn, scale = self._sample(texts, known, scale)
+        sample = drawn.join(translated.select(doc_id="_id", translation="text"), on="doc_id")
+        sample = sample.with_columns(language=pl.lit(self.language))
+        return self._task("judge_translation", {DOCUMENTS_TABLE: sample}, scale, texts.basis)[1]
+
+    def _compared(self, texts: Texts, parts: pl.DataFrame, scale: float) -> Iterator[TaskEstimate]:
+        """Estimate the translators that are compared on a sample of the source, and their judge."""
+        assert self.quality is not None
+        drawn, scale = self._sample(texts, texts.corpus, scale)
+        sample = drawn.with_columns(origin="domain").join(parts_of_documents(parts), on="doc_id")
+        translating, judging = SAMPLED
+        for number in range(1, len(self.quality.translators or ()) + 1):
+            name, tables = f"{translating}{number}", {DOCUMENTS_TABLE: sample}
+            walked, estimate = self._task(name, tables, scale, texts.basis)
+            yield estimate
+            task = translation_task(name)
+            assert task is not None
+            made = task.gather(tables, self.asked[name], walked.replies).rows
+            judged = {DOCUMENTS_TABLE: made}
+            yield self._task(f"{judging}{number}", judged, scale, texts.basis)[1]
+
+    def _sample(
+        self, texts: Texts, known: pl.DataFrame, scale: float
+    ) -> tuple[pl.DataFrame, float]:
+        """Draw documents to grade, with their texts; and how many times as many there will be."""
+        assert self.quality is not None
+        domain, n_places = texts.places[0].domain, len(texts.places)
+        per_stratum = self.quality.per_stratum
         every, drawn = (
             draw_quality_sample(known, domain=domain, per_stratum=n, seed=self.quality.seed)
             for n in (max(1, known.height), per_stratum)
         )
-        sample = drawn.join(texts.corpus.select(doc_id="_id", text="text"), on="doc_id").join(
-            translated.select(doc_id="_id", translation="text"), on="doc_id"
-        )
-        sample = sample.with_columns(language=pl.lit(self.language))
         strata = every.group_by("length_bin").len()["len"].to_list()
         wanted = n_places * sum(min(per_stratum, n * scale / n_places) for n in strata)
-        scale = wanted / max(1, drawn.height)
-        return self._task("judge_translation", {DOCUMENTS_TABLE: sample}, scale, texts.basis)[1]
+        found = drawn.join(texts.corpus.select(doc_id="_id", text="text"), on="doc_id")
+        return found, wanted / max(1, drawn.height)
 
 
 def _document_notes(found: Sequence[Documents]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from psibench.tables.quality_schemas import (
     TRANSLATION_AGREEMENT,
     TRANSLATION_CONFUSION,
     TRANSLATION_QUALITY,
+    TRANSLATOR_QUALITY,
 )
 from psibench.tables.spec import POOLED, TableSpec
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
@@ -38,6 +39,7 @@ SINGLE: Mapping[str, TableSpec] = {
     "quality": TRANSLATION_QUALITY,
     "agreement": TRANSLATION_AGREEMENT,
     "confusion": TRANSLATION_CONFUSION,
+    "translators": TRANSLATOR_QUALITY,
 }
 SUMMARY_TABLES: Mapping[str, TableSpec] = {
     "position_trend": POSITION_TREND,
@@ -57,6 +59,7 @@ class LanguageFacts:
     quality: pl.DataFrame | None = None
     agreement: pl.DataFrame | None = None
     confusion: pl.DataFrame | None = None
+    translators: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -348,6 +351,11 @@ AGREEMENT_NOTE = (
     "Pairs: a person's grade and the language model's of the same document. Within 1: at most one "
     "apart. MAE: mean absolute difference. Unmatched grades by people are not compared."
 )
+TRANSLATORS_NOTE = (
+    "Every translator on the same sample of the source, graded by the same judge, as replied: "
+    "nothing is cleaned before. Not graded: documents that it left without a translation, or the "
+    "judge without a usable grade; they are in no mean. PosIR's own: its table 7."
+)
 CONFUSION_NOTE = "Pairs of grades, and below the share of the pairs with that grade by a person."
 
 
@@ -380,6 +388,8 @@ def quality_blocks(facts: LanguageFacts) -> list[Block]:
         about = slug("quality", facts.benchmark, rows, columns), title, caption, rows
         drawn = (shown_down, shown_across, values)
         blocks.append(_heat_map(*about, *drawn, shown=_grade))
+    if facts.translators is not None:
+        blocks.append(_translator_table(facts.translators))
     if facts.agreement is not None and facts.agreement.height:
         blocks.append(_agreement_table(facts.agreement))
     if facts.confusion is not None and facts.confusion.height:
@@ -408,6 +418,31 @@ def _quality_table(quality: pl.DataFrame) -> Table:
         n_names=1,
         groups=(("", 1), *sizes, ("overall, by length", len(LENGTH_BUCKETS))),
         note=QUALITY_NOTE,
+    )
+
+
+def _translator_table(translators: pl.DataFrame) -> Table:
+    """Return the translators side by side by language, as PosIR's Table 7."""
+    whole = translators.filter(domain=POOLED, length_bin=POOLED)
+    cells = {
+        (row["language"], row["translator"], row["dimension"]): row
+        for row in whole.iter_rows(named=True)
+    }
+    names, dimensions = _first_seen(whole["translator"]), (*DIMENSIONS, OVERALL)
+    rows = []
+    for language in _first_seen(whole["language"]):
+        shown = ALL_TEXTS["language"] if language == POOLED else language
+        for name in names:
+            found = [cells[language, name, dimension] for dimension in dimensions]
+            sizes = (count(found[-1][n]) for n in ("n", "n_unjudged"))
+            rows.append((shown, name, *sizes, *(_grade(one["mean"]) for one in found)))
+    return Table(
+        "Translators side by side",
+        ("language", "translator", "graded", "not graded", *dimensions),
+        tuple(rows),
+        n_names=2,
+        groups=(("", 2), ("documents", 2), ("mean grade", len(dimensions))),
+        note=TRANSLATORS_NOTE,
     )
 
 

@@ -22,7 +22,7 @@ from psibench.stages.llm_gather import run_gather
 from psibench.stages.stopping import Stop, job_end_time
 from psibench.tables.domains import Domain, TablePath, each_domain
 from psibench.tables.stage import stage
-from psibench.translate.steps import TRANSLATION_TASKS, translating_section
+from psibench.translate.steps import translating_section, translation_task
 from psibench.translate.translate import TranslateSection
 
 
@@ -66,8 +66,8 @@ def asked_of(
     """Return what an ``ask`` job asks of whom, and the prices, from the config it was given."""
     loaded, _ = load_config(DEFAULT_CONFIG, config, registry=REGISTRY)
     section = loaded.benchmarks[benchmark]
-    if task in TRANSLATION_TASKS:
-        found = TRANSLATION_TASKS[task]
+    found = translation_task(task)
+    if found is not None:
         chosen: LlmTaskSection = translating_section(section, task, language)
     else:
         assert isinstance(section, GeneratedBenchmark)
@@ -78,8 +78,9 @@ def asked_of(
 
 def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskSection]:
     """Return a ``gather`` job's task and its section, from its parameters."""
-    if task in TRANSLATION_TASKS:
-        return TRANSLATION_TASKS[task], TranslateSection.model_validate(params["section"])
+    translating = translation_task(task)
+    if translating is not None:
+        return translating, TranslateSection.model_validate(params["section"])
     if params["judging"] is not None:
         return JUDGING[params["judging"]](task), LlmTaskSection.model_validate(params["section"])
     annotation = GENERATED_RECIPES[params["recipe"]].model_fields[task].annotation

@@ -19,6 +19,15 @@ TRANSLATION_QUALITY = TableSpec(
     key=("language", "domain", "length_bin", "dimension"),
 )
 
+TRANSLATOR_QUALITY = TableSpec(
+    "translator_quality",
+    (
+        Column("translator", STRING, "name of the translator in the config"),
+        *TRANSLATION_QUALITY.columns,
+    ),
+    key=("translator", *TRANSLATION_QUALITY.key),
+)
+
 TRANSLATION_AGREEMENT = TableSpec(
     "translation_agreement",
     (
@@ -89,6 +98,7 @@ DOMAIN_SIMILARITY = TableSpec(
 
 QUALITY_SPECS = (
     TRANSLATION_QUALITY,
+    TRANSLATOR_QUALITY,
     TRANSLATION_AGREEMENT,
     TRANSLATION_CONFUSION,
     RELOCATION,

@@ -103,6 +103,21 @@ TRANSLATION_GRADES = TableSpec(
     key=("_id",),
 )
 
+SAMPLE_TRANSLATIONS = TableSpec(
+    "sample_translations",
+    (
+        Column("_id", STRING, "LANGUAGE/DOMAIN/DOCUMENT"),
+        Column("text", STRING, "source text"),
+        Column("origin", STRING, "where the source text is from"),
+        Column("language", STRING, "language translated to"),
+        Column("domain", STRING, "domain of the document"),
+        Column("doc_id", STRING, "document id"),
+        Column("length_bin", STRING, "length of the source: Q1..Q4 of 512 tokens"),
+        Column("translation", STRING, "as replied, parts joined; null where one lacks", True),
+    ),
+    key=("_id",),
+)
+
 TRANSLATION_SPECS = (
     TEXT_PARTS,
     TRANSLATIONS,
@@ -111,4 +126,5 @@ TRANSLATION_SPECS = (
     REFUSAL_VERDICTS,
     RELOCATED,
     TRANSLATION_GRADES,
+    SAMPLE_TRANSLATIONS,
 )

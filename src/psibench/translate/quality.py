@@ -17,6 +17,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import Field
 
+from psibench.config.base import Id
 from psibench.errors import InputError
 from psibench.formats.text import read_delimited
 from psibench.llm.tasks import (
@@ -63,6 +64,11 @@ class Quality(LlmTaskSection):
     """Documents per domain and length stratum (PosIR: 12 per domain in four strata)."""
     seed: int = Field(default=42, ge=0)
     """Seed of the sample."""
+    translators: dict[Id, LlmTaskSection] | None = Field(default=None, min_length=2)
+    """Language models compared as translators, by name (PosIR, Table 7): each translates a sample
+    of the source of the same size to every language, and `llm` grades them all. To have the
+    benchmark's own translator among them, name its `llm` here, too: what it was asked already is
+    not asked again. Null: none."""
     human: list[str] = Field(default_factory=list)
     """CSV files with grades by people, to compare: language, domain, doc_id and a column per
     dimension; see docs/multilingual.md."""
@@ -196,9 +202,10 @@ def _with_domain(domain: str) -> pl.Expr:
 
 
 def quality_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
-    """Ask about every document of the sample given."""
+    """Ask about every document of the sample given that has a translation."""
     names = language_names(section)
     sample = _of_language(tables, section).select("_id", "text", "translation")
+    sample = sample.drop_nulls("translation")
     for doc_id, source, translation in sample.iter_rows():
         yield TaskItem(doc_id, doc_id, {"source": source, "translation": translation, **names})
 

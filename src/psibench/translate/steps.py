@@ -13,6 +13,7 @@ from psibench.translate.quality import JUDGE_TRANSLATION, Quality
 from psibench.translate.refusals import JUDGE_REFUSALS
 from psibench.translate.relocate import RELOCATE_SPANS, Relocate
 from psibench.translate.translate import TRANSLATE, TranslateSection
+from psibench.translate.translators import judging_task, translator_task
 
 if TYPE_CHECKING:
     from psibench.config.benchmarks import Benchmark
@@ -37,6 +38,8 @@ class Translate(LlmTaskSection):
     """Those of the models evaluated on translations; null: all."""
 
 
+SAMPLED = ("translator_", "judge_translator_")
+"""How the tasks of the translators that are compared begin; the translator's number follows."""
 TRANSLATION_TASKS: Mapping[str, LlmTask] = {
     task.name: task for task in (TRANSLATE, JUDGE_REFUSALS, RELOCATE_SPANS, JUDGE_TRANSLATION)
 }
@@ -47,8 +50,22 @@ LEDGER_ORDER: Mapping[str, int] = {
     RELOCATE_SPANS.name: 203,
     "clean_translations": 204,
     JUDGE_TRANSLATION.name: 210,
+    **dict.fromkeys(SAMPLED, 211),
 }
 """Places in FLOW: after those of the recipe, whatever else a benchmark has."""
+
+
+def translation_task(name: str) -> LlmTask | None:
+    """Return a task of a translation by its name; None if it is none of a translation's."""
+    translating, judging = SAMPLED
+    if name.startswith(judging):
+        return judging_task(name)
+    return translator_task(name) if name.startswith(translating) else TRANSLATION_TASKS.get(name)
+
+
+def is_about_sample(task: str) -> bool:
+    """Say whether a task is asked about a sample of all domains together."""
+    return task == JUDGE_TRANSLATION.name or task.startswith(SAMPLED)
 
 
 def asked_in_translation(section: Translate | None) -> dict[str, LlmTaskSection]:
@@ -67,6 +84,10 @@ def asked_in_translation(section: Translate | None) -> dict[str, LlmTaskSection]
         RELOCATE_SPANS.name: quoting,
         JUDGE_TRANSLATION.name: section.quality,
     }
+    translating, judging = SAMPLED
+    compared = (section.quality and section.quality.translators) or {}
+    for number, one in enumerate(compared.values(), start=1):
+        asked |= {f"{translating}{number}": one, f"{judging}{number}": section.quality}
     return {task: one for task, one in asked.items() if one is not None}
 
 

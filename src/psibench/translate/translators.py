@@ -1,0 +1,203 @@
+"""Several translators side by side: each translates one sample, one judge grades them all.
+
+PosIR, appendix B.1 and Table 7: before a translator is chosen, documents of every domain in four
+strata of length are translated by each of several systems, and graded as translations are
+(`psibench.translate.quality`). The sample is drawn from the source (stage ``translator_sample``),
+so no translator's failures choose it; long documents are cut as the benchmark's are, and what is
+graded is the reply as it is. The tasks of translator N are ``translator_N`` and
+``judge_translator_N``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from psibench.llm.tasks import (
+    DOCUMENTS_TABLE,
+    Gathered,
+    LlmTask,
+    Replied,
+    Tables,
+    TaskItem,
+    flow_of,
+    refusal,
+    reply_field,
+)
+from psibench.tables import read_table, write_table
+from psibench.tables.columns import read_columns
+from psibench.tables.derived import derived
+from psibench.tables.domains import OfDomain
+from psibench.tables.dropped import dropped_frame
+from psibench.tables.quality_schemas import TRANSLATOR_QUALITY
+from psibench.tables.schemas import CORPUS, DOCUMENTS
+from psibench.tables.stage import stage
+from psibench.tables.translation_schemas import (
+    SAMPLE_TRANSLATIONS,
+    TEXT_PARTS,
+    TRANSLATION_GRADES,
+)
+from psibench.text.languages import spaces_sentences
+from psibench.text.parts import join_parts
+from psibench.translate.quality import (
+    JUDGE_TRANSLATION,
+    draw_quality_sample,
+    gather_quality,
+    quality_items,
+    quality_table,
+)
+from psibench.translate.translate import KINDS, TRANSLATE, TranslateSection, language_names
+
+# Stage ``translator_sample``
+
+
+@stage("translator_sample", version=1)
+def run_translator_sample(
+    *,
+    domains: Sequence[str],
+    corpora: Sequence[str | Path],
+    text_parts: str,
+    per_stratum: int,
+    seed: int,
+    output: str | Path,
+) -> None:
+    """Draw documents of every domain of the source and write them with the parts they are cut into.
+
+    ``corpora`` are in the order of ``domains``. The draw is `draw_quality_sample`'s, from all
+    documents of the source.
+    """
+    frames = []
+    for domain, corpus in zip(domains, corpora, strict=True):
+        documents = read_columns(corpus, CORPUS, ["_id", "token_length"])
+        drawn = draw_quality_sample(documents, domain=domain, per_stratum=per_stratum, seed=seed)
+        parts = read_table(OfDomain(text_parts, domain), TEXT_PARTS)
+        texts = read_columns(corpus, CORPUS, ["_id", "text"], ids=drawn["doc_id"].to_list())
+        frames.append(
+            drawn.join(texts.rename({"_id": "doc_id"}), on="doc_id", maintain_order="left")
+            .join(parts_of_documents(parts), on="doc_id", maintain_order="left")
+            .select("_id", "text", pl.col("domain").alias("origin"), pl.exclude("_id", "text"))
+        )
+    params = {"per_stratum": per_stratum, "seed": seed}
+    source = derived("translator_sample", [*corpora, text_parts], params=params)
+    write_table(pl.concat(frames), output, DOCUMENTS, provenance=source)
+
+
+def parts_of_documents(text_parts: pl.DataFrame) -> pl.DataFrame:
+    """Collect TEXT_PARTS rows into ``doc_id`` and lists ``parts`` and ``separators``, in order."""
+    return (
+        text_parts.filter(pl.col("kind") == "document")
+        .sort("number", maintain_order=True)
+        .group_by("doc_id", maintain_order=True)
+        .agg(parts="text", separators="separator")
+    )
+
+
+# Tasks ``translator_N`` and ``judge_translator_N``
+
+
+def sample_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
+    """Ask for the translation of each part of the sample's documents, ``DOCUMENT:0`` first."""
+    names = language_names(section)
+    for doc_id, parts in tables[DOCUMENTS_TABLE].select("_id", "parts").iter_rows():
+        for number, text in enumerate(parts):
+            values = {"text": text, "kind": KINDS["document"], **names}
+            yield TaskItem(f"{doc_id}:{number}", doc_id, values)
+
+
+def translator_task(name: str) -> LlmTask:
+    """Return the task of one translator, by its name."""
+
+    def gather(tables: Tables, section: TranslateSection, replies: Iterable[Replied]) -> Gathered:
+        """Join the parts: a row per document; null where a part has no translation.
+
+        Dropped: ``empty_translation``.
+        """
+        sample, language = tables[DOCUMENTS_TABLE], section.target_language
+        lengths = dict(sample.select("_id", pl.col("text").str.len_chars()).iter_rows())
+        made: dict[str, str] = {}
+        blank = []
+        for reply in replies:
+            text = reply_field(reply, "translation", str).strip()
+            if text:
+                made[reply.item_id] = text
+            else:
+                length = lengths[reply.doc_id]
+                blank.append(refusal(name, "texts", reply, "empty_translation", char_length=length))
+        between = " " if spaces_sentences(language) else ""
+        columns = ("_id", "parts", "separators")
+        joined = [
+            _joined(
+                [made.get(f"{doc_id}:{number}") for number in range(len(parts))],
+                separators,
+                between,
+            )
+            for doc_id, parts, separators in sample.select(columns).iter_rows()
+        ]
+        rows = sample.select(
+            pl.format("{}/{}", pl.lit(language), "_id").alias("_id"),
+            "text",
+            "origin",
+            pl.lit(language).alias("language"),
+            *("domain", "doc_id", "length_bin"),
+            pl.Series("translation", joined, dtype=pl.String),
+        )
+        left_out = dropped_frame(blank)
+        return Gathered(rows, left_out, (flow_of("texts", len(made), left_out),))
+
+    return LlmTask(
+        name,
+        "texts",
+        (DOCUMENTS_TABLE,),
+        SAMPLE_TRANSLATIONS,
+        sample_items,
+        gather,
+        prompt=TRANSLATE.name,
+    )
+
+
+def _joined(texts: list[str | None], separators: list[str], between: str) -> str | None:
+    whole = [text for text in texts if text is not None]
+    if len(whole) < len(texts):
+        return None
+    return join_parts(whole, separators, for_empty=between).text
+
+
+def judging_task(name: str) -> LlmTask:
+    """Return the task that grades one translator's sample, by its name."""
+    return LlmTask(
+        name,
+        "translations",
+        (DOCUMENTS_TABLE,),
+        TRANSLATION_GRADES,
+        quality_items,
+        gather_quality,
+        prompt=JUDGE_TRANSLATION.name,
+    )
+
+
+# Stage ``translator_quality``
+
+
+@stage("translator_quality", version=1)
+def run_translator_quality(
+    *,
+    translators: Mapping[str, Sequence[str | Path]],
+    languages: Sequence[str],
+    output: str | Path,
+) -> None:
+    """Write the translators' grades side by side.
+
+    ``translators`` has the TRANSLATION_GRADES tables of each, one per language in their order.
+    """
+    frames = [
+        quality_table(
+            {
+                language: read_table(path, TRANSLATION_GRADES)
+                for language, path in zip(languages, paths, strict=True)
+            }
+        ).select(pl.lit(name).alias("translator"), pl.all())
+        for name, paths in translators.items()
+    ]
+    every = [path for paths in translators.values() for path in paths]
+    source = derived("translator_quality", every, params={"translators": list(translators)})
+    write_table(pl.concat(frames), output, TRANSLATOR_QUALITY, provenance=source)

@@ -1,0 +1,175 @@
+"""Several translators on one sample: asked alike, joined, judged, and averaged side by side."""
+
+import polars as pl
+import pytest
+from answered_tasks import ask
+
+from psibench.llm.standin.locales import ACCENTED
+from psibench.llm.tasks import Replied
+from psibench.stages.llm_gather import gather
+from psibench.tables import Provenance, conform, read_table, write_table
+from psibench.tables.build_schemas import OUTCOMES
+from psibench.tables.domains import each_domain
+from psibench.tables.quality_schemas import TRANSLATOR_QUALITY
+from psibench.tables.schemas import CORPUS, DOCUMENTS
+from psibench.tables.translation_schemas import (
+    SAMPLE_TRANSLATIONS,
+    TEXT_PARTS,
+    TRANSLATION_GRADES,
+)
+from psibench.text.lengths import count_whitespace_tokens
+from psibench.translate.quality import DIMENSIONS
+from psibench.translate.steps import translation_task
+from psibench.translate.translate import TranslateSection, text_parts
+from psibench.translate.translators import run_translator_quality, run_translator_sample
+
+SECTION = TranslateSection(llm="x", source_language="eng-Latn", target_language="qps-Latn")
+SOURCE = Provenance(stage="build", stage_version=1)
+TRANSLATING, JUDGING = translation_task("translator_2"), translation_task("judge_translator_2")
+SHORT, LONG = "Steam was new.", "Ships grew fast.\n\nCoal ran out."
+
+
+def sample() -> pl.DataFrame:
+    """Two documents, the second cut into two parts."""
+    return pl.DataFrame(
+        {
+            "_id": ["law/a", "law/b"],
+            "text": [SHORT, LONG],
+            "origin": "law",
+            "domain": "law",
+            "doc_id": ["a", "b"],
+            "length_bin": ["Q1", "Q2"],
+            "parts": [[SHORT], LONG.split("\n\n")],
+            "separators": [[""], ["\n\n", ""]],
+        }
+    )
+
+
+def reply(item_id, text):
+    return Replied(item_id, item_id.rpartition(":")[0], None, {"translation": text})
+
+
+def translations(*replies):
+    gathered = TRANSLATING.gather({"documents": sample()}, SECTION, iter(replies))
+    conform(gathered.rows, SAMPLE_TRANSLATIONS, where="test")
+    return gathered, gathered.rows.select("_id", "language", "translation").rows()
+
+
+def test_every_part_is_asked_for_with_the_template_of_the_translation():
+    assert TRANSLATING.template == "translate"
+    items = list(TRANSLATING.items({"documents": sample()}, SECTION))
+    assert [(item.id, item.doc_id, item.values["text"]) for item in items] == [
+        ("law/a:0", "law/a", SHORT),
+        ("law/b:0", "law/b", "Ships grew fast."),
+        ("law/b:1", "law/b", "Coal ran out."),
+    ]
+    assert items[0].values["kind"] == "passage"
+
+
+def test_the_stand_in_translates_the_sample_and_parts_are_joined_as_they_were():
+    replies = ask(TRANSLATING, SECTION, {"documents": sample()})
+    _, rows = translations(*replies)
+    assert rows == [
+        ("qps-Latn/law/a", "qps-Latn", ACCENTED.translate(SHORT)),
+        ("qps-Latn/law/b", "qps-Latn", ACCENTED.translate(LONG)),
+    ]
+
+
+@pytest.mark.parametrize("last", [[], [("law/b:1", "  ")]])
+def test_a_document_that_lacks_a_part_has_no_translation_and_keeps_its_row(last):
+    given = [("law/a:0", " un "), ("law/b:0", "deux"), *last]
+    gathered, rows = translations(*(reply(*one) for one in given))
+    assert [row[2] for row in rows] == ["un", None]
+    assert gathered.dropped["reason"].to_list() == ["empty_translation"] * len(last)
+    judged = {"documents": gathered.rows}
+    assert [item.id for item in JUDGING.items(judged, SECTION)] == ["qps-Latn/law/a"]
+    grades = dict.fromkeys(DIMENSIONS, 4)
+    found = JUDGING.gather(judged, SECTION, [Replied("qps-Latn/law/a", "", None, grades)])
+    conform(found.rows, TRANSLATION_GRADES, where="test")
+    assert found.rows["fluency"].to_list() == [4, None]
+
+
+def test_refused_and_blank_replies_are_accounted_for():
+    statuses = {"law/a:0": "ok", "law/b:0": "ok", "law/b:1": "refused"}
+    values = {"law/a:0": '{"translation": "un"}', "law/b:0": '{"translation": ""}'}
+    outcomes = pl.DataFrame(
+        [
+            dict.fromkeys(OUTCOMES.column_names)
+            | {"item_id": item, "doc_id": item[:5], "status": status, "reason": "no"}
+            | {"value": values.get(item)}
+            for item, status in statuses.items()
+        ],
+        schema=OUTCOMES.empty().schema,
+    )
+    gathered, flow = gather(TRANSLATING, SECTION, {"documents": sample()}, outcomes)
+    assert [(one.unit, one.entered, one.kept) for one in flow] == [("texts", 3, 1)]
+    assert gathered.rows["translation"].to_list() == ["un", None]
+    assert set(gathered.dropped["reason"]) == {"refused", "empty_translation"}
+
+
+def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp_path):
+    domains, corpora = ["law", "art"], []
+    with each_domain(domains, {"parts": str(tmp_path / "text_parts.parquet")}) as every:
+        for domain in every:
+            texts = {f"{domain.name}/d{i}": " ".join(["word"] * n) for i, n in enumerate((3, 9))}
+            corpus = pl.DataFrame(
+                {
+                    "_id": list(texts),
+                    "text": list(texts.values()),
+                    "char_length": 9,
+                    "word_count": 2,
+                    "token_length": [3, 600],
+                }
+            )
+            corpora.append(tmp_path / f"{domain.name}.parquet")
+            write_table(corpus, corpora[-1], CORPUS, provenance=SOURCE)
+            queries = pl.DataFrame(schema=["_id", "text", "pos_corpus_id"]).cast(pl.String)
+            cut = text_parts(corpus, queries, max_tokens=5, count_tokens=count_whitespace_tokens)
+            write_table(cut, domain.outputs["parts"], TEXT_PARTS, provenance=SOURCE)
+    run_translator_sample(
+        domains=domains,
+        corpora=corpora,
+        text_parts=str(tmp_path / "text_parts.parquet"),
+        per_stratum=1,
+        seed=3,
+        output=tmp_path / "sample.parquet",
+    )
+    frame = read_table(tmp_path / "sample.parquet", DOCUMENTS)
+    assert frame.select("_id", "origin", "domain", "doc_id", "length_bin").rows() == [
+        (f"{domain}/d{i}", domain, domain, f"{domain}/d{i}", f"Q{i + 1}")
+        for domain in domains
+        for i in range(2)
+    ]
+    assert frame["parts"].list.len().to_list() == [1, 2, 1, 2]
+    for text, parts, separators in frame.select("text", "parts", "separators").iter_rows():
+        assert "".join(a + b for a, b in zip(parts, separators, strict=True)) == text
+
+
+def test_translators_stand_side_by_side_in_the_order_of_the_config(tmp_path):
+    grades = {"one": {"deu-Latn": [5, 3], "ara-Arab": [4, None]}, "two": {"deu-Latn": [1, 2]}}
+    grades["two"]["ara-Arab"] = [2, 2]
+    paths: dict[str, list] = {}
+    for name, languages in grades.items():
+        for language, given in languages.items():
+            rows = [
+                {"_id": f"{language}/law/{i}", "domain": "law", "doc_id": str(i)}
+                | {"length_bin": "Q1"}
+                | dict.fromkeys(DIMENSIONS, grade)
+                for i, grade in enumerate(given)
+            ]
+            path = tmp_path / f"{name}-{language}.parquet"
+            frame = pl.DataFrame(rows, schema=TRANSLATION_GRADES.empty().schema)
+            write_table(frame, path, TRANSLATION_GRADES, provenance=SOURCE)
+            paths.setdefault(name, []).append(path)
+    output = tmp_path / "translator_quality.parquet"
+    run_translator_quality(translators=paths, languages=["deu-Latn", "ara-Arab"], output=output)
+    table = read_table(output, TRANSLATOR_QUALITY)
+    whole = table.filter(domain="all", length_bin="all", dimension="overall")
+    assert whole.select("translator", "language", "n", "n_unjudged", "mean").rows() == [
+        ("one", "deu-Latn", 2, 0, 4.0),
+        ("one", "ara-Arab", 1, 1, 4.0),
+        ("one", "all", 3, 1, 4.0),
+        ("two", "deu-Latn", 2, 0, 1.5),
+        ("two", "ara-Arab", 2, 0, 2.0),
+        ("two", "all", 4, 0, 1.75),
+    ]
