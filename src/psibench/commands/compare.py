@@ -270,12 +270,9 @@ def _schemes(asked: str | None, own: str | None, scores: pl.DataFrame) -> list[s
         return list(fitting)
     if asked is not None or own is not None:
         return [bucket_scheme(asked or own or "").name]
-    return [next((name for name in fitting if _places_all(name, scores)), "thirds")]
-
-
-def _places_all(name: str, scores: pl.DataFrame) -> bool:
-    """Say whether every query sits in a bucket of a scheme; in thirds all do but mixed ones."""
-    return len(set(assign(scores, bucket_scheme(name)).query_index)) == scores.height
+    placed = ((name, set(assign(scores, bucket_scheme(name)).query_index)) for name in fitting)
+    # Thirds place all but mixed ones.
+    return [next((name for name, own in placed if len(own) == scores.height), "thirds")]
 
 
 # --- What is said ---------------------------------------------------------------------------

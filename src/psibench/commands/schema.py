@@ -1,7 +1,6 @@
 """`psibench schema`: write the config's JSON schema, or see that it is up to date."""
 
 import argparse
-from pathlib import Path
 
 from psibench.commands.base import Command
 from psibench.config.paths import SCHEMA as SCHEMA_FILE
@@ -24,16 +23,12 @@ def run_schema(args: argparse.Namespace) -> None:
         if not args.check:
             write_text(text, path)
             print(f"written: {path}")
-        elif _current(path) != text:
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
             raise InputError(
                 f"{path} is not what the typed config gives; run `psibench schema` and commit it"
             )
     if args.check:
         print("config/schema.json and docs/config.md are up to date")
-
-
-def _current(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 COMMAND = Command(

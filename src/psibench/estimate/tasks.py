@@ -558,12 +558,8 @@ def _judged(
             pairs = read_table(OfDomain(str(path), place.domain), PAIRS)
             scale, basis = 1.0, "earlier run"
         elif judging.name in (*GRADE_ROUNDS, AUDIT):
-            pairs, scale, basis = (
-                _bound(section, judging.name, candidates, documents),
-                1.0,
-                "at most",
-            )
-            scale = group.scale
+            pairs = _bound(section, judging.name, candidates, documents)
+            scale, basis = group.scale, "at most"
             if judging.name == AUDIT and section.audit is not None:
                 drawn = STRATA * section.audit.per_stratum
                 scale *= min(1.0, drawn / max(1.0, scale * candidates.height))

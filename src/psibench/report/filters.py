@@ -247,10 +247,10 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[VerificationFa
     InputError
         If a table cannot be read, or ledger and queries do not add up.
     """
-    return [_facts(one) for one in files]
+    return [_language_facts(one) for one in files]
 
 
-def _facts(files: Mapping[str, Any]) -> VerificationFacts:
+def _language_facts(files: Mapping[str, Any]) -> VerificationFacts:
     """Read the tables of one language; those of several domains are added up."""
     domains, tables = files["domains"], dict[str, pl.DataFrame | None]()
 

@@ -428,9 +428,12 @@ def _translator_table(translators: pl.DataFrame) -> Table:
         (row["language"], row["translator"], row["dimension"]): row
         for row in whole.iter_rows(named=True)
     }
-    names, dimensions = _first_seen(whole["translator"]), (*DIMENSIONS, OVERALL)
+    names, dimensions = (
+        whole["translator"].unique(maintain_order=True).to_list(),
+        (*DIMENSIONS, OVERALL),
+    )
     rows = []
-    for language in _first_seen(whole["language"]):
+    for language in whole["language"].unique(maintain_order=True).to_list():
         shown = ALL_TEXTS["language"] if language == POOLED else language
         for name in names:
             found = [cells[language, name, dimension] for dimension in dimensions]
