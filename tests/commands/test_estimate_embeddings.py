@@ -90,6 +90,30 @@ def write_tables(folder, documents, questions, *, domain="general"):
     return place
 
 
+def embed(folder, place, **changes):
+    """Have the service embed a dataset's texts, as a job of the run does."""
+    with EmbeddingServer(EmbeddingStandIn()) as server:
+        run_embed_api(
+            {"registry": {"paid": API | {"url": server.url("openai")} | changes}},
+            model="paid",
+            domains=["general"],
+            corpora=[place / "corpus.parquet"],
+            queries=[place / "queries.parquet"],
+            store=folder / "store",
+            storage="float32",
+            encodings=folder / "encodings.parquet",
+            usage=folder / "usage.parquet",
+        )
+
+
+FREE = {"free": {"backend": "stand-in", "model": "stand-in/rules", "tokenizer": "stand-in"}}
+PLANNED = {
+    "recipe": "posir",
+    "source": {"kind": "hub", "name": "nobody/nothing"},
+    "sample": {"unit": "tokens", "edges": [20, 60], "n_documents": 30},
+    "propose_questions": {"llm": "free", "n_questions": 2},
+    "locate_span": {"llm": "free"},
+}
 DOCUMENTS = {"d1": "the cat sat", "d2": "the dog ran off", "d3": "the cat sat", "d4": "a bird"}
 QUESTIONS = {"q1": "who sat", "q2": "who ran"}
 # [CLS] and [SEP] each: 5 + 6 + 4 tokens of three distinct documents, 4 + 4 of the queries.
@@ -114,8 +138,7 @@ def test_a_source_on_this_machine_is_built_and_counted(folder, capsys):
 
 def test_translations_of_a_source_are_counted_as_so_much_longer(folder, capsys):
     to = {"translate": {"llm": "free", "to": ["deu-Latn"]}}
-    free = {"backend": "stand-in", "model": "stand-in/rules", "tokenizer": "stand-in"}
-    path = config(folder, benchmarks={"known": SQUAD | to}, llms={"free": free})
+    path = config(folder, benchmarks={"known": SQUAD | to}, llms=FREE)
     english, german = plain(capsys, "--config", path)["benchmarks"]
     assert (german["language"], german["texts"], german["is_scaled"]) == ("deu-Latn", 6, True)
     # By the documents' tokens and the characters of the queries, without special tokens.
@@ -153,18 +176,7 @@ def test_what_is_stored_is_not_paid_again_and_counts_against_the_budget(folder, 
     before = plain(capsys, "--config", path)
     assert before["left_usd"] == pytest.approx(0.00002 - TOKENS * 2e-6)
     assert ": it will stop before the end" in printed(capsys, "--config", path)
-    with EmbeddingServer(EmbeddingStandIn()) as server:
-        run_embed_api(
-            {"registry": {"paid": API | {"url": server.url("openai")}}},
-            model="paid",
-            domains=["general"],
-            corpora=[place / "corpus.parquet"],
-            queries=[place / "queries.parquet"],
-            store=folder / "store",
-            storage="float32",
-            encodings=folder / "encodings.parquet",
-            usage=folder / "usage.parquet",
-        )
+    embed(folder, place)
     after = plain(capsys, "--config", path)
     assert (after["texts"], after["stored"], after["tokens"], after["usd"]) == (5, 5, 0, 0)
     # The stand-in counts words alone: 3 + 4 + 2 + 2 + 2.
@@ -173,19 +185,11 @@ def test_what_is_stored_is_not_paid_again_and_counts_against_the_budget(folder, 
 
 
 def test_generated_benchmarks_are_counted_as_planned_and_the_rest_is_named(folder, capsys):
-    planned = {
-        "recipe": "posir",
-        "source": {"kind": "hub", "name": "nobody/nothing"},
-        "sample": {"unit": "tokens", "edges": [20, 60], "n_documents": 30},
-        "propose_questions": {"llm": "free", "n_questions": 2},
-        "locate_span": {"llm": "free"},
-    }
     benchmarks = {
-        "mine": planned,
+        "mine": PLANNED,
         "far": {"recipe": "known_item", "source": {"kind": "hub", "name": "nobody/nothing"}},
     }
-    free = {"backend": "stand-in", "model": "stand-in/rules", "tokenizer": "stand-in"}
-    path = config(folder, benchmarks=benchmarks, llms={"free": free})
+    path = config(folder, benchmarks=benchmarks, llms=FREE)
     far, mine = plain(capsys, "--config", path)["benchmarks"]  # the dump of the config is sorted
     # 30 documents of 40 tokens on average and two queries each, of 22 tokens in PosIR.
     assert (mine["basis"], mine["texts"], mine["tokens"]) == ("plan", 90, 30 * 40 + 60 * 22)
@@ -202,7 +206,7 @@ def test_generated_benchmarks_are_counted_as_planned_and_the_rest_is_named(folde
     assert lines[start + 3].split()[-5:] == ["?"] * 5
     assert "not counted: build it first, with its data tables as targets" in lines[start + 3]
     assert lines[start + 5].split()[:2] == ["total", "90"]
-    assert "2 USD per million tokens; spent so far 0.00 USD" in printed(capsys, "--config", path)
+    assert lines[-1] == "    2 USD per million tokens; spent so far 0.00 USD"
 
 
 def test_queries_to_be_written_about_a_local_folder_are_counted(folder, capsys):
@@ -211,12 +215,9 @@ def test_queries_to_be_written_about_a_local_folder_are_counted(folder, capsys):
     for n in range(3):
         words = " ".join(f"mill{n}{m}" for m in range(30 + n))
         (folder / "texts" / f"{n}.txt").write_text(words)
-    section = {
-        "recipe": "posir",
+    section = PLANNED | {
         "source": {"kind": "files", "paths": ["texts"]},
         "sample": {"unit": "words", "edges": [20, 60]},
-        "propose_questions": {"llm": "free", "n_questions": 2},
-        "locate_span": {"llm": "free"},
     }
     path = config(folder, benchmarks={"mine": section}, llms=FREE, length_tokenizer="words")
     (mine,) = plain(capsys, "--config", path)["benchmarks"]
@@ -239,7 +240,6 @@ def test_the_first_stage_of_a_reranker_is_paid_for_too(folder, capsys):
     assert plain(capsys, "--config", path)["tokens"] == TOKENS
 
 
-FREE = {"free": {"backend": "stand-in", "model": "stand-in/rules", "tokenizer": "stand-in"}}
 TRANSLATED = SQUAD | {"translate": {"llm": "free", "to": ["deu-Latn"], "models": ["bm25"]}}
 
 
@@ -271,12 +271,7 @@ def test_a_benchmark_with_models_of_its_own_is_paid_for_by_these(folder, capsys)
 
 
 def test_the_recall_of_false_negatives_is_paid_for(folder, capsys):
-    section = {
-        "recipe": "posir",
-        "source": {"kind": "hub", "name": "nobody/nothing"},
-        "sample": {"unit": "tokens", "edges": [20, 60], "n_documents": 30},
-        "propose_questions": {"llm": "free"},
-        "locate_span": {"llm": "free"},
+    section = PLANNED | {
         "verify": {"rerankers": ["embedded-bm25"]},
         "false_negatives": {
             "protocol": "posir",
@@ -297,18 +292,7 @@ def test_what_is_stored_is_known_where_the_tokenizer_is_out_of_reach(folder, cap
     manifest = Manifest("owner/name", None, "a" * 40, str(source), files, "tokenizer")
     manifest.write(folder / "manifests" / manifest_name("owner/name", None, "tokenizer"))
     monkeypatch.setenv("PSIBENCH_CHECKPOINTS", str(folder / "manifests"))
-    with EmbeddingServer(EmbeddingStandIn()) as server:
-        run_embed_api(
-            {"registry": {"paid": API | {"url": server.url("openai"), "tokenizer": "owner/name"}}},
-            model="paid",
-            domains=["general"],
-            corpora=[place / "corpus.parquet"],
-            queries=[place / "queries.parquet"],
-            store=folder / "store",
-            storage="float32",
-            encodings=folder / "encodings.parquet",
-            usage=folder / "usage.parquet",
-        )
+    embed(folder, place, tokenizer="owner/name")
     monkeypatch.delenv("PSIBENCH_CHECKPOINTS")
     found = plain(capsys, "--config", path)
     assert (found["texts"], found["stored"], found["tokens"]) == (5, 5, 0)

@@ -2,12 +2,13 @@
 
 import pytest
 from report_tables import bucket_rows, comparison_row, psi_row, report_input, undefined_row
+from verification_tables import verified_input
 
-from psibench.report.page import ReportInput
+from psibench.report.page import ReportInput, render_report
 from psibench.report.views import BenchmarkInfo, ModelInfo
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small() -> ReportInput:
     """Two models, two controls, one benchmark in two length buckets and both evidence views."""
     lower = {"psi_same": 0.05, "psi_same_low": 0.0, "psi_same_high": 0.09, "drop": -0.03}
@@ -66,3 +67,15 @@ def small() -> ReportInput:
         provenance={"config sha256": "00ff"},
         created="2025-01-02 03:04 UTC",
     )
+
+
+@pytest.fixture(scope="session")
+def small_page(small: ReportInput) -> str:
+    """The page of `small`, rendered once."""
+    return render_report(small)
+
+
+@pytest.fixture(scope="session")
+def verified_page() -> str:
+    """The page of two benchmarks with verification and views, rendered once."""
+    return render_report(verified_input())
