@@ -4,13 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
 
 from psibench.report.plots import LineStyle, inline_svg, swatch
 from psibench.report.wording import count, interval, number, p_value, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
 FOLDED_ROWS = 40
@@ -75,11 +78,20 @@ class FigureView:
 
     @classmethod
     def drawn(
-        cls, figure: Any, anchor: str, title: str, caption: str, *, css: str = "", **numbers: Any
+        cls,
+        figure: "Figure",
+        anchor: str,
+        title: str,
+        caption: str,
+        *,
+        header: tuple[str, ...],
+        rows: tuple[tuple[str, ...], ...],
+        legend: tuple[tuple[str, LineStyle], ...] = (),
+        css: str = "",
     ) -> "FigureView":
-        """Return a view of one matplotlib figure; ``numbers`` are legend, header and rows."""
+        """Return a view of one drawing, which the caption describes for screen readers, too."""
         svg = inline_svg(figure, name=anchor, title=title, description=caption, css=css)
-        return cls(anchor, title, caption, (Panel(svg),), **{"legend": (), **numbers})
+        return cls(anchor, title, caption, (Panel(svg),), legend, header, rows)
 
     @property
     def numbers(self) -> Table:
