@@ -23,6 +23,7 @@ RESULTS = Path("results")
 NONE = "No benchmark of this config asks a language model."
 HEAD = ("task", "llm", "requests", "answered", "to ask", "input tokens", "output tokens", "USD")
 API_HEAD = ("benchmark", "language", "by", "texts", "stored", "requests", "tokens", "USD")
+TOTALS = ("to_ask", "input_tokens", "output_tokens", "usd", "is_bound", "at_most_usd")
 API_BASIS = {
     "tables": "tables of an earlier run",
     "source": "the source",
@@ -129,12 +130,7 @@ def _plain(
                 "backend": row.settings.backend,
                 "price": None if row.price is None else row.price.model_dump(mode="json"),
                 "tokenizer": row.tokenizer,
-                "to_ask": row.total.to_ask,
-                "input_tokens": row.total.input_tokens,
-                "output_tokens": row.total.output_tokens,
-                "usd": row.total.usd,
-                "is_bound": row.total.is_bound,
-                "at_most_usd": row.total.at_most_usd,
+                **{name: getattr(row.total, name) for name in TOTALS},
                 "budget_usd": row.settings.budget_usd,
                 "spent_usd": row.spent_usd,
                 "left_usd": row.left_usd,

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -328,7 +328,7 @@ class Reader:
             with_lengths(frame, count_tokens=self.count).select(CORPUS_COLUMNS)
             for frame in (texts.corpus, texts.positives)
         )
-        return Texts(**(vars(texts) | {"corpus": corpus, "positives": positives}))
+        return replace(texts, corpus=corpus, positives=positives)
 
     def is_current_build(self, data: Path, section: Benchmark, place: Place) -> bool:
         """Say whether the tables in a folder are what a section would be built to now.

@@ -191,7 +191,10 @@ class TextFinder:
         documents = [read_columns(path, CORPUS, ["text", "token_length"]) for path in paths]
         asked = [path for at in paths if (path := at.with_name("queries.parquet")).is_file()]
         queries = [read_columns(path, QUERIES, ["text"]) for path in asked]
-        return _found(documents, queries, language, "tables") if paths else None
+        if not paths:
+            return None
+        sizes, texts = _summed_up(documents, queries, language)
+        return Found(sizes, "tables", texts)
 
     def _source(self, name: str, language: str) -> Found:
         """Read the source of a benchmark that is not built; a translation is so much longer."""
@@ -214,36 +217,31 @@ class TextFinder:
                 queries.append(built.queries)
         if not places:
             return Found(None, "unknown")
-        found = _found(documents, queries, language, "source")
-        sizes = found.sizes
-        assert sizes is not None
+        sizes, texts = _summed_up(documents, queries, language)
         if isinstance(section, GeneratedBenchmark):  # as many queries as are asked for
             n_queries = round(sizes.n_documents * queries_per_document(section))
-            found = Found(replace(sizes, n_queries=n_queries, query_tokens=QUERY_TOKENS), "source")
-        elif is_translated:
-            found = Found(sizes, "source")
-        if not is_translated or found.sizes is None:
-            return found
-        grow = TRANSLATION_GROWTH
-        bins = (LengthBin(b.low * grow, b.high * grow, b.n_documents) for b in found.sizes.bins)
-        tokens = found.sizes.query_tokens * grow
-        return Found(replace(found.sizes, bins=tuple(bins), query_tokens=tokens), "source")
+            sizes, texts = replace(sizes, n_queries=n_queries, query_tokens=QUERY_TOKENS), []
+        if is_translated:
+            grow = TRANSLATION_GROWTH
+            bins = (LengthBin(b.low * grow, b.high * grow, b.n_documents) for b in sizes.bins)
+            tokens = sizes.query_tokens * grow
+            sizes, texts = replace(sizes, bins=tuple(bins), query_tokens=tokens), []
+        return Found(sizes, "source", texts)
 
 
-def _found(
-    documents: Sequence[pl.DataFrame], queries: Sequence[pl.DataFrame], language: str, basis: str
-) -> Found:
+def _summed_up(
+    documents: Sequence[pl.DataFrame], queries: Sequence[pl.DataFrame], language: str
+) -> tuple[PlannedTexts, list[tuple[Role, Sequence[str]]]]:
     """Sum up documents by their ``token_length``; queries' tokens follow from their characters."""
     lengths = pl.concat([frame.select("token_length") for frame in documents])
     counts = lengths.group_by("token_length").len().sort("token_length")
     bins = tuple(LengthBin(n - 0.5, n + 0.5, count) for n, count in counts.iter_rows())
     asked = [text for frame in queries for text in frame["text"]]
     n_chars = sum(map(len, asked)) / max(1, len(asked))
-    sizes = PlannedTexts(bins, len(asked), n_chars * tokens_per_unit("chars", language))
     texts: list[tuple[Role, Sequence[str]]] = []
     texts += [("document", frame["text"].to_list()) for frame in documents]
     texts += [("query", frame["text"].to_list()) for frame in queries]
-    return Found(sizes, basis, texts)
+    return PlannedTexts(bins, len(asked), n_chars * tokens_per_unit("chars", language)), texts
 
 
 def encoding_plan(config: Config, models: Mapping[str, Model], *, results: Path) -> pl.DataFrame:
