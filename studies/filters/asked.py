@@ -21,8 +21,8 @@ from psibench.generate.personas import read_personas
 from psibench.generate.sampling import length_measure, sample_documents
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
-from psibench.llm.standin.batch_lines import LineWorker
 from psibench.llm.standin.imperfections import Imperfections
+from psibench.llm.standin.server import LineWorker
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables
 from psibench.sources.documents import read_documents
 from psibench.stages.llm_requests import requests_of

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from psibench.llm.standin.prompt import content_stems, sentences
+from psibench.llm.standin.rules import content_stems, sentences
 from psibench.text.locate import locate_quote
 from psibench.text.segments import POSITIONS, equal_segments
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from language_tables import write_domains
+from standin_process import StandInProcess
 
 from psibench.config.benchmarks import parse_benchmark
 from psibench.config.llms import LlmSettings, Price
@@ -28,7 +29,6 @@ from psibench.llm.asking import Item
 from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import load_prompt
 from psibench.llm.run import ask_all
-from psibench.llm.standin.process import StandInProcess
 from psibench.llm.tasks import Replied
 from psibench.llm.usage import Usage
 from psibench.sources import reach

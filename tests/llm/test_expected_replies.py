@@ -23,7 +23,7 @@ from psibench.llm.expected import (
 )
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import ResponseSchema, Sampling
-from psibench.llm.standin.direct import answer_directly
+from psibench.llm.standin.completion import answer_directly
 from psibench.sources import reach
 
 PROMPTS = Path(__file__).resolve().parents[2] / "config" / "prompts"

@@ -5,8 +5,7 @@ import pytest
 from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Message, Request
-from psibench.llm.standin.prompt import tagged
-from psibench.llm.standin.tasks import HANDLERS
+from psibench.llm.standin.rules import HANDLERS, tagged
 
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "prompts"
 TEMPLATE = """---

@@ -16,8 +16,7 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.errors import InputError
 from psibench.llm import asking
 from psibench.llm.connection import TryFailedError
-from psibench.llm.standin.embedding import STYLES, embed
-from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
+from psibench.llm.standin.embedding_server import STYLES, EmbeddingServer, EmbeddingStandIn, embed
 from psibench.llm.usage import BudgetReachedError
 from psibench.models.api.identity import (
     remember_tokenizer,

@@ -9,7 +9,7 @@ from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
 from psibench.llm.standin.locales import ACCENTED, ARABIC
-from psibench.llm.standin.translating import fault_of
+from psibench.llm.standin.rules import fault_of
 from psibench.llm.tasks import Replied, shard_documents, shard_names
 from psibench.stages.llm_gather import gather
 from psibench.tables import conform

@@ -20,8 +20,7 @@ from psibench.config.registry import load_registry
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
 from psibench.llm import asking
-from psibench.llm.standin.embedding import embed
-from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
+from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn, embed
 from psibench.llm.usage import BudgetReachedError
 from psibench.models.api.texts import load_api_texts
 from psibench.stages import embed_api

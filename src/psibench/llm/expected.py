@@ -19,8 +19,7 @@ from psibench.llm.answer import interpret
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.prompts import Prompt
 from psibench.llm.request import Request
-from psibench.llm.standin.completion import BadRequestError
-from psibench.llm.standin.direct import answer_directly
+from psibench.llm.standin.completion import BadRequestError, answer_directly
 from psibench.models.checkpoints import EMBEDDED_PREFIX
 from psibench.models.counting import WORDS, token_counter
 from psibench.sources import reach
@@ -94,7 +93,7 @@ def count_tokens_or_embedded(name: str) -> tuple[TokenCounter, str]:
 
 
 def _count_as_stand_in(texts: Sequence[str]) -> np.ndarray:
-    from psibench.llm.standin.prompt import count_tokens
+    from psibench.llm.standin.rules import count_tokens
 
     return np.fromiter(map(count_tokens, texts), dtype=np.int32, count=len(texts))
 

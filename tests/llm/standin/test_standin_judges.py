@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from psibench.config.load import load_llms
 from psibench.llm.request import Message, Request, ResponseSchema
-from psibench.llm.standin.batch_lines import LineWorker
-from psibench.llm.standin.direct import answer_directly
+from psibench.llm.standin.completion import answer_directly
 from psibench.llm.standin.imperfections import Imperfections
-from psibench.llm.standin.judges import JUDGES, by_words, judge_of, rarity
+from psibench.llm.standin.rules import JUDGES, by_words, judge_of, rarity
+from psibench.llm.standin.server import LineWorker
 
 PIER = "The stone pier of Vardo protected fishing boats. Dutch merchants paid for it in time."
 NAMES = sorted(JUDGES)  # rare, rules, sentence

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.llm.standin.locales import ACCENTED, ARABIC, LOCALES, locale_of
-from psibench.llm.standin.prompt import sentences
+from psibench.llm.standin.rules import sentences
 from psibench.text.languages import english_name, is_rtl
 from psibench.text.words import tokenise
 

@@ -4,12 +4,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
+import standin_process
+from standin_process import StandInProcess
 
 from psibench.errors import InputError
 from psibench.llm.standin.imperfections import Imperfections
-from psibench.llm.standin.process import StandInProcess
 
 BODY = {
     "model": "gpt-x",
@@ -76,10 +78,13 @@ def test_a_header_switches_faults_on_for_one_request(server):
 
 def test_it_ends_with_the_process_that_started_it():
     code = (
-        "from psibench.llm.standin.process import StandInProcess\n"
+        "from standin_process import StandInProcess\n"
         "import os\ns = StandInProcess(); s.start(); print(s.base_url, flush=True); os._exit(9)"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    folder = Path(standin_process.__file__).parent
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder
+    ).stdout
     url = out.strip().replace("/v1", "/health")
     for _ in range(600):
         try:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from psibench.llm.standin.tasks import HANDLERS, Task
+from psibench.llm.standin.rules import HANDLERS, Task
 from psibench.text.segments import POSITIONS
 
 # Three sentences, of which only the last lies wholly inside a third (37 of 111 characters each).

@@ -6,8 +6,14 @@ import pytest
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.completion import complete
-from psibench.llm.standin.prompt import content_stems, count_tokens, sentences, tagged
-from psibench.llm.standin.tasks import HANDLERS, Task
+from psibench.llm.standin.rules import (
+    HANDLERS,
+    Task,
+    content_stems,
+    count_tokens,
+    sentences,
+    tagged,
+)
 from psibench.text.segments import split_equal, tag_posq
 
 FOLDER = Path(__file__).resolve().parents[3] / "config" / "prompts"

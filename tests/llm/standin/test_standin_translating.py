@@ -6,9 +6,7 @@ import pytest
 from psibench.config.paths import PROMPTS
 from psibench.llm.prompts import load_prompt
 from psibench.llm.standin.locales import ACCENTED, ARABIC
-from psibench.llm.standin.task import Task
-from psibench.llm.standin.tasks import HANDLERS
-from psibench.llm.standin.translating import FAULTS, PREFIXES, REFUSALS, fault_of
+from psibench.llm.standin.rules import FAULTS, HANDLERS, PREFIXES, REFUSALS, Task, fault_of
 
 LATIN, RTL = "pseudo-locale (Latin)", "pseudo-locale (Arabic)"
 SOURCE = (

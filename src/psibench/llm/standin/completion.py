@@ -1,5 +1,6 @@
 """From a request's body to a chat completion: the task's rules, spoilt where a fault is due."""
 
+import hashlib
 import json
 import random
 from collections.abc import Mapping
@@ -7,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from psibench.config.llms import STAND_IN_PREFIX
-from psibench.llm.standin.judges import judge_of
-from psibench.llm.standin.prompt import count_tokens
-from psibench.llm.standin.task import Task
-from psibench.llm.standin.tasks import HANDLERS
+from psibench.llm.answer import Answer
+from psibench.llm.client import read_reply
+from psibench.llm.request import Request
+from psibench.llm.secret import Secret
+from psibench.llm.standin.rules import HANDLERS, Task, count_tokens, judge_of
 
 REFUSAL = "I am sorry, but I cannot help with that."
 
@@ -86,3 +88,23 @@ def _value(body: Mapping[str, Any], prompt: str, rng: random.Random, *, is_wrong
     if name not in HANDLERS:
         raise BadRequestError(f"no rules for task {name!r}; known: {', '.join(sorted(HANDLERS))}")
     return HANDLERS[name](Task(prompt, rng, is_wrong, judge_of(str(body.get("model", "")))))
+
+
+def answer_directly(request: Request, *, output_limit_key: str = "max_tokens") -> Answer:
+    """Answer as the server would without imperfections, which is also what it bills.
+
+    Parameters
+    ----------
+    output_limit_key
+        As in the settings of the language model: its random numbers depend on the whole body.
+
+    Raises
+    ------
+    BadRequestError
+        If the request is of a task that has no rules.
+    """
+    body = json.dumps(request.body(output_limit_key=output_limit_key)).encode()
+    name = hashlib.sha256(body).hexdigest()
+    data = complete(json.loads(body), random.Random(name), None, 0.0)
+    reply = read_reply(data, request.model, Secret(""))
+    return reply.to_answer(request.key, request.response.name if request.response else "")

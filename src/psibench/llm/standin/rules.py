@@ -1,0 +1,451 @@
+"""The stand-in's rules: one handler per task, chosen by the name of the response schema.
+
+A handler reads the texts between the prompt's tags. Its random numbers depend on the request
+alone, and it returns what the schema asks for. Only `grade_relevance` and `judge_segment` go by
+the model's name, too: it chooses their judge. A judge gives a share in [0, 1] of the query that
+the text covers, which both tasks cut at the same points; judges disagree where real ones do:
+
+- ``stand-in/rules``: the share of the query's words that the text has, wherever they stand.
+- ``stand-in/sentence``: that of the best single sentence; words scattered over a text answer less.
+- ``stand-in/rare``: as rules, but a word counts by how rare it is in English: a text that has the
+  query's common words and lacks its one rare word is about something else.
+
+Words are stems of content words, each once. Any other name judges as ``stand-in/rules``.
+
+Texts are translated into a pseudo-locale. A small share comes out spoilt as real translations
+do, so that cleaning has something to find: by a sentence before the text, a refusal, the text
+given twice, or left as it was. The hash of text and language decides which, whoever asks.
+"""
+
+import hashlib
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import log1p
+from pathlib import Path
+from typing import Any
+
+from psibench.config.llms import STAND_IN_PREFIX
+from psibench.llm.standin.locales import LOCALES, locale_of
+from psibench.models.checkpoints import resolve_checkpoint
+from psibench.text.segments import POSITIONS, inner_thirds
+from psibench.text.words import is_content_word, stemmer, tokenise
+
+_SENTENCE = re.compile(r"\S(?:.*?)(?:[.!?…][\"')\]]*(?=\s|$)|(?=\n\s*\n)|$)", re.DOTALL)
+_CJK_SENTENCE = re.compile(r"\S[^。！？]*[。！？]?", re.DOTALL)
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def tagged(prompt: str, tag: str) -> str:
+    """Return the text between ``<tag>`` and the last ``</tag>``, without outer line feeds."""
+    opener, closer = f"<{tag}>", f"</{tag}>"
+    start = prompt.find(opener)
+    end = prompt.rfind(closer)
+    return "" if start < 0 or end < start else prompt[start + len(opener) : end].strip("\n")
+
+
+def tagged_number(prompt: str, tag: str, default: int) -> int:
+    """Return the number between ``<tag>`` and ``</tag>``."""
+    text = tagged(prompt, tag).strip()
+    return int(text) if text.isdigit() else default
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Return the [start, end) of sentences in characters; paragraphs end a sentence too."""
+    pattern = _CJK_SENTENCE if "。" in text else _SENTENCE
+    return [match.span() for match in pattern.finditer(text)]
+
+
+def count_tokens(text: str) -> int:
+    """Count tokens as the stand-in bills them: words and single marks."""
+    return len(_TOKEN.findall(text))
+
+
+def content_stems(text: str) -> list[str]:
+    """Return the stems of the words that carry meaning, once each, in order."""
+    words = tokenise(text)
+    spans = zip(words.starts, words.ends, words.stems, strict=True)
+    return list(dict.fromkeys(s for a, b, s in spans if is_content_word(text[a:b])))
+
+
+def own_terms(sentence: str, elsewhere: str, *, most: int) -> list[str]:
+    """Return up to ``most`` words of a sentence, in order, those not found ``elsewhere`` first."""
+    other = set(tokenise(elsewhere).stems)
+    words = tokenise(sentence)
+    found: dict[str, tuple[bool, int, str]] = {}
+    for number, stem in enumerate(words.stems):
+        surface = sentence[words.starts[number] : words.ends[number]]
+        if stem not in found and is_content_word(surface):
+            found[stem] = (stem in other, number, surface)
+    chosen: Sequence[tuple[bool, int, str]] = sorted(found.values())[:most]
+    return [surface for _, _, surface in sorted(chosen, key=lambda entry: entry[1])]
+
+
+Judge = Callable[[str, str], float]
+"""(query, text) -> share of the query that the text covers; 0 for a query without words."""
+
+VOCABULARY = "embedded:all-MiniLM-L6-v2"
+COMMON_WORDS = 100
+"""Words up to about this rank by frequency count next to nothing for ``rare``."""
+
+
+def by_words(query: str, text: str) -> float:
+    """Give the share of the query's words that the text has."""
+    wanted = content_stems(query)
+    return _n_found(wanted, text) / len(wanted) if wanted else 0.0
+
+
+def by_sentence(query: str, text: str) -> float:
+    """Give the share of the query's words in the sentence that has most of them."""
+    wanted = content_stems(query)
+    best = max((_n_found(wanted, text[slice(*span)]) for span in sentences(text)), default=0)
+    return best / len(wanted) if wanted else 0.0
+
+
+def by_rarity(query: str, text: str) -> float:
+    """Give the share of the query's words that the text has, each weighed by its `rarity`."""
+    found = set(content_stems(text))
+    weights = {stem: rarity(stem) for stem in content_stems(query)}
+    total = sum(weights.values())
+    return sum(w for stem, w in weights.items() if stem in found) / total if total else 0.0
+
+
+def rarity(stem: str) -> float:
+    """Weigh a stem by its rank r among those of English: log(1 + r / 100).
+
+    Ranked are the stems of the whole words of a WordPiece vocabulary, which is ordered by
+    frequency, each at its most frequent word. A stem that is not listed has the rank after the
+    last: most words of other languages, which so count about the same.
+    """
+    ranks = _ranks()
+    return log1p(ranks.get(stem, len(ranks) + 1) / COMMON_WORDS)
+
+
+def _n_found(wanted: list[str], text: str) -> int:
+    found = set(content_stems(text))
+    return sum(stem in found for stem in wanted)
+
+
+@cache
+def _ranks() -> dict[str, int]:
+    path = Path(resolve_checkpoint(VOCABULARY)) / "vocab.txt"
+    lines = path.read_text(encoding="utf-8").split("\n")
+    words = [line for line in lines if line.isalpha() and len(line) > 1]
+    stems = dict.fromkeys(stemmer().stemWords(words))
+    return {stem: rank for rank, stem in enumerate(stems, start=1)}
+
+
+JUDGES: dict[str, Judge] = {"rules": by_words, "sentence": by_sentence, "rare": by_rarity}
+"""Name of the model after ``stand-in/`` -> its judge."""
+
+
+def judge_of(model: str) -> Judge:
+    """Return the judge of a model by its name, with or without ``stand-in/``."""
+    return JUDGES.get(model.removeprefix(STAND_IN_PREFIX), by_words)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a handler works on: the messages joined, random numbers, whether to err, the judge."""
+
+    prompt: str
+    rng: random.Random
+    is_wrong: bool = False
+    judge: Judge = by_words
+
+
+Handler = Callable[[Task], dict[str, Any]]
+
+
+MIN_WORDS = 4
+QUERY_WORDS = 6
+
+
+def summarise(task: Task) -> dict[str, Any]:
+    """Give the first sentence of each paragraph, within the words allowed."""
+    document = tagged(task.prompt, "document")
+    most = tagged_number(task.prompt, "max_words", 400)
+    words: list[str] = []
+    for paragraph in document.split("\n\n"):
+        found = sentences(paragraph)
+        first = paragraph[slice(*found[0])].split() if found else []
+        if words and len(words) + len(first) > most:
+            break
+        words += first
+    return {"summary": " ".join(words[:most]) or document[:200]}
+
+
+def generate_questions(task: Task) -> dict[str, Any]:
+    """Ask about sentences of the chunk in the words of each; one in four questions is simple."""
+    chunk = tagged(task.prompt, "chunk")
+    wanted = tagged_number(task.prompt, "n_questions", 3)
+    questions = []
+    for number, (start, end) in enumerate(_chosen(_usable(chunk), wanted, task.rng)):
+        terms = own_terms(chunk[start:end], chunk[:start] + chunk[end:], most=QUERY_WORDS)
+        kind = "simple" if number % 4 == 3 else "complicated"
+        question = _question(terms, task.rng)
+        questions.append({"question": question, "answer": chunk[start:end], "type": kind})
+    return {"questions": questions}
+
+
+def propose_questions(task: Task) -> dict[str, Any]:
+    """Ask about sentences of the third that the constraint names."""
+    document = tagged(task.prompt, "document")
+    position = tagged(task.prompt, "position").strip()
+    wanted = tagged_number(task.prompt, "n_questions", 2)
+    if task.is_wrong:
+        position = task.rng.choice([other for other in POSITIONS if other != position])
+    questions = []
+    for start, end in _chosen(_of_third(document, position), wanted, task.rng):
+        terms = own_terms(document[start:end], document[:start] + document[end:], most=QUERY_WORDS)
+        questions.append({"question": _question(terms, task.rng), "answer": document[start:end]})
+    return {"questions": questions}
+
+
+def locate_span(task: Task) -> dict[str, Any]:
+    """Quote the sentence that shares most words with question and answer; none shared, nothing.
+
+    Erring, it quotes any other sentence.
+    """
+    document = tagged(task.prompt, "document")
+    answer = tagged(task.prompt, "answer")
+    if answer and answer in document and not task.is_wrong:
+        return {"quote": answer}
+    wanted = set(content_stems(tagged(task.prompt, "question") + " " + answer))
+    texts = [document[start:end] for start, end in sentences(document)]
+    shared = [len(wanted & set(content_stems(text))) for text in texts]
+    if not texts or max(shared) == 0:
+        return {"quote": ""}
+    best = shared.index(max(shared))
+    if task.is_wrong and len(texts) > 1:
+        return {"quote": task.rng.choice(texts[:best] + texts[best + 1 :])}
+    return {"quote": texts[best]}
+
+
+def choose_configuration(task: Task) -> dict[str, Any]:
+    """Choose the persona that shares most words with the document; the rest at random."""
+    wanted = set(content_stems(tagged(task.prompt, "document")))
+    personas = [
+        line.strip() for line in tagged(task.prompt, "personas").splitlines() if line.strip()
+    ]
+    names = [line.split(". ", 1)[-1] if line[0].isdigit() else line for line in personas]
+    shared = [len(wanted & set(content_stems(name))) for name in names]
+    best = shared.index(max(shared)) if shared else 0
+    return {
+        "persona": names[best] if names else "",
+        "difficulty": task.rng.choice(["easy", "medium", "hard"]),
+        "query_length": task.rng.choice(["short", "medium", "long"]),
+    }
+
+
+def generate_positional_query(task: Task) -> dict[str, Any]:
+    """Ask about one sentence of the segment in words that the rest of the document lacks."""
+    document, segment = tagged(task.prompt, "document"), tagged(task.prompt, "segment")
+    rest = document.replace(segment, " ", 1)
+    source, other = (rest, segment) if task.is_wrong else (segment, rest)
+    words = {"short": 4, "medium": 6, "long": 9}.get(tagged(task.prompt, "query_length").strip(), 6)
+    usable = _usable(source) or [(0, len(source))]
+    start, end = task.rng.choice(usable)
+    answer = source[start:end]
+    return {"query": " ".join(own_terms(answer, other, most=words)), "answer": answer}
+
+
+def grade_relevance(task: Task) -> dict[str, Any]:
+    """Grade by the share of the query that the passage covers: all 4, then 75, 50, 25 %."""
+    share = _share(task, "passage")
+    return {"grade": 4 if share >= 0.999 else min(3, int(share * 4))}
+
+
+def judge_segment(task: Task) -> dict[str, Any]:
+    """Say yes if the segment covers two thirds of the query."""
+    return {"verdict": "yes" if _share(task, "segment") >= 2 / 3 else "no"}
+
+
+def _share(task: Task, tag: str) -> float:
+    return task.judge(tagged(task.prompt, "query"), tagged(task.prompt, tag))
+
+
+def _usable(text: str) -> list[tuple[int, int]]:
+    """Return the sentences that have enough words to ask about, and occur once."""
+    return [
+        (start, end)
+        for start, end in sentences(text)
+        if len(content_stems(text[start:end])) >= MIN_WORDS and text.count(text[start:end]) == 1
+    ]
+
+
+def _of_third(text: str, position: str) -> list[tuple[int, int]]:
+    """Return the sentences to ask about in a third of a text, or in all of it for another name.
+
+    Those that lie wholly inside; if there are none, those whose middle lies there; if these are
+    all too short, any that occurs once.
+    """
+    usable = _usable(text)
+    thirds = {str(name): span for name, span in inner_thirds(len(text)).items()}
+    if position not in thirds:
+        return usable
+    low, high = thirds[position]
+    inside = [(start, end) for start, end in usable if low <= start and end <= high]
+    if inside:
+        return inside
+    there = [
+        (start, end)
+        for start, end in sentences(text)
+        if POSITIONS[(3 * (start + end) - 1) // (2 * len(text))] == position
+    ]
+    once = [(a, b) for a, b in there if content_stems(text[a:b]) and text.count(text[a:b]) == 1]
+    return [span for span in once if span in usable] or once
+
+
+def _chosen(spans: list[tuple[int, int]], most: int, rng: random.Random) -> list[tuple[int, int]]:
+    return sorted(rng.sample(spans, min(most, len(spans))))
+
+
+def _question(terms: list[str], rng: random.Random) -> str:
+    opening = rng.choice(["What is said about", "How do these go together:", "What links"])
+    return (
+        f"{opening} {', '.join(terms[:-1])} and {terms[-1]}?"
+        if len(terms) > 1
+        else (f"{opening} {' '.join(terms)}?")
+    )
+
+
+FAULTS = {"prefix": 0.02, "refusal": 0.01, "repeated": 0.01, "untranslated": 0.01}
+"""Fault -> share of the texts that have it."""
+PREFIXES = (
+    "Here is the translation:\n\n",
+    "Here is the {kind} translated into {language}:\n\n",
+    "Sure! Below is the translation into {language}:\n\n",
+    "Translation:\n",
+)
+REFUSALS = (
+    "I'm sorry, but I cannot translate this {kind}.",
+    "I cannot assist with translating this {kind} into {language}.",
+    "As an AI language model, I am unable to translate this {kind}.",
+)
+REFUSING = (
+    "i'm sorry",
+    "i am sorry",
+    "i cannot",
+    "i can't",
+    "as an ai",
+    "i am unable",
+    "i'm unable",
+)
+BEGINNING = 200
+"""Characters of a text in which the words of a refusal are looked for."""
+
+_WORD = re.compile(r"\w+")
+
+
+def translate(task: Task) -> dict[str, Any]:
+    """Translate into the language's pseudo-locale; a few texts come out spoilt."""
+    text, kind = tagged(task.prompt, "text"), tagged(task.prompt, "kind")
+    language = tagged(task.prompt, "target_language")
+    number, fault = fault_of(text, language)
+    made = locale_of(language).translate(text)
+    if fault == "prefix":
+        made = PREFIXES[number % len(PREFIXES)].format(kind=kind, language=language) + made
+    elif fault == "refusal":
+        made = REFUSALS[number % len(REFUSALS)].format(kind=kind, language=language)
+    elif fault == "repeated":
+        made = f"{made}\n\n{made}"
+    elif fault == "untranslated":
+        made = text
+    return {"translation": made}
+
+
+def fault_of(text: str, language: str) -> tuple[int, str | None]:
+    """Return a number of a text and a language, and the fault it has in it, if any."""
+    digest = hashlib.sha256(f"{language}\0{text}".encode()).digest()
+    place = int.from_bytes(digest[:8]) / 2**64
+    for fault, share in FAULTS.items():
+        place -= share
+        if place < 0:
+            return digest[8], fault
+    return digest[8], None
+
+
+def judge_refusal(task: Task) -> dict[str, Any]:
+    """Say what a text is by its beginning: in the language's locale it is a translation.
+
+    Else it is a refusal if it has the words of one, and untranslated without.
+    """
+    beginning = tagged(task.prompt, "text")[:BEGINNING]
+    if locale_of(tagged(task.prompt, "target_language")).share(beginning) >= 0.5:
+        return {"verdict": "translation"}
+    plain = beginning.lower().replace("’", "'")
+    is_refusal = any(phrase in plain for phrase in REFUSING)
+    return {"verdict": "refusal" if is_refusal else "untranslated"}
+
+
+def relocate_span(task: Task) -> dict[str, Any]:
+    """Quote the evidence as the locale has it, or as it was left; nothing if it is not there.
+
+    Erring, it quotes any other sentence.
+    """
+    document, evidence = tagged(task.prompt, "document"), tagged(task.prompt, "evidence")
+    locale = locale_of(tagged(task.prompt, "target_language"))
+    forms = (locale.translate(evidence), evidence)
+    quote = next((form for form in forms if form in document), "")
+    if task.is_wrong:
+        texts = [document[start:end] for start, end in sentences(document)]
+        others = [text for text in texts if text not in quote]
+        quote = task.rng.choice(others) if others else quote
+    return {"quote": quote}
+
+
+def judge_translation(task: Task) -> dict[str, Any]:
+    """Compare a translation with what the locale makes of the source: 1 + 4 times each share.
+
+    fluency: letters of the locale among the letters. accuracy: words that the locale's version
+    has, too. completeness: sentences of that version that stand in the translation. style: its
+    length and number of lines against those of that version, the worse of both.
+    """
+    source, found = tagged(task.prompt, "source"), tagged(task.prompt, "translation")
+    around = task.prompt.partition("<source>")[0] + task.prompt.rpartition("</translation>")[2]
+    locale = locale_of(next((name for name in LOCALES if name in around), ""))
+    wanted = locale.translate(source)
+    words, right = (Counter(_WORD.findall(text)) for text in (found, wanted))
+    pieces = [wanted[start:end] for start, end in sentences(wanted)]
+    shares = {
+        "fluency": locale.share(found) if found else 0.0,
+        "accuracy": _ratio((words & right).total(), words.total()),
+        "completeness": _ratio(sum(piece in found for piece in pieces), len(pieces)),
+        "style": min(_alike(len(found), len(wanted)), _alike(_lines(found), _lines(wanted))),
+    }
+    return {name: 1 + round(4 * share) for name, share in shares.items()}
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _alike(one: int, other: int) -> float:
+    return _ratio(min(one, other), max(one, other))
+
+
+def _lines(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.split("\n"))
+
+
+HANDLERS: dict[str, Handler] = {
+    handler.__name__: handler
+    for handler in (
+        summarise,
+        generate_questions,
+        propose_questions,
+        locate_span,
+        choose_configuration,
+        generate_positional_query,
+        grade_relevance,
+        judge_segment,
+        translate,
+        judge_refusal,
+        relocate_span,
+        judge_translation,
+    )
+}
