@@ -18,11 +18,6 @@ from psibench.llm import asking
 from psibench.llm.connection import TryFailedError
 from psibench.llm.standin.embedding_server import STYLES, EmbeddingServer, EmbeddingStandIn, embed
 from psibench.llm.usage import BudgetReachedError
-from psibench.models.api.identity import (
-    remember_tokenizer,
-    remembered_tokenizer,
-    tokenizer_identity,
-)
 from psibench.models.api.ledger import ApiRequest, Ledger
 from psibench.models.api.service import (
     ApiAsker,
@@ -32,7 +27,12 @@ from psibench.models.api.service import (
     read_vectors,
     values_at,
 )
-from psibench.models.api.texts import load_api_texts
+from psibench.models.api.texts import (
+    load_api_texts,
+    remember_tokenizer,
+    remembered_tokenizer,
+    tokenizer_identity,
+)
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.manifests import Manifest, manifest_name
 

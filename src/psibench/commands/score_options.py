@@ -13,7 +13,7 @@ from psibench.formats.beir import NEEDED, QRELS_FORMATS, QUERIES_FORMATS, read_t
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.query_scores import evidence_documents, name_some
-from psibench.models.api.identity import tokenizer_identity
+from psibench.models.api.texts import tokenizer_identity
 from psibench.models.counting import load_tokenizer
 from psibench.models.tokenizing import tokenize_texts
 

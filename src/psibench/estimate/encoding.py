@@ -38,10 +38,9 @@ from psibench.encode.store import EmbeddingStore, Storage, text_key
 from psibench.errors import InputError
 from psibench.estimate.documents import Reader, is_large, is_remote
 from psibench.llm.expected import EMBEDDED, count_tokens
-from psibench.models.api.identity import remembered_tokenizer
 from psibench.models.api.ledger import Ledger
 from psibench.models.api.service import pack
-from psibench.models.api.texts import ApiTexts, load_api_texts
+from psibench.models.api.texts import ApiTexts, load_api_texts, remembered_tokenizer
 from psibench.models.checkpoints import local_folder
 from psibench.models.protocols import Role
 from psibench.tables.columns import read_columns

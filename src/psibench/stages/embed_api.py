@@ -21,10 +21,9 @@ from psibench.config.sections import Storage
 from psibench.encode.job import Source, list_sources, read_ids, read_texts
 from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError
-from psibench.models.api.identity import remember_tokenizer
 from psibench.models.api.ledger import ApiRequest, Ledger
 from psibench.models.api.service import ApiAsker, check_paths, pack
-from psibench.models.api.texts import ApiTexts, load_api_texts
+from psibench.models.api.texts import ApiTexts, load_api_texts, remember_tokenizer
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import StopCheck, TokenizedText
 from psibench.progress import Progress
