@@ -19,7 +19,6 @@ from psibench.llm.answer import interpret
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.prompts import Prompt
 from psibench.llm.request import Request
-from psibench.llm.standin.completion import BadRequestError, answer_directly
 from psibench.models.checkpoints import EMBEDDED_PREFIX
 from psibench.models.counting import WORDS, token_counter
 from psibench.sources import reach
@@ -175,6 +174,8 @@ def expected_reply(
         If the model is no stand-in, the task no translation, and the template has no example.
     """
     if llm.backend == "stand-in":
+        from psibench.llm.standin.completion import BadRequestError, answer_directly
+
         try:
             answer = answer_directly(request, output_limit_key=llm.output_limit_key)
         except BadRequestError:

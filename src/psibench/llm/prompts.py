@@ -22,8 +22,6 @@ import jinja2
 import jinja2.meta
 from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 
 from psibench.errors import InputError
 from psibench.llm.replies import MisfitError, fit
@@ -302,6 +300,9 @@ def _read_header(text: str, path: str | Path) -> dict[str, Any]:
     if not isinstance(variables, list) or not all(isinstance(name, str) for name in variables):
         raise InputError(f"{path}: variables is {shown(variables)}; expected a list of names")
     if response is not None:
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import SchemaError
+
         try:
             Draft202012Validator.check_schema(response)
         except SchemaError as error:

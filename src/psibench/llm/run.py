@@ -12,9 +12,7 @@ from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item, Totals, ask
-from psibench.llm.batch import ask_batches
 from psibench.llm.client import ChatClient, OpenAIChatClient
-from psibench.llm.standin.server import StandIn, serving
 from psibench.llm.usage import Budget
 
 MakeClient = Callable[[Budget | None], ChatClient]
@@ -60,6 +58,8 @@ def ask_all(
     async def run(make_client: MakeClient, answers: AnswerStore) -> Totals:
         async with contextlib.AsyncExitStack() as stack:
             if settings.backend == "stand-in" and settings.base_url is None:
+                from psibench.llm.standin.server import StandIn, serving
+
                 base_url = await stack.enter_async_context(serving(StandIn()))
                 client: ChatClient = OpenAIChatClient(settings, base_url=base_url, budget=budget)
             else:
@@ -75,6 +75,8 @@ def ask_all(
         AnswerStore(store, fsync_every_s=settings.fsync_s) as answers,
     ):
         if settings.backend == "openai-batch":
+            from psibench.llm.batch import ask_batches
+
             return ask_batches(
                 items,
                 settings,
