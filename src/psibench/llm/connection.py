@@ -241,12 +241,11 @@ class Connection:
     async def _in_time(self, send: "Callable[[], Awaitable[httpx2.Response]]") -> "httpx2.Response":
         import httpx2
 
-        answer_s = self._answer_s
         try:
-            async with asyncio.timeout(answer_s):
+            async with asyncio.timeout(self._answer_s):
                 return await send()
         except TimeoutError:
-            raise httpx2.ReadTimeout(f"no whole answer within {answer_s:g} s") from None
+            raise httpx2.ReadTimeout(f"no whole answer within {self._answer_s} s") from None
 
     def _see_to_refusal(self, response: "httpx2.Response") -> None:
         """Tell the log; say in the header that the `openai` client heeds whether to try again."""
