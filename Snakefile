@@ -40,7 +40,7 @@ onstart:
 rule all:
     default_target: True
     input:
-        [f"results/{name}.csv" for name in summary_names(lookup)],
+        [f"results/{name}.csv" for name in summaries.summary_names(plan)],
         "results/report.html",
-        published_page(),
+        published_page,
     localrule: True

@@ -18,32 +18,25 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("sources", "formats", "llm", "models", "rerankers", "encode", "search", "metrics"),
         # Stages that write runs and vectors.
         "stages",
-        "config.llms",
+        *("config.llms", "config.downloads"),
     ),
     (
         *("generate", "filters", "translate", "train", "probes"),
         # The stages of tasks, which the rooms of this layer define.
-        *("stages.ledger", "stages.llm_ask", "stages.llm_gather", "stages.llm_requests"),
-        # The composed section of a benchmark, whose recipes have theirs.
-        *("config.benchmarks", "config.corpora", "config.places", "config.views"),
+        *("stages.ledger", "stages.llm_ask", "stages.llm_gather", "stages.llm_job"),
+        "stages.llm_requests",
+        # What a recipe's text is cut from.
+        "config.corpora",
     ),
-    ("all_tables", "config.published", "report", "publish"),
+    ("all_tables", "report", "publish", "estimate"),
     # The whole config, and what follows from it.
-    (
-        "plan",
-        *("config.downloads", "config.load", "config.planning", "config.reference"),
-        *("config.schema", "config.settings", "config.lookup*"),
-        "stages.llm_job",
-    ),
-    ("estimate",),
+    ("plan",),
     ("cluster", "commands", "cli"),
 )
 """Lowest first. A module belongs to the layer of its own name, or else of the folder it is in, and
 imports from its own layer and those below."""
 
 UP = {
-    # Which rerankers a config names is asked of the benchmarks' sections.
-    ("config.reranker_registry", "config.benchmarks"),
     # The table of what became of the evidence is translation's; statistics writes it.
     ("metrics.statistics", "translate.relocate"),
 }

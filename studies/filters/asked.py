@@ -12,10 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.benchmarks import Controlled
-from psibench.config.load import load_config, load_llms
+from psibench.config.llms import load_llms
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY, prompt_path
 from psibench.filters.grade import grading_task, pairs_table, verdict_task
+from psibench.generate.benchmarks import Controlled
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.generate.personas import read_personas
 from psibench.generate.sampling import length_measure, sample_documents
@@ -24,6 +24,7 @@ from psibench.llm.replies import parse_reply
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.standin.server import LineWorker
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables
+from psibench.plan.config import load_config
 from psibench.sources.documents import read_documents
 from psibench.stages.llm_requests import requests_of
 from psibench.text.locate import locate_quote

@@ -116,20 +116,20 @@ def cost_text(measured: Measured) -> str:
 
 def score_all(config: Path, model: str, *, threads: int) -> None:
     """Score and aggregate every pair of a model; print a JSON line per pair."""
-    from psibench.config.load import load_config
-    from psibench.config.lookup import Lookup
+    from psibench.config.files import read_yaml
     from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-    from psibench.config.registry import read_yaml
+    from psibench.plan.config import load_config
+    from psibench.plan.plan import make_plan
 
     settings, models = load_config(DEFAULT_CONFIG, read_yaml(config), registry=REGISTRY)
-    lookup = Lookup(settings, models)
-    runs = [row for row in lookup.runs() if row["model"] == model]
+    plan = make_plan(settings, models)
+    runs = [row for row in plan.runs if row["model"] == model]
     with tempfile.TemporaryDirectory() as folder:
         for row in runs:
-            print(json.dumps(score_pair(lookup, row, Path(folder), threads=threads)), flush=True)
+            print(json.dumps(score_pair(plan, row, Path(folder), threads=threads)), flush=True)
 
 
-def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:  # type: ignore[no-untyped-def]
+def score_pair(plan, row, folder: Path, *, threads: int) -> dict[str, object]:  # type: ignore[no-untyped-def]
     """Score one pair as the workflow's job does; return the seconds it took."""
     import pyarrow.parquet as pq
 
@@ -137,8 +137,8 @@ def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:
     from psibench.metrics.scoring import ScoredModel, run_score
 
     name, asking, searched = row["benchmark"], row["query_lang"], row["corpus_lang"]
-    section, settings = lookup.benchmark(name), lookup.config
-    domains = lookup.domains(name, asking, searched)
+    planned, settings = plan.named[name], plan.config
+    section, domains = planned.section, planned.domains(asking, searched)
 
     def tables(language: str, table: str) -> list[str]:
         return [f"results/{name}/data/{language}/{domain}/{table}.parquet" for domain in domains]
@@ -147,7 +147,7 @@ def score_pair(lookup, row, folder: Path, *, threads: int) -> dict[str, object]:
     run = f"results/{name}/runs/{row['model']}/{asking}-{searched}.parquet"
     start = time.perf_counter()
     run_score(
-        [ScoredModel(row["model"], lookup.models[row["model"]].kind, run)],
+        [ScoredModel(row["model"], plan.models[row["model"]].kind, run)],
         domains=domains,
         asked=tables(asking, "queries"),
         queries=tables(searched, "queries"),

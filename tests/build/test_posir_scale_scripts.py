@@ -20,9 +20,9 @@ from shape import (
     published_queries,
 )
 
-from psibench.config.load import load_config
+from psibench.config.files import read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.config.registry import read_yaml
+from psibench.plan.config import load_config
 
 FOLDER = Path(__file__).parents[2] / "studies" / "posir_scale"
 

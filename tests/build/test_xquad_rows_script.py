@@ -9,9 +9,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "xquad"))
 
 from check_rows import Row, by_hand, count_characters, show
 
-from psibench.config.load import load_config
+from psibench.config.files import read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.config.registry import read_yaml
+from psibench.plan.config import load_config
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("abc", 3), ("猫é", 2), ("نص 😀", 4)])

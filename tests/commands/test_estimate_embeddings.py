@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from psibench.cli import main
-from psibench.estimate import encoding
 from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.counting import token_counter
 from psibench.models.manifests import Manifest, manifest_name
+from psibench.plan import encodings
 from psibench.sources import reach
 from psibench.stages.embed_api import run_embed_api
 from psibench.tables import Provenance, write_table
@@ -158,7 +158,7 @@ def test_tables_are_counted_exactly_each_text_once(folder, capsys):
 
 
 def test_of_large_tables_a_part_is_counted_and_scaled(folder, capsys, monkeypatch):
-    monkeypatch.setattr(encoding, "SAMPLE_CHARS", 100)
+    monkeypatch.setattr(encodings, "SAMPLE_CHARS", 100)
     documents = {f"d{n}": f"word{n % 7} " * (3 + n % 5) for n in range(100)}
     write_tables(folder, documents, QUESTIONS)
     path = config(folder)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from psibench.config import load_config
-from psibench.config.lookup import Lookup
+from psibench.plan.config import load_config
+from psibench.plan.plan import make_plan
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def test_a_config_of_the_readme_is_valid(text, tmp_path, monkeypatch):
     default, registry = (REPOSITORY / "config" / name for name in ("config.yaml", "models.yaml"))
     settings, models = load_config(default, yaml.safe_load(text), registry=registry)
     assert set(settings.models) <= models.keys()
-    assert list(Lookup(settings, models).runs())
+    assert make_plan(settings, models).runs
 
 
 @pytest.mark.parametrize(

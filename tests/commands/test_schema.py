@@ -2,8 +2,7 @@ import pytest
 
 from psibench.cli import main
 from psibench.commands import schema
-from psibench.config.reference import reference_text
-from psibench.config.schema import schema_text
+from psibench.plan.reference import reference_text, schema_text
 
 
 @pytest.fixture

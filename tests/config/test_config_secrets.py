@@ -1,9 +1,9 @@
 import pytest
 
-from psibench.config import load_config
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError
+from psibench.plan.config import load_config
 
 HIDDEN = "sk-" + "a1B2" * 6
 

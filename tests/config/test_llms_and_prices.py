@@ -3,13 +3,13 @@ import re
 import pytest
 import yaml
 
-from psibench.config import load_config, read_yaml
-from psibench.config.llms import LlmSettings, price_of
-from psibench.config.load import load_llms, load_prices, resolve_llms, resolve_prices
-from psibench.config.lookup import Lookup
+from psibench.config.files import read_yaml
+from psibench.config.llms import LlmSettings, load_llms, load_prices, price_of
 from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG, LLMS, PRICES, PROMPTS, REGISTRY
 from psibench.errors import InputError
 from psibench.llm.request import Message, Request
+from psibench.plan.config import load_config, resolve_llms, resolve_prices
+from psibench.plan.plan import make_plan
 
 POSIR = {
     "recipe": "posir",
@@ -146,4 +146,4 @@ def test_a_template_that_does_not_fit_is_refused_before_the_run(tmp_path, old, n
         DEFAULT_CONFIG, {"benchmarks": {"b": section}, "models": ["bm25"]}, registry=REGISTRY
     )
     with pytest.raises(InputError, match=rf"benchmarks\.b\.locate_span\.prompt: .*{message}"):
-        Lookup(config, models)
+        make_plan(config, models)

@@ -10,10 +10,11 @@ import pytrec_eval
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from psibench.config import Encoding, Uncertainty, load_registry
-from psibench.config.benchmarks import SquadPosq
+from psibench.config import Encoding, Uncertainty
 from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
 from psibench.encode.job import run_encode
+from psibench.generate.benchmarks import SquadPosq
 from psibench.generate.recipes import build_params, run_build
 from psibench.metrics.aggregate import RowLabels
 from psibench.metrics.scoring import ScoredModel, run_score

@@ -12,15 +12,13 @@ import pytest
 from language_tables import write_domains
 from standin_process import StandInProcess
 
-from psibench.config.benchmarks import parse_benchmark
-from psibench.config.llms import LlmSettings, Price
-from psibench.config.load import load_llms
+from psibench.config.llms import LlmSettings, Price, load_llms
 from psibench.config.paths import prompt_path
-from psibench.config.places import places_of, section_at
 from psibench.errors import InputError
 from psibench.estimate import documents as documents_module
 from psibench.estimate.documents import Reader, stand_in_documents, thinned
 from psibench.estimate.tasks import Estimator, estimate_benchmark
+from psibench.generate.benchmarks import parse_benchmark, places_of, section_at
 from psibench.generate.recipes import TASKS, build_params, find_task_of, run_build, task_section
 from psibench.generate.sampling import Sample, length_measure, run_sample, sample_params
 from psibench.llm.answer import Answer

@@ -11,7 +11,6 @@ from aiohttp import web
 from llm_helpers import COMPLETION, ScriptedServer, ask, items, request, settings
 from pydantic import ValidationError
 
-from psibench.config import load_config
 from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore, stored_usage
@@ -21,6 +20,7 @@ from psibench.llm.limits import Call
 from psibench.llm.replies import parse_reply
 from psibench.llm.request import Sampling
 from psibench.llm.usage import Budget, Usage
+from psibench.plan.config import load_config
 
 CONFIG = Path(__file__).parents[2] / "config"
 PRICE = Price(input_usd=1.0, output_usd=10.0, as_of="2026-01-01")

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from psibench.config import parse_benchmark
 from psibench.errors import InputError
 from psibench.generate import fineweb_posq_release
+from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.fineweb_posq_release import build_fineweb_posq_release, read_records
 from psibench.generate.recipes import build_benchmark, queries_by_of, source_files
 from psibench.tables import conform

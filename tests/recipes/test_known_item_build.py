@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from psibench.config import parse_benchmark
 from psibench.errors import InputError
+from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.recipes import build_benchmark, source_files
 from psibench.text.lengths import count_whitespace_tokens
 

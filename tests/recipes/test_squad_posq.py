@@ -3,9 +3,9 @@ import random
 import polars as pl
 import pytest
 
-from psibench.config import parse_benchmark
 from psibench.errors import InputError
 from psibench.generate import squad_posq
+from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.recipes import build_benchmark, source_files
 from psibench.generate.squad_posq import build_squad_posq
 from psibench.metrics.buckets import bucket_scheme

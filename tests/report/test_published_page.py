@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from report_tables import bucket_rows, frame, psi_row
 
-from psibench.config import parse_benchmark
 from psibench.config.paths import PUBLISHED
 from psibench.errors import InputError
+from psibench.generate.benchmarks import parse_benchmark
 from psibench.report.published import printed_tables, run_published
 from psibench.report.tables import Table
 from psibench.tables import Provenance, read_provenance, read_table, write_table

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from psibench.config.files import read_yaml
 from psibench.config.paths import PUBLISHED
-from psibench.config.registry import read_yaml
 from psibench.errors import InputError
 from psibench.report.published import INDEX, published_figures, read_published
 from psibench.text.segments import POSITIONS

@@ -1,5 +1,6 @@
 """Reading what the report shows of languages, and what it asks a workflow for."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,11 @@ import polars as pl
 import pytest
 from report_tables import frame
 
-from psibench.config import load_config
-from psibench.config.lookup import Lookup
-from psibench.config.lookup_report import example_files, language_files, spread, summary_names
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
+from psibench.plan.config import load_config
+from psibench.plan.plan import Plan, make_plan
+from psibench.plan.summaries import example_files, language_files, summary_names
 from psibench.report.examples import read_examples
 from psibench.report.languages import read_languages, read_summaries
 from psibench.tables import Provenance, write_table
@@ -132,30 +133,31 @@ def test_summaries_are_read_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "expected"), [(1, "a"), (3, "abc"), (4, "acd"), (5, "ace"), (31, "apE")]
+    ("n", "expected"), [(1, "a"), (3, "a b c"), (4, "a c d"), (5, "a c e"), (31, "a p e2")]
 )
 def test_domains_are_spread(n: int, expected: str) -> None:
-    names = list("abcdefghijklmnopqrstuvwxyzABCDE")[:n]
-    assert spread(names, 3) == list(expected)
+    names = [*"abcdefghijklmnopqrstuvwxyz", *("a2", "b2", "c2", "d2", "e2")][:n]
+    found = example_files(plan(domains=names))
+    assert [one["domain"] for one in found if one["lang"] == "eng-Latn"] == expected.split()
 
 
-def lookup(**changes: Any) -> Lookup:
+def plan(domains: Sequence[str] = ("law", "game"), **changes: Any) -> Plan:
     """A benchmark of two domains in English and two languages that it is translated to."""
     source = {"kind": "python_docs"}
     translate = {"llm": "stand-in", "to": ["qps-Latn", "qps-Arab"], "quality": {"llm": "stand-in"}}
     section = {
         "recipe": "controlled",
-        "corpora": [{"domain": name, "source": source} for name in ("law", "game")],
+        "corpora": [{"domain": name, "source": source} for name in domains],
         "choose_configuration": {"llm": "stand-in"},
         "generate_positional_query": {"llm": "stand-in"},
         "translate": translate,
     }
     given = {"benchmarks": {"b": section}, "models": ["bm25", "minilm-static"], **changes}
-    return Lookup(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
+    return make_plan(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
 
 
 def test_workflow_is_asked_for_what_a_translated_benchmark_has() -> None:
-    (found,) = language_files(lookup())
+    (found,) = language_files(plan())
     assert found == {
         "benchmark": "b",
         "relocation": ["results/b/relocation.parquet"],
@@ -165,11 +167,11 @@ def test_workflow_is_asked_for_what_a_translated_benchmark_has() -> None:
         "agreement": "results/b/translation_agreement.parquet",
         "confusion": "results/b/translation_confusion.parquet",
     }
-    assert "similarity" not in language_files(lookup(models=["bm25"]))[0]
+    assert "similarity" not in language_files(plan(models=["bm25"]))[0]
 
 
 def test_examples_are_asked_for_in_every_language() -> None:
-    found = example_files(lookup())
+    found = example_files(plan())
     assert [(one["lang"], one["domain"]) for one in found] == [
         (language, name)
         for language in ("eng-Latn", "qps-Latn", "qps-Arab")
@@ -179,6 +181,6 @@ def test_examples_are_asked_for_in_every_language() -> None:
 
 
 def test_leaderboards_are_read_where_the_config_names_some() -> None:
-    assert summary_names(lookup())[3:] == ["position_trend", "language_averages"]
+    assert summary_names(plan())[3:] == ["position_trend", "language_averages"]
     board = {"name": "board", "path": "board.csv"}
-    assert "leaderboards" in summary_names(lookup(leaderboards=[board]))
+    assert "leaderboards" in summary_names(plan(leaderboards=[board]))

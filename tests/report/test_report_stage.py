@@ -15,9 +15,6 @@ from verification_tables import (
     verified_input,
 )
 
-from psibench.config import load_config
-from psibench.config.benchmarks import Controlled, FinewebPosq
-from psibench.config.lookup import Lookup
 from psibench.config.models import Bm25Model
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
@@ -25,6 +22,10 @@ from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.negatives import JUDGEMENTS
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
+from psibench.generate.benchmarks import Controlled, FinewebPosq
+from psibench.plan.config import load_config
+from psibench.plan.plan import make_plan
+from psibench.plan.summaries import verification_files
 from psibench.report.filters import KEYS, read_verification
 from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
@@ -156,8 +157,8 @@ def test_table_of_another_kind_is_refused(folder: Folder) -> None:
 def test_workflow_gives_files_under_the_names_that_are_read() -> None:
     plain = {name: one.model_dump(mode="json") for name, one in sections().items()}
     plain["controlled"] |= {"audit": ASKED, "mixtures": {}}
-    lookup = Lookup(*load_config(DEFAULT_CONFIG, {"benchmarks": plain}, registry=REGISTRY))
-    found = [lookup.verification_files(labels) for labels in lookup.generated_languages()]
+    plan = make_plan(*load_config(DEFAULT_CONFIG, {"benchmarks": plain}, registry=REGISTRY))
+    found = verification_files(plan)
     assert {"margin_table", "audit_table", "mixture_cells"} <= set(found[0])
     assert {name for files in found for name in files} <= set(KEYS)
 

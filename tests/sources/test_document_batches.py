@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from psibench.config import parse_benchmark
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.errors import InputError
+from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.recipes import source_files
 from psibench.sources import batches as batching
 from psibench.sources.documents import read_documents

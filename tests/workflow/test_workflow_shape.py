@@ -89,7 +89,7 @@ def test_the_package_does_not_know_snakemake() -> None:
 
 def test_a_dry_run_loads_no_model_library() -> None:
     code = (
-        "import sys; import psibench.config.lookup, psibench.generate.recipes; "
+        "import sys; import psibench.plan.jobs, psibench.plan.summaries; "
         "import psibench.models.load; "
         "heavy = {'torch', 'transformers', 'sentence_transformers', 'datasets', 'matplotlib'}; "
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"

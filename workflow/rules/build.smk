@@ -3,10 +3,8 @@
 
 rule build:
     input:
-        lambda wildcards: lookup.source_files(
-            wildcards.benchmark, wildcards.lang, wildcards.domain
-        ),
-        tokenizer=lookup.tokenizer_inputs(),
+        per_job(paths.sources_of),
+        tokenizer=paths.tokenizer_inputs(plan),
     output:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
@@ -17,7 +15,7 @@ rule build:
     benchmark:
         "benchmarks/{benchmark}/build/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.native_pattern("direct"),
+        benchmark=patterns["native direct"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -25,11 +23,7 @@ rule build:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        section=lambda wildcards: build_params(
-            lookup.section_at(wildcards.benchmark, wildcards.lang, wildcards.domain),
-            length_tokenizer=settings.length_tokenizer,
-            id_prefix=lookup.id_prefix(wildcards.benchmark, wildcards.domain),
-        ),
+        section=per_job(jobs.build),
         stage=STAGES["build"],
     message:
         "Building {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
@@ -39,9 +33,9 @@ rule build:
 
 rule statistics:
     input:
-        corpora=language_tables("corpus"),
-        queries=language_tables("queries"),
-        qrels=language_tables("qrels"),
+        corpora=per_job(paths.language_tables, table="corpus"),
+        queries=per_job(paths.language_tables, table="queries"),
+        qrels=per_job(paths.language_tables, table="qrels"),
     output:
         statistics="results/{benchmark}/statistics.parquet",
         histogram="results/{benchmark}/position_histogram.parquet",
@@ -51,7 +45,7 @@ rule statistics:
     benchmark:
         "benchmarks/{benchmark}/statistics.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("own"),
+        benchmark=patterns["own"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -59,8 +53,8 @@ rule statistics:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=benchmark_domains,
-        schemes=lambda wildcards: lookup.benchmark(wildcards.benchmark).buckets,
+        domains=per_job(paths.language_domains),
+        schemes=lambda wildcards: own(wildcards).section.buckets,
         stage=STAGES["statistics"],
     message:
         "Statistics of {wildcards.benchmark}"
@@ -71,8 +65,8 @@ rule statistics:
 # How alike the domains are, on demand: the mean vectors of their documents.
 rule similarity:
     input:
-        encodings=encodings("lang"),
-        own=own_texts("corpus", "lang"),
+        encodings=per_job(paths.encodings, side="lang"),
+        own=per_job(paths.own_texts, side="lang", table="corpus"),
     output:
         similarity="results/{benchmark}/similarity/{model}/{lang}.parquet",
     log:
@@ -80,7 +74,7 @@ rule similarity:
     benchmark:
         "benchmarks/{benchmark}/similarity/{model}/{lang}.tsv"
     wildcard_constraints:
-        model=lookup.pattern("vector"),
+        model=patterns["vector"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -88,8 +82,8 @@ rule similarity:
         mem_mb=lambda wildcards, attempt: 6000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
+        entry=per_job(jobs.entry),
+        domains=domains,
         store=settings.store,
         stage=STAGES["similarity"],
     message:

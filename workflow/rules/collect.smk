@@ -16,7 +16,7 @@ rule summaries:
     output:
         tables=[
             f"results/{name}.{suffix}"
-            for name in summary_names(lookup)
+            for name in summaries.summary_names(plan)
             for suffix in ("parquet", "csv")
         ],
     log:
@@ -32,7 +32,7 @@ rule summaries:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
-        boards=[lookup.dump(board) for board in settings.leaderboards],
+        boards=[dump(board) for board in settings.leaderboards],
         stage=STAGES["summaries"],
     message:
         "Writing results/psi_table.csv and the tables beside it"
@@ -44,7 +44,7 @@ rule published:
     input:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
-        published=published_tables(),
+        published=summaries.published_tables(),
     output:
         parquet="results/published_comparison.parquet",
         csv="results/published_comparison.csv",
@@ -62,7 +62,7 @@ rule published:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
-        benchmarks={name: lookup.dump(b) for name, b in settings.benchmarks.items()},
+        benchmarks={name: dump(b) for name, b in settings.benchmarks.items()},
         stage=STAGES["published"],
     message:
         "Writing {output.html}"
@@ -73,10 +73,10 @@ rule published:
 # What every step left out, counted and used, checked against each other.
 rule ledger:
     input:
-        documents=ledger_tables("documents"),
-        dropped=ledger_tables("dropped"),
-        flows=ledger_tables("flow"),
-        usages=ledger_tables("usage"),
+        documents=per_job(summaries.ledger_tables, kind="documents"),
+        dropped=per_job(summaries.ledger_tables, kind="dropped"),
+        flows=per_job(summaries.ledger_tables, kind="flow"),
+        usages=per_job(summaries.ledger_tables, kind="usage"),
     output:
         attrition="results/{benchmark}/attrition.parquet",
         flow="results/{benchmark}/flow.parquet",
@@ -86,7 +86,7 @@ rule ledger:
     benchmark:
         "benchmarks/{benchmark}/ledger.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("own"),
+        benchmark=patterns["own"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -96,7 +96,7 @@ rule ledger:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        places=lambda wildcards: lookup.ledger_places(wildcards.benchmark),
+        places=per_job(summaries.ledger_places),
         stage=STAGES["ledger"],
     message:
         "Balancing the ledger of {wildcards.benchmark}"
@@ -109,23 +109,31 @@ rule report:
         psi_table="results/psi_table.parquet",
         bucket_scores="results/bucket_scores.parquet",
         comparisons="results/comparisons.parquet",
-        summary_tables=[f"results/{name}.parquet" for name in summary_names(lookup)],
+        summary_tables=[
+            f"results/{name}.parquet" for name in summaries.summary_names(plan)
+        ],
         statistics=per_benchmark("results/{benchmark}/statistics.parquet"),
         histograms=per_benchmark("results/{benchmark}/position_histogram.parquet"),
         attrition=per_benchmark("results/{benchmark}/attrition.parquet"),
         flow=per_benchmark("results/{benchmark}/flow.parquet"),
         usage=per_benchmark("results/{benchmark}/llm_usage.parquet"),
         verification_tables=[
-            path for files in verification_files() for path in paths_in(files)
+            path
+            for files in summaries.verification_files(plan)
+            for path in summaries.paths_in(files)
         ],
         language_tables=[
-            path for files in language_files(lookup) for path in paths_in(files)
+            path
+            for files in summaries.language_files(plan)
+            for path in summaries.paths_in(files)
         ],
         example_tables=[
-            path for files in example_files(lookup) for path in paths_in(files)
+            path
+            for files in summaries.example_files(plan)
+            for path in summaries.paths_in(files)
         ],
-        published=published_tables(),
-        comparison_page=published_page(),
+        published=summaries.published_tables(),
+        comparison_page=published_page,
     output:
         page="results/report.html",
     log:
@@ -141,19 +149,20 @@ rule report:
         ),
         runtime=lambda wildcards, attempt: 10 * attempt,
     params:
-        benchmarks={name: lookup.dump(b) for name, b in settings.benchmarks.items()},
-        models={name: lookup.dump(lookup.models[name]) for name in settings.models},
-        generated=lookup.asked_languages(),
-        verification=verification_files(),
-        views=lookup.report_views(),
-        languages=language_files(lookup),
+        benchmarks={name: dump(b) for name, b in settings.benchmarks.items()},
+        models={name: dump(plan.models[name]) for name in settings.models},
+        generated=summaries.asked_languages(plan),
+        verification=summaries.verification_files(plan),
+        views=summaries.report_views(plan),
+        languages=summaries.language_files(plan),
         summaries={
-            name: f"results/{name}.parquet" for name in summary_names(lookup)[3:]
+            name: f"results/{name}.parquet"
+            for name in summaries.summary_names(plan)[3:]
         },
-        examples=example_files(lookup),
-        published_page=[Path(path).name for path in published_page()],
+        examples=summaries.example_files(plan),
+        published_page=[Path(path).name for path in published_page],
         prices={
-            name: lookup.dump(price) for name, price in lookup.used_prices().items()
+            name: dump(price) for name, price in summaries.used_prices(plan).items()
         },
         title=settings.report.title,
         stage=STAGES["report"],

@@ -5,11 +5,11 @@
 rule score:
     input:
         # Runs, and what the models saw of the documents.
-        read_of_models,
+        per_job(paths.read_of_models),
         # Who asks decides which queries count; positives and spans are the searched corpus'.
-        asked=pair_tables("queries", "query_lang"),
-        queries=pair_tables("queries", "corpus_lang"),
-        qrels=pair_tables("qrels", "corpus_lang"),
+        asked=per_job(paths.pair_tables, side="query_lang", table="queries"),
+        queries=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
+        qrels=per_job(paths.pair_tables, side="corpus_lang", table="qrels"),
     output:
         scores="results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet",
         buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
@@ -20,7 +20,7 @@ rule score:
     benchmark:
         "benchmarks/{benchmark}/score/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.sharing_pattern(shares=False),
+        benchmark=patterns["searched"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -31,17 +31,15 @@ rule score:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=pair_domains,
-        models=lambda wildcards: lookup.compared_models(*pair_of(wildcards)),
-        control=lambda wildcards: lookup.position_blind(pair_models(wildcards)),
-        windows=lambda wildcards: lookup.input_lengths(pair_models(wildcards)),
-        schemes=lambda wildcards: lookup.benchmark(wildcards.benchmark).buckets,
-        length_buckets=lambda wildcards: lookup.benchmark(
-            wildcards.benchmark
-        ).length_buckets,
+        domains=domains,
+        models=per_job(paths.compared_models),
+        control=per_job(Plan.position_blind),
+        windows=per_job(Plan.input_lengths),
+        schemes=lambda wildcards: own(wildcards).section.buckets,
+        length_buckets=lambda wildcards: own(wildcards).section.length_buckets,
         metrics=settings.metrics,
         psi_metrics=settings.psi_metrics,
-        uncertainty=lookup.dump(settings.uncertainty),
+        uncertainty=dump(settings.uncertainty),
         stage=STAGES["score"],
     message:
         "Scoring all models on {wildcards.benchmark}, {wildcards.query_lang}-{wildcards.corpus_lang}"
@@ -53,16 +51,16 @@ rule score:
 # searched again.
 use rule score as score_shared with:
     input:
-        read_of_models,
-        wider=wider_runs,
-        asked=pair_tables("queries", "query_lang"),
-        queries=pair_tables("queries", "corpus_lang"),
-        qrels=pair_tables("qrels", "corpus_lang"),
+        per_job(paths.read_of_models),
+        wider=per_job(paths.wider_runs),
+        asked=per_job(paths.pair_tables, side="query_lang", table="queries"),
+        queries=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
+        qrels=per_job(paths.pair_tables, side="corpus_lang", table="qrels"),
     output:
         scores="results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet",
         buckets="results/{benchmark}/tables/{query_lang}-{corpus_lang}.buckets.parquet",
         psi="results/{benchmark}/tables/{query_lang}-{corpus_lang}.psi.parquet",
         comparisons="results/{benchmark}/tables/{query_lang}-{corpus_lang}.comparisons.parquet",
-        runs=[f"results/{{benchmark}}/runs/{path}" for path in lookup.shared_runs()],
+        runs=[f"results/{{benchmark}}/runs/{path}" for path in paths.shared_runs(plan)],
     wildcard_constraints:
-        benchmark=lookup.sharing_pattern(shares=True),
+        benchmark=patterns["shared"],

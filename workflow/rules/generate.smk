@@ -3,8 +3,8 @@
 
 rule sample:
     input:
-        lambda wildcards: lookup.sources_of(wildcards.benchmark, wildcards.lang),
-        tokenizer=lookup.tokenizer_inputs(),
+        per_job(paths.sources_of),
+        tokenizer=paths.tokenizer_inputs(plan),
     output:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}/sampling.parquet",
@@ -14,23 +14,20 @@ rule sample:
     benchmark:
         "benchmarks/{benchmark}/sample/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("generated"),
+        benchmark=patterns["generated"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: (
-            lookup.sample_mib(wildcards.benchmark, wildcards.lang) * attempt
+            jobs.sample_mib(plan, wildcards.benchmark, wildcards.lang) * attempt
         ),
         # All domains in one job, which begins anew if it is stopped.
         runtime=lambda wildcards, attempt: min(
-            240 * len(build_domains(wildcards)) * attempt, 7 * 1440
+            240 * len(domains(wildcards)) * attempt, 7 * 1440
         ),
     params:
-        sections=lambda wildcards: {
-            domain: place_params(lookup, wildcards.benchmark, wildcards.lang, domain)
-            for domain in build_domains(wildcards)
-        },
+        sections=per_job(jobs.sample),
         stage=STAGES["sample"],
     message:
         "Sampling the documents of {wildcards.benchmark}, {wildcards.lang}"
@@ -41,10 +38,8 @@ rule sample:
 rule personas:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        personas=lambda wildcards: lookup.persona_files(wildcards.benchmark),
-        checkpoint=lambda wildcards: lookup.encoder_inputs(
-            lookup.personas(wildcards.benchmark).model
-        ),
+        personas=lambda wildcards: plan.personas[wildcards.benchmark],
+        checkpoint=per_job(paths.encoder_inputs),
     output:
         candidates="results/{benchmark}/build/{lang}/persona_candidates.parquet",
     log:
@@ -52,28 +47,24 @@ rule personas:
     benchmark:
         "benchmarks/{benchmark}/personas/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("generated"),
+        benchmark=patterns["generated"],
     conda:
         "../../envs/gpu.yaml"
-    threads: chain_threads
+    threads: per_job(jobs.chain_threads)
     resources:
         mem_mb=lambda wildcards, input, attempt: (
             max(6000, 30 * input.size_mb) * attempt
         ),
         runtime=lambda wildcards, attempt: 240 * attempt,
-        gpu=lambda wildcards: lookup.gpus(),
+        gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
         tokens_per_batch=settings.encoding.tokens_per_batch,
         tokens_per_part=settings.encoding.tokens_per_part,
     params:
-        domains=build_domains,
-        section=lambda wildcards: lookup.dump(lookup.personas(wildcards.benchmark)),
-        entry=lambda wildcards: retrieval_params(
-            lookup.encoder(lookup.personas(wildcards.benchmark).model)
-        ),
-        model_version=lambda wildcards: MODEL_VERSIONS[
-            lookup.encoder(lookup.personas(wildcards.benchmark).model).backend
-        ],
+        domains=domains,
+        section=lambda wildcards: dump(own(wildcards).section.personas),
+        entry=per_job(jobs.persona_entry),
+        model_version=per_job(jobs.persona_version),
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,
@@ -90,9 +81,7 @@ rule ask:
     input:
         unpack(task_tables),
         # What a template sends decides the reruns (params.prompt_hash): its comments ask nothing.
-        prompt=lambda wildcards: ancient(
-            lookup.prompt(wildcards.benchmark, wildcards.task)
-        ),
+        prompt=lambda wildcards: ancient(own(wildcards).tasks[wildcards.task].path),
     output:
         rows="results/{benchmark}/build/{lang}/{task}.parquet",
         dropped="results/{benchmark}/build/{lang}/{task}.dropped.parquet",
@@ -104,8 +93,8 @@ rule ask:
     benchmark:
         "benchmarks/{benchmark}/ask/{lang}/{task}.tsv"
     wildcard_constraints:
-        benchmark=lookup.task_pattern(in_shards=False, by_vllm=False),
-        task=lookup.pattern("tasks"),
+        benchmark=patterns["asked whole without vllm"],
+        task=patterns["tasks"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -114,17 +103,13 @@ rule ask:
             max(4000, 25 * input.size_mb) * attempt
         ),
         runtime=lambda wildcards, attempt: (
-            lookup.minutes_to_ask(llm_of(wildcards)) * attempt
+            jobs.ask_minutes(plan, wildcards.benchmark, wildcards.task) * attempt
         ),
-        budgeted_llm=lambda wildcards: lookup.is_budgeted(llm_of(wildcards)),
+        budgeted_llm=per_job(jobs.budgeted),
     params:
         domains=task_domains,
-        asked=lambda wildcards: ask_params(
-            lookup, wildcards.benchmark, wildcards.task, wildcards.lang
-        ),
-        made=lambda wildcards: gather_params(
-            lookup, wildcards.benchmark, wildcards.task, wildcards.lang
-        ),
+        asked=per_job(jobs.ask),
+        made=per_job(jobs.gather),
         store=settings.store,
         stage=STAGES["ask"],
         gather_version=STAGES["gather"],
@@ -137,16 +122,16 @@ rule ask:
 # The same with a server of its own, which lives as long as the job.
 use rule ask as ask_vllm with:
     wildcard_constraints:
-        benchmark=lookup.task_pattern(in_shards=False, by_vllm=True),
-        task=lookup.pattern("tasks"),
+        benchmark=patterns["asked whole by vllm"],
+        task=patterns["tasks"],
     conda:
         "../../envs/gpu.yaml"
     threads: 4
     resources:
         mem_mb=lambda wildcards, attempt: 32000 * attempt,
         runtime=lambda wildcards, attempt: min(720 * attempt, 1440),
-        gpu=lambda wildcards: lookup.llms[llm_of(wildcards)].vllm.gpus,
-        budgeted_llm=lambda wildcards: lookup.is_budgeted(llm_of(wildcards)),
+        gpu=per_job(jobs.served_gpus),
+        budgeted_llm=per_job(jobs.budgeted),
 
 
 # Several jobs share a task: each asks about its own documents.
@@ -159,13 +144,11 @@ use rule ask as ask_shard with:
     benchmark:
         "benchmarks/{benchmark}/ask/{lang}/{task}/{shard}.tsv"
     wildcard_constraints:
-        benchmark=lookup.task_pattern(in_shards=True, by_vllm=False),
-        task=lookup.pattern("tasks"),
+        benchmark=patterns["asked in shards without vllm"],
+        task=patterns["tasks"],
     params:
         domains=task_domains,
-        asked=lambda wildcards: ask_params(
-            lookup, wildcards.benchmark, wildcards.task, wildcards.lang
-        ),
+        asked=per_job(jobs.ask),
         store=settings.store,
         stage=STAGES["ask"],
     message:
@@ -174,23 +157,23 @@ use rule ask as ask_shard with:
 
 use rule ask_shard as ask_shard_vllm with:
     wildcard_constraints:
-        benchmark=lookup.task_pattern(in_shards=True, by_vllm=True),
-        task=lookup.pattern("tasks"),
+        benchmark=patterns["asked in shards by vllm"],
+        task=patterns["tasks"],
     conda:
         "../../envs/gpu.yaml"
     threads: 4
     resources:
         mem_mb=lambda wildcards, attempt: 32000 * attempt,
         runtime=lambda wildcards, attempt: min(720 * attempt, 1440),
-        gpu=lambda wildcards: lookup.llms[llm_of(wildcards)].vllm.gpus,
-        budgeted_llm=lambda wildcards: lookup.is_budgeted(llm_of(wildcards)),
+        gpu=per_job(jobs.served_gpus),
+        budgeted_llm=per_job(jobs.budgeted),
 
 
 rule gather:
     input:
         unpack(task_tables),
-        outcomes=task_shards("outcomes"),
-        usages=task_shards("usage"),
+        outcomes=per_job(paths.task_shards, table="outcomes"),
+        usages=per_job(paths.task_shards, table="usage"),
     output:
         rows="results/{benchmark}/build/{lang}/{task}.parquet",
         dropped="results/{benchmark}/build/{lang}/{task}.dropped.parquet",
@@ -201,8 +184,8 @@ rule gather:
     benchmark:
         "benchmarks/{benchmark}/gather/{lang}/{task}.tsv"
     wildcard_constraints:
-        benchmark=lookup.task_pattern(in_shards=True),
-        task=lookup.pattern("tasks"),
+        benchmark=patterns["asked in shards"],
+        task=patterns["tasks"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -213,9 +196,7 @@ rule gather:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         domains=task_domains,
-        made=lambda wildcards: gather_params(
-            lookup, wildcards.benchmark, wildcards.task, wildcards.lang
-        ),
+        made=per_job(jobs.gather),
         stage=STAGES["gather"],
     message:
         "Gathering {wildcards.task} of {wildcards.benchmark}, {wildcards.lang}"
@@ -226,8 +207,8 @@ rule gather:
 rule assemble:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.left_before()),
-        tokenizer=lookup.tokenizer_inputs(),
+        candidates=per_job(paths.left_before),
+        tokenizer=paths.tokenizer_inputs(plan),
     output:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
@@ -237,13 +218,13 @@ rule assemble:
     benchmark:
         "benchmarks/{benchmark}/assemble/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.native_pattern("unpurged"),
+        benchmark=patterns["native unpurged"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb * domain_share(wildcards)) * attempt
+            max(4000, 25 * input.size_mb * largest_share(wildcards)) * attempt
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
@@ -266,4 +247,4 @@ use rule assemble as assemble_raw with:
     benchmark:
         "benchmarks/{benchmark}-raw/assemble/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having false_negatives"),
+        benchmark=patterns["having false_negatives"],

@@ -11,24 +11,22 @@ use rule search_lexical as recall_lexical with:
     benchmark:
         "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("raw"),
-        model=lookup.pattern("lexical"),
+        benchmark=patterns["raw"],
+        model=patterns["lexical"],
     resources:
         # As for a run.
         mem_mb=lambda wildcards, input, attempt: (
             max(
-                lookup.recall_mib(wildcards.benchmark),
+                jobs.recall_mib(plan, wildcards.benchmark),
                 40 * input.size_mb * largest_share(wildcards),
             )
             * attempt
         ),
         runtime=lambda wildcards, attempt: 240 * attempt,
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        model_version=lambda wildcards: MODEL_VERSIONS[
-            lookup.models[wildcards.model].backend
-        ],
-        top_k=lambda wildcards: lookup.recall_depth(wildcards.benchmark),
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        top_k=per_job(jobs.recall_depth),
         stage=STAGES["search_lexical"],
     message:
         "Recalling documents of {wildcards.benchmark} with {wildcards.model}"
@@ -42,12 +40,12 @@ use rule search_vectors as recall_vectors with:
     benchmark:
         "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("raw"),
-        model=lookup.pattern("vector"),
+        benchmark=patterns["raw"],
+        model=patterns["vector"],
     resources:
         # As for a run; ten MiB for each of the documents per query.
         mem_mb=lambda wildcards, input, attempt: (
-            lookup.recall_mib(wildcards.benchmark)
+            jobs.recall_mib(plan, wildcards.benchmark)
             + 16 * input.size_mb
             + 2 * settings.search.block_mib
         )
@@ -56,12 +54,10 @@ use rule search_vectors as recall_vectors with:
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        model_version=lambda wildcards: MODEL_VERSIONS[
-            lookup.models[wildcards.model].backend
-        ],
-        domains=pair_domains,
-        top_k=lambda wildcards: lookup.recall_depth(wildcards.benchmark),
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        domains=domains,
+        top_k=per_job(jobs.recall_depth),
         store=settings.store,
         stage=STAGES["search_vectors"],
     message:
@@ -70,13 +66,13 @@ use rule search_vectors as recall_vectors with:
 
 rule score_pairs:
     input:
-        corpus=domain_tables("corpus", view="raw"),
-        queries=domain_tables("queries", view="raw"),
-        qrels=domain_tables("qrels", view="raw"),
-        recall=recall_table,
+        corpus=per_job(paths.domain_tables, table="corpus", view="raw"),
+        queries=per_job(paths.domain_tables, table="queries", view="raw"),
+        qrels=per_job(paths.domain_tables, table="qrels", view="raw"),
+        recall=per_job(paths.recall_table),
         # One after the other, the cheapest first: what is decided is not scored again.
-        earlier=score_tables(lookup.pair_panel, "pair_scores", until="reranker"),
-        checkpoint=lambda wildcards: lookup.reranker_inputs(wildcards.reranker),
+        earlier=per_job(paths.score_tables, of="false_negatives"),
+        checkpoint=per_job(paths.reranker_inputs),
     output:
         scores="results/{benchmark}/build/{lang}/pair_scores/{reranker}.parquet",
     log:
@@ -84,25 +80,24 @@ rule score_pairs:
     benchmark:
         "benchmarks/{benchmark}/score_pairs/{lang}/{reranker}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having false_negatives"),
-        reranker=lookup.pattern("rerankers"),
+        benchmark=patterns["having false_negatives"],
+        reranker=patterns["rerankers"],
     conda:
         "../../envs/gpu.yaml"
-    threads: chain_threads
+    threads: per_job(jobs.chain_threads)
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(lookup.scoring_mib(wildcards.reranker), 160 * input.size_mb) * attempt
+            max(jobs.scoring_mib(plan, wildcards.reranker), 160 * input.size_mb)
+            * attempt
         ),
         runtime=1440,
-        gpu=lambda wildcards: lookup.gpus(),
+        gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
-        tokens_per_batch=lambda wildcards: lookup.scoring_tokens(wildcards.reranker),
+        tokens_per_batch=per_job(jobs.scoring_tokens),
     params:
-        domains=build_domains,
-        top_k=lambda wildcards: lookup.negatives(wildcards.benchmark).recall.top_k,
-        scoring=lambda wildcards: lookup.pair_scoring(
-            wildcards.benchmark, wildcards.reranker
-        ),
+        domains=domains,
+        top_k=per_job(jobs.recall_depth),
+        scoring=per_job(jobs.pair_scoring),
         store=settings.store,
         stage=STAGES["score_pairs"],
     message:
@@ -113,10 +108,10 @@ rule score_pairs:
 
 rule negatives:
     input:
-        queries=domain_tables("queries", view="raw"),
-        qrels=domain_tables("qrels", view="raw"),
-        recall=recall_table,
-        scores=score_tables(lookup.pair_panel, "pair_scores"),
+        queries=per_job(paths.domain_tables, table="queries", view="raw"),
+        qrels=per_job(paths.domain_tables, table="qrels", view="raw"),
+        recall=per_job(paths.recall_table),
+        scores=per_job(paths.score_tables, of="false_negatives"),
     output:
         negatives="results/{benchmark}/build/{lang}/negatives.parquet",
     log:
@@ -124,7 +119,7 @@ rule negatives:
     benchmark:
         "benchmarks/{benchmark}/negatives/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having false_negatives"),
+        benchmark=patterns["having false_negatives"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -134,9 +129,9 @@ rule negatives:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=build_domains,
-        top_k=lambda wildcards: lookup.negatives(wildcards.benchmark).recall.top_k,
-        section=lambda wildcards: lookup.negatives(wildcards.benchmark).panel(),
+        domains=domains,
+        top_k=per_job(jobs.recall_depth),
+        section=lambda wildcards: own(wildcards).section.false_negatives.panel(),
         stage=STAGES["negatives"],
     message:
         "Documents of {wildcards.benchmark} that rerankers call relevant"
@@ -146,11 +141,11 @@ rule negatives:
 
 rule judge_pairs:
     input:
-        corpus=domain_tables("corpus", view="raw"),
-        queries=domain_tables("queries", view="raw"),
+        corpus=per_job(paths.domain_tables, table="corpus", view="raw"),
+        queries=per_job(paths.domain_tables, table="queries", view="raw"),
         negatives="results/{benchmark}/build/{lang}/negatives.parquet",
         # Nobody is asked what the judges before have decided.
-        earlier=judge_tables(until="number"),
+        earlier=per_job(paths.judge_tables),
     output:
         pairs="results/{benchmark}/build/{lang}/judge_{number}_pairs.parquet",
     log:
@@ -158,7 +153,7 @@ rule judge_pairs:
     benchmark:
         "benchmarks/{benchmark}/judge_pairs/{lang}/{number}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having false_negatives"),
+        benchmark=patterns["having false_negatives"],
         number=r"[1-9][0-9]*",
     conda:
         "../../envs/cpu.yaml"
@@ -169,8 +164,8 @@ rule judge_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=build_domains,
-        section=lambda wildcards: lookup.negatives(wildcards.benchmark).judging(
+        domains=domains,
+        section=lambda wildcards: own(wildcards).section.false_negatives.judging(
             int(wildcards.number)
         ),
         stage=STAGES["judge_pairs"],
@@ -186,8 +181,8 @@ rule remove_negatives:
         queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
         qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
         negatives="results/{benchmark}/build/{lang}/negatives.parquet",
-        scores=score_tables(lookup.pair_panel, "pair_scores"),
-        judged=judge_tables(),
+        scores=per_job(paths.score_tables, of="false_negatives"),
+        judged=per_job(paths.judge_tables),
     output:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
@@ -201,18 +196,18 @@ rule remove_negatives:
     benchmark:
         "benchmarks/{benchmark}/remove_negatives/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.native_pattern("having false_negatives"),
+        benchmark=patterns["native having false_negatives"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 40 * input.size_mb * domain_share(wildcards)) * attempt
+            max(4000, 40 * input.size_mb * largest_share(wildcards)) * attempt
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        section=lambda wildcards: lookup.negatives(wildcards.benchmark).removal(),
-        place=lambda wildcards: lookup.counted(wildcards.benchmark, "false_negatives"),
+        section=lambda wildcards: own(wildcards).section.false_negatives.removal(),
+        place=per_job(jobs.counted, step="false_negatives"),
         stage=STAGES["remove_negatives"],
     message:
         "Removing false negatives of {wildcards.benchmark}"

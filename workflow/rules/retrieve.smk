@@ -10,7 +10,7 @@ rule download:
     benchmark:
         "benchmarks/download/{checkpoint}.tsv"
     wildcard_constraints:
-        checkpoint=lookup.pattern("downloads"),
+        checkpoint=patterns["downloads"],
     localrule: True
     conda:
         "../../envs/cpu.yaml"
@@ -19,13 +19,13 @@ rule download:
         mem_mb=1000,
         runtime=1440,
     params:
-        repo=lambda wildcards: lookup.downloads[wildcards.checkpoint].repo,
-        revision=lambda wildcards: lookup.downloads[wildcards.checkpoint].revision,
-        part=lambda wildcards: lookup.downloads[wildcards.checkpoint].part,
+        repo=lambda wildcards: plan.downloads[wildcards.checkpoint].repo,
+        revision=lambda wildcards: plan.downloads[wildcards.checkpoint].revision,
+        part=lambda wildcards: plan.downloads[wildcards.checkpoint].part,
         code_revision=lambda wildcards: (
-            lookup.downloads[wildcards.checkpoint].code_revision
+            plan.downloads[wildcards.checkpoint].code_revision
         ),
-        code=lambda wildcards: lookup.downloads[wildcards.checkpoint].code,
+        code=lambda wildcards: plan.downloads[wildcards.checkpoint].code,
         stage=STAGES["download"],
     message:
         "Downloading {wildcards.checkpoint}"
@@ -36,16 +36,11 @@ rule download:
 # One job encodes all texts of a language.
 rule encode:
     input:
-        corpora=domain_tables("corpus"),
-        queries=domain_tables("queries"),
-        checkpoint=lambda wildcards: lookup.model_files(wildcards.model),
+        corpora=per_job(paths.domain_tables, table="corpus"),
+        queries=per_job(paths.domain_tables, table="queries"),
+        checkpoint=per_job(paths.model_inputs),
         # Views share texts: one after the other, so that each text is encoded once.
-        earlier=lambda wildcards: ancient(
-            [
-                f"results/{name}/encodings/{wildcards.model}/{wildcards.lang}.parquet"
-                for name in lookup.encoded_before(wildcards.benchmark, wildcards.lang)
-            ]
-        ),
+        earlier=lambda wildcards: ancient(encoded_before(wildcards)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
     log:
@@ -53,35 +48,32 @@ rule encode:
     benchmark:
         "benchmarks/{benchmark}/encode/{model}/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.encoding_pattern(in_shards=False),
-        model=lookup.pattern("encoded without vllm"),
+        benchmark=patterns["encoded whole"],
+        model=patterns["encoded without vllm"],
     conda:
         "../../envs/gpu.yaml"
-    threads: model_threads
+    threads: per_job(jobs.threads)
     resources:
         # Texts are read in blocks; measured: 0.8 to 1.3 kB per text for ids, keys and the store's
         # index, 2.3 MB per MB of documents of 200 words. Weights saved in 16 bits double.
         mem_mb=lambda wildcards, input, attempt: (
-            max(lookup.encoder_mib(wildcards.model), 3 * input.size_mb)
+            max(jobs.encoder_mib(plan, wildcards.model), 3 * input.size_mb)
             + 4000 * (attempt - 1)
         ),
         runtime=lambda wildcards, attempt: min(
-            lookup.encode_minutes(wildcards.benchmark, wildcards.model, wildcards.lang)
-            * attempt,
+            encode_minutes(wildcards) * attempt,
             1440,
         ),
-        gpu=lambda wildcards: lookup.gpus(wildcards.model),
+        gpu=per_job(jobs.gpus),
         # How the work is cut, not what comes out: no reason to rerun, hence not params.
         device=settings.encoding.device,
-        tokens_per_batch=lambda wildcards: lookup.tokens_per_batch(wildcards.model),
+        tokens_per_batch=per_job(jobs.tokens_per_batch),
         tokens_per_part=settings.encoding.tokens_per_part,
         seconds_per_part=settings.encoding.seconds_per_part,
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        model_version=lambda wildcards: MODEL_VERSIONS[
-            lookup.models[wildcards.model].backend
-        ],
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        domains=domains,
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,
@@ -96,15 +88,15 @@ rule encode:
 # unless the profile names none; these have those of the model's entry.
 use rule encode as encode_vllm with:
     wildcard_constraints:
-        benchmark=lookup.encoding_pattern(in_shards=False),
-        model=lookup.pattern("encoded by vllm"),
+        benchmark=patterns["encoded whole"],
+        model=patterns["encoded by vllm"],
 
 
 # What is encoded, in one file: a hundred tables as inputs of a thousand shards slow every start.
 rule list_texts:
     input:
-        corpora=domain_tables("corpus"),
-        queries=domain_tables("queries"),
+        corpora=per_job(paths.domain_tables, table="corpus"),
+        queries=per_job(paths.domain_tables, table="queries"),
     output:
         texts="results/{benchmark}/encodings/{lang}.texts",
     log:
@@ -130,7 +122,7 @@ rule list_texts:
 use rule encode as encode_shard with:
     input:
         texts="results/{benchmark}/encodings/{lang}.texts",
-        checkpoint=lambda wildcards: lookup.model_files(wildcards.model),
+        checkpoint=per_job(paths.model_inputs),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}/{shard}.parquet",
     log:
@@ -138,16 +130,14 @@ use rule encode as encode_shard with:
     benchmark:
         "benchmarks/{benchmark}/encode/{model}/{lang}/{shard}.tsv"
     wildcard_constraints:
-        benchmark=lookup.encoding_pattern(in_shards=True),
-        model=lookup.pattern("encoded without vllm"),
+        benchmark=patterns["encoded in shards"],
+        model=patterns["encoded without vllm"],
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        model_version=lambda wildcards: MODEL_VERSIONS[
-            lookup.models[wildcards.model].backend
-        ],
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
-        corpora=domain_tables("corpus"),
-        queries=domain_tables("queries"),
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        domains=domains,
+        corpora=per_job(paths.domain_tables, table="corpus"),
+        queries=per_job(paths.domain_tables, table="queries"),
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,
@@ -158,21 +148,15 @@ use rule encode as encode_shard with:
 
 use rule encode_shard as encode_shard_vllm with:
     wildcard_constraints:
-        benchmark=lookup.encoding_pattern(in_shards=True),
-        model=lookup.pattern("encoded by vllm"),
+        benchmark=patterns["encoded in shards"],
+        model=patterns["encoded by vllm"],
 
 
 rule join_shards:
     input:
-        corpora=domain_tables("corpus"),
-        queries=domain_tables("queries"),
-        shards=lambda wildcards: [
-            f"results/{wildcards.benchmark}/encodings/{wildcards.model}/{wildcards.lang}/"
-            f"{shard}.parquet"
-            for shard in lookup.encode_shards(
-                wildcards.benchmark, wildcards.model, wildcards.lang
-            )
-        ],
+        corpora=per_job(paths.domain_tables, table="corpus"),
+        queries=per_job(paths.domain_tables, table="queries"),
+        shards=per_job(paths.encoding_shards),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
     log:
@@ -180,8 +164,8 @@ rule join_shards:
     benchmark:
         "benchmarks/{benchmark}/join_shards/{model}/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.encoding_pattern(in_shards=True),
-        model=lookup.pattern("encoded"),
+        benchmark=patterns["encoded in shards"],
+        model=patterns["encoded"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -191,8 +175,8 @@ rule join_shards:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
+        entry=per_job(jobs.entry),
+        domains=domains,
         stage=STAGES["join_shards"],
     message:
         "Joining the shards of {wildcards.benchmark}, {wildcards.lang}, {wildcards.model}"
@@ -203,15 +187,10 @@ rule join_shards:
 # Vectors that a service makes: no GPU, but a network and a key.
 rule embed_api:
     input:
-        corpora=domain_tables("corpus"),
-        queries=domain_tables("queries"),
-        tokenizer=lambda wildcards: lookup.model_files(wildcards.model),
-        earlier=lambda wildcards: ancient(
-            [
-                f"results/{name}/encodings/{wildcards.model}/{wildcards.lang}.parquet"
-                for name in lookup.encoded_before(wildcards.benchmark, wildcards.lang)
-            ]
-        ),
+        corpora=per_job(paths.domain_tables, table="corpus"),
+        queries=per_job(paths.domain_tables, table="queries"),
+        tokenizer=per_job(paths.model_inputs),
+        earlier=lambda wildcards: ancient(encoded_before(wildcards)),
     output:
         encodings="results/{benchmark}/encodings/{model}/{lang}.parquet",
         usage="results/{benchmark}/encodings/{model}/{lang}.usage.parquet",
@@ -220,7 +199,7 @@ rule embed_api:
     benchmark:
         "benchmarks/{benchmark}/embed_api/{model}/{lang}.tsv"
     wildcard_constraints:
-        model=lookup.pattern("api"),
+        model=patterns["api"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -231,14 +210,12 @@ rule embed_api:
         runtime=1440,
         # What is spent is known only if one job asks at a time.
         budgeted_llm=lambda wildcards: int(
-            lookup.models[wildcards.model].budget_usd is not None
+            plan.models[wildcards.model].budget_usd is not None
         ),
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        model_version=lambda wildcards: MODEL_VERSIONS[
-            lookup.models[wildcards.model].backend
-        ],
-        domains=lambda wildcards: lookup.domains(wildcards.benchmark, wildcards.lang),
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        domains=domains,
         storage=settings.encoding.storage,
         store=settings.store,
         stage=STAGES["embed_api"],
@@ -250,8 +227,8 @@ rule embed_api:
 
 rule search_lexical:
     input:
-        corpora=pair_tables("corpus", "corpus_lang"),
-        queries=pair_tables("queries", "query_lang"),
+        corpora=per_job(paths.pair_tables, side="corpus_lang", table="corpus"),
+        queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
@@ -259,8 +236,8 @@ rule search_lexical:
     benchmark:
         "benchmarks/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.sharing_pattern(shares=False),
-        model=lookup.pattern("lexical"),
+        benchmark=patterns["searched"],
+        model=patterns["lexical"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -271,10 +248,8 @@ rule search_lexical:
         ),
         runtime=lambda wildcards, attempt: 120 * attempt,
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        model_version=lambda wildcards: MODEL_VERSIONS[
-            lookup.models[wildcards.model].backend
-        ],
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
         top_k=settings.search.top_k,
         stage=STAGES["search_lexical"],
     message:
@@ -285,11 +260,11 @@ rule search_lexical:
 
 rule search_vectors:
     input:
-        query_encodings=encodings("query_lang"),
-        corpus_encodings=encodings("corpus_lang"),
+        query_encodings=per_job(paths.encodings, side="query_lang"),
+        corpus_encodings=per_job(paths.encodings, side="corpus_lang"),
         # Which of these texts are the benchmark's own, where they are another's encodings.
-        own_queries=own_texts("queries", "query_lang"),
-        own_corpus=own_texts("corpus", "corpus_lang"),
+        own_queries=per_job(paths.own_texts, side="query_lang", table="queries"),
+        own_corpus=per_job(paths.own_texts, side="corpus_lang", table="corpus"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
@@ -297,11 +272,11 @@ rule search_vectors:
     benchmark:
         "benchmarks/{benchmark}/search/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.sharing_pattern(shares=False),
-        model=lookup.pattern("vector"),
+        benchmark=patterns["searched"],
+        model=patterns["vector"],
     conda:
         "../../envs/gpu.yaml"
-    threads: model_threads
+    threads: per_job(jobs.threads)
     resources:
         # The store is read in blocks; measured over the start: 450 MB at 300,000 documents, 600 MB
         # at a million, and up to twice the blocks; best documents take 12 bytes each.
@@ -313,11 +288,9 @@ rule search_vectors:
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        model_version=lambda wildcards: MODEL_VERSIONS[
-            lookup.models[wildcards.model].backend
-        ],
-        domains=pair_domains,
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        domains=domains,
         top_k=settings.search.top_k,
         store=settings.store,
         stage=STAGES["search_vectors"],
@@ -330,16 +303,12 @@ rule search_vectors:
 # The best documents of a first stage in the order of a reranker.
 rule rerank:
     input:
-        first_stage=lambda wildcards: (
-            "results/{benchmark}/runs/{first}/{query_lang}-{corpus_lang}.parquet".format(
-                first=lookup.first_stage(wildcards.model), **wildcards
-            )
-        ),
-        corpora=pair_tables("corpus", "corpus_lang"),
-        queries=pair_tables("queries", "query_lang"),
-        judged=pair_tables("queries", "corpus_lang"),
-        checkpoint=lambda wildcards: lookup.reranker_inputs(
-            lookup.reranker_of(wildcards.model)
+        first_stage=per_job(paths.first_stage),
+        corpora=per_job(paths.pair_tables, side="corpus_lang", table="corpus"),
+        queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
+        judged=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
+        checkpoint=lambda wildcards: paths.reranker_inputs(
+            plan, plan.reranker_of(wildcards.model)
         ),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
@@ -350,30 +319,28 @@ rule rerank:
     benchmark:
         "benchmarks/{benchmark}/rerank/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.sharing_pattern(shares=False),
-        model=lookup.pattern("reranking"),
+        benchmark=patterns["searched"],
+        model=patterns["reranking"],
     conda:
         "../../envs/gpu.yaml"
-    threads: model_threads
+    threads: per_job(jobs.threads)
     resources:
         mem_mb=lambda wildcards, input, attempt: (
             max(
-                lookup.scoring_mib(lookup.reranker_of(wildcards.model)),
+                jobs.scoring_mib(plan, plan.reranker_of(wildcards.model)),
                 20 * input.size_mb,
             )
             * attempt
         ),
         runtime=1440,
-        gpu=lambda wildcards: lookup.gpus(),
+        gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
-        tokens_per_batch=lambda wildcards: lookup.scoring_tokens(
-            lookup.reranker_of(wildcards.model)
+        tokens_per_batch=lambda wildcards: jobs.scoring_tokens(
+            plan, plan.reranker_of(wildcards.model)
         ),
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        reranker=lambda wildcards: reranker_params(
-            lookup.rerankers[lookup.reranker_of(wildcards.model)]
-        ),
+        entry=per_job(jobs.entry),
+        reranker=per_job(jobs.reranker_entry),
         store=settings.store,
         stage=STAGES["rerank"],
     message:
@@ -385,14 +352,9 @@ rule rerank:
 # Rankings that somebody else's system made: files of the user's.
 rule import_run:
     input:
-        files=lambda wildcards: lookup.run_files(
-            wildcards.benchmark,
-            wildcards.model,
-            wildcards.query_lang,
-            wildcards.corpus_lang,
-        ),
-        queries=pair_tables("queries", "query_lang"),
-        judged=pair_tables("queries", "corpus_lang"),
+        files=per_job(paths.given_runs),
+        queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
+        judged=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
     log:
@@ -400,7 +362,7 @@ rule import_run:
     benchmark:
         "benchmarks/{benchmark}/import_run/{model}/{query_lang}-{corpus_lang}.tsv"
     wildcard_constraints:
-        model=lookup.pattern("given"),
+        model=patterns["given"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -410,9 +372,9 @@ rule import_run:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        entry=lambda wildcards: retrieval_params(lookup.models[wildcards.model]),
-        domains=pair_domains,
-        prefix_ids=lambda wildcards: lookup.prefixes_ids(wildcards.benchmark),
+        entry=per_job(jobs.entry),
+        domains=domains,
+        prefix_ids=per_job(jobs.prefixes_ids),
         top_k=settings.search.top_k,
         stage=STAGES["import_run"],
     message:

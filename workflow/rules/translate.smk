@@ -4,9 +4,9 @@
 
 rule text_parts:
     input:
-        corpus=domain_tables("corpus"),
-        queries=domain_tables("queries"),
-        tokenizer=lookup.tokenizer_inputs(),
+        corpus=per_job(paths.domain_tables, table="corpus"),
+        queries=per_job(paths.domain_tables, table="queries"),
+        tokenizer=paths.tokenizer_inputs(plan),
     output:
         parts="results/{benchmark}/build/{lang}/text_parts.parquet",
     log:
@@ -14,7 +14,7 @@ rule text_parts:
     benchmark:
         "benchmarks/{benchmark}/text_parts/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("translated"),
+        benchmark=patterns["translated"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -24,9 +24,9 @@ rule text_parts:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=build_domains,
+        domains=domains,
         max_part_tokens=lambda wildcards: (
-            lookup.translate(wildcards.benchmark).max_part_tokens
+            own(wildcards).section.translate.max_part_tokens
         ),
         length_tokenizer=settings.length_tokenizer,
         stage=STAGES["text_parts"],
@@ -38,9 +38,9 @@ rule text_parts:
 
 rule mark_translations:
     input:
-        corpus=source_tables("corpus"),
-        queries=source_tables("queries"),
-        text_parts=source_table("build/{lang}/text_parts.parquet"),
+        corpus=per_job(paths.source_tables, table="corpus"),
+        queries=per_job(paths.source_tables, table="queries"),
+        text_parts=per_job(paths.source_table, table="build/{lang}/text_parts.parquet"),
         translations="results/{benchmark}/build/{lang}/translate.parquet",
         prefix_list=str(CLEANING / "prefixes.yaml"),
         refusal_list=str(CLEANING / "refusals.yaml"),
@@ -54,7 +54,7 @@ rule mark_translations:
     benchmark:
         "benchmarks/{benchmark}/mark_translations/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.translated_pattern(),
+        benchmark=patterns["translations"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -64,12 +64,12 @@ rule mark_translations:
         ),
         runtime=lambda wildcards, attempt: 120 * attempt,
     params:
-        domains=build_domains,
-        prefixes=lambda wildcards: (
-            lookup.translate(wildcards.benchmark).clean.prefixes
+        domains=domains,
+        prefixes=lambda wildcards: (own(wildcards).section.translate.clean.prefixes),
+        refusals=lambda wildcards: (
+            own(wildcards).section.translate.clean.refusals is not None
         ),
-        refusals=lambda wildcards: wildcards.benchmark in lookup.judged_refusals(),
-        step=lambda wildcards: lookup.step(wildcards.benchmark, "mark_translations"),
+        step=lambda wildcards: own(wildcards).flow_step("mark_translations"),
         stage=STAGES["mark_translations"],
     message:
         "Joining and marking translations of {wildcards.benchmark}, {wildcards.lang}"
@@ -79,18 +79,18 @@ rule mark_translations:
 
 rule clean_translations:
     input:
-        source_corpus=source_table("data/{lang}/{domain}/corpus.parquet"),
-        source_queries=source_table("data/{lang}/{domain}/queries.parquet"),
-        source_qrels=source_table("data/{lang}/{domain}/qrels.parquet"),
+        source_corpus=per_job(
+            paths.source_table, table="data/{lang}/{domain}/corpus.parquet"
+        ),
+        source_queries=per_job(
+            paths.source_table, table="data/{lang}/{domain}/queries.parquet"
+        ),
+        source_qrels=per_job(
+            paths.source_table, table="data/{lang}/{domain}/qrels.parquet"
+        ),
         translated="results/{benchmark}/build/{lang}/translated.parquet",
-        verdicts=where_asked(
-            lookup.judged_refusals(),
-            "results/{benchmark}/build/{lang}/judge_refusals.parquet",
-        ),
-        relocations=where_asked(
-            lookup.quoting(),
-            "results/{benchmark}/build/{lang}/relocate_spans.parquet",
-        ),
+        verdicts=per_job(paths.asked_table, task="judge_refusals"),
+        relocations=per_job(paths.asked_table, task="relocate_spans"),
     output:
         corpus="results/{benchmark}/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}/data/{lang}/{domain}/queries.parquet",
@@ -102,17 +102,17 @@ rule clean_translations:
     benchmark:
         "benchmarks/{benchmark}/clean_translations/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.translated_pattern(),
+        benchmark=patterns["translations"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb * domain_share(wildcards)) * attempt
+            max(4000, 25 * input.size_mb * largest_share(wildcards)) * attempt
         ),
         runtime=lambda wildcards, attempt: 120 * attempt,
     params:
-        clean=lambda wildcards: lookup.clean_params(wildcards.benchmark),
+        clean=per_job(jobs.clean),
         stage=STAGES["clean_translations"],
     message:
         "Cleaning translations of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
@@ -122,12 +122,8 @@ rule clean_translations:
 
 rule quality_sample:
     input:
-        source_corpora=source_tables("corpus"),
-        corpora=lambda wildcards: [
-            f"results/{wildcards.benchmark}/data/{lang}/{domain}/corpus.parquet"
-            for lang in lookup.translated_languages(wildcards.benchmark)
-            for domain in lookup.domains_in(wildcards.benchmark, lang)
-        ],
+        source_corpora=per_job(paths.source_tables, table="corpus"),
+        corpora=per_job(paths.translated_corpora),
     output:
         sample="results/{benchmark}/quality_sample.parquet",
     log:
@@ -135,7 +131,7 @@ rule quality_sample:
     benchmark:
         "benchmarks/{benchmark}/quality_sample.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("quality"),
+        benchmark=patterns["quality"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -143,12 +139,14 @@ rule quality_sample:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        languages=lambda wildcards: lookup.translated_languages(wildcards.benchmark),
-        domains=lambda wildcards: lookup.domains_in(
-            wildcards.benchmark, lookup.source_language(wildcards.benchmark)
+        languages=lambda wildcards: own(wildcards).section.translate.to,
+        domains=lambda wildcards: paths.domains(
+            plan, wildcards.benchmark, own(wildcards).section.language
         ),
-        per_stratum=lambda wildcards: (lookup.quality(wildcards.benchmark).per_stratum),
-        seed=lambda wildcards: lookup.quality(wildcards.benchmark).seed,
+        per_stratum=lambda wildcards: (
+            own(wildcards).section.translate.quality.per_stratum
+        ),
+        seed=lambda wildcards: own(wildcards).section.translate.quality.seed,
         stage=STAGES["quality_sample"],
     message:
         "A sample of translations of {wildcards.benchmark} to grade"
@@ -158,11 +156,8 @@ rule quality_sample:
 
 rule quality:
     input:
-        grades=lambda wildcards: [
-            f"results/{wildcards.benchmark}/build/{lang}/judge_translation.parquet"
-            for lang in lookup.translated_languages(wildcards.benchmark)
-        ],
-        human=lambda wildcards: lookup.quality(wildcards.benchmark).human,
+        grades=per_job(paths.judged_translations),
+        human=lambda wildcards: own(wildcards).section.translate.quality.human,
     output:
         quality="results/{benchmark}/translation_quality.parquet",
         agreement="results/{benchmark}/translation_agreement.parquet",
@@ -172,7 +167,7 @@ rule quality:
     benchmark:
         "benchmarks/{benchmark}/quality.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("quality"),
+        benchmark=patterns["quality"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -180,7 +175,7 @@ rule quality:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=lambda wildcards, attempt: 10 * attempt,
     params:
-        languages=lambda wildcards: lookup.translated_languages(wildcards.benchmark),
+        languages=lambda wildcards: own(wildcards).section.translate.to,
         stage=STAGES["quality"],
     message:
         "How good the translations of {wildcards.benchmark} are"
@@ -191,8 +186,8 @@ rule quality:
 # Several translators on one sample of the source, before or beside the benchmark's own translation.
 rule translator_sample:
     input:
-        corpora=source_tables("corpus"),
-        text_parts=source_table("build/{lang}/text_parts.parquet"),
+        corpora=per_job(paths.source_tables, table="corpus"),
+        text_parts=per_job(paths.source_table, table="build/{lang}/text_parts.parquet"),
     output:
         sample="results/{benchmark}/translator_sample.parquet",
     log:
@@ -200,7 +195,7 @@ rule translator_sample:
     benchmark:
         "benchmarks/{benchmark}/translator_sample.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("compared_translators"),
+        benchmark=patterns["compared_translators"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -208,11 +203,13 @@ rule translator_sample:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=lambda wildcards: lookup.domains_in(
-            wildcards.benchmark, lookup.source_language(wildcards.benchmark)
+        domains=lambda wildcards: paths.domains(
+            plan, wildcards.benchmark, own(wildcards).section.language
         ),
-        per_stratum=lambda wildcards: lookup.quality(wildcards.benchmark).per_stratum,
-        seed=lambda wildcards: lookup.quality(wildcards.benchmark).seed,
+        per_stratum=lambda wildcards: (
+            own(wildcards).section.translate.quality.per_stratum
+        ),
+        seed=lambda wildcards: own(wildcards).section.translate.quality.seed,
         stage=STAGES["translator_sample"],
     message:
         "A sample of {wildcards.benchmark} to compare translators on"
@@ -223,7 +220,7 @@ rule translator_sample:
 rule translator_quality:
     input:
         grades=lambda wildcards: sum(
-            lookup.translator_grades(wildcards.benchmark).values(), []
+            paths.translator_grades(plan, wildcards.benchmark).values(), []
         ),
     output:
         quality="results/{benchmark}/translator_quality.parquet",
@@ -232,7 +229,7 @@ rule translator_quality:
     benchmark:
         "benchmarks/{benchmark}/translator_quality.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("compared_translators"),
+        benchmark=patterns["compared_translators"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -240,8 +237,8 @@ rule translator_quality:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=lambda wildcards, attempt: 10 * attempt,
     params:
-        translators=lambda wildcards: lookup.translator_grades(wildcards.benchmark),
-        languages=lambda wildcards: lookup.translated_languages(wildcards.benchmark),
+        translators=per_job(paths.translator_grades),
+        languages=lambda wildcards: own(wildcards).section.translate.to,
         stage=STAGES["translator_quality"],
     message:
         "How good the translators of {wildcards.benchmark} are, side by side"

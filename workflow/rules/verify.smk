@@ -5,10 +5,10 @@
 rule score_parts:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.left_before("verify")),
+        candidates=per_job(paths.left_before, step="verify"),
         # One after the other, the cheapest first: what is decided is not scored again.
-        earlier=score_tables(lookup.panel, "scores", until="reranker"),
-        checkpoint=lambda wildcards: lookup.reranker_inputs(wildcards.reranker),
+        earlier=per_job(paths.score_tables, of="verify"),
+        checkpoint=per_job(paths.reranker_inputs),
     output:
         scores="results/{benchmark}/build/{lang}/scores/{reranker}.parquet",
     log:
@@ -16,23 +16,22 @@ rule score_parts:
     benchmark:
         "benchmarks/{benchmark}/score_parts/{lang}/{reranker}.tsv"
     wildcard_constraints:
-        reranker=lookup.pattern("rerankers"),
+        reranker=patterns["rerankers"],
     conda:
         "../../envs/gpu.yaml"
-    threads: chain_threads
+    threads: per_job(jobs.chain_threads)
     resources:
         mem_mb=lambda wildcards, input, attempt: (
-            max(lookup.scoring_mib(wildcards.reranker), 25 * input.size_mb) * attempt
+            max(jobs.scoring_mib(plan, wildcards.reranker), 25 * input.size_mb)
+            * attempt
         ),
         runtime=lambda wildcards, attempt: min(720 * attempt, 1440),
-        gpu=lambda wildcards: lookup.gpus(),
+        gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
-        tokens_per_batch=lambda wildcards: lookup.scoring_tokens(wildcards.reranker),
+        tokens_per_batch=per_job(jobs.scoring_tokens),
     params:
-        domains=build_domains,
-        scoring=lambda wildcards: lookup.part_scoring(
-            wildcards.benchmark, wildcards.reranker
-        ),
+        domains=domains,
+        scoring=per_job(jobs.part_scoring),
         store=settings.store,
         stage=STAGES["score_parts"],
     message:
@@ -45,8 +44,8 @@ rule verify:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}/sampling.parquet",
-        candidates=build_table(lookup.left_before("verify")),
-        scores=score_tables(lookup.panel, "scores"),
+        candidates=per_job(paths.left_before, step="verify"),
+        scores=per_job(paths.score_tables, of="verify", reranker=None),
     output:
         rows="results/{benchmark}/build/{lang}/verify.parquet",
         decisions="results/{benchmark}/build/{lang}/decisions.parquet",
@@ -58,7 +57,7 @@ rule verify:
     benchmark:
         "benchmarks/{benchmark}/verify/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("verified"),
+        benchmark=patterns["verified"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -68,11 +67,9 @@ rule verify:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=build_domains,
-        section=lambda wildcards: lookup.dump(
-            lookup.verify_section(wildcards.benchmark)
-        ),
-        place=lambda wildcards: lookup.counted(wildcards.benchmark, "verify"),
+        domains=domains,
+        section=lambda wildcards: dump(own(wildcards).section.verify),
+        place=per_job(jobs.counted, step="verify"),
         stage=STAGES["verify"],
     message:
         "Verifying the candidates of {wildcards.benchmark}, {wildcards.lang}"
@@ -92,13 +89,13 @@ use rule verify as verify_margin with:
         cell_table="results/{benchmark}/build/{lang}/cell_table.parquet",
         margins="results/{benchmark}/build/{lang}/margins.parquet",
     wildcard_constraints:
-        benchmark=lookup.pattern("margin"),
+        benchmark=patterns["margin"],
 
 
 rule grade_pairs:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.left_before("grade")),
+        candidates=per_job(paths.left_before, step="grade"),
         first=lambda wildcards: (
             []
             if wildcards.round == "grade_first"
@@ -111,7 +108,7 @@ rule grade_pairs:
     benchmark:
         "benchmarks/{benchmark}/grade_pairs/{lang}/{round}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having grade"),
+        benchmark=patterns["having grade"],
         round="grade_first|grade_rest",
     conda:
         "../../envs/cpu.yaml"
@@ -122,10 +119,8 @@ rule grade_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=build_domains,
-        section=lambda wildcards: lookup.grade_params(
-            wildcards.benchmark, wildcards.round
-        ),
+        domains=domains,
+        section=lambda wildcards: jobs.grade(plan, wildcards.benchmark, wildcards.round),
         stage=STAGES["grade_pairs"],
     message:
         "What to grade of {wildcards.benchmark}: {wildcards.round}"
@@ -136,7 +131,7 @@ rule grade_pairs:
 rule grade:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.left_before("grade")),
+        candidates=per_job(paths.left_before, step="grade"),
         grades=[
             "results/{benchmark}/build/{lang}/grade_first.parquet",
             "results/{benchmark}/build/{lang}/grade_rest.parquet",
@@ -152,7 +147,7 @@ rule grade:
     benchmark:
         "benchmarks/{benchmark}/grade/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having grade"),
+        benchmark=patterns["having grade"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -162,9 +157,9 @@ rule grade:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=build_domains,
-        section=lambda wildcards: lookup.grade_params(wildcards.benchmark),
-        place=lambda wildcards: lookup.counted(wildcards.benchmark, "grade"),
+        domains=domains,
+        section=per_job(jobs.grade),
+        place=per_job(jobs.counted, step="grade"),
         stage=STAGES["grade"],
     message:
         "Candidates of {wildcards.benchmark} by their grades"
@@ -175,7 +170,7 @@ rule grade:
 rule audit_pairs:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.left_before("verify")),
+        candidates=per_job(paths.left_before, step="verify"),
         margins="results/{benchmark}/build/{lang}/margins.parquet",
     output:
         pairs="results/{benchmark}/build/{lang}/audit_pairs.parquet",
@@ -184,7 +179,7 @@ rule audit_pairs:
     benchmark:
         "benchmarks/{benchmark}/audit_pairs/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having audit"),
+        benchmark=patterns["having audit"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -194,8 +189,8 @@ rule audit_pairs:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=build_domains,
-        section=lambda wildcards: lookup.audit_params(wildcards.benchmark),
+        domains=domains,
+        section=per_job(jobs.audit),
         stage=STAGES["audit_pairs"],
     message:
         "What to audit of {wildcards.benchmark}"
@@ -205,7 +200,7 @@ rule audit_pairs:
 
 rule audit_table:
     input:
-        candidates=build_table(lookup.left_before("verify")),
+        candidates=per_job(paths.left_before, step="verify"),
         margins="results/{benchmark}/build/{lang}/margins.parquet",
         verdicts="results/{benchmark}/build/{lang}/audit.parquet",
     output:
@@ -215,7 +210,7 @@ rule audit_table:
     benchmark:
         "benchmarks/{benchmark}/audit_table/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having audit"),
+        benchmark=patterns["having audit"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -225,7 +220,7 @@ rule audit_table:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
-        domains=build_domains,
+        domains=domains,
         stage=STAGES["audit_table"],
     message:
         "Audit of {wildcards.benchmark} by margin"

@@ -15,7 +15,7 @@ rule tiny:
     benchmark:
         "benchmarks/{benchmark}-tiny/subset/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having tiny"),
+        benchmark=patterns["having tiny"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -25,7 +25,7 @@ rule tiny:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
-        section=lambda wildcards: lookup.subset_params(wildcards.benchmark),
+        section=per_job(jobs.tiny),
         stage=STAGES["subset"],
     message:
         "A tiny subset of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"
@@ -37,7 +37,7 @@ rule mixtures:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}/sampling.parquet",
-        queries=domain_tables("queries"),
+        queries=per_job(paths.domain_tables, table="queries"),
     output:
         mixtures="results/{benchmark}/build/{lang}/mixtures.parquet",
         cells="results/{benchmark}/build/{lang}/mixture_cells.parquet",
@@ -46,7 +46,7 @@ rule mixtures:
     benchmark:
         "benchmarks/{benchmark}/mixtures/{lang}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("having mixtures"),
+        benchmark=patterns["having mixtures"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -56,10 +56,8 @@ rule mixtures:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
-        domains=build_domains,
-        section=lambda wildcards: lookup.dump(
-            lookup.benchmark(wildcards.benchmark).mixtures
-        ),
+        domains=domains,
+        section=lambda wildcards: dump(own(wildcards).section.mixtures),
         stage=STAGES["mixtures"],
     message:
         "Training mixtures of {wildcards.benchmark}, {wildcards.lang}"
@@ -71,8 +69,8 @@ rule mixtures:
 use rule assemble as assemble_candidates with:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.left_before("verify")),
-        tokenizer=lookup.tokenizer_inputs(),
+        candidates=per_job(paths.left_before, step="verify"),
+        tokenizer=paths.tokenizer_inputs(plan),
     output:
         corpus="results/{benchmark}-candidates/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}-candidates/data/{lang}/{domain}/queries.parquet",
@@ -82,18 +80,18 @@ use rule assemble as assemble_candidates with:
     benchmark:
         "benchmarks/{benchmark}-candidates/assemble/{lang}/{domain}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("studied"),
+        benchmark=patterns["studied"],
 
 
 # Every part under every reranker; what the filter has scored comes from the store.
 use rule score_parts as score_all_parts with:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
-        candidates=build_table(lookup.left_before("verify")),
+        candidates=per_job(paths.left_before, step="verify"),
         earlier=[],
         # What the filter scores is in the store then.
-        filtered=score_tables(lookup.panel, "scores"),
-        checkpoint=lambda wildcards: lookup.reranker_inputs(wildcards.reranker),
+        filtered=per_job(paths.score_tables, of="verify", reranker=None),
+        checkpoint=per_job(paths.reranker_inputs),
     output:
         scores="results/{benchmark}/study/{lang}/scores/{reranker}.parquet",
     log:
@@ -101,13 +99,11 @@ use rule score_parts as score_all_parts with:
     benchmark:
         "benchmarks/{benchmark}/study/{lang}/score_{reranker}.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("studied"),
-        reranker=lookup.pattern("rerankers"),
+        benchmark=patterns["studied"],
+        reranker=patterns["rerankers"],
     params:
-        domains=build_domains,
-        scoring=lambda wildcards: lookup.part_scoring(
-            wildcards.benchmark, wildcards.reranker, complete=True
-        ),
+        domains=domains,
+        scoring=per_job(jobs.part_scoring, complete=True),
         store=settings.store,
         stage=STAGES["score_parts"],
 
@@ -116,9 +112,9 @@ rule filter_study:
     input:
         documents="results/{benchmark}/build/{lang}/documents.parquet",
         sampling="results/{benchmark}/build/{lang}/sampling.parquet",
-        candidates=build_table(lookup.left_before("verify")),
-        scores=study_scores,
-        query_scores=candidate_scores,
+        candidates=per_job(paths.left_before, step="verify"),
+        scores=per_job(paths.study_scores),
+        query_scores="results/{benchmark}-candidates/scores/{lang}-{lang}.parquet",
     output:
         thresholds="results/{benchmark}/study/{lang}/thresholds.parquet",
         threshold_psi="results/{benchmark}/study/{lang}/threshold_psi.parquet",
@@ -131,7 +127,7 @@ rule filter_study:
     benchmark:
         "benchmarks/{benchmark}/study/{lang}/filter_study.tsv"
     wildcard_constraints:
-        benchmark=lookup.pattern("studied"),
+        benchmark=patterns["studied"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
@@ -141,13 +137,11 @@ rule filter_study:
         ),
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
-        domains=build_domains,
-        section=lambda wildcards: lookup.dump(
-            lookup.verify_section(wildcards.benchmark)
-        ),
+        domains=domains,
+        section=lambda wildcards: dump(own(wildcards).section.verify),
         models=settings.models,
         metric=settings.psi_metrics[0],
-        uncertainty=lookup.dump(settings.uncertainty),
+        uncertainty=dump(settings.uncertainty),
         stage=STAGES["filter_study"],
     message:
         "What the filters of {wildcards.benchmark} do to its queries and to every model's PSI"
@@ -157,18 +151,17 @@ rule filter_study:
 
 rule study:
     input:
-        [
-            "results/{benchmark}/study/{lang}/".format(**labels) + f"{table}.csv"
-            for labels in lookup.studied_languages()
-            for table in (
+        paths.study_tables(
+            plan,
+            (
                 "thresholds",
                 "threshold_psi",
                 "cells",
                 "agreement",
                 "leave_one_out",
                 "leave_one_out_psi",
-            )
-        ],
+            ),
+        ),
     localrule: True
 
 

@@ -11,13 +11,12 @@ from psibench.all_tables import ALL_TABLES
 from psibench.commands.base import Command
 from psibench.commands.check_languages import language_lines
 from psibench.commands.check_sources import source_lines
-from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
-from psibench.config.load import load_config, resolve_llms
-from psibench.config.lookup_survey import Survey
+from psibench.config.files import read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.config.registry import read_yaml
-from psibench.config.reranker_registry import resolve_rerankers
 from psibench.errors import InputError, refuse
+from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark
+from psibench.plan.config import load_config, resolve_rerankers
+from psibench.plan.plan import make_plan
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
 from psibench.tables.provenance import hash_params
@@ -76,28 +75,29 @@ def check_config(path: Path) -> str:
         If the workflow would refuse the config, whatever files there were, or cannot read a file.
     """
     config, models = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
-    lookup = Survey(config, models)
-    missing = f", but {len(lookup.missing)} that it needs not there yet" if lookup.missing else ""
+    not_there: list[str] = []
+    plan = make_plan(config, models, missing=not_there)
+    missing = f", but {len(not_there)} that it needs not there yet" if not_there else ""
     lines, problems = [f"{path}: valid{missing}"], list[str]()
     for name, section in config.benchmarks.items():
         lines.append(f"  benchmark {name}: {_steps(section)}")
-        lines += [f"    {line}" for line in language_lines(lookup, name)]
-        for place in lookup.places(name):
+        lines += [f"    {line}" for line in language_lines(plan, name)]
+        for place in plan.benchmarks[name].places:
             try:
-                lines += [f"    {line}" for line in source_lines(lookup, name, place)]
+                lines += [f"    {line}" for line in source_lines(plan, name, place)]
             except InputError as error:
                 problems.append(str(error))
     refuse(problems)
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     lines += [
         f"  language model {name}: {llm.model}, backend {llm.backend}"
-        for name, llm in resolve_llms(config).items()
+        for name, llm in plan.llms.items()
     ]
     lines += [
         f"  reranker {name}: {entry.backend}"
         for name, entry in resolve_rerankers(config, models).items()
     ]
-    lines += [f"  not there yet: {what}" for what in lookup.missing]
+    lines += [f"  not there yet: {what}" for what in not_there]
     return "\n".join(lines)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from psibench.config.lookup import Lookup
+from psibench.plan.plan import Plan
 from psibench.translate.clean import Outliers
 from psibench.translate.steps import Translate
 
@@ -11,20 +11,19 @@ MOST_NAMED = {"domain": 5}
 USUALLY_NAMED = 10
 
 
-def language_lines(lookup: Lookup, name: str) -> Iterator[str]:
+def language_lines(plan: Plan, name: str) -> Iterator[str]:
     """Yield lines about one benchmark; none if it is one domain in one language.
 
     Nothing is said of a release whose folders are not there yet.
     """
-    section = lookup.config.benchmarks[name]
-    places = lookup.places(name)
+    planned = plan.benchmarks[name]
+    section, places = planned.section, planned.places
     if not places or (len(places) == 1 and section.translate is None):
         return
-    for language in lookup.native_languages(name):
-        domains = lookup.domains_in(name, language)
+    for language, domains in planned.native.items():
         yield f"{language}: {_counted(domains, 'domain')}"
     alone, crossed = [], []
-    for queries, documents in lookup.pairs(name):
+    for queries, documents in planned.pairs:
         if queries == documents:
             alone.append(queries)
         else:
@@ -34,15 +33,16 @@ def language_lines(lookup: Lookup, name: str) -> Iterator[str]:
         yield f"across languages: {_counted(crossed, 'pair')}"
     if section.translate is not None:
         steps = [*translation_chain(section.translate, section.language)]
-        steps += [_evaluated(lookup, name)] if section.translate.models is not None else []
+        steps += [_evaluated(plan, name)] if section.translate.models is not None else []
         yield f"translated {', '.join(steps)}"
 
 
-def _evaluated(lookup: Lookup, name: str) -> str:
+def _evaluated(plan: Plan, name: str) -> str:
     """Say which of the models that run on a benchmark run on its translations, and which do not."""
-    source, target = lookup.source_language(name), lookup.translated_languages(name)[0]
-    every = lookup.models_of(name, source, source)
-    chosen = lookup.models_of(name, target, target)
+    planned = plan.benchmarks[name]
+    source, target = planned.section.language, planned.translated[0]
+    every = plan.models_of(name, source, source)
+    chosen = plan.models_of(name, target, target)
     left_out = ", ".join(model for model in every if model not in chosen)
     said = f"evaluated with {_counted(chosen, 'model') if chosen else 'no model'}"
     return f"{said}; translate.models leaves out {left_out}" if left_out else said

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.config.benchmarks import Benchmark, FinewebPosqRelease
-from psibench.config.lookup import Lookup
-from psibench.config.places import Place
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError
+from psibench.generate.benchmarks import Benchmark, FinewebPosqRelease, Place
 from psibench.generate.fineweb_posq_release import read_records
 from psibench.models.checkpoints import local_folder
+from psibench.plan.plan import Plan
 from psibench.sources.documents import read_documents
 from psibench.text.passages import cut_documents
 
@@ -24,7 +23,7 @@ SAMPLED = 1_000
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
 
 
-def source_lines(lookup: Lookup, name: str, place: Place) -> Iterator[str]:
+def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
     """Yield lines about the texts of one place of a benchmark, where they lie in local files.
 
     Raises
@@ -35,7 +34,7 @@ def source_lines(lookup: Lookup, name: str, place: Place) -> Iterator[str]:
     if not isinstance(place.source, SquadSource | FilesSource):
         return
     try:
-        documents = _documents(lookup.config.benchmarks[name], place)
+        documents = _documents(plan.config.benchmarks[name], place)
     except MissingError:
         return  # named among what is not there yet
     except InputError as error:
@@ -48,7 +47,7 @@ def source_lines(lookup: Lookup, name: str, place: Place) -> Iterator[str]:
     if place.passages is not None:
         documents, _ = cut_documents(documents, **place.passages.model_dump())
         yield f"  cut into {documents.height:,} passages; words: {_words(documents)}"
-    yield from (f"  {line}" for line in _reach_lines(lookup, documents.get_column("text")))
+    yield from (f"  {line}" for line in _reach_lines(plan, documents.get_column("text")))
 
 
 def _words(documents: pl.DataFrame) -> str:
@@ -68,11 +67,11 @@ def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
     return pl.concat(frames).head(MOST_DOCUMENTS)
 
 
-def _reach_lines(lookup: Lookup, texts: pl.Series) -> Iterator[str]:
+def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
     """Say what share of the text lies beyond what each encoder is given."""
     some = texts.gather_every(-(-len(texts) // SAMPLED)).to_list()
     counts: dict[str, np.ndarray] = {}
-    for model, entry in lookup.models.items():
+    for model, entry in plan.models.items():
         limit, checkpoint = getattr(entry, "max_tokens", None), getattr(entry, "checkpoint", None)
         if limit is None or checkpoint is None:
             continue

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import Command
 from psibench.commands.text_table import aligned
-from psibench.config.load import load_config
+from psibench.config.files import read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.config.registry import read_yaml
 from psibench.errors import InputError
+from psibench.plan.config import load_config, resolve_llms, resolve_prices
 
 if TYPE_CHECKING:
-    from psibench.estimate.encoding import ApiCount, ApiEstimate
     from psibench.estimate.tasks import BenchmarkEstimate, LlmEstimate, TaskEstimate
+    from psibench.plan.encodings import ApiCount, ApiEstimate
 
 DOCUMENTS = 200
 RESULTS = Path("results")
@@ -71,8 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_estimate(args: argparse.Namespace) -> None:
     """Estimate what language models and embedding APIs will be asked, and print it."""
-    from psibench.estimate.encoding import estimate_embeddings
-    from psibench.estimate.tasks import asks_llm, estimate_tasks
+    from psibench.estimate.tasks import Estimator, asks_llm, estimate_tasks
+    from psibench.plan.encodings import estimate_embeddings
 
     if args.documents < 0:
         raise InputError(f"--documents {args.documents}; give a number from 1 up, or 0 for all")
@@ -85,7 +85,15 @@ def run_estimate(args: argparse.Namespace) -> None:
     benchmarks: list[BenchmarkEstimate] = []
     llms: list[LlmEstimate] = []
     if not apis or only not in sections or asks_llm(sections[only]):
-        benchmarks, llms = estimate_tasks(config, most=args.documents, results=RESULTS, only=only)
+        asker = Estimator(resolve_llms(config), resolve_prices(config), Path(config.store))
+        benchmarks, llms = estimate_tasks(
+            sections,
+            asker,
+            length_tokenizer=config.length_tokenizer,
+            most=args.documents,
+            results=RESULTS,
+            only=only,
+        )
     if args.json:
         print(json.dumps(_plain(benchmarks, llms, apis), indent=2, ensure_ascii=False))
         return

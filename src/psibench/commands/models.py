@@ -12,10 +12,11 @@ import yaml
 
 from psibench.commands.base import Command
 from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.files import read_yaml
 from psibench.config.model_base import ModelBase
 from psibench.config.models import Model, RunFilesModel
 from psibench.config.paths import REGISTRY
-from psibench.config.registry import load_registry, read_yaml, validate_registry
+from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers
 from psibench.config.rerankers import RerankerModel
 from psibench.config.reranking import RerankModel

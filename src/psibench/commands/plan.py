@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import Command, refuse_unwritable
 from psibench.commands.text_table import aligned
-from psibench.config.load import load_config
+from psibench.config.files import read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.config.registry import read_yaml
+from psibench.plan.config import load_config
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_plan(args: argparse.Namespace) -> None:
     """Print a row per benchmark, language and model that is encoded, and their sums."""
-    from psibench.estimate.encoding import CPU_GFLOPS, encoding_plan
+    from psibench.plan.encodings import CPU_GFLOPS, encoding_plan
     from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)

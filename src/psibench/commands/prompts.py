@@ -6,22 +6,21 @@ from pathlib import Path
 
 from psibench.commands.base import Command
 from psibench.commands.text_table import aligned
-from psibench.config.benchmarks import Benchmark, GeneratedBenchmark
-from psibench.config.load import load_config
-from psibench.config.lookup_translation import TranslationLookup
+from psibench.config.files import read_yaml
+from psibench.config.llms import LlmSettings
 from psibench.config.paths import DEFAULT_CONFIG, PROMPTS, REGISTRY
-from psibench.config.registry import read_yaml
-from psibench.config.settings import Config
 from psibench.errors import InputError
+from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.generate.recipes import tasks_of
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
 from psibench.llm.tasks import LlmTask, TaskItem
+from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
+from psibench.plan.config import Config, load_config, resolve_llms
 from psibench.stages.llm_ask import read_task_tables
 from psibench.stages.llm_requests import requests_of
 from psibench.tables.domains import TablePath, domain_table
-from psibench.tables.spec import POOLED
-from psibench.translate.steps import asked_in_translation, is_about_sample, translation_task
+from psibench.translate.steps import asked_in_translation, translation_task
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,9 +56,9 @@ def run_prompts(args: argparse.Namespace) -> None:
     chosen = config.model_copy(update={"benchmarks": {name: config.benchmarks[name]}})
     print(
         render_item(
-            TranslationLookup(chosen),
-            name,
+            plan_benchmarks(chosen)[name],
             args.task,
+            resolve_llms(chosen),
             args.row,
             language=args.language,
             domain=args.domain,
@@ -112,9 +111,9 @@ Place = tuple[str, str]
 
 
 def render_item(
-    lookup: TranslationLookup,
-    name: str,
+    benchmark: PlannedBenchmark,
     task: str,
+    llms: Mapping[str, LlmSettings],
     item_id: str,
     *,
     language: str | None,
@@ -137,15 +136,15 @@ def render_item(
     InputError
         If no table is there yet, no item has the id, or those of several places have it.
     """
-    places = _places(lookup, name, task, language, domain)
-    tables = {place: _tables(lookup, name, task, place) for place in places}
+    places = _places(benchmark, task, language, domain)
+    tables = {place: _tables(benchmark, task, place) for place in places}
     there = [place for place in places if not _missing(tables[place])]
     if not there:
         raise InputError(_not_made(task, _missing(tables[places[0]]), config, len(places)))
     found: dict[Place, str] = {}
     known: list[str] = []
     for place in there:
-        for item, request in _requests(lookup, name, task, place, tables[place]):
+        for item, request in _requests(benchmark, task, llms, place, tables[place]):
             known.append(item.id)
             if item.id == item_id:
                 parts = (f"## {part.role}\n{part.content}" for part in request.messages)
@@ -154,7 +153,7 @@ def render_item(
     if len(found) == 1:
         return next(iter(found.values()))
     unmade = len(places) - len(there)
-    raise InputError(f"{task} of {name}: {_not_one(item_id, list(found), known, unmade)}")
+    raise InputError(f"{task} of {benchmark.id}: {_not_one(item_id, list(found), known, unmade)}")
 
 
 def _not_one(item_id: str, found: list[Place], known: list[str], unmade: int) -> str:
@@ -168,19 +167,15 @@ def _not_one(item_id: str, found: list[Place], known: list[str], unmade: int) ->
 
 
 def _places(
-    lookup: TranslationLookup, name: str, task: str, language: str | None, domain: str | None
+    benchmark: PlannedBenchmark, task: str, language: str | None, domain: str | None
 ) -> list[Place]:
     """List where a task is asked, in order: those wanted."""
-    if is_about_sample(task):
-        every = [(own, POOLED) for own in lookup.translated_languages(name)]
-    elif task in lookup.translation_tasks(name):
+    if benchmark.tasks[task].translates:
         every = [
-            (own, at)
-            for own in lookup.translated_languages(name)
-            for at in lookup.domains_in(name, own)
+            (own, at) for own in benchmark.translated for at in benchmark.asked_about(task, own)
         ]
     else:
-        every = [(place.language, place.domain) for place in lookup.places(name)]
+        every = [(place.language, place.domain) for place in benchmark.places]
     wanted = [
         place for place in every if language in (None, place[0]) and domain in (None, place[1])
     ]
@@ -188,25 +183,30 @@ def _places(
         asked = "/".join(filter(None, (language, domain)))
         some = ", ".join("/".join(place) for place in every[:EXAMPLES])
         raise InputError(
-            f"{task} of {name}: nothing is asked in {asked}; there are {len(every)} languages and "
-            f"domains, such as {some}"
+            f"{task} of {benchmark.id}: nothing is asked in {asked}; there are {len(every)} "
+            f"languages and domains, such as {some}"
         )
     return wanted
 
 
-def _tables(lookup: TranslationLookup, name: str, task: str, place: Place) -> dict[str, TablePath]:
+def _tables(benchmark: PlannedBenchmark, task: str, place: Place) -> dict[str, TablePath]:
     language, domain = place
-    number = lookup.task_domains(name, task, language).index(domain)
-    given = lookup.task_tables(name, task, language)
+    number = benchmark.asked_about(task, language).index(domain)
+    given = benchmark.task_tables(task, language)
     return {read: domain_table(path, domain, number) for read, path in given.items()}
 
 
 def _requests(
-    lookup: TranslationLookup, name: str, task: str, place: Place, tables: Mapping[str, TablePath]
+    benchmark: PlannedBenchmark,
+    task: str,
+    llms: Mapping[str, LlmSettings],
+    place: Place,
+    tables: Mapping[str, TablePath],
 ) -> Iterator[tuple[TaskItem, Request]]:
-    own, section = lookup.task(name, task), lookup.task_section(name, task, place[0])
-    prompt, llm = load_prompt(lookup.prompt(name, task)), lookup.llm_of(name, task)
-    return requests_of(own, section, prompt, llm, read_task_tables(own, tables))
+    planned, section = benchmark.tasks[task], benchmark.asked(task, place[0])
+    own, prompt = planned.task, planned.prompt
+    assert prompt is not None
+    return requests_of(own, section, prompt, llms[section.llm], read_task_tables(own, tables))
 
 
 def _missing(paths: Mapping[str, TablePath]) -> list[str]:

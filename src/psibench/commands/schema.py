@@ -4,9 +4,8 @@ import argparse
 
 from psibench.commands.base import Command
 from psibench.config.paths import SCHEMA as SCHEMA_FILE
-from psibench.config.reference import REFERENCE_FILE, reference_text
-from psibench.config.schema import schema_text
 from psibench.errors import InputError
+from psibench.plan.reference import REFERENCE_FILE, reference_text, schema_text
 from psibench.tables.atomic import write_text
 
 

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Mapping
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, TypeAdapter, field_validator, model_validator
 
-from psibench.config.base import Section
+from psibench.config.base import Id, Section
+from psibench.config.files import read_entries, validated
+from psibench.config.paths import LLMS, PRICES
 from psibench.config.secrets import plain_address
 from psibench.errors import InputError
 from psibench.llm.request import ReplyFormat, Sampling
@@ -228,3 +231,22 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price:
             "Add an entry with input_usd, output_usd and as_of; zeros for a model of your own."
         )
     return prices[max(fitting, key=len)]
+
+
+def load_llms(
+    path: str | Path = LLMS, own: Mapping[str, Any] | None = None
+) -> dict[str, LlmSettings]:
+    """Read a file of language models, id -> settings.
+
+    ``own`` entries, typed or plain as a config has them, take their place.
+    """
+    kind = TypeAdapter(dict[Id, LlmSettings])
+    return read_entries(path, kind) | validated(own or {}, kind, "config key llms")
+
+
+def load_prices(
+    path: str | Path = PRICES, own: Mapping[str, Any] | None = None
+) -> dict[str, Price]:
+    """Read a price table, model name -> price; ``own`` entries likewise."""
+    kind = TypeAdapter(dict[str, Price])
+    return read_entries(path, kind) | validated(own or {}, kind, "config key prices")

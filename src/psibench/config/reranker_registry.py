@@ -1,21 +1,16 @@
 """The registry of rerankers: the shipped entries and the config's own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from psibench.config.base import Id
-from psibench.config.explain import explain
-from psibench.config.models import Model, RerankModel, SentenceTransformerModel
+from psibench.config.files import read_entries
+from psibench.config.models import SentenceTransformerModel
 from psibench.config.paths import RERANKERS
-from psibench.config.registry import read_yaml
 from psibench.config.rerankers import BiEncoderReranker, CheckpointReranker, RerankerModel
-from psibench.errors import InputError
-
-if TYPE_CHECKING:
-    from psibench.config.settings import Config
 
 # Entries differ in these without their scores differing.
 PRESENTATION_FIELDS = frozenset({"description", "tokens_per_batch"})
@@ -31,19 +26,7 @@ def load_rerankers(
     InputError
         If the file cannot be read or an entry is not valid.
     """
-    raw = read_yaml(path)
-    try:
-        known = TypeAdapter(dict[Id, RerankerModel]).validate_python(raw)
-    except ValidationError as error:
-        raise InputError(explain(error, str(path), raw)) from error
-    return known | dict(own or {})
-
-
-def resolve_rerankers(config: "Config", models: Mapping[str, Model]) -> dict[str, RerankerModel]:
-    """Return the rerankers that benchmarks and ``models`` name, by id, in order of first use."""
-    named = [name for _, name in named_rerankers(config, models)]
-    known = load_rerankers(own=config.rerankers) if named else {}
-    return {name: known[name] for name in named}
+    return read_entries(path, TypeAdapter(dict[Id, RerankerModel])) | dict(own or {})
 
 
 def parse_reranker(entry: Mapping[str, Any]) -> RerankerModel:
@@ -65,19 +48,3 @@ def checkpoint_of(entry: RerankerModel) -> tuple[str, str | None]:
         encoder: SentenceTransformerModel = entry.encoder
         return encoder.checkpoint, encoder.revision
     return entry.vocabulary, None
-
-
-def named_rerankers(config: "Config", models: Mapping[str, Model]) -> Iterator[tuple[str, str]]:
-    """Yield (config key, id) of every reranker that a benchmark or one of ``models`` names."""
-    from psibench.config.benchmarks import GeneratedBenchmark
-
-    for benchmark, section in config.benchmarks.items():
-        if not isinstance(section, GeneratedBenchmark):
-            continue
-        for key in ("verify", "false_negatives"):
-            filtering = getattr(section, key)
-            for name in filtering.rerankers if filtering is not None else ():
-                yield f"benchmarks.{benchmark}.{key}.rerankers", name
-    for model, entry in models.items():
-        if isinstance(entry, RerankModel):
-            yield f"registry.{model}.reranker", entry.reranker

@@ -18,18 +18,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.config.benchmarks import (
+from psibench.config.sources import HubSource
+from psibench.errors import InputError
+from psibench.generate.benchmarks import (
     Benchmark,
     Controlled,
     FinewebPosqRelease,
     GeneratedBenchmark,
+    Place,
     Posir,
     PosirRelease,
     SquadPosq,
+    places_of,
+    section_at,
 )
-from psibench.config.places import Place, places_of, section_at
-from psibench.config.sources import HubSource
-from psibench.errors import InputError
 from psibench.generate.personas import PERSONAS_SCHEMA, Personas
 from psibench.generate.posir import is_drawn
 from psibench.generate.recipes import build_benchmark, build_params, source_files

@@ -15,17 +15,14 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.benchmarks import Benchmark, GeneratedBenchmark, Posir
 from psibench.config.llms import LlmSettings, Price, price_of
-from psibench.config.load import resolve_llms, resolve_prices
 from psibench.config.paths import prompt_path
-from psibench.config.places import Place, places_of
-from psibench.config.settings import Config
 from psibench.errors import InputError
 from psibench.estimate.documents import Documents, Reader, Texts, texts_of, thinned
 from psibench.filters.decide import all_parts
 from psibench.filters.grade import pairs_table, part_pairs, round_pairs
 from psibench.filters.verify import MARGIN_THRESHOLDS
+from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark, Place, Posir, places_of
 from psibench.generate.recipes import (
     AUDIT,
     GRADE_ROUNDS,
@@ -198,9 +195,15 @@ class _Walked:
 
 
 def estimate_tasks(
-    config: Config, *, most: int, results: Path, only: str | None = None
+    benchmarks: Mapping[str, Benchmark],
+    asker: "Estimator",
+    *,
+    length_tokenizer: str,
+    most: int,
+    results: Path,
+    only: str | None = None,
 ) -> tuple[list[BenchmarkEstimate], list[LlmEstimate]]:
-    """Estimate a config's benchmarks that ask a language model: written by one, or translated.
+    """Estimate the benchmarks that ask a language model: written by one, or translated.
 
     Parameters
     ----------
@@ -216,18 +219,15 @@ def estimate_tasks(
     InputError
         If there is no such benchmark, or a prompt, a source or a table is not what it should be.
     """
-    asking = [name for name, section in config.benchmarks.items() if asks_llm(section)]
+    asking = [name for name, section in benchmarks.items() if asks_llm(section)]
     if only not in (None, *asking):
         raise InputError(
             f"benchmark {only!r}: the config's benchmarks that ask a language model are "
             f"{', '.join(asking) or 'none'}"
         )
-    asker = Estimator(resolve_llms(config), resolve_prices(config), Path(config.store))
-    reader = Reader(config.length_tokenizer)
+    reader = Reader(length_tokenizer)
     found = [
-        estimate_benchmark(
-            name, config.benchmarks[name], asker, reader, folder=results / name, most=most
-        )
+        estimate_benchmark(name, benchmarks[name], asker, reader, folder=results / name, most=most)
         for name in asking
         if only in (None, name)
     ]

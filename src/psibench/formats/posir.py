@@ -39,7 +39,7 @@ from psibench.tables import atomic_path
 from psibench.text.lengths import MOST_CHARS
 
 if TYPE_CHECKING:
-    from psibench.config.places import Place
+    from psibench.generate.benchmarks import Place
 
 
 COLUMNS: Mapping[str, dict[str, Any]] = {

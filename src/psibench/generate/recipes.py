@@ -14,16 +14,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.benchmarks import (
-    Benchmark,
-    FinewebPosqRelease,
-    GeneratedBenchmark,
-    KnownItem,
-    PosirRelease,
-    SquadPosq,
-    parse_benchmark,
-)
-from psibench.config.places import places_of
 from psibench.config.sources import PythonDocsSource
 from psibench.errors import InputError
 from psibench.filters.decide import NO_TARGET, REASONS, REPEATED_TEXT, evidence_targets
@@ -33,6 +23,16 @@ from psibench.filters.negatives import FinewebNegatives
 from psibench.formats.posir import dataset_files
 from psibench.generate import fineweb_posq_release, known_item, posir_release, squad_posq
 from psibench.generate.base import Build, complete_build
+from psibench.generate.benchmarks import (
+    Benchmark,
+    FinewebPosqRelease,
+    GeneratedBenchmark,
+    KnownItem,
+    PosirRelease,
+    SquadPosq,
+    parse_benchmark,
+    places_of,
+)
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS

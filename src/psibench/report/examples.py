@@ -71,7 +71,7 @@ class ExampleGroup:
 def read_examples(files: Sequence[Mapping[str, str]]) -> list[Example]:
     """Read three queries per language and the documents that hold their evidence.
 
-    ``files`` are plain data as `psibench.config.lookup_report.example_files` gives them. The
+    ``files`` are plain data as `psibench.plan.summaries.example_files` gives them. The
     three are divided among a language's domains. Ids are read first, then the rows needed.
 
     Raises

@@ -74,7 +74,7 @@ class Summaries:
 def read_languages(files: Sequence[Mapping[str, Any]]) -> list[LanguageFacts]:
     """Read what is known of benchmarks' languages and domains.
 
-    ``files`` are plain data as `psibench.config.lookup_report.language_files` gives them.
+    ``files`` are plain data as `psibench.plan.summaries.language_files` gives them.
     """
     return [
         LanguageFacts(

@@ -13,15 +13,15 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
-from psibench.config.benchmarks import (
+from psibench.config.llms import STAND_IN_PREFIX
+from psibench.config.models import Model
+from psibench.filters.verify import VerifyMargin
+from psibench.generate.benchmarks import (
     Benchmark,
     FinewebPosqRelease,
     GeneratedBenchmark,
     SquadPosq,
 )
-from psibench.config.llms import STAND_IN_PREFIX
-from psibench.config.models import Model
-from psibench.filters.verify import VerifyMargin
 from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
 from psibench.report import scores
 from psibench.report.examples import Example, example_section, read_examples

@@ -18,11 +18,11 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
-from psibench.config.benchmarks import Benchmark
+from psibench.config.files import read_yaml
 from psibench.config.paths import PUBLISHED
-from psibench.config.published import published_facts
-from psibench.config.registry import read_yaml
 from psibench.errors import InputError
+from psibench.generate.benchmarks import Benchmark
+from psibench.report.published_facts import published_facts
 from psibench.report.tables import TEMPLATES, Table, provenance_table, render
 from psibench.tables import hash_file, read_provenance, read_table, write_csv, write_table
 from psibench.tables.atomic import write_text
@@ -235,7 +235,7 @@ def _figure(
 METRIC = "ndcg@10"
 _ROW = ("benchmark", "model", "query_lang", "corpus_lang", "length_bucket", "buckets")
 Facts = Mapping[str, Mapping[str, str]]
-"""Benchmark id -> ``data`` and ``differs``, as `psibench.config.published.published_facts`."""
+"""Benchmark id -> ``data`` and ``differs``, as of `published_facts`."""
 
 
 def has_counterparts(facts: Facts, runs: Iterable[Mapping[str, str]]) -> bool:

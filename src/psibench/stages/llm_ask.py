@@ -48,7 +48,7 @@ class Asking:
     @property
     def params(self) -> dict[str, Any]:
         """What decides the outcomes, apart from the documents."""
-        return task_params(self.section, self.prompt) | llm_params(self.llm)
+        return task_params(self.section, load_prompt(self.prompt)) | llm_params(self.llm)
 
 
 def llm_params(llm: LlmSettings) -> dict[str, Any]:
@@ -57,10 +57,10 @@ def llm_params(llm: LlmSettings) -> dict[str, Any]:
     return params | {"max_reasks": llm.asking.max_reasks}
 
 
-def task_params(section: LlmTaskSection, prompt: str | Path) -> dict[str, Any]:
+def task_params(section: LlmTaskSection, prompt: Prompt) -> dict[str, Any]:
     """Return what of a task's section decides its items; of the template, what is sent."""
     params = section.model_dump(mode="json", exclude={"llm", "prompt"})
-    return params | {"prompt_hash": load_prompt(prompt).hash}
+    return params | {"prompt_hash": prompt.hash}
 
 
 def read_task_tables(task: LlmTask, paths: Mapping[str, TablePath]) -> dict[str, pl.DataFrame]:

@@ -8,16 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from psibench.config.benchmarks import GENERATED_RECIPES, GeneratedBenchmark
-from psibench.config.llms import Price
-from psibench.config.load import load_config, resolve_llms, resolve_prices
-from psibench.config.lookup import Lookup
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.config.release import PosirReleaseSource
+from psibench.config.files import merge, read_yaml
+from psibench.config.llms import Price, load_llms, load_prices
+from psibench.config.paths import DEFAULT_CONFIG
+from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import JUDGING, find_task, find_task_of
-from psibench.generate.sampling import sample_params
 from psibench.llm.tasks import LlmTask, LlmTaskSection
-from psibench.stages.llm_ask import AskedDomain, Asking, llm_params, run_ask, task_params
+from psibench.stages.llm_ask import AskedDomain, Asking, run_ask
 from psibench.stages.llm_gather import run_gather
 from psibench.stages.stopping import Stop, job_end_time
 from psibench.tables.domains import Domain, TablePath, each_domain
@@ -26,54 +23,20 @@ from psibench.translate.steps import translating_section, translation_task
 from psibench.translate.translate import TranslateSection
 
 
-def place_params(lookup: Lookup, benchmark: str, language: str, domain: str) -> dict[str, Any]:
-    """Return the parameters of a ``sample`` job: what decides a domain's documents."""
-    place = lookup.place(benchmark, language, domain)
-    assert not isinstance(place.source, PosirReleaseSource)
-    return sample_params(
-        place.source,
-        place.passages,
-        lookup.generated(benchmark).sample,
-        length_tokenizer=lookup.config.length_tokenizer,
-        id_prefix=lookup.id_prefix(benchmark, domain),
-    )
-
-
-def ask_params(lookup: Lookup, benchmark: str, task: str, language: str) -> dict[str, Any]:
-    """Return the parameters of an ``ask`` job: what decides the outcomes."""
-    section = lookup.task_section(benchmark, task, language)
-    return {
-        "recipe": lookup.benchmark(benchmark).recipe,
-        "section": task_params(section, lookup.prompt(benchmark, task)),
-        "llm": {"id": section.llm} | llm_params(lookup.llm_of(benchmark, task)),
-    }
-
-
-def gather_params(lookup: Lookup, benchmark: str, task: str, language: str) -> dict[str, Any]:
-    """Return the parameters of a ``gather`` job."""
-    section = lookup.task_section(benchmark, task, language)
-    return {
-        "recipe": lookup.benchmark(benchmark).recipe,
-        "judging": lookup.judging_kind(benchmark, task),
-        "section": lookup.dump(section) | {"prompt": None},
-        "step": lookup.step(benchmark, task),
-    }
-
-
 def asked_of(
     config: Mapping[str, Any], *, benchmark: str, task: str, language: str, prompt: str | Path
 ) -> tuple[Asking, dict[str, Price]]:
     """Return what an ``ask`` job asks of whom, and the prices, from the config it was given."""
-    loaded, _ = load_config(DEFAULT_CONFIG, config, registry=REGISTRY)
-    section = loaded.benchmarks[benchmark]
+    given = merge(read_yaml(DEFAULT_CONFIG), config)
+    section = parse_benchmark(given["benchmarks"][benchmark])
     found = translation_task(task)
     if found is not None:
         chosen: LlmTaskSection = translating_section(section, task, language)
     else:
         assert isinstance(section, GeneratedBenchmark)
         found, chosen = find_task_of(section, task)
-    llm = resolve_llms(loaded)[chosen.llm]
-    return Asking(found, chosen, chosen.llm, llm, Path(prompt)), resolve_prices(loaded)
+    llms, prices = load_llms(own=given.get("llms")), load_prices(own=given.get("prices"))
+    return Asking(found, chosen, chosen.llm, llms[chosen.llm], Path(prompt)), prices
 
 
 def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskSection]:

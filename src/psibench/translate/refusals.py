@@ -72,7 +72,7 @@ def read_refusals(path: str | Path = REFUSALS) -> list[re.Pattern[str]]:
 
 def read_list(kind: Any, path: str | Path) -> Any:
     """Read a list of phrases that is a data file, checked."""
-    from psibench.config.registry import read_yaml
+    from psibench.config.files import read_yaml
 
     try:
         return TypeAdapter(kind).validate_python(read_yaml(path))

@@ -16,7 +16,7 @@ from psibench.translate.translate import TRANSLATE, TranslateSection
 from psibench.translate.translators import judging_task, translator_task
 
 if TYPE_CHECKING:
-    from psibench.config.benchmarks import Benchmark
+    from psibench.generate.benchmarks import Benchmark
 
 Languages = Annotated[list[Language], AfterValidator(refuse_repeats)]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.config.load import load_llms
+from psibench.config.llms import load_llms
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.standin.completion import answer_directly
 from psibench.llm.standin.imperfections import Imperfections

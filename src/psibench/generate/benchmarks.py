@@ -1,14 +1,47 @@
-"""The places of a benchmark: its languages and domains, each with the text it is made of."""
+"""A benchmark's config section, whatever its recipe, and what follows from it: places and views.
 
-from collections.abc import Sequence
+A place is one domain in one language, with the text it is made of. A view is another cut of a
+benchmark's queries or documents, evaluated under an id of its own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from psibench.config.benchmarks import Benchmark, PosirRelease
+from pydantic import Field, TypeAdapter
+
 from psibench.config.corpora import Corpus, QuestionCorpus
 from psibench.config.release import PosirReleaseSource
 from psibench.config.sources import DocumentSource, QuestionSource
 from psibench.errors import InputError
+from psibench.generate.base import GeneratedBenchmark
+from psibench.generate.controlled import Controlled
+from psibench.generate.fineweb_posq import FinewebPosq
+from psibench.generate.fineweb_posq_release import FinewebPosqRelease
+from psibench.generate.known_item import KnownItem
+from psibench.generate.posir import Posir
+from psibench.generate.posir_release import PosirRelease
 from psibench.generate.sampling import Passages
+from psibench.generate.squad_posq import SquadPosq
+
+GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
+    "fineweb_posq": FinewebPosq,
+    "posir": Posir,
+    "controlled": Controlled,
+}
+Benchmark = Annotated[
+    SquadPosq | FinewebPosqRelease | PosirRelease | KnownItem | FinewebPosq | Posir | Controlled,
+    Field(discriminator="recipe"),
+]
+
+
+def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:
+    """Make a benchmark section from plain data, as a job receives it."""
+    parsed: Benchmark = TypeAdapter(Benchmark).validate_python(section)
+    return parsed
+
+
+# Places
 
 Source = DocumentSource | QuestionSource | PosirReleaseSource
 
@@ -103,3 +136,35 @@ def _refuse_absent(key: str, wanted: Sequence[str] | None, found: Sequence[str])
     if absent:
         there = ", ".join(dict.fromkeys(found)) or "none"
         raise InputError(f"no {key} {', '.join(absent)} in the release; it has {there}")
+
+
+# Views
+
+RAW, TINY, CANDIDATES = "raw", "tiny", "candidates"
+"""Before false negatives were removed; a small subset; every candidate, for filter studies."""
+
+
+def view_id(benchmark: str, view: str) -> str:
+    """Return the id under which a view of a benchmark is evaluated."""
+    return f"{benchmark}-{view}"
+
+
+def view_names(section: Benchmark) -> Iterator[str]:
+    """Yield the views that a benchmark has."""
+    if not isinstance(section, GeneratedBenchmark):
+        return
+    if section.false_negatives is not None:
+        yield RAW
+    if section.tiny is not None:
+        yield TINY
+    if section.verify is not None:
+        yield CANDIDATES
+
+
+def evaluated_views(section: Benchmark) -> list[str]:
+    """List the views that have rows in the result tables."""
+    negatives = section.false_negatives if isinstance(section, GeneratedBenchmark) else None
+    left_out = {CANDIDATES}
+    if negatives is not None and not negatives.evaluate_raw:
+        left_out.add(RAW)
+    return [view for view in view_names(section) if view not in left_out]

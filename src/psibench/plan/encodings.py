@@ -14,17 +14,27 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.benchmarks import GeneratedBenchmark
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import VllmModel
 from psibench.config.llms import MILLION
-from psibench.config.lookup import Lookup
-from psibench.config.lookup_report import compared_domains
-from psibench.config.lookup_survey import Survey
 from psibench.config.model_base import EncoderModel
 from psibench.config.models import Model
-from psibench.config.places import places_of
-from psibench.config.planning import (
+from psibench.config.reranking import RerankModel
+from psibench.encode.store import EmbeddingStore, Storage, text_key
+from psibench.errors import InputError
+from psibench.estimate.documents import Reader, is_large, is_remote
+from psibench.generate.benchmarks import RAW, GeneratedBenchmark, places_of
+from psibench.llm.expected import EMBEDDED, count_tokens
+from psibench.models.api.ledger import Ledger
+from psibench.models.api.service import pack
+from psibench.models.api.texts import ApiTexts, load_api_texts, remembered_tokenizer
+from psibench.models.checkpoints import local_folder
+from psibench.models.protocols import Role
+from psibench.plan.benchmarks import views_of
+from psibench.plan.config import Config
+from psibench.plan.paths import compared_domains
+from psibench.plan.plan import Plan, make_plan
+from psibench.plan.texts import (
     QUERY_TOKENS,
     TRANSLATION_GROWTH,
     LengthBin,
@@ -32,17 +42,6 @@ from psibench.config.planning import (
     queries_per_document,
     tokens_per_unit,
 )
-from psibench.config.settings import Config
-from psibench.config.views import RAW, view_id
-from psibench.encode.store import EmbeddingStore, Storage, text_key
-from psibench.errors import InputError
-from psibench.estimate.documents import Reader, is_large, is_remote
-from psibench.llm.expected import EMBEDDED, count_tokens
-from psibench.models.api.ledger import Ledger
-from psibench.models.api.service import pack
-from psibench.models.api.texts import ApiTexts, load_api_texts, remembered_tokenizer
-from psibench.models.checkpoints import local_folder
-from psibench.models.protocols import Role
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.lengths import with_lengths
@@ -160,9 +159,9 @@ class TextFinder:
         Folder of results.
     """
 
-    def __init__(self, lookup: Lookup, results: Path) -> None:
-        self._lookup, self._results = lookup, results
-        self._reader = Reader(lookup.config.length_tokenizer)
+    def __init__(self, plan: Plan, results: Path) -> None:
+        self._plan, self._results = plan, results
+        self._reader = Reader(plan.config.length_tokenizer)
         self._found: dict[tuple[str, str], Found] = {}
 
     def find(self, name: str, language: str) -> Found:
@@ -174,7 +173,7 @@ class TextFinder:
             If a table or a source is there and cannot be read.
         """
         if (name, language) not in self._found:
-            planned = self._lookup.planned(name, language)
+            planned = self._plan.planned(name, language)
             plan = None if planned is None else Found(planned, "plan")
             found = self._tables(name, language) or plan or self._source(name, language)
             self._found[name, language] = found
@@ -182,7 +181,7 @@ class TextFinder:
 
     def _tables(self, name: str, language: str) -> Found | None:
         """Read the tables of a benchmark or view; those of the benchmark stand for its views."""
-        base = self._lookup.base(name)
+        base = self._plan.named[name].base
         folders = (self._results / one / "data" / language for one in (name, base))
         paths = next(
             (found for at in folders if (found := sorted(at.glob("*/corpus.parquet")))), []
@@ -197,7 +196,7 @@ class TextFinder:
 
     def _source(self, name: str, language: str) -> Found:
         """Read the source of a benchmark that is not built; a translation is so much longer."""
-        section = self._lookup.benchmark(name)
+        section = self._plan.named[name].section
         is_translated = section.translate is not None and language in section.translate.to
         wanted = section.language if is_translated else language
         places = [at for at in places_of(section) if at.language == wanted]
@@ -257,15 +256,15 @@ def encoding_plan(config: Config, models: Mapping[str, Model], *, results: Path)
     InputError
         If a local source or checkpoint of the config does not exist.
     """
-    lookup = Lookup(config, models)
-    finder, settings, rows = TextFinder(lookup, results), config.encoding, []
-    for encoding in needed_encodings(lookup):
+    plan = make_plan(config, models)
+    finder, settings, rows = TextFinder(plan, results), config.encoding, []
+    for encoding in needed_encodings(plan):
         name, model, language = encoding.benchmark, encoding.model, encoding.language
-        entry = lookup.models[model]
+        entry = plan.models[model]
         if not isinstance(entry, EncoderModel):
             continue
         found = finder.find(name, language)
-        sized, jobs = _sized(entry), len(lookup.encode_shards(name, model, language))
+        sized, jobs = _sized(entry), len(plan.shards[name, model, language])
         row: dict[str, Any] = {"benchmark": name, "language": language, "model": model}
         row |= {"jobs": jobs, "basis": found.basis}
         if (sizes := found.sizes) is not None:
@@ -312,33 +311,33 @@ def _parameters(weights: Path) -> int:
         return sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
 
 
-def needed_encodings(lookup: Lookup) -> list[Encoding]:
+def needed_encodings(plan: Plan) -> list[Encoding]:
     """List the encodings that the results of a config ask for, each once, by a job or a service.
 
     They are asked for by the runs of models, by those that rerankers rerank, by the recall of false
     negatives and by the comparison of domains.
     """
-    asked = _asked_for(lookup)
-    every = (Encoding(lookup.encoded_as(name, at), model, at) for name, model, at in asked)
+    asked = _asked_for(plan)
+    every = (Encoding(plan.encoded_as(name, at), model, at) for name, model, at in asked)
     return list(dict.fromkeys(every))
 
 
-def _asked_for(lookup: Lookup) -> Iterator[tuple[str, str, str]]:
+def _asked_for(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Yield benchmark or view, model and language of vectors that something reads."""
-    for run in lookup.runs():
+    for run in plan.runs:
         model = run["model"]
-        if lookup.is_reranker(model):
-            model = lookup.first_stage(model)
-        if lookup.is_vector(model):
+        if isinstance(plan.models[model], RerankModel):
+            model = plan.first_stage(model)
+        if plan.is_vector(model):
             yield run["benchmark"], model, run["query_lang"]
             yield run["benchmark"], model, run["corpus_lang"]
-    for name in lookup.having("false_negatives"):
-        model = lookup.negatives(name).recall.model
-        if lookup.is_vector(model):
-            for language in lookup.native_languages(name):
-                yield view_id(name, RAW), model, language
-    for name in lookup.config.benchmarks:
-        for model, language in compared_domains(lookup, name):
+    for view in plan.views.values():
+        negatives = view.generated.false_negatives
+        if view.view == RAW and negatives is not None and plan.is_vector(negatives.recall.model):
+            for language in view.native:
+                yield view.id, negatives.recall.model, language
+    for name in plan.benchmarks:
+        for model, language in compared_domains(plan, name):
             yield name, model, language
 
 
@@ -364,20 +363,20 @@ def estimate_embeddings(
     InputError
         If a table or a source is there and cannot be read, or the workflow would refuse the config.
     """
-    lookup = Survey(config, models)
-    finder, asked, estimates = TextFinder(lookup, results), needed_encodings(lookup), []
-    for model, entry in lookup.models.items():
+    plan = make_plan(config, models, missing=[])
+    finder, asked, estimates = TextFinder(plan, results), needed_encodings(plan), []
+    for model, entry in plan.models.items():
         if not isinstance(entry, EmbeddingApiModel):
             continue
         folder = Path(config.store) / "embeddings" / model
         counter = _ApiCounter(entry, model, folder, config.encoding.storage, exact=exact)
-        wanted = {(lookup.base(e.benchmark), e.language) for e in asked if e.model == model}
+        wanted = {(plan.named[e.benchmark].base, e.language) for e in asked if e.model == model}
         rows = []
-        for labels in lookup.benchmark_languages():
-            name, language = labels["benchmark"], labels["lang"]
-            if (name, language) in wanted and only in (None, name):
-                views = [name, *(one for one in lookup.views() if lookup.base(one) == name)]
-                found = [finder.find(view, language) for view in views]
+        for name, planned in plan.benchmarks.items():
+            for language in planned.languages:
+                if (name, language) not in wanted or only not in (None, name):
+                    continue
+                found = [finder.find(view, language) for view in (name, *views_of(planned))]
                 rows.append((name, language, counter.count(found)))
         spent = (
             Ledger(folder, job="", price=entry.price).spent_usd() if entry.price else entry.price

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from psibench.config.benchmarks import (
+from psibench.generate.benchmarks import (
+    TINY,
     FinewebPosq,
     FinewebPosqRelease,
     Posir,
     PosirRelease,
     SquadPosq,
+    evaluated_views,
+    view_id,
 )
-from psibench.config.views import TINY, evaluated_views, view_id
 
 OWN_TEXT = "documents and questions of its own"
 

@@ -4,10 +4,13 @@ from typing import Any
 import pytest
 import yaml
 
-from psibench.config import load_config, load_registry, merge, read_yaml
-from psibench.config.lookup import Lookup
+from psibench.config.files import merge, read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.config.registry import load_registry
 from psibench.errors import InputError
+from psibench.plan.config import load_config
+from psibench.plan.paths import sources_of, wildcard_patterns
+from psibench.plan.plan import Plan, make_plan
 
 DOCS: dict[str, Any] = {"recipe": "known_item", "source": {"kind": "python_docs"}}
 SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["a.json"]}}
@@ -217,56 +220,56 @@ def test_a_wrong_registry_names_its_file_and_entry(tmp_path):
         load_registry(path)
 
 
-def lookup(override) -> Lookup:
-    return Lookup(*load(override))
+def plan(override) -> Plan:
+    return make_plan(*load(override))
 
 
 def test_a_missing_source_file_is_named_with_its_key(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     message = rf"benchmarks\.s\.source: no file 'a\.json' in {tmp_path}"
     with pytest.raises(InputError, match=message):
-        lookup({"benchmarks": {"s": SQUAD}})
+        plan({"benchmarks": {"s": SQUAD}})
 
 
 def test_a_missing_folder_of_documents_is_named_with_its_key():
     files = {"recipe": "known_item", "source": {"kind": "files", "paths": ["no/where"]}}
     with pytest.raises(InputError, match=r"benchmarks\.f\.source: no/where: no such file or"):
-        lookup({"benchmarks": {"f": files}})
+        plan({"benchmarks": {"f": files}})
 
 
-def test_the_lookup_lists_runs_sources_and_patterns(tmp_path, monkeypatch):
+def test_the_plan_has_runs_sources_and_patterns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.json").write_text("{}")
-    found = lookup(
+    found = plan(
         {
             "benchmarks": {"s": {**SQUAD, "domain": "wiki"}, "d": {**DOCS, "language": "deu-Latn"}},
             "models": ["bm25", "minilm-static"],
         }
     )
-    assert found.source_files("s", "eng-Latn", "wiki") == ["a.json"]
-    assert found.source_files("d", "deu-Latn", "general") == []
-    assert [tuple(run.values()) for run in found.runs()] == [
+    assert sources_of(found, "s", "eng-Latn", "wiki") == ["a.json"]
+    assert sources_of(found, "d", "deu-Latn", "general") == []
+    assert [tuple(run.values()) for run in found.runs] == [
         ("s", "bm25", "eng-Latn", "eng-Latn"),
         ("s", "minilm-static", "eng-Latn", "eng-Latn"),
         ("d", "bm25", "deu-Latn", "deu-Latn"),
         ("d", "minilm-static", "deu-Latn", "deu-Latn"),
     ]
-    assert found.domains("s", "eng-Latn") == ["wiki"]
-    assert found.domains_in("d", "deu-Latn") == ["general"]
-    assert found.pattern("benchmarks") == "s|d"
-    assert found.pattern("lexical") == "bm25"
-    assert found.pattern("vector") == r"minilm\-static"
+    assert found.named["s"].domains("eng-Latn") == ["wiki"]
+    assert found.named["d"].domains("deu-Latn") == ["general"]
+    assert wildcard_patterns(found)["benchmarks"] == "s|d"
+    assert wildcard_patterns(found)["lexical"] == "bm25"
+    assert wildcard_patterns(found)["vector"] == r"minilm\-static"
 
 
 def test_a_pattern_without_ids_matches_nothing():
     import re
 
-    found = lookup({"models": ["bm25"]})
-    assert not re.search(found.pattern("vector"), "none")
+    found = plan({"models": ["bm25"]})
+    assert not re.search(wildcard_patterns(found)["vector"], "none")
 
 
 def test_a_local_checkpoint_that_is_not_there_is_told_before_any_job():
     entry = DENSE | {"checkpoint": "./nowhere"}
     config, models = load({"models": ["m"], "registry": {"m": entry}})
     with pytest.raises(InputError, match=r"checkpoint '\./nowhere': no such folder"):
-        Lookup(config, models)
+        make_plan(config, models)

@@ -1,11 +1,13 @@
 import pytest
 
-from psibench.config import load_config
-from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.config.reranker_registry import load_rerankers, reranker_params, resolve_rerankers
+from psibench.config.reranker_registry import load_rerankers, reranker_params
 from psibench.errors import InputError
 from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity
+from psibench.plan import jobs
+from psibench.plan.config import load_config, resolve_rerankers
+from psibench.plan.paths import wildcard_patterns
+from psibench.plan.plan import Plan, make_plan
 
 TASKS = {
     "fineweb_posq": ("summarise", "generate_questions"),
@@ -31,13 +33,13 @@ def load(verify, recipe="controlled", keys=None, **more):
     return load_config(DEFAULT_CONFIG, {"benchmarks": {"b": section}, **more}, registry=REGISTRY)
 
 
-def lookup_of(verify, recipe="controlled", **more) -> Lookup:
-    return Lookup(*load(verify, recipe, **more))
+def plan_of(verify, recipe="controlled", **more) -> Plan:
+    return make_plan(*load(verify, recipe, **more))
 
 
 def refusal(verify, recipe="controlled", **more) -> str:
     with pytest.raises(InputError) as refused:
-        lookup_of(verify, recipe, **more)
+        plan_of(verify, recipe, **more)
     return str(refused.value)
 
 
@@ -87,7 +89,7 @@ def test_a_wrong_verify_section_is_told_by_its_key(verify, recipe, line):
     ],
 )
 def test_without_a_rule_the_one_of_the_recipes_paper_is_meant(recipe, section):
-    assert lookup_of({"rerankers": [BM25]}, recipe).verification("b") == section
+    assert plan_of({"rerankers": [BM25]}, recipe).benchmarks["b"].section.verify == section
 
 
 @pytest.mark.parametrize("recipe", list(TASKS))
@@ -96,14 +98,14 @@ def test_without_a_rule_the_one_of_the_recipes_paper_is_meant(recipe, section):
     [("agreement", VerifyAgreement), ("necessity", VerifyNecessity), ("margin", VerifyMargin)],
 )
 def test_every_recipe_may_use_every_rule_and_balance(recipe, rule, kind):
-    lookup = lookup_of({"rule": rule, "rerankers": [BM25], "balance": True, "seed": 7}, recipe)
-    assert lookup.verification("b") == kind(rerankers=[BM25], balance=True, seed=7)
+    plan = plan_of({"rule": rule, "rerankers": [BM25], "balance": True, "seed": 7}, recipe)
+    assert plan.benchmarks["b"].section.verify == kind(rerankers=[BM25], balance=True, seed=7)
     by_margin = rule == "margin"
-    assert (lookup.pattern("margin") == "b", lookup.pattern("verified") == "b") == (
+    assert [wildcard_patterns(plan)[sort] == "b" for sort in ("margin", "verified")] == [
         by_margin,
         not by_margin,
-    )
-    assert lookup.part_scoring("b", BM25)["section"]["rule"] == rule
+    ]
+    assert jobs.part_scoring(plan, "b", BM25)["section"]["rule"] == rule
 
 
 def test_a_section_read_from_a_file_is_left_as_it_was():
@@ -223,18 +225,18 @@ def test_an_own_reranker_is_checked_and_its_local_checkpoint_has_to_be_there():
 
 
 def test_without_the_section_no_reranker_is_needed_and_the_last_task_gives_the_queries():
-    lookup = lookup_of(None)
-    assert (dict(lookup.rerankers), lookup.verification("b")) == ({}, None)
-    assert lookup.left_before()("b") == "generate_positional_query"
-    assert lookup_of({"rerankers": [BM25]}).left_before()("b") == "verify"
+    plan = plan_of(None)
+    assert (dict(plan.rerankers), plan.benchmarks["b"].section.verify) == ({}, None)
+    assert plan.benchmarks["b"].left_before() == "generate_positional_query"
+    assert plan_of({"rerankers": [BM25]}).benchmarks["b"].left_before() == "verify"
 
 
 def test_a_panel_is_asked_in_its_order():
     panel = [COSINE, BM25, "embedded-minilm-maxsim"]
-    lookup = lookup_of({"rerankers": panel}, keys={"false_negatives": POSIR_NEGATIVES})
-    assert lookup.part_scoring("b", BM25)["section"]["rerankers"] == panel[:2]
-    assert lookup.part_scoring("b", panel[0])["section"]["rerankers"] == panel[:1]
-    assert lookup.pair_panel("b") == [BM25, COSINE]
+    plan = plan_of({"rerankers": panel}, keys={"false_negatives": POSIR_NEGATIVES})
+    assert jobs.part_scoring(plan, "b", BM25)["section"]["rerankers"] == panel[:2]
+    assert jobs.part_scoring(plan, "b", panel[0])["section"]["rerankers"] == panel[:1]
+    assert plan.benchmarks["b"].negatives.rerankers == [BM25, COSINE]
 
 
 def test_what_decides_no_score_is_no_parameter_of_the_scoring():
@@ -249,7 +251,7 @@ def test_what_decides_no_score_is_no_parameter_of_the_scoring():
 
 def test_what_decides_no_score_reruns_no_scoring_of_the_filter():
     def params(**verify):
-        return lookup_of({"rerankers": [BM25, COSINE], **verify}).part_scoring("b", BM25)
+        return jobs.part_scoring(plan_of({"rerankers": [BM25, COSINE], **verify}), "b", BM25)
 
     made = params()
     assert params(threshold=0.1) == params(balance=True, seed=3) == made
@@ -262,13 +264,13 @@ def test_what_decides_no_score_reruns_no_scoring_of_the_filter():
         "rule": "margin", "rerankers": [BM25], "complete": True, "threshold": 0.0
     }  # fmt: skip
     assert params(complete=True, rerankers=[COSINE, BM25], threshold=0.1) == whole
-    assert lookup_of({"rerankers": [BM25]}).part_scoring("b", BM25, complete=True) == whole
+    assert jobs.part_scoring(plan_of({"rerankers": [BM25]}), "b", BM25, complete=True) == whole
 
 
 def test_what_decides_no_score_reruns_no_scoring_of_pairs():
     def params(negatives, reranker=COSINE, **changes):
         keys = {"false_negatives": negatives | changes}
-        return lookup_of(None, keys=keys).pair_scoring("b", reranker)
+        return jobs.pair_scoring(plan_of(None, keys=keys), "b", reranker)
 
     made = params(FINEWEB_NEGATIVES)
     for changes in (
@@ -291,7 +293,7 @@ def test_what_decides_no_score_reruns_no_scoring_of_pairs():
 def test_how_many_vote_decides_which_pairs_are_scored():
     def params(rerankers):
         keys = {"false_negatives": FINEWEB_NEGATIVES | {"rerankers": rerankers}}
-        return lookup_of(None, keys=keys).pair_scoring("b", BM25)
+        return jobs.pair_scoring(plan_of(None, keys=keys), "b", BM25)
 
     # A majority of one and one of two are settled elsewhere: the whole panel is a parameter.
     assert params([BM25]) != params([BM25, COSINE])
@@ -299,15 +301,15 @@ def test_how_many_vote_decides_which_pairs_are_scored():
 
 def test_the_template_is_no_parameter_of_a_decision():
     keys = {"false_negatives": FINEWEB_NEGATIVES | {"prompt": "config/prompts/grade_relevance.md"}}
-    lookup = lookup_of(None, keys=keys)
-    section = lookup.negatives("b")
+    plan = plan_of(None, keys=keys)
+    section = plan.benchmarks["b"].negatives
     first, second = section.judging(1), section.judging(2)
     for params in (section.panel(), first, second, section.removal()):
         assert "prompt" not in params
         assert "evaluate_raw" not in params
     other = section.model_copy(update={"needed": 1, "min_grade": 4})
     assert (other.judging(1) == first, other.judging(2) == second) == (True, False)
-    assert lookup.counted("b", "false_negatives") == {"unit": "queries", "step": 100}
+    assert jobs.counted(plan, "b", step="false_negatives") == {"unit": "queries", "step": 100}
 
 
 @pytest.mark.parametrize("name", ["all", "none"])

@@ -8,7 +8,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from psibench.config.benchmarks import (
+from psibench.config.encoders import ColbertModel, VllmModel
+from psibench.config.model_base import EncoderModel, ModelBase, Windows
+from psibench.config.models import StaticModel
+from psibench.config.sections import Encoding
+from psibench.generate.benchmarks import (
     Benchmark,
     Controlled,
     FinewebPosq,
@@ -16,10 +20,6 @@ from psibench.config.benchmarks import (
     Posir,
     PosirRelease,
 )
-from psibench.config.encoders import ColbertModel, VllmModel
-from psibench.config.model_base import EncoderModel, ModelBase, Windows
-from psibench.config.models import StaticModel
-from psibench.config.sections import Encoding
 from psibench.generate.sampling import Sample
 
 TOKENS_PER_WORD = 4 / 3

@@ -2,10 +2,12 @@ import re
 
 import pytest
 
-from psibench.config.load import load_config
-from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
+from psibench.plan.config import load_config
+from psibench.plan.paths import NOTHING, translator_grades, wildcard_patterns
+from psibench.plan.plan import make_plan
+from psibench.plan.summaries import language_files, ledger_places
 
 DOCS = {"kind": "python_docs"}
 STAND_IN = {"llm": "stand-in"}
@@ -31,19 +33,19 @@ def translate(*languages, **changes):
     return {"llm": "stand-in", "to": list(languages), **changes}
 
 
-def lookup_of(models=MODELS, **benchmarks):
+def plan_of(models=MODELS, **benchmarks):
     config, entries = load_config(
         DEFAULT_CONFIG, {"benchmarks": benchmarks, "models": models}, registry=REGISTRY
     )
-    return Lookup(config, entries)
+    return make_plan(config, entries)
 
 
 def test_one_source_is_one_place():
-    lookup = lookup_of(b=controlled(language="deu-Latn", domain="wiki"))
-    assert [(p.language, p.domain, p.key) for p in lookup.places("b")] == [
+    plan = plan_of(b=controlled(language="deu-Latn", domain="wiki"))
+    assert [(p.language, p.domain, p.key) for p in plan.benchmarks["b"].places] == [
         ("deu-Latn", "wiki", "source")
     ]
-    assert lookup.pairs("b") == [("deu-Latn", "deu-Latn")]
+    assert plan.benchmarks["b"].pairs == [("deu-Latn", "deu-Latn")]
 
 
 def test_corpora_take_the_benchmarks_language_and_passages():
@@ -51,25 +53,25 @@ def test_corpora_take_the_benchmarks_language_and_passages():
         {"domain": "a", "source": DOCS},
         {"domain": "b", "source": DOCS, "passages": {"max_words": 90}},
     ]
-    lookup = lookup_of(
+    plan = plan_of(
         x=controlled(source=None, corpora=corpora, language="fra-Latn", passages={"max_words": 300})
     )
-    places = lookup.places("x")
+    places = plan.benchmarks["x"].places
     assert [(p.language, p.domain, p.passages.max_words) for p in places] == [
         ("fra-Latn", "a", 300),
         ("fra-Latn", "b", 90),
     ]
-    section = lookup.section_at("x", "fra-Latn", "b")
+    section = plan.benchmarks["x"].section_at("fra-Latn", "b")
     assert (section.domain, section.corpora, section.passages.max_words) == ("b", None, 90)
 
 
 def test_ids_of_several_domains_get_the_domain_in_front():
-    lookup = lookup_of(
+    plan = plan_of(
         one=several(("a", "eng-Latn"), ("a", "spa-Latn")),
         two=several(("a", "eng-Latn"), ("b", "eng-Latn")),
     )
-    assert lookup.id_prefix("one", "a") == ""
-    assert lookup.id_prefix("two", "b") == "b/"
+    assert plan.benchmarks["one"].id_prefix("a") == ""
+    assert plan.benchmarks["two"].id_prefix("b") == "b/"
 
 
 @pytest.fixture
@@ -92,38 +94,38 @@ def release(tmp_path, monkeypatch):
 def test_what_a_release_does_not_have_is_refused(release, wanted, message):
     section = {"recipe": "posir_release", "source": {"path": "release"}}
     with pytest.raises(InputError, match=message):
-        lookup_of(b=section | wanted)
-    found = lookup_of(b=section | {"domains": ["a"]})
-    assert [found.domains_in("b", one) for one in ("eng-Latn", "spa-Latn")] == [["a"], ["a"]]
+        plan_of(b=section | wanted)
+    found = plan_of(b=section | {"domains": ["a"]})
+    assert [found.named["b"].domains(one) for one in ("eng-Latn", "spa-Latn")] == [["a"], ["a"]]
 
 
 def test_domains_may_differ_between_languages():
     places = [("a", "eng-Latn"), ("b", "eng-Latn"), ("b", "spa-Latn"), ("c", "spa-Latn")]
-    lookup = lookup_of(x=several(*places, cross_lingual=["spa-Latn-eng-Latn"]))
-    assert lookup.domains("x", "eng-Latn") == ["a", "b"]
-    assert lookup.domains("x", "spa-Latn", "eng-Latn") == ["b"]
-    assert lookup.pairs("x")[-1] == ("spa-Latn", "eng-Latn")
-    places = {place["lang"]: place["domains"] for place in lookup.ledger_places("x")}
+    plan = plan_of(x=several(*places, cross_lingual=["spa-Latn-eng-Latn"]))
+    assert plan.named["x"].domains("eng-Latn") == ["a", "b"]
+    assert plan.named["x"].domains("spa-Latn", "eng-Latn") == ["b"]
+    assert plan.benchmarks["x"].pairs[-1] == ("spa-Latn", "eng-Latn")
+    places = {place["lang"]: place["domains"] for place in ledger_places(plan, "x")}
     assert places == {"eng-Latn": ["a", "b"], "spa-Latn": ["b", "c"]}
 
 
 def test_a_translation_has_the_domains_of_its_source_and_searches_it():
     places = [("a", "eng-Latn"), ("b", "eng-Latn"), ("a", "cmn-Hans")]
-    lookup = lookup_of(x=several(*places, translate=translate("spa-Latn", "ara-Arab")))
-    assert lookup.languages("x") == ["eng-Latn", "cmn-Hans", "spa-Latn", "ara-Arab"]
-    assert lookup.domains("x", "ara-Arab") == ["a", "b"]
-    assert lookup.pairs("x") == [
-        *((lang, lang) for lang in lookup.languages("x")),
+    plan = plan_of(x=several(*places, translate=translate("spa-Latn", "ara-Arab")))
+    assert plan.benchmarks["x"].languages == ["eng-Latn", "cmn-Hans", "spa-Latn", "ara-Arab"]
+    assert plan.named["x"].domains("ara-Arab") == ["a", "b"]
+    assert plan.benchmarks["x"].pairs == [
+        *((lang, lang) for lang in plan.benchmarks["x"].languages),
         ("spa-Latn", "eng-Latn"),
         ("ara-Arab", "eng-Latn"),
     ]
     none_crossed = several(*places, translate=translate("spa-Latn"), cross_lingual=[])
-    assert lookup_of(x=none_crossed).pairs("x")[-1] == ("spa-Latn", "spa-Latn")
+    assert plan_of(x=none_crossed).benchmarks["x"].pairs[-1] == ("spa-Latn", "spa-Latn")
 
 
 def test_fewer_models_may_be_evaluated_on_translations():
     section = controlled(translate=translate("spa-Latn", models=["bm25", "minilm-maxp"]))
-    runs = [(r["model"], r["query_lang"], r["corpus_lang"]) for r in lookup_of(b=section).runs()]
+    runs = [(r["model"], r["query_lang"], r["corpus_lang"]) for r in plan_of(b=section).runs]
     assert runs == [
         ("bm25", "eng-Latn", "eng-Latn"),
         ("minilm-static", "eng-Latn", "eng-Latn"),
@@ -137,16 +139,14 @@ def test_views_are_evaluated_where_a_benchmark_is_read():
         translate=translate("spa-Latn"),
         tiny={"per_position": 5},
     )
-    runs = {(r["benchmark"], r["query_lang"]) for r in lookup_of(b=section).runs()}
+    runs = {(r["benchmark"], r["query_lang"]) for r in plan_of(b=section).runs}
     assert runs == {("b", "eng-Latn"), ("b", "spa-Latn"), ("b-tiny", "eng-Latn")}
 
 
 def test_patterns_tell_native_from_translated_languages():
-    lookup = lookup_of(
-        x=controlled(translate=translate("spa-Latn")), y=controlled(language="spa-Latn")
-    )
-    native = re.compile(f"results/(?:{lookup.native_pattern('generated')})/data/.*")
-    translated = re.compile(f"results/(?:{lookup.translated_pattern()})/build/.*")
+    plan = plan_of(x=controlled(translate=translate("spa-Latn")), y=controlled(language="spa-Latn"))
+    native = re.compile(f"results/(?:{wildcard_patterns(plan)['native unpurged']})/data/.*")
+    translated = re.compile(f"results/(?:{wildcard_patterns(plan)['translations']})/build/.*")
     assert native.fullmatch("results/x/data/eng-Latn/general/corpus.parquet")
     assert native.fullmatch("results/y/data/spa-Latn/general/corpus.parquet")
     assert not native.fullmatch("results/x/data/spa-Latn/general/corpus.parquet")
@@ -162,41 +162,44 @@ def test_tasks_of_a_translation():
         quality={"llm": "stand-in-rare"},
         shards=3,
     )
-    lookup = lookup_of(b=controlled(translate=chosen))
-    assert {task: one.llm for task, one in lookup.translation_tasks("b").items()} == {
+    plan = plan_of(b=controlled(translate=chosen))
+    benchmark = plan.benchmarks["b"]
+    asked = {name: one.section.llm for name, one in benchmark.tasks.items() if one.translates}
+    assert asked == {
         "translate": "stand-in",
         "judge_refusals": "stand-in-sentence",
         "relocate_spans": "stand-in",
         "judge_translation": "stand-in-rare",
     }
-    assert len(lookup.shards_of("b", "translate")) == 3
-    assert len(lookup.shards_of("b", "judge_refusals")) == 1
-    section = lookup.task_section("b", "translate", "spa-Latn")
+    assert len(benchmark.tasks["translate"].shards) == 3
+    assert len(benchmark.tasks["judge_refusals"].shards) == 1
+    section = benchmark.asked("translate", "spa-Latn")
     assert (section.source_language, section.target_language) == ("eng-Latn", "spa-Latn")
-    tables = lookup.task_tables("b", "translate", "spa-Latn")
+    tables = benchmark.task_tables("translate", "spa-Latn")
     assert tables["documents"] == ["results/b/data/eng-Latn/general/corpus.parquet"]
     assert tables["text_parts"] == "results/b/build/eng-Latn/text_parts.parquet"
-    sample = lookup.task_tables("b", "judge_translation", "spa-Latn")
+    sample = benchmark.task_tables("judge_translation", "spa-Latn")
     assert sample["documents"] == ["results/b/quality_sample.parquet"]
-    assert lookup.task_domains("b", "judge_translation", "spa-Latn") == ["all"]
-    assert lookup.translation_steps("b", "flow") == [
+    assert benchmark.asked_about("judge_translation", "spa-Latn") == ["all"]
+    assert benchmark.steps("spa-Latn", "flow") == [
         "translate",
         "mark_translations",
         "judge_refusals",
         "relocate_spans",
         "clean_translations",
     ]
-    steps = [lookup.step("b", step) for step in lookup.translation_steps("b", "flow")]
+    steps = [benchmark.flow_step(step) for step in benchmark.steps("spa-Latn", "flow")]
     assert steps == sorted(steps)
-    assert set(lookup.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
-    assert lookup.compared_translators() == []
+    assert set(plan.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
+    assert wildcard_patterns(plan)["compared_translators"] == NOTHING
 
 
 def test_tasks_of_translators_that_are_compared():
     translators = {"one": {"llm": "stand-in-sentence"}, "two": {"llm": "stand-in-rare"}}
     quality = {"llm": "stand-in", "translators": translators}
-    lookup = lookup_of(b=controlled(translate=translate("spa-Latn", quality=quality)))
-    asked = {task: one.llm for task, one in lookup.translation_tasks("b").items()}
+    plan = plan_of(b=controlled(translate=translate("spa-Latn", quality=quality)))
+    benchmark = plan.benchmarks["b"]
+    asked = {name: one.section.llm for name, one in benchmark.tasks.items() if one.translates}
     assert asked == {
         "translate": "stand-in",
         "judge_translation": "stand-in",
@@ -205,21 +208,23 @@ def test_tasks_of_translators_that_are_compared():
         "translator_2": "stand-in-rare",
         "judge_translator_2": "stand-in",
     }
-    assert set(lookup.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
-    assert lookup.compared_translators() == ["b"]
+    assert set(plan.llms) == {"stand-in", "stand-in-sentence", "stand-in-rare"}
+    assert wildcard_patterns(plan)["compared_translators"] == "b"
     build = "results/b/build/spa-Latn"
-    assert lookup.translator_grades("b") == {
+    assert translator_grades(plan, "b") == {
         "one": [f"{build}/judge_translator_1.parquet"],
         "two": [f"{build}/judge_translator_2.parquet"],
     }
+    (files,) = language_files(plan)
+    assert files["translators"] == "results/b/translator_quality.parquet"
     for task, documents in (
         ("translator_2", "results/b/translator_sample.parquet"),
         ("judge_translator_2", f"{build}/translator_2.parquet"),
     ):
-        assert lookup.task_tables("b", task, "spa-Latn") == {"documents": [documents]}
-        assert lookup.task_domains("b", task, "spa-Latn") == ["all"]
-        assert lookup.step("b", task) > lookup.step("b", "judge_translation")
-    assert lookup.translation_steps("b", "usage") == ["translate"]
+        assert benchmark.task_tables(task, "spa-Latn") == {"documents": [documents]}
+        assert benchmark.asked_about(task, "spa-Latn") == ["all"]
+        assert benchmark.flow_step(task) > benchmark.flow_step("judge_translation")
+    assert benchmark.steps("spa-Latn", "usage") == ["translate"]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +238,7 @@ def test_tasks_of_translators_that_are_compared():
 def test_translators_that_cannot_be_compared_are_refused(translators, message):
     quality = {"llm": "stand-in", "translators": translators}
     with pytest.raises((InputError, ValueError), match=message):
-        lookup_of(b=controlled(translate=translate("spa-Latn", quality=quality)))
+        plan_of(b=controlled(translate=translate("spa-Latn", quality=quality)))
 
 
 @pytest.mark.parametrize(
@@ -263,4 +268,4 @@ def test_translators_that_cannot_be_compared_are_refused(translators, message):
 )
 def test_what_does_not_fit_is_said(section, message):
     with pytest.raises(InputError, match=re.escape(message)):
-        lookup_of(b=section)
+        plan_of(b=section)

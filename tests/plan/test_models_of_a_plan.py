@@ -4,10 +4,12 @@ import re
 
 import pytest
 
-from psibench.config import load_config
-from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
+from psibench.plan import jobs
+from psibench.plan.config import load_config
+from psibench.plan.paths import compared_models, wildcard_patterns
+from psibench.plan.plan import Plan, make_plan
 
 LLM = {"llm": "stand-in"}
 SOURCE = {"source": {"kind": "python_docs"}}
@@ -26,20 +28,20 @@ ENTRIES = {
 MODELS = ["bm25", "minilm-maxsim", "all-minilm-l6-v2", "second"]
 
 
-def lookup_of(benchmarks, models=MODELS, **more) -> Lookup:
+def plan_of(benchmarks, models=MODELS, **more) -> Plan:
     override = {"benchmarks": benchmarks, "models": models, "registry": ENTRIES, **more}
-    return Lookup(*load_config(DEFAULT_CONFIG, override, registry=REGISTRY))
+    return make_plan(*load_config(DEFAULT_CONFIG, override, registry=REGISTRY))
 
 
-def models_by_benchmark(lookup) -> dict[str, list[str]]:
+def models_by_benchmark(plan) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for run in lookup.runs():
+    for run in plan.runs:
         found.setdefault(run["benchmark"], []).append(run["model"])
     return found
 
 
 def test_slow_kinds_run_on_the_tiny_subset_alone():
-    found = models_by_benchmark(lookup_of({"b": TINY, "plain": PLAIN}))
+    found = models_by_benchmark(plan_of({"b": TINY, "plain": PLAIN}))
     assert found["b"] == ["bm25", "all-minilm-l6-v2"]
     assert found["b-tiny"] == MODELS
     assert found["plain"] == MODELS
@@ -47,86 +49,85 @@ def test_slow_kinds_run_on_the_tiny_subset_alone():
 
 def test_a_benchmark_says_which_kinds_are_slow():
     section = TINY | {"tiny": {"only_here": ["dense"]}}
-    found = models_by_benchmark(lookup_of({"b": section}))
+    found = models_by_benchmark(plan_of({"b": section}))
     assert found["b"] == ["bm25", "minilm-maxsim", "second"]
 
 
 def test_a_benchmark_may_have_models_of_its_own():
-    found = models_by_benchmark(lookup_of({"a": PLAIN | {"models": ["bm25"]}, "b": PLAIN}))
+    found = models_by_benchmark(plan_of({"a": PLAIN | {"models": ["bm25"]}, "b": PLAIN}))
     assert found == {"a": ["bm25"], "b": MODELS}
 
 
 def test_models_of_a_benchmark_have_to_be_evaluated():
     with pytest.raises(InputError, match=r"benchmarks.a.models \['minilm-static'\] are not among"):
-        lookup_of({"a": PLAIN | {"models": ["minilm-static"]}})
+        plan_of({"a": PLAIN | {"models": ["minilm-static"]}})
 
 
 def test_a_first_stage_is_searched_whether_or_not_it_is_evaluated():
-    lookup = lookup_of({"b": PLAIN}, models=["third"])
-    assert lookup.first_stage("third") == "minilm-static"
-    assert re.fullmatch(lookup.pattern("vector"), "minilm-static")
-    assert models_by_benchmark(lookup) == {"b": ["third"]}
-    assert lookup.reading_known("third")
+    plan = plan_of({"b": PLAIN}, models=["third"])
+    assert plan.first_stage("third") == "minilm-static"
+    assert re.fullmatch(wildcard_patterns(plan)["vector"], "minilm-static")
+    assert models_by_benchmark(plan) == {"b": ["third"]}
+    (third,) = compared_models(plan, "b", "eng-Latn", "eng-Latn")
+    assert third["reading_known"]
 
 
 def test_the_settings_name_the_first_stage_of_entries_without_one():
-    lookup = lookup_of({"b": PLAIN}, search={"first_stage": "all-minilm-l6-v2"})
-    assert lookup.first_stage("second") == "all-minilm-l6-v2"
+    plan = plan_of({"b": PLAIN}, search={"first_stage": "all-minilm-l6-v2"})
+    assert plan.first_stage("second") == "all-minilm-l6-v2"
 
 
 @pytest.mark.parametrize("first", ["no-such-model", "third"])
 def test_a_first_stage_has_to_search(first):
     with pytest.raises(InputError, match=f"its first stage is '{first}'; allowed"):
-        lookup_of({"b": PLAIN}, search={"first_stage": first})
+        plan_of({"b": PLAIN}, search={"first_stage": first})
 
 
 def test_an_unknown_reranker_is_refused_with_those_there_are():
     entries = {"second": {"backend": "rerank", "reranker": "nobody"}}
     with pytest.raises(InputError, match=r"registry.second.reranker: unknown reranker 'nobody'"):
-        lookup_of({"b": PLAIN}, models=["second"], registry=entries)
+        plan_of({"b": PLAIN}, models=["second"], registry=entries)
 
 
 def test_each_encoding_has_one_rule():
-    lookup = lookup_of({"b": PLAIN, "c": PLAIN}, encoding={"shards": 3})
-    whole, parts = (lookup.encoding_pattern(in_shards=s) for s in (False, True))
+    plan = plan_of({"b": PLAIN, "c": PLAIN}, encoding={"shards": 3})
+    whole, parts = (wildcard_patterns(plan)[f"encoded {how}"] for how in ("whole", "in shards"))
     path = "b/encodings/all-minilm-l6-v2/eng-Latn"
     for end in (".parquet", "/2-of-3.parquet"):
         assert re.match(f"(?:{parts})", path + end)
         assert not re.match(f"(?:{whole})", path + end)
-    assert lookup.encode_shards("b", "all-minilm-l6-v2", "eng-Latn") == [
+    assert plan.shards["b", "all-minilm-l6-v2", "eng-Latn"] == [
         "1-of-3",
         "2-of-3",
         "3-of-3",
     ]
-    one = lookup_of({"b": PLAIN})
-    assert re.match(f"(?:{one.encoding_pattern(in_shards=False)})", path + ".parquet")
-    assert not re.match(f"(?:{one.encoding_pattern(in_shards=True)})", path + ".parquet")
+    one = plan_of({"b": PLAIN})
+    assert re.match(f"(?:{wildcard_patterns(one)['encoded whole']})", path + ".parquet")
+    assert not re.match(f"(?:{wildcard_patterns(one)['encoded in shards']})", path + ".parquet")
 
 
 def test_views_of_a_benchmark_are_encoded_in_one_job_after_the_first():
-    lookup = lookup_of({"b": TINY}, encoding={"shards": 3})
-    assert len(lookup.encode_shards("b", "all-minilm-l6-v2", "eng-Latn")) == 3
-    assert lookup.encode_shards("b-tiny", "all-minilm-l6-v2", "eng-Latn") == ["1-of-1"]
+    plan = plan_of({"b": TINY}, encoding={"shards": 3})
+    assert len(plan.shards["b", "all-minilm-l6-v2", "eng-Latn"]) == 3
+    assert plan.shards["b-tiny", "all-minilm-l6-v2", "eng-Latn"] == ["1-of-1"]
 
 
 def test_models_that_vllm_runs_take_the_gpus_of_their_entry():
     entry = {"backend": "vllm", "checkpoint": "owner/large", "max_tokens": 512, "gpus": 2}
-    lookup = lookup_of(
-        {"b": PLAIN}, models=["large", "all-minilm-l6-v2"], registry={"large": entry}
-    )
-    assert lookup.gpus("large") == 2
-    assert lookup.pattern("encoded by vllm") == "large"
-    assert lookup.pattern("encoded without vllm") == re.escape("all-minilm-l6-v2")
+    plan = plan_of({"b": PLAIN}, models=["large", "all-minilm-l6-v2"], registry={"large": entry})
+    assert jobs.gpus(plan, "large") == 2
+    assert wildcard_patterns(plan)["encoded by vllm"] == "large"
+    assert wildcard_patterns(plan)["encoded without vllm"] == re.escape("all-minilm-l6-v2")
 
 
 EMBEDDED = {"backend": "sentence-transformers", "checkpoint": "embedded:all-MiniLM-L6-v2"}
 
 
 def test_more_tokens_than_positions_are_refused_before_any_job():
-    lookup_of({"b": PLAIN}, models=["m"], registry={"m": EMBEDDED | {"max_tokens": 512}})
+    plan_of({"b": PLAIN}, models=["m"], registry={"m": EMBEDDED | {"max_tokens": 512}})
     entry = EMBEDDED | {"max_tokens": 1024}
     with pytest.raises(InputError, match=r"^model 'm': .*max_tokens 1024 is more than its 512 pos"):
-        lookup_of({"b": PLAIN}, models=["m"], registry={"m": entry})
+        plan_of({"b": PLAIN}, models=["m"], registry={"m": entry})
     scorer = {
         "backend": "bi-encoder",
         "encoder": entry,
@@ -134,4 +135,4 @@ def test_more_tokens_than_positions_are_refused_before_any_job():
     }
     entries = {"m": {"backend": "rerank", "reranker": "r"}}
     with pytest.raises(InputError, match=r"^reranker 'r': .*max_tokens 1024 is more than its 512"):
-        lookup_of({"b": PLAIN}, models=["m"], registry=entries, rerankers={"r": scorer})
+        plan_of({"b": PLAIN}, models=["m"], registry=entries, rerankers={"r": scorer})

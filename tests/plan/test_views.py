@@ -4,11 +4,15 @@ import re
 
 import pytest
 
-from psibench.config import load_config
-from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
+from psibench.plan import jobs
+from psibench.plan.config import load_config
+from psibench.plan.paths import judge_tables, wildcard_patterns
+from psibench.plan.plan import Plan, make_plan
+from psibench.plan.summaries import report_views
 
+ENG = "eng-Latn"
 LLM = {"llm": "stand-in"}
 SHARED = {"source": {"kind": "python_docs"}}
 VERIFY = {"verify": {"rerankers": ["embedded-bm25", "embedded-minilm-cosine"]}}
@@ -47,43 +51,46 @@ DIRECT = {"recipe": "known_item", **SHARED, "domain": "other"}
 BENCHMARKS = {"full": FULL, "purged": PURGED, "bare": BARE, "direct": DIRECT}
 
 
-def lookup_of(benchmarks=BENCHMARKS, **more) -> Lookup:
+def plan_of(benchmarks=BENCHMARKS, **more) -> Plan:
     override = {"benchmarks": benchmarks, "models": ["bm25"], **more}
-    return Lookup(*load_config(DEFAULT_CONFIG, override, registry=REGISTRY))
+    return make_plan(*load_config(DEFAULT_CONFIG, override, registry=REGISTRY))
 
 
 @pytest.fixture(scope="module")
-def lookup() -> Lookup:
-    return lookup_of()
+def plan() -> Plan:
+    return plan_of()
 
 
-def test_views_follow_from_the_steps_a_benchmark_has(lookup):
-    assert lookup.views() == [
+def test_views_follow_from_the_steps_a_benchmark_has(plan):
+    assert list(plan.views) == [
         "full-raw",
         "full-tiny",
         "full-candidates",
         "purged-raw",
         "purged-candidates",
     ]
-    assert lookup.views("raw") == ["full-raw", "purged-raw"]
-    assert lookup.views("tiny") == ["full-tiny"]
+    sorts = {
+        view: [name for name, one in plan.views.items() if one.view == view]
+        for view in ("raw", "tiny")
+    }
+    assert (sorts["raw"], sorts["tiny"]) == (["full-raw", "purged-raw"], ["full-tiny"])
 
 
-def test_views_with_rows_of_their_own_stand_behind_their_benchmark(lookup):
+def test_views_with_rows_of_their_own_stand_behind_their_benchmark(plan):
     evaluated = ["full", "full-raw", "full-tiny", "purged", "purged-raw", "bare", "direct"]
-    assert lookup.evaluated() == evaluated
-    assert [run["benchmark"] for run in lookup.runs()] == evaluated
-    assert lookup.report_views() == {
+    assert [one.id for one in plan.evaluated] == evaluated
+    assert [run["benchmark"] for run in plan.runs] == evaluated
+    assert report_views(plan) == {
         "full": {"raw": "full-raw", "tiny": "full-tiny"},
         "purged": {"raw": "purged-raw"},
     }
 
 
 @pytest.mark.parametrize("name", ["full", "full-raw", "full-tiny", "full-candidates"])
-def test_a_view_has_the_section_and_the_domains_of_its_benchmark(lookup, name):
-    assert lookup.base(name) == "full"
-    assert lookup.benchmark(name) is lookup.config.benchmarks["full"]
-    assert lookup.domains(name, "eng-Latn") == ["general"]
+def test_a_view_has_the_section_and_the_domains_of_its_benchmark(plan, name):
+    assert plan.named[name].base == "full"
+    assert plan.named[name].section is plan.config.benchmarks["full"]
+    assert plan.named[name].domains("eng-Latn") == ["general"]
 
 
 @pytest.mark.parametrize(
@@ -91,11 +98,8 @@ def test_a_view_has_the_section_and_the_domains_of_its_benchmark(lookup, name):
     [
         ("own", ["full", "purged", "bare", "direct"]),
         ("generated", ["full", "purged", "bare"]),
-        ("direct", ["direct"]),
-        ("views", ["full-raw", "full-tiny", "full-candidates", "purged-raw", "purged-candidates"]),
         ("raw", ["full-raw", "purged-raw"]),
         ("having false_negatives", ["full", "purged"]),
-        ("unpurged", ["bare"]),
         ("having tiny", ["full"]),
         ("having grade", ["full", "purged"]),
         ("having audit", ["full"]),
@@ -108,22 +112,37 @@ def test_a_view_has_the_section_and_the_domains_of_its_benchmark(lookup, name):
         ("rerankers", ["embedded-bm25", "embedded-minilm-cosine"]),
     ],
 )
-def test_wildcards_match_the_ids_of_their_sort_and_no_other(lookup, sort, names):
-    pattern = lookup.pattern(sort)
-    every = {*BENCHMARKS, *lookup.views(), *lookup.models, *lookup.rerankers, *lookup.llms}
+def test_wildcards_match_the_ids_of_their_sort_and_no_other(plan, sort, names):
+    pattern = wildcard_patterns(plan)[sort]
+    every = {*BENCHMARKS, *list(plan.views), *plan.models, *plan.rerankers, *plan.llms}
     matched = {name for name in every if re.fullmatch(pattern, name)}
     assert matched == set(names)
     assert not re.fullmatch(pattern, "")
 
 
-def test_every_id_of_a_benchmark_or_view_is_one_wildcard(lookup):
-    every = {*BENCHMARKS, *lookup.views()}
-    found = {name for name in every if re.fullmatch(lookup.pattern("benchmarks"), name)}
+@pytest.mark.parametrize(
+    ("sort", "names"),
+    [
+        ("direct", ["direct"]),
+        ("having false_negatives", ["full", "purged"]),
+        ("unpurged", ["bare"]),
+    ],
+)
+def test_tables_of_a_benchmark_are_written_by_one_rule(plan, sort, names):
+    pattern = wildcard_patterns(plan)[f"native {sort}"]
+    every = {*BENCHMARKS, *plan.views}
+    assert {name for name in every if re.match(pattern, f"{name}/data/{ENG}/x")} == set(names)
+    assert not any(re.match(pattern, f"{name}/data/deu-Latn/x") for name in every)
+
+
+def test_every_id_of_a_benchmark_or_view_is_one_wildcard(plan):
+    every = {*BENCHMARKS, *list(plan.views)}
+    found = {name for name in every if re.fullmatch(wildcard_patterns(plan)["benchmarks"], name)}
     assert found == every
-    assert not re.fullmatch(lookup.pattern("benchmarks"), "bare-raw")
+    assert not re.fullmatch(wildcard_patterns(plan)["benchmarks"], "bare-raw")
 
 
-def test_the_steps_have_their_places_in_order_with_room_for_balancing(lookup):
+def test_the_steps_have_their_places_in_order_with_room_for_balancing(plan):
     steps = [
         "summarise",
         "generate_questions",
@@ -137,26 +156,28 @@ def test_the_steps_have_their_places_in_order_with_room_for_balancing(lookup):
         "judge_3",
         "false_negatives",
     ]
-    places = [lookup.step("full", step) for step in steps]
+    full, purged = plan.benchmarks["full"], plan.benchmarks["purged"]
+    places = [full.flow_step(step) for step in steps]
     assert places == sorted(set(places))
-    assert lookup.step("full", "grade_first") > lookup.step("full", "verify") + 1
+    assert full.flow_step("grade_first") > full.flow_step("verify") + 1
     # Whatever else there is: a place is a parameter, and leaving an audit out reruns nothing.
-    assert lookup.step("purged", "false_negatives") == lookup.step("full", "false_negatives")
-    assert lookup.step("bare", "generate_positional_query") == 2
+    assert purged.flow_step("false_negatives") == full.flow_step("false_negatives")
+    assert plan.benchmarks["bare"].flow_step("generate_positional_query") == 2
 
 
-def test_the_ledger_stacks_what_every_step_wrote(lookup):
+def test_the_ledger_stacks_what_every_step_wrote(plan):
     steps = ["propose_questions", "locate_span", "verify", "grade_first", "grade_rest", "grade"]
-    assert lookup.ledger_steps("purged", "flow") == [*steps, "false_negatives"]
-    assert lookup.ledger_steps("purged", "dropped") == ["documents", *steps, "false_negatives"]
-    assert lookup.ledger_steps("purged", "usage") == [
+    purged = plan.benchmarks["purged"]
+    assert purged.steps(ENG, "flow") == [*steps, "false_negatives"]
+    assert purged.steps(ENG, "dropped") == ["documents", *steps, "false_negatives"]
+    assert purged.steps(ENG, "usage") == [
         "propose_questions",
         "locate_span",
         "grade_first",
         "grade_rest",
     ]
-    asked = lookup.ledger_steps("full", "usage")
-    assert asked == lookup.task_names("full")
+    asked = plan.benchmarks["full"].steps("eng-Latn", "usage")
+    assert asked == list(plan.benchmarks["full"].tasks)
     assert asked[-4:] == ["audit", "judge_1", "judge_2", "judge_3"]
 
 
@@ -168,19 +189,21 @@ def test_the_ledger_stacks_what_every_step_wrote(lookup):
         ("bare", {None: "generate_positional_query"}),
     ],
 )
-def test_each_filter_reads_what_the_one_before_it_left(lookup, name, tables):
-    assert {step: lookup.left_before(step)(name) for step in tables} == tables
+def test_each_filter_reads_what_the_one_before_it_left(plan, name, tables):
+    assert {step: plan.benchmarks[name].left_before(step) for step in tables} == tables
 
 
 def test_without_verification_grades_filter_the_candidates():
     section = {key: value for key, value in PURGED.items() if key != "verify"}
-    lookup = lookup_of({"b": section})
-    assert (lookup.left_before("grade")("b"), lookup.left_before()("b")) == ("locate_span", "grade")
-    assert lookup.views() == ["b-raw"]  # nothing to study
+    plan = plan_of({"b": section})
+    left_before = plan.benchmarks["b"].left_before
+    assert (left_before("grade"), left_before()) == ("locate_span", "grade")
+    assert list(plan.views) == ["b-raw"]  # nothing to study
 
 
-def test_tasks_of_judges_have_their_own_models_and_one_template(lookup):
-    asked = {task: lookup.task_section("full", task).llm for task in lookup.task_names("full")}
+def test_tasks_of_judges_have_their_own_models_and_one_template(plan):
+    tasks = plan.benchmarks["full"].tasks
+    asked = {name: task.section.llm for name, task in tasks.items()}
     assert asked == {
         "summarise": "stand-in",
         "generate_questions": "stand-in",
@@ -191,16 +214,19 @@ def test_tasks_of_judges_have_their_own_models_and_one_template(lookup):
         "judge_2": "stand-in-sentence",
         "judge_3": "stand-in-rare",
     }
-    assert lookup.judges("full") == ["judge_1", "judge_2", "judge_3"]
-    assert lookup.judges("purged") == []
-    grading = {lookup.prompt("full", task) for task in ("grade_first", "grade_rest", "judge_3")}
+    folder = f"results/full/build/{ENG}"
+    judges = [f"{folder}/{name}.parquet" for name in ("judge_1", "judge_2", "judge_3")]
+    assert judge_tables(plan, "full", ENG) == judges
+    assert judge_tables(plan, "full", ENG, number="3") == judges[:2]
+    assert judge_tables(plan, "purged", ENG) == []
+    grading = {tasks[task].path for task in ("grade_first", "grade_rest", "judge_3")}
     assert {path.rsplit("/", 1)[-1] for path in grading} == {"grade_relevance.md"}
-    kinds = [lookup.judging_kind("full", task) for task in ("summarise", "grade_rest", "audit")]
+    kinds = [tasks[task].judging for task in ("summarise", "grade_rest", "audit")]
     assert kinds == [None, "grades", "verdicts"]
 
 
-def test_what_a_filter_makes_of_a_reply_is_no_part_of_asking(lookup):
-    assert lookup.task_section("full", "grade_first").model_dump() == {
+def test_what_a_filter_makes_of_a_reply_is_no_part_of_asking(plan):
+    assert plan.benchmarks["full"].tasks["grade_first"].section.model_dump() == {
         "llm": "stand-in-rare",
         "prompt": None,
     }
@@ -217,33 +243,28 @@ def test_what_a_filter_makes_of_a_reply_is_no_part_of_asking(lookup):
 )
 def test_grades_decide_by_the_rule_given_or_by_that_of_the_recipes_paper(name, given, rule):
     grade = BENCHMARKS[name]["grade"] | {"rule": given}
-    lookup = lookup_of({name: BENCHMARKS[name] | {"grade": grade}})
-    assert lookup.grade_params(name)["rule"] == rule
+    plan = plan_of({name: BENCHMARKS[name] | {"grade": grade}})
+    assert jobs.grade(plan, name)["rule"] == rule
 
 
-def test_recall_is_as_deep_as_asked_for_and_its_model_need_not_be_evaluated(lookup):
-    assert lookup.recall_depth("full-raw") == 7
-    assert list(lookup.config.models) == ["bm25"]
-    assert lookup.is_vector("minilm-static")
-    assert [run["model"] for run in lookup.runs()] == ["bm25"] * 7
+def test_recall_is_as_deep_as_asked_for_and_its_model_need_not_be_evaluated(plan):
+    assert jobs.recall_depth(plan, "full-raw") == 7
+    assert list(plan.config.models) == ["bm25"]
+    assert plan.is_vector("minilm-static")
+    assert [run["model"] for run in plan.runs] == ["bm25"] * 7
 
 
 def test_a_recall_model_of_the_users_own_is_looked_up_and_its_files_checked():
     entry = {"backend": "sentence-transformers", "checkpoint": "./nowhere", "max_tokens": 64}
     negatives = ABOVE | {"recall": {"model": "own"}}
     with pytest.raises(InputError, match=r"checkpoint '\./nowhere': no such folder"):
-        lookup_of({"b": PURGED | {"false_negatives": negatives}}, registry={"own": entry})
+        plan_of({"b": PURGED | {"false_negatives": negatives}}, registry={"own": entry})
 
 
-def test_a_candidate_is_called_as_the_recipe_calls_it(lookup):
-    assert [lookup.unit(name) for name in ("full", "purged", "bare")] == [
-        "questions",
-        "questions",
-        "queries",
-    ]
-
-
-ENG = "eng-Latn"
+def test_a_candidate_is_called_as_the_recipe_calls_it(plan):
+    steps = {"full": "verify", "purged": "verify", "bare": "generate_positional_query"}
+    units = {name: jobs.counted(plan, name, step=step)["unit"] for name, step in steps.items()}
+    assert units == {"full": "questions", "purged": "questions", "bare": "queries"}
 
 
 @pytest.mark.parametrize(
@@ -261,35 +282,35 @@ ENG = "eng-Latn"
     ],
 )
 def test_texts_are_encoded_once_and_a_run_serves_where_documents_are_the_same(
-    lookup, name, encoded, searched
+    plan, name, encoded, searched
 ):
-    assert lookup.encoded_as(name, ENG) == encoded
-    assert lookup.searched_as(name, ENG, ENG) == searched
+    assert plan.encoded_as(name, ENG) == encoded
+    assert plan.searched_as(name, ENG, ENG) == searched
     path = f"{name}/runs/bm25/{ENG}-{ENG}.parquet"
-    for shares in (True, False):
-        pattern = lookup.sharing_pattern(shares=shares)
-        assert bool(re.match(pattern, path)) is ((searched != name) is shares)
+    patterns = wildcard_patterns(plan)
+    assert bool(re.match(patterns["shared"], path)) is (searched != name)
+    assert bool(re.match(patterns["searched"], path)) is (searched == name)
 
 
 def test_translations_and_raw_views_without_rows_serve_nobody_else():
     translated = FULL | {"translate": LLM | {"to": ["deu-Latn"]}}
     quiet = FULL | {"false_negatives": FULL["false_negatives"] | {"evaluate_raw": False}}
-    lookup = lookup_of({"full": translated, "quiet": quiet})
-    assert lookup.encoded_as("full", "deu-Latn") == "full"
+    plan = plan_of({"full": translated, "quiet": quiet})
+    assert plan.encoded_as("full", "deu-Latn") == "full"
     for pair in (("deu-Latn", "deu-Latn"), ("deu-Latn", ENG)):
-        assert lookup.searched_as("full", *pair) == "full"
-    assert lookup.encoded_as("quiet", ENG) == "quiet-raw"  # encoded for the recall
-    assert lookup.searched_as("quiet", ENG, ENG) == "quiet"
-    assert lookup.searched_as("quiet-tiny", ENG, ENG) == "quiet"
-    assert lookup.searched_as("quiet-raw", ENG, ENG) == "quiet-raw"
+        assert plan.searched_as("full", *pair) == "full"
+    assert plan.encoded_as("quiet", ENG) == "quiet-raw"  # encoded for the recall
+    assert plan.searched_as("quiet", ENG, ENG) == "quiet"
+    assert plan.searched_as("quiet-tiny", ENG, ENG) == "quiet"
+    assert plan.searched_as("quiet-raw", ENG, ENG) == "quiet-raw"
 
 
 @pytest.mark.parametrize("change", [{"models": ["bm25"]}, {"tiny": {"only_here": ["sparse"]}}])
 def test_no_model_is_run_on_a_raw_view_that_leaves_it_out(change):
-    lookup = lookup_of({"full": FULL | change}, models=["bm25", "minilm-static"])
+    plan = plan_of({"full": FULL | change}, models=["bm25", "minilm-static"])
     for name in ("full", "full-tiny"):
-        assert lookup.searched_as(name, ENG, ENG) == name
-    raw = {run["model"] for run in lookup.runs() if run["benchmark"] == "full-raw"}
+        assert plan.searched_as(name, ENG, ENG) == name
+    raw = {run["model"] for run in plan.runs if run["benchmark"] == "full-raw"}
     assert len(raw) == 1
 
 
@@ -306,5 +327,5 @@ def test_a_run_that_is_deep_enough_recalls(change, by_run):
     recall = RECALL | {"top_k": change.pop("recall", 7)}
     negatives = FULL["false_negatives"] | {"recall": recall}
     negatives |= {"evaluate_raw": change.pop("evaluate_raw", True)}
-    lookup = lookup_of({"full": FULL | {"false_negatives": negatives}}, **change)
-    assert lookup.recalls_by_run("full") is by_run
+    plan = plan_of({"full": FULL | {"false_negatives": negatives}}, **change)
+    assert plan.recalls_by_run("full") is by_run

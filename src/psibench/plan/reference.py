@@ -1,4 +1,4 @@
-"""The config reference page, generated from the typed sections."""
+"""What is generated from the typed config: its JSON schema and the reference page."""
 
 import json
 from collections.abc import Iterator
@@ -7,21 +7,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from psibench.config import (
-    benchmarks,
-    corpora,
-    leaderboards,
-    llms,
-    models,
-    release,
-    rerankers,
-    settings,
-    sources,
-)
+from psibench.config import corpora, leaderboards, llms, models, release, rerankers, sources
 from psibench.config.base import Section
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.filters import audit, grade, mixtures, negatives, verify
-from psibench.generate import controlled, fineweb_posq, personas, posir, sampling
+from psibench.generate import benchmarks, controlled, fineweb_posq, personas, posir, sampling
+from psibench.plan import config
 from psibench.translate import clean, quality, relocate, steps
 
 REFERENCE_FILE = CONFIG_FOLDER.parent / "docs" / "config.md"
@@ -36,7 +27,7 @@ working directory. `psibench check my.yaml` validates a file and says what it wo
 """
 
 CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
-    ("Top level", (settings.Config,)),
+    ("Top level", (config.Config,)),
     (
         "Benchmarks: `benchmarks.ID`",
         (
@@ -150,9 +141,19 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
     ("Leaderboards of others: `leaderboards`", (leaderboards.Leaderboard,)),
     (
         "Settings",
-        (settings.Encoding, settings.Search, settings.Uncertainty, settings.Report),
+        (config.Encoding, config.Search, config.Uncertainty, config.Report),
     ),
 )
+
+
+def schema_text() -> str:
+    """Return the JSON schema (2020-12) of a whole config, as it is committed."""
+    schema = config.Config.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "psibench config"
+    # A user's file may name only what it changes.
+    schema.pop("required", None)
+    return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def reference_text() -> str:

@@ -2,12 +2,13 @@
 
 import pytest
 
-from psibench.config.load import load_config
-from psibench.config.lookup import Lookup
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.config.planning import LengthBin, planned_texts, shards_of_minutes
 from psibench.config.registry import parse_model
-from psibench.estimate.encoding import encoding_plan
+from psibench.plan import jobs
+from psibench.plan.config import load_config
+from psibench.plan.encodings import encoding_plan
+from psibench.plan.plan import make_plan
+from psibench.plan.texts import LengthBin, planned_texts, shards_of_minutes
 
 LLM = {"llm": "stand-in"}
 DOCS = {"kind": "python_docs"}
@@ -159,11 +160,11 @@ def test_domains_that_are_not_listed_are_given():
     ],
 )
 def test_unknown_sizes_are_one_job(section):
-    lookup = lookup_of(section)
-    assert lookup.planned("mine", "eng-Latn") is None
-    assert lookup.encode_shards("mine", "large", "eng-Latn") == ["1-of-1"]
-    assert lookup.threads("mine", "eng-Latn") == 2
-    assert lookup.encode_minutes("mine", "large", "eng-Latn") == 240
+    plan = plan_of(section)
+    assert plan.planned("mine", "eng-Latn") is None
+    assert plan.shards["mine", "large", "eng-Latn"] == ["1-of-1"]
+    assert jobs.threads(plan, "mine", "eng-Latn") == 2
+    assert jobs.encode_minutes(plan, "mine", "large", "eng-Latn") == 240
 
 
 LARGE = POSIR | {"sample": {"unit": "tokens", "edges": [0, 1000], "n_documents": 12_000_000}}
@@ -211,18 +212,18 @@ def test_shards_aim_at_the_minutes_set(encoding, shards):
     assert shards_of_minutes(settings, minutes) == shards
 
 
-def lookup_of(section, **encoding):
+def plan_of(section, **encoding):
     given = {
         "benchmarks": {"mine": section},
         "models": ["bm25", "large"],
         "encoding": PLANNED | encoding,
         "registry": {"large": encoder(max_tokens=2048).model_dump()},
     }
-    return Lookup(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
+    return make_plan(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
 
 
 def test_models_without_vectors_of_ours_are_one_job():
-    assert lookup_of(LARGE, shards=5).encode_shards("mine", "bm25", "eng-Latn") == ["1-of-1"]
+    assert plan_of(LARGE, shards=5).shards["mine", "bm25", "eng-Latn"] == ["1-of-1"]
 
 
 def test_one_view_alone_is_cut_into_shards():
@@ -236,12 +237,12 @@ def test_one_view_alone_is_cut_into_shards():
         "tiny": {},
         "translate": LLM | {"to": ["deu-Latn"]},
     }
-    lookup = lookup_of(section)
+    plan = plan_of(section)
     views = ("mine", "mine-raw", "mine-tiny", "mine-candidates")
     for language, first in (("eng-Latn", "mine-raw"), ("deu-Latn", "mine")):
-        shards = {name: lookup.encode_shards(name, "large", language) for name in views}
+        shards = {name: plan.shards[name, "large", language] for name in views}
         assert [name for name, own in shards.items() if len(own) > 1] == [first]
-    assert lookup.encoded_before("mine", "eng-Latn") == ["mine-raw"]
+    assert plan.encoded_before("mine", "eng-Latn") == ["mine-raw"]
 
 
 def test_the_plan_of_a_config_has_a_row_per_encoding(tmp_path):

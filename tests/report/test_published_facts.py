@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from psibench.config import parse_benchmark
-from psibench.config.published import OWN_TEXT, published_facts
+from psibench.generate.benchmarks import parse_benchmark
+from psibench.report.published_facts import OWN_TEXT, published_facts
 
 LLM = {"llm": "stand-in"}
 DOCS = {"source": {"kind": "python_docs"}}

@@ -1,0 +1,130 @@
+"""Config files: read, laid over each other, validated; every problem becomes one InputError."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from psibench.config.secrets import refuse_secrets, without_secrets
+from psibench.errors import InputError
+from psibench.reading import parse_yaml, read_text_file, shown
+
+REPLACED_WHOLE = ("benchmarks", "models")
+
+_Valid = TypeVar("_Valid")
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a YAML mapping.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, not YAML (see `parse_yaml`), or not a mapping of names.
+    """
+    loaded = deepcopy(_parsed(read_text_file(path, expected="a YAML file"), str(path)))
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise InputError(f"{path}: found a {type(loaded).__name__}, expected a mapping of sections")
+    if odd := [name for name in loaded if not isinstance(name, str)]:
+        raise InputError(f"{path}: the key {shown(odd[0])} is no text; sections have names")
+    return loaded
+
+
+_parsed = lru_cache(maxsize=16)(lambda text, where: parse_yaml(text, where=where))
+"""The registries are asked for several times in a command, and parsing them takes longest."""
+
+
+def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay a user's config over the default one.
+
+    Sections merge key by key; ``benchmarks`` and ``models`` are replaced whole, so that a user
+    who names two benchmarks runs two benchmarks.
+    """
+    merged = dict(base)
+    for key, value in override.items():
+        if key in REPLACED_WHOLE or not isinstance(value, Mapping):
+            merged[key] = value
+        else:
+            under = merged.get(key)
+            merged[key] = merge(under if isinstance(under, Mapping) else {}, value)
+    return merged
+
+
+def read_entries(path: str | Path, kind: TypeAdapter[dict[str, _Valid]]) -> dict[str, _Valid]:
+    """Read a file of entries: id -> entry.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, holds a secret, or an entry is not valid.
+    """
+    raw = read_yaml(path)
+    refuse_secrets(raw)
+    return validated(raw, kind, str(path))
+
+
+def validated(raw: Any, kind: TypeAdapter[_Valid], where: str) -> _Valid:
+    """Validate plain data; ``where`` names it in messages.
+
+    Raises
+    ------
+    InputError
+        If it is not valid.
+    """
+    try:
+        return kind.validate_python(raw)
+    except ValidationError as error:
+        raise InputError(explain(error, where, raw)) from error
+
+
+def explain(error: ValidationError, where: str, raw: Any) -> str:
+    """Turn a validation error into a message; ``where`` names what was read, ``raw`` is it."""
+    return f"{where} is not valid:\n" + "\n".join(f"  {line}" for line in _problems(error, raw))
+
+
+def _problems(error: ValidationError, raw: Any) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        kind, found = problem["type"], problem.get("input")
+        key = _key_path(problem["loc"], raw, absent=kind == "missing")
+        message = problem["msg"].removeprefix("Value error, ")
+        if kind == "extra_forbidden":
+            yield f"{key}: unknown key. Check the spelling; docs/config.md lists every key."
+        elif kind == "missing":
+            yield f"{key}: missing; it must be given."
+        elif kind.startswith("union_tag"):
+            yield _explain_choice(key, problem["ctx"])
+        elif isinstance(found, Mapping):
+            yield f"{key}: {message}"
+        else:
+            yield f"{key}: found {without_secrets(repr(found))}. {message}"
+
+
+def _explain_choice(key: str, context: Mapping[str, Any]) -> str:
+    """Say which key decides what a section is, and what it may be."""
+    key = f"{key}.{context['discriminator']}".replace("'", "")
+    if "tag" not in context:
+        return f"{key}: missing; it must be given. docs/config.md lists its values."
+    return f"{key}: found {context['tag']!r}. Input should be {context['expected_tags']}"
+
+
+def _key_path(location: tuple[int | str, ...], raw: Any, *, absent: bool) -> str:
+    """Write a problem's place as the user wrote it, without pydantic's own marks.
+
+    What is not in ``raw`` is such a mark (the name of a union's member, ``[key]``), unless it is
+    the last part of a place where something is ``absent``.
+    """
+    parts: list[str] = []
+    value = raw
+    for index, part in enumerate(location):
+        inside = isinstance(value, Mapping) and part in value
+        inside |= isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if inside:
+            value = value[part]
+        if inside or (absent and index == len(location) - 1):
+            parts.append(str(part))
+    return ".".join(parts) or "(top level)"

@@ -1,0 +1,405 @@
+"""The benchmarks of a config and what follows from their sections alone, computed once.
+
+Languages, domains and language pairs; the tasks of language models, who is asked and in how many
+shards; the steps, and the names of the tables on the way. A view has all that its benchmark has.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from psibench.config.paths import prompt_path
+from psibench.errors import InputError, MissingError
+from psibench.filters.negatives import FinewebNegatives, PosirNegatives
+from psibench.generate.benchmarks import (
+    Benchmark,
+    GeneratedBenchmark,
+    Place,
+    PosirRelease,
+    evaluated_views,
+    places_of,
+    section_at,
+    view_id,
+    view_names,
+)
+from psibench.generate.recipes import TASKS, judging_of, place_of, steps_of, tasks_of
+from psibench.llm.prompts import Prompt, load_prompt
+from psibench.llm.tasks import LlmTask, LlmTaskSection, shard_names
+from psibench.plan.config import Config
+from psibench.tables.spec import POOLED
+from psibench.translate.quality import JUDGE_TRANSLATION
+from psibench.translate.steps import (
+    LEDGER_ORDER,
+    SAMPLED,
+    asked_in_translation,
+    is_about_sample,
+    translating_section,
+    translation_task,
+)
+
+BY_DOMAIN = ("false_negatives", "clean_translations")
+"""Steps that write a benchmark's tables, in one job for each domain."""
+TRANSLATOR, JUDGE_TRANSLATOR = SAMPLED
+
+Looking = Callable[[str], AbstractContextManager[None]]
+"""Surrounds the search for what a config names; given its key, which goes before what is said."""
+
+
+def looking_for(missing: list[str] | None = None, problems: list[str] | None = None) -> Looking:
+    """Return what puts the place in front of errors.
+
+    Files not there go to ``missing`` and what else is wrong to ``problems``, each if given: then
+    nothing is known of it, and the search goes on.
+    """
+
+    @contextmanager
+    def looking(where: str) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            found = error.under(where)
+            noted = missing if isinstance(found, MissingError) else problems
+            if noted is None:
+                raise found from error
+            if str(found) not in noted:
+                noted.append(str(found))
+
+    return looking
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task of a language model in one benchmark.
+
+    Attributes
+    ----------
+    section
+        Who is asked and how; of a translation less its languages (`PlannedBenchmark.asked`).
+    path, prompt
+        Its template; None of one that is not there.
+    shards
+        Names of the jobs that share it.
+    judging
+        What a judging task of the recipe makes, grades or verdicts; None for any other task.
+    """
+
+    task: LlmTask
+    section: LlmTaskSection
+    shards: list[str]
+    judging: str | None = None
+    path: str = ""
+    prompt: Prompt | None = None
+
+    @property
+    def translates(self) -> bool:
+        """Whether it belongs to a translation."""
+        return translation_task(self.task.name) is not None
+
+
+@dataclass(frozen=True)
+class PlannedBenchmark:
+    """A benchmark, or a view of one, with what follows from its section.
+
+    Attributes
+    ----------
+    base, view
+        The benchmark that a view is of, and which view; a benchmark's own id and "".
+    places
+        The domains in each language that it is read in; none of a release that is not there.
+    tasks
+        By name, in order: those of the recipe, then those of the translation.
+    """
+
+    id: str
+    section: Benchmark
+    places: tuple[Place, ...]
+    tasks: dict[str, PlannedTask]
+    base: str
+    view: str = ""
+
+    @cached_property
+    def native(self) -> dict[str, list[str]]:
+        """The languages it is read in, in order, with their domains."""
+        found: dict[str, list[str]] = {}
+        for place in self.places:
+            found.setdefault(place.language, []).append(place.domain)
+        return found
+
+    @cached_property
+    def translated(self) -> list[str]:
+        """The languages it is translated to."""
+        return [] if self.section.translate is None else list(self.section.translate.to)
+
+    @property
+    def languages(self) -> list[str]:
+        """All languages: those it is read in, then its translations."""
+        return [*self.native, *self.translated]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The pairs (language of queries, of documents) it is evaluated on: one language, then two.
+
+        Views are evaluated in the languages that a benchmark is read in.
+        """
+        if self.view:
+            return [(language, language) for language in self.native]
+        given = self.section.cross_lingual
+        if given is None:
+            crossed = [(language, self.section.language) for language in self.translated]
+        else:
+            crossed = [_split(pair) for pair in given]
+        return [(language, language) for language in self.languages] + crossed
+
+    @property
+    def evaluated_views(self) -> dict[str, str]:
+        """The views with rows of their own: sort -> id."""
+        return {view: view_id(self.base, view) for view in evaluated_views(self.section)}
+
+    def domains(self, lang: str, corpus_lang: str | None = None) -> list[str]:
+        """List the domains in a language, in order, or in both of a pair in the second's order.
+
+        A translation has those of the language it is made from.
+        """
+        source = self.section.language if lang in self.translated else lang
+        found = self.native.get(source, [])
+        if corpus_lang in (None, lang):
+            return list(found)
+        return [domain for domain in self.domains(str(corpus_lang)) if domain in found]
+
+    def place(self, lang: str, domain: str) -> Place:
+        """Return one place that it is read from."""
+        for place in self.places:
+            if (place.language, place.domain) == (lang, domain):
+                return place
+        raise InputError(f"benchmark {self.id!r} has no domain {domain!r} in {lang}")
+
+    def section_at(self, lang: str, domain: str) -> Benchmark:
+        """Return its section as if one place were all of it."""
+        return section_at(self.section, self.place(lang, domain))
+
+    def id_prefix(self, domain: str) -> str:
+        """Return what comes before the ids of a domain: its name, if there are several.
+
+        Records of two sources are often counted or named alike. A release says itself whether its
+        ids get one.
+        """
+        several = len({place.domain for place in self.places}) > 1
+        return f"{domain}/" if several and not isinstance(self.section, PosirRelease) else ""
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether a language model writes its queries."""
+        return isinstance(self.section, GeneratedBenchmark)
+
+    @property
+    def generated(self) -> GeneratedBenchmark:
+        """The section of one whose queries a language model writes."""
+        assert isinstance(self.section, GeneratedBenchmark)
+        return self.section
+
+    @property
+    def negatives(self) -> FinewebNegatives | PosirNegatives:
+        """What is done about its false negatives, where something is."""
+        assert self.generated.false_negatives is not None
+        return self.generated.false_negatives
+
+    def asks(self, lang: str) -> bool:
+        """Say whether a language model writes or translates its texts in a language."""
+        return self.is_generated or lang in self.translated
+
+    def asked(self, task: str, lang: str) -> LlmTaskSection:
+        """Return a task's part of the section; of a translation with the languages from and to."""
+        planned = self.tasks[task]
+        if planned.translates:
+            return translating_section(self.section, task, lang)
+        return planned.section
+
+    def asked_about(self, task: str, lang: str) -> list[str]:
+        """List the domains that a task is asked about; a sample of them all is one of its own."""
+        return [POOLED] if is_about_sample(task) else self.domains(lang)
+
+    def tables(self, lang: str, table: str, *, domains: list[str] | None = None) -> list[str]:
+        """List one table in a language, domain by domain: of all, or of ``domains``."""
+        own = self.domains(lang) if domains is None else domains
+        return [f"results/{self.id}/data/{lang}/{domain}/{table}.parquet" for domain in own]
+
+    def task_tables(self, task: str, lang: str) -> dict[str, str | list[str]]:
+        """Return the tables that a task's items are made of, by name.
+
+        A path of all domains, or a list of one of each.
+        """
+        own, build = self.tasks[task], f"results/{self.id}/build"
+        if not own.translates:
+            return {read: f"{build}/{lang}/{read}.parquet" for read in own.task.reads}
+        source = self.section.language
+        places: dict[str, str | list[str]] = {
+            "documents": self.tables(source, "corpus"),
+            "queries": self.tables(source, "queries"),
+            "text_parts": f"{build}/{source}/text_parts.parquet",
+            "translated": f"{build}/{lang}/translated.parquet",
+            "refusal_suspects": f"{build}/{lang}/refusal_suspects.parquet",
+        }
+        if task == JUDGE_TRANSLATION.name:
+            places["documents"] = [f"results/{self.id}/quality_sample.parquet"]
+        elif task.startswith(TRANSLATOR):
+            places["documents"] = [f"results/{self.id}/translator_sample.parquet"]
+        elif task.startswith(JUDGE_TRANSLATOR):
+            number = task.removeprefix(JUDGE_TRANSLATOR)
+            places["documents"] = [f"{build}/{lang}/{TRANSLATOR}{number}.parquet"]
+        return {read: places[read] for read in own.task.reads}
+
+    def flow_step(self, step: str) -> int:
+        """Return the place of a step in FLOW."""
+        own = step.rstrip("0123456789") if step.startswith(SAMPLED) else step
+        return LEDGER_ORDER[own] if own in LEDGER_ORDER else place_of(self.generated, step)
+
+    def steps(self, lang: str, table: str) -> list[str]:
+        """List the steps of a language that have a table ``dropped``, ``flow`` or ``usage``.
+
+        What asks nobody has no usage; the sample of documents has dropped documents alone.
+        """
+        if lang not in self.translated:
+            every = steps_of(self.generated)
+            if table == "usage":
+                filters = (*self.generated.filters, "false_negatives")
+                return [step for step in every if step not in filters]
+            return (["documents"] if table == "dropped" else []) + every
+        asked = [task for task, planned in self.tasks.items() if planned.translates]
+        asked = [task for task in asked if not is_about_sample(task)]
+        if table == "usage":
+            return asked
+        first, *others = asked
+        return [first, "mark_translations", *others, "clean_translations"]
+
+    def left_before(self, step: str | None = None) -> str:
+        """Return the name of the table with the candidates that a filter is given.
+
+        Without one: of the table whose rows become the queries. Before any filter it is the last
+        writing task's.
+        """
+        section = self.generated
+        passed = section.filters
+        before = passed if step is None else passed[: passed.index(step)]
+        return before[-1] if before else TASKS[section.recipe][-1].name
+
+
+def plan_benchmarks(config: Config, looking: Looking | None = None) -> dict[str, PlannedBenchmark]:
+    """Return the benchmarks of a config by id; `views_of` gives those of each.
+
+    Raises
+    ------
+    InputError
+        If a benchmark is translated from a language it does not have, or to one it has; if a
+        cross-lingual pair names a language it does not have; if a template cannot be read, or is
+        not made for its task.
+    """
+    looking = looking or looking_for()
+    found = {}
+    for name, section in config.benchmarks.items():
+        where, places = f"config key benchmarks.{name}", list[Place]()
+        with looking(f"{where}.source"):
+            places = places_of(section)
+        tasks = {}
+        for key, task in _tasks(section):
+            tasks[task.task.name] = task
+            with looking(f"{where}.{key}"):
+                tasks[task.task.name] = _with_template(task)
+        found[name] = PlannedBenchmark(name, section, tuple(places), tasks, base=name)
+        if places:
+            _check_languages(found[name])
+    return found
+
+
+def views_of(benchmark: PlannedBenchmark) -> dict[str, PlannedBenchmark]:
+    """Return the views of a benchmark by id."""
+    ids = {view_id(benchmark.id, view): view for view in view_names(benchmark.section)}
+    return {name: replace(benchmark, id=name, view=view) for name, view in ids.items()}
+
+
+def _tasks(section: Benchmark) -> Iterator[tuple[str, PlannedTask]]:
+    """Yield every task, its template not looked for yet, with what names it in messages.
+
+    Audits and judges ask about hundreds of pairs where other tasks ask about all documents: they
+    are one job.
+    """
+    usual = 1
+    if isinstance(section, GeneratedBenchmark):
+        usual = section.shards
+        kinds = {one.name: one.kind for one in judging_of(section)}
+        for task, own in tasks_of(section):
+            few = task.name in kinds and not task.name.startswith("grade_")
+            shards = shard_names(1 if few else usual)
+            planned = PlannedTask(task, own, shards, kinds.get(task.name))
+            yield _prompt_key(task.name), planned
+    for name, asked in asked_in_translation(section.translate).items():
+        assert section.translate is not None
+        many = name in ("translate", "relocate_spans")
+        shards = shard_names(section.translate.shards or usual if many else 1)
+        own, task = LlmTaskSection(llm=asked.llm, prompt=asked.prompt), translation_task(name)
+        assert task is not None
+        yield f"translate, task {name}", PlannedTask(task, own, shards)
+
+
+def _prompt_key(task: str) -> str:
+    """Return the config key, below the benchmark, that names a task's template."""
+    if task.startswith("judge_"):
+        return "false_negatives.prompt"
+    return f"{'grade' if task.startswith('grade_') else task}.prompt"
+
+
+def _with_template(planned: PlannedTask) -> PlannedTask:
+    """Return a task with the path of its template.
+
+    It is held to the shipped one: other words, but the same values in and reply out.
+    """
+    task = planned.task.template
+    path, shipped_path = prompt_path(task, planned.section.prompt), prompt_path(task, None)
+    prompt, shipped = load_prompt(path), load_prompt(shipped_path)
+    if prompt.task != task:
+        raise InputError(f"its header names the task {prompt.task!r}; it is used for {task!r}")
+    if set(prompt.variables) != set(shipped.variables):
+        raise InputError(
+            f"its variables are {', '.join(prompt.variables)}; the task fills in "
+            f"{', '.join(shipped.variables)}: use these"
+        )
+    if prompt.response != shipped.response:
+        raise InputError(
+            f"its response schema is not that of the shipped template ({shipped_path}), "
+            "which is what the task reads; copy it"
+        )
+    return replace(planned, path=path, prompt=prompt)
+
+
+def _check_languages(planned: PlannedBenchmark) -> None:
+    native, known = list(planned.native), planned.languages
+    where, source = f"config key benchmarks.{planned.id}", planned.section.language
+    if planned.section.translate is not None:
+        if source not in native:
+            raise InputError(
+                f"{where}.translate: it is made from the benchmark's `language`, {source}, of "
+                f"which there is no corpus; there are {', '.join(native)}. Set `language` to one "
+                "of these"
+            )
+        both = [language for language in planned.translated if language in native]
+        if both:
+            raise InputError(
+                f"{where}.translate.to: {', '.join(both)} is a language the benchmark is read "
+                "in; name others"
+            )
+    for queries, documents in planned.pairs:
+        for language in (queries, documents):
+            if language not in known:
+                raise InputError(
+                    f"{where}.cross_lingual: {queries}-{documents}: the benchmark has no "
+                    f"{language}; it has {', '.join(known)}"
+                )
+        if not planned.domains(queries, documents):
+            raise InputError(
+                f"{where}.cross_lingual: {queries}-{documents}: no domain is in both languages"
+            )
+
+
+def _split(pair: str) -> tuple[str, str]:
+    parts = pair.split("-")
+    return "-".join(parts[:2]), "-".join(parts[2:])

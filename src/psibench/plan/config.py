@@ -1,0 +1,221 @@
+"""The whole config: composed of all sections, loaded, validated, and the entries that it names."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
+
+from psibench.config.base import Id, Section, refuse_repeats
+from psibench.config.files import merge, read_yaml, validated
+from psibench.config.leaderboards import Leaderboard
+from psibench.config.llms import LlmSettings, Price, load_llms, load_prices, price_of
+from psibench.config.models import Model
+from psibench.config.paths import workflow_path
+from psibench.config.registry import load_registry
+from psibench.config.reranker_registry import load_rerankers
+from psibench.config.rerankers import RerankerModel
+from psibench.config.reranking import RerankModel
+from psibench.config.secrets import refuse_secrets
+from psibench.config.sections import Encoding, Report, Search, Uncertainty
+from psibench.errors import InputError, refuse, supported
+from psibench.filters.negatives import FinewebNegatives
+from psibench.generate.benchmarks import Benchmark, view_id, view_names
+from psibench.llm.tasks import LlmTaskSection
+from psibench.metrics.definitions import DEFAULT_METRICS
+from psibench.translate.steps import Translate
+
+Metric = Annotated[str, StringConstraints(pattern=r"^(ndcg|recall|mrr)@[1-9][0-9]*$")]
+Metrics = Annotated[list[Metric], AfterValidator(refuse_repeats)]
+
+
+class Config(Section):
+    """A whole psibench config."""
+
+    benchmarks: dict[Id, Benchmark] = Field(min_length=1)
+    """Benchmarks by id. A user's mapping replaces the default one."""
+    models: list[Id] = Field(min_length=1)
+    """Ids from the registry. A user's list replaces the default one."""
+    registry: dict[Id, Model] = Field(default_factory=dict)
+    """Further model entries, over those of config/models.yaml."""
+    llms: dict[Id, LlmSettings] = Field(default_factory=dict)
+    """Further language models, over those of config/llms.yaml."""
+    rerankers: dict[Id, RerankerModel] = Field(default_factory=dict)
+    """Further rerankers, over those of config/rerankers.yaml."""
+    prices: dict[str, Price] = Field(default_factory=dict)
+    """Further prices by model name, over those of config/prices.yaml; a name may end in `*`."""
+    leaderboards: list[Leaderboard] = Field(default_factory=list)
+    """Scores of the same models elsewhere, to correlate with."""
+    metrics: Metrics = Field(default=list(DEFAULT_METRICS), min_length=1)
+    """Per-query metrics. The first one is the headline."""
+    psi_metrics: Metrics = Field(default=["ndcg@10"], min_length=1)
+    """Metrics that get rows in the PSI table."""
+    length_tokenizer: str = "embedded:all-MiniLM-L6-v2"
+    """Tokenizer of token lengths: a checkpoint, or `words` for pieces split on white space."""
+    encoding: Encoding = Encoding()
+    search: Search = Search()
+    uncertainty: Uncertainty = Uncertainty()
+    report: Report = Report()
+    store: Annotated[str, AfterValidator(workflow_path)] = "store"
+    """Folder of content-addressed results that outlive results/."""
+    pathvars: dict[str, Any] = Field(default_factory=dict)
+    """Snakemake's own key; passed on."""
+
+    @model_validator(mode="after")
+    def _views_are_free(self) -> "Config":
+        for name, section in self.benchmarks.items():
+            for view in (view_id(name, sort) for sort in view_names(section)):
+                if view in self.benchmarks:
+                    raise ValueError(
+                        f"benchmark id {view!r} is taken: results of {name!r} have it; choose "
+                        "another id for the benchmark of yours"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _models_are_evaluated(self) -> "Config":
+        for name, section in self.benchmarks.items():
+            unknown = [model for model in section.models or () if model not in self.models]
+            if unknown:
+                raise ValueError(
+                    f"benchmarks.{name}.models {unknown} are not among models {self.models}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _metrics_fit(self) -> "Config":
+        missing = [name for name in self.psi_metrics if name not in self.metrics]
+        if missing:
+            raise ValueError(f"psi_metrics {missing} are not among metrics {self.metrics}")
+        deepest = max(int(name.split("@")[1]) for name in self.metrics)
+        if deepest > self.search.top_k:
+            raise ValueError(
+                f"search.top_k {self.search.top_k} is below the deepest metric's k {deepest}"
+            )
+        return self
+
+
+def load_config(
+    default: str | Path, override: Mapping[str, Any] | None = None, *, registry: str | Path
+) -> tuple[Config, dict[str, Model]]:
+    """Load the default config, lay the user's over it, validate, and resolve the models.
+
+    Parameters
+    ----------
+    default, registry
+        The shipped ``config/config.yaml`` and ``config/models.yaml``.
+    override
+        The user's config as a mapping (what Snakemake read from ``--configfile``).
+
+    Returns
+    -------
+    config, models
+        The typed config, and the entry of every model it names, in its order.
+
+    Raises
+    ------
+    InputError
+        On unknown keys, values out of range and secrets; on unknown ids of models, language models
+        and rerankers, all of them at once; and on a language model with a budget and no price.
+    """
+    raw = merge(read_yaml(default), override or {})
+    refuse_secrets(raw)
+    config = validated(raw, TypeAdapter(Config), "config")
+    known = load_registry(registry) | config.registry
+    refuse(_problems(config, known))
+    _check_budgets(config)
+    return config, {name: known[name] for name in config.models}
+
+
+def resolve_llms(config: Config) -> dict[str, LlmSettings]:
+    """Return the language models that the benchmarks name, by id, in order of first use."""
+    known = load_llms(own=config.llms)
+    return {llm: known[llm] for _, llm in _named_llms(config)}
+
+
+def resolve_prices(config: Config) -> dict[str, Price]:
+    """Return all prices: the shipped ones and, in place of them, the config's own."""
+    return load_prices(own=config.prices)
+
+
+def resolve_rerankers(config: Config, models: Mapping[str, Model]) -> dict[str, RerankerModel]:
+    """Return the rerankers that benchmarks and ``models`` name, by id, in order of first use."""
+    named = [name for _, name in _named_rerankers(config, models)]
+    known = load_rerankers(own=config.rerankers) if named else {}
+    return {name: known[name] for name in named}
+
+
+def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
+    """Say which ids that a config names there are not, and which models it names twice."""
+    unknown = [name for name in config.models if name not in models]
+    if unknown:
+        yield (
+            f"config key models: unknown model {', '.join(map(repr, unknown))}. "
+            f"Supported: {supported(unknown[0], models)}; `psibench models` lists all. Add an "
+            "entry under `registry:` for your own."
+        )
+    repeated = sorted({name for name in config.models if config.models.count(name) > 1})
+    if repeated:
+        yield f"config key models: named more than once: {', '.join(repeated)}"
+    evaluated = {name: models[name] for name in config.models if name in models}
+    llms, rerankers = list(_named_llms(config)), list(_named_rerankers(config, evaluated))
+    known_llms = load_llms(own=config.llms) if llms else {}
+    known_rerankers = load_rerankers(own=config.rerankers) if rerankers else {}
+    for what, section, known, named in (
+        ("language model", "llms", known_llms, llms),
+        ("reranker", "rerankers", known_rerankers, rerankers),
+    ):
+        advice = f"Add an entry under `{section}:` for your own."
+        for place, name in named:
+            if name not in known:
+                listed = f" Supported: {supported(name, known)}. {advice}" if advice else ""
+                yield f"config key {place}: unknown {what} {name!r}.{listed}"
+                advice = ""  # once
+
+
+def _check_budgets(config: Config) -> None:
+    for llm, settings in resolve_llms(config).items():
+        if settings.budget_usd is None:
+            continue
+        try:
+            price_of(settings.model, resolve_prices(config))
+        except InputError as error:
+            raise InputError(f"config key llms.{llm}.budget_usd: {error}") from error
+
+
+def _named_rerankers(config: Config, models: Mapping[str, Model]) -> Iterator[tuple[str, str]]:
+    """Yield (config key, id) of every reranker that a benchmark or one of ``models`` names."""
+    for benchmark, section in config.benchmarks.items():
+        for key in ("verify", "false_negatives"):
+            filtering = getattr(section, key, None)
+            for name in filtering.rerankers if filtering is not None else ():
+                yield f"benchmarks.{benchmark}.{key}.rerankers", name
+    for model, entry in models.items():
+        if isinstance(entry, RerankModel):
+            yield f"registry.{model}.reranker", entry.reranker
+
+
+def _named_llms(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield (config key, id) of every language model that a task of a benchmark names."""
+    for name, section in config.benchmarks.items():
+        for key in type(section).model_fields:
+            value = getattr(section, key)
+            if isinstance(value, LlmTaskSection):
+                yield f"benchmarks.{name}.{key}.llm", value.llm
+            if isinstance(value, Translate):
+                yield from _translating(f"benchmarks.{name}.{key}", value)
+            elif isinstance(value, FinewebNegatives):
+                for number, judge in enumerate(value.judges):
+                    yield f"benchmarks.{name}.{key}.judges.{number}", judge
+
+
+def _translating(key: str, section: Translate) -> Iterator[tuple[str, str]]:
+    """Yield those who clean, find again and grade translations."""
+    if section.clean.refusals is not None:
+        yield f"{key}.clean.refusals.llm", section.clean.refusals.llm
+    if section.relocate is not None and section.relocate.llm is not None:
+        yield f"{key}.relocate.llm", section.relocate.llm
+    if section.quality is not None:
+        yield f"{key}.quality.llm", section.quality.llm
+        for name, one in (section.quality.translators or {}).items():
+            yield f"{key}.quality.translators.{name}.llm", one.llm

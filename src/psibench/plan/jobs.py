@@ -1,0 +1,299 @@
+"""What a job is given: parameters that decide what it makes, and memory, time, threads and GPUs.
+
+Functions are asked with the wildcards of a job by their names, as those of `paths`. Nothing that
+decides no result is a parameter: it would be a reason to rerun.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from psibench.config.encoders import VllmModel
+from psibench.config.model_base import EncoderModel
+from psibench.config.model_params import retrieval_params
+from psibench.config.release import PosirReleaseSource
+from psibench.config.reranker_registry import reranker_params
+from psibench.generate.benchmarks import PosirRelease
+from psibench.generate.recipes import UNITS, build_params, grade_rule
+from psibench.generate.sampling import sample_params
+from psibench.models.versions import MODEL_VERSIONS
+from psibench.plan.paths import domains
+from psibench.plan.plan import Plan
+from psibench.rerankers.protocols import RERANKER_VERSIONS
+from psibench.stages.llm_ask import llm_params, task_params
+
+DEVICES = Path("/dev")
+
+# Parameters: from a source to a benchmark's tables
+
+
+def build(plan: Plan, benchmark: str, lang: str, domain: str) -> dict[str, Any]:
+    """Return what decides the tables of a domain that are made without a language model."""
+    planned = plan.benchmarks[benchmark]
+    return build_params(
+        planned.section_at(lang, domain),
+        length_tokenizer=plan.config.length_tokenizer,
+        id_prefix=planned.id_prefix(domain),
+    )
+
+
+def sample(plan: Plan, benchmark: str, lang: str) -> dict[str, dict[str, Any]]:
+    """Return what decides the documents of each domain of a language."""
+    planned, found = plan.benchmarks[benchmark], {}
+    for domain in planned.domains(lang):
+        place = planned.place(lang, domain)
+        assert not isinstance(place.source, PosirReleaseSource)
+        found[domain] = sample_params(
+            place.source,
+            place.passages,
+            planned.generated.sample,
+            length_tokenizer=plan.config.length_tokenizer,
+            id_prefix=planned.id_prefix(domain),
+        )
+    return found
+
+
+def ask(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
+    """Return what decides the outcomes of a task."""
+    planned = plan.benchmarks[benchmark]
+    section, prompt = planned.asked(task, lang), planned.tasks[task].prompt
+    assert prompt is not None
+    return {
+        "recipe": planned.section.recipe,
+        "section": task_params(section, prompt),
+        "llm": {"id": section.llm} | llm_params(plan.llms[section.llm]),
+    }
+
+
+def gather(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
+    """Return what decides what is made of a task's outcomes."""
+    planned = plan.benchmarks[benchmark]
+    return {
+        "recipe": planned.section.recipe,
+        "judging": planned.tasks[task].judging,
+        "section": planned.asked(task, lang).model_dump(mode="json") | {"prompt": None},
+        "step": planned.flow_step(task),
+    }
+
+
+def counted(plan: Plan, benchmark: str, *, step: str) -> dict[str, Any]:
+    """Return where a filter's counts go in FLOW, and what a candidate is called there."""
+    planned = plan.benchmarks[benchmark]
+    return {"unit": UNITS[planned.generated.recipe], "step": planned.flow_step(step)}
+
+
+def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any]:
+    """Return what of a benchmark's grades decides, its rule filled in: in the first no grade.
+
+    The template decides what is asked, and nothing of what is made of it.
+    """
+    section = plan.benchmarks[benchmark].generated
+    assert section.grade is not None
+    later = {"min_grade", "min_lead"} if task == "grade_first" else set()
+    dumped = section.grade.model_dump(mode="json", exclude={"prompt", *later})
+    return dumped | {"rule": grade_rule(section)}
+
+
+def audit(plan: Plan, benchmark: str) -> dict[str, Any]:
+    """Return what of a benchmark's audit decides what is asked, less the template."""
+    section = plan.benchmarks[benchmark].generated.audit
+    assert section is not None
+    return section.model_dump(mode="json", exclude={"prompt"})
+
+
+def tiny(plan: Plan, benchmark: str) -> dict[str, Any]:
+    """Return what decides the tiny subset of a benchmark; not who runs on it."""
+    section = plan.benchmarks[benchmark].generated.tiny
+    assert section is not None
+    return section.model_dump(mode="json", exclude={"only_here"})
+
+
+def clean(plan: Plan, benchmark: str) -> dict[str, Any]:
+    """Return what decides which translations stay, and what is found again in them."""
+    planned = plan.benchmarks[benchmark]
+    section = planned.section.translate
+    assert section is not None
+    outliers = section.clean.outliers
+    return {
+        "outliers": outliers and outliers.model_dump(mode="json"),
+        "relocate": section.relocate and section.relocate.method,
+        "length_tokenizer": plan.config.length_tokenizer,
+        "step": planned.flow_step("clean_translations"),
+    }
+
+
+# Parameters: models and rerankers
+
+
+def entry(plan: Plan, model: str) -> dict[str, Any]:
+    """Return what of a model's entry decides its results."""
+    return retrieval_params(plan.models[model])
+
+
+def model_version(plan: Plan, model: str) -> int:
+    """Return the version of what a model's backend computes."""
+    return MODEL_VERSIONS[plan.models[model].backend]
+
+
+def persona_entry(plan: Plan, benchmark: str) -> dict[str, Any]:
+    """Return what of the entry of the encoder that chooses a benchmark's personas decides."""
+    return retrieval_params(plan.encoders[benchmark])
+
+
+def persona_version(plan: Plan, benchmark: str) -> int:
+    """Return the version of what that encoder's backend computes."""
+    return MODEL_VERSIONS[plan.encoders[benchmark].backend]
+
+
+def reranker_entry(plan: Plan, model: str) -> dict[str, Any]:
+    """Return what of the entry of the reranker behind a model decides its scores."""
+    return reranker_params(plan.rerankers[plan.reranker_of(model)])
+
+
+def part_scoring(
+    plan: Plan, benchmark: str, reranker: str, *, complete: bool = False
+) -> dict[str, Any]:
+    """Return what decides a reranker's scores of the parts of a benchmark's documents.
+
+    ``complete`` scores everything, whatever the section says.
+    """
+    verify = plan.benchmarks[benchmark].generated.verify
+    assert verify is not None
+    return {"section": verify.scoring(reranker, complete=complete)} | _scorer(plan, reranker)
+
+
+def pair_scoring(plan: Plan, benchmark: str, reranker: str) -> dict[str, Any]:
+    """Return what decides a reranker's scores of a benchmark's recalled documents."""
+    negatives = plan.benchmarks[benchmark].negatives
+    return {"section": negatives.scoring(reranker)} | _scorer(plan, reranker)
+
+
+def _scorer(plan: Plan, reranker: str) -> dict[str, Any]:
+    own = plan.rerankers[reranker]
+    return {"entry": reranker_params(own), "reranker_version": RERANKER_VERSIONS[own.backend]}
+
+
+def prefixes_ids(plan: Plan, benchmark: str) -> bool:
+    """Say whether a benchmark's ids have the domain in front."""
+    section = plan.named[benchmark].section
+    return isinstance(section, PosirRelease) and section.prefix_ids
+
+
+# How the work is cut: memory, time, threads, GPUs
+
+
+def sample_mib(plan: Plan, benchmark: str, lang: str) -> int:
+    """Return the memory that drawing a language's documents takes, MiB: 16 KiB for each."""
+    planned = plan.benchmarks[benchmark]
+    per_domain = (planned.generated.sample.n_documents or 0) // 64
+    return max(4000, per_domain * len(planned.domains(lang)))
+
+
+def encoder_mib(plan: Plan, model: str) -> int:
+    """Return the memory that loading an encoder takes, MiB: its weights in float32."""
+    own = plan.models[model]
+    assert isinstance(own, EncoderModel)
+    return max(6000, int(3000 + 5 * (own.parameters_m or 0)))
+
+
+def scoring_mib(plan: Plan, reranker: str) -> int:
+    """Return the memory that a reranker takes, MiB: language models pass through it first."""
+    is_causal = plan.rerankers[reranker].backend in ("flag-llm", "flag-layerwise", "qwen3")
+    return 24_000 if is_causal else 6000
+
+
+def recall_depth(plan: Plan, benchmark: str) -> int:
+    """Return how many documents are recalled per query of a raw view."""
+    return plan.named[benchmark].negatives.recall.top_k
+
+
+def recall_mib(plan: Plan, benchmark: str) -> int:
+    """Return the memory of a recall, MiB: 10 for each of the documents per query."""
+    return 6000 + 10 * recall_depth(plan, benchmark)
+
+
+def largest_share(
+    plan: Plan,
+    benchmark: str,
+    lang: str | None = None,
+    query_lang: str | None = None,
+    corpus_lang: str | None = None,
+) -> float:
+    """Bound the share of the largest domain of a language or pair: three times an equal one."""
+    return min(1, 3 / len(domains(plan, benchmark, lang, query_lang, corpus_lang)))
+
+
+def tokens_per_batch(plan: Plan, model: str) -> int:
+    """Return the padded tokens in one forward pass of a model: its own, or the settings'."""
+    own = plan.models[model]
+    assert isinstance(own, EncoderModel)
+    return own.tokens_per_batch or plan.config.encoding.tokens_per_batch
+
+
+def scoring_tokens(plan: Plan, reranker: str) -> int:
+    """Return the padded tokens in one forward pass of a reranker, likewise."""
+    own = plan.rerankers[reranker].tokens_per_batch
+    return own or plan.config.encoding.tokens_per_batch
+
+
+def encode_minutes(plan: Plan, benchmark: str, model: str, lang: str) -> int:
+    """Return the minutes that one of the jobs of an encoding asks for: half more than planned.
+
+    At least four hours.
+    """
+    minutes = plan.gpu_minutes(benchmark, model, lang) or 0
+    return max(240, int(1.5 * minutes / len(plan.shards[benchmark, model, lang])))
+
+
+def ask_minutes(plan: Plan, benchmark: str, task: str) -> int:
+    """Return how long one job that asks a model may take: a batch alone takes up to a day."""
+    backend = plan.llms[plan.benchmarks[benchmark].tasks[task].section.llm].backend
+    return 2880 if backend == "openai-batch" else 720
+
+
+def budgeted(plan: Plan, benchmark: str, task: str) -> int:
+    """Return 1 if a task's model has a budget, else 0: what of a resource its jobs take."""
+    llm = plan.llms[plan.benchmarks[benchmark].tasks[task].section.llm]
+    return int(llm.budget_usd is not None)
+
+
+def served_gpus(plan: Plan, benchmark: str, task: str) -> int:
+    """Return the GPUs of a job that serves a task's model itself."""
+    return plan.llms[plan.benchmarks[benchmark].tasks[task].section.llm].vllm.gpus
+
+
+def threads(
+    plan: Plan, benchmark: str, lang: str | None = None, corpus_lang: str | None = None
+) -> int:
+    """Return the threads of a job that runs a model over a benchmark's or view's texts.
+
+    2 where their number is not known.
+    """
+    texts = plan.planned(benchmark, str(lang or corpus_lang))
+    return 2 if texts is None else texts.threads
+
+
+def chain_threads(plan: Plan, benchmark: str, lang: str) -> int:
+    """Return the threads of such a job that comes after another of its sort: two at least.
+
+    Nothing of its benchmark runs beside it.
+    """
+    return max(2, threads(plan, benchmark, lang))
+
+
+def gpus(plan: Plan, model: str | None = None) -> int:
+    """Return the GPUs that a job takes which runs a model, or a reranker (None), here.
+
+    None where there are none: there jobs share the cores. A SLURM profile asks for its own number,
+    except of models that vLLM runs.
+    """
+    own = plan.models[model] if model else None
+    if isinstance(own, VllmModel):
+        return own.gpus
+    return int(plan.config.encoding.device != "cpu" and has_gpus())
+
+
+@cache
+def has_gpus() -> bool:
+    """Say whether this machine has NVIDIA devices; without importing what drives them."""
+    return any(DEVICES.glob("nvidia[0-9]*"))

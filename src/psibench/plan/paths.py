@@ -1,0 +1,491 @@
+"""The paths of a run: what wildcards may stand for, and the files that jobs read.
+
+Functions are asked with the wildcards of a job by their names: ``benchmark`` (or view), ``lang``,
+``query_lang``, ``corpus_lang``, ``domain``, ``model``, ``reranker``, ``task``. Paths are relative
+to the working directory; the Snakefile has their grammar.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+from psibench.config.downloads import (
+    Download,
+    model_downloads,
+    reranker_downloads,
+    tokenizer_downloads,
+)
+from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.encoders import VllmModel
+from psibench.config.model_base import EncoderModel, ModelBase
+from psibench.config.models import Bm25Model, RunFilesModel
+from psibench.config.reranker_registry import checkpoint_of
+from psibench.config.reranking import RerankModel
+from psibench.filters.negatives import FinewebNegatives
+from psibench.filters.verify import VerifyMargin
+from psibench.generate.benchmarks import GENERATED_RECIPES, RAW, Benchmark, view_id
+from psibench.generate.recipes import judge_name
+from psibench.models.checkpoints import checkpoint_files
+from psibench.models.run_files import run_files
+from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
+from psibench.plan.plan import Plan
+from psibench.translate.quality import JUDGE_TRANSLATION
+
+NOTHING = r"(?!)none"
+"""Matches nothing, not even the empty string."""
+PAIR = "{query_lang}-{corpus_lang}"
+KEYS = sorted({key for section in GENERATED_RECIPES.values() for key in section.model_fields})
+"""Keys of generated benchmarks' sections: ``having KEY`` are the benchmarks that have one."""
+
+# Wildcards
+
+
+def wildcard_patterns(plan: Plan) -> dict[str, str]:
+    """Return a regular expression for each sort of a config's own ids, by the sort's name.
+
+    ``having KEY``: the benchmarks whose section has a key that is not null. Those of a benchmark at
+    some paths alone end in a look at what comes next: ``native ...`` and
+    ``translations`` at the languages that it is read in or translated to, ``encoded ...``,
+    ``asked ...``, ``searched`` and ``shared`` where a job does it so.
+    """
+    # The longer of two ids that begin alike comes first.
+    patterns = {sort: _any_of(sorted(set(ids), reverse=True)) for sort, ids in _ids(plan).items()}
+    sorts: dict[str, Callable[[PlannedBenchmark], bool]] = {
+        "direct": lambda one: not one.is_generated,
+        "having false_negatives": lambda one: _has(one.section, "false_negatives"),
+        "unpurged": lambda one: one.is_generated and not _has(one.section, "false_negatives"),
+    }
+    for sort, fits in sorts.items():
+        own = [one for one in plan.benchmarks.values() if fits(one)]
+        patterns[f"native {sort}"] = _at_languages((one.id, one.native) for one in own)
+    patterns["translations"] = _at_languages((b.id, b.translated) for b in plan.benchmarks.values())
+    for name, in_shards in (("whole", False), ("in shards", True)):
+        patterns[f"encoded {name}"] = _encoded(plan, in_shards=in_shards)
+        patterns[f"asked {name}"] = _asked(plan, in_shards=in_shards)
+        patterns[f"asked {name} by vllm"] = _asked(plan, in_shards=in_shards, by_vllm=True)
+        patterns[f"asked {name} without vllm"] = _asked(plan, in_shards=in_shards, by_vllm=False)
+    shared = [
+        f"{re.escape(one.id)}(?=/(?:runs/[^/]+|scores|tables)/{language}-{language}[.])"
+        for one in plan.evaluated
+        for language in one.native
+        if plan.searched_as(one.id, language, language) != one.id
+    ]
+    patterns["shared"] = "|".join(shared) or NOTHING
+    patterns["searched"] = f"(?!{patterns['shared']})(?:{patterns['benchmarks']})"
+    return patterns
+
+
+def _ids(plan: Plan) -> dict[str, list[str]]:
+    """Return the ids of each sort."""
+    every = plan.benchmarks.values()
+
+    def models(kind: type | tuple[type, ...], but: type | tuple[()] = ()) -> list[str]:
+        own = plan.models.items()
+        return [m for m, entry in own if isinstance(entry, kind) and not isinstance(entry, but)]
+
+    def having(key: str) -> list[str]:
+        return [one.id for one in every if _has(one.section, key)]
+
+    checked = {name: getattr(plan.benchmarks[name].section, "verify") for name in having("verify")}  # noqa: B009
+    margin = [name for name, section in checked.items() if isinstance(section, VerifyMargin)]
+    return {
+        "benchmarks": list(plan.named),
+        "own": list(plan.benchmarks),
+        "languages": [language for one in every for language in one.languages],
+        "domains": [place.domain for one in every for place in one.places],
+        "tasks": [task for one in every for task in one.tasks],
+        "downloads": list(plan.downloads),
+        "rerankers": list(plan.rerankers),
+        "models": list(plan.models),
+        "lexical": models(Bm25Model),
+        "vector": models((EncoderModel, EmbeddingApiModel)),
+        "encoded": models(EncoderModel),
+        "encoded by vllm": models(VllmModel),
+        "encoded without vllm": models(EncoderModel, but=VllmModel),
+        "api": models(EmbeddingApiModel),
+        "reranking": models(RerankModel),
+        "given": models(RunFilesModel),
+        "generated": [one.id for one in every if one.is_generated],
+        "raw": [name for name, one in plan.views.items() if one.view == RAW],
+        **{f"having {key}": having(key) for key in KEYS},
+        "studied": [name for name, section in checked.items() if len(section.rerankers) > 1],
+        "margin": margin,
+        "verified": [name for name in checked if name not in margin],
+        "translated": having("translate"),
+        "quality": [one.id for one in every if JUDGE_TRANSLATION.name in one.tasks],
+        "compared_translators": [one.id for one in every if translators_of(one)],
+    }
+
+
+def _has(section: Benchmark, key: str) -> bool:
+    return getattr(section, key, None) is not None
+
+
+def _any_of(names: Iterable[str]) -> str:
+    return "|".join(map(re.escape, names)) or NOTHING
+
+
+def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
+    """Match a benchmark where its path goes on /data/{lang}/ or /build/{lang}/ of these languages.
+
+    A language may be native in one benchmark and a translation in another.
+    """
+    parts = [
+        f"{re.escape(name)}(?=/(?:data|build)/(?:{_any_of(own)})/)"
+        for name, own in sorted(languages, key=lambda one: one[0], reverse=True)
+        if own
+    ]
+    return "|".join(parts) or NOTHING
+
+
+def _asked(plan: Plan, *, in_shards: bool, by_vllm: bool | None = None) -> str:
+    """Match a benchmark where its path goes on /build/{lang}/{task}: of tasks asked so."""
+    parts = []
+    for name, planned in sorted(plan.benchmarks.items(), reverse=True):
+        tasks = [
+            task
+            for task, own in planned.tasks.items()
+            if (len(own.shards) > 1) is in_shards
+            and by_vllm in (None, plan.llms[own.section.llm].backend == "vllm")
+        ]
+        if tasks:
+            parts.append(f"{re.escape(name)}(?=/build/[^/]+/(?:{_any_of(tasks)})[./])")
+    return "|".join(parts) or NOTHING
+
+
+def _encoded(plan: Plan, *, in_shards: bool) -> str:
+    """Match a benchmark where its path goes on /encodings/{model}/{lang}: of encodings made so."""
+    parts = []
+    for name, planned in sorted(plan.named.items(), reverse=True):
+        ends = [
+            f"{re.escape(model)}/{re.escape(language)}"
+            for model, entry in plan.models.items()
+            if isinstance(entry, EncoderModel)
+            for language in planned.languages
+            if (len(plan.shards[name, model, language]) > 1) is in_shards
+        ]
+        if ends:
+            parts.append(f"{re.escape(name)}(?=/encodings/(?:{'|'.join(ends)})[./])")
+    return "|".join(parts) or NOTHING
+
+
+# Tables of a benchmark, domain by domain
+
+
+def domains(
+    plan: Plan,
+    benchmark: str,
+    lang: str | None = None,
+    query_lang: str | None = None,
+    corpus_lang: str | None = None,
+) -> list[str]:
+    """List the domains of a language, in order, or those in both languages of a pair."""
+    return plan.named[benchmark].domains(str(query_lang or lang), corpus_lang)
+
+
+def domain_tables(
+    plan: Plan, benchmark: str, lang: str, *, table: str, view: str = ""
+) -> list[str]:
+    """List one table of all domains of a language, of a benchmark or of a view of it."""
+    return plan.named[view_id(benchmark, view) if view else benchmark].tables(lang, table)
+
+
+def language_tables(plan: Plan, benchmark: str, *, table: str) -> list[str]:
+    """List one table of all domains of all languages of a benchmark, in their order."""
+    own = plan.named[benchmark]
+    return [path for language in own.languages for path in own.tables(language, table)]
+
+
+def language_domains(plan: Plan, benchmark: str) -> dict[str, list[str]]:
+    """Return the domains of each language of a benchmark, in order."""
+    own = plan.named[benchmark]
+    return {language: own.domains(language) for language in own.languages}
+
+
+def pair_tables(
+    plan: Plan, benchmark: str, query_lang: str, corpus_lang: str, lang: str, *, table: str
+) -> list[str]:
+    """List one table of all domains of a pair, in ``lang``: one of the two."""
+    own = plan.named[benchmark]
+    return own.tables(lang, table, domains=own.domains(query_lang, corpus_lang))
+
+
+def source_tables(plan: Plan, benchmark: str, *, table: str) -> list[str]:
+    """List one table of all domains, in the language that a benchmark is translated from."""
+    own = plan.named[benchmark]
+    return own.tables(own.section.language, table)
+
+
+def source_table(plan: Plan, benchmark: str, domain: str = "", *, table: str) -> str:
+    """Return a table in the language translated from, given with {lang} and perhaps {domain}."""
+    lang = plan.named[benchmark].section.language
+    return f"results/{benchmark}/{table}".format(lang=lang, domain=domain)
+
+
+def translated_corpora(plan: Plan, benchmark: str) -> list[str]:
+    """List the corpora of all domains of all languages that a benchmark is translated to."""
+    own = plan.named[benchmark]
+    return [path for language in own.translated for path in own.tables(language, "corpus")]
+
+
+# What is read of the world: sources, checkpoints, runs
+
+
+def sources_of(plan: Plan, benchmark: str, lang: str, domain: str | None = None) -> list[str]:
+    """List the local files that a benchmark's domains in a language, or one, are read from."""
+    own = [domain] if domain is not None else plan.benchmarks[benchmark].domains(lang)
+    every = (plan.sources[benchmark, lang, one] for one in own)
+    return list(dict.fromkeys(path for files in every for path in files))
+
+
+def model_inputs(plan: Plan, model: str) -> list[str]:
+    """List what a model's encoding waits for: its local checkpoint's files, or its download."""
+    return _checkpoint_inputs(plan, plan.models[model])
+
+
+def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
+    """List what a reranker's scoring waits for, likewise."""
+    entry = plan.rerankers[reranker]
+    files = checkpoint_files(checkpoint_of(entry)[0])
+    return files + _manifests(plan, reranker_downloads(entry))
+
+
+def encoder_inputs(plan: Plan, benchmark: str) -> list[str]:
+    """List what the choice of a benchmark's personas waits for, likewise."""
+    return _checkpoint_inputs(plan, plan.encoders[benchmark])
+
+
+def tokenizer_inputs(plan: Plan) -> list[str]:
+    """List what counting tokens waits for: the download of its tokenizer, or nothing."""
+    return _manifests(plan, tokenizer_downloads(plan.config.length_tokenizer))
+
+
+def _checkpoint_inputs(plan: Plan, entry: ModelBase) -> list[str]:
+    files = checkpoint_files(entry.checkpoint) if isinstance(entry, EncoderModel) else []
+    return files + _manifests(plan, model_downloads(entry))
+
+
+def _manifests(plan: Plan, downloads: Iterable[Download]) -> list[str]:
+    return [f"{plan.config.store}/checkpoints/{one.name}.json" for one in downloads]
+
+
+def given_runs(
+    plan: Plan, benchmark: str, model: str, query_lang: str, corpus_lang: str
+) -> list[str]:
+    """List the files of the user's that are a model's run on a language pair."""
+    entry = plan.models[model]
+    assert isinstance(entry, RunFilesModel)
+    return run_files(
+        entry,
+        benchmark=benchmark,
+        query_lang=query_lang,
+        corpus_lang=corpus_lang,
+        domains=plan.named[benchmark].domains(query_lang, corpus_lang),
+    )
+
+
+# On the way to a benchmark: tasks, scores, judges
+
+
+def task_shards(plan: Plan, benchmark: str, task: str, lang: str, *, table: str) -> list[str]:
+    """List one table of all shards of a task, in order."""
+    folder = f"results/{benchmark}/build/{lang}/{task}"
+    shards = plan.benchmarks[benchmark].tasks[task].shards
+    return [f"{folder}/{shard}.{table}.parquet" for shard in shards]
+
+
+def asked_table(plan: Plan, benchmark: str, lang: str, *, task: str) -> str | list[str]:
+    """Return the table of a task where a benchmark has the task, nothing elsewhere."""
+    has = task in plan.benchmarks[benchmark].tasks
+    return f"results/{benchmark}/build/{lang}/{task}.parquet" if has else []
+
+
+def judged_translations(plan: Plan, benchmark: str) -> list[str]:
+    """List the grades of all languages that a benchmark is translated to."""
+    folder, own = f"results/{benchmark}/build", plan.named[benchmark].translated
+    return [f"{folder}/{language}/{JUDGE_TRANSLATION.name}.parquet" for language in own]
+
+
+def translators_of(planned: PlannedBenchmark) -> list[str]:
+    """List the names of the translators that are compared on a benchmark; none where none are."""
+    translate = planned.section.translate
+    quality = translate and translate.quality
+    return list((quality and quality.translators) or ())
+
+
+def translator_grades(plan: Plan, benchmark: str) -> dict[str, list[str]]:
+    """Return the tables of each translator's grades on a sample, one per language, by name."""
+    planned, folder = plan.benchmarks[benchmark], f"results/{benchmark}/build"
+    return {
+        one: [
+            f"{folder}/{language}/{JUDGE_TRANSLATOR}{number}.parquet"
+            for language in planned.translated
+        ]
+        for number, one in enumerate(translators_of(planned), start=1)
+    }
+
+
+def left_before(plan: Plan, benchmark: str, lang: str, *, step: str | None = None) -> str:
+    """Return the table with the candidates that a filter is given, or that become the queries."""
+    name = plan.benchmarks[benchmark].left_before(step)
+    return f"results/{benchmark}/build/{lang}/{name}.parquet"
+
+
+def score_tables(
+    plan: Plan, benchmark: str, lang: str, reranker: str | None = None, *, of: str
+) -> list[str]:
+    """List the scores of the rerankers of a filter, in order; those before ``reranker``.
+
+    ``of`` is ``verify`` or ``false_negatives``.
+    """
+    panel = getattr(plan.benchmarks[benchmark].section, of).rerankers
+    if reranker is not None:
+        panel = panel[: panel.index(reranker)]
+    folder = "scores" if of == "verify" else "pair_scores"
+    return [f"results/{benchmark}/build/{lang}/{folder}/{one}.parquet" for one in panel]
+
+
+def study_scores(plan: Plan, benchmark: str, lang: str) -> list[str]:
+    """List every reranker's scores of all candidates, in the panel's order."""
+    panel = plan.benchmarks[benchmark].generated.verify.rerankers  # type: ignore[union-attr]
+    return [f"results/{benchmark}/study/{lang}/scores/{one}.parquet" for one in panel]
+
+
+def study_tables(plan: Plan, tables: Iterable[str]) -> list[str]:
+    """List the tables of every filter study: of benchmarks with two rerankers or more."""
+    return [
+        f"results/{name}/study/{language}/{table}.csv"
+        for name in _ids(plan)["studied"]
+        for language in plan.benchmarks[name].native
+        for table in tables
+    ]
+
+
+def recall_table(plan: Plan, benchmark: str, lang: str) -> str:
+    """Return the run whose first documents are possible false negatives."""
+    model = plan.benchmarks[benchmark].negatives.recall.model
+    folder = "runs" if plan.recalls_by_run(benchmark) else "recall"
+    return f"results/{benchmark}-raw/{folder}/{model}/{lang}-{lang}.parquet"
+
+
+def judge_tables(plan: Plan, benchmark: str, lang: str, number: str | None = None) -> list[str]:
+    """List the grades of the judges of false negatives; those before judge ``number``."""
+    section = plan.benchmarks[benchmark].negatives
+    n_judges = len(section.judges) if isinstance(section, FinewebNegatives) else 0
+    until = n_judges if number is None else min(int(number) - 1, n_judges)
+    names = map(judge_name, range(1, until + 1))
+    return [f"results/{benchmark}/build/{lang}/{name}.parquet" for name in names]
+
+
+# Vectors and runs
+
+
+def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> str:
+    """Return a model's encodings that have the texts of a benchmark or view in a language."""
+    return f"results/{plan.encoded_as(benchmark, lang)}/encodings/{model}/{lang}.parquet"
+
+
+def encoded_before(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
+    """List the encodings that share texts with one, and are made before it: none, or one."""
+    names = plan.encoded_before(benchmark, lang)
+    return [f"results/{name}/encodings/{model}/{lang}.parquet" for name in names]
+
+
+def encoding_shards(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
+    """List the parts of an encoding that several jobs share."""
+    shards = plan.shards[benchmark, model, lang]
+    return [f"results/{benchmark}/encodings/{model}/{lang}/{shard}.parquet" for shard in shards]
+
+
+def own_texts(
+    plan: Plan,
+    benchmark: str,
+    lang: str,
+    query_lang: str | None = None,
+    corpus_lang: str | None = None,
+    *,
+    table: str,
+) -> list[str]:
+    """List the tables of a benchmark's own texts, where its encodings have others' too.
+
+    Of a pair, the domains that are in both languages.
+    """
+    if plan.encoded_as(benchmark, lang) == benchmark:
+        return []
+    among = domains(plan, benchmark, lang, query_lang, corpus_lang)
+    return plan.named[benchmark].tables(lang, table, domains=among)
+
+
+def first_stage(plan: Plan, benchmark: str, model: str, query_lang: str, corpus_lang: str) -> str:
+    """Return the run that a reranker reranks."""
+    return f"results/{benchmark}/runs/{plan.first_stage(model)}/{query_lang}-{corpus_lang}.parquet"
+
+
+def shared_runs(plan: Plan) -> list[str]:
+    """List what a job takes from another view's runs: paths of runs/, {model}/{pair}.
+
+    Of every model that searches; a reranker's have what it saw beside.
+    """
+    return [
+        path
+        for model in plan.config.models
+        if not isinstance(plan.models[model], RunFilesModel)
+        for path in [f"{model}/{PAIR}.parquet"]
+        + [f"{model}/{PAIR}.seen.parquet"] * isinstance(plan.models[model], RerankModel)
+    ]
+
+
+def wider_runs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
+    """List the runs of a wider view that a benchmark or view takes its own from."""
+    name = plan.searched_as(benchmark, query_lang, corpus_lang)
+    return [
+        f"results/{name}/runs/{path.format(query_lang=query_lang, corpus_lang=corpus_lang)}"
+        for path in shared_runs(plan)
+    ]
+
+
+def compared_models(
+    plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
+) -> list[dict[str, str | bool | None]]:
+    """List the models of a language pair: their tables, and what a reader has to know."""
+    pair, found = f"{query_lang}-{corpus_lang}", list[dict[str, str | bool | None]]()
+    for model in plan.models_of(benchmark, query_lang, corpus_lang):
+        entry, run = plan.models[model], f"results/{benchmark}/runs/{model}/{pair}"
+        vectors = encodings(plan, benchmark, model, corpus_lang)
+        found.append(
+            {
+                "model": model,
+                "kind": entry.kind,
+                "run": f"{run}.parquet",
+                "encodings": vectors if plan.is_vector(model) else None,
+                "seen": f"{run}.seen.parquet" if isinstance(entry, RerankModel) else None,
+                "reading_known": not isinstance(entry, RunFilesModel),
+                "on_filter_panel": plan.on_filter_panel(benchmark, model),
+            }
+        )
+    return found
+
+
+def read_of_models(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
+    """List what the models of a pair are scored by, less what the scoring itself writes."""
+    pair = benchmark, query_lang, corpus_lang
+    found = [
+        str(model[kind])
+        for model in compared_models(plan, *pair)
+        for kind in ("run", "encodings", "seen")
+        if model[kind]
+    ]
+    if plan.searched_as(*pair) == benchmark:
+        return found
+    labels = {"query_lang": query_lang, "corpus_lang": corpus_lang}
+    made = {f"results/{benchmark}/runs/{path}".format(**labels) for path in shared_runs(plan)}
+    return [path for path in found if path not in made]
+
+
+def compared_domains(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
+    """Return by which model the domains of a benchmark are compared, and in which languages.
+
+    The first that makes vectors; languages that it is read in, with two or more domains.
+    """
+    model = next((model for model in plan.config.models if plan.is_vector(model)), None)
+    native = plan.benchmarks[benchmark].native
+    return [(model, lang) for lang, own in native.items() if model is not None and len(own) > 1]

@@ -1,0 +1,485 @@
+"""A config's plan: its benchmarks and views, and the entries that its jobs need, looked up once.
+
+`paths` says what there is to be made, `jobs` what each job is given; both ask the plan.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from psibench.config.downloads import (
+    Download,
+    by_name,
+    model_downloads,
+    reranker_downloads,
+    tokenizer_downloads,
+)
+from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.llms import LlmSettings, Price
+from psibench.config.model_base import EncoderModel
+from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
+from psibench.config.models import Bm25Model, Model, RunFilesModel, StaticModel
+from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
+from psibench.config.reranker_registry import checkpoint_of
+from psibench.config.rerankers import BiEncoderReranker, RerankerModel
+from psibench.config.reranking import RerankModel
+from psibench.config.sources import FilesSource
+from psibench.errors import InputError, MissingError, refuse
+from psibench.filters.mixtures import Tiny
+from psibench.generate.benchmarks import CANDIDATES, RAW, TINY, Controlled, view_id
+from psibench.generate.recipes import source_files
+from psibench.models.checkpoints import checkpoint_files
+from psibench.models.positions import refuse_beyond_positions
+from psibench.models.run_files import check_run_files
+from psibench.plan.benchmarks import (
+    Looking,
+    PlannedBenchmark,
+    looking_for,
+    plan_benchmarks,
+    views_of,
+)
+from psibench.plan.config import Config, resolve_llms, resolve_prices, resolve_rerankers
+from psibench.plan.texts import PlannedTexts, planned_texts, shards_of_minutes
+from psibench.sources.local import local_files
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What follows from a config; made by `make_plan`.
+
+    Attributes
+    ----------
+    benchmarks, views
+        By id. ``named`` has both.
+    models
+        Registry entries by id: those evaluated, those that recall false negatives, the first stages
+        of rerankers.
+    encoders, personas
+        Registry entries that choose the personas of benchmarks, and local files that these are
+        read from, by benchmark.
+    rerankers, llms, prices
+        Those that benchmarks or models name, by id; all prices.
+    downloads
+        What jobs read of the hub, by the names of their manifests.
+    sources
+        (benchmark, language, domain) -> local files that it is read from.
+    """
+
+    config: Config
+    benchmarks: dict[str, PlannedBenchmark]
+    views: dict[str, PlannedBenchmark]
+    models: dict[str, Model]
+    encoders: dict[str, Model]
+    personas: dict[str, list[str]]
+    rerankers: dict[str, RerankerModel]
+    llms: dict[str, LlmSettings]
+    prices: dict[str, Price]
+    downloads: dict[str, Download]
+    sources: dict[tuple[str, str, str], list[str]]
+
+    @cached_property
+    def named(self) -> dict[str, PlannedBenchmark]:
+        """Benchmarks and views by id."""
+        return self.benchmarks | self.views
+
+    @cached_property
+    def evaluated(self) -> list[PlannedBenchmark]:
+        """The benchmarks, each followed by those of its views that have rows of their own."""
+        return [
+            self.named[one]
+            for name, planned in self.benchmarks.items()
+            for one in (name, *planned.evaluated_views.values())
+        ]
+
+    @cached_property
+    def runs(self) -> list[dict[str, str]]:
+        """The labels of every run: benchmark or view, model, query and corpus language."""
+        return [
+            {
+                "benchmark": planned.id,
+                "model": model,
+                "query_lang": queries,
+                "corpus_lang": documents,
+            }
+            for planned in self.evaluated
+            for queries, documents in planned.pairs
+            for model in self.models_of(planned.id, queries, documents)
+        ]
+
+    # Which models are evaluated, and how each gets its runs
+
+    def models_of(self, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
+        """List the models evaluated on a language pair of a benchmark or view.
+
+        A benchmark may name its own, and those of its translations. Kinds that are slow run on the
+        tiny subset alone, where there is one.
+        """
+        planned = self.named[benchmark]
+        section, own = planned.section, planned.section.models
+        found = [model for model in self.config.models if own is None or model in own]
+        crossed = {query_lang, corpus_lang} & set(planned.translated)
+        if crossed and section.translate is not None and section.translate.models is not None:
+            found = [model for model in found if model in section.translate.models]
+        tiny: Tiny | None = getattr(section, "tiny", None)
+        if tiny is None or planned.view == TINY:
+            return found
+        return [model for model in found if self.models[model].kind not in tiny.only_here]
+
+    def is_vector(self, model: str) -> bool:
+        """Say whether a model's vectors are stored and searched."""
+        return isinstance(self.models[model], EncoderModel | EmbeddingApiModel)
+
+    def first_stage(self, model: str) -> str:
+        """Return the model whose run a reranker reranks."""
+        entry = self.models[model]
+        assert isinstance(entry, RerankModel)
+        return entry.first_stage or self.config.search.first_stage
+
+    def reranker_of(self, model: str) -> str:
+        """Return the id of the reranker behind a model."""
+        entry = self.models[model]
+        assert isinstance(entry, RerankModel)
+        return entry.reranker
+
+    def position_blind(self, benchmark: str, query_lang: str, corpus_lang: str) -> str | None:
+        """Return the first model of a language pair that is a position-blind control, if any."""
+        models = self.models_of(benchmark, query_lang, corpus_lang)
+        return next((m for m in models if self.models[m].control == "position-blind"), None)
+
+    def input_lengths(
+        self, benchmark: str, query_lang: str, corpus_lang: str
+    ) -> list[tuple[str, str]]:
+        """List pairs of its models that differ in the length of their input alone, longer first."""
+        shown = PRESENTATION_FIELDS | WORK_FIELDS | {"max_tokens"}
+        entries = {
+            model: entry.model_dump(mode="json", exclude=set(shown))
+            for model in self.models_of(benchmark, query_lang, corpus_lang)
+            if isinstance(entry := self.models[model], EncoderModel)
+            and getattr(entry, "max_tokens", None) is not None
+            and getattr(entry, "windows", None) is None
+        }
+        lengths = {model: getattr(self.models[model], "max_tokens") for model in entries}  # noqa: B009
+        return [
+            (longer, shorter)
+            for longer in entries
+            for shorter in entries
+            if lengths[longer] > lengths[shorter] and entries[longer] == entries[shorter]
+        ]
+
+    def on_filter_panel(self, benchmark: str, model: str) -> bool:
+        """Say whether a model had a say in which queries are in a benchmark or view.
+
+        It, or the same checkpoint as a reranker, is on the panel that checks candidates, recalls
+        false negatives, or looks for them. The view before their removal knows the first alone;
+        static embeddings are another model than the network they are of.
+        """
+        planned = self.named[benchmark]
+        verify = getattr(planned.section, "verify", None)
+        panel = [self.rerankers[one] for one in (verify.rerankers if verify else [])]
+        recalls = []
+        negatives = getattr(planned.section, "false_negatives", None)
+        if negatives is not None and planned.view != RAW:
+            panel += [self.rerankers[one] for one in negatives.rerankers]
+            recalls = [negatives.recall.model]
+        entry = self.models[model]
+        if model in recalls:
+            return True
+        if isinstance(entry, Bm25Model):
+            return any(one.backend == "bm25" for one in panel) or any(
+                isinstance(self.models[one], Bm25Model) for one in recalls
+            )
+        if isinstance(entry, RerankModel):
+            own = checkpoint_of(self.rerankers[entry.reranker])
+        elif isinstance(entry, EncoderModel) and not isinstance(entry, StaticModel):
+            own = (entry.checkpoint, entry.revision)
+        else:
+            return False
+        others = [checkpoint_of(one) for one in panel if one.backend != "bm25"]
+        others += [
+            (one.checkpoint, one.revision)
+            for one in (self.models[recall] for recall in recalls)
+            if isinstance(one, EncoderModel)
+        ]
+        return own in others
+
+    # Views share texts and runs
+
+    def encoded_as(self, benchmark: str, lang: str) -> str:
+        """Return the benchmark or view whose encodings have all texts of another in a language.
+
+        The raw view has those of a benchmark and of its tiny subset; all candidates are more.
+        Translations have no views.
+        """
+        planned = self.named[benchmark]
+        if planned.view == CANDIDATES or lang in planned.translated:
+            return benchmark
+        raw = view_id(planned.base, RAW)
+        return raw if raw in self.views else planned.base
+
+    def encoded_before(self, benchmark: str, lang: str) -> list[str]:
+        """List what shares texts with a benchmark or view and is encoded before it: none, or one.
+
+        All candidates come after the benchmark's own encodings.
+        """
+        first = self.encoded_as(self.named[benchmark].base, lang)
+        return [] if first == benchmark else [first]
+
+    def searched_as(self, benchmark: str, query_lang: str, corpus_lang: str) -> str:
+        """Return the benchmark or view whose runs are those of another on a language pair.
+
+        A run of the raw view has a benchmark's queries too, with the same documents, if the removal
+        of false negatives leaves the corpus alone; so has the tiny subset's, of the benchmark. Only
+        where each of them is evaluated on all models: what one leaves out is not run for another.
+        """
+        planned = self.named[benchmark]
+        if planned.view not in ("", TINY) or query_lang != corpus_lang:
+            return benchmark
+        if corpus_lang in planned.translated:
+            return benchmark
+        wider = planned.base
+        if RAW in planned.evaluated_views and not planned.negatives.removes_documents:
+            wider = view_id(planned.base, RAW)
+        takes = all(
+            self.models_of(one, query_lang, corpus_lang) == self.config.models
+            for one in (wider, benchmark)
+        )
+        return wider if takes else benchmark
+
+    def recalls_by_run(self, benchmark: str) -> bool:
+        """Say whether the run of a raw view is deep enough to recall possible false negatives."""
+        planned, raw = self.benchmarks[benchmark], view_id(benchmark, RAW)
+        recall = planned.negatives.recall
+        if RAW not in planned.evaluated_views or recall.top_k > self.config.search.top_k:
+            return False
+        searches = self.is_vector(recall.model) or isinstance(self.models[recall.model], Bm25Model)
+        return searches and all(
+            recall.model in self.models_of(raw, language, language) for language in planned.native
+        )
+
+    # How much there is to encode
+
+    @cached_property
+    def texts(self) -> dict[tuple[str, str], PlannedTexts | None]:
+        """What there is to encode, by benchmark and language; None: nobody can tell."""
+        return {
+            (name, language): planned_texts(
+                planned.section, language, n_domains=len(planned.domains(language))
+            )
+            for name, planned in self.benchmarks.items()
+            for language in planned.languages
+        }
+
+    def planned(self, benchmark: str, lang: str) -> PlannedTexts | None:
+        """Return what a benchmark or view has to encode in a language; None: nobody can tell."""
+        return self.texts.get((self.named[benchmark].base, lang))
+
+    def gpu_minutes(self, benchmark: str, model: str, lang: str) -> float | None:
+        """Return the GPU minutes of an encoding; None where they are not known."""
+        texts = self.planned(benchmark, lang)
+        if texts is None:
+            return None
+        return texts.gpu_minutes(self.models[model], self.config.encoding)
+
+    @cached_property
+    def shards(self) -> dict[tuple[str, str, str], list[str]]:
+        """The jobs that share an encoding, by benchmark or view, model and language.
+
+        One where nothing is computed here, where another view's jobs encode the same documents
+        before, and of a view in a language that is translated to: there are none.
+        """
+        return {
+            (name, model, lang): self._cut(planned, model, lang)
+            for name, planned in self.named.items()
+            for model in self.models
+            for lang in planned.languages
+        }
+
+    def _cut(self, planned: PlannedBenchmark, model: str, lang: str) -> list[str]:
+        is_there = not planned.view or lang in planned.native
+        is_first = is_there and not self.encoded_before(planned.id, lang)
+        count = 1
+        if is_first and isinstance(self.models[model], EncoderModel):
+            minutes = self.gpu_minutes(planned.id, model, lang)
+            count = shards_of_minutes(self.config.encoding, minutes)
+        return [f"{number}-of-{count}" for number in range(1, count + 1)]
+
+
+def make_plan(
+    config: Config, models: Mapping[str, Model], *, missing: list[str] | None = None
+) -> Plan:
+    """Look up all that a config names; ``models`` are the entries of those it evaluates.
+
+    Parameters
+    ----------
+    missing
+        Where to put what is not there and where the config names it; of a benchmark whose release
+        is missing, no language is known. All that is wrong with files and folders is said at once
+        then. None: the first file that is missing, or is wrong, is an error.
+
+    Raises
+    ------
+    InputError
+        If a model, language model or reranker is not known, or does not do what it is named for; a
+        template does not fit; a local source, checkpoint or run does not exist; a checkpoint has
+        fewer positions than its entry asks for.
+    """
+    if missing is None:
+        return _make_plan(config, models, looking_for())
+    problems: list[str] = []
+    try:
+        plan = _make_plan(config, models, looking_for(missing, problems))
+    except InputError as error:
+        problems.append(str(error))
+    refuse(problems)
+    return plan
+
+
+def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) -> Plan:
+    known: dict[str, Model] = load_registry(REGISTRY) | config.registry
+    benchmarks = plan_benchmarks(config, looking)
+    entries = dict(_recalling(config, known)) | dict(models)
+    entries |= _first_stages(config, entries, known)
+    rerankers = resolve_rerankers(config, entries)
+    _check_checkpoints(entries, rerankers, looking)
+    encoders, personas = dict[str, Model](), dict[str, list[str]]()
+    for name, section in config.benchmarks.items():
+        if isinstance(section, Controlled):
+            with looking(f"config key benchmarks.{name}.personas"):
+                encoders[name] = _encoder(section.personas.model, known)
+                refuse_beyond_positions(encoders[name])
+                source = section.personas.source
+                personas[name] = local_files(source) if isinstance(source, FilesSource) else []
+        if section.translate is not None:
+            _check_translating(name, section.translate.models, known)
+    plan = Plan(
+        config=config,
+        benchmarks=benchmarks,
+        views={name: view for one in benchmarks.values() for name, view in views_of(one).items()},
+        models=entries,
+        encoders=encoders,
+        personas=personas,
+        rerankers=rerankers,
+        llms=resolve_llms(config),
+        prices=resolve_prices(config),
+        downloads=by_name(_downloads(config, entries, rerankers, encoders, looking)),
+        sources=_sources(benchmarks, looking),
+    )
+    for name, entry in entries.items():
+        if isinstance(entry, RunFilesModel):
+            runs = [
+                (row, plan.named[row["benchmark"]].domains(row["query_lang"], row["corpus_lang"]))
+                for row in plan.runs
+                if row["model"] == name
+            ]
+            with looking(f"model {name!r}"):
+                check_run_files(entry, runs)
+    return plan
+
+
+def _recalling(config: Config, known: Mapping[str, Model]) -> Iterator[tuple[str, Model]]:
+    """Yield the entries that recall possible false negatives."""
+    for name, section in config.benchmarks.items():
+        negatives = getattr(section, "false_negatives", None)
+        if negatives is None:
+            continue
+        model = negatives.recall.model
+        if model not in known:
+            raise InputError(
+                f"config key benchmarks.{name}.false_negatives.recall.model: unknown model "
+                f"{model!r}. Supported: {', '.join(sorted(known))}. Add an entry under "
+                "`registry:` for your own."
+            )
+        yield model, known[model]
+
+
+def _first_stages(
+    config: Config, entries: Mapping[str, Model], known: Mapping[str, Model]
+) -> dict[str, Model]:
+    found = {}
+    for name, entry in entries.items():
+        if not isinstance(entry, RerankModel):
+            continue
+        first = entry.first_stage or config.search.first_stage
+        if first not in known or isinstance(known[first], RerankModel):
+            fitting = [one for one, other in known.items() if not isinstance(other, RerankModel)]
+            raise InputError(
+                f"model {name!r}: its first stage is {first!r}; allowed: a model that "
+                f"searches, as {', '.join(sorted(fitting))}. Set search.first_stage, or "
+                "first_stage in its entry"
+            )
+        found[first] = known[first]
+    return found
+
+
+def _check_checkpoints(
+    models: Mapping[str, Model], rerankers: Mapping[str, RerankerModel], looking: Looking
+) -> None:
+    """Refuse local checkpoints that are not there, or have fewer positions than entries ask for."""
+    for name, reranker in rerankers.items():
+        with looking(f"reranker {name!r}"):
+            checkpoint_files(checkpoint_of(reranker)[0])
+            if isinstance(reranker, BiEncoderReranker):
+                refuse_beyond_positions(reranker.encoder)
+    for name, entry in models.items():
+        with looking(f"model {name!r}"):
+            if isinstance(entry, EncoderModel):
+                checkpoint_files(entry.checkpoint)
+            refuse_beyond_positions(entry)
+
+
+def _encoder(model: str, known: Mapping[str, Model]) -> Model:
+    entry = known.get(model)
+    if not isinstance(entry, EncoderModel):
+        fitting = sorted(name for name, found in known.items() if isinstance(found, EncoderModel))
+        raise InputError(f"model {model!r} is no encoder; known: {', '.join(fitting)}")
+    return entry
+
+
+def _check_translating(name: str, models: Iterable[str] | None, known: Mapping[str, Any]) -> None:
+    for model in models or ():
+        if model not in known:
+            raise InputError(
+                f"config key benchmarks.{name}.translate.models: unknown model {model!r}. "
+                f"Supported: {', '.join(sorted(known))}"
+            )
+
+
+def _downloads(
+    config: Config,
+    models: Mapping[str, Model],
+    rerankers: Mapping[str, RerankerModel],
+    encoders: Mapping[str, Model],
+    looking: Looking,
+) -> Iterator[Download]:
+    for name, entry in models.items():
+        with looking(f"model {name!r}"):
+            yield from model_downloads(entry)
+    for name, reranker in rerankers.items():
+        with looking(f"reranker {name!r}"):
+            yield from reranker_downloads(reranker)
+    for name, encoder in encoders.items():
+        with looking(f"config key benchmarks.{name}.personas"):
+            yield from model_downloads(encoder)
+    with looking("config key length_tokenizer"):
+        yield from tokenizer_downloads(config.length_tokenizer)
+
+
+def _sources(
+    benchmarks: Mapping[str, PlannedBenchmark], looking: Looking
+) -> dict[tuple[str, str, str], list[str]]:
+    found = {}
+    for name, planned in benchmarks.items():
+        for place in planned.places:
+            with looking(f"config key benchmarks.{name}.{place.key}"):
+                files = source_files(planned.section_at(place.language, place.domain))
+                for path in files:
+                    if not Path(path).is_file():
+                        raise MissingError(
+                            f"no file {path!r} in {Path.cwd()}; relative paths start at the "
+                            "working directory"
+                        )
+                found[name, place.language, place.domain] = files
+    return found

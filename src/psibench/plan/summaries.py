@@ -1,0 +1,198 @@
+"""What the tables and the page over all benchmarks are made of: plain data and paths."""
+
+from contextlib import suppress
+from typing import Any
+
+from psibench.config.llms import Price, price_of
+from psibench.config.paths import PUBLISHED
+from psibench.errors import InputError
+from psibench.filters.verify import VerifyMargin
+from psibench.plan.benchmarks import BY_DOMAIN
+from psibench.plan.paths import compared_domains, translators_of
+from psibench.plan.plan import Plan
+from psibench.report.published import has_counterparts
+from psibench.report.published_facts import published_facts
+from psibench.translate.quality import JUDGE_TRANSLATION
+
+MAX_EXAMPLE_DOMAINS = 3
+
+
+def summary_names(plan: Plan) -> list[str]:
+    """Return the names of the tables over all benchmarks, as files of results/ are called."""
+    names = ["psi_table", "bucket_scores", "comparisons", "position_trend", "language_averages"]
+    return names + (["leaderboards"] if plan.config.leaderboards else [])
+
+
+def evaluated_pairs(plan: Plan) -> list[dict[str, str]]:
+    """List the labels of every language pair that some model is evaluated on."""
+    names = ("benchmark", "query_lang", "corpus_lang")
+    pairs = dict.fromkeys(tuple(run[name] for name in names) for run in plan.runs)
+    return [dict(zip(names, pair, strict=True)) for pair in pairs]
+
+
+def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
+    """List the languages of a benchmark with what its ledger joins of them, translations last.
+
+    ``lang`` and ``domains``; ``documents``, ``dropped``, ``flow`` and ``usage``: tables of all
+    domains, or lists of one of each.
+    """
+    planned, places = plan.benchmarks[benchmark], []
+    for lang in planned.languages:
+        domains, folder = planned.domains(lang), f"results/{benchmark}/build/{lang}"
+        place: dict[str, Any] = {"lang": lang, "domains": domains, "documents": []}
+        if planned.asks(lang):
+            native = planned.section.language if lang in planned.translated else lang
+            if planned.is_generated:
+                place["documents"] = [f"results/{benchmark}/build/{native}/documents.parquet"]
+            for table in ("dropped", "flow", "usage"):
+                place[table] = [
+                    [f"{folder}/{domain}/{step}.{table}.parquet" for domain in domains]
+                    if step in BY_DOMAIN
+                    else f"{folder}/{step}.{table}.parquet"
+                    for step in planned.steps(lang, table)
+                ]
+        else:
+            place |= {"flow": [], "usage": []}
+            place["dropped"] = [[f"{folder}/{domain}/dropped.parquet" for domain in domains]]
+        places.append(place)
+    return places
+
+
+def ledger_tables(plan: Plan, benchmark: str, *, kind: str) -> list[str]:
+    """List the tables that a benchmark's ledger joins, of one kind."""
+    return [path for place in ledger_places(plan, benchmark) for path in paths_in(place[kind])]
+
+
+def asked_languages(plan: Plan) -> list[dict[str, Any]]:
+    """List every language that a language model writes or translates: labels and ``domains``.
+
+    Translations come last.
+    """
+    every = [(planned, lang) for planned in plan.benchmarks.values() for lang in planned.languages]
+    every.sort(key=lambda one: one[1] in one[0].translated)
+    return [
+        {"benchmark": planned.id, "lang": lang, "domains": planned.domains(lang)}
+        for planned, lang in every
+        if planned.asks(lang)
+    ]
+
+
+def verification_files(plan: Plan) -> list[dict[str, Any]]:
+    """List the tables that are shown of the filters of each generated language, by sort.
+
+    With its labels: benchmark, lang and domains. Paths of all domains, or lists of one of each.
+    """
+    return [
+        _filter_files(plan, labels)
+        for labels in asked_languages(plan)
+        if labels["lang"] not in plan.benchmarks[labels["benchmark"]].translated
+    ]
+
+
+def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
+    name, lang = labels["benchmark"], labels["lang"]
+    section = plan.benchmarks[name].generated
+    whole, build = f"results/{name}", f"results/{name}/build/{lang}"
+
+    def of_domains(folder: str, table: str) -> list[str]:
+        return [f"{whole}/{folder}/{lang}/{one}/{table}.parquet" for one in labels["domains"]]
+
+    files: dict[str, Any] = dict(labels)
+    files |= {"flow": f"{whole}/flow.parquet", "dropped": f"{whole}/attrition.parquet"}
+    files |= {"queries": of_domains("data", "queries"), "savings": []}
+    if section.verify is not None:
+        files["savings"].append(f"{build}/scoring_savings.parquet")
+    if isinstance(section.verify, VerifyMargin):
+        files |= {table: f"{build}/{table}.parquet" for table in ("margin_table", "cell_table")}
+    if section.grade is not None:
+        files["savings"].append(f"{build}/grade.savings.parquet")
+    if section.audit is not None:
+        files["audit_table"] = f"{build}/audit_table.parquet"
+    if section.false_negatives is not None:
+        files["savings"].append(of_domains("build", "false_negatives.savings"))
+        files["judgements"] = of_domains("data", "judgements")
+    if section.mixtures is not None:
+        files["mixture_cells"] = f"{build}/mixture_cells.parquet"
+    return files
+
+
+def language_files(plan: Plan) -> list[dict[str, Any]]:
+    """Return what is known of each benchmark's languages and domains, by sort.
+
+    A benchmark without any is left out. ``relocation``: of languages translated to;
+    ``similarity``: one per language read, of two or more domains, by the first model that encodes;
+    ``quality``, ``agreement`` and ``confusion``: where translations are graded; ``translators``:
+    where several are compared.
+    """
+    found = []
+    for name, planned in plan.benchmarks.items():
+        files: dict[str, Any] = {"benchmark": name}
+        folder = f"results/{name}"
+        if planned.translated:
+            files["relocation"] = [f"{folder}/relocation.parquet"]
+        compared = [
+            f"{folder}/similarity/{model}/{lang}.parquet"
+            for model, lang in compared_domains(plan, name)
+        ]
+        if compared:
+            files["similarity"] = compared
+        if JUDGE_TRANSLATION.name in planned.tasks:
+            sorts = ("quality", "agreement", "confusion")
+            files |= {sort: f"{folder}/translation_{sort}.parquet" for sort in sorts}
+        if translators_of(planned):
+            files["translators"] = f"{folder}/translator_quality.parquet"
+        if len(files) > 1:
+            found.append(files)
+    return found
+
+
+def example_files(plan: Plan) -> list[dict[str, str]]:
+    """Return the domains that examples are taken from: labels, ``corpus`` and ``queries``.
+
+    Up to three domains per language, at equal distances, the first and the last among them.
+    """
+    found = []
+    for name, planned in plan.benchmarks.items():
+        for lang in planned.languages:
+            own = planned.domains(lang)
+            n = min(len(own), MAX_EXAMPLE_DOMAINS)
+            for place in range(n):
+                domain = own[round(place * (len(own) - 1) / max(1, n - 1))]
+                folder = f"results/{name}/data/{lang}/{domain}"
+                tables = {table: f"{folder}/{table}.parquet" for table in ("corpus", "queries")}
+                found.append({"benchmark": name, "lang": lang, "domain": domain, **tables})
+    return found
+
+
+def report_views(plan: Plan) -> dict[str, dict[str, str]]:
+    """Return the evaluated views of each benchmark that has some: sort -> id."""
+    every = {name: planned.evaluated_views for name, planned in plan.benchmarks.items()}
+    return {name: views for name, views in every.items() if views}
+
+
+def used_prices(plan: Plan) -> dict[str, Price]:
+    """Return the prices of the language models that are used, under their models' names."""
+    found = {}
+    for llm in plan.llms.values():
+        with suppress(InputError):  # not every model has a price
+            found[llm.model] = price_of(llm.model, plan.prices)
+    return found
+
+
+def published_tables() -> list[str]:
+    """List the papers' figures that stand beside one's own, and what is said of them."""
+    return sorted(str(path) for kind in ("*.csv", "*.yaml") for path in PUBLISHED.glob(kind))
+
+
+def published_page(plan: Plan) -> list[str]:
+    """Return the page of the papers' figures beside one's own, where any of them can be."""
+    facts = published_facts(plan.config.benchmarks)
+    return ["results/published.html"] * has_counterparts(facts, plan.runs)
+
+
+def paths_in(files: Any) -> list[str]:
+    """List the paths among the labels and tables of languages."""
+    if isinstance(files, dict):
+        labels = ("lang", "domains", "benchmark", "domain")
+        files = [value for name, value in files.items() if name not in labels]
+    return [files] if isinstance(files, str) else [path for one in files for path in paths_in(one)]

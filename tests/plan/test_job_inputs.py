@@ -1,0 +1,149 @@
+"""Which files a job reads, and how large it is: what follows from views, pairs, panels and runs."""
+
+import pytest
+
+from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.errors import InputError
+from psibench.plan import jobs, paths
+from psibench.plan.config import load_config
+from psibench.plan.plan import Plan, make_plan
+
+ENG, SPA, DEU = "eng-Latn", "spa-Latn", "deu-Latn"
+LLM = {"llm": "stand-in"}
+DOCS = {"kind": "python_docs"}
+PANEL = ["embedded-bm25", "embedded-minilm-cosine"]
+FILTERED = {
+    "recipe": "posir",
+    "propose_questions": LLM,
+    "locate_span": LLM,
+    "verify": {"rerankers": PANEL},
+    "tiny": {},
+    "false_negatives": {
+        "protocol": "fineweb_posq",
+        "recall": {"model": "minilm-static", "top_k": 7},
+        "rerankers": PANEL[::-1],
+        "judges": ["stand-in", "stand-in-rare"],
+        "needed": 1,
+    },
+}
+PLACES = [("a", ENG), ("b", ENG), ("b", SPA)]
+CORPORA = [{"domain": domain, "language": lang, "source": DOCS} for domain, lang in PLACES]
+SECOND = {"backend": "rerank", "reranker": "embedded-bm25", "first_stage": "minilm-static"}
+
+
+def plan_of(models=("bm25", "minilm-static"), **changes) -> Plan:
+    section = FILTERED | {"corpora": CORPORA, "cross_lingual": ["spa-Latn-eng-Latn"]} | changes
+    given = {"benchmarks": {"x": section}, "models": list(models), "registry": {"second": SECOND}}
+    return make_plan(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return plan_of()
+
+
+def corpus(benchmark: str, lang: str, *domains: str) -> list[str]:
+    return [f"results/{benchmark}/data/{lang}/{domain}/corpus.parquet" for domain in domains]
+
+
+def test_tables_are_listed_in_the_order_of_the_domains(plan):
+    assert paths.domain_tables(plan, "x", ENG, table="corpus") == corpus("x", ENG, "a", "b")
+    raw = paths.domain_tables(plan, "x", SPA, table="corpus", view="raw")
+    assert raw == corpus("x-raw", SPA, "b")
+    every = corpus("x", ENG, "a", "b") + corpus("x", SPA, "b")
+    assert paths.language_tables(plan, "x", table="corpus") == every
+
+
+def test_a_pair_has_the_domains_of_both_languages(plan):
+    for lang in (SPA, ENG):
+        found = paths.pair_tables(plan, "x", SPA, ENG, lang, table="corpus")
+        assert found == corpus("x", lang, "b")
+    assert paths.pair_tables(plan, "x", ENG, ENG, ENG, table="corpus") == corpus("x", ENG, "a", "b")
+
+
+def test_a_domain_of_another_language_is_refused(plan):
+    with pytest.raises(InputError, match="'x' has no domain 'a' in spa-Latn"):
+        plan.benchmarks["x"].place(SPA, "a")
+
+
+def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan):
+    raw = "results/x-raw/encodings/minilm-static/eng-Latn.parquet"
+    for name in ("x", "x-tiny", "x-raw"):
+        assert paths.encodings(plan, name, "minilm-static", ENG) == raw
+    assert paths.own_texts(plan, "x", ENG, table="corpus") == corpus("x", ENG, "a", "b")
+    assert paths.own_texts(plan, "x", ENG, SPA, ENG, table="corpus") == corpus("x", ENG, "b")
+    assert paths.own_texts(plan, "x-raw", ENG, table="corpus") == []
+    assert paths.encoded_before(plan, "x-candidates", "minilm-static", ENG) == [raw]
+    assert paths.encoded_before(plan, "x-raw", "minilm-static", ENG) == []
+
+
+def test_runs_of_the_raw_view_are_read_once_and_not_those_a_job_writes_itself():
+    plan = plan_of(models=["bm25", "second"])
+    pair = (ENG, ENG)
+    runs = [f"{one}/{ENG}-{ENG}" for one in ("bm25", "second")]
+    wider = [f"results/x-raw/runs/{path}.parquet" for path in (*runs, f"{runs[1]}.seen")]
+    # The slow reranker runs on the tiny subset alone: no run of it serves another view.
+    assert plan.searched_as("x", *pair) == "x"
+    assert paths.read_of_models(plan, "x", *pair) == [f"results/x/runs/{runs[0]}.parquet"]
+    every = plan_of(models=["bm25", "second"], tiny={"only_here": []})
+    assert paths.wider_runs(every, "x", *pair) == wider
+    assert paths.read_of_models(every, "x", *pair) == []
+    assert paths.read_of_models(every, "x-raw", *pair) == wider
+    assert paths.first_stage(every, "x", "second", *pair) == (
+        f"results/x/runs/minilm-static/{ENG}-{ENG}.parquet"
+    )
+
+
+def test_a_reranker_waits_for_those_before_it_in_its_panel(plan):
+    folder = f"results/x/build/{ENG}"
+    panel = [f"{folder}/scores/{name}.parquet" for name in PANEL]
+    assert paths.score_tables(plan, "x", ENG, of="verify") == panel
+    assert paths.score_tables(plan, "x", ENG, PANEL[1], of="verify") == panel[:1]
+    pairs = paths.score_tables(plan, "x", ENG, PANEL[0], of="false_negatives")
+    assert pairs == [f"{folder}/pair_scores/{PANEL[1]}.parquet"]
+    scored = [f"results/x/study/{ENG}/scores/{name}.parquet" for name in PANEL]
+    assert paths.study_scores(plan, "x", ENG) == scored
+
+
+def test_recall_reads_the_raw_run_where_it_is_deep_enough(plan):
+    pair = f"{ENG}-{ENG}"
+    assert paths.recall_table(plan, "x", ENG) == f"results/x-raw/runs/minilm-static/{pair}.parquet"
+    alone = paths.recall_table(plan_of(models=["bm25"]), "x", ENG)
+    assert alone == f"results/x-raw/recall/minilm-static/{pair}.parquet"
+
+
+def test_filters_can_be_studied_where_two_rerankers_can_disagree(plan):
+    found = paths.study_tables(plan, ["cells"])
+    assert found == [f"results/x/study/{lang}/cells.csv" for lang in (ENG, SPA)]
+    assert paths.study_tables(plan_of(verify={"rerankers": PANEL[:1]}), ["cells"]) == []
+
+
+def test_a_translation_reads_its_source_and_what_its_tasks_made():
+    quoting = {"relocate": {"method": "quote", "llm": "stand-in"}, "quality": LLM, "clean": {}}
+    plan = plan_of(translate=LLM | {"to": [DEU]} | quoting, cross_lingual=None)
+    assert paths.source_tables(plan, "x", table="corpus") == corpus("x", ENG, "a", "b")
+    given = "build/{lang}/text_parts.parquet"
+    assert paths.source_table(plan, "x", table=given) == f"results/x/build/{ENG}/text_parts.parquet"
+    assert paths.translated_corpora(plan, "x") == corpus("x", DEU, "a", "b")
+    folder = f"results/x/build/{DEU}"
+    quoted = paths.asked_table(plan, "x", DEU, task="relocate_spans")
+    assert quoted == f"{folder}/relocate_spans.parquet"
+    assert paths.asked_table(plan, "x", DEU, task="judge_refusals") == []
+    assert paths.judged_translations(plan, "x") == [f"{folder}/judge_translation.parquet"]
+
+
+def test_the_largest_domain_is_bounded_by_three_times_an_equal_share(plan):
+    assert jobs.largest_share(plan, "x", ENG) == 1  # two domains
+    corpora = [CORPORA[0] | {"domain": name} for name in "abcdef"]
+    six = plan_of(corpora=corpora, cross_lingual=None)
+    assert jobs.largest_share(six, "x", ENG) == 0.5
+    assert jobs.largest_share(six, "x", query_lang=ENG, corpus_lang=ENG) == 0.5
+
+
+def test_a_job_after_another_of_its_sort_has_two_threads_at_least():
+    sample = {"unit": "tokens", "edges": [0, 100], "n_documents": 100}
+    small = plan_of(sample=sample)
+    assert (jobs.threads(small, "x", ENG), jobs.chain_threads(small, "x", ENG)) == (1, 2)
+    assert jobs.threads(small, "x", corpus_lang=ENG) == 1
+    large = plan_of(sample=sample | {"n_documents": 9000})
+    assert (jobs.threads(large, "x", ENG), jobs.chain_threads(large, "x", ENG)) == (8, 8)
