@@ -336,9 +336,9 @@ def _tasks(section: Benchmark) -> Iterator[tuple[str, PlannedTask]]:
         assert section.translate is not None
         many = name in ("translate", "relocate_spans")
         shards = shard_names(section.translate.shards or usual if many else 1)
-        own, task = LlmTaskSection(llm=asked.llm, prompt=asked.prompt), translation_task(name)
-        assert task is not None
-        yield f"translate, task {name}", PlannedTask(task, own, shards)
+        own, found = LlmTaskSection(llm=asked.llm, prompt=asked.prompt), translation_task(name)
+        assert found is not None
+        yield f"translate, task {name}", PlannedTask(found, own, shards)
 
 
 def _prompt_key(task: str) -> str:
