@@ -12,6 +12,7 @@ from psibench.config.base import Section
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.filters import audit, grade, mixtures, negatives, verify
 from psibench.generate import benchmarks, controlled, fineweb_posq, personas, posir, sampling
+from psibench.llm import tasks
 from psibench.plan import config
 from psibench.translate import clean, quality, relocate, steps
 
@@ -87,6 +88,7 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             clean.Outliers,
             relocate.Relocate,
             quality.Quality,
+            tasks.LlmTaskSection,
         ),
     ),
     (
