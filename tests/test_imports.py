@@ -11,7 +11,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "reading", "progress"),
-    ("text", "tables", "store", "stages.stopping"),
+    # Locks of heads and jobs: no job may begin without them.
+    ("text", "tables", "store", "stages.stopping", "cluster.head_lock"),
     # What a config file says of one thing, as far as no room has it: sections, registries, paths.
     ("config",),
     (
@@ -46,8 +47,6 @@ AROUND = {
     # Tables of all domains are written by the writer of tables, which takes their parts.
     ("tables.domains", "tables.io"),
     ("tables.io", "tables.parts"),
-    # Whether a tokenizer ends texts itself is seen when it is loaded.
-    ("models.declared", "models.networks"),
 }
 """Imports inside a function that close a circle, and why. No new ones."""
 
