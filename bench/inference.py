@@ -31,8 +31,7 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
     import polars as pl
 
     from psibench.metrics.buckets import length_bucket, third_of_middle
-    from psibench.tables import write_table
-    from psibench.tables.derived import provenance
+    from psibench.tables import Provenance, write_table
     from psibench.tables.schemas import QUERY_SCORES
 
     rng = np.random.default_rng(SEED)
@@ -65,7 +64,7 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
     ).with_columns(
         target_positions=pl.col("target_position"), length_bucket=length_bucket(pl.col("tokens"))
     )
-    source = provenance("score", params={}, inputs={})
+    source = Provenance(stage="bench", stage_version=1, params={}, inputs={})
     for model in range(n_models):
         slope = 0.0 if model == 0 else 0.03 * model
         found = rng.random(n_queries) < 0.7 + easy[document] - slope * middle / length
