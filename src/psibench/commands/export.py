@@ -134,6 +134,9 @@ def _without_prefix(frame: pl.DataFrame, prefix: str) -> pl.DataFrame:
     )
 
 
+# --- the datasets of a built benchmark
+
+
 def find_datasets(
     benchmark: Path,
     *,

@@ -129,6 +129,8 @@ def _choices(field: str) -> list[str]:
     )
 
 
+# --- the registry as a table of lines
+
 HEADER = ("id", "kind", "backend", "params", "tokens", "licence", "checkpoint", "description")
 NUMBERS = ("params", "tokens")
 """Columns set flush right."""

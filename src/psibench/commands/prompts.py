@@ -105,6 +105,8 @@ def _named(task: LlmTask) -> str:
     return task.name if task.template == task.name else f"{task.name} ({task.template})"
 
 
+# --- one item of a task, found in the tables made so far
+
 EXAMPLES = 3
 Place = tuple[str, str]
 """Language and domain; of a translation, the language translated to."""

@@ -146,6 +146,8 @@ def _add_uncertainty(group: argparse._ArgumentGroup) -> None:
     )
 
 
+# --- how much of a document the models read
+
 EVERYTHING = "all"
 
 

@@ -184,6 +184,8 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
+# --- texts of documents
+
 CORPUS_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
 _SCHEMA = {"_id": TEXT, "text": TEXT, "title": TEXT}
 

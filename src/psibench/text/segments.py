@@ -133,6 +133,8 @@ def _check_span(start: int, end: int, n_chars: int) -> None:
         )
 
 
+# --- chunks of so many words, cut where the text breaks
+
 SEPARATORS = (r"\n\n", r"\n", " ", r"\s")
 """Where a chunk may end, the best place first; never inside a word."""
 
