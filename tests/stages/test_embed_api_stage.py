@@ -146,7 +146,7 @@ def test_the_table_points_at_unit_vectors_and_equal_texts_are_asked_once(tmp_pat
     assert used["usd"] == pytest.approx(37 * 2e-6)
     assert used["seconds"] > 0
     record = read_provenance(tmp_path / "encodings.parquet")
-    assert record["stage"] == "encode"
+    assert record["stage"] == "embed_api"
     assert record["params"]["fingerprint"] == load_api_texts(entry, model="m").fingerprint
     assert record["revisions"]["model:m"].startswith("embed-1, tokenizer sha256:")
 

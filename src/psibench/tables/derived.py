@@ -8,7 +8,7 @@ import polars as pl
 from psibench.tables import Provenance, content_hash, read_provenance, read_table
 from psibench.tables.domains import TablePath
 from psibench.tables.schemas import TableSpec
-from psibench.tables.stage import DECLARED
+from psibench.tables.stage import version_of
 
 
 def provenance(
@@ -24,7 +24,7 @@ def provenance(
     """Make the provenance of a stage's output, with the stage's current version."""
     return Provenance(
         stage=stage,
-        stage_version=DECLARED[stage].version,
+        stage_version=version_of(stage),
         params=params,
         inputs=inputs,
         revisions=revisions or {},

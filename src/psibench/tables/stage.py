@@ -75,6 +75,7 @@ class StageVersion(int):
     module: str
 
 
+@cache
 def read_stages(package: Path = PACKAGE) -> dict[str, StageVersion]:
     """Read what modules declare as stages, by name; no module is imported.
 
@@ -93,6 +94,11 @@ def read_stages(package: Path = PACKAGE) -> dict[str, StageVersion]:
                 raise ValueError(f"stage {name!r} is in {found[name].module} and {made.module}")
             found[name] = made
     return found
+
+
+def version_of(name: str) -> int:
+    """Return a stage's version, whether or not its module is imported."""
+    return DECLARED[name].version if name in DECLARED else int(read_stages()[name])
 
 
 class Items(Protocol):
