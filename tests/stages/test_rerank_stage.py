@@ -5,10 +5,12 @@ import polars as pl
 import pytest
 from fake_reranker import ENTRY, PairReranker
 
+from psibench.config.rerankers import Bm25Reranker
 from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores, sigmoid
 from psibench.stages.rerank import run_rerank
+from psibench.stages.scoring import load_when_needed
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
 
@@ -223,3 +225,19 @@ def test_a_positive_that_the_corpus_lacks_is_refused(tmp_path):
     write_table(queries_of(["q2"]), tmp_path / "b-judged", QUERIES, provenance=SOURCE)
     with pytest.raises(InputError, match="has no document 'd9'"):
         project.rerank(ShortReader("a", SCORES), judged="judged")
+
+
+def test_the_domains_of_a_job_share_the_reranker_asked_for_last(monkeypatch):
+    loaded = []
+
+    def load(name, entry, *, device):
+        loaded.append((name, entry.calibration.midpoint, device))
+        return object()
+
+    monkeypatch.setattr("psibench.rerankers.scoring.load_reranker", load)
+    first = load_when_needed("a", ENTRY, device="cpu")
+    assert load_when_needed("a", ENTRY, device="cpu") is first
+    steeper = {"midpoint": 0.75, "slope": 1.0}
+    other = Bm25Reranker(backend="bm25", calibration=steeper)
+    assert load_when_needed("a", other, device="cpu") is not first
+    assert loaded == [("a", 0.5, "cpu"), ("a", 0.75, "cpu")]

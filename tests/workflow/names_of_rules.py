@@ -3,6 +3,7 @@
 import inspect
 import json
 import sys
+from collections import Counter
 from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -22,24 +23,34 @@ ALWAYS = {"inputs", "outputs", "threads", "config"}
 
 
 def lacking(rule, version: StageVersion) -> list[str]:
-    """The arguments of the rule's stage that no name of the rule gives."""
+    """The arguments of the rule's stage that no name of the rule gives, or two give."""
     import_module(version.module)
     declared = DECLARED[version.stage]
-    given = {name for group in (rule.input, rule.output, rule.params) for name, _ in group.items()}
-    given |= {*rule.wildcard_names, *rule.resources, *ALWAYS}
-    given |= {"output"} if len([*rule.output.items()]) == 1 else set()
-    given |= {"language"} if "lang" in given else set()
-    given |= {"domain", declared.each.removesuffix("s")} if declared.each else set()
+    taken = inspect.signature(declared.function).parameters
+    named = [{name for name, _ in group.items()} for group in (rule.input, rule.params)]
+    outputs = {name for name, _ in rule.output.items()}
+    named += [set(rule.wildcard_names), set(rule.resources)]
+    named += [set()] if "outputs" in taken else [outputs]
+    given = Counter(name for names in named for name in names)
+    given.update(ALWAYS)
+    given.update(["output"] if len(outputs) == 1 else [])
+    given.update(["language"] if "lang" in given else [])
+    given.update({"domain", declared.each.removesuffix("s")} if declared.each else ())
     return [
         name
-        for name, argument in inspect.signature(declared.function).parameters.items()
-        if argument.default is inspect.Parameter.empty and name not in given
-        # Made of what the names of its fields give.
-        if not is_dataclass(argument.annotation)
-        and not (
-            inspect.isclass(argument.annotation) and issubclass(argument.annotation, BaseModel)
+        for name, argument in taken.items()
+        if given[name] > 1
+        # A dataclass or section is made of what the names of its fields give.
+        or (
+            given[name] == 0
+            and argument.default is inspect.Parameter.empty
+            and not is_made(argument.annotation)
         )
     ]
+
+
+def is_made(kind) -> bool:
+    return is_dataclass(kind) or (inspect.isclass(kind) and issubclass(kind, BaseModel))
 
 
 def main(snakefile: str, folder: str) -> None:

@@ -136,10 +136,11 @@ def call(declared: Stage, job: Job) -> None:
     TypeError
         If the rule has nothing under a name that the function needs, or two things.
     """
+    taken = signature(declared.function).parameters
     values: dict[str, Any] = {"threads": job.threads, "config": job.config}
     for group in (job.resources, job.wildcards, job.params):
         found = dict(group.items())
-        _refuse_twice(declared, values.keys() & found.keys())
+        _refuse_twice(declared, taken.keys() & values.keys() & found.keys())
         values |= found
     if "lang" in values:
         values["language"] = values["lang"]
