@@ -1,6 +1,8 @@
 import asyncio
 import logging
 import pickle
+import subprocess
+import sys
 from datetime import date
 
 import pytest
@@ -453,3 +455,13 @@ def test_a_reask_stored_by_another_job_is_used(tmp_path):
 def test_schemas_reach_the_server_by_name(tmp_path):
     assert JUDGE.name == "judge_segment"
     assert ask(items(1), tmp_path).statuses == {"ok": 1}
+
+
+def test_a_job_imports_clients_and_stand_ins_only_once_it_asks():
+    code = (
+        "import sys, psibench.llm.run, psibench.llm.expected, psibench.llm.prompts\n"
+        "heavy = ('openai', 'aiohttp', 'jsonschema', 'psibench.llm.standin')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -611,3 +611,11 @@ def test_a_refusal_ends_requests_that_wait_for_a_pause(tmp_path):
             ask(entry, [request(n) for n in range(4)], ledger_in(tmp_path))
         assert time.monotonic() - started < 60
         assert len(server.stand_in.asked) == 2
+
+
+def test_a_service_that_says_500_to_everything_in_the_same_words_is_given_up(tmp_path):
+    with EmbeddingServer(EmbeddingStandIn(["500"] * 200)) as server:
+        entry = entry_of(url=server.url("openai"), max_attempts=50, concurrency=4)
+        with pytest.raises(InputError, match=r"http_500: .*all of the first \d+ answers"):
+            ask(entry, [request(n) for n in range(4)], ledger_in(tmp_path))
+        assert len(server.stand_in.asked) < 60  # of 200

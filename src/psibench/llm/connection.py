@@ -219,7 +219,7 @@ class Connection:
             await self.meter.admit(call)
         call.n_tries += 1
         try:
-            response = await self._in_time(send)
+            response = await (send() if self._answer_s is None else self._in_time(send))
         except BaseException as error:
             # The server may have done the work. What was never answered is not billed.
             perhaps_billed = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
