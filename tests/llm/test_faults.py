@@ -67,7 +67,7 @@ def test_a_server_that_restarts_in_the_middle_is_waited_for(tmp_path):
             backend="stand-in",
             model=MODEL,
             base_url=first.base_url,
-            asking={"concurrency": 8},
+            asking={"concurrency": 8, "max_tries": 100_000},  # of 50 ms: however long it takes
         )
         worker = threading.Thread(
             target=ask_all,
@@ -80,7 +80,7 @@ def test_a_server_that_restarts_in_the_middle_is_waited_for(tmp_path):
         first.stop()
         at_stop = len(outcomes)
         with StandInProcess("delay_s=0.005", port=port):
-            worker.join(timeout=30)
+            worker.join(timeout=300)
     assert at_stop < 300
     assert len({o.item_id for o in outcomes if o.status == "ok"}) == 300
     assert n_stored(tmp_path) == 300
