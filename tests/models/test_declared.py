@@ -246,3 +246,30 @@ def test_of_a_hub_checkpoint_the_files_that_declare_are_fetched_and_no_weights(s
     ]
     assert any(path.endswith("1_Pooling/config.json") for path in hub.asked)
     assert not any(path.endswith(".safetensors") for path in hub.asked)
+
+
+OWN = {"backend": "sentence-transformers", "pooling": "mean", "max_tokens": 32}
+
+
+@pytest.mark.parametrize("backend", ["sentence-transformers", "flag-embedding"])
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, ("query: ", "passage: ")),
+        ({"query_prompt": ""}, ("", "passage: ")),
+        ({"query_prompt": "q: ", "document_prompt": ""}, ("q: ", "")),
+    ],
+    ids=str,
+)
+def test_a_prompt_that_an_entry_leaves_out_is_the_checkpoint_s(save, backend, given, found):
+    entry = {"backend": backend, "max_tokens": 32, "checkpoint": str(save())} | given
+    encoder = load_encoder(parse_model(entry), device="cpu")
+    assert (encoder.salt("query"), encoder.salt("document")) == found
+
+
+def test_an_entry_without_prompts_agrees_unless_they_are_named_by_task(save, check, tmp_path):
+    assert check(OWN, save())[0] == 0
+    other = {"prompts": {"s2p": "query: ", "s2s": "like: "}}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(other))
+    code, lines = check(OWN, tmp_path)
+    assert (code, lines[1][:44]) == (1, "  query_prompt: the entry has '', config_sen")

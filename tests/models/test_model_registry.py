@@ -318,3 +318,8 @@ def test_each_service_takes_its_key_from_the_environment_over_https(name):
     assert entry.url.startswith("https://")
     assert re.fullmatch(r"[A-Z]+_API_KEY", entry.key_env or "")
     assert entry.tokens_per_request >= entry.max_tokens
+
+
+def test_kalm_s_queries_have_the_prompt_of_its_checkpoint(tiny_entry):
+    encoder = load_encoder(tiny_entry("kalm-embedding-gemma3-12b-2511"), device="cpu")
+    assert (encoder.salt("query"), encoder.salt("document")) == ("Query w9 : ", "")

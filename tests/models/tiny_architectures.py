@@ -189,13 +189,15 @@ def save_qwen3_embedding(folder: Path) -> Path:
 
 
 def save_gemma3(folder: Path) -> Path:
-    """Save KaLM-Embedding-Gemma3: Gemma 3's text model, last token."""
+    """Save KaLM-Embedding-Gemma3: Gemma 3's text model, last token, the prompt of its queries."""
     window = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
     model, config = _decoder("gemma3_text", query_pre_attn_scalar=8, **window)
     config |= {"architectures": ["Gemma3TextModel"]}
     tokenizer = {"template": "<bos> $A <eos>", "padding_side": "left"}
     save_weights(folder, config, model.state_dict(), **DECODER_TOKENIZER | tokenizer)
     save_modules(folder, pooling="lasttoken")
+    prompts = {"query": "Query w9 : ", "document": ""}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
     return folder
 
 

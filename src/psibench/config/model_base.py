@@ -46,10 +46,10 @@ class EncoderModel(ModelBase):
     """embedded:all-MiniLM-L6-v2, a local folder, or a name on the hub."""
     revision: Commit | None = None
     """Commit of the hub repository, 40 hex digits; null is not pinned: the default branch moves."""
-    query_prompt: str = ""
-    """Text put before each query."""
-    document_prompt: str = ""
-    """Text put before each document."""
+    query_prompt: str | None = None
+    """Text put before each query; null: as the checkpoint declares, none where it declares none."""
+    document_prompt: str | None = None
+    """Text put before each document; null: as the checkpoint declares."""
     trust_remote_code: bool = False
     """Run code that comes with the checkpoint. Only with a pinned revision."""
     parameters_m: float | None = Field(default=None, gt=0)
@@ -66,6 +66,10 @@ class EncoderModel(ModelBase):
         if self.trust_remote_code and not self.revision:
             raise ValueError("trust_remote_code needs a pinned revision")
         return self
+
+    def prompt(self, role: Literal["query", "document"]) -> str:
+        """Return the text put before each text of a role; empty where it is the checkpoint's."""
+        return (self.query_prompt if role == "query" else self.document_prompt) or ""
 
     @property
     def scores_by(self) -> Scoring:

@@ -260,6 +260,7 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
     try:
         if isinstance(entry, ColbertModel):
             return [*_late(entry, folder), *_length(entry, folder), *_similarity(entry, folder)]
+        entry = with_declared_prompts(entry, folder)
         parts = (_prompts, _pooling, _ending, _length, _similarity)
         return [comparison for part in parts for comparison in part(entry, folder)]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
@@ -311,20 +312,41 @@ def _late(entry: ColbertModel, folder: Path) -> Iterator[Comparison]:
             yield Comparison(key, given, declared, source, same)
 
 
+def with_declared_prompts(entry: EncoderModel, folder: Path) -> EncoderModel:
+    """Return an entry whose null prompts are those that its checkpoint declares for the roles.
+
+    Prompts that are named by task are not chosen from, and a ColBERT's come before the entry's.
+    """
+    if not isinstance(entry, Compared) or isinstance(entry, ColbertModel):
+        return entry
+    uses, prompts = _declared_prompts(folder)
+    found = {f"{role}_prompt": _prompt_of(role, uses, prompts) or "" for role in ROLE_NAMES}
+    open_ones = {key: text for key, text in found.items() if getattr(entry, key) is None}
+    return entry.model_copy(update=open_ones)
+
+
+def _declared_prompts(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    uses = read_json(folder / USES)
+    return uses, {name: text or "" for name, text in (uses.get("prompts") or {}).items()}
+
+
+def _prompt_of(role: str, uses: dict[str, Any], prompts: dict[str, str]) -> str | None:
+    names = (*ROLE_NAMES[role], uses.get("default_prompt_name"))
+    return next((prompts[name] for name in names if name in prompts), None)
+
+
 def _prompts(entry: Any, folder: Path) -> Iterator[Comparison]:
     """Compare prompts; empty ones alone declare nothing, since the library writes them itself."""
-    uses = read_json(folder / USES)
-    prompts = {name: text or "" for name, text in (uses.get("prompts") or {}).items()}
+    uses, prompts = _declared_prompts(folder)
     if not any(prompts.values()):
         return
-    for role, names in ROLE_NAMES.items():
-        given = getattr(entry, f"{role}_prompt")
-        name = next((n for n in (*names, uses.get("default_prompt_name")) if n in prompts), None)
-        if name is not None:
-            declared: Any = prompts[name]
-            yield Comparison(f"{role}_prompt", given, declared, USES, given == declared)
+    for role in ROLE_NAMES:
+        key, declared = f"{role}_prompt", _prompt_of(role, uses, prompts)
+        given = getattr(entry, key)
+        if declared is not None:
+            yield Comparison(key, given, declared, USES, given == declared)
         elif role == "query":  # named by task: one of them
-            yield Comparison(f"{role}_prompt", given, prompts, USES, given in prompts.values())
+            yield Comparison(key, given, prompts, USES, given in prompts.values())
 
 
 def _pooling(entry: Any, folder: Path) -> Iterator[Comparison]:

@@ -41,12 +41,12 @@ class FlagEmbeddingEncoder(LateEncoder):
 
     def salt(self, role: Role) -> str:
         """Return the role's prompt: queries and documents are read alike."""
-        return self.prompt(role)
+        return self.entry.prompt(role)
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
         """Tokenize texts, cut to ``max_tokens``; a prompt's vectors are kept like the text's."""
         items = tokenize_texts(
-            self.tokenizer, texts, prompt=self.prompt(role), max_tokens=self.entry.max_tokens
+            self.tokenizer, texts, prompt=self.entry.prompt(role), max_tokens=self.entry.max_tokens
         )
         dense = self.entry.vectors == "dense"
         return [

@@ -93,11 +93,6 @@ class LateEncoder:
         """Count the tokens at the end of a window that no token attends to."""
         return 0
 
-    def prompt(self, role: Role) -> str:
-        """Return the entry's text before each of the role's texts."""
-        text = self.entry.query_prompt if role == "query" else self.entry.document_prompt
-        return str(text)
-
     def forward(
         self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
@@ -162,7 +157,7 @@ class ColbertEncoder(LateEncoder):
 
     def salt(self, role: Role) -> str:
         """Return the role and its prompt: the same text is read otherwise as query."""
-        return f"{self.prompt(role)}\0{role}"
+        return f"{self.entry.prompt(role)}\0{role}"
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
         """Tokenize texts behind the checkpoint's prefix and the prompt, cut to their limit."""
@@ -170,7 +165,7 @@ class ColbertEncoder(LateEncoder):
         items = tokenize_texts(
             self.tokenizer,
             texts,
-            prompt=self.prefixes[role] + self.prompt(role),
+            prompt=self.prefixes[role] + self.entry.prompt(role),
             max_tokens=self.longest_query if query else self.entry.max_tokens,
         )
         windows = [item.windows[0] for item in items]

@@ -12,7 +12,7 @@ from psibench.config.models import (
 )
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, loading
-from psibench.models.declared import warn_of_departures
+from psibench.models.declared import warn_of_departures, with_declared_prompts
 from psibench.models.protocols import Encoder
 
 
@@ -36,6 +36,7 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
     """
     with loading(entry):
         folder = checkpoint_folder(entry)
+        entry = with_declared_prompts(entry, folder)
         encoder = _load(entry, folder, device=device, dtype=dtype)
     warn_of_departures(entry, folder)
     return encoder

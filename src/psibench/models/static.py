@@ -34,7 +34,7 @@ class StaticEncoder:
 
     def salt(self, role: Role) -> str:
         """Return the role's prompt."""
-        return self.entry.query_prompt if role == "query" else self.entry.document_prompt
+        return self.entry.prompt(role)
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
         """Tokenize whole texts, without special tokens and without truncation."""

@@ -67,11 +67,12 @@ class TransformerEncoder:
 
     def salt(self, role: Role) -> str:
         """Return the role's prompt, and whether its texts are cut into windows."""
-        return f"{self._prompt(role)}\0windows" if self._windows(role) else self._prompt(role)
+        prompt = self.entry.prompt(role)
+        return f"{prompt}\0windows" if self._windows(role) else prompt
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
         """Tokenize texts, cut to ``max_tokens``, or documents into windows."""
-        windows, prompt = self._windows(role), self._prompt(role)
+        windows, prompt = self._windows(role), self.entry.prompt(role)
         longest = windows.tokens if windows else self.entry.max_tokens
         items = tokenize_texts(
             self.model.tokenizer,
@@ -121,9 +122,6 @@ class TransformerEncoder:
         ends = [length if side == "left" else len(keep) for keep in content]
         rows = zip(vectors, content, ends, strict=True)
         return [row[end - len(keep) : end][keep] for row, keep, end in rows]
-
-    def _prompt(self, role: Role) -> str:
-        return self.entry.query_prompt if role == "query" else self.entry.document_prompt
 
     def _windows(self, role: Role) -> Windows | None:
         return self.entry.windows if role == "document" else None

@@ -72,7 +72,7 @@ class VllmEncoder:
 
     def salt(self, role: Role) -> str:
         """Return the role's prompt."""
-        return self.entry.query_prompt if role == "query" else self.entry.document_prompt
+        return self.entry.prompt(role)
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
         """Tokenize texts, cut to ``max_tokens``; the tokens of ``append`` come after the cut."""
