@@ -60,6 +60,15 @@ def test_nv_embed_leaves_as_many_tokens_out_of_the_mean_as_its_prompt_has(tmp_pa
             np.testing.assert_allclose(vector, nv_reference(folder, ids, n_prompt), atol=1e-5)
 
 
+def test_nv_embed_pools_its_prompt_like_the_rest_where_the_entry_says_mean(tmp_path, load_tiny):
+    folder = save_nv_embed(tmp_path / "m")
+    fields = {"query_prompt": "Query w9 : ", "architecture": "nv-embed", "pooling": "mean"}
+    encoder = load_tiny(folder, **fields)
+    for text, vector in zip(TEXTS, encode(encoder, TEXTS, "query"), strict=True):
+        ids = ids_of(encoder, text, "query")
+        np.testing.assert_allclose(vector, nv_reference(folder, ids, 0), atol=1e-5)
+
+
 LATENT = {
     "num_latents_value": 64, "num_cross_heads": 4, "cross_dim_head": 32,
     "hidden_dim": 32, "latent_dim": 32,

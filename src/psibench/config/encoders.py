@@ -22,7 +22,8 @@ class SentenceTransformerModel(EncoderModel):
     its causal mask: gte-Qwen2, inf-retriever, llama-embed-nemotron), `nv-embed` (that and latent
     attention), `jina-v4` (the text side of Qwen2.5-VL with the retrieval adapter)."""
     pooling: Literal["checkpoint", "mean", "cls", "max", "lasttoken"] = "checkpoint"
-    """checkpoint: as the checkpoint declares (mean where it declares nothing)."""
+    """checkpoint: as the checkpoint declares (mean where it declares nothing). Of NV-Embed that
+    leaves out the prompt's tokens; `mean` does not."""
     projection: str | None = None
     """Folder in the checkpoint of the dense layer behind the pooling; null: as it declares."""
     append: str = ""

@@ -128,7 +128,7 @@ def load_network(
         head=load_head(folder, layout, device=device),
         weights=weights,
         needs_mask=entry.padding_side == "left" or not is_causal(transformer),
-        masks_prompt=entry.architecture == "nv-embed",
+        masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
         first_position=first_position(transformer) if takes_positions(transformer) else None,
     )
 

@@ -1,0 +1,44 @@
+"""The presets of the published PosIR: with each model's own prompt, and as the authors' script."""
+
+import pytest
+import yaml
+
+from psibench.config.load import merge, validate
+from psibench.config.model_base import EncoderModel
+from psibench.config.paths import CONFIG_FOLDER, REGISTRY
+from psibench.config.registry import load_registry
+
+DEFAULT = CONFIG_FOLDER / "config.yaml"
+INSTRUCTION = (
+    "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
+)
+
+
+def read(name: str):
+    """Read a preset over the default config, as Snakemake does."""
+    paths = (DEFAULT, CONFIG_FOLDER / "presets" / f"{name}.yaml")
+    return validate(merge(*(yaml.safe_load(path.read_text()) for path in paths)))
+
+
+@pytest.mark.parametrize("name", ["posir", "posir_release", "posir_release_script"])
+def test_posir_s_presets_encode_in_bfloat16_as_its_runs_did(name):
+    assert read(name).encoding.dtype == "bfloat16"
+
+
+def test_the_script_s_preset_gives_every_model_the_script_s_prompt_and_changes_nothing_else():
+    own, script = (read(f"posir_release{end}") for end in ("", "_script"))
+    assert script.benchmarks == own.benchmarks
+    assert set(script.models) == set(own.models) - {"bm25", "minilm-first-128", "minilm-static"}
+    known = load_registry(REGISTRY)
+    entries = {name: script.registry.get(name, known[name]) for name in script.models}
+    presented = {"query_prompt", "description"}
+    for name, entry in entries.items():
+        assert isinstance(entry, EncoderModel)
+        assert (entry.query_prompt, entry.document_prompt) == (INSTRUCTION, None), name
+        changed = {
+            key
+            for key, value in entry.model_dump().items()
+            if value != known[name].model_dump()[key] and key not in presented
+        }
+        # No code of NV-Embed's sets the prompt apart or puts a token at the end.
+        assert changed == ({"append", "pooling"} if name == "nv-embed-v2" else set()), name
