@@ -16,7 +16,7 @@ import pytest
 import tiny_architectures as tiny
 import tiny_late_checkpoints as late
 import yaml
-from tiny_checkpoints import DECODER_VOCABULARY
+from tiny_checkpoints import DECODER_VOCABULARY, save_bert
 
 from psibench.config.models import (
     Bm25Model,
@@ -70,6 +70,10 @@ TINY = {
     "llama-embed-nemotron-8b": tiny.save_bidirectional_llama,
     "kalm-embedding-gemma3-12b-2511": tiny.save_gemma3,
     "jina-embeddings-v4": tiny.save_jina_v4,
+    "e5-large-v2": save_bert,
+    "multilingual-e5-large": late.save_bge_m3,
+    "nomic-embed-v1.5": tiny.save_nomic,
+    "embeddinggemma-300m": tiny.save_embeddinggemma,
     "colbertv2.0": late.save_colbert,
     "colbertv2.0-512": late.save_colbert,
     "jina-colbert-v2": late.save_jina_colbert,
@@ -323,3 +327,38 @@ def test_each_service_takes_its_key_from_the_environment_over_https(name):
 def test_kalm_s_queries_have_the_prompt_of_its_checkpoint(tiny_entry):
     encoder = load_encoder(tiny_entry("kalm-embedding-gemma3-12b-2511"), device="cpu")
     assert (encoder.salt("query"), encoder.salt("document")) == ("Query w9 : ", "")
+
+
+HUB_NOMIC = {
+    "model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_embd": 768, "n_head": 12,
+    "n_layer": 12, "n_inner": 3072, "n_positions": 8192, "max_trained_positions": 2048,
+    "activation_function": "swiglu", "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0,
+    "layer_norm_epsilon": 1e-12, "vocab_size": 30528, "type_vocab_size": 2, "qkv_proj_bias": False,
+    "auto_map": {"AutoConfig": "nomic-ai/nomic-bert-2048--configuration.NomicBertConfig"},
+}  # fmt: skip
+"""What nomic-embed-text-v1.5 is by its config.json, whose keys are GPT-2's."""
+
+
+def test_nomic_s_sizes_are_those_that_transformers_has_without_reading_its_keys(tmp_path):
+    from transformers import AutoConfig
+
+    (tmp_path / "config.json").write_text(json.dumps(HUB_NOMIC))
+    read = AutoConfig.from_pretrained(tmp_path)
+    theirs = [HUB_NOMIC[key] for key in ("n_embd", "n_head", "n_layer", "n_inner", "vocab_size")]
+    ours = (read.hidden_size, read.num_attention_heads, read.num_hidden_layers)
+    assert [*ours, read.intermediate_size, read.vocab_size] == theirs
+    assert (read.max_position_embeddings, read.rope_parameters["rope_theta"]) == (2048, 1000)
+    assert KNOWN["nomic-embed-v1.5"].max_tokens == 2048
+
+
+@pytest.mark.parametrize("name", ["nomic-embed-v1.5", "embeddinggemma-300m"])
+def test_what_a_user_expects_is_read_as_sentence_transformers_reads_it(name, tiny_entry):
+    from sentence_transformers import SentenceTransformer
+
+    entry = tiny_entry(name)
+    encoder = load_encoder(entry, device="cpu")
+    items = encoder.tokenize(TEXTS, "query")
+    found = encoder.forward([i.windows[0] for i in items], [i.content[0] for i in items])
+    library = SentenceTransformer(entry.checkpoint, device="cpu")
+    expected = library.encode(TEXTS, prompt=entry.query_prompt, normalize_embeddings=True)
+    np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-5)

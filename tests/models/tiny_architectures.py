@@ -201,7 +201,75 @@ def save_gemma3(folder: Path) -> Path:
     return folder
 
 
+def save_embeddinggemma(folder: Path) -> Path:
+    """Save EmbeddingGemma: Gemma 3 without causal mask, the mean, two dense layers, prompts."""
+    import torch
+    from safetensors.torch import save_file
+
+    window = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
+    model, config = _decoder(
+        "gemma3_text", query_pre_attn_scalar=8, use_bidirectional_attention=True, **window
+    )
+    config |= {"architectures": ["Gemma3TextModel"]}
+    tokenizer = DECODER_TOKENIZER | {"template": "<bos> $A <eos>"}
+    save_weights(folder, config, model.state_dict(), **tokenizer)
+    save_modules(folder, pooling="mean", dense="2_Dense")
+    modules = json.loads((folder / "modules.json").read_text())
+    second = modules[2] | {"path": "3_Dense", "name": "3", "idx": 3}
+    modules = [*modules[:3], second, modules[3] | {"name": "4", "idx": 4}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    for name, n_in, n_out in (("2_Dense", 32, 48), ("3_Dense", 48, 32)):
+        (folder / name).mkdir()
+        identity = "torch.nn.modules.linear.Identity"
+        sizes = {"in_features": n_in, "out_features": n_out, "bias": False}
+        own = json.dumps(sizes | {"activation_function": identity})
+        (folder / name / "config.json").write_text(own)
+        save_file({"linear.weight": torch.randn(n_out, n_in)}, folder / name / "model.safetensors")
+    prompts = {
+        "query": "task: search result | query: ", "document": "title: none | text: ",
+        "STS": "task: sentence similarity | query: ",
+    }  # fmt: skip
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+    return folder
+
+
+def save_nomic(folder: Path) -> Path:
+    """Save nomic-embed-text-v1.5: transformers' NomicBert, its weights named as on the hub."""
+    import torch
+    from transformers import NomicBertConfig, NomicBertModel
+
+    torch.manual_seed(6)
+    model = NomicBertModel(NomicBertConfig(**SIZES), add_pooling_layer=False)
+    stored = {}
+    for name, tensor in model.state_dict().items():
+        if ".self_attn." in name and ".o_proj." not in name:
+            continue  # query, key and value are one matrix
+        name = name.replace("embeddings.LayerNorm", "emb_ln")
+        for theirs, hub in (
+            ("self_attn.o_proj", "attn.out_proj"), ("up_proj", "fc11"), ("gate_proj", "fc12"),
+            ("down_proj", "fc2"), ("post_attention_layernorm", "norm1"),
+            ("post_mlp_layernorm", "norm2"),
+        ):  # fmt: skip
+            name = name.replace(theirs, hub)
+        stored[f"encoder.{name}" if name.startswith("layers.") else name] = tensor
+    for place, layer in enumerate(model.layers):
+        parts = [getattr(layer.self_attn, f"{part}_proj").weight for part in "qkv"]
+        stored[f"encoder.layers.{place}.attn.Wqkv.weight"] = torch.cat(parts)
+    auto_map = {"AutoModel": "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"}
+    config = model.config.to_dict() | {"auto_map": auto_map}
+    save_weights(folder, config, stored)
+    save_modules(folder, pooling="mean", normalize=False)
+    return folder
+
+
 __all__ = [
-    "save_bidirectional_llama", "save_bidirectional_qwen2", "save_gemma3", "save_jina_v4",
-    "save_new_type_gte", "save_nv_embed", "save_qwen3_embedding",
+    "save_bidirectional_llama",
+    "save_bidirectional_qwen2",
+    "save_embeddinggemma",
+    "save_gemma3",
+    "save_jina_v4",
+    "save_new_type_gte",
+    "save_nomic",
+    "save_nv_embed",
+    "save_qwen3_embedding",
 ]  # fmt: skip
