@@ -14,7 +14,7 @@ from psibench.commands.base import Command
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import read_yaml
 from psibench.config.model_base import ModelBase
-from psibench.config.models import Model, RunFilesModel
+from psibench.config.models import Model, RunFilesModel, VllmModel
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers
@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check",
         action="store_true",
         help="compare these entries with what their checkpoints' own files declare (prompts, "
-        "pooling, end token, longest input, similarity); exit code 1 where one differs",
+        "pooling, end token, longest input, similarity), and of a local one repeat the example "
+        "that its README.md prints; exit code 1 where one differs",
     )
     parser.add_argument("--json", action="store_true", help="print all fields of each, as JSON")
 
@@ -83,7 +84,8 @@ def run_models(args: argparse.Namespace) -> None:
 
 def _check(entries: Mapping[str, Model]) -> None:
     """Print for each entry what of it its checkpoint's files say otherwise."""
-    from psibench.models.checkpoints import resolve_checkpoint
+    from psibench.models.card import TOLERANCE, read_example, repeat_example
+    from psibench.models.checkpoints import is_local, resolve_checkpoint
     from psibench.models.declared import Compared, compare_with_checkpoint
     from psibench.models.downloads import download_settings
 
@@ -99,13 +101,21 @@ def _check(entries: Mapping[str, Model]) -> None:
             folder = download_settings(entry.checkpoint, entry.revision)
         found = compare_with_checkpoint(entry, folder)
         differing = [str(comparison) for comparison in found if not comparison.agrees]
-        keys = ", ".join(comparison.key for comparison in found)
+        keys = [comparison.key for comparison in found]
+        example = read_example(folder) if is_local(entry.checkpoint) else None
+        if example is not None and entry.scores_by == "cosine" and not isinstance(entry, VllmModel):
+            keys.append("the card's example")
+            if (off := repeat_example(entry, example)) > TOLERANCE:
+                differing.append(f"the card's example: {off:.3f} off the similarities of README.md")
         if differing:
-            print(f"{name}: differs in {len(differing)} of {len(found)}: {keys}")
+            print(f"{name}: differs in {len(differing)} of {len(keys)}: {', '.join(keys)}")
             print("\n".join(f"  {line}" for line in differing))
             n_departing += 1
         else:
-            print(f"{name}: as its checkpoint declares: {keys or 'nothing that can be compared'}")
+            agreed = ", ".join(keys) or "nothing that can be compared"
+            print(f"{name}: as its checkpoint declares: {agreed}")
+        if example is None and is_local(entry.checkpoint):
+            print("  its card prints no example")
     if n_departing:
         raise SystemExit(1)
 

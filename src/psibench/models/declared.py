@@ -416,6 +416,9 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
         chosen = entry.control == "truncating" or getattr(entry, "windows", None) is not None
         fits = given <= declared if chosen else given == declared
         yield Comparison("max_tokens", given, declared, source, fits)
+        positions = None if isinstance(entry, VllmModel) else declared_positions(entry)
+        if positions is not None and given > positions:
+            yield Comparison("max_tokens", given, positions, "config.json", False)
         return
     limits = {
         "tokenizer_config.json": read_json(folder / "tokenizer_config.json").get(
