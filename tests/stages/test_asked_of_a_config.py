@@ -1,0 +1,56 @@
+"""What an `ask` job reads of the config it was given: whom it asks what, and the prices."""
+
+import pytest
+
+from psibench.config.paths import PROMPTS
+from psibench.errors import InputError
+from psibench.stages.llm_job import asked_of
+
+LLM = {"llm": "stand-in"}
+OWN = {"backend": "openai", "model": "mine", "asking": {"concurrency": 7}}
+SECTION = {
+    "recipe": "posir",
+    "source": {"kind": "python_docs"},
+    "propose_questions": {"llm": "own", "share": 0.5},
+    "locate_span": LLM,
+    "grade": {"llm": "own"},
+    "translate": LLM | {"to": ["deu-Latn"], "quality": {"llm": "own"}},
+}
+PRICE = {"input_usd": 1.0, "output_usd": 2.0, "as_of": "2026-01-31"}
+CONFIG = {"benchmarks": {"b": SECTION}, "llms": {"own": OWN}, "prices": {"mine": PRICE}}
+
+
+def asked(task: str, config=CONFIG):
+    prompt = PROMPTS / f"{task}.md"
+    return asked_of(config, benchmark="b", task=task, language="deu-Latn", prompt=prompt)
+
+
+@pytest.mark.parametrize(
+    ("task", "llm"),
+    [
+        ("propose_questions", "own"),
+        ("locate_span", "stand-in"),
+        ("grade_first", "own"),
+        ("translate", "stand-in"),
+        ("judge_translation", "own"),
+    ],
+)
+def test_a_task_is_asked_of_its_model_as_the_config_has_it(task, llm):
+    found, prices = asked(task)
+    assert (found.task.name, found.llm_id) == (task, llm)
+    # The stand-in is a shipped one, with the concurrency that all have.
+    assert found.llm.asking.concurrency == (7 if llm == "own" else 32)
+    assert prices["mine"].output_usd == 2.0
+    assert prices["gpt-4o-mini"].output_usd == 0.6  # a shipped one
+
+
+def test_a_task_has_its_part_of_the_section():
+    assert asked("propose_questions")[0].section.share == 0.5
+    translating = asked("translate")[0].section
+    assert (translating.source_language, translating.target_language) == ("eng-Latn", "deu-Latn")
+
+
+def test_a_model_that_is_not_valid_is_told_by_its_key():
+    wrong = CONFIG | {"llms": {"own": OWN | {"modle": "x"}}}
+    with pytest.raises(InputError, match=r"config key llms is not valid:\n  own\.modle: unknown"):
+        asked("propose_questions", wrong)
