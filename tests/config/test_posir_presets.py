@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
-from psibench.config.load import merge, validate
 from psibench.config.model_base import EncoderModel
 from psibench.config.paths import CONFIG_FOLDER, REGISTRY
 from psibench.config.registry import load_registry
+from psibench.plan.config import merge, validate
 
 DEFAULT = CONFIG_FOLDER / "config.yaml"
 INSTRUCTION = (
