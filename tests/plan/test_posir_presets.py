@@ -3,10 +3,11 @@
 import pytest
 import yaml
 
+from psibench.config.files import merge
 from psibench.config.model_base import EncoderModel
 from psibench.config.paths import CONFIG_FOLDER, REGISTRY
 from psibench.config.registry import load_registry
-from psibench.plan.config import merge, validate
+from psibench.plan.config import validate
 
 DEFAULT = CONFIG_FOLDER / "config.yaml"
 INSTRUCTION = (
