@@ -3,11 +3,10 @@
 import pytest
 import yaml
 
-from psibench.config.files import merge
 from psibench.config.model_base import EncoderModel
 from psibench.config.paths import CONFIG_FOLDER, REGISTRY
 from psibench.config.registry import load_registry
-from psibench.plan.config import validate
+from psibench.plan.config import load_config
 
 DEFAULT = CONFIG_FOLDER / "config.yaml"
 INSTRUCTION = (
@@ -17,8 +16,8 @@ INSTRUCTION = (
 
 def read(name: str):
     """Read a preset over the default config, as Snakemake does."""
-    paths = (DEFAULT, CONFIG_FOLDER / "presets" / f"{name}.yaml")
-    return validate(merge(*(yaml.safe_load(path.read_text()) for path in paths)))
+    override = yaml.safe_load((CONFIG_FOLDER / "presets" / f"{name}.yaml").read_text())
+    return load_config(DEFAULT, override, registry=REGISTRY)[0]
 
 
 @pytest.mark.parametrize("name", ["posir", "posir_release", "posir_release_script"])
