@@ -44,6 +44,10 @@ def own_repository(project: Project, tmp_path: Path) -> Callable[[], Project]:
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy2(source, target)
+        # Shipped tables stay where they are: their paths are inputs of rules.
+        paths = "src/psibench/config/paths.py"
+        (copy / paths).unlink()
+        (copy / paths).symlink_to(project.repository / paths)
         return Project(project.folder, copy)
 
     return make

@@ -46,7 +46,8 @@ def test_touching_every_file_of_the_workflow_does_nothing(
 ) -> None:
     project = own_repository()
     for path in project.repository.rglob("*"):
-        touch(path)
+        if not path.is_symlink():
+            touch(path)
     assert project.planned() == {}
 
 
@@ -56,6 +57,8 @@ def test_a_comment_in_the_script_a_rule_file_or_a_module_does_nothing(
     project = own_repository()
     files = project.repository.glob("workflow/*/*.*"), project.repository.glob("src/**/*.py")
     for path in (*chain(*files), project.repository / "Snakefile"):
+        if path.is_symlink():
+            continue
         path.write_text(path.read_text() + "\n# a thought\n")
         touch(path)
     assert project.planned() == {}

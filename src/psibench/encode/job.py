@@ -360,7 +360,7 @@ def run_join_shards(
     rows = pl.concat([read_table(path, SHARD_ENCODINGS) for path in shards])
     sources = list_sources(domains, corpora, queries)
     provenance = derived(
-        "join_shards",
+        "encode",  # as if one job had made it
         [*corpora, *queries],
         params=retrieval_params(entry) | {name: params[name] for name in decided},
         revisions=revisions_of(model, entry),
