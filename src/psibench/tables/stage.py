@@ -97,7 +97,7 @@ def read_stages(package: Path = PACKAGE) -> dict[str, StageVersion]:
 
 
 def version_of(name: str) -> int:
-    """Return a stage's version, whether or not its module is imported; KeyError if there is none."""
+    """Return a stage's version, imported or not; KeyError if there is none."""
     return DECLARED[name].version if name in DECLARED else int(read_stages()[name])
 
 
