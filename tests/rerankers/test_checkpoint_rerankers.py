@@ -11,7 +11,13 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
-from psibench.config.rerankers import FLAG_PROMPT, QWEN3_INSTRUCTION, RerankerModel
+from psibench.config.rerankers import (
+    FLAG_PROMPT,
+    MXBAI_PREFIX,
+    MXBAI_PROMPT,
+    QWEN3_INSTRUCTION,
+    RerankerModel,
+)
 from psibench.errors import InputError
 
 PAIRS = [
@@ -84,6 +90,27 @@ def test_flag_llm_is_the_logit_of_yes_after_query_text_and_prompt(
         both += ids("\n") + ids("B: " + text, max_tokens)
         expected += last_logits(folder, both[: max_tokens + len(end)] + end, ["Yes"])
     found = score(load("flag-llm", max_tokens=max_tokens), PAIRS)
+    np.testing.assert_allclose(found.raw, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("max_tokens", [64, 200])
+def test_mxbai_is_the_logit_of_1_less_that_of_0_in_its_makers_format(
+    max_tokens, checkpoint, load, score
+):
+    folder = checkpoint("mxbai")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def ids(text, limit=None):
+        return tokenizer(text, add_special_tokens=False)["input_ids"][:limit]
+
+    expected = []
+    end = ids("\n") + ids(MXBAI_PROMPT)
+    for query, text in PAIRS:
+        both = ids(MXBAI_PREFIX + query, max_tokens * 3 // 4) + ids("\n")
+        both += ids("document: " + text, max_tokens)
+        one, zero = last_logits(folder, both[: max_tokens + len(end)] + end, ["1", "0"])
+        expected.append(one - zero)
+    found = score(load("mxbai", max_tokens=max_tokens), PAIRS)
     np.testing.assert_allclose(found.raw, expected, atol=1e-4)
 
 

@@ -21,6 +21,8 @@ PROTOCOL = {
     "jinaai/jina-reranker-v2-base-multilingual",
     "BAAI/bge-reranker-v2-gemma",
 }
+EXPECTED = {"mixedbread-ai/mxbai-rerank-base-v2"}
+"""By users, beside them."""
 
 
 def entries() -> dict[str, RerankerModel]:
@@ -31,7 +33,7 @@ def entries() -> dict[str, RerankerModel]:
 def test_registry_has_the_rerankers_of_the_protocols_and_three_embedded_ones():
     found = entries()
     hub = {e.checkpoint for e in found.values() if isinstance(e, CheckpointReranker)}
-    assert hub == PROTOCOL
+    assert hub == PROTOCOL | EXPECTED
     embedded = {name for name in found if name.startswith("embedded-")}
     assert embedded == {"embedded-bm25", "embedded-minilm-cosine", "embedded-minilm-maxsim"}
 

@@ -252,6 +252,14 @@ def save_qwen3(folder: Path, special: list[str] = QWEN3_SPECIAL) -> Path:
     return folder
 
 
+def save_mxbai(folder: Path) -> Path:
+    """Save a decoder whose tokenizer knows the answers 0 and 1, and has no first token.
+
+    mxbai-rerank-v2 is Qwen2, whose tokenizer transformers makes anew, without the words here.
+    """
+    return save_qwen3(folder, [*QWEN3_SPECIAL, "1"])
+
+
 MINICPM = {
     "model_type": "minicpm", "head_multi": True, "head_type": "simple", "start_layer": 2,
     "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 16, "rope_theta": 10000.0,
@@ -327,6 +335,7 @@ CHECKPOINTS = {
     "jina-bert": (save_jina_bert, {"backend": "cross-encoder", "architecture": "jina-bert"}),
     "flag": (save_xlm_roberta, {"backend": "flag"}),
     "flag-llm": (save_gemma, {"backend": "flag-llm"}),
+    "mxbai": (save_mxbai, {"backend": "mxbai"}),
     "flag-layerwise": (save_minicpm, {"backend": "flag-layerwise", "cutoff_layer": 3}),
     "qwen3": (save_qwen3, {"backend": "qwen3"}),
 }

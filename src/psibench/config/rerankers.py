@@ -11,6 +11,16 @@ FLAG_PROMPT = (
     "Given a query A and a passage B, determine whether the passage contains an answer to the "
     "query by providing a prediction of either 'Yes' or 'No'."
 )
+MXBAI_PREFIX = (
+    "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+    "<|im_end|>\n<|im_start|>user\nquery: "
+)
+MXBAI_PROMPT = (
+    "You are a search relevance expert who evaluates how well documents match search queries. For "
+    "each query-document pair, carefully analyze the semantic relationship between them, then "
+    "provide your binary relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:"
+    "<|im_end|>\n<|im_start|>assistant\n"
+)
 QWEN3_INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 
 
@@ -101,6 +111,15 @@ class FlagLayerwiseReranker(PromptedReranker):
     """Layers that run; the checkpoint has a head for this one."""
 
 
+class MxbaiReranker(PromptedReranker):
+    """mxbai-rerank-v2: the logit of "1" less that of "0", read as its makers' package reads it."""
+
+    backend: Literal["mxbai"]
+    prompt: str = MXBAI_PROMPT
+    query_prefix: str = MXBAI_PREFIX
+    text_prefix: str = "document: "
+
+
 class Qwen3Reranker(CheckpointReranker):
     """Qwen3-Reranker: probability of "yes" against "no" at the last position."""
 
@@ -148,6 +167,7 @@ RerankerModel = Annotated[
     | FlagReranker
     | FlagLlmReranker
     | FlagLayerwiseReranker
+    | MxbaiReranker
     | Qwen3Reranker
     | Bm25Reranker
     | BiEncoderReranker,

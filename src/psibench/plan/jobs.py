@@ -198,7 +198,7 @@ def encoder_mib(plan: Plan, model: str) -> int:
 
 def scoring_mib(plan: Plan, reranker: str) -> int:
     """Return the memory that a reranker takes, MiB: language models pass through it first."""
-    is_causal = plan.rerankers[reranker].backend in ("flag-llm", "flag-layerwise", "qwen3")
+    is_causal = plan.rerankers[reranker].backend in ("flag-llm", "flag-layerwise", "mxbai", "qwen3")
     return 24_000 if is_causal else 6000
 
 

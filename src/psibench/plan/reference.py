@@ -133,6 +133,7 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             rerankers.FlagReranker,
             rerankers.FlagLlmReranker,
             rerankers.FlagLayerwiseReranker,
+            rerankers.MxbaiReranker,
             rerankers.Qwen3Reranker,
             rerankers.Bm25Reranker,
             rerankers.BiEncoderReranker,

@@ -170,20 +170,26 @@ def last_product_in_float32(model: Any) -> None:
             module.forward = partial(linear_in_float32, module)  # type: ignore[method-assign]
 
 
-def keep_logits_of(model: Any, tokens: Sequence[int]) -> None:
+def keep_logits_of(model: Any, tokens: Sequence[int], *, against: int | None = None) -> None:
     """Leave a language model these tokens' logits alone, in this order, computed in float32.
 
     Those of a large vocabulary at all positions would fill the memory.
+
+    Parameters
+    ----------
+    against
+        Token whose logit is taken from each of them.
     """
     import torch
 
     head = model.get_output_embeddings()
     kept = torch.nn.Linear(head.in_features, len(tokens), bias=head.bias is not None)
-    kept = kept.to(device=head.weight.device, dtype=head.weight.dtype)
+    kept = kept.to(device=head.weight.device)
     with torch.no_grad():
-        kept.weight.copy_(head.weight[list(tokens)])
-        if head.bias is not None:
-            kept.bias.copy_(head.bias[list(tokens)])
+        for own, rows in ((kept.weight, head.weight), (kept.bias, head.bias)):
+            if rows is not None:
+                less = 0 if against is None else rows[against].float()
+                own.copy_(rows[list(tokens)].float() - less)
     kept.forward = partial(linear_in_float32, kept)  # type: ignore[method-assign]
     model.set_output_embeddings(kept)
     model.config.use_cache = False  # no token comes after the last

@@ -3,6 +3,10 @@
 - ``flag``: `FlagReranker`, a cross-encoder. A query is cut at three quarters of ``max_tokens``, the
   text at what remains; the score is the sigmoid of the logit.
 - ``flag-llm``: `FlagLLMReranker`, the logit of "Yes" at the last position of a language model.
+- ``mxbai``: that class again, for mxbai-rerank-v2, which its makers read alike: query, text and
+  prompt tokenized apart, the query cut at three quarters of ``max_tokens``. The score is the logit
+  of "1" less that of "0" (github.com/mixedbread-ai/mxbai-rerank). Their query's prefix is counted
+  in ``max_tokens`` here, some 25 tokens.
 - ``flag-layerwise``: `LayerWiseFlagLLMReranker`, the output of a middle layer of MiniCPM.
 
 They run in float16 on a GPU, as the papers' did, and in float32 on a CPU.
@@ -25,6 +29,7 @@ from psibench.config.rerankers import (
     FlagLayerwiseReranker,
     FlagLlmReranker,
     FlagReranker,
+    MxbaiReranker,
     PromptedReranker,
 )
 from psibench.errors import InputError
@@ -51,7 +56,7 @@ SEPARATOR = "\n"
 
 
 def load_flag(
-    name: str, entry: FlagReranker | FlagLlmReranker | FlagLayerwiseReranker, *, device: str
+    name: str, entry: FlagReranker | PromptedReranker, *, device: str
 ) -> CheckpointScorer:
     """Load one of FlagEmbedding's rerankers.
 
@@ -76,8 +81,11 @@ def load_flag(
     else:
         separator, prompt = encode(tokenizer, [SEPARATOR, entry.prompt], add_special_tokens=False)
         start = tokenizer.bos_token_id
-        if isinstance(entry, FlagLlmReranker):
-            keep_logits_of(scorer.model, [scorer.yes_loc])
+        if isinstance(entry, FlagLlmReranker | MxbaiReranker):
+            answer, against = scorer.yes_loc, None
+            if isinstance(entry, MxbaiReranker):
+                answer, against = (_answer(tokenizer, word, entry) for word in "10")
+            keep_logits_of(scorer.model, [answer], against=against)
             scorer.yes_loc = 0
             start = None if start == tokenizer.pad_token_id else start
         before = len(separator) + (start is not None)
@@ -111,6 +119,17 @@ def _scorer(folder: Path, entry: FlagReranker | PromptedReranker, **options: Any
         scorer.model = _load_minicpm(folder, entry)
         return scorer
     return FlagEmbedding.FlagLLMReranker(str(folder), **options)
+
+
+def _answer(tokenizer: Any, word: str, entry: MxbaiReranker) -> int:
+    """Return the id of an answer that is one token."""
+    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+    if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: {word!r} is not one token of its tokenizer, whose "
+            f"logit is this backend's score. Is {entry.backend!r} the right backend?"
+        )
+    return int(ids[0])
 
 
 class _ForwardError(Exception):

@@ -16,6 +16,7 @@ RERANKER_VERSIONS: dict[str, int] = {
     "flag": 2,
     "flag-llm": 2,
     "flag-layerwise": 2,
+    "mxbai": 1,
     "qwen3": 2,
     "bm25": 1,
     "bi-encoder": 1,
