@@ -142,6 +142,10 @@ def test_a_section_read_from_a_file_is_left_as_it_was():
             "benchmarks.b.false_negatives.recall.model: unknown model 'bm52'. Supported: ",
         ),
         (
+            {"false_negatives": FINEWEB_NEGATIVES | {"recall": {"model": "bge-reranker-v2-m3"}}},
+            "benchmarks.b.false_negatives.recall.model: 'bge-reranker-v2-m3' does not search",
+        ),
+        (
             {"false_negatives": FINEWEB_NEGATIVES | {"prompt": "no/where.md"}},
             "benchmarks.b.false_negatives.prompt: no/where.md: no such file",
         ),

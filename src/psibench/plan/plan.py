@@ -392,7 +392,13 @@ def _recalling(config: Config, known: Mapping[str, Model]) -> Iterator[tuple[str
                 f"{model!r}. Supported: {', '.join(sorted(known))}. Add an entry under "
                 "`registry:` for your own."
             )
-        yield model, known[model]
+        entry = known[model]
+        if isinstance(entry, RerankModel | RunFilesModel):
+            raise InputError(
+                f"config key benchmarks.{name}.false_negatives.recall.model: {model!r} does not "
+                "search by itself; allowed: an encoder, an embedding API or BM25"
+            )
+        yield model, entry
 
 
 def _first_stages(
