@@ -38,6 +38,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 imports from its own layer and those below."""
 
 UP = {
+    # A backend that is one module has its section of the registry beside its encoder.
+    ("config.models", "models.backends"),
+    ("config.models", "models.backends.static"),
     # The table of what became of the evidence is translation's; statistics writes it.
     ("metrics.statistics", "translate.relocate"),
 }

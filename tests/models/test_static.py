@@ -7,9 +7,9 @@ from tiny_checkpoints import save_bert
 
 from psibench.config.models import StaticModel
 from psibench.errors import InputError
+from psibench.models.backends.static import StaticEncoder
 from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
-from psibench.models.static import StaticEncoder
 
 
 def static(checkpoint, **fields) -> StaticEncoder:

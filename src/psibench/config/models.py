@@ -1,7 +1,7 @@
 """Config of the model registry: one section per backend."""
 
 from string import Formatter
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,8 @@ from psibench.config.encoders import (
 )
 from psibench.config.model_base import EncoderModel, ModelBase, Windows
 from psibench.config.reranking import RerankModel
+from psibench.models.backends import own_backends
+from psibench.models.backends.static import StaticModel
 
 __all__ = [
     "Bm25Model",
@@ -71,13 +73,6 @@ class Bm25Model(ModelBase):
     are indexed as pairs of characters; there auto takes out none."""
 
 
-class StaticModel(EncoderModel):
-    """Mean of a checkpoint's input word embeddings over the whole text; no transformer."""
-
-    backend: Literal["static-embeddings"]
-    kind: Literal["dense", "control"] = "control"
-
-
 class RunFilesModel(ModelBase):
     """Runs of a system outside psibench: files of scores, ranked and evaluated as they are.
 
@@ -116,20 +111,15 @@ def _check_placeholders(key: str, text: str) -> None:
             raise ValueError(f"{key} {text!r} has the placeholder {{{name}}}; allowed: {known}")
 
 
-EncoderEntry = (
-    SentenceTransformerModel | FlagEmbeddingModel | ColbertModel | VllmModel | StaticModel
-)
-"""Models whose texts a job of ours encodes."""
-
-Model = Annotated[
-    Bm25Model
-    | SentenceTransformerModel
-    | FlagEmbeddingModel
-    | ColbertModel
-    | VllmModel
-    | EmbeddingApiModel
-    | StaticModel
-    | RerankModel
-    | RunFilesModel,
-    Field(discriminator="backend"),
-]
+if TYPE_CHECKING:
+    EncoderEntry = (
+        SentenceTransformerModel | FlagEmbeddingModel | ColbertModel | VllmModel | StaticModel
+    )
+    Model = Bm25Model | EncoderEntry | EmbeddingApiModel | RerankModel | RunFilesModel
+else:
+    LIBRARIES = (SentenceTransformerModel, FlagEmbeddingModel, ColbertModel, VllmModel)
+    OWN = tuple(own_backends().values())
+    EncoderEntry = Union[(*LIBRARIES, *OWN)]
+    """Models whose texts a job of ours encodes."""
+    BACKENDS = (Bm25Model, *LIBRARIES, EmbeddingApiModel, *OWN, RerankModel, RunFilesModel)
+    Model = Annotated[Union[BACKENDS], Field(discriminator="backend")]  # noqa: UP007

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from psibench.config.models import EncoderModel
+from psibench.config.model_base import EncoderModel
 from psibench.errors import InputError, MissingError
 from psibench.models.manifests import FOLDER_VARIABLE, MAIN, Part, find_manifest, is_commit
 from psibench.models.node_cache import cached_on_node

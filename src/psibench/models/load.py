@@ -7,10 +7,10 @@ from psibench.config.models import (
     EncoderModel,
     FlagEmbeddingModel,
     SentenceTransformerModel,
-    StaticModel,
     VllmModel,
 )
 from psibench.errors import InputError
+from psibench.models.backends import OwnBackend
 from psibench.models.checkpoints import checkpoint_folder, loading
 from psibench.models.declared import warn_of_departures, with_declared_prompts
 from psibench.models.protocols import Encoder
@@ -44,10 +44,8 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
 
 def _load(entry: EncoderModel, folder: Path, *, device: str, dtype: str) -> Encoder:
     match entry:
-        case StaticModel():
-            from psibench.models.static import load_static
-
-            return load_static(entry, folder)
+        case OwnBackend():
+            return entry.load(folder, device=device, dtype=dtype)
         case SentenceTransformerModel():
             from psibench.models.transformer import load_transformer
 

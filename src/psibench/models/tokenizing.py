@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from psibench.config.models import SentenceTransformerModel
+from psibench.config.encoders import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
 from psibench.models.weights import tokenizer_folder

@@ -13,6 +13,7 @@ from psibench.config.paths import CONFIG_FOLDER
 from psibench.filters import audit, grade, mixtures, negatives, verify
 from psibench.generate import benchmarks, controlled, fineweb_posq, personas, posir, sampling
 from psibench.llm import tasks
+from psibench.models.backends import own_backends
 from psibench.plan import config
 from psibench.translate import clean, quality, relocate, steps
 
@@ -111,7 +112,7 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             models.ColbertModel,
             models.VllmModel,
             models.EmbeddingApiModel,
-            models.StaticModel,
+            *own_backends().values(),
             models.RerankModel,
             models.RunFilesModel,
         ),
