@@ -242,3 +242,17 @@ def test_a_job_of_slurm_is_listed_once(run, slurm, monkeypatch, capsys, tmp_path
     with head_lock.job_lock("x.log"):
         assert main(["orphans"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:-1]] == ["17"]
+
+
+def test_what_a_killed_job_left_behind_is_removed_and_what_runs_is_not(tmp_path, monkeypatch):
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    (jobs / "host-1-abc.lock").touch()
+    os.utime(jobs / "host-1-abc.lock", (0, 0))
+    monkeypatch.setenv("PSIBENCH_JOBS", str(jobs))
+    with head_lock.job_lock("x.log"), head_lock.job_lock("y.log"):
+        for path in jobs.iterdir():
+            os.utime(path, (0, 0))
+        assert {job.name for job in head_lock.running_jobs(tmp_path)} == {"x.log", "y.log"}
+        assert len(list(jobs.iterdir())) == 2
+    assert list(jobs.iterdir()) == []

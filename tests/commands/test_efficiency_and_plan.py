@@ -130,7 +130,7 @@ def test_a_plan_counts_jobs_and_gpu_hours(folder, capsys):
     (folder / "my.yaml").write_text(yaml.safe_dump(config))
     assert main(["plan", "--config", "my.yaml", "--csv", "plan.csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    # See tests/config/test_planning.py: 208.8 minutes of a GPU, in 7 jobs.
+    # See tests/plan/test_planned_texts.py: 208.8 minutes of a GPU, in 7 jobs.
     large = ["large", "eng-Latn", "mine", "plan", "24,000,000", "6,264.0", "209"]
     assert lines[1].split()[:7] == large
     assert lines[1].split()[8:] == ["7", "30", "98.3"]

@@ -3,6 +3,7 @@ import logging
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -23,7 +24,7 @@ from psibench.errors import InputError
 from psibench.llm import asking
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Item
+from psibench.llm.asking import Chain, Item
 from psibench.llm.client import OpenAIChatClient, Reply
 from psibench.llm.request import REASK_STRIDE, Message, ResponseSchema, Sampling
 from psibench.llm.standin.imperfections import Imperfections
@@ -131,10 +132,28 @@ def test_a_reply_cut_off_before_its_bound_found_no_room_and_is_not_asked_again(
     assert stand_in.asked.total() == n_asked
 
 
+def test_a_reply_without_room_that_was_asked_again_before_keeps_its_good_answer(tmp_path):
+    (item,) = items(1, sampling=Sampling(max_output_tokens=1000))
+    good = replace(answer(), key=item.request.reask().key)
+    full = replace(good, key=item.request.key, finish_reason="length", usage=Usage(10, 900))
+    with AnswerStore(tmp_path) as store:
+        store.add(full)
+        store.add(good)
+        outcome = Chain(item.id, item.request, max_reasks=2).follow_stored(store)
+    assert outcome is not None
+    assert (outcome.key, outcome.n_reasks) == (good.key, 1)
+
+
 def test_raw_text_of_a_malformed_reply_is_in_its_outcome(tmp_path):
     (outcome,) = ask(items(1), tmp_path, faults="malformed=1").outcomes
     assert outcome.text == '{"verdict'  # the first half of {"verdict": "yes"}
     assert outcome.n_reasks == 2
+
+
+@pytest.mark.parametrize(("total", "output"), [(40, 30), (15, 5), (3, 5), (10**30, 5), ("x", 5)])
+def test_thinking_that_a_service_counts_in_the_total_alone_is_output(total, output):
+    told = {"input_tokens": 10, "output_tokens": 5, "total_tokens": total}
+    assert Usage.read(told) == Usage(10, output)
 
 
 def test_reasks_are_bounded_and_counted_in_the_usage(tmp_path):

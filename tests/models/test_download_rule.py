@@ -12,6 +12,8 @@ SNAKEFILE = """
 import os
 from pathlib import Path
 
+from psibench.tables.stage import read_stages
+
 os.environ["PSIBENCH_CHECKPOINTS"] = str(Path("store/checkpoints").resolve())
 
 rule use:
@@ -21,7 +23,7 @@ rule use:
     shell: "HF_ENDPOINT=http://127.0.0.1:9 {{config[python]}} load.py > {{output}} 2> {{log}}"
 
 rule download:
-    output: "store/checkpoints/{{checkpoint}}.json"
+    output: manifest="store/checkpoints/{{checkpoint}}.json"
     log: "logs/download/{{checkpoint}}.log"
     params:
         repo="owner/tiny",
@@ -29,8 +31,9 @@ rule download:
         part="model",
         code_revision=None,
         code=False,
+        stage=read_stages()["download"],
     localrule: True
-    script: "{scripts}/download.py"
+    script: "{scripts}/stage.py"
 """
 LOAD = """
 from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint, run_offline

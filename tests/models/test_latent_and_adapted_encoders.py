@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +68,9 @@ def test_nv_embed_pools_its_prompt_like_the_rest_where_the_entry_says_mean(tmp_p
     for text, vector in zip(TEXTS, encode(encoder, TEXTS, "query"), strict=True):
         ids = ids_of(encoder, text, "query")
         np.testing.assert_allclose(vector, nv_reference(folder, ids, 0), atol=1e-5)
+    # Vectors stored before, when it was left out of this pooling too, are not these.
+    left_out = replace(encoder, model=replace(encoder.model, masks_prompt=True))
+    assert encoder.fingerprint != left_out.fingerprint
 
 
 LATENT = {

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 from psibench.errors import InputError
 
@@ -35,6 +36,8 @@ JOBS_VARIABLE = "PSIBENCH_JOBS"
 HEAD_VARIABLE = "PSIBENCH_HEAD_LOCK"
 """Where a job finds the file that its head keeps locked; not set where the job outlives it."""
 UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+LEFT_BEHIND_S = 60.0
+"""A job's file that nobody holds and that is older was left behind by one that was killed."""
 TRIES, PAUSE_S = 5, 0.1
 """Somebody who looks whether a lock is held holds it for a moment."""
 
@@ -125,7 +128,8 @@ def job_lock(name: str) -> Iterator[None]:
     if (folder := os.environ.get(JOBS_VARIABLE)) is None:
         yield
         return
-    path = Path(folder) / f"{socket.gethostname()}-{os.getpid()}.lock"
+    # Containers may share a host's name and count processes each for itself.
+    path = Path(folder) / f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}.lock"
     _held[path] = _lock(path, Path.cwd(), name)
     try:
         yield
@@ -158,15 +162,24 @@ def _await_end(path: str) -> None:
 def running_jobs(store: str | Path) -> list[Holder]:
     """Return the jobs that hold a lock in a store.
 
-    On a file system without flock that cannot be told, and there are none.
+    On a file system without flock that cannot be told, and there are none. What jobs that were
+    killed left behind is removed, but for what was made a moment ago: it may be locked yet.
     """
     found = []
     for path in sorted((Path(store) / JOBS).glob("*.lock")):
         try:
-            found.append(holder(path))
+            job = holder(path)
+            if job is not None:
+                found.append(job)
+            elif time.time() - path.stat().st_mtime > LEFT_BEHIND_S:
+                path.unlink()
         except UnknownHolderError as error:
             logger.warning("%s", error)
-    return [job for job in found if job is not None]
+        except FileNotFoundError:  # it has ended since
+            continue
+        except OSError as error:
+            logger.warning("%s: cannot be removed (%s)", path, error.strerror)
+    return found
 
 
 def refuse_running_jobs(store: str | Path) -> None:

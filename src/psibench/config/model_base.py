@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_serializer, model_validator
 
 from psibench.config.base import Commit, Section
 
@@ -60,6 +60,11 @@ class EncoderModel(ModelBase):
     """Dimensions of a vector: what plans count the store by."""
     tokens_per_batch: int | None = Field(default=None, ge=64)
     """Padded tokens in one forward pass; null: encoding.tokens_per_batch."""
+
+    @field_serializer("query_prompt", "document_prompt")
+    def _prompt_of_embedded(self, prompt: str | None) -> str | None:
+        """Return no prompt for the embedded checkpoint, which declares none; else as it is."""
+        return "" if prompt is None and self.checkpoint.startswith("embedded:") else prompt
 
     @model_validator(mode="after")
     def _remote_code_is_pinned(self) -> "EncoderModel":

@@ -71,8 +71,11 @@ class Chain:
     def __post_init__(self) -> None:
         self.key = self.first_key = self.request.key
 
-    def take(self, answer: Answer) -> Outcome | None:
-        """Judge an answer to the current request; None if the next sample is to be asked."""
+    def take(self, answer: Answer, *, is_followed: bool = False) -> Outcome | None:
+        """Judge an answer to the current request; None if the next sample is to be asked.
+
+        ``is_followed``: the next sample's answer is there already.
+        """
         self.usage += answer.usage
         outcome = interpret(
             answer,
@@ -81,7 +84,7 @@ class Chain:
             item_id=self.item_id,
             n_reasks=self.n_reasks,
         )
-        may_differ = outcome.status in REASKED and outcome.reason != CONTEXT_FULL
+        may_differ = outcome.status in REASKED and (outcome.reason != CONTEXT_FULL or is_followed)
         if not may_differ or self.n_reasks >= self.max_reasks:
             return replace(outcome, usage=self.usage, n_asked=self.n_asked)
         self.request = self.request.reask()
@@ -92,7 +95,8 @@ class Chain:
     def follow_stored(self, stored: StoredAnswers) -> Outcome | None:
         """Follow the chain through stored answers; None where the next request has none."""
         while (answer := stored.get(self.key)) is not None:
-            if (outcome := self.take(answer)) is not None:
+            is_followed = stored.get(self.request.reask().key) is not None
+            if (outcome := self.take(answer, is_followed=is_followed)) is not None:
                 return outcome
         return None
 

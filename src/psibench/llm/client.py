@@ -182,5 +182,6 @@ def _usage(given: object) -> Usage | None:
             "output_tokens": given.get("completion_tokens"),
             "cached_input_tokens": prompt.get("cached_tokens"),
             "reasoning_tokens": completion.get("reasoning_tokens"),
+            "total_tokens": given.get("total_tokens"),
         }
     )

@@ -41,7 +41,9 @@ class Usage:
         """Read a request's usage as fields of these names; None if it cannot be believed.
 
         Input and output have to be whole numbers from 0 to MOST_TOKENS. Cached and reasoning
-        tokens are parts of these: at most as many, and none if they are no such numbers.
+        tokens are parts of these: at most as many, and none if they are no such numbers. Where
+        ``total_tokens`` is more than both, the rest is output too: thinking that some services
+        leave out of the completion, count against its bound, and bill.
         """
         if not isinstance(given, Mapping):
             return None
@@ -49,6 +51,7 @@ class Usage:
         if None in counts:
             return None
         n_input, n_output = (count or 0 for count in counts)
+        n_output = max(n_output, (_count(given.get("total_tokens")) or 0) - n_input)
         cached = _count(given.get("cached_input_tokens")) or 0
         reasoning = _count(given.get("reasoning_tokens")) or 0
         return cls(n_input, n_output, min(cached, n_input), min(reasoning, n_output))

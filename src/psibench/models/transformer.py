@@ -55,8 +55,11 @@ class TransformerEncoder:
             "append", "architecture", "attention", "max_tokens", "pooling", "projection",
             "scoring", "trust_remote_code", "windows",
         }  # fmt: skip
+        # Its checkpoint's pooling leaves the prompt out; another one takes it in.
+        pools_prompt = self.entry.architecture == "nv-embed" and not self.model.masks_prompt
         return hash_params(
             self.entry.model_dump(mode="json", include=fields)
+            | ({"pools_prompt": True} if pools_prompt else {})
             | {
                 "identity": self.identity,
                 "dtype": self.dtype,

@@ -57,7 +57,7 @@ def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict
     return {name: domain.table(given[name]) for name in task.reads}
 
 
-@stage("ask", version=2)
+@stage("ask", version=3)
 def ask(
     *,
     config: Mapping[str, Any],
