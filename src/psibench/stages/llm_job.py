@@ -81,9 +81,9 @@ def ask(
     inputs
         The tables that the task reads, by name.
     outputs
-        ``outcomes`` and ``usage``; with ``made``, those of `gather` besides.
+        ``outcomes`` and ``usage``; of a job that asks for all shards those of `gather`, too.
     made
-        What decides the task's table, as of `gather_params`.
+        What decides the task's table; not used where there are no outputs of `gather`.
     """
     asking, prices = asked_of(
         config, benchmark=benchmark, task=task, language=language, prompt=prompt
@@ -98,7 +98,8 @@ def ask(
             store=store,
             check_stop=Stop(job_end_time()).check,
         )
-    if made is not None:
+    if rest := {name: path for name, path in outputs.items() if name not in asked}:
+        assert made is not None
         gather(
             made=made,
             domains=domains,
@@ -106,7 +107,7 @@ def ask(
             language=language,
             inputs=inputs,
             outcomes=[asked["outcomes"]],
-            outputs={name: path for name, path in outputs.items() if name not in asked},
+            outputs=rest,
         )
 
 
