@@ -1,4 +1,4 @@
-# The plan of the config, its wildcards, and how a rule asks the plan: what has a branch lives in the
+# The plan of the config, its wildcards, and how rules ask the plan; what has a branch lives in the
 # package.
 from inspect import signature
 from pathlib import Path
