@@ -14,6 +14,7 @@ from closeness import assert_psi_tables_close
 from slurm_jobs import FINAL, Head, Job, slurm_command, wait_until
 from workflow_project import REPOSITORY, Project, write_squad
 
+from psibench.cluster.head_lock import running_jobs
 from psibench.tables import read_table
 from psibench.tables.schemas import PSI_TABLE
 
@@ -103,17 +104,10 @@ class SlurmProject(Project):
         """Wait for the process that encodes, and return its id."""
 
         def running() -> int | None:
-            for entry in Path("/proc").iterdir():
-                try:
-                    command = (entry / "cmdline").read_text().split("\0")
-                    ours = (entry / "cwd").readlink() == self.folder
-                except (OSError, ValueError):
-                    continue
-                if ours and len(command) > 1 and command[1].endswith(".encode.py"):
-                    return int(entry.name)
-            return None
+            jobs = running_jobs(self.folder / "store")
+            return next((job.pid for job in jobs if f"/encode/{MODEL}/" in job.name), None)
 
-        return int(wait_until(running, "a process that encodes"))
+        return int(wait_until(running, "a job that encodes"))
 
     @contextmanager
     def paused(self) -> Iterator[None]:
