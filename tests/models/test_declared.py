@@ -329,6 +329,26 @@ def test_the_example_that_a_card_prints_is_repeated(save, check):
     ]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "no code",
+        "x = '\0'",
+        "x = " + "(" * 100_000,
+        "x = " + "-" * 20_000 + "1",
+        "x = a" + ".b" * 50_000,
+    ],
+    ids=["words", "null", "brackets", "signs", "attributes"],
+)
+def test_a_block_that_no_parser_reads_is_passed_over(save, check, code):
+    folder = save()
+    write_card(folder)
+    card = folder / "README.md"
+    card.write_text(f"```python\n{code}\nfound = {{[]: 1}}\n```\n\n" + card.read_text())
+    _, lines = check(RIGHT, folder)
+    assert lines[0].endswith("similarity, the card's example")
+
+
 @pytest.mark.parametrize("unclear", [{"documents": "read(file)"}, {"rows": 1}], ids=str)
 def test_an_example_that_is_not_plain_is_not_read(save, capsys, tmp_path, unclear):
     folder = save()

@@ -18,6 +18,7 @@ import tiny_late_checkpoints as late
 import yaml
 from tiny_checkpoints import DECODER_VOCABULARY, save_bert
 
+from psibench.config.model_params import retrieval_params
 from psibench.config.models import (
     Bm25Model,
     EmbeddingApiModel,
@@ -322,6 +323,17 @@ def test_each_service_takes_its_key_from_the_environment_over_https(name):
     assert entry.url.startswith("https://")
     assert re.fullmatch(r"[A-Z]+_API_KEY", entry.key_env or "")
     assert entry.tokens_per_request >= entry.max_tokens
+
+
+def test_an_entry_of_the_embedded_checkpoint_says_that_it_has_no_prompt_and_reruns_nothing():
+    entry = {"backend": "sentence-transformers", "max_tokens": 64}
+    told = {
+        checkpoint: retrieval_params(
+            validate_registry({"mine": entry | {"checkpoint": checkpoint}}, "registry")["mine"]
+        )
+        for checkpoint in ("embedded:all-MiniLM-L6-v2", "owner/name")
+    }
+    assert [found["query_prompt"] for found in told.values()] == ["", None]
 
 
 def test_kalm_s_queries_have_the_prompt_of_its_checkpoint(tiny_entry):

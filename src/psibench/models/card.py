@@ -20,6 +20,8 @@ from psibench.models.protocols import Role
 BLOCK = re.compile(r"```python\s*\n(.*?)```", re.DOTALL)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?")
 ROLES: dict[str, Role] = {"encode_query": "query", "encode_document": "document"}
+UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
+"""What Python's parser raises at text that is no code, or is nested without end."""
 TOLERANCE = 0.01
 """Cards print two to four digits, of vectors that were made in another number format."""
 
@@ -45,17 +47,19 @@ def read_example(folder: Path) -> Example | None:
     """Read the first example of a checkpoint's README.md; None if it prints none."""
     path = folder / "README.md"
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    return next((e for block in BLOCK.findall(text) for e in _examples(block)), None)
+    for block in BLOCK.findall(text):
+        try:
+            if (found := next(_examples(block), None)) is not None:
+                return found
+        except UNREADABLE:
+            continue
+    return None
 
 
 def _examples(block: str) -> Iterator[Example]:
-    try:
-        tree = ast.parse(block)
-    except SyntaxError:
-        return
     texts: dict[str, list[str]] = {}
     vectors: dict[str, tuple[list[str], Role | None]] = {}
-    for node in tree.body:
+    for node in ast.parse(block).body:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             continue
         name, call = node.targets[0].id, node.value
@@ -79,7 +83,7 @@ def _literal(node: ast.expr) -> list[str] | None:
     """Return the texts of a string or of a list of strings."""
     try:
         value = ast.literal_eval(node)
-    except ValueError:
+    except UNREADABLE:
         return None
     texts = [value] if isinstance(value, str) else value
     is_texts = isinstance(texts, list) and texts and all(isinstance(t, str) for t in texts)
