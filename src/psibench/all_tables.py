@@ -6,8 +6,10 @@ A table is declared beside the stage that writes it; those of several capabiliti
 from psibench.filters import audit, decide, mixtures, negatives, study, verify
 from psibench.tables import SPECS
 from psibench.tables.spec import TableSpec
+from psibench.train import results
 
-FILTER_SPECS = (
+STAGE_SPECS = (
+    *results.TABLES,
     verify.SEGMENT_SCORES,
     verify.MARGINS,
     verify.MARGIN_TABLE,
@@ -27,4 +29,4 @@ FILTER_SPECS = (
     study.LEAVE_ONE_OUT_PSI,
     study.POSITION_SHIFT,
 )
-ALL_TABLES: dict[str, TableSpec] = SPECS | {spec.name: spec for spec in FILTER_SPECS}
+ALL_TABLES: dict[str, TableSpec] = SPECS | {spec.name: spec for spec in STAGE_SPECS}

@@ -1,6 +1,7 @@
 """The whole config: composed of all sections, loaded, validated, and the entries that it names."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,8 @@ from psibench.filters.negatives import FinewebNegatives
 from psibench.generate.benchmarks import Benchmark, view_id, view_names
 from psibench.llm.tasks import LlmTaskSection
 from psibench.metrics.definitions import DEFAULT_METRICS
+from psibench.plan.training import TrainedModel, trained_models
+from psibench.train.sections import Training
 from psibench.translate.steps import Translate
 
 Metric = Annotated[str, StringConstraints(pattern=r"^(ndcg|recall|mrr)@[1-9][0-9]*$")]
@@ -44,6 +47,9 @@ class Config(Section):
     """Further rerankers, over those of config/rerankers.yaml."""
     prices: dict[str, Price] = Field(default_factory=dict)
     """Further prices by model name, over those of config/prices.yaml; a name may end in `*`."""
+    training: dict[Id, Training] = Field(default_factory=dict)
+    """Bases to be trained on a benchmark's queries, by id; what is trained is evaluated on the
+    others as ID-DISTRIBUTION-sSEED, beside `models`."""
     leaderboards: list[Leaderboard] = Field(default_factory=list)
     """Scores of the same models elsewhere, to correlate with."""
     metrics: Metrics = Field(default=list(DEFAULT_METRICS), min_length=1)
@@ -71,6 +77,23 @@ class Config(Section):
                         "another id for the benchmark of yours"
                     )
         return self
+
+    @model_validator(mode="after")
+    def _trained_are_evaluated(self) -> "Config":
+        trained = trained_models(self.training)
+        for name, section in self.training.items():
+            if section.benchmark not in self.benchmarks:
+                raise ValueError(
+                    f"training.{name}.benchmark {section.benchmark!r} is not among benchmarks "
+                    f"{list(self.benchmarks)}"
+                )
+        self.models = [*(m for m in self.models if m not in trained), *trained]
+        return self
+
+    @cached_property
+    def trained(self) -> dict[str, TrainedModel]:
+        """The models that `training` makes, by id."""
+        return trained_models(self.training)
 
     @model_validator(mode="after")
     def _models_are_evaluated(self) -> "Config":
@@ -122,6 +145,13 @@ def load_config(
     refuse_secrets(raw)
     config = validated(raw, TypeAdapter(Config), "config")
     known = load_registry(registry) | config.registry
+    for name, model in config.trained.items():
+        if name in known:
+            raise InputError(
+                f"config key training.{model.training}.bases.{model.base}: the registry has a model "
+                f"{name!r}, too; choose another id for the base"
+            )
+        known[name] = model.entry
     refuse(_problems(config, known))
     _check_budgets(config)
     return config, {name: known[name] for name in config.models}

@@ -238,7 +238,9 @@ def sources_of(plan: Plan, benchmark: str, lang: str, domain: str | None = None)
 
 
 def model_inputs(plan: Plan, model: str) -> list[str]:
-    """List what a model's encoding waits for: its local checkpoint's files, or its download."""
+    """List what a model's encoding waits for: its checkpoint's files, its download, or training."""
+    if model in plan.config.trained:
+        return [f"{plan.config.trained[model].folder}/model.json"]
     return _checkpoint_inputs(plan, plan.models[model])
 
 

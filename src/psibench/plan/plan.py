@@ -115,7 +115,7 @@ class Plan:
         """List the models evaluated on a language pair of a benchmark or view.
 
         A benchmark may name its own, and those of its translations. Kinds that are slow run on the
-        tiny subset alone, where there is one.
+        tiny subset alone, where there is one. What was trained on a benchmark is not tested on it.
         """
         planned = self.named[benchmark]
         section, own = planned.section, planned.section.models
@@ -123,10 +123,16 @@ class Plan:
         crossed = {query_lang, corpus_lang} & set(planned.translated)
         if crossed and section.translate is not None and section.translate.models is not None:
             found = [model for model in found if model in section.translate.models]
+        trained = self.config.trained
+        found = [m for m in found if m not in trained or self.pool_of(m) != planned.base]
         tiny: Tiny | None = getattr(section, "tiny", None)
         if tiny is None or planned.view == TINY:
             return found
         return [model for model in found if self.models[model].kind not in tiny.only_here]
+
+    def pool_of(self, model: str) -> str:
+        """Return the benchmark that a trained model was trained on."""
+        return self.config.training[self.config.trained[model].training].benchmark
 
     def is_vector(self, model: str) -> bool:
         """Say whether a model's vectors are stored and searched."""
@@ -343,7 +349,8 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
     entries = dict(_recalling(config, known)) | dict(models)
     entries |= _first_stages(config, entries, known)
     rerankers = resolve_rerankers(config, entries)
-    _check_checkpoints(entries, rerankers, looking)
+    there = entries | {name: model.base_entry for name, model in config.trained.items()}
+    _check_checkpoints(there, rerankers, looking)
     encoders, personas = dict[str, Model](), dict[str, list[str]]()
     for name, section in config.benchmarks.items():
         if isinstance(section, Controlled):
@@ -364,7 +371,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
         rerankers=rerankers,
         llms=resolve_llms(config),
         prices=resolve_prices(config),
-        downloads=by_name(_downloads(config, entries, rerankers, encoders, looking)),
+        downloads=by_name(_downloads(config, there, rerankers, encoders, looking)),
         sources=_sources(benchmarks, looking),
     )
     for name, entry in entries.items():
