@@ -6,10 +6,12 @@ A table is declared beside the stage that writes it; those of several capabiliti
 from psibench.filters import audit, decide, mixtures, negatives, study, verify
 from psibench.tables import SPECS
 from psibench.tables.spec import TableSpec
-from psibench.train import results
+from psibench.train import results, sampling
 
 STAGE_SPECS = (
     *results.TABLES,
+    sampling.TRAINING_PAIRS,
+    sampling.TRAINING_COUNTS,
     verify.SEGMENT_SCORES,
     verify.MARGINS,
     verify.MARGIN_TABLE,

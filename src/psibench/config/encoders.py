@@ -4,9 +4,19 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from psibench.config.base import Section
 from psibench.config.model_base import Attention, Dtype, EncoderModel, Scoring, Windows
 
 Architecture = Literal["auto", "gte", "bidirectional", "nv-embed", "jina-v4"]
+
+
+class Landmark(Section):
+    """Landmark pooling (arXiv 2601.21525): the mean of tokens put between chunks of a text."""
+
+    chunk_tokens: int = Field(default=128, ge=1)
+    """Tokens between two landmarks."""
+    token: str | None = None
+    """A special token of the tokenizer; null: its separator, or else its end-of-text token."""
 
 
 class SentenceTransformerModel(EncoderModel):

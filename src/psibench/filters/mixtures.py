@@ -200,6 +200,7 @@ def draw_mixtures(
     length_bins: Sequence[str],
     configurations: Mapping[str, Sequence[int]],
     seed: int,
+    budget: int | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Draw the training sets from the retained pool.
 
@@ -212,6 +213,8 @@ def draw_mixtures(
         ``query_id``, ``length_bin`` and ``target_position`` of the retained queries.
     configurations
         Name -> parts of beginning, middle and end.
+    budget
+        Queries per length bin; None: the smallest cell. A cell gives no more than it has.
 
     Returns
     -------
@@ -234,7 +237,11 @@ def draw_mixtures(
     cells = cells.join(sizes, on=cell, how="left", maintain_order="left").with_columns(
         pl.col("n_retained").fill_null(0)
     )
-    cells = cells.with_columns(budget=pl.col("n_retained").min(), cell=pl.int_range(pl.len()))
+    smallest = pl.col("n_retained").min()
+    cells = cells.with_columns(
+        budget=smallest if budget is None else pl.lit(budget, pl.Int64),
+        cell=pl.int_range(pl.len()),
+    )
     parts = pl.DataFrame(
         [
             (place, name, position, weight, sum(weights))

@@ -148,8 +148,8 @@ def load_config(
     for name, model in config.trained.items():
         if name in known:
             raise InputError(
-                f"config key training.{model.training}.bases.{model.base}: the registry has a model "
-                f"{name!r}, too; choose another id for the base"
+                f"config key training.{model.training}.bases.{model.base}: the registry has a "
+                f"model {name!r}, too; choose another id for the base"
             )
         known[name] = model.entry
     refuse(_problems(config, known))

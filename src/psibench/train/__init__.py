@@ -1,0 +1,1 @@
+"""Training with controlled positions: pools, batches, fine-tuning, PADS, model cards."""

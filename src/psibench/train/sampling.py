@@ -1,0 +1,352 @@
+"""The pool of a training and its draws: equal sizes and lengths, other positions.
+
+Controlled, sections 3.1.4 and 3.2.2, table 8. The pool is what a benchmark's filters kept. With the
+budget b, the smallest cell of length bin and position unless the config says another, a
+distribution with the parts (w1, w2, w3) takes floor(b * w / sum of w) examples of each position
+from every length bin. The draw is that of `psibench.filters.mixtures`: by a hash of seed and id,
+one order for all distributions, so that a smaller draw is contained in a larger one and that of
+uniform shares its examples with begin, middle and end.
+
+Left out of the pool, and counted: queries whose document's exact text is in a corpus that models
+are evaluated on (``held_out``), with several positives (``several_positives``: the others would be
+negatives in a batch), whose evidence has no single third (``no_position``), and about documents
+outside of all length bins (``outside_bins``); the first reason of these counts.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import polars as pl
+
+from psibench.errors import InputError, refuse
+from psibench.filters.mixtures import draw_mixtures
+from psibench.generate.sampling import bin_numbers
+from psibench.tables import read_table, write_table
+from psibench.tables.columns import read_columns
+from psibench.tables.derived import derived
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.tables.spec import INT64, POOLED, STRING, Column, TableSpec
+from psibench.tables.stage import stage
+from psibench.text.segments import POSITIONS
+from psibench.train.sections import POOL, Ratio
+
+logger = logging.getLogger("psibench")
+
+HELD_OUT, SEVERAL_POSITIVES = "held_out", "several_positives"
+NO_POSITION, OUTSIDE_BINS = "no_position", "outside_bins"
+REASONS = (HELD_OUT, SEVERAL_POSITIVES, NO_POSITION, OUTSIDE_BINS)
+
+TRAINING_PAIRS = TableSpec(
+    "training_pairs",
+    (
+        Column("distribution", STRING, "pool (all that may be drawn), or the draw's name"),
+        Column("domain", STRING, "domain of the benchmark"),
+        Column("query_id", STRING, "query id"),
+        Column("doc_id", STRING, "its positive"),
+        Column("length_bin", STRING, "length bin of the positive, characters"),
+        Column("position", STRING, "third that holds the evidence: beginning, middle or end"),
+    ),
+    key=("distribution", "domain", "query_id"),
+)
+
+TRAINING_COUNTS = TableSpec(
+    "training_counts",
+    (
+        Column("kind", STRING, "pool; drawn; or left_out of the pool"),
+        Column("name", STRING, "pool, the distribution, or the reason to leave out"),
+        Column("length_bin", STRING, "length bin of the document, characters; or all"),
+        Column("n_beginning", INT64, "examples with evidence in the first third"),
+        Column("n_middle", INT64, "in the second third"),
+        Column("n_end", INT64, "in the last third"),
+        Column("n_examples", INT64, "in all; of those left out also the ones without a third"),
+        Column("n_documents", INT64, "distinct documents of theirs"),
+        Column("budget", INT64, "examples allowed per length bin; all: their sum", True),
+    ),
+    key=("kind", "name", "length_bin"),
+)
+
+
+def bin_labels(edges: Sequence[int]) -> list[str]:
+    """Name the length bins between some edges, as ``256-512``."""
+    return [f"{low}-{high}" for low, high in pairwise(edges)]
+
+
+def training_pool(
+    queries: pl.DataFrame,
+    corpus: pl.DataFrame,
+    qrels: pl.DataFrame,
+    *,
+    edges: Sequence[int],
+    held_out: pl.Series,
+) -> pl.DataFrame:
+    """List a domain's queries as examples, and why some are none.
+
+    Parameters
+    ----------
+    queries, corpus, qrels
+        QUERIES, CORPUS and QRELS rows.
+    edges
+        Borders of the length bins, characters.
+    held_out
+        Texts of documents that may not be trained on.
+
+    Returns
+    -------
+    frame
+        ``query_id``, ``doc_id``, ``length_bin`` (null outside), ``position`` (null if none),
+        ``reason`` (empty for an example), in the order of the queries.
+
+    Raises
+    ------
+    InputError
+        If a query's document is not in the corpus.
+    """
+    documents = corpus.select(
+        doc_id="_id",
+        n_chars="char_length",
+        is_held_out=pl.col("text").is_in(held_out.implode()),
+    )
+    positives = qrels.filter(pl.col("score") > 0).group_by("query-id").len("n_positives")
+    asked = (
+        queries.select("target_position", "pos_char_span", query_id="_id", doc_id="pos_corpus_id")
+        .join(documents, on="doc_id", how="left", maintain_order="left")
+        .join(positives, left_on="query_id", right_on="query-id", how="left", maintain_order="left")
+    )
+    lost = asked.filter(pl.col("n_chars").is_null())
+    if lost.height:
+        query_id, doc_id = lost.select("query_id", "doc_id").row(0)
+        raise InputError(
+            f"query {query_id!r} is about document {doc_id!r}, which is not in the corpus "
+            f"({lost.height} such queries); give the corpus that the queries were made of"
+        )
+    labels = bin_labels(edges)
+    numbers = bin_numbers(asked.get_column("n_chars").to_numpy(), edges).tolist()
+    bins = pl.Series([labels[n] if n >= 0 else None for n in numbers], dtype=pl.String)
+    third = pl.col("n_chars") // len(POSITIONS)
+    start = pl.col("pos_char_span").list.first()
+    of_span = (
+        pl.when(start < third)
+        .then(pl.lit(POSITIONS[0]))
+        .when(start < 2 * third)
+        .then(pl.lit(POSITIONS[1]))
+        .when(start.is_not_null())
+        .then(pl.lit(POSITIONS[2]))
+    )
+    targeted = pl.col("target_position")
+    position = (
+        pl.when(targeted.is_not_null())
+        .then(pl.when(targeted.is_in(POSITIONS)).then(targeted))
+        .otherwise(of_span)
+    )
+    return asked.with_columns(length_bin=bins, position=position).select(
+        "query_id",
+        "doc_id",
+        "length_bin",
+        "position",
+        reason=pl.when(pl.col("is_held_out"))
+        .then(pl.lit(HELD_OUT))
+        .when(pl.col("n_positives").fill_null(0) > 1)
+        .then(pl.lit(SEVERAL_POSITIVES))
+        .when(pl.col("position").is_null())
+        .then(pl.lit(NO_POSITION))
+        .when(pl.col("length_bin").is_null())
+        .then(pl.lit(OUTSIDE_BINS))
+        .otherwise(pl.lit("")),
+    )
+
+
+def draw_distributions(
+    pool: pl.DataFrame,
+    *,
+    edges: Sequence[int],
+    distributions: dict[str, Ratio],
+    budget: int | None,
+    seed: int,
+) -> tuple[pl.DataFrame, int]:
+    """Draw every distribution from the pool.
+
+    Parameters
+    ----------
+    pool
+        ``domain``, ``query_id``, ``doc_id``, ``length_bin``, ``position``.
+    budget
+        Examples per length bin; None: the smallest cell.
+
+    Returns
+    -------
+    pairs, budget
+        TRAINING_PAIRS rows, the pool's first; by length bin, position and place in the draw.
+
+    Raises
+    ------
+    InputError
+        If a cell is empty, or too small for the budget given, or a distribution draws nothing.
+    """
+    labels = bin_labels(edges)
+    named = pool.with_columns(
+        query_id=pl.concat_str("domain", "query_id", separator="\0"),
+        own_id="query_id",
+        target_position="position",
+    )
+    ratios = {
+        name: [ratio.get(position, 0) for position in POSITIONS]
+        for name, ratio in distributions.items()
+    }
+    drawn, cells = draw_mixtures(
+        named, length_bins=labels, configurations=ratios, seed=seed, budget=budget
+    )
+    refuse(_shortages(cells, budget))
+    found = int(cells.get_column("budget")[0])
+    order = {name: place for place, name in enumerate(labels)}
+    places = {name: place for place, name in enumerate(POSITIONS)}
+    whole = pool.with_columns(distribution=pl.lit(POOL)).sort(
+        pl.col("length_bin").replace_strict(order, return_dtype=pl.Int32),
+        pl.col("position").replace_strict(places, return_dtype=pl.Int32),
+        "domain",
+        "query_id",
+    )
+    facts = named.select("query_id", "own_id", "domain", "doc_id")
+    pairs = drawn.join(facts, on="query_id", how="left", maintain_order="left").select(
+        "domain",
+        "doc_id",
+        "length_bin",
+        distribution="configuration",
+        query_id="own_id",
+        position="target_position",
+    )
+    columns = TRAINING_PAIRS.column_names
+    return pl.concat([whole.select(columns), pairs.select(columns)]), found
+
+
+def _shortages(cells: pl.DataFrame, budget: int | None) -> Iterator[str]:
+    """Say which cells have too few examples, and what would fit."""
+    smallest = cells.row(int(cells.get_column("n_retained").arg_min() or 0), named=True)
+    where = f"{smallest['length_bin']} characters, {smallest['target_position']}"
+    least = smallest["n_retained"]
+    if budget is None and not least:
+        yield (
+            f"training pool: no example of {where}; the smallest cell is the budget. Use fewer or "
+            "other `edges`, loosen the benchmark's filters, or sample more documents"
+        )
+        return
+    for row in cells.filter(pl.col("n_drawn") > pl.col("n_retained")).iter_rows(named=True):
+        yield (
+            f"training pool: {row['configuration']} takes {row['n_drawn']:,} examples of "
+            f"{row['length_bin']} characters, {row['target_position']}, and there are "
+            f"{row['n_retained']:,}; a `budget` of {least:,} fits every cell (smallest: {where}). "
+            "Lower it, or leave it out"
+        )
+    for name, own in cells.group_by("configuration", maintain_order=True):
+        if not own.get_column("n_drawn").sum():
+            yield (
+                f"training pool: a budget of {own.get_column('budget')[0]} examples per length bin "
+                f"is too few to be divided as distribution {name[0]!r} says; raise it, or use "
+                "fewer `edges`"
+            )
+
+
+def count_examples(
+    pairs: pl.DataFrame, left_out: pl.DataFrame, *, edges: Sequence[int], budget: int
+) -> pl.DataFrame:
+    """Count TRAINING_PAIRS by length bin and position, as Controlled's table 8: TRAINING_COUNTS.
+
+    Parameters
+    ----------
+    left_out
+        Rows of `training_pool` with a reason, and ``domain``.
+    """
+    labels = bin_labels(edges)
+    rows = []
+    for name, own in pairs.group_by("distribution", maintain_order=True):
+        kind = POOL if name[0] == POOL else "drawn"
+        parts = [own.filter(length_bin=label) for label in labels]
+        rows += [
+            (kind, name[0], label, *_count(part), budget)
+            for label, part in zip(labels, parts, strict=True)
+        ]
+        rows.append((kind, name[0], POOLED, *_count(own), budget * len(labels)))
+    rows += [
+        ("left_out", reason, POOLED, *_count(left_out.filter(reason=reason)), None)
+        for reason in REASONS
+    ]
+    return pl.DataFrame(rows, schema=TRAINING_COUNTS.empty().schema, orient="row")
+
+
+def _count(examples: pl.DataFrame) -> tuple[int, ...]:
+    thirds = [examples.filter(position=position).height for position in POSITIONS]
+    return (*thirds, examples.height, examples.select("domain", "doc_id").n_unique())
+
+
+@stage("sample_training", version=1)
+def run_sample_training(
+    *,
+    domains: list[str],
+    queries: list[str],
+    corpus: list[str],
+    qrels: list[str],
+    held_out: list[str],
+    edges: list[int],
+    distributions: dict[str, Ratio],
+    budget: int | None,
+    sampling_seed: int,
+    pairs: str,
+    counts: str,
+) -> None:
+    """Draw the training sets of all distributions: TRAINING_PAIRS and TRAINING_COUNTS.
+
+    Parameters
+    ----------
+    domains, queries, corpus, qrels
+        The pool's benchmark in one language; a table of each domain, in order.
+    held_out
+        Corpora that models are evaluated on.
+    edges, distributions, budget, sampling_seed
+        As in the config section `training.ID`.
+    pairs, counts
+        Where the tables go.
+
+    Raises
+    ------
+    InputError
+        If a query's document is not in its corpus, or a cell of length and position has too few
+        examples.
+    """
+    texts = [read_columns(path, CORPUS, ["text"]).get_column("text") for path in held_out]
+    unseen = pl.concat(texts).unique() if texts else pl.Series("text", [], dtype=pl.String)
+    found = pl.concat(
+        training_pool(
+            read_table(own_queries, QUERIES),
+            read_table(own_corpus, CORPUS),
+            read_table(own_qrels, QRELS),
+            edges=edges,
+            held_out=unseen,
+        ).with_columns(domain=pl.lit(domain))
+        for domain, own_queries, own_corpus, own_qrels in zip(
+            domains, queries, corpus, qrels, strict=True
+        )
+    )
+    left_out = found.filter(pl.col("reason") != "")
+    for reason, n_left_out in left_out.get_column("reason").value_counts(sort=True).iter_rows():
+        logger.info("training pool: %d queries left out: %s", n_left_out, reason)
+    drawn, per_bin = draw_distributions(
+        found.filter(pl.col("reason") == ""),
+        edges=edges,
+        distributions=distributions,
+        budget=budget,
+        seed=sampling_seed,
+    )
+    origin = derived(
+        "sample_training",
+        [*queries, *corpus, *qrels, *held_out],
+        params={
+            "domains": domains,
+            "edges": edges,
+            "distributions": distributions,
+            "budget": budget,
+            "sampling_seed": sampling_seed,
+        },
+    )
+    write_table(drawn, pairs, TRAINING_PAIRS, provenance=origin)
+    table = count_examples(drawn, left_out, edges=edges, budget=per_bin)
+    write_table(table, counts, TRAINING_COUNTS, provenance=origin)

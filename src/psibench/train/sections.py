@@ -1,0 +1,179 @@
+"""Config of training: the pool and its draws, the bases, and how they are trained.
+
+Defaults are those of Controlled (arXiv 2605.26578, sections 3.1.4 and 3.2.2, tables 8 and 10).
+"""
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from psibench.config.base import Commit, Id, Language, Section, refuse_repeats
+from psibench.config.encoders import Landmark
+from psibench.config.model_base import Attention
+from psibench.text.segments import POSITIONS, Position
+
+POOL = "pool"
+"""The distribution of all examples that may be drawn."""
+LARGE_M = 400
+"""Millions of parameters from which on the learning rate is the lower one."""
+LEARNING_RATES = (4e-5, 2e-5)
+"""Below ``LARGE_M`` and from there on (Controlled, appendix D)."""
+
+
+class Pads(Section):
+    """Position-aware data sampling (Needles, section 5): windows of documents as pairs."""
+
+    share: float = Field(default=0.2, gt=0, le=1)
+    """Share of the pool's documents that are trained on, drawn by `sampling_seed`."""
+    window: float = Field(default=0.5, gt=0, lt=1)
+    """Length of a window as a share of the document's tokens; it starts anywhere up to the rest."""
+    margin: float = Field(default=0.5, gt=0, le=2)
+    """Cosine distance from which on a negative pair costs nothing. The paper has no number; this
+    is sentence-transformers' default."""
+    batch_size: int = Field(default=16, ge=2)
+    """Pairs per step, positive and negative ones. The paper has no number."""
+
+
+class Base(Section):
+    """A checkpoint to be trained and how it makes vectors, before and after."""
+
+    checkpoint: str
+    """embedded:all-MiniLM-L6-v2, a local folder, or a name on the hub."""
+    revision: Commit | None = None
+    """Commit of the hub repository, 40 hex digits; null is not pinned: the default branch moves."""
+    licence: str = ""
+    """Of the checkpoint, for the card of what is trained from it."""
+    trust_remote_code: bool = False
+    """Run code that comes with the checkpoint. Only with a pinned revision."""
+    max_tokens: int = Field(ge=8)
+    """Longest input, special tokens included; longer texts are cut."""
+    pooling: Literal["cls", "mean", "max", "lasttoken", "landmark"]
+    landmark: Landmark | None = None
+    """Settings of `pooling: landmark`; null: the defaults."""
+    query_prompt: str = "query: "
+    """Text put before each query; Controlled has "Retrieve a relevant passage: " for decoders."""
+    document_prompt: str = ""
+    """Text put before each document."""
+    parameters_m: float | None = Field(default=None, gt=0)
+    """Parameters in millions: decides the learning rate and plans the job."""
+    learning_rate: float | None = Field(default=None, gt=0, lt=1)
+    """Null: 4e-5 below 400 million parameters, 2e-5 from there on."""
+    layers: int | None = Field(default=None, ge=1)
+    """Keep the first so many layers alone: a small network cut from a larger one."""
+    attention: Attention = "auto"
+    """Implementation; auto: sdpa, which picks the fastest kernel there is."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Number format of the forward pass; weights and updates are float32. auto: bfloat16 on a GPU
+    that has it, else float32."""
+    objective: Literal["contrastive", "pads"] = "contrastive"
+    """contrastive: queries and documents under each distribution. pads: documents of the pool
+    alone, no distribution."""
+    pads: Pads | None = None
+    """Settings of `objective: pads`; null: the defaults."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Base":
+        if self.trust_remote_code and not self.revision:
+            raise ValueError("trust_remote_code needs a pinned revision")
+        if self.learning_rate is None and self.parameters_m is None:
+            raise ValueError(
+                "give learning_rate, or parameters_m: the learning rate is 4e-5 below 400 million "
+                "parameters and 2e-5 from there on"
+            )
+        if self.landmark is not None and self.pooling != "landmark":
+            raise ValueError(f"landmark needs pooling: landmark, and it is {self.pooling!r}")
+        if self.pads is not None and self.objective != "pads":
+            raise ValueError(f"pads needs objective: pads, and it is {self.objective!r}")
+        return self
+
+    @property
+    def rate(self) -> float:
+        """The learning rate that is used."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return LEARNING_RATES[(self.parameters_m or 0) >= LARGE_M]
+
+
+class Settings(Section):
+    """How every base is trained. AdamW, a linear warm-up and a linear decay to 0."""
+
+    epochs: int = Field(default=3, ge=1)
+    """Times that every example is seen."""
+    batch_size: int = Field(default=256, ge=2)
+    """Examples per step and process: each is told apart from the other documents of its batch."""
+    mini_batch_size: int = Field(default=32, ge=1)
+    """Texts encoded at once: memory, not the result."""
+    warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the steps in which the learning rate rises from 0."""
+    scale: float = Field(default=20.0, gt=0)
+    """Factor of the cosines: 1 / temperature."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled weight decay; with 0, AdamW is Adam."""
+    max_gradient_norm: float = Field(default=1.0, gt=0)
+    """Longer gradients are cut to this norm (the trainer's default)."""
+    save_minutes: float = Field(default=10, ge=0)
+    """Minutes between two checkpoints that a killed run goes on from; one told to end writes one
+    first. Where it stops changes nothing in the result."""
+
+
+Ratio = dict[Position, Annotated[int, Field(ge=0)]]
+
+
+class Training(Section):
+    """Bases trained on one pool under several distributions of where the evidence is."""
+
+    benchmark: Id
+    """Whose retained queries are the pool."""
+    lang: Language | None = None
+    """Language of the pool; null: the benchmark's own."""
+    edges: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[256, 512, 1024, 2048, 4096, 8192], min_length=2
+    )
+    """Borders of the length bins, characters of the document; a bin has its lower border and not
+    its upper one, the last bin has both."""
+    distributions: dict[Id, Ratio] = Field(
+        default={
+            "begin": {"beginning": 1},
+            "middle": {"middle": 1},
+            "end": {"end": 1},
+            "uniform": {"beginning": 1, "middle": 1, "end": 1},
+        },
+        min_length=1,
+    )
+    """Name -> parts of beginning, middle and end; a position without a number has no part."""
+    budget: int | None = Field(default=None, ge=1)
+    """Examples per length bin; null: the smallest cell of length bin and position."""
+    sampling_seed: int = Field(default=42, ge=0)
+    """Seed of the draws."""
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(refuse_repeats)] = Field(
+        default=[42], min_length=1
+    )
+    """Seeds of training: each is a model of its own."""
+    bases: dict[Id, Base] = Field(min_length=1)
+    """Checkpoints to be trained, by id."""
+    settings: Settings = Settings()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Training":
+        if any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError(f"edges {self.edges} do not rise")
+        for name, ratio in self.distributions.items():
+            if name == POOL:
+                raise ValueError(f"distribution id {POOL!r} is taken: the pool itself has it")
+            if not any(ratio.values()):
+                raise ValueError(
+                    f"distributions.{name} {ratio}: one of {', '.join(POSITIONS)} needs a part "
+                    "above 0"
+                )
+        return self
+
+    @property
+    def runs(self) -> list[tuple[str, str, int]]:
+        """List (base, distribution, seed) of every model to be trained; PADS has the pool."""
+        return [
+            (name, distribution, seed)
+            for name, base in self.bases.items()
+            for distribution in ([POOL] if base.objective == "pads" else self.distributions)
+            for seed in self.seeds
+        ]
