@@ -12,6 +12,7 @@
 #   {benchmark}/encodings/{model}/{lang}.parquet                      addresses in store/
 #   {benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet
 #   {benchmark}/scores|tables/{query_lang}-{corpus_lang}...           of all models
+#   training/{training}/pairs|counts.parquet  models/{trained}/           where the config trains
 #   psi_table.csv  bucket_scores.csv  position_trend.csv  language_averages.csv  ...
 #   report.html  published.html (where a paper has figures of it)     over all benchmarks
 # Views of a benchmark have folders of their own: {benchmark}-raw, -tiny, -candidates.
@@ -30,6 +31,7 @@ include: "workflow/rules/translate.smk"
 include: "workflow/rules/negatives.smk"
 include: "workflow/rules/views.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/training.smk"
 include: "workflow/rules/collect.smk"
 
 
@@ -43,4 +45,5 @@ rule all:
         [f"results/{name}.csv" for name in summaries.summary_names(plan)],
         "results/report.html",
         published_page,
+        [path.replace(".parquet", ".csv") for path in training_tables],
     localrule: True

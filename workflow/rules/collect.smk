@@ -134,6 +134,7 @@ rule report:
         ],
         published=summaries.published_tables(),
         comparison_page=published_page,
+        training_tables=list(summaries.training_tables(plan).values()),
     output:
         page="results/report.html",
     log:
@@ -161,6 +162,7 @@ rule report:
         },
         examples=summaries.example_files(plan),
         published_page=[Path(path).name for path in published_page],
+        training=summaries.training_tables(plan),
         prices={
             name: dump(price) for name, price in summaries.used_prices(plan).items()
         },

@@ -37,6 +37,7 @@ STAGES = read_stages()
 set_environment(workflow.basedir, settings.store, settings.encoding.node_cache)
 patterns = paths.wildcard_patterns(plan)
 published_page = summaries.published_page(plan)
+training_tables = list(summaries.training_tables(plan).values())
 
 
 wildcard_constraints:

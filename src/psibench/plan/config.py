@@ -79,15 +79,13 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _trained_are_evaluated(self) -> "Config":
-        trained = trained_models(self.training)
+    def _pools_are_there(self) -> "Config":
         for name, section in self.training.items():
             if section.benchmark not in self.benchmarks:
                 raise ValueError(
                     f"training.{name}.benchmark {section.benchmark!r} is not among benchmarks "
                     f"{list(self.benchmarks)}"
                 )
-        self.models = [*(m for m in self.models if m not in trained), *trained]
         return self
 
     @cached_property
@@ -98,7 +96,8 @@ class Config(Section):
     @model_validator(mode="after")
     def _models_are_evaluated(self) -> "Config":
         for name, section in self.benchmarks.items():
-            unknown = [model for model in section.models or () if model not in self.models]
+            known = {*self.models, *trained_models(self.training)}
+            unknown = [model for model in section.models or () if model not in known]
             if unknown:
                 raise ValueError(
                     f"benchmarks.{name}.models {unknown} are not among models {self.models}"
@@ -145,6 +144,7 @@ def load_config(
     refuse_secrets(raw)
     config = validated(raw, TypeAdapter(Config), "config")
     known = load_registry(registry) | config.registry
+    config = config.model_copy(update={"models": [*config.models, *config.trained]})
     for name, model in config.trained.items():
         if name in known:
             raise InputError(

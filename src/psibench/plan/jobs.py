@@ -196,6 +196,14 @@ def encoder_mib(plan: Plan, model: str) -> int:
     return max(6000, int(3000 + 5 * (own.parameters_m or 0)))
 
 
+def training_mib(plan: Plan, trained: str) -> int:
+    """Return the memory that a training takes, MiB: weights, gradients, AdamW's two averages.
+
+    In float32, and the activations of a mini-batch beside them.
+    """
+    return int(6000 + 20 * (plan.config.trained[trained].settings.parameters_m or 0))
+
+
 def scoring_mib(plan: Plan, reranker: str) -> int:
     """Return the memory that a reranker takes, MiB: language models pass through it first."""
     is_causal = plan.rerankers[reranker].backend in ("flag-llm", "flag-layerwise", "mxbai", "qwen3")

@@ -96,6 +96,8 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "downloads": list(plan.downloads),
         "rerankers": list(plan.rerankers),
         "models": list(plan.models),
+        "trainings": list(plan.config.training),
+        "trained": list(plan.config.trained),
         "lexical": models(Bm25Model),
         "vector": models((EncoderModel, EmbeddingApiModel)),
         "encoded": models(EncoderModel),
@@ -283,6 +285,38 @@ def given_runs(
         corpus_lang=corpus_lang,
         domains=plan.named[benchmark].domains(query_lang, corpus_lang),
     )
+
+
+# Training: the pool, what is not trained on, and what is trained
+
+
+def pool_tables(plan: Plan, training: str, *, table: str) -> list[str]:
+    """List one table of all domains of the pool of a training."""
+    section = plan.config.training[training]
+    return domain_tables(plan, section.benchmark, plan.pool_language(training), table=table)
+
+
+def pool_domains(plan: Plan, training: str) -> list[str]:
+    """List the domains of the pool of a training, in the order of `pool_tables`."""
+    section = plan.config.training[training]
+    return domains(plan, section.benchmark, plan.pool_language(training))
+
+
+def held_out(plan: Plan, training: str) -> list[str]:
+    """List the corpora, in the language of the pool, that its models are evaluated on."""
+    models = {name for name, one in plan.config.trained.items() if one.training == training}
+    language = plan.pool_language(training)
+    tested = dict.fromkeys(
+        run["benchmark"]
+        for run in plan.runs
+        if run["model"] in models and run["corpus_lang"] == language
+    )
+    return [path for name in tested for path in domain_tables(plan, name, language, table="corpus")]
+
+
+def base_inputs(plan: Plan, trained: str) -> list[str]:
+    """List what the training of a model waits for: its base's files, or its download."""
+    return _checkpoint_inputs(plan, plan.config.trained[trained].base_entry)
 
 
 # On the way to a benchmark: tasks, scores, judges

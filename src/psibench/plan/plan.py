@@ -134,6 +134,11 @@ class Plan:
         """Return the benchmark that a trained model was trained on."""
         return self.config.training[self.config.trained[model].training].benchmark
 
+    def pool_language(self, training: str) -> str:
+        """Return the language of the pool of a training."""
+        section = self.config.training[training]
+        return section.lang or self.benchmarks[section.benchmark].section.language
+
     def is_vector(self, model: str) -> bool:
         """Say whether a model's vectors are stored and searched."""
         return isinstance(self.models[model], EncoderModel | EmbeddingApiModel)

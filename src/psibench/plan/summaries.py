@@ -12,6 +12,8 @@ from psibench.plan.paths import compared_domains, translators_of
 from psibench.plan.plan import Plan
 from psibench.report.published import has_counterparts
 from psibench.report.published_facts import published_facts
+from psibench.text.segments import POSITIONS
+from psibench.train.results import TABLES
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 MAX_EXAMPLE_DOMAINS = 3
@@ -21,6 +23,37 @@ def summary_names(plan: Plan) -> list[str]:
     """Return the names of the tables over all benchmarks, as files of results/ are called."""
     names = ["psi_table", "bucket_scores", "comparisons", "position_trend", "language_averages"]
     return names + (["leaderboards"] if plan.config.leaderboards else [])
+
+
+def training_tables(plan: Plan) -> dict[str, str]:
+    """Return the tables of what was trained, by name; none where nothing is."""
+    names = [spec.name for spec in TABLES] if plan.config.training else []
+    return {name: f"results/{name}.parquet" for name in names}
+
+
+def training_runs(plan: Plan) -> list[dict[str, Any]]:
+    """List the trained models with what they are made of."""
+    found = []
+    for name, one in plan.config.trained.items():
+        parts = plan.config.training[one.training].distributions.get(one.distribution, {})
+        is_balanced = len(set(parts.values())) == 1 and len(parts) == len(POSITIONS)
+        labels = {key: getattr(one, key) for key in ("training", "base", "distribution", "seed")}
+        found.append({"model": name, **labels, "balanced": is_balanced})
+    return found
+
+
+def training_evaluations(plan: Plan) -> list[dict[str, Any]]:
+    """List the language pairs that trained models are evaluated on, with their scores."""
+    found = []
+    for pair in evaluated_pairs(plan):
+        own = plan.models_of(**pair)
+        if models := [model for model in own if model in plan.config.trained]:
+            scores = "results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet"
+            schemes = plan.named[pair["benchmark"]].section.buckets
+            found.append(
+                {**pair, "scores": scores.format(**pair), "schemes": schemes, "models": models}
+            )
+    return found
 
 
 def evaluated_pairs(plan: Plan) -> list[dict[str, str]]:

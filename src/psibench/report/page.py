@@ -54,6 +54,7 @@ from psibench.report.tables import (
     render,
     slug,
 )
+from psibench.report.training import TrainingTables, read_training, training_blocks
 from psibench.report.views import (
     BenchmarkInfo,
     Headline,
@@ -118,7 +119,7 @@ class ReportInput:
 
     ``languages`` and ``summaries`` tell of language pairs, translations and domains; ``examples``
     are queries with their evidence; ``published`` is the address of the page of published figures,
-    relative to this one, or empty.
+    relative to this one, or empty; ``training`` is what training on distributions of positions did.
     """
 
     psi_table: pl.DataFrame
@@ -135,6 +136,7 @@ class ReportInput:
     summaries: Summaries = field(default_factory=Summaries)
     examples: tuple[Example, ...] = ()
     published: str = ""
+    training: TrainingTables = field(default_factory=TrainingTables)
     provenance: Mapping[str, str] = field(default_factory=dict)
     title: str = "Position bias of retrievers"
     created: str = ""
@@ -161,6 +163,7 @@ def run_report(
     summaries: Mapping[str, str],
     examples: Sequence[Mapping[str, str]],
     published_page: Sequence[str],
+    training: Mapping[str, str],
     title: str,
     output: str | Path,
 ) -> None:
@@ -179,6 +182,8 @@ def run_report(
         As of `ReportInput`.
     published_page
         Address of the page of published figures, or none.
+    training
+        Tables of what was trained, by name; none where nothing was.
     """
     table = read_table(psi_table, PSI_TABLE)
     authors = dict(table.select("benchmark", "queries_by").iter_rows())
@@ -217,6 +222,7 @@ def run_report(
         summaries=read_summaries(summaries),
         examples=tuple(read_examples(examples)),
         published="".join(published_page),
+        training=read_training(training),
         provenance=made_of | revisions,
         title=title,
         created=now(),
@@ -356,6 +362,7 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
         "languages": [(info, blocks) for info, blocks in pairs if blocks],
         "leaderboards": leaderboard_table(inputs.summaries.leaderboards, benchmarks, metric=metric),
         "data": _data(inputs, benchmarks, PsiRows(every, metric, tuple(by_id), languages)),
+        "training": training_blocks(inputs.training, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),
         "published": inputs.published,
         "provenance": provenance_table(inputs.provenance),
