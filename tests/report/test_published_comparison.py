@@ -163,7 +163,7 @@ def test_means_over_languages_need_every_language_of_the_paper() -> None:
 
 
 def test_trained_models_carry_their_training_in_the_id() -> None:
-    row = squad_row("qwen3-0.6b-uniform", psi=0.07, mean_of_buckets=0.66)
+    row = squad_row("qwen3-0.6b-uniform-s42", psi=0.07, mean_of_buckets=0.66)
     mean, psi = found([row], squad=SQUAD).to_dicts()
     assert (mean["quantity"], mean["published"]) == ("mean_of_buckets", 0.655)
     assert (psi["quantity"], psi["published"]) == ("psi", 0.068)
@@ -275,7 +275,7 @@ def test_a_dash_of_the_paper_stays_a_dash() -> None:
         ({"model": "bm25-mine"}, False),
         ({"benchmark": "docs"}, False),  # of a recipe that no paper evaluated
         ({"query_lang": "qps-Latn"}, False),
-        ({"model": "qwen3-0.6b-uniform"}, True),
+        ({"model": "qwen3-0.6b-uniform-s42"}, True),
     ],
     ids=str,
 )

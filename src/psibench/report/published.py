@@ -94,6 +94,8 @@ DATA_TEXTS = {
     "fineweb_myopic": "FineWeb-PosQ, tagged as in Myopic",
     "posir": "PosIR",
 }
+SEED = 42
+"""Of every model that Controlled trained (table 10)."""
 TRAINED = {"squad_posq": ("SQuAD-PosQ", "squad"), "fineweb_posq": ("FineWeb-PosQ", "thirds")}
 """Panel and buckets of the benchmarks that Controlled trained models were run on."""
 # queries of the full and of the tiny subset: PosQ, sections 3.1 and 3.2; Myopic, table 2
@@ -176,8 +178,8 @@ def published_figures(folder: Path = PUBLISHED) -> pl.DataFrame:
                     value = None if row[column] is None else row[column] / scale
                     unit = {"published": value, "scale": scale, "decimals": decimals}
                     found.append(known | figure | unit)
-                    if "training" in row:  # a trained model's id: base, then training
-                        found[-1]["model"] += f"-{row['training']}"
+                    if "training" in row:  # a trained model's id: base, training, seed
+                        found[-1]["model"] += f"-{row['training']}-s{SEED}"
     return pl.DataFrame(found, schema=FIGURES, orient="row").drop_nulls("published")
 
 
@@ -614,7 +616,7 @@ def _wide(
     return Table(title, header, tuple(rows), len(keys), headings, note)
 
 
-@stage("published", version=1)
+@stage("published", version=2)
 def run_published(
     *,
     psi_table: str | Path,
