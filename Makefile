@@ -1,5 +1,6 @@
 # make psi            the embedded default, from nothing to results/psi_table.csv and report.html
 # make psi CONFIG=f   the same with your config laid over the default one
+# make train          is the bias learned? A small network trained on four distributions of positions
 # make test           the whole test suite
 # make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
 #                     FULL=1: and the embedded default through it, beside a local run's table
@@ -18,7 +19,7 @@ CONFIG ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: psi test slurm-test setup setup-bench lint format dry bench lock schema clean
+.PHONY: psi train test slurm-test setup setup-bench lint format dry bench lock schema clean
 .DEFAULT_GOAL := psi
 
 # One run at a time: psibench's own locks (src/psibench/cluster/head_lock.py) go with the processes
@@ -29,6 +30,12 @@ psi: setup
 	  $(if $(CONFIG),--configfile $(CONFIG)) --quiet host reason || exit 2
 	@psibench show results/psi_table.parquet
 	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Pages: results/report.html$$(test ! -e results/published.html || echo ' results/published.html')"
+
+train: setup
+	@snakemake results/training_table.csv results/report.html --nolock --profile profiles/local \
+	  --cores $(CORES) --configfile $(or $(CONFIG),config/examples/training.yaml) --quiet host reason || exit 2
+	@psibench show results/training_table.parquet
+	@echo "Tables: results/training_table.csv results/training_reduction.csv   Page: results/report.html#training"
 
 test: setup
 	@pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)

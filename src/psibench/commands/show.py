@@ -1,4 +1,4 @@
-"""`psibench show`: a PSI table on the terminal."""
+"""`psibench show`: a PSI table, or what training did, on the terminal."""
 
 import argparse
 from pathlib import Path
@@ -7,10 +7,12 @@ import polars as pl
 
 from psibench.commands.base import Command
 from psibench.commands.psi_text import format_flags, format_psi_table, format_verdicts
+from psibench.commands.text_table import aligned
 from psibench.config.llms import STAND_IN_PREFIX
 from psibench.metrics.aggregate import POOLED
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
+from psibench.train.results import TABLES
 
 AUTHORS = {
     "simulation": "simulated known-item queries; no person and no language model wrote them",
@@ -23,7 +25,7 @@ STAND_IN_AUTHOR = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the file and how much of it to show."""
-    parser.add_argument("file", type=Path, help="a psi_table.parquet")
+    parser.add_argument("file", type=Path, help="a psi_table.parquet, or a training_table.parquet")
     parser.add_argument(
         "--all",
         action="store_true",
@@ -33,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_show(args: argparse.Namespace) -> None:
     """Print the table, one block per benchmark and language pair, best-known rows first."""
+    if (read_provenance(args.file) or {}).get("stage") == "training_results":
+        print(format_training(args.file))
+        return
     table = read_table(args.file, PSI_TABLE)
     benchmarks = table.get_column("benchmark").unique().to_list()
     for (name,), rows in table.group_by("benchmark", maintain_order=True):
@@ -51,6 +56,69 @@ def run_show(args: argparse.Namespace) -> None:
             print(f"\nQueries: {author_text(author)}.")
     flags = format_flags(table)
     print(f"\nFlags:\n{flags}\ndocs/psi.md says how to read a row." if flags else "")
+
+
+def format_training(path: Path) -> str:
+    """Return what training did by benchmark: the tables that lie beside each other, as text."""
+    table, reduction, buckets = (
+        headline_rows(
+            read_table(path.with_name(f"{spec.name}.parquet"), spec).filter(evidence="all")
+        )
+        for spec in TABLES
+    )
+    lines = []
+    place = ["benchmark", "query_lang", "corpus_lang", "metric"]
+    for key, rows in table.group_by(place, maintain_order=True):
+        own = dict(zip(place, key, strict=True))
+        labels = buckets.filter(**own)["bucket"].unique(maintain_order=True).to_list()
+        header = (
+            "base",
+            "trained on",
+            *labels,
+            "mean",
+            "PSI",
+            "at equal documents",
+            "of the seeds",
+        )
+        shown = [header]
+        for row in rows.iter_rows(named=True):
+            names = {name: row[name] for name in ("training", "base", "distribution")}
+            means = dict(buckets.filter(**own, **names).select("bucket", "mean").iter_rows())
+            spread = "" if row["psi_seed_sd"] is None else f" ± {row['psi_seed_sd']:.3f}"
+            shown.append(
+                (
+                    row["base"],
+                    row["distribution"],
+                    *(figure(means.get(label)) for label in labels),
+                    figure(row["mean"]),
+                    figure(row["psi"], row["psi_low"], row["psi_high"]),
+                    figure(row["psi_same"], row["psi_same_low"], row["psi_same_high"]),
+                    f"{figure(row['psi_seed_mean'])}{spread}",
+                )
+            )
+        title = f"{own['benchmark']}, {pair_text(own['query_lang'], own['corpus_lang'])}"
+        lines += [f"\n{title}, {own['metric']} by position", *aligned(shown, n_text=2), ""]
+        for row in reduction.filter(**own).iter_rows(named=True):
+            same = row["psi_same_difference"] is not None
+            kind = "psi_same_difference" if same else "psi_difference"
+            ends = figure(row[kind], row[f"{kind}_low"], row[f"{kind}_high"])
+            worst = ", the worst" if row["worst"] else ""
+            scale = "at equal documents" if same else "plain"
+            lines.append(
+                f"{row['base']}: PSI {figure(row['psi'])} ({row['distribution']}{worst}), "
+                f"{figure(row['psi_balanced'])} ({row['balanced']}): "
+                f"{row['verdict']} (difference {ends}, {scale}; profiles p "
+                f"{figure(row['p_adjusted'])})"
+            )
+    return "\n".join(lines)
+
+
+def figure(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """Return a figure with its interval, where it has one; a dash for none."""
+    if value is None:
+        return "-"
+    ends = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
+    return f"{value:.3f}{ends}"
 
 
 def pair_text(asked: str, searched: str) -> str:
@@ -73,19 +141,19 @@ def author_text(author: str) -> str:
 
 
 def headline_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Keep the pooled rows of a benchmark's first bucket scheme."""
-    if rows.is_empty():
-        return rows
-    first = rows.get_column("buckets")[0]
-    return rows.filter(
-        (pl.col("buckets") == first)
-        & (pl.col("domain") == POOLED)
-        & (pl.col("length_bucket") == POOLED)
-    )
+    """Keep the pooled rows of the first bucket scheme of each benchmark."""
+    is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
+    pooled = [
+        pl.col(name) == POOLED for name in ("domain", "length_bucket") if name in rows.columns
+    ]
+    return rows.filter(is_first, *pooled)
 
 
 COMMAND = Command(
-    description="Print the headline rows of a psi_table.parquet, or with --all every row.",
+    description=(
+        "Print the headline rows of a psi_table.parquet, or with --all every row; of a "
+        "training_table.parquet what training did, with the tables beside it."
+    ),
     add_arguments=add_arguments,
     run=run_show,
 )

@@ -14,17 +14,17 @@ from psibench.tables import read_table
 from psibench.train.results import TABLES
 
 TABLE_NOTE = (
-    "Every base was trained on queries whose evidence lay where the second column says, with as many "
-    "examples of every length. Scores are averaged over the seeds query by query; intervals take "
-    "documents as independent. The last column is the mean and the standard deviation of the seeds’ "
-    "own published PSIs: what another seed may give."
+    "Every base was trained on queries whose evidence lay where the second column says, with as "
+    "many examples of every length. Scores are averaged over the seeds query by query; intervals "
+    "take documents as independent. The last column is the mean and the standard deviation of the "
+    "seeds’ own published PSIs: what another seed may give."
 )
 REDUCTION_NOTE = (
-    "Each skewed distribution against the balanced one on the same queries; ▼ marks the largest PSI "
-    "of a base. Reduction is 1 − PSI balanced / PSI skewed, as the Controlled paper has it: of two "
-    "noisy figures, so read the interval of the difference beside it (at equal documents where "
-    "they can tell, else of plain means). A lower PSI is claimed only where that interval leaves out "
-    "0 and the two profiles differ in shape on both scales (p ≤ 0.05, adjusted over the skewed "
+    "Each skewed distribution against the balanced one on the same queries; ▼ marks the largest "
+    "PSI of a base. Reduction is 1 − PSI balanced / PSI skewed, as the Controlled paper has it: of "
+    "two noisy figures, so read the interval of the difference beside it (at equal documents where "
+    "they can tell, else of plain means). A lower PSI is claimed only where that interval leaves "
+    "out 0 and the two profiles differ in shape on both scales (p ≤ 0.05, adjusted over the skewed "
     "ones). The worst was picked by its figure, which makes its reduction look too large."
 )
 

@@ -1,0 +1,100 @@
+"""Trained models in the plan: which there are, what they are tested on, what a pool leaves out."""
+
+import pytest
+
+from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
+from psibench.errors import InputError
+from psibench.plan import paths, summaries
+from psibench.plan.config import load_config
+from psibench.plan.plan import Plan, make_plan
+
+PLAIN = {"recipe": "known_item", "source": {"kind": "python_docs"}}
+BASE = {
+    "checkpoint": "embedded:all-MiniLM-L6-v2",
+    "max_tokens": 256,
+    "pooling": "mean",
+    "parameters_m": 23,
+}
+TRAINING = {"benchmark": "pool", "seeds": [1, 2], "bases": {"net": BASE}}
+BENCHMARKS = {"pool": PLAIN, "test": PLAIN}
+IDS = [f"net-{name}-s{seed}" for name in ("begin", "middle", "end", "uniform") for seed in (1, 2)]
+
+
+def plan_of(benchmarks=BENCHMARKS, training=TRAINING, **more) -> Plan:
+    override = {"benchmarks": benchmarks, "models": ["bm25"], "training": {"t": training}, **more}
+    return make_plan(*load_config(DEFAULT_CONFIG, override, registry=REGISTRY))
+
+
+def benchmarks_of(plan) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for run in plan.runs:
+        found.setdefault(run["model"], set()).add(run["benchmark"])
+    return found
+
+
+def test_every_base_distribution_and_seed_is_a_model():
+    plan = plan_of()
+    assert list(plan.config.trained) == IDS
+    assert plan.config.models == ["bm25", *IDS]
+    entry = plan.models["net-end-s2"]
+    assert entry.checkpoint == "results/training/t/models/net-end-s2"
+    assert (entry.query_prompt, entry.document_prompt, entry.pooling) == ("query: ", "", "mean")
+
+
+def test_what_is_trained_on_a_benchmark_is_not_benchmarks_of_it():
+    found = benchmarks_of(plan_of())
+    assert found["bm25"] == {"pool", "test"}
+    assert all(found[model] == {"test"} for model in IDS)
+
+
+def test_documents_of_the_benchmarks_it_is_benchmarks_of_are_kept_out_of_the_pool():
+    assert paths.held_out(plan_of(), "t") == ["results/test/data/eng-Latn/general/corpus.parquet"]
+
+
+def test_a_trained_models_vectors_wait_for_its_training_and_that_for_the_base():
+    plan = plan_of()
+    assert paths.model_inputs(plan, IDS[0]) == [f"results/training/t/models/{IDS[0]}/model.json"]
+    assert paths.base_inputs(plan, IDS[0]) == []  # embedded: its package is pinned
+    hub = TRAINING | {"bases": {"net": BASE | {"checkpoint": "owner/name", "revision": "a" * 40}}}
+    (manifest,) = paths.base_inputs(plan_of(training=hub), IDS[0])
+    assert manifest.startswith("store/checkpoints/owner--name")
+
+
+def test_equal_parts_of_all_three_positions_are_balanced():
+    ratios = {"even": {"beginning": 2, "middle": 2, "end": 2}, "two": {"beginning": 1, "end": 1}}
+    plan = plan_of(training=TRAINING | {"distributions": ratios, "seeds": [1]})
+    runs = {run["model"]: run["balanced"] for run in summaries.training_runs(plan)}
+    assert runs == {"net-even-s1": True, "net-two-s1": False}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"training": TRAINING | {"benchmark": "other"}}, "'other' is not among benchmarks"),
+        ({"benchmarks": {"pool": PLAIN | {"models": ["net-x-s1"]}, "test": PLAIN}}, "'net-x-s1'"),
+        ({"training": TRAINING | {"bases": {"net": BASE | {"layers": 0}}}}, "layers"),
+        (
+            {"registry": {"net-end-s1": {"backend": "bm25s"}}},
+            "the registry has a model 'net-end-s1', too",
+        ),
+    ],
+)
+def test_a_training_that_cannot_be_is_refused(change, said):
+    with pytest.raises(InputError, match=said):
+        plan_of(**change)
+
+
+def test_two_trainings_may_not_make_one_model():
+    override = {
+        "benchmarks": BENCHMARKS,
+        "models": ["bm25"],
+        "training": {"t": TRAINING, "u": TRAINING},
+    }
+    with pytest.raises(InputError, match="choose another id for the base"):
+        load_config(DEFAULT_CONFIG, override, registry=REGISTRY)
+
+
+def test_a_local_base_that_is_not_there_is_named(tmp_path):
+    gone = TRAINING | {"bases": {"net": BASE | {"checkpoint": f"{tmp_path}/gone"}}}
+    with pytest.raises(InputError, match="no such folder"):
+        plan_of(training=gone)

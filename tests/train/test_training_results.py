@@ -1,0 +1,179 @@
+"""What is said of bases trained on skewed and on balanced evidence."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.cli import main
+from psibench.config.sections import Uncertainty
+from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
+from psibench.metrics.query_scores import query_scores
+from psibench.search.ranking import rank_documents
+from psibench.tables import read_table, write_table
+from psibench.tables.derived import provenance
+from psibench.tables.schemas import PSI_TABLE, QUERY_SCORES
+from psibench.train.results import (
+    TABLES,
+    TRAINING_BUCKETS,
+    TRAINING_REDUCTION,
+    TRAINING_TABLE,
+    Evaluation,
+    TrainedRun,
+    run_training_results,
+)
+
+METRIC = "ndcg@10"
+N_DOCUMENTS = 200
+CHANCES = {"begin": (0.9, 0.6, 0.3), "middle": (0.5, 0.8, 0.5), "uniform": (0.65, 0.65, 0.65)}
+PAIR = ("b", "eng-Latn", "eng-Latn")
+
+
+def scores_of(model: str, values: np.ndarray) -> pl.DataFrame:
+    """QUERY_SCORES of documents with a query in each third; found first or not at all."""
+    asked = [
+        (f"q{d:03}-{third}", f"d{d:03}", third) for d in range(N_DOCUMENTS) for third in range(3)
+    ]
+    queries = pl.DataFrame(
+        {
+            "_id": [query for query, _, _ in asked],
+            "pos_corpus_id": [document for _, document, _ in asked],
+            "pos_char_span": [[300 * third, 300 * third + 200] for _, _, third in asked],
+            "pos_char_length": [900] * len(asked),
+            "pos_token_length": [200] * len(asked),
+            "target_position": [("beginning", "middle", "end")[third] for _, _, third in asked],
+        }
+    )
+    qrels = queries.select(
+        pl.col("_id").alias("query-id"), pl.col("pos_corpus_id").alias("corpus-id"), score=pl.lit(1)
+    )
+    run = queries.select(
+        query_id="_id",
+        doc_id=pl.when(pl.Series(values > 0)).then("pos_corpus_id").otherwise(pl.lit("other")),
+        score=pl.lit(1.0),
+    )
+    found = query_scores(rank_documents(run), queries, qrels, domain="d", metrics=[METRIC])
+    return found.select(pl.lit(model).alias("model"), pl.all())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The three tables of a base under three distributions with two seeds each."""
+    folder = tmp_path_factory.mktemp("training")
+    rng = np.random.default_rng(3)
+    runs, frames = [], {}
+    for distribution, chances in CHANCES.items():
+        for seed in (1, 2):
+            model = f"net-{distribution}-s{seed}"
+            values = (rng.random((N_DOCUMENTS, 3)) < chances).astype(float)
+            frames[model] = scores_of(model, values.ravel())
+            runs.append(
+                TrainedRun(
+                    model, "t", "net", distribution, seed, balanced=distribution == "uniform"
+                )
+            )
+    source = provenance("score", params={}, inputs={})
+    write_table(pl.concat(frames.values()), folder / "s.parquet", QUERY_SCORES, provenance=source)
+    own = result_tables(
+        (Evaluated(model, "dense", frame) for model, frame in frames.items()),
+        labels=RowLabels(*PAIR),
+        metrics=[METRIC],
+        schemes=["thirds"],
+    )
+    write_table(own.psi, folder / "psi.parquet", PSI_TABLE, provenance=source)
+    evaluation = Evaluation(*PAIR, str(folder / "s.parquet"), ["thirds"], list(frames))
+    run_training_results(
+        psi_table=folder / "psi.parquet",
+        trained=runs,
+        evaluations=[evaluation],
+        psi_metrics=[METRIC],
+        uncertainty=Uncertainty(),
+        tables=[folder / f"{spec.name}.{end}" for spec in TABLES for end in ("parquet", "csv")],
+    )
+    tables = {spec: read_table(folder / f"{spec.name}.parquet", spec) for spec in TABLES}
+    return frames, own.psi, tables, folder
+
+
+def test_a_distribution_has_one_row_of_the_scores_averaged_over_seeds(made):
+    frames, _, tables, _ = made
+    table = tables[TRAINING_TABLE].filter(evidence="all")
+    assert table["distribution"].to_list() == ["begin", "middle", "uniform"]
+    row = table.row(0, named=True)
+    both = [frames[f"net-begin-s{seed}"] for seed in (1, 2)]
+    mean = np.mean([frame[METRIC].to_numpy() for frame in both], axis=0)
+    thirds = mean.reshape(-1, 3).mean(axis=0)
+    assert row["mean"] == pytest.approx(mean.mean())
+    assert row["psi"] == pytest.approx(1 - thirds.min() / thirds.max())
+    assert (row["best_bucket"], row["worst_bucket"]) == ("beginning", "end")
+    assert (row["n_seeds"], row["n_queries"], row["n_documents"]) == (2, 600, 200)
+
+
+def test_the_seeds_own_figures_stand_beside_it(made):
+    _, psi, tables, _ = made
+    row = tables[TRAINING_TABLE].filter(evidence="all", distribution="begin").row(0, named=True)
+    own = psi.filter(
+        pl.col("model").str.starts_with("net-begin"),
+        evidence="all", domain="all", length_bucket="all",
+    )  # fmt: skip
+    assert row["psi_seed_mean"] == pytest.approx(own["psi"].mean())
+    assert row["psi_seed_sd"] == pytest.approx(own["psi"].std())
+    assert (row["mean_low"], row["mean_high"]) == (own["mean"].min(), own["mean"].max())
+
+
+def test_a_balanced_training_is_compared_with_each_skewed_one(made):
+    *_, tables, _ = made
+    found = tables[TRAINING_REDUCTION].filter(evidence="all")
+    assert found.select("distribution", "balanced").rows() == [
+        ("begin", "uniform"),
+        ("middle", "uniform"),
+    ]
+    begin, middle = found.iter_rows(named=True)
+    assert begin["reduction"] == pytest.approx(1 - begin["psi_balanced"] / begin["psi"])
+    assert (begin["worst"], middle["worst"]) == (1, 0)
+    # .3 of .9 against none: far beyond 200 documents' noise
+    assert begin["verdict"] == middle["verdict"] == "lower"
+    assert begin["psi_same_difference_high"] < 0
+    assert begin["p_adjusted"] < 0.001
+
+
+def test_the_curves_are_means_by_third_over_both_seeds(made):
+    frames, _, tables, _ = made
+    buckets = tables[TRAINING_BUCKETS].filter(evidence="all", distribution="middle")
+    values = [frames[f"net-middle-s{seed}"][METRIC].to_numpy() for seed in (1, 2)]
+    expected = np.mean(values, axis=0).reshape(-1, 3).mean(axis=0)
+    assert buckets["bucket"].to_list() == ["beginning", "middle", "end"]
+    assert buckets["mean"].to_numpy() == pytest.approx(expected)
+    assert (buckets["low"] < buckets["mean"]).all()
+
+
+def test_a_difference_within_noise_is_not_claimed(made, tmp_path):
+    *_, folder = made
+    runs = [
+        TrainedRun("net-uniform-s1", "t", "net", "begin", 1),
+        TrainedRun("net-uniform-s2", "t", "net", "uniform", 1, balanced=True),
+    ]
+    run_training_results(
+        psi_table=folder / "psi.parquet",
+        trained=runs,
+        evaluations=[
+            Evaluation(*PAIR, str(folder / "s.parquet"), ["thirds"], [r.model for r in runs])
+        ],
+        psi_metrics=[METRIC],
+        uncertainty=Uncertainty(),
+        tables=[tmp_path / f"{spec.name}.{end}" for spec in TABLES for end in ("parquet", "csv")],
+    )
+    found = read_table(tmp_path / "training_reduction.parquet", TRAINING_REDUCTION)
+    assert set(found["verdict"]) == {"not shown"}
+    table = read_table(tmp_path / "training_table.parquet", TRAINING_TABLE)
+    assert table["psi_seed_sd"].to_list() == [None] * table.height  # one seed has no spread
+
+
+def test_show_prints_a_line_for_each_distribution_and_what_may_be_said(made, capsys):
+    *_, folder = made
+    assert main(["show", str(folder / "training_table.parquet")]) == 0
+    printed = capsys.readouterr().out
+    assert "b, eng-Latn, ndcg@10 by position" in printed
+    header = "base  trained on  beginning  middle    end   mean"
+    assert header in printed
+    assert "net: PSI" in printed
+    assert "(begin, the worst)" in printed
+    assert printed.count("(uniform): lower (difference -") == 2
