@@ -264,7 +264,8 @@ def encoding_plan(config: Config, models: Mapping[str, Model], *, results: Path)
         if not isinstance(entry, EncoderModel):
             continue
         found = finder.find(name, language)
-        sized, jobs = _sized(entry), len(plan.shards[name, model, language])
+        there = config.trained[model].base_entry if model in config.trained else entry
+        sized, jobs = _sized(there), len(plan.shards[name, model, language])
         row: dict[str, Any] = {"benchmark": name, "language": language, "model": model}
         row |= {"jobs": jobs, "basis": found.basis}
         if (sizes := found.sizes) is not None:
