@@ -1,7 +1,7 @@
 """What every config section shares: unknown keys refused, ids and paths typed."""
 
 import re
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 
@@ -29,12 +29,14 @@ Commit = Annotated[
 ]
 """A commit of a checkpoint's repository on the hub."""
 
+Named = TypeVar("Named", str, int)
 
-def refuse_repeats(values: list[str]) -> list[str]:
+
+def refuse_repeats(values: list[Named]) -> list[Named]:
     """Raise ValueError if a list names something twice: it would be computed and keyed twice."""
     repeated = sorted({value for value in values if values.count(value) > 1})
     if repeated:
-        raise ValueError(f"named more than once: {', '.join(repeated)}")
+        raise ValueError(f"named more than once: {', '.join(map(str, repeated))}")
     return values
 
 

@@ -124,7 +124,7 @@ def training_pool(
     numbers = bin_numbers(asked.get_column("n_chars").to_numpy(), edges).tolist()
     bins = pl.Series([labels[n] if n >= 0 else None for n in numbers], dtype=pl.String)
     third = pl.col("n_chars") // len(POSITIONS)
-    start = pl.col("pos_char_span").list.first()
+    start = pl.col("pos_char_span").arr.first()
     of_span = (
         pl.when(start < third)
         .then(pl.lit(POSITIONS[0]))

@@ -1,0 +1,235 @@
+import polars as pl
+import pytest
+
+from psibench.config.paths import PUBLISHED
+from psibench.errors import InputError
+from psibench.tables import Provenance, read_table, write_table
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.segments import POSITIONS
+from psibench.train.sampling import (
+    TRAINING_COUNTS,
+    TRAINING_PAIRS,
+    count_examples,
+    draw_distributions,
+    run_sample_training,
+)
+from psibench.train.sections import Training
+
+BASE = {"checkpoint": "x", "max_tokens": 32, "pooling": "cls", "parameters_m": 1.0}
+DISTRIBUTIONS = Training(benchmark="b", bases={"m": BASE}).distributions
+EDGES = [0, 60, 120]
+
+
+def pool_of(cells: dict[tuple[str, str], int]) -> pl.DataFrame:
+    """Make examples, so many in each (length bin, position); one document each."""
+    rows = [
+        ("d", f"q{label}-{position}-{k}", f"d{label}-{position}-{k}", label, position)
+        for (label, position), n in cells.items()
+        for k in range(n)
+    ]
+    columns = ["domain", "query_id", "doc_id", "length_bin", "position"]
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def draw(pool: pl.DataFrame, edges=EDGES, *, distributions=DISTRIBUTIONS, budget=None, seed=42):
+    return draw_distributions(
+        pool, edges=edges, distributions=distributions, budget=budget, seed=seed
+    )
+
+
+def test_the_papers_training_sets_follow_from_its_pool():
+    published = pl.read_csv(PUBLISHED / "controlled_table8.csv")
+    bins = published.filter(pl.col("length_bin") != "all")
+    cells = {
+        (row["length_bin"], position): row[f"n_{position}"]
+        for row in bins.iter_rows(named=True)
+        for position in POSITIONS
+    }
+    training = Training(benchmark="b", bases={"m": BASE})
+    pairs, budget = draw(pool_of(cells), training.edges)
+    assert budget == 8189
+    counts = count_examples(
+        pairs,
+        pairs.clear().with_columns(reason=pl.lit("")),
+        edges=training.edges,
+        budget=budget,
+    )
+    whole = counts.filter(length_bin="all", kind="drawn")
+    assert dict(whole.select("name", "n_examples").iter_rows()) == {
+        "begin": 40_945,
+        "middle": 40_945,
+        "end": 40_945,
+        "uniform": 40_935,
+    }
+    uniform = counts.filter(pl.col("name") == "uniform", pl.col("length_bin") != "all")
+    thirds = uniform.select(f"n_{position}" for position in POSITIONS)
+    assert thirds.rows() == [(2729, 2729, 2729)] * 5
+    theirs = ("length_bin", *(f"n_{position}" for position in POSITIONS), "budget")
+    assert counts.filter(kind="pool").select(theirs).rows() == published.select(theirs).rows()
+
+
+def even_pool(n: int) -> pl.DataFrame:
+    labels = ("0-60", "60-120")
+    return pool_of({(label, position): n for label in labels for position in POSITIONS})
+
+
+def test_uniform_shares_its_examples_with_the_skewed_draws():
+    pairs, _ = draw(even_pool(10))
+    drawn = {name[0]: set(own["query_id"]) for name, own in pairs.group_by("distribution")}
+    assert len(drawn["uniform"]) == 3 * 3 * 2
+    assert drawn["uniform"] < drawn["begin"] | drawn["middle"] | drawn["end"]
+    assert len(drawn["begin"] | drawn["middle"] | drawn["end"]) == 60
+
+
+def test_any_ratio_takes_its_floor_of_the_budget():
+    ratio = {"beginning": 7, "middle": 2, "end": 1}
+    pairs, budget = draw(even_pool(9), distributions={"early": ratio})
+    # 9 * 7 / 10, 9 * 2 / 10 and 9 / 10, floored, in each of two bins
+    found = pairs.filter(distribution="early")["position"].value_counts().rows()
+    assert budget == 9
+    assert dict(found) == {"beginning": 12, "middle": 2}
+
+
+def test_the_order_of_the_pool_changes_nothing_and_another_seed_does():
+    pool = even_pool(20)
+    first, _ = draw(pool)
+    assert first.equals(draw(pool.reverse())[0])
+    drawn = [draw(pool, seed=seed, budget=10)[0].filter(distribution="end") for seed in (42, 1)]
+    assert set(drawn[0]["query_id"]) != set(drawn[1]["query_id"])
+
+
+def test_a_budget_above_a_cell_is_refused_with_what_fits():
+    with pytest.raises(
+        InputError, match="begin takes 11 examples of 0-60 characters, beginning, and there are 10"
+    ) as error:
+        draw(even_pool(10), budget=11)
+    assert "a `budget` of 10 fits every cell" in str(error.value)
+
+
+def test_a_budget_above_a_cell_that_no_distribution_needs_is_taken():
+    pool = pool_of({("0-60", "beginning"): 4, ("0-60", "end"): 1})
+    pairs, _ = draw(pool, [0, 60], distributions={"begin": {"beginning": 1}}, budget=3)
+    assert pairs.filter(distribution="begin").height == 3
+
+
+def test_an_empty_cell_is_refused():
+    pool = even_pool(3).filter(~((pl.col("position") == "end") & (pl.col("length_bin") == "0-60")))
+    with pytest.raises(InputError, match="no example of 0-60 characters, end"):
+        draw(pool)
+
+
+def test_a_distribution_that_draws_nothing_is_refused():
+    with pytest.raises(InputError, match="too few to be divided as distribution 'uniform'"):
+        draw(even_pool(2))
+
+
+def table(path, spec, rows):
+    frame = pl.DataFrame(rows, schema=spec.empty().schema, orient="row")
+    write_table(frame, path, spec, provenance=Provenance("test", 1))
+    return str(path)
+
+
+@pytest.fixture
+def benchmark(tmp_path):
+    """Two domains with the same ids: documents of 90 characters, and others left out."""
+    texts = {"d1": "a" * 90, "d2": "b" * 90, "held": "c" * 90, "long": "e" * 121}
+    documents = [(name, text, len(text), 1, 1) for name, text in texts.items()]
+    queries = [
+        # targeted: the span does not count
+        ("q1", "one", "d1", [80, 90], 90, 1, "beginning"),
+        # by where the span starts: 29 is in the first third of 90, 30 in the second, 60 the last
+        ("q2", "two", "d1", [29, 70], 90, 1, None),
+        ("q3", "three", "d2", [30, 40], 90, 1, None),
+        ("q4", "four", "d2", [60, 61], 90, 1, None),
+        ("held out", "five", "held", [0, 5], 90, 1, None),
+        ("mixed", "six", "d2", None, 90, 1, "mixed"),
+        ("no span", "seven", "d2", None, 90, 1, None),
+        ("two", "eight", "d2", [0, 5], 90, 1, None),
+        ("outside", "nine", "long", [0, 5], 121, 1, None),
+    ]
+    qrels = [(row[0], row[2], 1) for row in queries] + [("two", "d1", 2), ("q1", "d2", 0)]
+    found = {"domains": ["x", "y"], "queries": [], "corpus": [], "qrels": []}
+    for domain in found["domains"]:
+        folder = tmp_path / domain
+        found["queries"].append(table(folder / "queries.parquet", QUERIES, queries))
+        found["corpus"].append(table(folder / "corpus.parquet", CORPUS, documents))
+        found["qrels"].append(table(folder / "qrels.parquet", QRELS, qrels))
+    other = tmp_path / "other.parquet"
+    found["held_out"] = [table(other, CORPUS, [("z", texts["held"], 90, 1, 1)])]
+    return found
+
+
+def sample(benchmark, tmp_path, **changes):
+    outputs = {name: str(tmp_path / f"{name}.parquet") for name in ("pairs", "counts")}
+    settings = {
+        "edges": [80, 120],
+        "distributions": {"begin": {"beginning": 1}, "uniform": dict.fromkeys(POSITIONS, 1)},
+        "budget": 3,
+        "sampling_seed": 42,
+    }
+    run_sample_training(**benchmark, **(settings | changes), **outputs)
+    pairs = read_table(outputs["pairs"], TRAINING_PAIRS)
+    return pairs, read_table(outputs["counts"], TRAINING_COUNTS)
+
+
+def test_the_pool_has_a_position_for_each_query_and_counts_what_it_leaves_out(benchmark, tmp_path):
+    pairs, counts = sample(benchmark, tmp_path)
+    pool = pairs.filter(distribution="pool")
+    assert pool.select("domain", "query_id", "position").rows() == [
+        (domain, query, position)
+        for position, queries in zip(POSITIONS, (["q1", "q2"], ["q3"], ["q4"]), strict=True)
+        for domain in "xy"
+        for query in queries
+    ]
+    left_out = counts.filter(kind="left_out").select("name", "n_examples", "n_documents").rows()
+    # two domains of each; the documents that no single third is known of are both d2
+    assert left_out == [
+        ("held_out", 2, 2),
+        ("several_positives", 2, 2),
+        ("no_position", 4, 2),
+        ("outside_bins", 2, 2),
+    ]
+
+
+def test_a_stage_draws_across_domains(benchmark, tmp_path):
+    pairs, counts = sample(benchmark, tmp_path)
+    assert pairs.filter(distribution="begin").height == 3
+    uniform = pairs.filter(distribution="uniform")
+    assert uniform["position"].to_list() == list(POSITIONS)
+    rows = counts.filter(name="uniform").drop("n_documents").rows()
+    assert rows == [("drawn", "uniform", label, 1, 1, 1, 3, 3) for label in ("80-120", "all")]
+
+
+def test_without_held_out_corpora_no_document_is_left_out(benchmark, tmp_path):
+    _, counts = sample(benchmark | {"held_out": []}, tmp_path)
+    assert counts.filter(name="held_out")["n_examples"].item() == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"edges": [10, 10]}, "do not rise"),
+        ({"distributions": {"none": {"end": 0}}}, "needs a part above 0"),
+        ({"distributions": {"pool": {"end": 1}}}, "is taken"),
+        ({"seeds": [1, 1]}, "more than once"),
+        ({"bases": {"m": BASE | {"parameters_m": None}}}, "give learning_rate, or parameters_m"),
+        ({"bases": {"m": BASE | {"landmark": {}}}}, "landmark needs pooling: landmark"),
+        ({"bases": {"m": BASE | {"pads": {}}}}, "pads needs objective: pads"),
+    ],
+)
+def test_a_section_that_contradicts_itself_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Training.model_validate({"benchmark": "b", "bases": {"m": BASE}} | changes)
+
+
+def test_models_to_train_are_bases_by_distributions_by_seeds_and_pads_has_the_pool():
+    pads = BASE | {"objective": "pads"}
+    section = {"benchmark": "b", "bases": {"m": BASE, "p": pads}, "seeds": [1, 2]}
+    training = Training.model_validate(section | {"distributions": {"end": {"end": 1}}})
+    assert training.runs == [("m", "end", 1), ("m", "end", 2), ("p", "pool", 1), ("p", "pool", 2)]
+
+
+@pytest.mark.parametrize(("parameters_m", "rate"), [(399.0, 4e-5), (400.0, 2e-5), (1100.0, 2e-5)])
+def test_the_learning_rate_is_lower_for_large_models(parameters_m, rate):
+    section = {"benchmark": "b", "bases": {"m": BASE | {"parameters_m": parameters_m}}}
+    assert Training.model_validate(section).bases["m"].rate == rate
