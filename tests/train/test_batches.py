@@ -117,7 +117,7 @@ def test_batches_of_different_bins_are_mixed():
     assert names != sorted(names, reverse=True)
 
 
-@given(st.lists(st.integers(16, 40), min_size=1, max_size=4), st.integers(2, 9), st.integers(2, 4))
+@given(st.lists(st.integers(16, 40), min_size=1, max_size=4), st.integers(4, 9), st.integers(2, 4))
 def test_processes_get_as_many_batches_each_and_together_every_example(sizes, size, n_processes):
     examples = []
     for place, n in enumerate(sizes):
