@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from psibench.config.model_base import EncoderModel
 from psibench.errors import InputError, MissingError
 from psibench.models.manifests import FOLDER_VARIABLE, MAIN, Part, find_manifest, is_commit
 from psibench.models.node_cache import cached_on_node
@@ -95,7 +94,7 @@ def run_offline() -> None:
 
 
 @contextmanager
-def loading(entry: EncoderModel) -> Iterator[None]:
+def loading(entry: CheckpointEntry) -> Iterator[None]:
     """Turn what goes wrong while a checkpoint is loaded into an InputError that names it."""
     from safetensors import SafetensorError
 

@@ -8,14 +8,43 @@ rest. Batches of all bins come in one shuffled order; each epoch has its own, by
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 import numpy as np
 
 from psibench.errors import InputError
 
 logger = logging.getLogger("psibench")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What a run trains on.
+
+    Attributes
+    ----------
+    columns
+        Texts by the trainer's column names, in the order that the loss takes them; ``label`` has
+        0 and 1.
+    prompts
+        Text put before those of a column.
+    bins, queries, documents, batch_size
+        What batches are made by: see `LengthBinBatches`.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    prompts: Mapping[str, str]
+    bins: Sequence[str]
+    queries: Sequence[str]
+    documents: Sequence[str]
+    batch_size: int
+    n_documents: int
+
+    def __len__(self) -> int:
+        return len(self.bins)
 
 
 class LengthBinBatches:

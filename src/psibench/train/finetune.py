@@ -1,11 +1,39 @@
-"""Stage ``train_model``: one base trained on one distribution with one seed."""
+"""Stage ``train_model``: one base trained under one distribution with one seed.
 
-from typing import Literal
+Controlled, section 4.2 and appendix D: a bi-encoder, InfoNCE over the documents of a batch, all of
+one length bin (`psibench.train.batches`), by sentence-transformers' trainer. A run that is told to
+end writes a checkpoint and goes on from it later: on a CPU to the same weights.
+"""
 
+import logging
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
+from psibench.models.declared import read_layout
+from psibench.models.dtypes import fast_dtype, pick_device
+from psibench.models.networks import usable_positions
+from psibench.models.positions import refuse_more
+from psibench.models.weights import checking_weights, tokenizer_folder
+from psibench.stages.stopping import watched_stop
+from psibench.tables import content_hash, read_table
+from psibench.tables.columns import read_columns
+from psibench.tables.provenance import hash_params
+from psibench.tables.schemas import CORPUS, QUERIES
+from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
-from psibench.train.sections import Base, Settings
+from psibench.train.batches import Examples
+from psibench.train.card import weight_hashes, write_manifest, write_model_card
+from psibench.train.pads import pads_pairs
+from psibench.train.sampling import TRAINING_PAIRS
+from psibench.train.sections import Base, Pads, Settings
 
-MANIFEST = "model.json"
+logger = logging.getLogger("psibench")
 
 
 @stage("train_model", version=1)
@@ -39,13 +67,264 @@ def run_train_model(
     domains, queries, corpus
         The pool's benchmark in one language; a table of each domain, in order.
     work
-        Folder of checkpoints to go on from.
+        Folder for the checkpoints of unfinished runs; this one's has a name by all that decides
+        its result.
     model
-        The manifest in the folder of the checkpoint.
+        The manifest in the folder of the checkpoint. What else is in that folder is deleted.
 
     Raises
     ------
+    InputError
+        If ``pairs`` lacks the distribution, the checkpoint cannot be loaded, takes fewer tokens or
+        has fewer layers than asked for, or the examples make no batch.
     Stopped
         If the job is told to end; run again, it goes on.
     """
-    raise NotImplementedError
+    tables = [pairs, *queries, *corpus]
+    decides: dict[str, Any] = {
+        "entry": entry.model_dump(mode="json", exclude={"licence", "parameters_m"})
+        | {"learning_rate": entry.rate},
+        "settings": settings.model_dump(mode="json", exclude={"save_minutes"}),
+        "distribution": distribution,
+        "seed": seed,
+        "sampling_seed": sampling_seed,
+        "base": checkpoint_identity(entry.checkpoint, entry.revision),
+        "inputs": [content_hash(path) for path in tables],
+        "model": model,
+    }
+    unfinished = Path(work) / hash_params(decides)[:32]
+    folder = Path(model).parent
+    chosen = pick_device(device)
+    drawn = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
+    if drawn.is_empty():
+        raise InputError(f"{pairs}: no examples of distribution {distribution!r}")
+    drawn = with_texts(drawn, domains, queries, corpus)
+    from psibench.train.trainer import train
+
+    with watched_stop() as stop:
+        network = load_base(entry, device=chosen)
+        examples = make_examples(
+            drawn,
+            entry,
+            settings,
+            tokenizer=network.tokenizer,
+            seed=seed,
+            sampling_seed=sampling_seed,
+        )
+        losses = train(
+            network,
+            examples,
+            make_loss(network, entry, settings),
+            settings,
+            learning_rate=entry.rate,
+            dtype=forward_dtype(entry, chosen),
+            seed=seed,
+            unfinished=unfinished,
+            stop=stop,
+            name=f"training {entry.checkpoint}, {distribution}, seed {seed}",
+        )
+    if losses is None:  # not the first of several processes
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    network.save_pretrained(str(folder), create_model_card=False)
+    manifest = {
+        "base": {
+            "checkpoint": entry.checkpoint,
+            "revision": entry.revision,
+            "identity": decides["base"],
+            "licence": entry.licence,
+        },
+        "distribution": distribution,
+        "seed": seed,
+        "sampling_seed": sampling_seed,
+        "n_examples": len(examples),
+        "n_documents": examples.n_documents,
+        "n_steps": len(losses),
+        "entry": entry.model_dump(mode="json") | {"learning_rate": entry.rate},
+        "settings": settings.model_dump(mode="json"),
+        "dtype": forward_dtype(entry, chosen),
+        "inputs": dict(zip(tables, decides["inputs"], strict=True)),
+        "loss": losses,
+        "weights": weight_hashes(folder),
+    }
+    write_manifest(manifest, folder)
+    write_model_card(folder)
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def with_texts(
+    pairs: pl.DataFrame, domains: Sequence[str], queries: Sequence[str], corpora: Sequence[str]
+) -> pl.DataFrame:
+    """Give TRAINING_PAIRS rows the columns ``query`` and ``document``, in their order.
+
+    Raises
+    ------
+    InputError
+        If a text is in none of the tables.
+    """
+    asked, documents = (
+        pl.concat(
+            read_columns(path, spec, ["_id", "text"]).select(
+                pl.lit(domain).alias("domain"), pl.col("_id").alias(key), pl.col("text").alias(name)
+            )
+            for domain, path in zip(domains, paths, strict=True)
+        )
+        for paths, spec, key, name in (
+            (queries, QUERIES, "query_id", "query"),
+            (corpora, CORPUS, "doc_id", "document"),
+        )
+    )
+    found = pairs.join(asked, on=["domain", "query_id"], how="left", maintain_order="left").join(
+        documents, on=["domain", "doc_id"], how="left", maintain_order="left"
+    )
+    lost = found.filter(pl.any_horizontal(pl.col("query", "document").is_null()))
+    if lost.height:
+        domain, query_id, doc_id = lost.select("domain", "query_id", "doc_id").row(0)
+        raise InputError(
+            f"training pair ({query_id!r}, {doc_id!r}) of domain {domain!r}: no such query or "
+            f"document ({lost.height} such pairs); give the tables that the pairs were drawn from"
+        )
+    return found
+
+
+def make_examples(
+    drawn: pl.DataFrame,
+    entry: Base,
+    settings: Settings,
+    *,
+    tokenizer: Any,
+    seed: int,
+    sampling_seed: int,
+) -> Examples:
+    """Lay out what the objective is trained on: ``drawn`` is of `with_texts`."""
+    if entry.objective == "pads":
+        pads = entry.pads or Pads()
+        made = pads_pairs(drawn, pads, tokenizer, seed=seed, sampling_seed=sampling_seed)
+        numbers = [str(number) for number in range(made.height)]
+        return Examples(
+            columns={name: made.get_column(name).to_list() for name in made.columns},
+            prompts=dict.fromkeys(("first", "second"), entry.document_prompt),
+            bins=[POOLED] * made.height,
+            queries=numbers,  # two pairs have nothing to do with each other
+            documents=numbers,
+            batch_size=pads.batch_size,
+            n_documents=made.height // 2,
+        )
+    queries, documents = drawn.get_column("query").to_list(), drawn.get_column("document").to_list()
+    return Examples(
+        columns={"anchor": queries, "positive": documents},
+        prompts={"anchor": entry.query_prompt, "positive": entry.document_prompt},
+        bins=drawn.get_column("length_bin").to_list(),
+        queries=queries,
+        documents=documents,
+        batch_size=settings.batch_size,
+        n_documents=drawn.select("domain", "doc_id").n_unique(),
+    )
+
+
+# The network.
+
+
+def load_base(entry: Base, *, device: str) -> Any:
+    """Load a base as a SentenceTransformer in float32: a transformer and the entry's pooling.
+
+    Dense layers that the checkpoint has behind its pooling are left out.
+
+    Raises
+    ------
+    InputError
+        If it cannot be loaded, takes fewer tokens than ``max_tokens`` or has fewer layers.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    with loading(entry):
+        folder = checkpoint_folder(entry)
+        layout = read_layout(folder)
+        trusted = {"trust_remote_code": entry.trust_remote_code}
+        options: dict[str, Any] = {"dtype": "float32"} | trusted
+        if entry.attention != "auto":
+            options["attn_implementation"] = entry.attention
+        inner = layout.transformer if layout else ""
+        tokenizer_folder(folder, inner)
+        with checking_weights(folder):
+            transformer = Transformer(
+                str(folder / inner),
+                model_kwargs=options,
+                processor_kwargs=dict(trusted),
+                config_kwargs=dict(trusted),
+                max_seq_length=entry.max_tokens,
+                do_lower_case=bool(layout and layout.lower_case),
+            )
+    backbone = transformer.auto_model
+    refuse_more(usable_positions(backbone), entry.checkpoint, "max_tokens", entry.max_tokens)
+    if entry.layers is not None:
+        keep_layers(backbone, entry.layers, checkpoint=entry.checkpoint)
+    if transformer.tokenizer.pad_token is None:
+        transformer.tokenizer.pad_token = transformer.tokenizer.eos_token
+    return SentenceTransformer(
+        modules=[transformer, Pooling(transformer.get_embedding_dimension(), entry.pooling)],
+        device=device,
+        prompts={"query": entry.query_prompt, "document": entry.document_prompt},
+        similarity_fn_name="cosine",
+    )
+
+
+def keep_layers(backbone: Any, n_layers: int, *, checkpoint: str) -> None:
+    """Cut a transformer of transformers to its first layers, in place, and its config with it.
+
+    Raises
+    ------
+    InputError
+        If it has fewer layers, or its layers are not one list.
+    """
+    from torch import nn
+
+    config = backbone.config
+    n_all = config.num_hidden_layers
+    stacks = [
+        module
+        for module in backbone.modules()
+        if isinstance(module, nn.ModuleList) and len(module) == n_all
+    ]
+    if n_layers > n_all or len(stacks) != 1:
+        found = f"{n_all} layers" if len(stacks) == 1 else f"{len(stacks)} lists of {n_all} layers"
+        raise InputError(
+            f"checkpoint {checkpoint!r}: layers {n_layers} cannot be kept of {found}; lower "
+            "`layers`, or leave it out"
+        )
+    del stacks[0][n_layers:]
+    for name, value in list(vars(config).items()):
+        if isinstance(value, list) and len(value) == n_all:
+            setattr(config, name, value[:n_layers])  # a kind for each layer
+    config.num_hidden_layers = n_layers
+
+
+def forward_dtype(entry: Base, device: str) -> str:
+    """Name the number format of the forward pass: float32 under ``auto`` where bfloat16 is slow."""
+    if entry.dtype != "auto":
+        return entry.dtype
+    return "bfloat16" if fast_dtype(device) == "bfloat16" else "float32"
+
+
+def make_loss(network: Any, entry: Base, settings: Settings) -> Any:
+    """Return the objective's loss: InfoNCE of cosines over a batch, or contrastive on pairs.
+
+    InfoNCE: for each query the cross entropy of ``scale`` times its cosines with the documents of
+    the batch, where its own is the right one; the mean over queries. It is computed in pieces of
+    ``mini_batch_size`` texts whose gradients are those of the whole batch (gradient caching, Gao
+    et al. 2021).
+
+    Contrastive (Hadsell et al. 2006), d = 1 - cosine: d ** 2 / 2 for two windows of a document,
+    max(0, margin - d) ** 2 / 2 otherwise; the mean over pairs.
+    """
+    from sentence_transformers.sentence_transformer.losses import (
+        CachedMultipleNegativesRankingLoss,
+        ContrastiveLoss,
+    )
+
+    if entry.objective == "pads":
+        return ContrastiveLoss(network, margin=(entry.pads or Pads()).margin)
+    return CachedMultipleNegativesRankingLoss(
+        network, scale=settings.scale, mini_batch_size=settings.mini_batch_size
+    )

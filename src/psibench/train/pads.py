@@ -1,0 +1,88 @@
+"""Position-aware data sampling (PADS): pairs of windows of documents (Needles, section 5).
+
+Of a share of the documents, two random windows of consecutive tokens are a positive pair, and a
+window and one of another document a negative pair. A window has half of the document's tokens and
+starts anywhere up to where it still fits, so that no end of a document is privileged. The pairs are
+made once, and seen in every epoch.
+"""
+
+from math import ceil
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.filters.mixtures import draw_order
+from psibench.train.sections import Pads
+
+
+def pads_pairs(
+    pool: pl.DataFrame, settings: Pads, tokenizer: Any, *, seed: int, sampling_seed: int
+) -> pl.DataFrame:
+    """Make the positive and the negative pair of each document drawn.
+
+    Parameters
+    ----------
+    pool
+        ``domain``, ``doc_id`` and ``document``, a row or more of each document.
+    tokenizer
+        A fast tokenizer of transformers.
+    seed
+        Of the windows and of whose window is the negative.
+    sampling_seed
+        Of the draw of documents: by hash, so that a smaller share is part of a larger one.
+
+    Returns
+    -------
+    frame
+        ``first`` and ``second``, the windows as they are in the text, and ``label``: 1 for two of
+        one document, 0 otherwise; the rows of a document follow one another.
+
+    Raises
+    ------
+    InputError
+        If fewer than two documents are drawn, or one has fewer than two tokens.
+    """
+    documents = pool.unique(["domain", "doc_id"], maintain_order=True)
+    keys = documents.select(pl.concat_str("domain", "doc_id", separator="\0")).to_series()
+    places = draw_order(keys, sampling_seed)
+    n_drawn = ceil(settings.share * documents.height)
+    texts = (
+        documents.with_columns(place=places)
+        .filter(pl.col("place") < n_drawn)
+        .sort("place")
+        .get_column("document")
+        .to_list()
+    )
+    if len(texts) < 2:
+        raise InputError(
+            f"PADS: {len(texts)} of {documents.height} documents drawn, and a negative pair needs "
+            "two; raise `pads.share`, or take a larger pool"
+        )
+    generator = np.random.default_rng(seed)
+    offsets = [_token_offsets(tokenizer, text) for text in texts]
+
+    def window(number: int) -> str:
+        own = offsets[number]
+        n_tokens = max(1, int(len(own) * settings.window))
+        start = int(generator.integers(len(own) - n_tokens + 1))
+        return texts[number][own[start][0] : own[start + n_tokens - 1][1]]
+
+    rows = []
+    for number in range(len(texts)):
+        other = (number + 1 + int(generator.integers(len(texts) - 1))) % len(texts)
+        rows.append((window(number), window(number), 1))
+        rows.append((window(number), window(other), 0))
+    return pl.DataFrame(rows, schema=["first", "second", "label"], orient="row")
+
+
+def _token_offsets(tokenizer: Any, text: str) -> list[tuple[int, int]]:
+    """Return where each token of a text is, characters; of the whole text, whatever its length."""
+    encoded = tokenizer(
+        text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
+    )
+    found = [(start, end) for start, end in encoded["offset_mapping"] if end > start]
+    if len(found) < 2:
+        raise InputError(f"PADS: document {text[:40]!r} has {len(found)} tokens, and needs two")
+    return found

@@ -1,0 +1,198 @@
+"""sentence-transformers' trainer with our batches, which can be stopped and go on.
+
+Imported where a model is trained, as it takes both libraries along.
+"""
+
+import logging
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from transformers import PrinterCallback, TrainerCallback
+
+from psibench.errors import InputError
+from psibench.progress import Progress
+from psibench.stages.stopping import Stop, Stopped
+from psibench.train.batches import Examples, LengthBinBatches
+from psibench.train.sections import Settings
+
+logger = logging.getLogger("psibench")
+
+WHOLE = "whole"
+"""File in a checkpoint of a run, written when the rest of it is there."""
+LINES = 20
+"""Lines of a run's loss in the log."""
+
+
+def train(
+    network: Any,
+    examples: Examples,
+    loss: Any,
+    settings: Settings,
+    *,
+    learning_rate: float,
+    dtype: str,
+    seed: int,
+    unfinished: Path,
+    stop: Stop,
+    name: str = "training",
+) -> list[float] | None:
+    """Train a network in place, from the last checkpoint in ``unfinished`` on if there is one.
+
+    Parameters
+    ----------
+    network
+        A SentenceTransformer on its device, weights in float32.
+    dtype
+        Number format of the forward pass: float32, or bfloat16 under autocast.
+
+    Returns
+    -------
+    list of float or None
+        The loss of each step; None in all processes but the first.
+
+    Raises
+    ------
+    Stopped
+        If ``stop`` says so; a checkpoint is written before.
+    InputError
+        If the examples make no batch, or a loss is not a number.
+    """
+    is_on_cpu = network.device.type == "cpu"
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(unfinished),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=examples.batch_size,
+        learning_rate=learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=settings.warmup_ratio,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_gradient_norm,
+        optim="adamw_torch",
+        seed=seed,
+        bf16=dtype == "bfloat16",
+        use_cpu=is_on_cpu,
+        prompts={column: prompt for column, prompt in examples.prompts.items() if prompt} or None,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        save_strategy="no",
+        save_total_limit=2,
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=not is_on_cpu,
+    )
+    if arguments.n_gpu > 1:
+        arguments._n_gpu = 1  # a GPU a process: no batch is split
+    batches = LengthBinBatches(
+        examples.bins,
+        examples.queries,
+        examples.documents,
+        batch_size=examples.batch_size,
+        seed=seed,
+        n_processes=arguments.world_size,
+    )
+    last = last_checkpoint(unfinished)
+    n_done = 0 if last is None else _step(last)
+    n_steps = len(batches) // arguments.world_size * settings.epochs
+    if last is not None:
+        logger.info("going on from step %d of %d", n_done, n_steps)
+    with Progress(name, total=n_steps - n_done, unit="steps") as progress:
+        watch = Watch(batches, unfinished, stop, progress, save_s=60 * settings.save_minutes)
+        trainer = Trainer(
+            model=network,
+            args=arguments,
+            train_dataset=Dataset.from_dict(dict(examples.columns)),
+            loss=loss,
+            callbacks=[watch],
+        )
+        trainer.batches = batches
+        trainer.remove_callback(PrinterCallback)
+        trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    if watch.stopped is not None:
+        raise watch.stopped
+    network.eval()
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    if not np.isfinite(losses).all():
+        raise InputError(
+            f"{name}: the loss is not a number from step {int(np.argmin(np.isfinite(losses))) + 1} "
+            "on; lower learning_rate, or set dtype: float32"
+        )
+    return losses if trainer.is_world_process_zero() else None
+
+
+class Trainer(SentenceTransformerTrainer):
+    """The trainer with `LengthBinBatches`: the dataset has no column to make batches by."""
+
+    batches: LengthBinBatches
+
+    def get_batch_sampler(self, *_: Any, **__: Any) -> LengthBinBatches:
+        """Return the batches, in place of the library's own."""
+        return self.batches
+
+    def add_model_card_callback(self, *_: Any, **__: Any) -> None:
+        """Leave out the library's card, for which it would look through all texts."""
+
+
+class Watch(TrainerCallback):
+    """Tells how far a run is, saves by the clock, and ends the run where it is told to."""
+
+    def __init__(
+        self,
+        batches: LengthBinBatches,
+        unfinished: Path,
+        stop: Stop,
+        progress: Progress,
+        *,
+        save_s: float,
+    ) -> None:
+        self.batches, self.unfinished, self.stop = batches, unfinished, stop
+        self.progress, self.save_s = progress, save_s
+        self.saved = time.monotonic()
+        self.stopped: Stopped | None = None
+
+    def on_epoch_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Choose the epoch's order, also where batches are both skipped and sharded."""
+        self.batches.set_epoch(int(state.epoch or 0))
+
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Count a step, and save or stop after it."""
+        self.progress.advance(1)
+        if state.global_step >= state.max_steps:
+            return
+        try:
+            self.stop.check()
+        except Stopped as stopped:
+            self.stopped = stopped
+            control.should_save = control.should_training_stop = True
+        if time.monotonic() - self.saved >= self.save_s:
+            control.should_save = True
+
+    def on_log(self, _args: Any, state: Any, _control: Any, *, logs: Any, **_: Any) -> None:
+        """Write some of the losses to the log."""
+        if "loss" in logs and state.global_step % max(1, state.max_steps // LINES) == 0:
+            at = (state.global_step, state.max_steps, logs["loss"], logs["learning_rate"])
+            logger.info("step %d of %d: loss %.4f, learning rate %.2g", *at)
+
+    def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Mark the checkpoint as whole."""
+        self.saved = time.monotonic()
+        if state.is_world_process_zero:
+            (self.unfinished / f"checkpoint-{state.global_step}" / WHOLE).touch()
+
+
+def last_checkpoint(unfinished: Path) -> Path | None:
+    """Return the last checkpoint that was written to its end, and delete the others."""
+    every = sorted(unfinished.glob("checkpoint-*"), key=_step)
+    whole = [path for path in every if (path / WHOLE).is_file()]
+    for path in every:
+        if path not in whole[-1:]:
+            shutil.rmtree(path)
+    return whole[-1] if whole else None
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])

@@ -1,0 +1,62 @@
+"""A tiny base and a small pool to train it on."""
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+sys.path.append(str(Path(__file__).parents[1] / "models"))
+
+from tiny_checkpoints import save_bert
+from tiny_training import base_of
+
+from psibench.tables import Provenance, write_table
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.segments import POSITIONS, equal_segments
+from psibench.train.sampling import run_sample_training
+from psibench.train.sections import Training
+
+N_DOCUMENTS = 24
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_bert(tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """Documents of two lengths; a query on each third of each, of words of that third."""
+    folder = tmp_path_factory.mktemp("pool")
+    chance = random.Random(0)
+    documents, queries, qrels = [], [], []
+    for number in range(N_DOCUMENTS):
+        text = " ".join(f"w{chance.randrange(10, 60)}" for _ in range((12, 30)[number % 2]))
+        documents.append((f"d{number}", text, len(text), 1, 1))
+        for position, (start, end) in zip(POSITIONS, equal_segments(len(text)), strict=True):
+            query = f"q{number}-{position}"
+            words = " ".join(text[start:end].split()[1:3])
+            span = [start, end]
+            queries.append((query, words, f"d{number}", span, len(text), 1, position))
+            qrels.append((query, f"d{number}", 1))
+    tables = {"queries": (QUERIES, queries), "corpus": (CORPUS, documents), "qrels": (QRELS, qrels)}
+    paths = {}
+    for name, (spec, rows) in tables.items():
+        frame = pl.DataFrame(rows, schema=spec.empty().schema, orient="row")
+        write_table(frame, folder / f"{name}.parquet", spec, provenance=Provenance("test", 1))
+        paths[name] = [str(folder / f"{name}.parquet")]
+    section = Training.model_validate(
+        {"benchmark": "b", "edges": [0, 60, 200], "bases": {"m": base_of("x")}}
+    )
+    run_sample_training(
+        domains=["d"], **paths, held_out=[], edges=section.edges,
+        distributions=section.distributions, budget=None, sampling_seed=42,
+        pairs=str(folder / "pairs.parquet"), counts=str(folder / "counts.parquet"),
+    )  # fmt: skip
+    return {"domains": ["d"], "queries": paths["queries"], "corpus": paths["corpus"]} | {
+        "pairs": str(folder / "pairs.parquet")
+    }

@@ -1,0 +1,278 @@
+import json
+import logging
+import os
+import signal
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from tiny_checkpoints import entry_of, save_bert
+from tiny_training import SETTINGS, base_of
+
+from psibench.errors import InputError
+from psibench.models.load import load_encoder
+from psibench.stages.stopping import Stopped
+from psibench.tables import read_table
+from psibench.train.batches import LengthBinBatches
+from psibench.train.card import Measured, read_trained, write_model_card
+from psibench.train.finetune import load_base, make_loss, run_train_model
+from psibench.train.sampling import TRAINING_PAIRS
+from psibench.train.sections import Base, Settings
+
+
+def train(pool, tmp_path, base, *, name="model", distribution="uniform", seed=1, **settings):
+    run_train_model(
+        Base.model_validate(base),
+        Settings.model_validate(SETTINGS | settings),
+        distribution=distribution,
+        seed=seed,
+        sampling_seed=42,
+        device="cpu",
+        **pool,
+        work=str(tmp_path / "work"),
+        model=str(tmp_path / name / "model.json"),
+    )
+    return tmp_path / name
+
+
+def manifest(folder):
+    return json.loads((folder / "model.json").read_text())
+
+
+def embed(folder, texts, role):
+    """Encode with psibench's own loader, by what the checkpoint declares."""
+    encoder = load_encoder(entry_of(folder, max_tokens=48), device="cpu")
+    items = encoder.tokenize(texts, role)
+    pairs = [(item.windows[0], item.content[0]) for item in items]
+    return np.concatenate([encoder.forward([ids], [keep])[0] for ids, keep in pairs])
+
+
+@pytest.fixture(scope="module")
+def trained(pool, tiny_bert, tmp_path_factory):
+    return train(pool, tmp_path_factory.mktemp("trained"), base_of(tiny_bert))
+
+
+def test_training_lowers_the_loss_and_writes_what_it_did(trained, pool):
+    found = manifest(trained)
+    # 2 bins of 12 examples: 8 per bin and third / 3 thirds, floored, in batches of up to 8
+    pairs = read_table(pool["pairs"], TRAINING_PAIRS).filter(distribution="uniform")
+    assert found["n_examples"] == pairs.height == 24
+    assert found["n_documents"] == pairs["doc_id"].n_unique()
+    assert len(found["loss"]) == found["n_steps"]
+    assert np.mean(found["loss"][-4:]) < np.mean(found["loss"][:4])
+    assert found["base"]["identity"].startswith("sha256:")
+    assert found["settings"]["epochs"] == 3
+    assert read_trained(trained) == found
+    assert not any((trained.parent / "work").iterdir())
+
+
+def test_weights_changed_afterwards_are_refused(trained, tmp_path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "model.json").write_text((trained / "model.json").read_text())
+    with pytest.raises(InputError, match="not those it was written for"):
+        read_trained(copy)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "lasttoken"])
+def test_a_trained_model_makes_the_same_vectors_here_and_in_the_library(
+    pool, tiny_bert, tmp_path, pooling
+):
+    base = base_of(tiny_bert, pooling=pooling, document_prompt="w1 w2 ")
+    folder = train(pool, tmp_path, base, epochs=1)
+    library = SentenceTransformer(str(folder), device="cpu")
+    texts = ["w5 w6", " ".join(f"w{n}" for n in range(60))]  # the second one is cut
+    for role, theirs in (
+        ("query", library.encode_query(texts, normalize_embeddings=True)),
+        ("document", library.encode_document(texts, normalize_embeddings=True)),
+    ):
+        assert embed(folder, texts, role) == pytest.approx(theirs, abs=1e-5)
+    bare = library.encode(texts, normalize_embeddings=True)
+    assert np.abs(embed(folder, texts, "query") - bare).max() > 1e-3  # the prompt counts
+
+
+@pytest.fixture
+def stop_at(caplog):
+    """Send SIGTERM to this process when the log says that a step is done."""
+
+    class Handler(logging.Handler):
+        def __init__(self, step):
+            super().__init__()
+            self.words = f"step {step} of"
+
+        def emit(self, record):
+            if self.words in record.getMessage():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    caplog.set_level("INFO", logger="psibench")
+    added = []
+
+    def stop(step):
+        added.append(Handler(step))
+        logging.getLogger("psibench").addHandler(added[-1])
+
+    yield stop
+    for handler in added:
+        logging.getLogger("psibench").removeHandler(handler)
+
+
+@pytest.mark.parametrize(
+    "steps", [[3], [6], [17], [2, 9]], ids=["inside", "epoch's end", "last but one", "twice"]
+)
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(
+    trained, pool, tiny_bert, tmp_path, stop_at, steps
+):
+    whole = manifest(trained)
+    # 3 epochs of 2 bins; 12 examples, up to 3 of a document, make 3 batches
+    assert whole["n_steps"] == 18
+    for step in steps:
+        stop_at(step - 1)  # told while this step's line is written, after it was counted
+        with pytest.raises(Stopped, match="SIGTERM"):
+            train(pool, tmp_path, base_of(tiny_bert))
+        assert not (tmp_path / "model").exists()
+    found = manifest(train(pool, tmp_path, base_of(tiny_bert)))
+    assert found["loss"] == pytest.approx(whole["loss"], abs=1e-6)
+    first, second = (
+        load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "model")
+    )
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.allclose(tensor, second[name], atol=1e-6), name
+
+
+def test_a_checkpoint_that_was_not_written_to_its_end_is_not_gone_on_from(
+    trained, pool, tiny_bert, tmp_path, stop_at
+):
+    stop_at(3)
+    with pytest.raises(Stopped):
+        train(pool, tmp_path, base_of(tiny_bert))
+    (run,) = (tmp_path / "work").iterdir()
+    torn = run / "checkpoint-9"
+    torn.mkdir()
+    (torn / "trainer_state.json").write_text("{")
+    found = manifest(train(pool, tmp_path, base_of(tiny_bert)))
+    assert found["loss"] == pytest.approx(manifest(trained)["loss"], abs=1e-6)
+
+
+def test_another_seed_is_another_run_and_another_model(trained, pool, tiny_bert, tmp_path):
+    other = manifest(train(pool, tmp_path, base_of(tiny_bert), seed=2))
+    assert other["loss"] != pytest.approx(manifest(trained)["loss"], abs=1e-3)
+
+
+def reference_loss(network, queries, documents, scale):
+    """InfoNCE with in-batch negatives, written out."""
+
+    def vectors(texts):
+        made = network.tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+        states = network[0].auto_model(**made).last_hidden_state
+        mask = made["attention_mask"].unsqueeze(-1).float()
+        mean = (states * mask).sum(1) / mask.sum(1)
+        return mean / mean.norm(dim=1, keepdim=True)
+
+    logits = scale * vectors(queries) @ vectors(documents).T
+    own = torch.diagonal(logits)
+    return (torch.logsumexp(logits, dim=1) - own).mean()
+
+
+def test_loss_and_gradients_of_a_step_are_infonce(tiny_bert):
+    base = Base.model_validate(base_of(tiny_bert))
+    settings = Settings(mini_batch_size=2, scale=20.0)
+    queries = ["w1 w2", "w3", "w4 w5 w6", "w7 w8", "w9"]
+    documents = ["w1 w2 w3 w4", "w5 w3", "w6 w5 w4 w9", "w8 w8 w8", "w10 w11"]
+    found = []
+    for kind in ("ours", "reference"):
+        network = load_base(base, device="cpu").eval()  # without dropout
+        if kind == "ours":
+            features = [network.preprocess(texts) for texts in (queries, documents)]
+            loss = make_loss(network, base, settings)(features, None)
+        else:
+            loss = reference_loss(network, queries, documents, 20.0)
+        loss.backward()
+        gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
+        found.append((loss.item(), gradients))
+    (ours, our_gradients), (theirs, their_gradients) = found
+    assert ours == pytest.approx(theirs, abs=1e-5)
+    assert our_gradients.keys() == their_gradients.keys()
+    for name, gradient in our_gradients.items():
+        assert torch.allclose(gradient, their_gradients[name], atol=1e-5), name
+
+
+def test_the_trainers_first_step_has_the_loss_of_the_first_batch_with_its_prompt(pool, tmp_path):
+    # Without dropout, and at a learning rate that the warm-up starts from 0 with.
+    folder = save_bert(tmp_path / "still")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    base = base_of(folder, query_prompt="w59 ")
+    found = manifest(train(pool, tmp_path, base, epochs=1))
+    texts = {
+        name: dict(pl.read_parquet(pool[name][0]).select("_id", "text").iter_rows())
+        for name in ("queries", "corpus")
+    }
+    pairs = read_table(pool["pairs"], TRAINING_PAIRS).filter(distribution="uniform")
+    queries = [texts["queries"][name] for name in pairs["query_id"]]
+    documents = [texts["corpus"][name] for name in pairs["doc_id"]]
+    batches = LengthBinBatches(
+        pairs["length_bin"].to_list(), queries, documents, batch_size=8, seed=1
+    )
+    network = load_base(Base.model_validate(base), device="cpu").eval()
+    first = next(iter(batches))
+    expected = reference_loss(
+        network, ["w59 " + queries[i] for i in first], [documents[i] for i in first], 20.0
+    )
+    assert found["loss"][0] == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_layers_are_cut_in_what_is_saved(pool, tiny_bert, tmp_path):
+    folder = train(pool, tmp_path, base_of(tiny_bert, layers=1), epochs=1)
+    assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == 1
+    names = load_file(folder / "model.safetensors")
+    assert not any("layer.1." in name for name in names)
+    library = SentenceTransformer(str(folder), device="cpu")
+    texts = ["w5 w6 w7"]
+    theirs = library.encode_query(texts, normalize_embeddings=True)
+    assert embed(folder, texts, "query") == pytest.approx(theirs, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"layers": 3}, "layers 3 cannot be kept of 2 layers"),
+        ({"max_tokens": 65}, "max_tokens 65 is more than its 64 positions"),
+        ({"checkpoint": "./nowhere"}, "no such folder"),
+    ],
+)
+def test_a_base_that_cannot_be_what_the_config_says_is_refused(
+    pool, tiny_bert, tmp_path, fields, message
+):
+    with pytest.raises(InputError, match=message):
+        train(pool, tmp_path, base_of(tiny_bert) | fields)
+
+
+def test_a_distribution_that_was_not_drawn_is_refused(pool, tiny_bert, tmp_path):
+    with pytest.raises(InputError, match="no examples of distribution 'late'"):
+        train(pool, tmp_path, base_of(tiny_bert), distribution="late")
+
+
+def test_a_loss_that_is_no_number_is_refused(pool, tmp_path):
+    folder = save_bert(tmp_path / "broken")
+    weights = load_file(folder / "model.safetensors")
+    weights["embeddings.LayerNorm.weight"][0] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match="loss is not a number from step 1 on"):
+        train(pool, tmp_path, base_of(folder))
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_card_says_what_a_model_was_trained_on_and_its_psi(trained):
+    measured = Measured("squad", "ndcg@10", 0.4, 0.5, 0.321, 0.123)
+    text = write_model_card(trained, [measured]).read_text()
+    assert text.startswith("---\nlibrary_name: sentence-transformers\n")
+    assert "| squad | ndcg@10 | 0.400 | 0.500 | 0.321 | 0.123 |" in text
+    assert "Distribution: `uniform`" in text
+    assert "seed 1" in text
+    assert "licence: not recorded" in text
+    assert "Before and after" not in write_model_card(trained).read_text()

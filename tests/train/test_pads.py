@@ -1,0 +1,122 @@
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from tiny_training import base_of
+from transformers import AutoTokenizer
+
+from psibench.errors import InputError
+from psibench.train.finetune import load_base, make_loss, run_train_model
+from psibench.train.pads import pads_pairs
+from psibench.train.sections import Base, Pads, Settings
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_bert):
+    return AutoTokenizer.from_pretrained(tiny_bert)
+
+
+def documents(n, n_tokens=20):
+    """Documents whose words say their document and their place."""
+    texts = [" ".join(f"d{number}x{place}" for place in range(n_tokens)) for number in range(n)]
+    names = [f"d{number}" for number in range(n)]
+    return pl.DataFrame({"domain": ["x"] * n, "doc_id": names, "document": texts})
+
+
+def make(pool, tokenizer, *, seed=1, sampling_seed=42, **settings):
+    return pads_pairs(pool, Pads(**settings), tokenizer, seed=seed, sampling_seed=sampling_seed)
+
+
+def of(window):
+    """Return the document of a window and the places of its words."""
+    words = [word.split("x") for word in window.split()]
+    (document,) = {word[0] for word in words}
+    return document, [int(word[1]) for word in words]
+
+
+def test_each_document_makes_a_pair_of_its_own_windows_and_one_with_anothers(tokenizer):
+    found = make(documents(10), tokenizer, share=1.0)
+    assert found["label"].to_list() == [1, 0] * 10
+    firsts = set()
+    for first, second, label in found.iter_rows():
+        (one, places), (other, other_places) = of(first), of(second)
+        assert (one == other) == (label == 1)
+        for window in (places, other_places):
+            assert window == list(range(window[0], window[0] + 10))  # half of 20, one after another
+        firsts.add(one)
+    assert len(firsts) == 10
+
+
+def test_windows_start_anywhere_up_to_where_they_still_fit(tokenizer):
+    found = make(documents(200), tokenizer, share=1.0)
+    starts = [of(window)[1][0] for name in ("first", "second") for window in found[name]]
+    counts = np.bincount(starts)
+    assert len(counts) == 11  # 0 to 20 - 10
+    # 800 draws of 11 values: 73 each, standard deviation 8
+    assert counts.min() > 35
+    assert counts.max() < 115
+
+
+def test_a_share_of_the_documents_is_drawn_and_a_larger_one_holds_it(tokenizer):
+    pool = documents(25)
+    drawn = {
+        share: {of(window)[0] for window in make(pool, tokenizer, share=share)["first"]}
+        for share in (0.2, 0.5)
+    }
+    assert len(drawn[0.2]) == 5  # 25 * .2
+    assert drawn[0.2] < drawn[0.5]
+    again = make(pl.concat([pool.reverse(), pool]), tokenizer, share=0.2)
+    assert {of(window)[0] for window in again["first"]} == drawn[0.2]
+
+
+def test_a_seed_decides_the_windows(tokenizer):
+    pool = documents(10)
+    assert make(pool, tokenizer).equals(make(pool, tokenizer))
+    assert not make(pool, tokenizer, seed=2, share=1).equals(make(pool, tokenizer, share=1))
+
+
+def test_a_window_is_cut_from_the_text_as_it_is(tokenizer):
+    pool = documents(4).with_columns(document=pl.lit("w1  w2\n\nw3 w4, w5 w6"))
+    windows = set(make(pool, tokenizer, share=1)["first"])
+    # seven tokens, windows of three
+    assert windows <= {"w1  w2\n\nw3", "w2\n\nw3 w4", "w3 w4,", "w4, w5", ", w5 w6"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "message"),
+    [(documents(1), "1 of 1 documents drawn"), (documents(5, 1), "has 1 tokens, and needs two")],
+)
+def test_a_pool_without_pairs_is_refused(tokenizer, pool, message):
+    with pytest.raises(InputError, match=message):
+        make(pool, tokenizer, share=1.0)
+
+
+def test_the_loss_of_pairs_is_contrastive_on_the_cosine(tiny_bert):
+    base = Base.model_validate(base_of(tiny_bert, objective="pads", pads={"margin": 0.5}))
+    network = load_base(base, device="cpu").eval()
+    texts = (["w1 w2", "w3 w4", "w5"], ["w1 w3", "w9", "w5"])
+    features = [network.preprocess(side) for side in texts]
+    labels = torch.tensor([1, 0, 0])
+    found = make_loss(network, base, Settings())(features, labels).item()
+    first, second = (network.encode(side, normalize_embeddings=True) for side in texts)
+    distance = 1 - (first * second).sum(axis=1)
+    costs = [distance[0] ** 2, *np.maximum(0, 0.5 - distance[1:]) ** 2]
+    assert found == pytest.approx(np.mean(costs) / 2, abs=1e-6)
+
+
+def test_pads_trains_on_the_documents_of_the_pool(pool, tiny_bert, tmp_path):
+    base = base_of(tiny_bert, objective="pads", pads={"share": 0.5, "batch_size": 4})
+    run_train_model(
+        Base.model_validate(base), Settings(epochs=3), distribution="pool", seed=1,
+        sampling_seed=42, device="cpu", **pool, work=str(tmp_path / "work"),
+        model=str(tmp_path / "model" / "model.json"),
+    )  # fmt: skip
+    found = json.loads((tmp_path / "model" / "model.json").read_text())
+    # half of 24 documents, two pairs each, in batches of 4
+    assert (found["n_documents"], found["n_examples"], found["n_steps"]) == (12, 24, 18)
+    assert np.mean(found["loss"][-6:]) < np.mean(found["loss"][:6])
+    assert "PADS" in (tmp_path / "model" / "README.md").read_text()
+    assert SentenceTransformer(str(tmp_path / "model")).encode("w1").shape == (32,)
