@@ -7,7 +7,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from psibench.config import corpora, leaderboards, llms, models, release, rerankers, sources
+from psibench.config import (
+    corpora,
+    encoders,
+    leaderboards,
+    llms,
+    models,
+    release,
+    rerankers,
+    sources,
+)
 from psibench.config.base import Section
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.filters import audit, grade, mixtures, negatives, verify
@@ -15,6 +24,7 @@ from psibench.generate import benchmarks, controlled, fineweb_posq, personas, po
 from psibench.llm import tasks
 from psibench.models.backends import own_backends
 from psibench.plan import config
+from psibench.train import sections as training
 from psibench.translate import clean, quality, relocate, steps
 
 REFERENCE_FILE = CONFIG_FOLDER.parent / "docs" / "config.md"
@@ -116,6 +126,10 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             models.RerankModel,
             models.RunFilesModel,
         ),
+    ),
+    (
+        "Training: `training.ID`",
+        (training.Training, training.Base, training.Settings, training.Pads, encoders.Landmark),
     ),
     (
         "Language models: `config/llms.yaml` and `llms.ID`",

@@ -311,9 +311,9 @@ def make_loss(network: Any, entry: Base, settings: Settings) -> Any:
     """Return the objective's loss: InfoNCE of cosines over a batch, or contrastive on pairs.
 
     InfoNCE: for each query the cross entropy of ``scale`` times its cosines with the documents of
-    the batch, where its own is the right one; the mean over queries. It is computed in pieces of
-    ``mini_batch_size`` texts whose gradients are those of the whole batch (gradient caching, Gao
-    et al. 2021).
+    the batch, where its own is the right one; the mean over queries. A batch of more than
+    ``mini_batch_size`` texts is computed in pieces whose gradients are those of the whole batch
+    (gradient caching, Gao et al. 2021), at the price of a second forward pass.
 
     Contrastive (Hadsell et al. 2006), d = 1 - cosine: d ** 2 / 2 for two windows of a document,
     max(0, margin - d) ** 2 / 2 otherwise; the mean over pairs.
@@ -321,10 +321,13 @@ def make_loss(network: Any, entry: Base, settings: Settings) -> Any:
     from sentence_transformers.sentence_transformer.losses import (
         CachedMultipleNegativesRankingLoss,
         ContrastiveLoss,
+        MultipleNegativesRankingLoss,
     )
 
     if entry.objective == "pads":
         return ContrastiveLoss(network, margin=(entry.pads or Pads()).margin)
+    if settings.batch_size <= settings.mini_batch_size:
+        return MultipleNegativesRankingLoss(network, scale=settings.scale)
     return CachedMultipleNegativesRankingLoss(
         network, scale=settings.scale, mini_batch_size=settings.mini_batch_size
     )
