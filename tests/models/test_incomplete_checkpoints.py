@@ -129,6 +129,23 @@ def test_weights_that_are_not_the_network_s_are_refused(tmp_path, case, damage):
     assert re.search(SAID[damage], said)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model_type", ["bert"]), ("hidden_size", "abc"), ("hidden_size", 0),
+        ("num_attention_heads", 0), ("num_attention_heads", None), ("hidden_act", "none-such"),
+        ("architectures", -1), ("dtype", "abc"), ("dtype", []), ("id2label", "abc"),
+        ("vocab_size", 0),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_of_config_json_is_no_traceback(tmp_path, field, value):
+    folder = save_bert(tmp_path)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(InputError, match=str(folder)):
+        load(folder, {})
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path, case):
     save, _, fields = CASES[case]

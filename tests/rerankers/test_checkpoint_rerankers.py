@@ -9,6 +9,7 @@ import pytest
 import tiny_rerankers as tiny
 import torch
 from pydantic import TypeAdapter, ValidationError
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from psibench.config.rerankers import (
@@ -112,6 +113,54 @@ def test_mxbai_is_the_logit_of_1_less_that_of_0_in_its_makers_format(
         expected.append(one - zero)
     found = score(load("mxbai", max_tokens=max_tokens), PAIRS)
     np.testing.assert_allclose(found.raw, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("max_tokens", "query_tokens"), [(400, 100), (64, 16)])
+def test_jina_m0_is_two_layers_over_the_token_behind_text_and_query(
+    max_tokens, query_tokens, checkpoint, load, score
+):
+    folder = checkpoint("jina-m0")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    state = tiny.read_state(folder)
+    network = tiny.qwen2_vl_text(len(tokenizer))
+    own = {n.removeprefix("model."): w for n, w in state.items() if n.startswith("model.")}
+    network.load_state_dict(own, strict=True)
+    expected = []
+    for query, text in PAIRS:
+        text = " ".join(text.split(" ")[: max_tokens - query_tokens])  # a word is a token
+        ids = tokenizer(f"**Document**:\n{text}\n**Query**:\n{query}")["input_ids"]
+        ids = [*ids[: max_tokens - 1], 100]
+        with torch.inference_mode():
+            hidden = network(input_ids=torch.tensor([ids])).last_hidden_state[0, -1]
+        inner = torch.relu(state["score.0.weight"] @ hidden + state["score.0.bias"])
+        expected.append((state["score.2.weight"] @ inner + state["score.2.bias"]).item() - 2.65)
+    found = score(load("jina-m0", max_tokens=max_tokens, query_tokens=query_tokens), PAIRS)
+    assert np.ptp(expected) > 0.5
+    np.testing.assert_allclose(found.raw, expected, atol=1e-4)
+    np.testing.assert_allclose(found.score, 1 / (1 + np.exp(-np.array(expected))), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "qwen2_5_vl"}, "jina-m0: found model_type 'qwen2_5_vl'"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "jina-m0: found rope_scaling"),
+        ({"intermediate_size": 48}, "jina-m0: its weights do not fit"),
+        ({"max_position_embeddings": 64}, "max_tokens 128 is more than its 64 positions"),
+    ],
+)
+def test_jina_m0_of_another_kind_is_refused(changes, message, tmp_path, load):
+    tiny.save_jina_m0(tmp_path, **changes)
+    with pytest.raises(InputError, match=message):
+        load("jina-m0", checkpoint=str(tmp_path))
+
+
+def test_jina_m0_without_its_last_layers_is_refused(tmp_path, load):
+    folder = tiny.save_jina_m0(tmp_path)
+    state = {n: w for n, w in tiny.read_state(folder).items() if not n.startswith("score.2")}
+    save_file(state, folder / "model.safetensors")
+    with pytest.raises(InputError, match=r"(?s)its weights are not those of .*2\.weight"):
+        load("jina-m0", checkpoint=str(folder))
 
 
 def test_qwen3_is_the_probability_of_yes_in_the_model_cards_format(checkpoint, load, score):
@@ -263,6 +312,27 @@ def test_wrong_checkpoint_is_named(kind, name, load):
         load(kind, checkpoint=name)
 
 
+@pytest.mark.parametrize("kind", ["bert", "jina-m0", "flag", "flag-llm", "qwen3"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_attention_heads", 0),
+        ("num_hidden_layers", "abc"),
+        ("vocab_size", None),
+        ("hidden_size", [32]),
+        ("model_type", {}),
+    ],
+)
+def test_a_wrong_field_of_config_json_is_no_traceback(
+    kind, field, value, checkpoint, load, tmp_path
+):
+    folder = shutil.copytree(checkpoint(kind), tmp_path / kind)
+    config = json.loads((folder / "config.json").read_text())
+    tiny.write_config(folder, config | {field: value})
+    with pytest.raises(InputError, match=str(folder)):
+        load(kind, checkpoint=str(folder))
+
+
 @pytest.mark.parametrize("kind", ["bert", "flag"])
 def test_damaged_weights_are_refused(kind, tmp_path, load):
     tiny.save_bert(tmp_path)
@@ -351,6 +421,7 @@ CLASSIFIER = {"backend": "cross-encoder", "checkpoint": "owner/name", "max_token
         ({"activation": "tanh"}, "'sigmoid' or 'none'"),
         ({"cutoff_layer": 3}, "Extra inputs are not permitted"),
         ({"backend": "flag", "dtype": "bfloat16"}, "'auto', 'float32' or 'float16'"),
+        ({"backend": "jina-m0", "query_tokens": 33}, "more than half of max_tokens 64"),
         ({"backend": "other"}, "expected tags"),
     ],
 )

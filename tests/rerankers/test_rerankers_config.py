@@ -21,7 +21,11 @@ PROTOCOL = {
     "jinaai/jina-reranker-v2-base-multilingual",
     "BAAI/bge-reranker-v2-gemma",
 }
-EXPECTED = {"mixedbread-ai/mxbai-rerank-base-v2"}
+EXPECTED = {
+    "mixedbread-ai/mxbai-rerank-base-v2",
+    "mixedbread-ai/mxbai-rerank-large-v2",
+    "jinaai/jina-reranker-m0",
+}
 """By users, beside them."""
 
 

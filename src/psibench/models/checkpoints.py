@@ -95,17 +95,26 @@ def run_offline() -> None:
 
 @contextmanager
 def loading(entry: CheckpointEntry) -> Iterator[None]:
-    """Turn what goes wrong while a checkpoint is loaded into an InputError that names it."""
+    """Turn what goes wrong while a checkpoint is loaded into an InputError that names it.
+
+    Its files decide what a library meets: a config.json of another release or with one wrong field
+    fails in more ways than a missing file.
+    """
+    from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
+    plain = (OSError, ValueError, ImportError)
+    odd = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
     try:
         yield
     except InputError:
         raise
-    except (OSError, ValueError, ImportError, KeyError, SafetensorError) as error:
+    except (*plain, *odd, SafetensorError, StrictDataclassError) as error:
+        reason = error if isinstance(error, plain) else f"{type(error).__name__}: {error}"
         raise InputError(
             f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: cannot be loaded "
-            f"({error}). Check the name; on machines without network it has to be downloaded first."
+            f"({reason}). Check the name and its config.json; on machines without network it has "
+            "to be downloaded first."
         ) from error
 
 

@@ -206,8 +206,8 @@ def training_mib(plan: Plan, trained: str) -> int:
 
 def scoring_mib(plan: Plan, reranker: str) -> int:
     """Return the memory that a reranker takes, MiB: language models pass through it first."""
-    is_causal = plan.rerankers[reranker].backend in ("flag-llm", "flag-layerwise", "mxbai", "qwen3")
-    return 24_000 if is_causal else 6000
+    causal = ("flag-llm", "flag-layerwise", "mxbai", "jina-m0", "qwen3")
+    return 24_000 if plan.rerankers[reranker].backend in causal else 6000
 
 
 def recall_depth(plan: Plan, benchmark: str) -> int:

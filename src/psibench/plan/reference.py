@@ -149,6 +149,7 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             rerankers.FlagLlmReranker,
             rerankers.FlagLayerwiseReranker,
             rerankers.MxbaiReranker,
+            rerankers.JinaM0Reranker,
             rerankers.Qwen3Reranker,
             rerankers.Bm25Reranker,
             rerankers.BiEncoderReranker,

@@ -6,7 +6,6 @@ where memory is not enough, and stores each when it is done.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -218,21 +217,6 @@ def linear_in_float32(layer: Any, hidden: Any) -> Any:
     bias = None if layer.bias is None else layer.bias.float()
     with torch.autocast(hidden.device.type, enabled=False):
         return torch.nn.functional.linear(hidden.float(), layer.weight.float(), bias)
-
-
-@contextmanager
-def loading(entry: CheckpointReranker) -> Iterator[None]:
-    """Turn what goes wrong while a checkpoint is loaded into an InputError that names it.
-
-    Code that comes with a checkpoint and was written for another release of transformers fails
-    in more ways than a missing file.
-    """
-    # Reads nothing but the entry's checkpoint and revision.
-    with checkpoints.loading(entry):  # type: ignore[arg-type]
-        try:
-            yield
-        except (AttributeError, RuntimeError, TypeError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def checkpoint_folder(entry: CheckpointReranker) -> Path:

@@ -37,7 +37,6 @@ from psibench.rerankers.checkpoints import (
     fast_tokenizer,
     keep_logits_of,
     last_product_in_float32,
-    loading,
     read_together,
 )
 from psibench.rerankers.protocols import Pair
@@ -82,20 +81,19 @@ def _load_library(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits
     from sentence_transformers import CrossEncoder
 
     code = {"code_revision": entry.code_revision} if entry.code_revision else {}
-    with loading(entry):
-        path = resolve_checkpoint(entry.checkpoint, entry.revision)
-        if Path(path).is_dir():
-            tokenizer_folder(Path(path))
-        model = CrossEncoder(
-            path,
-            device=device,
-            revision=entry.revision,
-            max_length=entry.max_tokens,
-            activation_fn=torch.nn.Identity(),
-            trust_remote_code=entry.trust_remote_code,
-            model_kwargs={"dtype": "float32", **code},
-            config_kwargs=dict(code),
-        )
+    path = resolve_checkpoint(entry.checkpoint, entry.revision)
+    if Path(path).is_dir():
+        tokenizer_folder(Path(path))
+    model = CrossEncoder(
+        path,
+        device=device,
+        revision=entry.revision,
+        max_length=entry.max_tokens,
+        activation_fn=torch.nn.Identity(),
+        trust_remote_code=entry.trust_remote_code,
+        model_kwargs={"dtype": "float32", **code},
+        config_kwargs=dict(code),
+    )
     network, has_modules = model.transformers_model, len(model) > 1
     check_classifier(network, entry, n_outputs=model.num_labels, has_modules=has_modules)
     last_product_in_float32(model)
@@ -110,10 +108,9 @@ def _load_ported(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits]
     """Load a checkpoint into a class that is not its own; see the module's beginning."""
     import torch
 
-    with loading(entry):
-        folder = checkpoint_folder(entry)
-        config = read_json(folder / "config.json")
-        tokenizer = fast_tokenizer(folder)
+    folder = checkpoint_folder(entry)
+    config = read_json(folder / "config.json")
+    tokenizer = fast_tokenizer(folder)
     model = _PORTS[entry.architecture](folder, config, entry).to(device).eval()
     if hasattr(model, "config"):
         check_positions(model, entry, entry.max_tokens)
@@ -181,14 +178,13 @@ def load_qwen3(name: str, entry: Qwen3Reranker, *, device: str) -> CheckpointSco
     from sentence_transformers.cross_encoder.modules import LogitScore
 
     dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
-    with loading(entry):
-        network = Transformer(
-            str(checkpoint_folder(entry)),
-            transformer_task="text-generation",
-            max_seq_length=entry.max_tokens,
-            model_kwargs={"dtype": dtype},
-            processor_kwargs={"chat_template": qwen3_template(entry.instruction)},
-        )
+    network = Transformer(
+        str(checkpoint_folder(entry)),
+        transformer_task="text-generation",
+        max_seq_length=entry.max_tokens,
+        model_kwargs={"dtype": dtype},
+        processor_kwargs={"chat_template": qwen3_template(entry.instruction)},
+    )
     check_positions(network.model, entry, entry.max_tokens)
     count_positions_from_text(network.model)
     tokenizer = network.tokenizer

@@ -47,7 +47,6 @@ from psibench.rerankers.checkpoints import (
     keep_logits_of,
     last_product_in_float32,
     linear_in_float32,
-    loading,
     read_together,
 )
 from psibench.rerankers.protocols import Pair
@@ -67,11 +66,10 @@ def load_flag(
         tokens than ``max_tokens`` and the prompt.
     """
     dtype = "float32" if device == "cpu" or entry.dtype == "float32" else "float16"
-    with loading(entry):
-        folder = checkpoint_folder(entry)
-        scorer = _scorer(
-            folder, entry, devices=device, use_fp16=dtype == "float16", max_length=entry.max_tokens
-        )
+    folder = checkpoint_folder(entry)
+    scorer = _scorer(
+        folder, entry, devices=device, use_fp16=dtype == "float16", max_length=entry.max_tokens
+    )
     tokenizer = scorer.tokenizer
     if isinstance(entry, FlagReranker):
         longest = entry.max_tokens

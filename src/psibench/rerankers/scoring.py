@@ -15,10 +15,14 @@ from psibench.config.rerankers import (
     BiEncoderReranker,
     Bm25Reranker,
     CrossEncoderReranker,
+    FlagReranker,
+    JinaM0Reranker,
+    PromptedReranker,
     Qwen3Reranker,
     RerankerModel,
 )
 from psibench.errors import InputError
+from psibench.models.checkpoints import loading
 from psibench.models.dtypes import pick_device
 from psibench.models.protocols import StopCheck
 from psibench.progress import Progress
@@ -49,13 +53,25 @@ def load_reranker(name: str, entry: RerankerModel, *, device: str = "auto") -> R
         if isinstance(entry, Bm25Reranker):
             return load_lexical(name, entry)
         return load_similarity(name, entry, device=pick_device(device))
-    device = pick_device(device)
+    with loading(entry):
+        return _load_checkpoint(name, entry, pick_device(device))
+
+
+def _load_checkpoint(
+    name: str,
+    entry: CrossEncoderReranker | Qwen3Reranker | JinaM0Reranker | FlagReranker | PromptedReranker,
+    device: str,
+) -> Reranker:
     if isinstance(entry, CrossEncoderReranker | Qwen3Reranker):
         from psibench.rerankers.cross_encoder import load_cross_encoder, load_qwen3
 
         if isinstance(entry, Qwen3Reranker):
             return load_qwen3(name, entry, device=device)
         return load_cross_encoder(name, entry, device=device)
+    if isinstance(entry, JinaM0Reranker):
+        from psibench.rerankers.jina_m0 import load_jina_m0
+
+        return load_jina_m0(name, entry, device=device)
     from psibench.rerankers.flag import load_flag
 
     return load_flag(name, entry, device=device)
