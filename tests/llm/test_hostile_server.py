@@ -190,7 +190,7 @@ def test_an_error_500_that_is_a_refusal_ends_the_run_early_with_a_hint(tmp_path,
     server = Refusing()
     run = ask(items(300), tmp_path, server=server, chosen=settings(max_tries=8))
     assert "the server refuses all requests: http_500" in str(run.error)
-    assert "try json_object" in str(run.error)
+    assert "try json_object_schema, json_object or text" in str(run.error)
     assert server.n_asked < 60  # of 2,400
     first = [record for record in caplog.records if "first http_500" in record.getMessage()]
     assert len(first) == 1

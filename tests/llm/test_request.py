@@ -95,7 +95,12 @@ def test_a_body_holds_what_is_set_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("reply_format", "expected"), [("json_object", {"type": "json_object"}), ("text", None)]
+    ("reply_format", "expected"),
+    [
+        ("json_object_schema", {"type": "json_object", "schema": JUDGE.schema}),
+        ("json_object", {"type": "json_object"}),
+        ("text", None),
+    ],
 )
 def test_the_schema_is_asked_for_as_the_server_can(reply_format, expected):
     assert request(reply_format=reply_format).body().get("response_format") == expected

@@ -132,7 +132,7 @@ class LlmSettings(Section):
     headers: dict[str, str] = Field(default_factory=dict)
     """Further HTTP headers. No keys here."""
     reply_format: ReplyFormat = "json_schema"
-    """How structure is asked for: the strictest that the server supports."""
+    """How structure is asked for: the strictest that the server supports (docs/generation.md)."""
     output_limit_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """What the server calls the bound of the reply (OpenAI's reasoning models: the second)."""
     sampling: SamplingSettings = SamplingSettings()

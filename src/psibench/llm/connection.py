@@ -304,7 +304,10 @@ class _Troubles:
         """Return a failure that ends the run, with what may help."""
         words = f"{failure.detail} (all of the first {self._counts['http_500']} answers)"
         if any(word in failure.detail for word in FORMAT_WORDS):
-            words += ". The server may not know this reply_format: try json_object or text"
+            words += (
+                ". The server may not know this reply_format: try json_object_schema, json_object "
+                "or text"
+            )
         return TryFailedError(failure.reason, words, verdict="stop")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-ReplyFormat = Literal["json_schema", "json_object", "text"]
+ReplyFormat = Literal["json_schema", "json_object_schema", "json_object", "text"]
 
 REASK_STRIDE = 1_000_000
 """A re-ask of sample ``i`` is sample ``i + REASK_STRIDE``: never a sample someone else wants."""
@@ -74,7 +74,8 @@ class Request:
     response
         Schema of the reply; None for free text.
     reply_format
-        How the schema is asked for: as `json_schema`, as `json_object`, or in the prompt alone.
+        How the schema is asked for: as `json_schema`, with `json_object` (as llama.cpp's servers
+        take it), or in the prompt alone, of which `json_object` asks for any JSON.
     sample
         0 for the first answer wanted to this prompt, 1 for the second, ...
     """
@@ -131,8 +132,11 @@ class Request:
     def _response_format(self, response: ResponseSchema) -> dict[str, Any]:
         if self.reply_format == "json_object":
             return {"type": "json_object"}
-        schema = {"name": response.name, "strict": True, "schema": _sendable(response.schema)}
-        return {"type": "json_schema", "json_schema": schema}
+        schema = _sendable(response.schema)
+        if self.reply_format == "json_object_schema":
+            return {"type": "json_object", "schema": schema}
+        named = {"name": response.name, "strict": True, "schema": schema}
+        return {"type": "json_schema", "json_schema": named}
 
 
 def _sendable(schema: Any) -> Any:
