@@ -216,6 +216,15 @@ def test_a_damaged_file_ends_with_code_2_and_is_named(save, check, name, text):
     assert check(RIGHT, folder)[0] == 2
 
 
+def test_a_checkpoint_without_its_tokenizer_is_refused(save, check, capsys):
+    folder = save()
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    assert check(RIGHT, folder)[0] == 2
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    assert check(RIGHT, folder)[0] == 2
+
+
 def test_backends_without_such_files_have_nothing_to_compare(check, capsys):
     assert check({"backend": "bm25s"}) == (
         0,

@@ -147,6 +147,28 @@ def test_a_wrong_field_of_config_json_is_no_traceback(tmp_path, field, value):
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_a_vocabulary_far_below_the_config_s_is_refused(tmp_path, case):
+    save, _, fields = CASES[case]
+    folder = save(tmp_path)
+    path = folder / "tokenizer.json"
+    stored = json.loads(path.read_text())
+    words, stored["added_tokens"] = stored["model"]["vocab"], []
+    stored["model"]["vocab"] = {word: n for word, n in words.items() if n < 4}
+    path.write_text(json.dumps(stored))
+    with pytest.raises(InputError, match=rf"{folder}: its tokenizer has 4 words"):
+        load(folder, fields)
+
+
+def test_the_words_of_vocab_txt_are_counted_where_there_is_no_tokenizer_json(tmp_path):
+    folder = save_bert(tmp_path)
+    size = json.loads((folder / "config.json").read_text())["vocab_size"]
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    with pytest.raises(InputError, match=f"its tokenizer has 5 words, .*vocab_size {size}"):
+        load(folder, {})
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path, case):
     save, _, fields = CASES[case]
     folder = save(tmp_path)

@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import yaml
 
@@ -23,6 +23,9 @@ from psibench.config.reranking import RerankModel
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError, nearest
 from psibench.report.wording import cut
+
+if TYPE_CHECKING:
+    from psibench.models.declared import Compared
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,10 +87,7 @@ def run_models(args: argparse.Namespace) -> None:
 
 def _check(entries: Mapping[str, Model]) -> None:
     """Print for each entry what of it its checkpoint's files say otherwise."""
-    from psibench.models.card import TOLERANCE, read_example, repeat_example
-    from psibench.models.checkpoints import is_local, resolve_checkpoint
-    from psibench.models.declared import Compared, compare_with_checkpoint
-    from psibench.models.downloads import download_settings
+    from psibench.models.declared import Compared
 
     if not entries:
         raise InputError("--check needs the ids of models: psibench models --check ID")
@@ -96,17 +96,7 @@ def _check(entries: Mapping[str, Model]) -> None:
         if not isinstance(entry, Compared):
             print(f"{name}: nothing to compare with, of the backend {entry.backend}")
             continue
-        folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
-        if not folder.is_dir():
-            folder = download_settings(entry.checkpoint, entry.revision)
-        found = compare_with_checkpoint(entry, folder)
-        differing = [str(comparison) for comparison in found if not comparison.agrees]
-        keys = [comparison.key for comparison in found]
-        example = read_example(folder) if is_local(entry.checkpoint) else None
-        if example is not None and entry.scores_by == "cosine" and not isinstance(entry, VllmModel):
-            keys.append("the card's example")
-            if (off := repeat_example(entry, example)) > TOLERANCE:
-                differing.append(f"the card's example: {off:.3f} off the similarities of README.md")
+        keys, differing, remark = _departures(entry)
         if differing:
             print(f"{name}: differs in {len(differing)} of {len(keys)}: {', '.join(keys)}")
             print("\n".join(f"  {line}" for line in differing))
@@ -114,10 +104,37 @@ def _check(entries: Mapping[str, Model]) -> None:
         else:
             agreed = ", ".join(keys) or "nothing that can be compared"
             print(f"{name}: as its checkpoint declares: {agreed}")
-        if example is None and is_local(entry.checkpoint):
-            print("  its card prints no example")
+        if remark:
+            print(f"  {remark}")
     if n_departing:
         raise SystemExit(1)
+
+
+def _departures(entry: "Compared") -> tuple[list[str], list[str], str]:
+    """Return what was compared, what of it differs, and a remark on the card's example."""
+    from psibench.models.card import TOLERANCE, read_example, repeat_example
+    from psibench.models.checkpoints import is_local, resolve_checkpoint
+    from psibench.models.declared import Layout, compare_with_checkpoint, read_layout
+    from psibench.models.downloads import download_settings
+    from psibench.models.weights import tokenizer_folder
+
+    folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
+    if not folder.is_dir():
+        folder = download_settings(entry.checkpoint, entry.revision)
+    found = compare_with_checkpoint(entry, folder)
+    keys = [comparison.key for comparison in found]
+    differing = [str(comparison) for comparison in found if not comparison.agrees]
+    if not is_local(entry.checkpoint):
+        return keys, differing, ""
+    tokenizer_folder(folder, (read_layout(folder) or Layout()).transformer)
+    example = read_example(folder)
+    if example is None:
+        return keys, differing, "its card prints no example"
+    if entry.scores_by == "cosine" and not isinstance(entry, VllmModel):
+        keys.append("the card's example")
+        if (off := repeat_example(entry, example)) > TOLERANCE:
+            differing.append(f"the card's example: {off:.3f} off the similarities of README.md")
+    return keys, differing, ""
 
 
 def _named(entries: dict[str, Model], ids: Sequence[str]) -> dict[str, Model]:

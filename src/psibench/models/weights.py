@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from psibench.errors import InputError
-from psibench.models.checkpoints import CheckpointEntry
+from psibench.models.checkpoints import CheckpointEntry, read_json
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:
@@ -203,15 +203,38 @@ def tokenizer_folder(folder: Path, inner: str = "") -> Path:
     Raises
     ------
     InputError
-        If neither holds a vocabulary in one of the formats that transformers reads.
+        If neither holds a vocabulary in one of the formats that transformers reads, or it has less
+        than half the words that the transformer has vectors for: most of a text would be unknown.
     """
     for place in (folder / inner, folder):
         if any(next(place.glob(pattern), None) is not None for pattern in VOCABULARIES):
+            config = read_json(folder / inner / "config.json")
+            wanted = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
+            found = _vocabulary_size(place)
+            if found is not None and isinstance(wanted, int) and found < wanted / 2:
+                raise InputError(
+                    f"{folder}: its tokenizer has {found:,} words, its config.json vocab_size "
+                    f"{wanted:,}: is it cut off, or another model's? Save the model's own beside "
+                    "the weights (tokenizer.save_pretrained)"
+                )
             return place
     raise InputError(
         f"{folder}: no tokenizer: none of {', '.join(VOCABULARIES)}. Save the tokenizer beside "
         "the weights (tokenizer.save_pretrained)"
     )
+
+
+def _vocabulary_size(folder: Path) -> int | None:
+    """Count the words of the file that transformers reads first; None if it is of another kind."""
+    if (folder / "tokenizer.json").is_file():
+        stored = read_json(folder / "tokenizer.json")
+        words = (stored.get("model") or {}).get("vocab")
+        return None if words is None else len(words) + len(stored.get("added_tokens") or ())
+    if (folder / "vocab.txt").is_file():
+        return (folder / "vocab.txt").read_bytes().count(b"\n")
+    if (folder / "vocab.json").is_file():
+        return len(read_json(folder / "vocab.json"))
+    return None
 
 
 def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointEntry) -> None:
