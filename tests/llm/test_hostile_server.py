@@ -203,6 +203,18 @@ def test_errors_500_among_answers_are_tried_again(tmp_path):
     assert (run.error, run.statuses) == (None, {"ok": 3})
 
 
+@pytest.mark.parametrize(("every_s", "n_told"), [(0.0, 4), (3600.0, 0)])
+def test_failures_are_counted_in_the_log_now_and_then(
+    tmp_path, caplog, monkeypatch, every_s, n_told
+):
+    monkeypatch.setattr("psibench.llm.connection.TROUBLE_EVERY_S", every_s)
+    server = ScriptedServer(completion(), *5 * [500])
+    ask(items(2), tmp_path, server=server, chosen=settings(max_tries=9, concurrency=1))
+    told = [text for text in caplog.messages if "failed so far" in text]
+    assert len(told) == n_told
+    assert not told or told[-1].endswith(": http_500 5")
+
+
 def test_the_log_names_the_server_at_the_start(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     ask(items(1), tmp_path)
