@@ -11,10 +11,14 @@ Architecture = Literal["auto", "gte", "bidirectional", "nv-embed", "jina-v4"]
 
 
 class Landmark(Section):
-    """Landmark pooling (arXiv 2601.21525): the mean of tokens put between chunks of a text."""
+    """Landmark pooling (arXiv 2601.21525): the mean of special tokens put behind chunks of a text.
+
+    Chunks are counted from the text's first token, its prompt included; the last one has a
+    landmark behind it, too. Landmarks count among `max_tokens`.
+    """
 
     chunk_tokens: int = Field(default=128, ge=1)
-    """Tokens between two landmarks."""
+    """Tokens of a chunk."""
     token: str | None = None
     """A special token of the tokenizer; null: its separator, or else its end-of-text token."""
 
@@ -31,9 +35,11 @@ class SentenceTransformerModel(EncoderModel):
     transformers 4) without running it: `gte` (model type `new`), `bidirectional` (a decoder without
     its causal mask: gte-Qwen2, inf-retriever, llama-embed-nemotron), `nv-embed` (that and latent
     attention), `jina-v4` (the text side of Qwen2.5-VL with the retrieval adapter)."""
-    pooling: Literal["checkpoint", "mean", "cls", "max", "lasttoken"] = "checkpoint"
+    pooling: Literal["checkpoint", "mean", "cls", "max", "lasttoken", "landmark"] = "checkpoint"
     """checkpoint: as the checkpoint declares (mean where it declares nothing). Of NV-Embed that
     leaves out the prompt's tokens; `mean` does not."""
+    landmark: Landmark | None = None
+    """Settings of `pooling: landmark`; null: the defaults."""
     projection: str | None = None
     """Folder in the checkpoint of the dense layer behind the pooling; null: as it declares."""
     append: str = ""
@@ -53,6 +59,10 @@ class SentenceTransformerModel(EncoderModel):
     def _consistent(self) -> "SentenceTransformerModel":
         if self.windows and self.scoring == "maxsim":
             raise ValueError("windows and scoring: maxsim exclude each other")
+        if self.landmark is not None and self.pooling != "landmark":
+            raise ValueError(f"landmark needs pooling: landmark, and it is {self.pooling!r}")
+        if self.pooling == "landmark" and (self.append or self.scoring == "maxsim"):
+            raise ValueError("pooling: landmark excludes append and scoring: maxsim")
         if self.windows and self.windows.tokens > self.max_tokens:
             raise ValueError(f"windows.tokens {self.windows.tokens} > max_tokens {self.max_tokens}")
         return self

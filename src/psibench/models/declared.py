@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from psibench.config.encoders import (
     ColbertModel,
     FlagEmbeddingModel,
+    Landmark,
     SentenceTransformerModel,
     VllmModel,
 )
@@ -26,7 +27,10 @@ from psibench.models.checkpoints import local_folder, read_json
 
 logger = logging.getLogger("psibench")
 
-TYPE = re.compile(r"sentence_transformers\.(?:\w+\.)*(Transformer|Pooling|Dense|Normalize)")
+TYPE = re.compile(
+    r"(?:sentence_transformers\.(?:\w+\.)*|psibench\.models\.landmark\.Landmark(?=T))"
+    r"(Transformer|Pooling|Dense|Normalize)"
+)
 ORDER = re.compile(r"TP(D*)N?")
 LEGACY_FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -96,6 +100,8 @@ class Layout:
         Whether the prompt's tokens are pooled too.
     lower_case
         Whether texts are lower-cased, whatever the tokenizer does.
+    landmark
+        What `psibench.models.landmark` saved: tokens to put between chunks, which alone are pooled.
     """
 
     pooling: tuple[str, ...] = ("mean",)
@@ -103,6 +109,7 @@ class Layout:
     transformer: str = ""
     include_prompt: bool = True
     lower_case: bool = False
+    landmark: Landmark | None = None
 
 
 def read_layout(folder: Path) -> Layout | None:
@@ -134,7 +141,14 @@ def read_layout(folder: Path) -> Layout | None:
         transformer=paths[0],
         include_prompt=configs[0].get("include_prompt", True),
         lower_case=bool(settings.get("do_lower_case")),
+        landmark=_landmark(settings),
     )
+
+
+def _landmark(settings: Mapping[str, Any]) -> Landmark | None:
+    saved = settings.get("landmark")
+    keys = ("chunk_tokens", "token")
+    return None if saved is None else Landmark(**{key: saved[key] for key in keys})
 
 
 def pooling_modes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -354,7 +368,7 @@ def _pooling(entry: Any, folder: Path) -> Iterator[Comparison]:
     given = _pooling_of(entry)
     if given is None or layout is None or not (folder / "modules.json").is_file():
         return
-    declared = "+".join(layout.pooling)
+    declared = "landmark" if layout.landmark is not None else "+".join(layout.pooling)
     modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     source = next(m["path"] for m in modules if m["type"].endswith("Pooling")) + "/config.json"
     yield Comparison("pooling", given, declared, source, given in ("checkpoint", declared))
@@ -378,7 +392,7 @@ def _ending(entry: Any, folder: Path) -> Iterator[Comparison]:
     layout = read_layout(folder)
     pooled = _pooling_of(entry)
     if pooled in (None, "checkpoint"):
-        pooled = "+".join(layout.pooling) if layout else None
+        pooled = "+".join(layout.pooling) if layout and not layout.landmark else None
     if not config.get("add_eos_token") and pooled != "lasttoken":
         return
     last = config.get("eos_token") or config.get("pad_token")

@@ -159,8 +159,9 @@ def choose_layout(entry: SentenceTransformerModel, folder: Path) -> Layout | Non
             "`pooling` in the model's entry"
         )
     layout = layout or Layout()
+    chosen = "mean" if entry.pooling == "landmark" else entry.pooling
     return Layout(
-        pooling=layout.pooling if entry.pooling == "checkpoint" else (entry.pooling,),
+        pooling=layout.pooling if chosen == "checkpoint" else (chosen,),
         dense=(entry.projection,) if entry.projection else layout.dense,
         transformer=layout.transformer,
         include_prompt=layout.include_prompt or entry.pooling != "checkpoint",
@@ -434,7 +435,7 @@ def load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) 
             "not a transformer; give a checkpoint of a transformer encoder"
         )
     if entry.pooling != "checkpoint":
-        _set_pooling(model, entry.pooling)
+        _set_pooling(model, "mean" if entry.pooling == "landmark" else entry.pooling)
     if not all(getattr(module, "include_prompt", True) for module in model):
         refuse_prompt_left_out(entry)
     return ModuleNetwork(model.eval())

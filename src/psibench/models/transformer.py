@@ -1,18 +1,22 @@
 """Transformer encoders: one vector per text, one per window, or one per token."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from psibench.config.encoders import Landmark
 from psibench.config.models import SentenceTransformerModel, Windows
 from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.declared import read_layout
 from psibench.models.networks import Network, load_network, usable_positions
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import (
+    Landmarks,
     append_tokens,
+    find_landmarks,
     pad_windows,
     pool_behind_prompt,
     tokenize_texts,
@@ -37,6 +41,7 @@ class TransformerEncoder:
     dtype: str
     identity: str
     appended: tuple[int, ...] = ()
+    landmarks: Landmarks | None = None
 
     def __post_init__(self) -> None:
         if self.model.weights not in ("float32", self.dtype):
@@ -60,6 +65,7 @@ class TransformerEncoder:
         return hash_params(
             self.entry.model_dump(mode="json", include=fields)
             | ({"pools_prompt": True} if pools_prompt else {})
+            | ({"landmarks": asdict(self.landmarks)} if self.landmarks else {})
             | {
                 "identity": self.identity,
                 "dtype": self.dtype,
@@ -77,6 +83,8 @@ class TransformerEncoder:
         """Tokenize texts, cut to ``max_tokens``, or documents into windows."""
         windows, prompt = self._windows(role), self.entry.prompt(role)
         longest = windows.tokens if windows else self.entry.max_tokens
+        if self.landmarks is not None:
+            longest = self.landmarks.max_length(longest)
         items = tokenize_texts(
             self.model.tokenizer,
             texts,
@@ -84,6 +92,8 @@ class TransformerEncoder:
             max_tokens=longest - len(self.appended),
             overlap=windows.overlap if windows else None,
         )
+        if self.landmarks is not None:
+            items = [self.landmarks.put_into(item) for item in items]
         if self.appended:
             items = [append_tokens(item, self.appended) for item in items]
         if self.model.masks_prompt and self.entry.scoring == "cosine":
@@ -112,6 +122,8 @@ class TransformerEncoder:
         length = pooled.shape[1]
         if self.model.masks_prompt and not by_token:
             pooled = pad_windows(content, pad_id=0, side=side, device=self.device)["input_ids"]
+        if self.landmarks is not None:
+            pooled = pooled * (inputs["input_ids"] == self.landmarks.token_id)
         if not self.model.needs_mask or all(len(window) == length for window in windows):
             inputs.pop("attention_mask")
         reduced = self.dtype != self.model.weights
@@ -155,5 +167,19 @@ def load_transformer(
     positions = usable_positions(network.transformer)
     refuse_more(positions, entry.checkpoint, "max_tokens", entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)
+    landmarks = None
+    if (settings := landmark_settings(entry, folder)) is not None:
+        shortest = entry.windows.tokens if entry.windows else entry.max_tokens
+        landmarks = find_landmarks(
+            network.tokenizer, settings, max_tokens=shortest, checkpoint=entry.checkpoint
+        )
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
-    return TransformerEncoder(entry, network, device, dtype, identity, appended)
+    return TransformerEncoder(entry, network, device, dtype, identity, appended, landmarks)
+
+
+def landmark_settings(entry: SentenceTransformerModel, folder: Path) -> Landmark | None:
+    """Return the settings of landmark pooling: the entry's, or the checkpoint's; None without."""
+    if entry.pooling == "landmark":
+        return entry.landmark or Landmark()
+    layout = read_layout(folder) if entry.pooling == "checkpoint" else None
+    return None if layout is None else layout.landmark

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import polars as pl
 
+from psibench.config.encoders import Landmark
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
-from psibench.models.declared import read_layout
+from psibench.models.declared import TEXT_INPUT, read_layout
 from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.networks import usable_positions
 from psibench.models.positions import refuse_more
@@ -238,6 +239,8 @@ def load_base(entry: Base, *, device: str) -> Any:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
+    from psibench.models.landmark import LandmarkTransformer
+
     with loading(entry):
         folder = checkpoint_folder(entry)
         layout = read_layout(folder)
@@ -247,15 +250,27 @@ def load_base(entry: Base, *, device: str) -> Any:
             options["attn_implementation"] = entry.attention
         inner = layout.transformer if layout else ""
         tokenizer_folder(folder, inner)
+        kind: Any = Transformer
+        landmark: dict[str, Any] = {}
+        if entry.pooling == "landmark":
+            kind = LandmarkTransformer
+            settings = (entry.landmark or Landmark()).model_dump()
+            landmark = {"landmark": settings | {"max_tokens": entry.max_tokens}}
         with checking_weights(folder):
-            transformer = Transformer(
+            transformer = kind(
                 str(folder / inner),
                 model_kwargs=options,
                 processor_kwargs=dict(trusted),
                 config_kwargs=dict(trusted),
+                modality_config={"text": dict(TEXT_INPUT)},  # no chat template around texts
+                module_output_name="token_embeddings",
                 max_seq_length=entry.max_tokens,
                 do_lower_case=bool(layout and layout.lower_case),
+                **landmark,
             )
+        if entry.landmark_chunks:
+            transformer.training_chunks = entry.landmark_chunks
+    pooling = "mean" if entry.pooling == "landmark" else entry.pooling
     backbone = transformer.auto_model
     refuse_more(usable_positions(backbone), entry.checkpoint, "max_tokens", entry.max_tokens)
     if entry.layers is not None:
@@ -263,7 +278,7 @@ def load_base(entry: Base, *, device: str) -> Any:
     if transformer.tokenizer.pad_token is None:
         transformer.tokenizer.pad_token = transformer.tokenizer.eos_token
     return SentenceTransformer(
-        modules=[transformer, Pooling(transformer.get_embedding_dimension(), entry.pooling)],
+        modules=[transformer, Pooling(transformer.get_embedding_dimension(), pooling)],
         device=device,
         prompts={"query": entry.query_prompt, "document": entry.document_prompt},
         similarity_fn_name="cosine",

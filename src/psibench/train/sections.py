@@ -51,6 +51,11 @@ class Base(Section):
     pooling: Literal["cls", "mean", "max", "lasttoken", "landmark"]
     landmark: Landmark | None = None
     """Settings of `pooling: landmark`; null: the defaults."""
+    landmark_chunks: Annotated[
+        list[Annotated[int, Field(ge=1)]], AfterValidator(refuse_repeats)
+    ] = Field(default=[])
+    """Lengths of chunks in training, tokens: each text has one of them, by its hash, so that the
+    model does not learn one length. Empty: landmark.chunk_tokens."""
     query_prompt: str = "query: "
     """Text put before each query; Controlled has "Retrieve a relevant passage: " for decoders."""
     document_prompt: str = ""
@@ -81,7 +86,7 @@ class Base(Section):
                 "give learning_rate, or parameters_m: the learning rate is 4e-5 below 400 million "
                 "parameters and 2e-5 from there on"
             )
-        if self.landmark is not None and self.pooling != "landmark":
+        if (self.landmark or self.landmark_chunks) and self.pooling != "landmark":
             raise ValueError(f"landmark needs pooling: landmark, and it is {self.pooling!r}")
         if self.pads is not None and self.objective != "pads":
             raise ValueError(f"pads needs objective: pads, and it is {self.objective!r}")
