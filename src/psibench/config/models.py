@@ -9,6 +9,7 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import (
     ColbertModel,
     FlagEmbeddingModel,
+    Landmark,
     SentenceTransformerModel,
     VllmModel,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "EmbeddingApiModel",
     "EncoderModel",
     "FlagEmbeddingModel",
+    "Landmark",
     "Model",
     "ModelBase",
     "RerankModel",

@@ -118,6 +118,7 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             models.Bm25Model,
             models.SentenceTransformerModel,
             models.Windows,
+            models.Landmark,
             models.FlagEmbeddingModel,
             models.ColbertModel,
             models.VllmModel,

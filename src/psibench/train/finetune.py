@@ -275,8 +275,10 @@ def load_base(entry: Base, *, device: str) -> Any:
     refuse_more(usable_positions(backbone), entry.checkpoint, "max_tokens", entry.max_tokens)
     if entry.layers is not None:
         keep_layers(backbone, entry.layers, checkpoint=entry.checkpoint)
-    if transformer.tokenizer.pad_token is None:
-        transformer.tokenizer.pad_token = transformer.tokenizer.eos_token
+    tokenizer = transformer.tokenizer
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "right"  # so that positions count from a text's first token
     return SentenceTransformer(
         modules=[transformer, Pooling(transformer.get_embedding_dimension(), pooling)],
         device=device,
