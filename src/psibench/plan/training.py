@@ -58,6 +58,7 @@ class TrainedModel:
             licence=licence,
             max_tokens=base.max_tokens,
             pooling=base.pooling,
+            landmark=base.landmark,
             query_prompt=base.query_prompt,
             document_prompt=base.document_prompt,
             parameters_m=base.parameters_m,
