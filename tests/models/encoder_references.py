@@ -18,6 +18,15 @@ def encode(encoder, texts, role="document") -> np.ndarray:
     return np.concatenate(vectors)
 
 
+def vectors_of(encoder, texts, *, role="document", together=True) -> list[np.ndarray]:
+    """Encode texts that have one window each, in one batch or alone."""
+    items = encoder.tokenize(texts, role)
+    windows, content = ([getattr(i, name)[0] for i in items] for name in ("windows", "content"))
+    if together:
+        return encoder.forward(windows, content)
+    return [encoder.forward([w], [c])[0] for w, c in zip(windows, content, strict=True)]
+
+
 def ids_of(encoder, text, role="document") -> torch.Tensor:
     (item,) = encoder.tokenize([text], role)
     return torch.tensor(item.windows[0][None, :].astype(np.int64))

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from encoder_references import vectors_of
 from sentence_transformers import SentenceTransformer
 from tiny_checkpoints import save_bert
 
@@ -27,15 +28,6 @@ SENTENCES = [
     "Retrievers often look at the beginning of a document only. " * 9,
     "日本語の文とnaïve café \U0001f600",
 ]
-
-
-def vectors_of(encoder, texts, *, role="document", together=True) -> list[np.ndarray]:
-    """Encode texts that have one window each, in one batch or alone."""
-    items = encoder.tokenize(texts, role)
-    windows, content = ([getattr(i, name)[0] for i in items] for name in ("windows", "content"))
-    if together:
-        return encoder.forward(windows, content)
-    return [encoder.forward([w], [c])[0] for w, c in zip(windows, content, strict=True)]
 
 
 def hidden_states(encoder, text: str) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from psibench.config.model_base import Windows
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError
 from psibench.generate.benchmarks import Benchmark, FinewebPosqRelease, Place
@@ -85,7 +86,10 @@ def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
         tokens = counts[counted_by]
         beyond = (tokens - (limit - tokenizer.num_special_tokens_to_add())).clip(0)
         about = "" if is_local else "about "
-        if getattr(entry, "windows", None) is not None:
+        windows: Windows | None = getattr(entry, "windows", None)
+        if windows is not None and windows.keep == "head-and-tail":
+            yield f"{model} reads the first and the last {windows.tokens:,} tokens of a document"
+        elif windows is not None:
             yield f"{model} reads all of the text in windows"
         else:
             yield (

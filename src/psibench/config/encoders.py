@@ -1,11 +1,20 @@
 """Config of encoders that run in the job: one section per backend."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, model_serializer, model_validator
+from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
 from psibench.config.base import Section
-from psibench.config.model_base import Attention, Dtype, EncoderModel, Scoring, Windows
+from psibench.config.model_base import (
+    Attention,
+    AttentionCalibration,
+    Dtype,
+    EncoderModel,
+    LateChunking,
+    Scoring,
+    Windows,
+)
 
 Architecture = Literal["auto", "gte", "bidirectional", "nv-embed", "jina-v4"]
 
@@ -52,19 +61,47 @@ class SentenceTransformerModel(EncoderModel):
     """maxsim: sum over query tokens of the best document token (ColBERT)."""
     windows: Windows | None = None
     """Cut documents into windows instead of truncating them."""
+    late_chunking: LateChunking | None = None
+    """Read a document up to max_tokens at once, then take the mean over each chunk of its tokens.
+    Of checkpoints that pool by the mean."""
+    calibrate: AttentionCalibration | None = None
+    """Even attention out over positions, in documents and queries. Attention is `eager` then."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out null keys that came later: what was made before them is not made again."""
+        later = ("late_chunking", "calibrate")
+        return {k: value for k, value in dump(self).items() if k not in later or value is not None}
+
     @model_validator(mode="after")
     def _consistent(self) -> "SentenceTransformerModel":
-        if self.windows and self.scoring == "maxsim":
-            raise ValueError("windows and scoring: maxsim exclude each other")
         if self.landmark is not None and self.pooling != "landmark":
             raise ValueError(f"landmark needs pooling: landmark, and it is {self.pooling!r}")
         if self.pooling == "landmark" and (self.append or self.scoring == "maxsim"):
             raise ValueError("pooling: landmark excludes append and scoring: maxsim")
-        if self.windows and self.windows.tokens > self.max_tokens:
-            raise ValueError(f"windows.tokens {self.windows.tokens} > max_tokens {self.max_tokens}")
+        for key in ("windows", "late_chunking", "calibrate"):
+            if getattr(self, key) and self.scoring == "maxsim":
+                raise ValueError(f"{key} and scoring: maxsim exclude each other")
+        if self.windows and self.late_chunking:
+            raise ValueError("windows and late_chunking exclude each other")
+        for key in ("windows", "late_chunking"):
+            pieces: Windows | LateChunking | None = getattr(self, key)
+            if pieces and pieces.tokens > self.max_tokens:
+                raise ValueError(f"{key}.tokens {pieces.tokens} > max_tokens {self.max_tokens}")
+        if self.late_chunking and self.pooling not in ("checkpoint", "mean"):
+            raise ValueError(
+                f"late_chunking takes the mean over a chunk's tokens, pooling is {self.pooling!r}; "
+                "allowed with it: checkpoint, mean"
+            )
+        if self.late_chunking and self.architecture == "nv-embed":
+            raise ValueError("late_chunking and architecture: nv-embed exclude each other")
+        if self.calibrate and self.attention not in ("auto", "eager"):
+            raise ValueError(
+                f"calibrate needs the attention's probabilities, attention is {self.attention!r}; "
+                "allowed with it: auto, eager"
+            )
         return self
 
     @property

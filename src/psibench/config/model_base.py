@@ -1,10 +1,11 @@
 """Config that every entry of the model registry has."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_serializer, model_validator
+from pydantic import Field, field_serializer, model_serializer, model_validator
+from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
-from psibench.config.base import Commit, Section
+from psibench.config.base import Commit, Id, Section
 
 Scoring = Literal["cosine", "maxsim", "mean-maxsim"]
 """cosine: of unit vectors, the best window's; maxsim: the sum over query tokens of the best
@@ -22,21 +23,57 @@ class ModelBase(Section):
     """Of the weights or the service, as its card says."""
     control: Literal["position-blind", "truncating"] | None = None
     """Set on the controls that calibrate a benchmark."""
+    mitigates: Id | None = None
+    """Model that this one is meant to be less position-sensitive than, all else equal: the two are
+    compared in results/mitigations.csv (docs/mitigations.md)."""
 
 
-class Windows(Section):
-    """Overlapping token windows; the best one counts (MaxP, Dai and Callan 2019)."""
+class Overlapping(Section):
+    """Pieces of a text, each of so many tokens, that share some with their neighbours."""
 
     tokens: int = Field(ge=16)
-    """Tokens per window, special tokens included."""
+    """Tokens per piece; of windows, special tokens included."""
     overlap: int = Field(ge=0)
-    """Tokens that neighbouring windows share."""
+    """Tokens that neighbours share."""
 
     @model_validator(mode="after")
-    def _moves_on(self) -> "Windows":
+    def _moves_on(self) -> "Overlapping":
         if self.overlap >= self.tokens - 8:
             raise ValueError(f"overlap {self.overlap} leaves no step in {self.tokens} tokens")
         return self
+
+
+class Windows(Overlapping):
+    """Overlapping token windows, each read by itself; the whole document is."""
+
+    pool: Literal["max", "mean"] = "max"
+    """max: each has a vector, and the best one counts (MaxP, Dai and Callan 2019); mean:
+    a document has one vector, the mean of its windows' unit vectors, of unit length again."""
+    keep: Literal["all", "head-and-tail"] = "all"
+    """head-and-tail: the first and the last window alone; what lies between them is not read."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out defaults that came later: vectors made before them keep their address."""
+        usual = {"pool": "max", "keep": "all"}
+        return {key: value for key, value in dump(self).items() if usual.get(key) != value}
+
+
+class LateChunking(Overlapping):
+    """Chunks of a text that is read as one; the best one counts (Guenther et al. 2024)."""
+
+
+class AttentionCalibration(Section):
+    """Attention evened out over positions (arXiv 2606.02737); see docs/mitigations.md."""
+
+    basket: int = Field(default=128, ge=1)
+    """Tokens of a basket; each basket of a text gets the same attention in all. Texts shorter than
+    one are read as ever."""
+    strength: float = Field(default=0.5, ge=0, le=1)
+    """Share of the evened attention in what is used: 0 changes nothing, 1 leaves none of the
+    network's own division between baskets."""
+    layers: float = Field(default=0.5, gt=0, le=1)
+    """Share of the layers that this is done in, counted from the last one; one at least."""
 
 
 class EncoderModel(ModelBase):

@@ -9,7 +9,7 @@ from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry, validate_registry
 from psibench.errors import InputError
 
-PRESENTATION_FIELDS = frozenset({"description", "licence", "control", "kind"})
+PRESENTATION_FIELDS = frozenset({"description", "licence", "control", "kind", "mitigates"})
 """Entries differ in these without their vectors or scores differing."""
 
 WORK_FIELDS = frozenset(

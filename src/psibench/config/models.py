@@ -13,18 +13,26 @@ from psibench.config.encoders import (
     SentenceTransformerModel,
     VllmModel,
 )
-from psibench.config.model_base import EncoderModel, ModelBase, Windows
+from psibench.config.model_base import (
+    AttentionCalibration,
+    EncoderModel,
+    LateChunking,
+    ModelBase,
+    Windows,
+)
 from psibench.config.reranking import RerankModel
 from psibench.models.backends import own_backends
 from psibench.models.backends.static import StaticModel
 
 __all__ = [
+    "AttentionCalibration",
     "Bm25Model",
     "ColbertModel",
     "EmbeddingApiModel",
     "EncoderModel",
     "FlagEmbeddingModel",
     "Landmark",
+    "LateChunking",
     "Model",
     "ModelBase",
     "RerankModel",

@@ -184,7 +184,7 @@ class TextEncoding:
                 found[place][number] = vector
                 parts = [part for part in found[place] if part is not None]
                 if len(parts) == len(items[place].windows):
-                    yield place, np.concatenate(parts)
+                    yield place, items[place].vectors(parts)
                     del found[place]
 
     def _forward(

@@ -207,9 +207,10 @@ def _require_dense(model: str, entry: Model) -> DenseModel:
     if isinstance(entry, StaticModel):
         return entry
     if isinstance(entry, SentenceTransformerModel):
-        if entry.scoring == "cosine" and entry.windows is None:
+        pieces = [key for key in ("windows", "late_chunking") if getattr(entry, key) is not None]
+        if entry.scoring == "cosine" and not pieces:
             return entry
-        found = "has scoring: maxsim" if entry.scoring == "maxsim" else "has windows"
+        found = f"has {pieces[0]}" if pieces else "has scoring: maxsim"
     raise InputError(
         f"personas.model: {model!r} {found}; personas are compared by one vector per text. "
         "Choose a dense model of the registry without windows, such as all-minilm-l6-v2."

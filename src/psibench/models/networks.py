@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from psibench.config.models import SentenceTransformerModel
 from psibench.errors import InputError
-from psibench.models import architectures
+from psibench.models import architectures, calibration
 from psibench.models.checkpoints import read_json
 from psibench.models.declared import Layout, read_layout
 from psibench.models.tokenizing import load_tokenizer
@@ -55,6 +55,10 @@ class Network(Protocol):
         """Whether the prompt's tokens are left out of the pooling."""
 
     @property
+    def pooling(self) -> tuple[str, ...]:
+        """What states are pooled by, in `POOLINGS`' words; empty where it cannot be told."""
+
+    @property
     def first_position(self) -> int | None:
         """Number of a text's first position; None if the transformer cannot be told positions."""
 
@@ -79,6 +83,11 @@ class NativeNetwork:
     needs_mask: bool
     masks_prompt: bool
     first_position: int | None
+
+    @property
+    def pooling(self) -> tuple[str, ...]:
+        """What states are pooled by; several are concatenated."""
+        return tuple(self.head.pooling)
 
     def run(self, inputs: Mapping[str, Any]) -> Any:
         """Run the transformer."""
@@ -127,7 +136,10 @@ def load_network(
         transformer=transformer,
         head=load_head(folder, layout, device=device),
         weights=weights,
-        needs_mask=entry.padding_side == "left" or not is_causal(transformer),
+        # Calibration has to know which tokens are a text's.
+        needs_mask=entry.padding_side == "left"
+        or entry.calibrate is not None
+        or not is_causal(transformer),
         masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
         first_position=first_position(transformer) if takes_positions(transformer) else None,
     )
@@ -192,9 +204,7 @@ def load_backbone(entry: SentenceTransformerModel, folder: Path, *, dtype: str) 
         If weights are missing, or the checkpoint is not of the architecture the entry names.
     """
     config = read_json(folder / "config.json")
-    options: dict[str, Any] = {"dtype": dtype}
-    if entry.attention != "auto":
-        options["attn_implementation"] = entry.attention
+    options: dict[str, Any] = {"dtype": dtype, **_attention_options(entry)}
     if entry.architecture == "auto" and config.get("is_encoder_decoder"):
         return None
     if entry.architecture == "auto":
@@ -202,6 +212,13 @@ def load_backbone(entry: SentenceTransformerModel, folder: Path, *, dtype: str) 
     port = import_module(f"{architectures.__name__}.{entry.architecture.replace('-', '_')}")
     with quiet():
         return port.load(folder, config, options)
+
+
+def _attention_options(entry: SentenceTransformerModel) -> dict[str, str]:
+    """Return what a transformer is loaded with: calibrated attention goes through a function."""
+    if entry.calibrate is not None:
+        return {"attn_implementation": calibration.register()}
+    return {} if entry.attention == "auto" else {"attn_implementation": entry.attention}
 
 
 def takes_positions(backbone: Any) -> bool:
@@ -386,6 +403,13 @@ class ModuleNetwork:
         """Return transformers' model."""
         return self.model[0].auto_model
 
+    @property
+    def pooling(self) -> tuple[str, ...]:
+        """What its one pooling module pools by; empty where it has none, or several."""
+        modes = [module.pooling_mode for module in self.model if hasattr(module, "pooling_mode")]
+        named = modes[0] if len(modes) == 1 else ()
+        return (named,) if isinstance(named, str) else tuple(named)
+
     def run(self, inputs: Mapping[str, Any]) -> Any:
         """Run the transformer."""
         return self.model[0](dict(inputs))
@@ -419,7 +443,7 @@ def load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) 
             f"checkpoint {entry.checkpoint!r}: its modules are not the common ones, so that "
             "`projection` and `architecture` cannot be used; take them out of the model's entry"
         )
-    options = {} if entry.attention == "auto" else {"attn_implementation": entry.attention}
+    options = _attention_options(entry)
     modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     tokenizer_folder(folder, modules[0]["path"])
     with checking_weights(folder):

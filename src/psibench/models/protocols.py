@@ -19,20 +19,37 @@ class TokenizedText:
         Token ids, one (n_tokens,) int32 array per window; one window unless the model cuts
         documents into several.
     content
-        Per window a (n_tokens,) bool array: False for special tokens and for the prompt's.
+        Per window a (n_tokens,) bool array: False for special tokens and for the prompt's. Of a
+        window that is pooled in chunks (n_chunks, n_tokens): the tokens of each.
     visible_char_end
         Characters of the text (without its prompt) that are in the windows: evidence that ends at
         or before it can be seen by the model.
+    is_averaged
+        Whether the text has one vector, the mean of its windows'.
     """
 
     windows: tuple[np.ndarray, ...]
     content: tuple[np.ndarray, ...]
     visible_char_end: int
+    is_averaged: bool = False
 
     @property
     def n_tokens(self) -> int:
         """Tokens over all windows, special tokens included."""
         return sum(len(window) for window in self.windows)
+
+    def vectors(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Put the vectors of the windows, in their order, together to those of the text.
+
+        Their mean has unit length again; opposite ones, whose mean has none, give the zero vector.
+        """
+        found = np.concatenate(parts)
+        if not self.is_averaged:
+            return found
+        mean = found.astype(np.float64).mean(axis=0, keepdims=True)
+        norm = np.linalg.norm(mean)
+        averaged: np.ndarray = (mean / norm if norm > 0 else mean).astype(np.float32)
+        return averaged
 
 
 class Encoder(Protocol):
@@ -64,7 +81,7 @@ class Encoder(Protocol):
         Returns
         -------
         list
-            (n_vectors, dim) float32 arrays of unit vectors, one per window.
+            (n_vectors, dim) float32 arrays of unit vectors, one array per window.
         """
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from psibench.config.encoders import Landmark, SentenceTransformerModel
+from psibench.config.model_base import LateChunking
 from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
 from psibench.models.weights import tokenizer_folder
@@ -258,6 +259,51 @@ def pool_behind_prompt(item: TokenizedText, n_prompt: int) -> TokenizedText:
         keep[-1] = True
         content.append(keep)
     return TokenizedText(item.windows, tuple(content), item.visible_char_end)
+
+
+def head_and_tail(item: TokenizedText, head: TokenizedText, overlap: int) -> TokenizedText:
+    """Keep the first window and the last tokens of the text, as many as a window holds.
+
+    A text of one or two windows, in which nothing lies between them, stays as it is.
+
+    Parameters
+    ----------
+    item
+        All windows, each sharing ``overlap`` tokens with the one before it.
+    head
+        The first window alone: what of the text is visible in it. The tail, too, is read, but not
+        what lies between.
+    """
+    if len(item.windows) < 3:
+        return item
+    (before, last), (inner, own) = item.windows[-2:], item.content[-2:]
+    tokens = np.concatenate([before[inner], last[own][overlap:]])[-int(inner.sum()) :]
+    places = np.flatnonzero(own)
+    front, back = last[: places[0]], last[places[-1] + 1 :]
+    tail = np.concatenate([front, tokens, back])
+    content = np.pad(np.ones(len(tokens), dtype=bool), (len(front), len(back)))
+    return TokenizedText(
+        (item.windows[0], tail), (item.content[0], content), head.visible_char_end, item.is_averaged
+    )
+
+
+def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
+    """Say which tokens of a text, which is one window, each of its chunks is pooled from.
+
+    Chunks count the text's own tokens; a text of no more tokens than one chunk is one chunk. What
+    stands before the text (special tokens, the prompt) is in the first chunk, what stands behind it
+    in the last (Guenther et al. 2024, section 4.1), so that one chunk has the vector of the whole.
+    """
+    (window,), (content,) = item.windows, item.content
+    places = np.flatnonzero(content)
+    step = chunks.tokens - chunks.overlap
+    starts = range(0, max(1, len(places) - chunks.overlap), step)
+    members = np.zeros((len(starts), len(window)), dtype=bool)
+    for row, start in enumerate(starts):
+        own = places[start : start + chunks.tokens]
+        first = own[0] if start else 0
+        members[row, first : own[-1] + 1 if row < len(starts) - 1 else None] = True
+    return TokenizedText((window,), (members,), item.visible_char_end)
 
 
 def pad_windows(

@@ -1,13 +1,16 @@
 """Transformer encoders: one vector per text, one per window, or one per token."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from psibench.config.encoders import Landmark
 from psibench.config.models import SentenceTransformerModel, Windows
+from psibench.errors import InputError
+from psibench.models.calibration import calibrate_network
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.declared import read_layout
 from psibench.models.networks import Network, load_network, usable_positions
@@ -15,8 +18,11 @@ from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import (
     Landmarks,
+    Side,
     append_tokens,
     find_landmarks,
+    head_and_tail,
+    in_chunks,
     pad_windows,
     pool_behind_prompt,
     tokenize_texts,
@@ -62,8 +68,9 @@ class TransformerEncoder:
         }  # fmt: skip
         # Its checkpoint's pooling leaves the prompt out; another one takes it in.
         pools_prompt = self.entry.architecture == "nv-embed" and not self.model.masks_prompt
+        later = {"late_chunking", "calibrate"}
         return hash_params(
-            self.entry.model_dump(mode="json", include=fields)
+            self.entry.model_dump(mode="json", include=fields | later)
             | ({"pools_prompt": True} if pools_prompt else {})
             | ({"landmarks": asdict(self.landmarks)} if self.landmarks else {})
             | {
@@ -75,9 +82,11 @@ class TransformerEncoder:
         )
 
     def salt(self, role: Role) -> str:
-        """Return the role's prompt, and whether its texts are cut into windows."""
+        """Return the role's prompt, and whether its texts are cut into windows or chunks."""
         prompt = self.entry.prompt(role)
-        return f"{prompt}\0windows" if self._windows(role) else prompt
+        if self._windows(role):
+            return f"{prompt}\0windows"
+        return f"{prompt}\0chunks" if self.entry.late_chunking and role == "document" else prompt
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
         """Tokenize texts, cut to ``max_tokens``, or documents into windows."""
@@ -85,26 +94,37 @@ class TransformerEncoder:
         longest = windows.tokens if windows else self.entry.max_tokens
         if self.landmarks is not None:
             longest = self.landmarks.max_length(longest)
-        items = tokenize_texts(
-            self.model.tokenizer,
-            texts,
-            prompt=prompt,
-            max_tokens=longest - len(self.appended),
-            overlap=windows.overlap if windows else None,
-        )
-        if self.landmarks is not None:
-            items = [self.landmarks.put_into(item) for item in items]
-        if self.appended:
-            items = [append_tokens(item, self.appended) for item in items]
+        longest -= len(self.appended)
+        items = self._tokenized(texts, prompt, longest, windows.overlap if windows else None)
+        if windows and windows.keep == "head-and-tail":
+            heads = self._tokenized(texts, prompt, longest)
+            items = [
+                head_and_tail(item, head, windows.overlap)
+                for item, head in zip(items, heads, strict=True)
+            ]
+        if windows and windows.pool == "mean":
+            items = [replace(item, is_averaged=True) for item in items]
+        if self.entry.late_chunking and role == "document":
+            items = [in_chunks(item, self.entry.late_chunking) for item in items]
         if self.model.masks_prompt and self.entry.scoring == "cosine":
             n_prompt = len(self.model.tokenizer.tokenize(prompt)) if prompt else 0
             items = [pool_behind_prompt(item, n_prompt) for item in items]
         return items
 
+    def _tokenized(
+        self, texts: Sequence[str], prompt: str, max_tokens: int, overlap: int | None = None
+    ) -> list[TokenizedText]:
+        items = tokenize_texts(
+            self.model.tokenizer, texts, prompt=prompt, max_tokens=max_tokens, overlap=overlap
+        )
+        if self.landmarks is not None:
+            items = [self.landmarks.put_into(item) for item in items]
+        return [append_tokens(item, self.appended) for item in items] if self.appended else items
+
     def forward(
         self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
-        """Encode a batch into unit vectors: (1, dim) each, or (n_content_tokens, dim).
+        """Encode a batch into unit vectors: (1, dim) each, or one per chunk or content token.
 
         Where nothing is padded, or the network needs no mask, attention has none.
         """
@@ -130,6 +150,8 @@ class TransformerEncoder:
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
                 found = self.model.run(inputs)
+            if any(member.ndim == 2 for member in content):
+                return self._chunk_vectors(found, content, length, side)
             states = self.model.tokens(found) if by_token else self.model.vectors(found, pooled)
             vectors = normalize(states.float(), dim=-1).cpu().numpy()
         if not by_token:
@@ -137,6 +159,27 @@ class TransformerEncoder:
         ends = [length if side == "left" else len(keep) for keep in content]
         rows = zip(vectors, content, ends, strict=True)
         return [row[end - len(keep) : end][keep] for row, keep, end in rows]
+
+    def _chunk_vectors(
+        self, found: Any, content: Sequence[np.ndarray], length: int, side: Side
+    ) -> list[np.ndarray]:
+        """Pool each window's states chunk by chunk: (n_chunks, dim) unit vectors each."""
+        import torch
+        from torch.nn.functional import normalize
+
+        most = max(len(members) for members in content)
+        vectors = []
+        for number in range(most):
+            # A window without such a chunk has its last once more, which is left out below.
+            masks = np.zeros((len(content), length), dtype=np.int64)
+            for row, members in enumerate(content):
+                start = 0 if side == "right" else length - members.shape[1]
+                chunk = members[min(number, len(members) - 1)]
+                masks[row, start : start + len(chunk)] = chunk
+            pooled = self.model.vectors(found, torch.from_numpy(masks).to(self.device))
+            vectors.append(normalize(pooled.float(), dim=-1).cpu().numpy())
+        by_window = np.stack(vectors, axis=1)
+        return [row[: len(members)] for row, members in zip(by_window, content, strict=True)]
 
     def _windows(self, role: Role) -> Windows | None:
         return self.entry.windows if role == "document" else None
@@ -161,9 +204,21 @@ def load_transformer(
     Raises
     ------
     InputError
-        If the checkpoint takes fewer tokens than ``max_tokens``.
+        If the checkpoint takes fewer tokens than ``max_tokens``, chunks are asked of one that does
+        not pool by the mean, or calibration of one whose attention cannot be reached.
     """
     network = load_network(entry, folder, device=device, dtype=dtype)
+    if entry.late_chunking and network.pooling != ("mean",):
+        found = "+".join(network.pooling) or "in a way of its own"
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: late_chunking takes the mean over a chunk's tokens, "
+            f"this checkpoint pools by {found}; take `late_chunking` out of the model's entry, or "
+            "use `windows`"
+        )
+    if entry.calibrate:
+        calibrate_network(
+            network.transformer, entry.calibrate, network.pooling, checkpoint=entry.checkpoint
+        )
     positions = usable_positions(network.transformer)
     refuse_more(positions, entry.checkpoint, "max_tokens", entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)

@@ -119,6 +119,8 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             models.SentenceTransformerModel,
             models.Windows,
             models.Landmark,
+            models.LateChunking,
+            models.AttentionCalibration,
             models.FlagEmbeddingModel,
             models.ColbertModel,
             models.VllmModel,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psibench.config.encoders import ColbertModel, VllmModel
-from psibench.config.model_base import EncoderModel, ModelBase, Windows
+from psibench.config.model_base import EncoderModel, ModelBase, Overlapping, Windows
 from psibench.config.models import StaticModel
 from psibench.config.sections import Encoding
 from psibench.generate.benchmarks import (
@@ -68,15 +68,15 @@ class LengthBin:
         area = (most**2 - low**2) / 2 + most * (high - most)
         return self.n_documents * area / (high - low)
 
-    def windows(self, windows: Windows) -> float:
-        """Sum the windows that they are cut into.
+    def pieces(self, pieces: Overlapping) -> float:
+        """Sum the windows or chunks that they are cut into.
 
         A document of L tokens has one, and one more for each k >= 0 with L > tokens + k * step;
         P(U > x) = (high - x) / (high - low) for U uniform in [low, high).
         """
-        step = windows.tokens - windows.overlap
+        step = pieces.tokens - pieces.overlap
         further = 0.0
-        for start in range(windows.tokens, math.ceil(self.high), step):
+        for start in range(pieces.tokens, math.ceil(self.high), step):
             further += (self.high - max(start, self.low)) / (self.high - self.low)
         return self.n_documents * (1 + further)
 
@@ -105,8 +105,9 @@ class PlannedTexts:
         windows: Windows | None = getattr(entry, "windows", None)
         stretch = 1.0
         if windows is not None:
-            longest = math.inf
-            if any(part.high > windows.tokens for part in self.bins):
+            is_read = windows.keep == "all"
+            longest = math.inf if is_read else 2.0 * windows.tokens
+            if is_read and any(part.high > windows.tokens for part in self.bins):
                 stretch = windows.tokens / (windows.tokens - windows.overlap)
         documents = stretch * sum(part.tokens(longest) for part in self.bins)
         asked = entry.query_tokens if isinstance(entry, ColbertModel) else None
@@ -132,18 +133,22 @@ class PlannedTexts:
     def store_bytes(self, entry: ModelBase, encoding: Encoding) -> int | None:
         """Return the bytes of the vectors that encoding stores; None without the model's ``dim``.
 
-        One vector per text or window, of late interaction one per token at most (some leave out
-        punctuation), times ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``.
+        One vector per text, window or chunk, of late interaction one per token at most (some leave
+        out punctuation), times ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``.
         Addresses (some tens of bytes a text) are left out, and so is what compression saves.
         """
         if not isinstance(entry, EncoderModel) or entry.dim is None:
             return None
         windows: Windows | None = getattr(entry, "windows", None)
+        pieces: Overlapping | None = windows or getattr(entry, "late_chunking", None)
         n_vectors = self.n_texts
         if entry.scores_by != "cosine":
             n_vectors = self.tokens(entry)
-        elif windows is not None:
-            n_vectors = round(sum(part.windows(windows) for part in self.bins)) + self.n_queries
+        elif pieces is not None and not (windows and windows.pool == "mean"):
+            found = sum(part.pieces(pieces) for part in self.bins)
+            if windows and windows.keep == "head-and-tail":
+                found = min(found, 2 * self.n_documents)
+            n_vectors = round(found) + self.n_queries
         return n_vectors * entry.dim * (2 if encoding.storage == "float16" else 4)
 
     @property

@@ -250,7 +250,10 @@ class SimilarityReranker:
         for key, vectors in self._encode(missing):
             found[key] = vectors.copy()  # not a view, which would hold the whole batch
             self.cache.put(key, found[key])
-        return [np.concatenate([found[key] for key, _, _ in mine]) for mine in parts]
+        return [
+            item.vectors([found[key] for key, _, _ in mine])
+            for item, mine in zip(items, parts, strict=True)
+        ]
 
     def _encode(
         self, parts: Mapping[bytes, tuple[np.ndarray, np.ndarray]]

@@ -1,0 +1,189 @@
+"""Attention calibrated at inference, so that each part of a text gets as much of it as the others.
+
+Schuhmacher et al. (ACL Findings 2026, arXiv 2601.16934) cut a text into baskets of tokens and give
+each the same share of the attention; Michail et al. (arXiv 2606.02737) mix that with the network's
+own attention and use it for retrieval: baskets of 128 tokens, strength .5, the upper half of the
+layers. What the papers leave open is done as in their code's defaults
+(github.com/impresso/fair-sentence-transformers, `encode_positionally_fair`):
+
+- Calibrated are the rows of the tokens that are pooled: of mean pooling all, of the first token's
+  pooling the first, of the last token's the last.
+- Baskets count the text's own tokens, never padding; the last one may be short, and gets as much as
+  the others. With the first or last token's pooling the first token is in no basket and keeps its
+  attention; with the last token's, that token is a basket of its own.
+- A text that fills no basket is left as it is.
+
+The attention function is registered with transformers under `ATTENTION`; a network is loaded with
+it as its implementation. Layers that are not calibrated are computed by the network's own eager
+attention.
+"""
+
+import sys
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+from psibench.config.model_base import AttentionCalibration
+from psibench.errors import InputError
+
+ATTENTION = "psibench-calibrated"
+PROBE = 4  # tokens
+
+Rows = Literal["all", "first", "last"]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How the attention of one layer is calibrated; ``rows``: of which tokens."""
+
+    basket: int
+    strength: float
+    rows: Rows
+
+
+_CALIBRATED: WeakKeyDictionary[Any, Calibration] = WeakKeyDictionary()
+"""By attention module of a loaded network."""
+_CALLED: ContextVar[list[Any] | None] = ContextVar("attention modules in the order called")
+
+
+def register() -> str:
+    """Register the attention function and its mask; return the name to load a network with."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
+
+    AttentionInterface.register(ATTENTION, _attention)
+    AttentionMaskInterface.register(ATTENTION, eager_mask)
+    return ATTENTION
+
+
+def calibrate_network(
+    transformer: Any, settings: AttentionCalibration, pooling: tuple[str, ...], *, checkpoint: str
+) -> None:
+    """Calibrate the upper layers of a network that was loaded with `ATTENTION`.
+
+    Which modules attend, and in which order, is seen on a short text.
+
+    Raises
+    ------
+    InputError
+        If its attention does not pass through transformers' interface.
+    """
+    import torch
+
+    device = next(transformer.parameters()).device
+    called: list[Any] = []
+    token = _CALLED.set(called)
+    try:
+        with torch.inference_mode():
+            transformer(input_ids=torch.arange(PROBE, device=device)[None, :])
+    finally:
+        _CALLED.reset(token)
+    if not called:
+        raise InputError(
+            f"checkpoint {checkpoint!r}: calibrate cannot reach the attention of a "
+            f"{type(transformer).__name__}, which is not computed by transformers' attention "
+            "interface; take `calibrate` out of the model's entry"
+        )
+    n_calibrated = max(1, int(settings.layers * len(called)))
+    how = Calibration(settings.basket, settings.strength, _rows(pooling))
+    _CALIBRATED.update(dict.fromkeys(called[-n_calibrated:], how))
+
+
+def _rows(pooling: tuple[str, ...]) -> Rows:
+    named: dict[tuple[str, ...], Rows] = {("cls",): "first", ("lasttoken",): "last"}
+    return named.get(pooling, "all")
+
+
+def _attention(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
+) -> tuple[Any, Any]:
+    """Attend as the network's own eager attention does, with calibrated probabilities."""
+    called = _CALLED.get(None)
+    if called is not None:
+        called.append(module)
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if eager is None:
+        raise InputError(
+            f"calibrate: {type(module).__name__} has no eager attention that gives probabilities; "
+            "take `calibrate` out of the model's entry"
+        )
+    output, weights = eager(module, query, key, value, attention_mask, **options)
+    how = _CALIBRATED.get(module)
+    if how is None or how.strength == 0:
+        return output, weights
+    weights = calibrated(weights, real_tokens(attention_mask, weights), how)
+    value = value.repeat_interleave(weights.shape[1] // value.shape[1], dim=1)
+    return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+def real_tokens(attention_mask: Any, weights: Any) -> Any:
+    """Return which keys are a text's own tokens, (rows, n_keys) bool: those that any token sees.
+
+    Parameters
+    ----------
+    attention_mask
+        (rows, 1, n_queries, n_keys), 0 where a token sees another; None: all see all.
+    """
+    import torch
+
+    rows, _, _, n_keys = weights.shape
+    if attention_mask is None:
+        return torch.ones((rows, n_keys), dtype=torch.bool, device=weights.device)
+    return (attention_mask[..., :n_keys] == 0).any(dim=2)[:, 0].expand(rows, n_keys)
+
+
+def calibrated(weights: Any, real: Any, how: Calibration) -> Any:
+    """Even attention out over baskets, then mix it with what it was.
+
+    With ``n`` baskets, a row that is calibrated has ``(1 - s) a + s a'``, where ``a'`` is the share
+    of a basket (``1 / n`` of what is not kept for single tokens), divided in it as in ``a``. A
+    basket without any attention stays so, and the others share its part.
+
+    Parameters
+    ----------
+    weights
+        (rows, heads, n_queries, n_keys) probabilities.
+    real
+        (rows, n_keys) bool: tokens of the text.
+
+    Returns
+    -------
+    Tensor of the shape and number format of ``weights``.
+    """
+    import torch
+
+    place = real.cumsum(dim=1) - 1
+    length = real.sum(dim=1, keepdim=True)
+    content = real.clone()
+    alone = torch.zeros_like(real)  # kept as it is
+    if how.rows != "all":
+        alone = real & (place == 0)
+        content &= place > 0
+    last = real & (place == length - 1)
+    if how.rows == "last":
+        content &= ~last
+    size = content.sum(dim=1, keepdim=True)
+    basket = (content.cumsum(dim=1) - 1).clamp(min=0) // how.basket
+    n_content = (size + how.basket - 1) // how.basket
+    n_baskets = max(1, int(n_content.max()))
+    member = torch.nn.functional.one_hot(basket.clamp(max=n_baskets - 1), n_baskets)
+    member = (member * content[..., None]).float()[:, None]  # (rows, 1, n_keys, n_baskets)
+
+    own = weights.float()
+    kept = (own * alone[:, None, None, :]).sum(dim=-1, keepdim=True)
+    ending = torch.zeros_like(own)
+    if how.rows == "last":
+        n_all = (n_content + 2)[:, None, None, :]
+        ending = last[:, None, None, :] / n_all.float()
+    mass = own @ member
+    is_held = mass > 0
+    budget = (1 - kept - ending.sum(dim=-1, keepdim=True)).clamp(min=0)
+    share = budget / is_held.sum(dim=-1, keepdim=True).clamp(min=1)
+    factor = torch.where(is_held, share / mass.clamp(min=torch.finfo(mass.dtype).tiny), 0.0)
+    evened = own * (factor @ member.transpose(-1, -2)) + own * alone[:, None, None, :] + ending
+    mixed = torch.lerp(own, evened / evened.sum(dim=-1, keepdim=True), how.strength)
+
+    rows = {"all": real, "first": real & (place == 0), "last": last}[how.rows]
+    changes = (rows & (size >= how.basket))[:, None, :, None]
+    return torch.where(changes, mixed, own).to(weights.dtype)

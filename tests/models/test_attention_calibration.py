@@ -1,0 +1,195 @@
+"""Calibrated attention against a plain implementation of the network and of the baskets."""
+
+import numpy as np
+import pytest
+from encoder_references import vectors_of
+from tiny_checkpoints import save_bert
+
+from psibench.errors import InputError
+
+TEXTS = [
+    " ".join(f"w{i}" for i in range(29)),
+    "w1 w2 w3",
+    " ".join(f"w{59 - i}" for i in range(17)),
+    "",
+    " ".join(f"w{i}" for i in range(6)),
+]
+HOW = {"basket": 8, "strength": 0.5, "layers": 0.5}
+
+
+@pytest.fixture(scope="session")
+def sharp_bert(tmp_path_factory: pytest.TempPathFactory):
+    """A tiny BERT whose tokens attend to few others: attention of a new one is almost even."""
+    import torch
+    from transformers import BertModel
+
+    folder = save_bert(tmp_path_factory.mktemp("sharp-bert"))
+    model = BertModel.from_pretrained(folder)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("query.weight", "key.weight", "value.weight")):
+                weight.mul_(12)
+    model.save_pretrained(folder)
+    return folder
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector, axis=-1, keepdims=True)
+
+
+# --- BERT in numpy, one text at a time
+
+
+def plain_row(row: np.ndarray, basket: int, strength: float, pooling: str) -> np.ndarray:
+    """Calibrate one token's attention to a text, basket after basket."""
+    n = len(row)
+    alone = {"mean": [], "cls": [0], "lasttoken": [0, n - 1]}[pooling]
+    content = [i for i in range(n) if i not in alone]
+    if len(content) < basket:
+        return row
+    baskets = [content[start : start + basket] for start in range(0, len(content), basket)]
+    new = np.zeros(n)
+    left = 1.0
+    if pooling in ("cls", "lasttoken"):
+        new[0] = row[0]
+        left -= row[0]
+    if pooling == "lasttoken":
+        new[-1] = 1 / (len(baskets) + 2)
+        left -= new[-1]
+    for members in baskets:
+        new[members] = row[members] / row[members].sum() * left / len(baskets)
+    return strength * new / new.sum() + (1 - strength) * row
+
+
+def layer_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-12) * weight + bias
+
+
+def plain_bert(model, ids: np.ndarray, pooling: str, basket: int, strength: float, n_layers: int):
+    """Return the states of one text, the last ``n_layers`` layers calibrated."""
+    from scipy.special import erf, softmax
+
+    w = {name: tensor.double().numpy() for name, tensor in model.state_dict().items()}
+    n, heads, size = len(ids), model.config.num_attention_heads, model.config.hidden_size
+
+    def dense(x: np.ndarray, name: str) -> np.ndarray:
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    at = "embeddings"
+    x = w[f"{at}.word_embeddings.weight"][ids] + w[f"{at}.position_embeddings.weight"][:n]
+    x = x + w[f"{at}.token_type_embeddings.weight"][0]
+    x = layer_norm(x, w[f"{at}.LayerNorm.weight"], w[f"{at}.LayerNorm.bias"])
+    for number in range(model.config.num_hidden_layers):
+        layer = f"encoder.layer.{number}"
+        q, k, v = (
+            dense(x, f"{layer}.attention.self.{name}").reshape(n, heads, -1).swapaxes(0, 1)
+            for name in ("query", "key", "value")
+        )
+        attention = softmax(q @ k.swapaxes(1, 2) / np.sqrt(size / heads), axis=-1)
+        if number >= model.config.num_hidden_layers - n_layers:
+            rows = {"mean": range(n), "cls": [0], "lasttoken": [n - 1]}[pooling]
+            for head in range(heads):
+                for i in rows:
+                    attention[head, i] = plain_row(attention[head, i], basket, strength, pooling)
+        mixed = dense(
+            (attention @ v).swapaxes(0, 1).reshape(n, size), f"{layer}.attention.output.dense"
+        )
+        name = f"{layer}.attention.output.LayerNorm"
+        x = layer_norm(mixed + x, w[f"{name}.weight"], w[f"{name}.bias"])
+        inner = dense(x, f"{layer}.intermediate.dense")
+        inner = inner * 0.5 * (1 + erf(inner / np.sqrt(2)))
+        name = f"{layer}.output.LayerNorm"
+        x = layer_norm(
+            dense(inner, f"{layer}.output.dense") + x, w[f"{name}.weight"], w[f"{name}.bias"]
+        )
+    return x
+
+
+def pooled(states: np.ndarray, pooling: str) -> np.ndarray:
+    return {"mean": states.mean(axis=0), "cls": states[0], "lasttoken": states[-1]}[pooling]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+@pytest.mark.parametrize(
+    ("how", "n_layers"),
+    [
+        (HOW, 1),
+        (HOW | {"layers": 1.0}, 2),
+        (HOW | {"layers": 0.1}, 1),  # one at least
+        (HOW | {"strength": 1.0, "basket": 5}, 1),
+        (HOW | {"basket": 1, "layers": 1.0}, 2),
+    ],
+)
+def test_vectors_are_those_of_a_plain_implementation(load_tiny, sharp_bert, pooling, how, n_layers):
+    encoder = load_tiny(sharp_bert, pooling=pooling, calibrate=how)
+    plain = load_tiny(sharp_bert, pooling=pooling)
+    changed = vectors_of(encoder, TEXTS[:1])[0] - vectors_of(plain, TEXTS[:1])[0]
+    assert np.abs(changed).max() > 1e-3
+    for text, (vector,) in zip(TEXTS, vectors_of(encoder, TEXTS), strict=True):
+        (item,) = encoder.tokenize([text], "document")
+        states = plain_bert(
+            encoder.model.transformer,
+            item.windows[0],
+            pooling,
+            how["basket"],
+            how["strength"],
+            n_layers,
+        )
+        np.testing.assert_allclose(vector, unit(pooled(states, pooling)), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("checkpoint", ["sharp_bert", "tiny_gpt2", "tiny_roberta"])
+def test_a_padded_batch_is_one_by_one(load_tiny, checkpoint, pooling, side, request):
+    folder = request.getfixturevalue(checkpoint)
+    encoder = load_tiny(folder, pooling=pooling, padding_side=side, calibrate=HOW)
+    alone = vectors_of(encoder, TEXTS, together=False)
+    for one, other in zip(alone, vectors_of(encoder, TEXTS), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("checkpoint", ["sharp_bert", "tiny_gpt2"])
+def test_strength_0_is_no_calibration_and_strength_1_is_another(load_tiny, checkpoint, request):
+    folder = request.getfixturevalue(checkpoint)
+    plain = np.concatenate(vectors_of(load_tiny(folder), TEXTS))
+    none, all_of_it = (
+        np.concatenate(vectors_of(load_tiny(folder, calibrate=HOW | {"strength": s}), TEXTS))
+        for s in (0.0, 1.0)
+    )
+    np.testing.assert_allclose(none, plain, atol=1e-6)
+    assert np.abs(all_of_it - plain).max(axis=1)[0] > 1e-4
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+def test_texts_that_fill_no_basket_are_left_as_they_are(load_tiny, sharp_bert, pooling):
+    short = [TEXTS[1], TEXTS[3]]
+    found = vectors_of(load_tiny(sharp_bert, pooling=pooling, calibrate=HOW), short)
+    plain = vectors_of(load_tiny(sharp_bert, pooling=pooling), short)
+    np.testing.assert_allclose(np.concatenate(found), np.concatenate(plain), atol=1e-6)
+
+
+def test_two_networks_in_one_process_keep_their_own_settings(load_tiny, sharp_bert):
+    weak, strong = (load_tiny(sharp_bert, calibrate=HOW | {"strength": s}) for s in (0.1, 1.0))
+    before = vectors_of(weak, TEXTS[:1])[0]
+    assert np.abs(before - vectors_of(strong, TEXTS[:1])[0]).max() > 1e-3
+    np.testing.assert_array_equal(vectors_of(weak, TEXTS[:1])[0], before)
+
+
+def test_a_network_whose_attention_cannot_be_reached_is_refused():
+    import torch
+
+    from psibench.config.models import AttentionCalibration
+    from psibench.models.calibration import calibrate_network
+
+    class Plain(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(8, 4)
+
+        def forward(self, input_ids):
+            return self.table(input_ids)
+
+    with pytest.raises(InputError, match=r"'x': calibrate cannot reach the attention of a Plain"):
+        calibrate_network(Plain(), AttentionCalibration(), ("mean",), checkpoint="x")

@@ -1,0 +1,198 @@
+"""Windows whose mean counts, head and tail, and chunks pooled after the whole text was read."""
+
+import numpy as np
+import pytest
+from encoder_references import vectors_of
+from pydantic import ValidationError
+from tiny_checkpoints import entry_of
+
+from psibench.config.model_params import retrieval_params
+from psibench.config.sections import Encoding
+from psibench.encode.batches import encode_texts
+from psibench.encode.store import EmbeddingStore, text_key
+from psibench.errors import InputError
+from psibench.models.protocols import TokenizedText
+
+WINDOWS = {"tokens": 18, "overlap": 4}  # 16 words in each, 12 further on
+
+
+def words(n: int, first: int = 0) -> str:
+    return " ".join(f"w{(first + i) % 60}" for i in range(n))
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector, axis=-1, keepdims=True)
+
+
+def stored(encoder, texts: list[str], folder, role: str = "document") -> list[np.ndarray]:
+    """Vectors as an encoding job stores them."""
+    store = EmbeddingStore(folder, encoder.fingerprint)
+    encode_texts(encoder, texts, role, store=store, settings=Encoding(), description="test")
+    found = store.load([text_key(text, salt=encoder.salt(role)) for text in texts])
+    return np.split(found.values, found.offsets[1:-1])
+
+
+def test_mean_of_windows_is_one_unit_vector_of_what_each_says_alone(load_tiny, tmp_path):
+    encoder = load_tiny(windows=WINDOWS | {"pool": "mean"})
+    texts = [words(40), words(5)]
+    long, short = stored(encoder, texts, tmp_path)
+    # 40 words: windows of the words from 0, 12 and 24 on, the last with its 16.
+    parts = vectors_of(load_tiny(), [words(16), words(16, 12), words(16, 24)])
+    np.testing.assert_allclose(long, unit(np.mean(parts, axis=0)), atol=1e-6)
+    np.testing.assert_allclose(short, vectors_of(load_tiny(), texts[1:])[0], atol=1e-6)
+
+
+def test_opposite_windows_average_to_nothing_rather_than_to_noise():
+    item = TokenizedText((), (), 0, is_averaged=True)
+    one = np.array([[0.6, 0.8]], dtype=np.float32)
+    assert item.vectors([one, -one]).tolist() == [[0.0, 0.0]]
+
+
+def test_a_querys_vector_is_not_averaged_over_windows(load_tiny, tmp_path):
+    (vector,) = stored(
+        load_tiny(windows=WINDOWS | {"pool": "mean"}), [words(40)], tmp_path, "query"
+    )
+    (plain,) = vectors_of(load_tiny(), [words(40)], role="query")
+    np.testing.assert_allclose(vector, plain, atol=1e-6)
+
+
+def test_head_and_tail_are_the_first_window_and_as_many_of_the_last_tokens(load_tiny):
+    encoder = load_tiny(windows=WINDOWS | {"keep": "head-and-tail"})
+    # 50 words: windows from 0, 12, 24 and 36 on; the last has 14 words, so two of the one before.
+    (item,) = encoder.tokenize([words(50)], "document")
+    head, tail = (
+        window[keep].tolist() for window, keep in zip(item.windows, item.content, strict=True)
+    )
+    first = encoder.model.tokenizer.convert_tokens_to_ids("w0")
+    assert head == [first + i for i in range(16)]
+    assert tail == [first + i for i in range(34, 50)]
+    assert [len(window) for window in item.windows] == [18, 18]
+    assert [window[[0, -1]].tolist() for window in item.windows] == [[2, 3], [2, 3]]
+    # w0 .. w9 have two characters, w10 .. w15 three, with 15 spaces between them.
+    assert item.visible_char_end == 10 * 2 + 6 * 3 + 15
+
+
+@pytest.mark.parametrize("n", [0, 5, 16, 17, 28])
+def test_head_and_tail_of_two_windows_at_most_is_all_of_a_text(load_tiny, n):
+    kept, every = (
+        load_tiny(windows=WINDOWS | {"keep": keep}).tokenize([words(n)], "document")[0]
+        for keep in ("head-and-tail", "all")
+    )
+    assert [w.tolist() for w in kept.windows] == [w.tolist() for w in every.windows]
+    assert kept.visible_char_end == len(words(n))
+
+
+def test_head_and_tail_of_one_token_of_text_more_than_two_windows_reads_on_to_the_end(load_tiny):
+    (item,) = load_tiny(windows=WINDOWS | {"keep": "head-and-tail"}).tokenize(
+        [words(29)], "document"
+    )
+    assert item.windows[1][item.content[1]].tolist() == [4 + i for i in range(13, 29)]
+
+
+def test_defaults_of_windows_are_not_among_what_decides_vectors(load_tiny):
+    plain, named = (
+        load_tiny(windows=WINDOWS | more) for more in ({}, {"pool": "max", "keep": "all"})
+    )
+    assert plain.fingerprint == named.fingerprint
+    assert retrieval_params(plain.entry)["windows"] == WINDOWS
+    assert not {"late_chunking", "calibrate", "mitigates"} & retrieval_params(plain.entry).keys()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"windows": WINDOWS | {"pool": "mean"}},
+        {"windows": WINDOWS | {"keep": "head-and-tail"}},
+        {"late_chunking": WINDOWS},
+        {"calibrate": {}},
+    ],
+)
+def test_each_setting_has_vectors_of_its_own(load_tiny, fields):
+    others = [load_tiny(), load_tiny(windows=WINDOWS)]
+    assert load_tiny(**fields).fingerprint not in {one.fingerprint for one in others}
+
+
+# --- late chunking
+
+CHUNKS = {"tokens": 16, "overlap": 4}
+
+
+def states_of(encoder, text: str) -> np.ndarray:
+    import torch
+
+    (item,) = encoder.tokenize([text], "query")
+    ids = torch.tensor(item.windows[0][None].astype(np.int64))
+    with torch.inference_mode():
+        return encoder.model.transformer(input_ids=ids).last_hidden_state[0].numpy()
+
+
+def test_chunks_are_means_of_states_that_saw_the_whole_text(load_tiny, tmp_path):
+    encoder = load_tiny(max_tokens=64, late_chunking=CHUNKS)
+    (vectors,) = stored(encoder, [words(40)], tmp_path)
+    states = states_of(encoder, words(40))  # [CLS], 40 words, [SEP]
+    # Words 0-15 with [CLS] before them, 12-27, and 24-39 with [SEP] behind them.
+    expected = [states[0:17].mean(axis=0), states[13:29].mean(axis=0), states[25:42].mean(axis=0)]
+    np.testing.assert_allclose(vectors, unit(np.array(expected)), atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [0, 1, 16])
+def test_a_text_of_one_chunk_has_the_vector_of_the_whole(load_tiny, n):
+    chunked = load_tiny(late_chunking=CHUNKS)
+    np.testing.assert_allclose(
+        vectors_of(chunked, [words(n)])[0], vectors_of(load_tiny(), [words(n)])[0], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("checkpoint", ["tiny_bert", "left_padding_bert", "tiny_gpt2"])
+def test_chunks_do_not_depend_on_the_batch(load_tiny, checkpoint, request):
+    fields = {"max_tokens": 60, "late_chunking": CHUNKS, "pooling": "mean"}
+    for side in ("right", "left"):
+        encoder = load_tiny(request.getfixturevalue(checkpoint), padding_side=side, **fields)
+        items = encoder.tokenize([words(50), words(3), "", words(20, 7)], "document")
+        windows, content = ([getattr(i, n)[0] for i in items] for n in ("windows", "content"))
+        together = encoder.forward(windows, content)
+        alone = [encoder.forward([w], [c])[0] for w, c in zip(windows, content, strict=True)]
+        assert [len(vectors) for vectors in together] == [4, 1, 1, 2]
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_a_query_longer_than_a_chunk_has_one_vector(load_tiny, tmp_path):
+    encoder = load_tiny(max_tokens=64, late_chunking=CHUNKS)
+    (vector,) = stored(encoder, [words(40)], tmp_path, "query")
+    expected = unit(states_of(encoder, words(40)).mean(axis=0))
+    np.testing.assert_allclose(vector[0], expected, atol=1e-6)
+
+
+def test_what_max_tokens_cuts_off_is_in_no_chunk(load_tiny):
+    (item,) = load_tiny(max_tokens=32, late_chunking=CHUNKS).tokenize([words(59)], "document")
+    assert [len(window) for window in item.windows] == [32]
+    assert item.visible_char_end == len(words(30))
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"late_chunking": CHUNKS, "windows": WINDOWS}, "windows and late_chunking exclude"),
+        ({"late_chunking": CHUNKS, "scoring": "maxsim"}, "late_chunking and scoring: maxsim"),
+        ({"late_chunking": CHUNKS, "pooling": "cls"}, "pooling is 'cls'; allowed with it"),
+        ({"late_chunking": {"tokens": 48, "overlap": 4}}, "late_chunking.tokens 48 > max_tokens"),
+        ({"late_chunking": {"tokens": 16, "overlap": 12}}, "leaves no step"),
+        ({"late_chunking": CHUNKS, "architecture": "nv-embed"}, "nv-embed exclude each other"),
+        ({"calibrate": {}, "attention": "sdpa"}, "attention is 'sdpa'; allowed with it"),
+        ({"calibrate": {}, "scoring": "maxsim"}, "calibrate and scoring: maxsim"),
+        ({"calibrate": {"strength": 1.5}}, "less than or equal to 1"),
+        ({"windows": WINDOWS | {"pool": "sum"}}, "'max' or 'mean'"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(fields, found):
+    with pytest.raises(ValidationError, match=found):
+        entry_of("x", **fields)
+
+
+def test_chunks_of_a_checkpoint_that_pools_by_its_first_token_are_refused(load_tiny, tmp_path):
+    from tiny_checkpoints import save_bert, save_modules
+
+    save_modules(save_bert(tmp_path), pooling="cls")
+    with pytest.raises(InputError, match="this checkpoint pools by cls; take `late_chunking` out"):
+        load_tiny(tmp_path, late_chunking=CHUNKS)
