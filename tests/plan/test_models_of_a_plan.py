@@ -8,7 +8,8 @@ from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.plan import jobs
 from psibench.plan.config import load_config
-from psibench.plan.paths import compared_models, wildcard_patterns
+from psibench.plan.encodings import needed_encodings
+from psibench.plan.paths import compared_models, fused_runs, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
 
 LLM = {"llm": "stand-in"}
@@ -81,6 +82,67 @@ def test_the_settings_name_the_first_stage_of_entries_without_one():
 def test_a_first_stage_has_to_search(first):
     with pytest.raises(InputError, match=f"its first stage is '{first}'; allowed"):
         plan_of({"b": PLAIN}, search={"first_stage": first})
+
+
+FUSED = {"fused": {"backend": "fusion", "of": ["bm25", "minilm-static"]}}
+
+
+def test_models_that_are_fused_are_searched_whether_or_not_they_are_evaluated():
+    plan = plan_of({"b": PLAIN}, models=["fused"], registry=FUSED)
+    patterns = wildcard_patterns(plan)
+    assert patterns["fused"] == "fused"
+    assert (patterns["lexical"], patterns["vector"]) == ("bm25", re.escape("minilm-static"))
+    pair = {"query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
+    assert fused_runs(plan, "b", "fused", **pair) == [
+        "results/b/runs/bm25/eng-Latn-eng-Latn.parquet",
+        "results/b/runs/minilm-static/eng-Latn-eng-Latn.parquet",
+    ]
+    assert {one.model for one in needed_encodings(plan)} == {"minilm-static"}
+    (fused,) = compared_models(plan, "b", **pair)
+    assert (fused["kind"], fused["reading_known"]) == ("fusion", True)
+    assert fused["seen"].endswith("fused/eng-Latn-eng-Latn.seen.parquet")
+
+
+def test_a_reranker_may_rerank_a_fused_run():
+    entries = FUSED | {"over": ENTRIES["second"] | {"first_stage": "fused"}}
+    plan = plan_of({"b": PLAIN}, models=["over"], registry=entries)
+    assert plan.searching("over") == ["bm25", "minilm-static"]
+    assert {"fused", "bm25", "minilm-static"} <= set(plan.models)
+
+
+@pytest.mark.parametrize("other", ["no-such-model", "second", "fused"])
+def test_what_is_fused_has_to_search(other):
+    entries = ENTRIES | FUSED
+    entries["more"] = {"backend": "fusion", "of": ["bm25", other]}
+    with pytest.raises(InputError, match=f"model 'more': `of` names '{other}'; allowed: models"):
+        plan_of({"b": PLAIN}, models=["more"], registry=entries)
+
+
+HEAD_TAIL = {
+    "backend": "sentence-transformers",
+    "checkpoint": "embedded:all-MiniLM-L6-v2",
+    "max_tokens": 256,
+    "windows": {"tokens": 128, "overlap": 32, "keep": "head-and-tail"},
+}
+
+
+@pytest.mark.parametrize(
+    ("of", "known"), [(["bm25", "ends"], True), (["minilm-static", "ends"], False)]
+)
+def test_what_a_model_of_head_and_tail_read_is_known_only_of_one_that_reads_all(of, known):
+    entries = {"ends": HEAD_TAIL, "fused": {"backend": "fusion", "of": of}}
+    plan = plan_of({"b": PLAIN}, models=["ends", "fused"], registry=entries)
+    ends, fused = compared_models(plan, "b", "eng-Latn", "eng-Latn")
+    assert (ends["reading_known"], ends["encodings"]) == (False, None)
+    assert fused["reading_known"] is known
+
+
+def test_a_fused_model_is_on_the_filter_panel_if_one_of_its_models_is():
+    section = TINY | {"verify": {"rerankers": ["embedded-bm25"]}}
+    entries = FUSED | {"blind": {"backend": "fusion", "of": ["minilm-static", "minilm-maxp"]}}
+    plan = plan_of({"b": section}, models=["fused", "blind"], registry=entries)
+    assert plan.on_filter_panel("b", "fused")
+    assert not plan.on_filter_panel("b", "blind")
 
 
 def test_an_unknown_reranker_is_refused_with_those_there_are():

@@ -349,6 +349,45 @@ rule rerank:
         "../scripts/stage.py"
 
 
+# Several models' runs as one.
+rule fuse:
+    input:
+        runs=per_job(paths.fused_runs),
+        encodings=per_job(paths.fused_encodings),
+        corpora=per_job(paths.pair_tables, side="corpus_lang", table="corpus"),
+        queries=per_job(paths.pair_tables, side="query_lang", table="queries"),
+        judged=per_job(paths.pair_tables, side="corpus_lang", table="queries"),
+    output:
+        run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+        # How far into each query's positive any of them read.
+        seen="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.seen.parquet",
+    log:
+        "logs/{benchmark}/fuse/{model}/{query_lang}-{corpus_lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/fuse/{model}/{query_lang}-{corpus_lang}.tsv"
+    wildcard_constraints:
+        benchmark=patterns["searched"],
+        model=patterns["fused"],
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(4000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        entry=per_job(jobs.entry),
+        domains=domains,
+        reads_all=per_job(paths.reads_all),
+        top_k=settings.search.top_k,
+        stage=STAGES["fuse"],
+    message:
+        "Fusing runs of {wildcards.benchmark} into {wildcards.model}"
+    script:
+        "../scripts/stage.py"
+
+
 # Rankings that somebody else's system made: files of the user's.
 rule import_run:
     input:

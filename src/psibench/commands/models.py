@@ -14,7 +14,7 @@ from psibench.commands.base import Command
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import read_yaml
 from psibench.config.model_base import ModelBase
-from psibench.config.models import Model, RunFilesModel, VllmModel
+from psibench.config.models import FusionModel, Model, RunFilesModel, VllmModel
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers
@@ -180,6 +180,8 @@ def model_row(
     read: object = rerankers.get(entry.reranker) if isinstance(entry, RerankModel) else entry
     tokens = getattr(read, "max_tokens", None)
     made_of = getattr(read, "checkpoint", ABSENT)
+    if isinstance(entry, FusionModel):
+        made_of = " + ".join(entry.of)
     if isinstance(entry, EmbeddingApiModel | RunFilesModel):
         made_of = entry.model if isinstance(entry, EmbeddingApiModel) else entry.path
     return (

@@ -3,8 +3,9 @@
 from string import Formatter
 from typing import TYPE_CHECKING, Annotated, Literal, Union
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from psibench.config.base import Id, refuse_repeats
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import (
     ColbertModel,
@@ -31,6 +32,7 @@ __all__ = [
     "EmbeddingApiModel",
     "EncoderModel",
     "FlagEmbeddingModel",
+    "FusionModel",
     "Landmark",
     "LateChunking",
     "Model",
@@ -110,6 +112,31 @@ class RunFilesModel(ModelBase):
         return self
 
 
+class FusionModel(ModelBase):
+    """Runs of several models made into one; each may, but need not, be evaluated by itself."""
+
+    backend: Literal["fusion"]
+    kind: Literal["fusion"] = "fusion"
+    of: Annotated[list[Id], AfterValidator(refuse_repeats)] = Field(min_length=2)
+    """Models that search: BM25, encoders, APIs, runs from files."""
+    method: Literal["rrf", "weighted"] = "rrf"
+    """rrf: reciprocal rank fusion, the sum of 1 / (k + rank) (Cormack et al. 2009); weighted: the
+    sum of scores, each run's on a scale from 0 to 1 per query."""
+    k: int = Field(default=60, ge=0)
+    """Of rrf: how little the first ranks stand out."""
+    weights: list[Annotated[float, Field(gt=0)]] | None = None
+    """One per model, in their order; null: all 1."""
+
+    @model_validator(mode="after")
+    def _a_weight_each(self) -> "FusionModel":
+        if self.weights is not None and len(self.weights) != len(self.of):
+            raise ValueError(
+                f"weights has {len(self.weights)} numbers, of names {len(self.of)} models; give "
+                "one each, or none"
+            )
+        return self
+
+
 def _check_placeholders(key: str, text: str) -> None:
     try:
         pieces = list(Formatter().parse(text))
@@ -125,11 +152,13 @@ if TYPE_CHECKING:
     EncoderEntry = (
         SentenceTransformerModel | FlagEmbeddingModel | ColbertModel | VllmModel | StaticModel
     )
-    Model = Bm25Model | EncoderEntry | EmbeddingApiModel | RerankModel | RunFilesModel
+    Model = Bm25Model | EncoderEntry | EmbeddingApiModel | RerankModel | FusionModel | RunFilesModel
 else:
     LIBRARIES = (SentenceTransformerModel, FlagEmbeddingModel, ColbertModel, VllmModel)
     OWN = tuple(own_backends().values())
     EncoderEntry = Union[(*LIBRARIES, *OWN)]
     """Models whose texts a job of ours encodes."""
-    BACKENDS = (Bm25Model, *LIBRARIES, EmbeddingApiModel, *OWN, RerankModel, RunFilesModel)
+    SECOND = (RerankModel, FusionModel)
+    """Models that are made of others' runs."""
+    BACKENDS = (Bm25Model, *LIBRARIES, EmbeddingApiModel, *OWN, *SECOND, RunFilesModel)
     Model = Annotated[Union[BACKENDS], Field(discriminator="backend")]  # noqa: UP007

@@ -60,7 +60,7 @@ Parts = Annotated[
     Field(min_length=3, max_length=3),
     AfterValidator(_refuse_no_part),
 ]
-TinyKind = Literal["sparse", "dense", "late-interaction", "reranker", "control", "run"]
+TinyKind = Literal["sparse", "dense", "late-interaction", "reranker", "fusion", "control", "run"]
 
 
 class Tiny(Section):

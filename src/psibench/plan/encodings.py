@@ -19,7 +19,6 @@ from psibench.config.encoders import VllmModel
 from psibench.config.llms import MILLION
 from psibench.config.model_base import EncoderModel
 from psibench.config.models import Model
-from psibench.config.reranking import RerankModel
 from psibench.encode.store import EmbeddingStore, Storage, text_key
 from psibench.errors import InputError
 from psibench.estimate.documents import Reader, is_large, is_remote
@@ -315,8 +314,8 @@ def _parameters(weights: Path) -> int:
 def needed_encodings(plan: Plan) -> list[Encoding]:
     """List the encodings that the results of a config ask for, each once, by a job or a service.
 
-    They are asked for by the runs of models, by those that rerankers rerank, by the recall of false
-    negatives and by the comparison of domains.
+    They are asked for by the runs of models, by those that rerankers rerank or that are fused, by
+    the recall of false negatives and by the comparison of domains.
     """
     asked = _asked_for(plan)
     every = (Encoding(plan.encoded_as(name, at), model, at) for name, model, at in asked)
@@ -326,12 +325,10 @@ def needed_encodings(plan: Plan) -> list[Encoding]:
 def _asked_for(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Yield benchmark or view, model and language of vectors that something reads."""
     for run in plan.runs:
-        model = run["model"]
-        if isinstance(plan.models[model], RerankModel):
-            model = plan.first_stage(model)
-        if plan.is_vector(model):
-            yield run["benchmark"], model, run["query_lang"]
-            yield run["benchmark"], model, run["corpus_lang"]
+        for model in plan.searching(run["model"]):
+            if plan.is_vector(model):
+                yield run["benchmark"], model, run["query_lang"]
+                yield run["benchmark"], model, run["corpus_lang"]
     for view in plan.views.values():
         negatives = view.generated.false_negatives
         if view.view == RAW and negatives is not None and plan.is_vector(negatives.recall.model):

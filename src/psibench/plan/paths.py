@@ -17,7 +17,7 @@ from psibench.config.downloads import (
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase
-from psibench.config.models import Bm25Model, RunFilesModel
+from psibench.config.models import Bm25Model, FusionModel, RunFilesModel
 from psibench.config.reranker_registry import checkpoint_of
 from psibench.config.reranking import RerankModel
 from psibench.filters.negatives import FinewebNegatives
@@ -105,6 +105,7 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "encoded without vllm": models(EncoderModel, but=VllmModel),
         "api": models(EmbeddingApiModel),
         "reranking": models(RerankModel),
+        "fused": models(FusionModel),
         "given": models(RunFilesModel),
         "generated": [one.id for one in every if one.is_generated],
         "raw": [name for name, one in plan.views.items() if one.view == RAW],
@@ -456,17 +457,41 @@ def first_stage(plan: Plan, benchmark: str, model: str, query_lang: str, corpus_
     return f"results/{benchmark}/runs/{plan.first_stage(model)}/{query_lang}-{corpus_lang}.parquet"
 
 
+def fused_runs(
+    plan: Plan, benchmark: str, model: str, query_lang: str, corpus_lang: str
+) -> list[str]:
+    """List the runs that a model is fused of."""
+    pair = f"{query_lang}-{corpus_lang}"
+    return [f"results/{benchmark}/runs/{one}/{pair}.parquet" for one in plan.searching(model)]
+
+
+def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) -> list[str]:
+    """List the encodings of documents that say what the models fused read of them."""
+    every = plan.searching(model)
+    return [
+        encodings(plan, benchmark, one, corpus_lang)
+        for one in every
+        if plan.reads(one) == "encoded"
+    ]
+
+
+def reads_all(plan: Plan, model: str) -> bool:
+    """Say whether one of the models fused reads whole documents."""
+    return any(plan.reads(one) == "all" for one in plan.searching(model))
+
+
 def shared_runs(plan: Plan) -> list[str]:
     """List what a job takes from another view's runs: paths of runs/, {model}/{pair}.
 
-    Of every model that searches; a reranker's have what it saw beside.
+    Of every model that searches; those of rerankers and fused models have what they saw beside.
     """
     return [
         path
         for model in plan.config.models
         if not isinstance(plan.models[model], RunFilesModel)
         for path in [f"{model}/{PAIR}.parquet"]
-        + [f"{model}/{PAIR}.seen.parquet"] * isinstance(plan.models[model], RerankModel)
+        + [f"{model}/{PAIR}.seen.parquet"]
+        * isinstance(plan.models[model], RerankModel | FusionModel)
     ]
 
 
@@ -485,16 +510,16 @@ def compared_models(
     """List the models of a language pair: their tables, and what a reader has to know."""
     pair, found = f"{query_lang}-{corpus_lang}", list[dict[str, str | bool | None]]()
     for model in plan.models_of(benchmark, query_lang, corpus_lang):
-        entry, run = plan.models[model], f"results/{benchmark}/runs/{model}/{pair}"
+        run, reads = f"results/{benchmark}/runs/{model}/{pair}", plan.reads(model)
         vectors = encodings(plan, benchmark, model, corpus_lang)
         found.append(
             {
                 "model": model,
-                "kind": entry.kind,
+                "kind": plan.models[model].kind,
                 "run": f"{run}.parquet",
-                "encodings": vectors if plan.is_vector(model) else None,
-                "seen": f"{run}.seen.parquet" if isinstance(entry, RerankModel) else None,
-                "reading_known": not isinstance(entry, RunFilesModel),
+                "encodings": vectors if reads == "encoded" else None,
+                "seen": f"{run}.seen.parquet" if reads == "seen" else None,
+                "reading_known": reads != "unknown",
                 "on_filter_panel": plan.on_filter_panel(benchmark, model),
             }
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from psibench.config.downloads import (
     Download,
@@ -18,9 +18,9 @@ from psibench.config.downloads import (
 )
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.llms import LlmSettings, Price
-from psibench.config.model_base import EncoderModel
+from psibench.config.model_base import EncoderModel, Windows
 from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
-from psibench.config.models import Bm25Model, Model, RunFilesModel, StaticModel
+from psibench.config.models import Bm25Model, FusionModel, Model, RunFilesModel, StaticModel
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.reranker_registry import checkpoint_of
@@ -55,8 +55,8 @@ class Plan:
     benchmarks, views
         By id. ``named`` has both.
     models
-        Registry entries by id: those evaluated, those that recall false negatives, the first stages
-        of rerankers.
+        Registry entries by id: those evaluated, those that recall false negatives, those whose runs
+        are reranked or fused.
     encoders, personas
         Registry entries that choose the personas of benchmarks, and local files that these are
         read from, by benchmark.
@@ -149,6 +149,31 @@ class Plan:
         assert isinstance(entry, RerankModel)
         return entry.first_stage or self.config.search.first_stage
 
+    def searching(self, model: str) -> list[str]:
+        """List the models whose runs one is made of, first of all: itself, where it searches."""
+        entry = self.models[model]
+        if isinstance(entry, RerankModel):
+            return self.searching(self.first_stage(model))
+        return list(entry.of) if isinstance(entry, FusionModel) else [model]
+
+    def reads(self, model: str) -> Literal["all", "encoded", "seen", "unknown"]:
+        """Say where it is known what a model reads of documents.
+
+        ``all``: all of them; ``encoded``: its encodings say; ``seen``: a table beside its run does,
+        of each query's positive; ``unknown``: nowhere. A text's head and tail are no beginning of
+        it, which is all that encodings can say. Fused models read what any of them does.
+        """
+        entry = self.models[model]
+        if isinstance(entry, FusionModel):
+            parts = {self.reads(one) for one in entry.of}
+            return "unknown" if "unknown" in parts and "all" not in parts else "seen"
+        if isinstance(entry, RerankModel):
+            return "seen"
+        windows: Windows | None = getattr(entry, "windows", None)
+        if isinstance(entry, RunFilesModel) or (windows and windows.keep == "head-and-tail"):
+            return "unknown"
+        return "encoded" if self.is_vector(model) else "all"
+
     def reranker_of(self, model: str) -> str:
         """Return the id of the reranker behind a model."""
         entry = self.models[model]
@@ -198,6 +223,8 @@ class Plan:
         entry = self.models[model]
         if model in recalls:
             return True
+        if isinstance(entry, FusionModel):
+            return any(self.on_filter_panel(benchmark, one) for one in entry.of)
         if isinstance(entry, Bm25Model):
             return any(one.backend == "bm25" for one in panel) or any(
                 isinstance(self.models[one], Bm25Model) for one in recalls
@@ -352,7 +379,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
     known: dict[str, Model] = load_registry(REGISTRY) | config.registry
     benchmarks = plan_benchmarks(config, looking)
     entries = dict(_recalling(config, known)) | dict(models)
-    entries |= _first_stages(config, entries, known)
+    entries |= _taken(config, entries, known)
     rerankers = resolve_rerankers(config, entries)
     there = entries | {name: model.base_entry for name, model in config.trained.items()}
     _check_checkpoints(there, rerankers, looking)
@@ -384,7 +411,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
             runs = [
                 (row, plan.named[row["benchmark"]].domains(row["query_lang"], row["corpus_lang"]))
                 for row in plan.runs
-                if row["model"] == name
+                if name in plan.searching(row["model"])
             ]
             with looking(f"model {name!r}"):
                 check_run_files(entry, runs)
@@ -405,7 +432,7 @@ def _recalling(config: Config, known: Mapping[str, Model]) -> Iterator[tuple[str
                 "`registry:` for your own."
             )
         entry = known[model]
-        if isinstance(entry, RerankModel | RunFilesModel):
+        if isinstance(entry, RerankModel | FusionModel | RunFilesModel):
             raise InputError(
                 f"config key benchmarks.{name}.false_negatives.recall.model: {model!r} does not "
                 "search by itself; allowed: an encoder, an embedding API or BM25"
@@ -413,23 +440,35 @@ def _recalling(config: Config, known: Mapping[str, Model]) -> Iterator[tuple[str
         yield model, entry
 
 
-def _first_stages(
+def _taken(
     config: Config, entries: Mapping[str, Model], known: Mapping[str, Model]
 ) -> dict[str, Model]:
-    found = {}
+    """Return the models whose runs are reranked or fused: the first stages, then what is fused."""
+    found = dict[str, Model]()
     for name, entry in entries.items():
         if not isinstance(entry, RerankModel):
             continue
         first = entry.first_stage or config.search.first_stage
         if first not in known or isinstance(known[first], RerankModel):
-            fitting = [one for one, other in known.items() if not isinstance(other, RerankModel)]
             raise InputError(
                 f"model {name!r}: its first stage is {first!r}; allowed: a model that "
-                f"searches, as {', '.join(sorted(fitting))}. Set search.first_stage, or "
+                f"searches, as {_but(known, RerankModel)}. Set search.first_stage, or "
                 "first_stage in its entry"
             )
         found[first] = known[first]
+    for name, entry in (dict(entries) | found).items():
+        for one in entry.of if isinstance(entry, FusionModel) else ():
+            if one not in known or isinstance(known[one], RerankModel | FusionModel):
+                raise InputError(
+                    f"model {name!r}: `of` names {one!r}; allowed: models that search, as "
+                    f"{_but(known, (RerankModel, FusionModel))}. Correct `of` in its entry"
+                )
+            found[one] = known[one]
     return found
+
+
+def _but(known: Mapping[str, Model], kinds: type | tuple[type, ...]) -> str:
+    return ", ".join(sorted(name for name, entry in known.items() if not isinstance(entry, kinds)))
 
 
 def _check_checkpoints(

@@ -127,6 +127,7 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
             models.EmbeddingApiModel,
             *own_backends().values(),
             models.RerankModel,
+            models.FusionModel,
             models.RunFilesModel,
         ),
     ),

@@ -82,7 +82,7 @@ def run_rerank(
     load = load_once(load)
     for corpus, asked_path, judged_path in zip(corpora, queries, judged, strict=True):
         asked = read_table(asked_path, QUERIES)
-        positives = _positives(asked, read_table(judged_path, QUERIES))
+        positives = positives_of(asked, read_table(judged_path, QUERIES))
         own = found_first.join(asked.select(query_id="_id"), on="query_id", how="semi")
         wanted = own.filter(pl.col("rank") <= entry.depth)
         found = _texts_of(corpus, [wanted, positives])
@@ -112,7 +112,7 @@ def run_rerank(
     write_table(rank_documents(pl.concat(frames)), run, RUN, provenance=origin)
 
 
-def _positives(asked: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
+def positives_of(asked: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
     """Return (query_id, doc_id) of the queries asked that have a positive in this language."""
     known = judged.select(query_id="_id", doc_id="pos_corpus_id")
     own = asked.select(query_id="_id")

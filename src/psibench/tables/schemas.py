@@ -126,11 +126,11 @@ SEEN = TableSpec(
     "seen",
     (
         Column("query_id", STRING, "query id"),
-        Column("doc_id", STRING, "its positive, whether or not the first stage found it"),
+        Column("doc_id", STRING, "its positive, whether or not the run has it"),
         Column(
             "visible_char_end",
             INT32,
-            "characters of the positive that a reranker reads beside the query",
+            "characters of the positive read: by a reranker beside the query, by any fused model",
         ),
     ),
     key=("query_id",),
