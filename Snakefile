@@ -14,6 +14,7 @@
 #   {benchmark}/scores|tables/{query_lang}-{corpus_lang}...           of all models
 #   training/{training}/pairs|counts.parquet  models/{trained}/           where the config trains
 #   psi_table.csv  bucket_scores.csv  position_trend.csv  language_averages.csv  ...
+#   mitigations.csv (where a model names what it mitigates)
 #   report.html  published.html (where a paper has figures of it)     over all benchmarks
 # Views of a benchmark have folders of their own: {benchmark}-raw, -tiny, -candidates.
 # Logs and job benchmarks repeat these paths under logs/ and benchmarks/.
@@ -43,6 +44,7 @@ rule all:
     default_target: True
     input:
         [f"results/{name}.csv" for name in summaries.summary_names(plan)],
+        summaries.mitigation_tables(plan),
         "results/report.html",
         published_page,
         [path.replace(".parquet", ".csv") for path in training_tables],

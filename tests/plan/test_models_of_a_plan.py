@@ -11,6 +11,7 @@ from psibench.plan.config import load_config
 from psibench.plan.encodings import needed_encodings
 from psibench.plan.paths import compared_models, fused_runs, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
+from psibench.plan.summaries import mitigation_costs, mitigation_inputs, mitigation_tables
 
 LLM = {"llm": "stand-in"}
 SOURCE = {"source": {"kind": "python_docs"}}
@@ -143,6 +144,43 @@ def test_a_fused_model_is_on_the_filter_panel_if_one_of_its_models_is():
     plan = plan_of({"b": section}, models=["fused", "blind"], registry=entries)
     assert plan.on_filter_panel("b", "fused")
     assert not plan.on_filter_panel("b", "blind")
+
+
+BETTER = {"better": HEAD_TAIL | {"mitigates": "all-minilm-l6-v2"}}
+
+
+def test_mitigations_are_compared_where_both_are_evaluated_and_their_cost_is_looked_up():
+    entries = BETTER | FUSED
+    entries |= {"over": {**ENTRIES["second"], "first_stage": "fused", "mitigates": "fused"}}
+    models = ["all-minilm-l6-v2", "better", "fused", "over"]
+    benchmarks = {"b": PLAIN, "c": PLAIN | {"models": ["better", "over"]}}
+    plan = plan_of(benchmarks, models=models, registry=entries)
+    pair = {"query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
+    assert plan.mitigations("b", **pair) == [("better", "all-minilm-l6-v2"), ("over", "fused")]
+    assert plan.mitigations("c", **pair) == []
+    costs = {one["model"]: one for one in mitigation_costs(plan)}
+    assert list(costs) == ["better", "all-minilm-l6-v2", "over", "fused"]
+    at = "results/b/encodings"
+    assert costs["better"]["encodings"] == {"better": f"{at}/better/eng-Latn.parquet"}
+    fused = {"minilm-static": f"{at}/minilm-static/eng-Latn.parquet"}
+    assert costs["fused"]["encodings"] == costs["over"]["encodings"] == fused
+    run = "results/b/runs/fused/eng-Latn-eng-Latn.parquet"
+    assert (costs["over"]["reranked"], costs["over"]["depth"]) == (run, 100)
+    assert set(mitigation_inputs(plan)) >= {run, *fused.values()}
+    assert mitigation_tables(plan) == ["results/mitigations.parquet", "results/mitigations.csv"]
+
+
+def test_without_a_mitigation_there_is_no_table_of_them():
+    assert mitigation_tables(plan_of({"b": PLAIN})) == []
+    plain = load_config(DEFAULT_CONFIG, {}, registry=REGISTRY)
+    assert mitigation_tables(make_plan(*plain)) == []
+
+
+@pytest.mark.parametrize(("base", "models"), [("bm25", ["better"]), ("better", ["better"])])
+def test_what_a_model_mitigates_has_to_be_evaluated(base, models):
+    entries = {"better": HEAD_TAIL | {"mitigates": base}}
+    with pytest.raises(InputError, match=f"'better': it mitigates '{base}', which is not among"):
+        plan_of({"b": PLAIN}, models=models, registry=entries)
 
 
 def test_an_unknown_reranker_is_refused_with_those_there_are():

@@ -40,6 +40,37 @@ rule summaries:
         "../scripts/stage.py"
 
 
+# Models that are meant to be less position-sensitive, before and after.
+rule mitigations:
+    input:
+        psi_table="results/psi_table.parquet",
+        comparisons="results/comparisons.parquet",
+        read=summaries.mitigation_inputs(plan),
+    output:
+        parquet="results/mitigations.parquet",
+        csv="results/mitigations.csv",
+    log:
+        "logs/mitigations.log",
+    benchmark:
+        "benchmarks/mitigations.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, input, attempt: (
+            max(2000, 25 * input.size_mb) * attempt
+        ),
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        costs=summaries.mitigation_costs(plan),
+        store=settings.store,
+        stage=STAGES["mitigations"],
+    message:
+        "Writing {output.csv}"
+    script:
+        "../scripts/stage.py"
+
+
 rule published:
     input:
         psi_table="results/psi_table.parquet",
@@ -132,6 +163,7 @@ rule report:
             for files in summaries.example_files(plan)
             for path in summaries.paths_in(files)
         ],
+        mitigations=summaries.mitigation_tables(plan)[:1],
         published=summaries.published_tables(),
         comparison_page=published_page,
         training_tables=list(summaries.training_tables(plan).values()),
@@ -159,6 +191,7 @@ rule report:
         summaries={
             name: f"results/{name}.parquet"
             for name in summaries.summary_names(plan)[3:]
+            + ["mitigations"] * bool(summaries.mitigation_tables(plan))
         },
         examples=summaries.example_files(plan),
         published_page=[Path(path).name for path in published_page],

@@ -35,6 +35,7 @@ rule score:
         models=per_job(paths.compared_models),
         control=per_job(Plan.position_blind),
         windows=per_job(Plan.input_lengths),
+        mitigations=per_job(Plan.mitigations),
         schemes=lambda wildcards: own(wildcards).section.buckets,
         length_buckets=lambda wildcards: own(wildcards).section.length_buckets,
         metrics=settings.metrics,

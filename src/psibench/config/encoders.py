@@ -1,9 +1,8 @@
 """Config of encoders that run in the job: one section per backend."""
 
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_serializer, model_validator
-from pydantic.functional_serializers import SerializerFunctionWrapHandler
+from pydantic import Field, model_validator
 
 from psibench.config.base import Section
 from psibench.config.model_base import (
@@ -12,6 +11,7 @@ from psibench.config.model_base import (
     Dtype,
     EncoderModel,
     LateChunking,
+    ModelBase,
     Scoring,
     Windows,
 )
@@ -35,6 +35,7 @@ class Landmark(Section):
 class SentenceTransformerModel(EncoderModel):
     """A transformer encoder loaded by sentence-transformers, any checkpoint it can load."""
 
+    later: ClassVar = ModelBase.later | {"late_chunking", "calibrate"}
     backend: Literal["sentence-transformers"]
     kind: Literal["dense", "late-interaction", "control"] = "dense"
     max_tokens: int = Field(ge=8)
@@ -68,12 +69,6 @@ class SentenceTransformerModel(EncoderModel):
     """Even attention out over positions, in documents and queries. Attention is `eager` then."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out null keys that came later: what was made before them is not made again."""
-        later = ("late_chunking", "calibrate")
-        return {k: value for k, value in dump(self).items() if k not in later or value is not None}
 
     @model_validator(mode="after")
     def _consistent(self) -> "SentenceTransformerModel":

@@ -1,6 +1,6 @@
 """Config that every entry of the model registry has."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_serializer, model_serializer, model_validator
 from pydantic.functional_serializers import SerializerFunctionWrapHandler
@@ -15,8 +15,16 @@ Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 
 
 class ModelBase(Section):
-    """What every model entry has."""
+    """What every model entry has.
 
+    Attributes
+    ----------
+    later
+        Keys that came after others: left out where they are null, so that what was made before
+        there were such keys is not made again.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset({"mitigates"})
     description: str = ""
     """One line for the report."""
     licence: str = ""
@@ -26,6 +34,11 @@ class ModelBase(Section):
     mitigates: Id | None = None
     """Model that this one is meant to be less position-sensitive than, all else equal: the two are
     compared in results/mitigations.csv (docs/mitigations.md)."""
+
+    @model_serializer(mode="wrap")
+    def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        dumped: dict[str, Any] = dump(self)
+        return {k: v for k, v in dumped.items() if v is not None or k not in self.later}
 
 
 class Overlapping(Section):

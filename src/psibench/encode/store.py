@@ -111,6 +111,18 @@ class EmbeddingStore:
         if first < len(keys):
             _write_part(self.folder, keys[first:], vectors[first:], self._storage)
 
+    def count(self, keys: Sequence[bytes] | np.ndarray) -> np.ndarray:
+        """Count the vectors of texts, (n,) int32 in the order of ``keys``; none of them is read.
+
+        Raises
+        ------
+        InputError
+            If a key is not stored.
+        """
+        texts = self._parts.require(key_array(keys))
+        counts: np.ndarray = self._parts.counts[texts]
+        return counts
+
     def load(self, keys: Sequence[bytes] | np.ndarray) -> Vectors:
         """Load the vectors of texts, in the order of ``keys``.
 

@@ -125,6 +125,7 @@ def result_tables(
     domains: bool = False,
     control: str | None = None,
     windows: Sequence[tuple[str, str]] = (),
+    mitigations: Sequence[tuple[str, str]] = (),
     pairs: Sequence[tuple[str, str]] = (),
     settings: UncertaintySettings | None = None,
     threads: int = 1,
@@ -141,6 +142,7 @@ def result_tables(
     domains : also rows per domain, if there are two or more.
     control : the model that knows no position; the others are compared with it.
     windows : pairs of models that differ in nothing but the length of the input, longer first.
+    mitigations : pairs of models, each first one meant to be less position-sensitive.
     pairs : further models to compare, the first of each with the second.
     settings : the defaults when None.
     threads : how many rows are computed at a time; decides no figure.
@@ -154,7 +156,8 @@ def result_tables(
         adjusted over the models of one metric, scheme and view (Holm), those of domains and
         lengths over all of them (Benjamini and Hochberg). Queries whose evidence is mixed have
         rows of their own, evidence `mixed`. Buckets: one row per bucket of those.
-        Comparisons: each model with the control, and those of `windows` and `pairs`.
+        Comparisons: each model with the control, and those of `windows`, `mitigations` and
+        `pairs`.
 
     Raises
     ------
@@ -187,7 +190,11 @@ def result_tables(
     related = [(model, blind, "control") for model in models if blind and model is not blind]
     related += [
         (by_name[one], by_name[other], relation)
-        for relation, named in (("shorter_input", windows), ("given", pairs))
+        for relation, named in (
+            ("shorter_input", windows),
+            ("mitigation", mitigations),
+            ("given", pairs),
+        )
         for one, other in named
         if one in by_name and other in by_name
     ]

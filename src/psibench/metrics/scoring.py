@@ -77,6 +77,7 @@ def run_score(
     uncertainty: Uncertainty,
     control: str | None,
     windows: Sequence[tuple[str, str]],
+    mitigations: Sequence[tuple[str, str]] = (),
     scores: str | Path,
     buckets: str | Path,
     psi: str | Path,
@@ -89,7 +90,8 @@ def run_score(
 
     Who wrote the queries is taken from the provenance of the runs. Of a model without
     ``reading_known`` (what it read of a document is not known) there are rows of all evidence
-    alone. ``control``, ``windows`` and ``threads`` are those of `result_tables`.
+    alone. ``control``, ``windows``, ``mitigations`` and ``threads`` are those of
+    `result_tables`.
 
     Parameters
     ----------
@@ -128,6 +130,7 @@ def run_score(
             "settings": asdict(settings),
             "control": control,
             "windows": [list(pair) for pair in windows],
+            "mitigations": [list(pair) for pair in mitigations],
         },
     )
     tables = result_tables(
@@ -148,6 +151,7 @@ def run_score(
         domains=True,
         control=control,
         windows=windows,
+        mitigations=mitigations,
         settings=settings,
         threads=threads,
     )

@@ -188,6 +188,13 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"
     evaluated = {name: models[name] for name in config.models if name in models}
+    for name, entry in evaluated.items():
+        base = entry.mitigates
+        if base is not None and (base == name or base not in config.models):
+            yield (
+                f"model {name!r}: it mitigates {base!r}, which is not among models "
+                f"{config.models}. Evaluate that model, too, or take `mitigates` out of the entry"
+            )
     llms, rerankers = list(_named_llms(config)), list(_named_rerankers(config, evaluated))
     known_llms = load_llms(own=config.llms) if llms else {}
     known_rerankers = load_rerankers(own=config.rerankers) if rerankers else {}

@@ -185,6 +185,14 @@ class Plan:
         models = self.models_of(benchmark, query_lang, corpus_lang)
         return next((m for m in models if self.models[m].control == "position-blind"), None)
 
+    def mitigations(
+        self, benchmark: str, query_lang: str, corpus_lang: str
+    ) -> list[tuple[str, str]]:
+        """List the models of a language pair that mitigate another one of it, each with that."""
+        models = self.models_of(benchmark, query_lang, corpus_lang)
+        named = ((model, self.models[model].mitigates) for model in models)
+        return [(model, base) for model, base in named if base in models]
+
     def input_lengths(
         self, benchmark: str, query_lang: str, corpus_lang: str
     ) -> list[tuple[str, str]]:

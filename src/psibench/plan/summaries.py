@@ -5,10 +5,11 @@ from typing import Any
 
 from psibench.config.llms import Price, price_of
 from psibench.config.paths import PUBLISHED
+from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
 from psibench.filters.verify import VerifyMargin
 from psibench.plan.benchmarks import BY_DOMAIN
-from psibench.plan.paths import compared_domains, translators_of
+from psibench.plan.paths import compared_domains, encodings, first_stage, translators_of
 from psibench.plan.plan import Plan
 from psibench.report.published import has_counterparts
 from psibench.report.published_facts import published_facts
@@ -54,6 +55,37 @@ def training_evaluations(plan: Plan) -> list[dict[str, Any]]:
                 {**pair, "scores": scores.format(**pair), "schemes": schemes, "models": models}
             )
     return found
+
+
+def mitigation_tables(plan: Plan) -> list[str]:
+    """Return the table of mitigations, as Parquet and CSV, where a model has one to compare."""
+    has_some = bool(mitigation_costs(plan))
+    return [f"results/mitigations.{suffix}" for suffix in ("parquet", "csv") if has_some]
+
+
+def mitigation_costs(plan: Plan) -> list[dict[str, Any]]:
+    """Return where the cost of each mitigation and of its base is seen: fields of `Costly`."""
+    found = []
+    for labels in evaluated_pairs(plan):
+        for model in dict.fromkeys(one for both in plan.mitigations(**labels) for one in both):
+            entry, name = plan.models[model], labels["benchmark"]
+            cost: dict[str, Any] = {**labels, "model": model}
+            cost["encodings"] = {
+                one: encodings(plan, name, one, labels["corpus_lang"])
+                for one in plan.searching(model)
+                if plan.is_vector(one)
+            }
+            if isinstance(entry, RerankModel):
+                cost |= {"reranked": first_stage(plan, model=model, **labels), "depth": entry.depth}
+            found.append(cost)
+    return found
+
+
+def mitigation_inputs(plan: Plan) -> list[str]:
+    """List what the costs are read from, each once."""
+    costs = mitigation_costs(plan)
+    paths = [path for one in costs for path in (*one["encodings"].values(), one.get("reranked"))]
+    return list(dict.fromkeys(path for path in paths if path))
 
 
 def evaluated_pairs(plan: Plan) -> list[dict[str, str]]:

@@ -30,7 +30,12 @@ from psibench.tables.quality_schemas import (
     TRANSLATOR_QUALITY,
 )
 from psibench.tables.spec import POOLED, TableSpec
-from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
+from psibench.tables.summary_schemas import (
+    LANGUAGE_AVERAGES,
+    LEADERBOARDS,
+    MITIGATIONS,
+    POSITION_TREND,
+)
 from psibench.text.query_types import QUERY_TYPES
 from psibench.translate.quality import ANNOTATOR_MEAN, DIMENSIONS, GRADES, OVERALL
 
@@ -45,6 +50,7 @@ SUMMARY_TABLES: Mapping[str, TableSpec] = {
     "position_trend": POSITION_TREND,
     "language_averages": LANGUAGE_AVERAGES,
     "leaderboards": LEADERBOARDS,
+    "mitigations": MITIGATIONS,
 }
 POSIR_RECIPES = ("posir", "posir_release")
 
@@ -64,11 +70,12 @@ class LanguageFacts:
 
 @dataclass(frozen=True)
 class Summaries:
-    """Tables over all benchmarks: POSITION_TREND, LANGUAGE_AVERAGES and LEADERBOARDS rows."""
+    """Tables over all benchmarks: rows of POSITION_TREND, LANGUAGE_AVERAGES and so on."""
 
     position_trend: pl.DataFrame | None = None
     language_averages: pl.DataFrame | None = None
     leaderboards: pl.DataFrame | None = None
+    mitigations: pl.DataFrame | None = None
 
 
 def read_languages(files: Sequence[Mapping[str, Any]]) -> list[LanguageFacts]:

@@ -42,6 +42,7 @@ from psibench.report.languages import (
     read_languages,
     read_summaries,
 )
+from psibench.report.mitigations import mitigation_tables
 from psibench.report.pairs import leaderboard_table, pair_blocks
 from psibench.report.plots import draw_histogram, inline_svg, model_styles
 from psibench.report.tables import (
@@ -361,6 +362,7 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
         "visibility": scores.visibility(lead, inputs.comparisons, benchmarks),
         "languages": [(info, blocks) for info, blocks in pairs if blocks],
         "leaderboards": leaderboard_table(inputs.summaries.leaderboards, benchmarks, metric=metric),
+        "mitigations": mitigation_tables(inputs.summaries.mitigations, benchmarks, metric=metric),
         "data": _data(inputs, benchmarks, PsiRows(every, metric, tuple(by_id), languages)),
         "training": training_blocks(inputs.training, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),

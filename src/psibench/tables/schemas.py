@@ -323,7 +323,8 @@ COMPARISONS = TableSpec(
         Column(
             "relation",
             STRING,
-            "what the other is: control, shorter_input (the same model with less), or given",
+            "what the other is: control, shorter_input (the same model with less), mitigation "
+            "(what the model mitigates), or given",
         ),
         Column("metric", STRING, "metric name, e.g. ndcg@10"),
         *_VIEW,

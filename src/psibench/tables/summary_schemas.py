@@ -1,4 +1,4 @@
-"""Declared schemas of the summaries over buckets, languages and leaderboards."""
+"""Declared schemas of the summaries over buckets, languages, leaderboards and mitigations."""
 
 from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
 
@@ -122,4 +122,49 @@ LEADERBOARDS = TableSpec(
     ),
 )
 
-SUMMARY_SPECS = (POSITION_TREND, LANGUAGE_AVERAGES, LEADERBOARDS)
+
+def _with_interval(name: str, text: str) -> tuple[Column, ...]:
+    return (
+        Column(name, FLOAT64, text, True),
+        Column(f"{name}_low", FLOAT64, "lower end of its interval, documents as units", True),
+        Column(f"{name}_high", FLOAT64, "upper end of its interval", True),
+    )
+
+
+MITIGATIONS = TableSpec(
+    "mitigations",
+    (
+        Column("benchmark", STRING, "benchmark id"),
+        Column("query_lang", STRING, "language of the queries"),
+        Column("corpus_lang", STRING, "language of the documents"),
+        Column("model", STRING, "model with the mitigation: after"),
+        Column("base", STRING, "model that it mitigates: before"),
+        Column("metric", STRING, "metric name, e.g. ndcg@10"),
+        Column("buckets", STRING, "bucket scheme, as in the PSI table"),
+        Column("n_queries", INT64, "queries of both"),
+        Column("n_documents", INT64, "their documents"),
+        *_with_interval("psi_before", "published PSI of the base"),
+        *_with_interval("psi_after", "published PSI of the model"),
+        *_with_interval("psi_difference", "after less before, both corrected for sampling noise"),
+        *_with_interval("psi_same_before", "PSI at equal documents of the base, corrected"),
+        *_with_interval("psi_same_after", "PSI at equal documents of the model, corrected"),
+        *_with_interval("psi_same_difference", "after less before"),
+        Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
+        Column("mean_before", FLOAT64, "mean over the queries, of the base", True),
+        Column("mean_after", FLOAT64, "the same of the model", True),
+        *_with_interval("mean_difference", "after less before, query by query"),
+        Column("given_before", FLOAT64, "share of the queries whose evidence the base read", True),
+        Column("given_after", FLOAT64, "the same of the model", True),
+        Column("vectors_before", FLOAT64, "vectors per document of the base", True),
+        Column("vectors_after", FLOAT64, "the same of the model", True),
+        Column("tokens_before", FLOAT64, "tokens that the base encodes per document", True),
+        Column("tokens_after", FLOAT64, "the same of the model", True),
+        Column("pairs_before", FLOAT64, "pairs that the base's reranker scores per query"),
+        Column("pairs_after", FLOAT64, "the same of the model"),
+        Column("verdict", STRING, "what the row shows, and what it does not"),
+        Column("queries_by", STRING, "who wrote the queries, as in the PSI table"),
+    ),
+    key=("benchmark", "query_lang", "corpus_lang", "model", "metric", "buckets"),
+)
+
+SUMMARY_SPECS = (POSITION_TREND, LANGUAGE_AVERAGES, LEADERBOARDS, MITIGATIONS)

@@ -1,0 +1,189 @@
+"""The table of mitigations: what changed, at what cost, and what may be said of it."""
+
+import numpy as np
+import polars as pl
+import pytest
+from report_tables import comparison_row, frame, psi_row
+
+from psibench.encode.store import open_store, text_key
+from psibench.errors import InputError
+from psibench.metrics.comparison import psi_difference
+from psibench.metrics.mitigations import Costly, cost_of, mitigation_rows, run_mitigations, verdict
+from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables.schemas import COMPARISONS, ENCODINGS, PSI_TABLE, RUN
+from psibench.tables.summary_schemas import MITIGATIONS
+
+PLACE = ("docs", "eng-Latn", "eng-Latn")
+FREE = {"vectors": None, "tokens": None, "pairs": 0.0}
+CHANGED = {"relation": "mitigation", "difference": 0.1, "difference_low": 0.05}
+LOWER = {"psi_difference": -0.1, "psi_difference_low": -0.2, "psi_difference_high": -0.05}
+
+
+def rows_of(compared, psi, costs=None):
+    costs = costs or {(*PLACE, model): FREE for model in ("base", "after")}
+    return mitigation_rows(frame(PSI_TABLE, psi), frame(COMPARISONS, compared), costs)
+
+
+def changed(**more):
+    return comparison_row("after", "base", **CHANGED | {"difference_high": 0.15} | LOWER | more)
+
+
+def test_a_row_has_both_models_figures_and_their_differences():
+    after = {"psi": 0.1, "psi_low": 0.05, "psi_high": 0.2, "psi_corrected": 0.08}
+    psi = [psi_row("base", seen=0.7), psi_row("after", psi_same_corrected=0.11, **after)]
+    (row,) = rows_of([changed()], psi)
+    assert [row[name] for name in ("benchmark", "model", "base")] == ["docs", "after", "base"]
+    assert (row["psi_before"], row["psi_after"]) == (0.25, 0.1)
+    assert (row["psi_same_before"], row["psi_same_after"]) == (0.21, 0.11)
+    assert (row["mean_before"], row["mean_after"]) == (0.4, 0.5)
+    assert (row["given_before"], row["given_after"]) == (0.7, 1.0)
+    assert [row[f"mean_difference{end}"] for end in ("", "_low", "_high")] == [0.1, 0.05, 0.15]
+    assert [row[f"psi_same_difference{end}"] for end in ("", "_low", "_high")] == [
+        -0.1,
+        -0.2,
+        -0.05,
+    ]
+    expected = psi_difference((0.08, 0.05, 0.2), (0.24, 0.2, 0.3))
+    found = tuple(row[f"psi_difference{end}"] for end in ("", "_low", "_high"))
+    assert found == pytest.approx(expected)
+    assert row["verdict"] == "PSI at equal documents lower; mean higher"
+
+
+def test_other_comparisons_and_parts_of_the_queries_have_no_rows():
+    psi = [psi_row("base"), psi_row("after"), psi_row("after", length_bucket="Q1", psi=0.9)]
+    others = [
+        comparison_row("after", "base"),
+        comparison_row("after", "base", relation="shorter_input"),
+        changed(evidence="visible"),
+    ]
+    assert rows_of(others, psi) == []
+    (row,) = rows_of([*others, changed()], psi)
+    assert row["psi_after"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "PSI at equal documents lower; mean higher"),
+        (
+            {"p_profile": 0.2},
+            "PSI at equal documents lower, but no other shape of the profile shown; mean higher",
+        ),
+        (
+            {"p_profile": None},
+            "PSI at equal documents lower, but no other shape of the profile shown; mean higher",
+        ),
+        (
+            {"psi_same_difference_high": 0.01},
+            "no change of the PSI at equal documents shown; mean higher",
+        ),
+        (
+            {"psi_same_difference_low": 0.01, "psi_same_difference_high": 0.2},
+            "PSI at equal documents higher; mean higher",
+        ),
+        (
+            {"mean_difference_low": -0.2, "mean_difference_high": -0.01},
+            "PSI at equal documents lower; mean lower",
+        ),
+        (
+            {"mean_difference_low": -0.1, "mean_difference_high": 0.0},
+            "PSI at equal documents lower; no change of the mean shown",
+        ),
+        (
+            {"psi_same_difference_low": None, "mean_difference_low": None},
+            "PSI at equal documents: not to be told here; mean: not to be told here",
+        ),
+    ],
+)
+def test_a_change_is_claimed_where_its_interval_excludes_0(fields, said):
+    row = {"psi_same_difference_low": -0.2, "psi_same_difference_high": -0.05, "p_profile": 0.01}
+    row |= {"mean_difference_low": 0.05, "mean_difference_high": 0.15}
+    assert verdict(row | fields) == said
+
+
+def test_where_documents_cannot_separate_position_nothing_is_said_of_the_psi():
+    unknown = dict.fromkeys(("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected"))
+    psi = [psi_row("base", **unknown), psi_row("after", **unknown)]
+    (row,) = rows_of([changed(**dict.fromkeys(LOWER))], psi)
+    assert row["psi_same_after"] is None
+    assert row["psi_difference_low"] < 0 < row["psi_difference_high"]  # of the published ones
+    assert row["verdict"] == "PSI at equal documents: not to be told here; mean higher"
+
+
+# --- cost
+
+
+def encoded(folder, model: str, vectors: dict[str, int], tokens: list[int]) -> str:
+    """Encodings of documents with so many vectors each, and of a query that does not count."""
+    store = open_store(model, store=folder / "store", fingerprint=f"print-{model}")
+    keys = [text_key(name) for name in (*vectors, "query")]
+    counts = [*vectors.values(), 9]
+    store.add(keys, [np.ones((count, 2), dtype=np.float32) for count in counts])
+    table = pl.DataFrame(
+        {
+            "role": ["document"] * len(vectors) + ["query"],
+            "domain": "d",
+            "_id": [*vectors, "q"],
+            "key": keys,
+            "n_tokens": pl.Series([*tokens, 900], dtype=pl.Int32),
+            "visible_char_end": pl.Series([1] * len(keys), dtype=pl.Int32),
+        }
+    )
+    path = folder / f"{model}.parquet"
+    source = Provenance("encode", 1, params={"fingerprint": f"print-{model}"})
+    write_table(table, path, ENCODINGS, provenance=source)
+    return str(path)
+
+
+def test_vectors_and_tokens_are_counted_per_document_over_all_encoders(tmp_path):
+    paths = {
+        "windows": encoded(tmp_path, "windows", {"d1": 1, "d2": 4}, [100, 500]),
+        "plain": encoded(tmp_path, "plain", {"d1": 1, "d2": 1}, [100, 300]),
+    }
+    one = cost_of(Costly(*PLACE, "m", {"windows": paths["windows"]}), store=tmp_path / "store")
+    assert one == {"vectors": 2.5, "tokens": 300.0, "pairs": 0.0}
+    both = cost_of(Costly(*PLACE, "m", paths), store=tmp_path / "store")
+    assert both == {"vectors": 3.5, "tokens": 500.0, "pairs": 0.0}
+    assert cost_of(Costly(*PLACE, "bm25"), store=tmp_path / "store") == FREE
+
+
+def test_pairs_are_what_a_reranker_scores_per_query(tmp_path):
+    run = pl.DataFrame(
+        {
+            "query_id": ["q", "q", "q", "r"],
+            "doc_id": ["a", "b", "c", "a"],
+            "rank": pl.Series([1, 2, 3, 1], dtype=pl.Int32),
+            "score": pl.Series([3.0, 2.0, 1.0, 1.0], dtype=pl.Float32),
+        }
+    )
+    write_table(run, tmp_path / "run.parquet", RUN, provenance=Provenance("search", 1))
+    model = Costly(*PLACE, "m", reranked=str(tmp_path / "run.parquet"), depth=2)
+    assert cost_of(model, store=tmp_path)["pairs"] == 1.5
+
+
+def test_the_stage_writes_the_table_twice_with_its_provenance(tmp_path):
+    paths = {
+        "psi_table": frame(PSI_TABLE, [psi_row("base"), psi_row("after")]),
+        "comparisons": frame(COMPARISONS, [changed()]),
+    }
+    for name, table in paths.items():
+        spec = PSI_TABLE if name == "psi_table" else COMPARISONS
+        write_table(table, tmp_path / name, spec, provenance=Provenance("test", 1))
+    encodings = encoded(tmp_path, "after", {"d1": 2}, [40])
+    run_mitigations(
+        **{name: tmp_path / name for name in paths},
+        costs=[Costly(*PLACE, "base"), Costly(*PLACE, "after", {"after": encodings})],
+        store=tmp_path / "store",
+        parquet=tmp_path / "mitigations.parquet",
+        csv=tmp_path / "mitigations.csv",
+    )
+    (row,) = read_table(tmp_path / "mitigations.parquet", MITIGATIONS).iter_rows(named=True)
+    assert (row["vectors_before"], row["vectors_after"], row["tokens_after"]) == (None, 2.0, 40.0)
+    assert encodings in read_provenance(tmp_path / "mitigations.parquet")["inputs"]
+    assert pl.read_csv(tmp_path / "mitigations.csv").item(0, "verdict") == row["verdict"]
+
+
+def test_vectors_that_are_not_in_the_store_are_an_error(tmp_path):
+    path = encoded(tmp_path, "m", {"d1": 1}, [4])
+    with pytest.raises(InputError, match="have no vectors here"):
+        cost_of(Costly(*PLACE, "m", {"m": path}), store=tmp_path / "elsewhere")
