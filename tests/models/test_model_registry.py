@@ -23,6 +23,7 @@ from psibench.config.models import (
     Bm25Model,
     EmbeddingApiModel,
     EncoderModel,
+    FusionModel,
     Model,
     RerankModel,
     VllmModel,
@@ -96,7 +97,7 @@ def test_each_entry_of_a_hub_checkpoint_has_a_tiny_one_to_be_tried_on():
 
 
 def test_each_entry_is_tried_by_one_of_the_tests_here_or_is_bm25():
-    classes = (EncoderModel, EmbeddingApiModel, RerankModel, Bm25Model)
+    classes = (EncoderModel, EmbeddingApiModel, RerankModel, FusionModel, Bm25Model)
     assert set(of(*classes)) == set(KNOWN)
     assert of(Bm25Model) == ["bm25"]
 
@@ -238,8 +239,25 @@ def test_every_retriever_of_the_papers_tables_has_an_entry():
 @pytest.mark.parametrize("name", of(RerankModel))
 def test_each_second_stage_names_a_reranker_that_there_is(name):
     assert KNOWN[name].reranker in load_rerankers()
-    assert KNOWN[name].first_stage is None  # the config's search.first_stage
+    assert KNOWN[name].first_stage == KNOWN[name].mitigates  # None: search.first_stage
     assert KNOWN[name].depth == 100  # the papers'
+
+
+@pytest.mark.parametrize("name", of(FusionModel))
+def test_each_fused_model_names_models_that_search(name):
+    assert set(KNOWN[name].of) <= set(of(EncoderModel, EmbeddingApiModel, Bm25Model))
+    assert KNOWN[name].mitigates in {None, *KNOWN[name].of}
+
+
+MITIGATIONS = [name for name in of(EncoderModel) if KNOWN[name].mitigates is not None]
+
+
+@pytest.mark.parametrize("name", MITIGATIONS)
+def test_each_mitigation_differs_from_what_it_mitigates_in_one_setting(name):
+    mine, base = (retrieval_params(KNOWN[one]) for one in (name, KNOWN[name].mitigates))
+    differing = {key for key in mine.keys() | base.keys() if mine.get(key) != base.get(key)}
+    assert len(differing) == 1
+    assert differing <= {"windows", "late_chunking", "calibrate"}
 
 
 def test_the_documented_examples_are_valid_one_of_each_backend_and_cover_them_all():

@@ -70,6 +70,13 @@ def test_windows_read_documents_whole_and_what_overlaps_twice():
     assert texts_of(POSIR).tokens(windowed) == 350_000 * 100 / 80 + 4000 * 22
 
 
+def test_head_and_tail_read_two_windows_at_most():
+    windows = {"tokens": 100, "overlap": 20, "keep": "head-and-tail"}
+    # Of documents of 100 to 300 tokens, 175 on average: 150 up to 200, and 200 from there on.
+    ends = encoder(max_tokens=100, windows=windows)
+    assert texts_of(POSIR).tokens(ends) == 3000 * 50 + 1000 * 175 + 4000 * 22
+
+
 def test_queries_of_late_interaction_have_their_own_length():
     colbert = encoder(backend="colbert", query_tokens=32)
     assert texts_of(POSIR).tokens(colbert) == 350_000 + 4000 * 32
@@ -100,6 +107,12 @@ def test_lengths_become_tokens(unit, language, tokens):
         # Windows of 100, 80 apart. 3,000 documents up to 100 tokens have one; 1,000 of 100 to 300
         # a second one all, a third one above 180 tokens (60 %), a fourth above 260 (20 %).
         ({"windows": {"tokens": 100, "overlap": 20}}, 3000 + 1000 * 2.8 + 4000),
+        ({"windows": {"tokens": 100, "overlap": 20, "pool": "mean"}}, 8000),
+        (
+            {"windows": {"tokens": 100, "overlap": 20, "keep": "head-and-tail"}},
+            3000 + 1000 * 2 + 4000,
+        ),
+        ({"late_chunking": {"tokens": 100, "overlap": 20}}, 3000 + 1000 * 2.8 + 4000),
     ],
 )
 def test_the_store_holds_a_vector_for_each_text_window_or_token(fields, vectors):

@@ -145,10 +145,9 @@ class PlannedTexts:
         if entry.scores_by != "cosine":
             n_vectors = self.tokens(entry)
         elif pieces is not None and not (windows and windows.pool == "mean"):
-            found = sum(part.pieces(pieces) for part in self.bins)
-            if windows and windows.keep == "head-and-tail":
-                found = min(found, 2 * self.n_documents)
-            n_vectors = round(found) + self.n_queries
+            most = 2 if windows and windows.keep == "head-and-tail" else math.inf
+            found = (min(part.pieces(pieces), most * part.n_documents) for part in self.bins)
+            n_vectors = round(sum(found)) + self.n_queries
         return n_vectors * entry.dim * (2 if encoding.storage == "float16" else 4)
 
     @property
