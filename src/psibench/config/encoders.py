@@ -71,11 +71,15 @@ class SentenceTransformerModel(EncoderModel):
     """Overrides encoding.dtype for this model."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> "SentenceTransformerModel":
+    def _landmarks_fit(self) -> "SentenceTransformerModel":
         if self.landmark is not None and self.pooling != "landmark":
             raise ValueError(f"landmark needs pooling: landmark, and it is {self.pooling!r}")
         if self.pooling == "landmark" and (self.append or self.scoring == "maxsim"):
             raise ValueError("pooling: landmark excludes append and scoring: maxsim")
+        return self
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "SentenceTransformerModel":
         for key in ("windows", "late_chunking", "calibrate"):
             if getattr(self, key) and self.scoring == "maxsim":
                 raise ValueError(f"{key} and scoring: maxsim exclude each other")
