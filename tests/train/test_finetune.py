@@ -2,6 +2,7 @@ import json
 import logging
 import os
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -14,13 +15,16 @@ from tiny_training import SETTINGS, base_of
 
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
-from psibench.stages.stopping import Stopped
+from psibench.progress import Progress
+from psibench.stages.stopping import Stop, Stopped
 from psibench.tables import read_table
+from psibench.tables.stage import DECLARED, call
 from psibench.train.batches import LengthBinBatches
 from psibench.train.card import Measured, read_trained, write_model_card
 from psibench.train.finetune import load_base, make_loss, run_train_model
 from psibench.train.sampling import TRAINING_PAIRS
 from psibench.train.sections import Base, Settings
+from psibench.train.trainer import Watch
 
 
 def train(pool, tmp_path, base, *, name="model", distribution="uniform", seed=1, **settings):
@@ -141,6 +145,74 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(
     assert first.keys() == second.keys()
     for name, tensor in first.items():
         assert torch.allclose(tensor, second[name], atol=1e-6), name
+
+
+def test_a_run_that_is_killed_goes_on_from_where_it_last_saved(
+    trained, pool, tiny_bert, tmp_path, monkeypatch
+):
+    class Killed(BaseException):
+        pass
+
+    def log(message, *values):
+        if message.startswith("step") and values[0] == 8:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(logging.getLogger("psibench"), "info", log)
+        with pytest.raises(Killed):
+            train(pool, tmp_path, base_of(tiny_bert), save_minutes=0)  # saves after every step
+    (run,) = (tmp_path / "work").iterdir()
+    found = manifest(train(pool, tmp_path, base_of(tiny_bert), save_minutes=10))
+    assert not run.exists()  # the same run: how often it saves decides no result
+    assert found["loss"] == pytest.approx(manifest(trained)["loss"], abs=1e-6)
+
+
+def test_a_run_that_goes_on_in_an_epoch_has_its_order(tmp_path):
+    names = [str(n) for n in range(20)]
+    batches, expected = (
+        LengthBinBatches(["a"] * 20, names, names, batch_size=4, seed=1) for _ in range(2)
+    )
+    watch = Watch(batches, tmp_path, Stop(), Progress("", total=1, unit=""), save_s=1)
+    watch.on_epoch_begin(None, SimpleNamespace(epoch=1.4), None)
+    expected.set_epoch(1)
+    assert list(batches) == list(expected)
+
+
+def test_the_forward_pass_may_be_in_bfloat16_and_the_weights_stay_float32(
+    trained, pool, tiny_bert, tmp_path
+):
+    folder = train(pool, tmp_path, base_of(tiny_bert, dtype="bfloat16"))
+    found, whole = manifest(folder), manifest(trained)
+    assert found["dtype"] == "bfloat16"
+    assert found["loss"] != pytest.approx(whole["loss"], abs=1e-6)
+    assert found["loss"] == pytest.approx(whole["loss"], abs=0.1)
+    weights = load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+
+
+def test_the_stage_takes_what_a_rule_gives(trained, pool, tiny_bert, tmp_path):
+    base = Base.model_validate(base_of(tiny_bert)).model_dump(mode="json")
+    settings = Settings.model_validate(SETTINGS).model_dump(mode="json")
+    given = SimpleNamespace(
+        input={name: pool[name] for name in ("pairs", "queries", "corpus")},
+        output={"model": str(tmp_path / "model" / "model.json")},
+        params={
+            "entry": base,
+            "settings": settings,
+            "domains": pool["domains"],
+            "sampling_seed": 42,
+            "device": "cpu",
+            "work": str(tmp_path / "work"),
+        },
+        wildcards={"distribution": "uniform", "seed": "1", "base": "m", "training": "t"},
+        resources={"mem_mb": 4000},
+        threads=1,
+        config={},
+    )
+    call(DECLARED["train_model"], given)
+    assert manifest(tmp_path / "model")["loss"] == pytest.approx(
+        manifest(trained)["loss"], abs=1e-6
+    )
 
 
 def test_a_checkpoint_that_was_not_written_to_its_end_is_not_gone_on_from(

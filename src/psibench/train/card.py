@@ -104,8 +104,7 @@ def _card(found: Mapping[str, Any], measured: Sequence[Measured]) -> str:
         f"- Distribution: `{found['distribution']}`"
         + (" (windows of documents, PADS)" if is_pads else " of positions of the evidence"),
         f"- {found['n_examples']:,} examples, {found['n_documents']:,} documents",
-        f"- Drawn with seed {found['sampling_seed']}; documents of the corpora evaluated on are "
-        "left out of the pool",
+        f"- Drawn with seed {found['sampling_seed']} from what a benchmark's filters kept",
         *(f"- `{name}`: {digest}" for name, digest in found["inputs"].items()),
         "",
         "## Training", "",

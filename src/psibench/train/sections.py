@@ -63,7 +63,8 @@ class Base(Section):
     parameters_m: float | None = Field(default=None, gt=0)
     """Parameters in millions: decides the learning rate and plans the job."""
     learning_rate: float | None = Field(default=None, gt=0, lt=1)
-    """Null: 4e-5 below 400 million parameters, 2e-5 from there on."""
+    """Null: 4e-5 below 400 million parameters, 2e-5 from there on. Controlled counts
+    ModernBERT-large (395 million) among the larger ones: give it 2e-5."""
     layers: int | None = Field(default=None, ge=1)
     """Keep the first so many layers alone: a small network cut from a larger one."""
     attention: Attention = "auto"

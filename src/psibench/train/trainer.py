@@ -151,7 +151,7 @@ class Watch(TrainerCallback):
     ) -> None:
         self.batches, self.unfinished, self.stop = batches, unfinished, stop
         self.progress, self.save_s = progress, save_s
-        self.saved = time.monotonic()
+        self.saved = self.stepped = time.monotonic()
         self.stopped: Stopped | None = None
 
     def on_epoch_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
@@ -161,14 +161,16 @@ class Watch(TrainerCallback):
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
         """Count a step, and save or stop after it."""
         self.progress.advance(1)
+        now = time.monotonic()
+        step_s, self.stepped = now - self.stepped, now
         if state.global_step >= state.max_steps:
             return
         try:
-            self.stop.check()
+            self.stop.check(2 * step_s)  # the next one, and as much to save
         except Stopped as stopped:
             self.stopped = stopped
             control.should_save = control.should_training_stop = True
-        if time.monotonic() - self.saved >= self.save_s:
+        if now - self.saved >= self.save_s:
             control.should_save = True
 
     def on_log(self, _args: Any, state: Any, _control: Any, *, logs: Any, **_: Any) -> None:
@@ -179,7 +181,7 @@ class Watch(TrainerCallback):
 
     def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Mark the checkpoint as whole."""
-        self.saved = time.monotonic()
+        self.saved = self.stepped = time.monotonic()
         if state.is_world_process_zero:
             (self.unfinished / f"checkpoint-{state.global_step}" / WHOLE).touch()
 
