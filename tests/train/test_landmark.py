@@ -100,6 +100,7 @@ def test_a_trained_model_has_its_landmarks_here_and_in_the_library(
     )  # fmt: skip
     loss = json.loads((tmp_path / "model" / "model.json").read_text())["loss"]
     assert np.mean(loss[-4:]) < np.mean(loss[:4])
+    assert "trust_remote_code=True" in (tmp_path / "model" / "README.md").read_text()
     library = SentenceTransformer(str(tmp_path / "model"), device="cpu", trust_remote_code=True)
     texts = ["w5 w6", " ".join(f"w{n}" for n in range(60))]
     theirs = library.encode_document(texts, normalize_embeddings=True)

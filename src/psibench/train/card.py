@@ -19,6 +19,10 @@ MANIFEST = "model.json"
 CARD = "README.md"
 LIBRARIES = ("psibench", "sentence-transformers", "transformers", "torch", "accelerate")
 WEIGHTS = "*.safetensors"
+LANDMARK_USE = (
+    "Special tokens are put between chunks of a text by code of psibench: install it, and load with "
+    "`SentenceTransformer(folder, trust_remote_code=True)`."
+)
 HUB_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
@@ -119,6 +123,7 @@ def _card(found: Mapping[str, Any], measured: Sequence[Measured]) -> str:
         f"Pooling `{entry['pooling']}`, at most {entry['max_tokens']:,} tokens, cosine similarity.",
         f"Before each query: {json.dumps(entry['query_prompt'])}; before each document: "
         f"{json.dumps(entry['document_prompt'])}.",
+        *([LANDMARK_USE] if entry["pooling"] == "landmark" else []),
         "", *_results(measured),
         "## Licence", "",
         f"The weights come from those of {base['checkpoint']} (licence: {licence}), whose terms go "

@@ -142,7 +142,7 @@ def run_train_model(
         "n_documents": examples.n_documents,
         "n_steps": len(losses),
         "entry": entry.model_dump(mode="json") | {"learning_rate": entry.rate},
-        "settings": settings.model_dump(mode="json"),
+        "settings": decides["settings"],
         "dtype": forward_dtype(entry, chosen),
         "inputs": dict(zip(tables, decides["inputs"], strict=True)),
         "loss": losses,
