@@ -20,8 +20,8 @@ CARD = "README.md"
 LIBRARIES = ("psibench", "sentence-transformers", "transformers", "torch", "accelerate")
 WEIGHTS = "*.safetensors"
 LANDMARK_USE = (
-    "Special tokens are put between chunks of a text by code of psibench: install it, and load with "
-    "`SentenceTransformer(folder, trust_remote_code=True)`."
+    "Special tokens are put between chunks of a text by code of psibench: install it, and load "
+    "with `SentenceTransformer(folder, trust_remote_code=True)`."
 )
 HUB_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
