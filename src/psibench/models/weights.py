@@ -112,15 +112,18 @@ def _load(network: Any, folder: Path, options: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence transformers' report of weights: what matters of it is checked here."""
+    """Silence transformers' report of weights and its bars: what matters of it is checked here."""
     from transformers.utils import logging
 
-    before = logging.get_verbosity()
+    before, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(before)
+        if has_bars:
+            logging.enable_progress_bar()
 
 
 TOLD = {"output_loading_info": True, "ignore_mismatched_sizes": True}

@@ -20,7 +20,7 @@ from psibench.models.declared import TEXT_INPUT, read_layout
 from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.networks import usable_positions
 from psibench.models.positions import refuse_more
-from psibench.models.weights import checking_weights, tokenizer_folder
+from psibench.models.weights import checking_weights, quiet, tokenizer_folder
 from psibench.stages.stopping import watched_stop
 from psibench.tables import content_hash, read_table
 from psibench.tables.columns import read_columns
@@ -102,7 +102,7 @@ def run_train_model(
     drawn = with_texts(drawn, domains, queries, corpus)
     from psibench.train.trainer import train
 
-    with watched_stop() as stop:
+    with watched_stop() as stop, quiet():
         network = load_base(entry, device=chosen)
         examples = make_examples(
             drawn,
@@ -127,7 +127,8 @@ def run_train_model(
     if losses is None:  # not the first of several processes
         return
     shutil.rmtree(folder, ignore_errors=True)
-    network.save_pretrained(str(folder), create_model_card=False)
+    with quiet():
+        network.save_pretrained(str(folder), create_model_card=False)
     manifest = {
         "base": {
             "checkpoint": entry.checkpoint,
