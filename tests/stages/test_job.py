@@ -61,3 +61,12 @@ def test_a_job_bounds_the_threads_of_the_numeric_libraries():
     with job(threads=3):
         bounded = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS")
         assert [os.environ[name] for name in bounded] == ["3"] * 4
+
+
+@pytest.mark.parametrize(("own", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch, own, policy):
+    monkeypatch.setenv("OMP_WAIT_POLICY", own or "")
+    if own is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    with job(threads=3):
+        assert os.environ["OMP_WAIT_POLICY"] == policy

@@ -97,6 +97,9 @@ def _limit_threads(threads: int) -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"):
         os.environ[name] = str(threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    # Threads that wait sleep: where something else wants their core they would spin until it lets
+    # go, two thirds of the CPU time of small batches on two busy cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if "torch" in sys.modules:
         import torch
 
