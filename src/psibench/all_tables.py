@@ -4,6 +4,8 @@ A table is declared beside the stage that writes it; those of several capabiliti
 """
 
 from psibench.filters import audit, decide, mixtures, negatives, study, verify
+from psibench.probes import cosines
+from psibench.probes.tables import PROBE_TABLE
 from psibench.tables import SPECS
 from psibench.tables.spec import TableSpec
 from psibench.train import results, sampling
@@ -12,6 +14,8 @@ STAGE_SPECS = (
     *results.TABLES,
     sampling.TRAINING_PAIRS,
     sampling.TRAINING_COUNTS,
+    cosines.PROBE_COSINES,
+    PROBE_TABLE,
     verify.SEGMENT_SCORES,
     verify.MARGINS,
     verify.MARGIN_TABLE,

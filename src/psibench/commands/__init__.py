@@ -16,6 +16,7 @@ COMMANDS = {
     "models": "list the model registry",
     "orphans": "list or cancel SLURM jobs that a dead head process left behind",
     "plan": "say how much a config has to encode, and in how many jobs of which length",
+    "probe": "what a model's vectors look at: texts changed at known places",
     "prompts": "list the prompt templates, or show what a model gets for one item",
     "schema": "write config/schema.json and docs/config.md from the typed config",
 }
@@ -32,6 +33,7 @@ EXAMPLES = {
     "models": "psibench models --kind dense",
     "orphans": "psibench orphans --cancel",
     "plan": "psibench plan --config my-config.yaml",
+    "probe": "psibench probe insertion all-minilm-l6-v2-512 corpus.parquet --out insertion.csv",
     "prompts": "psibench prompts list",
     "schema": "psibench schema",
 }

@@ -1,0 +1,277 @@
+"""`psibench probe`: one probe of one model on a corpus, without a workflow."""
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench.commands.base import Command, refuse_unwritable
+from psibench.commands.text_table import aligned
+from psibench.config.models import EncoderModel, SentenceTransformerModel
+from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
+from psibench.config.sections import Encoding
+from psibench.errors import InputError, supported
+from psibench.formats.beir import read_qrels, read_queries, read_texts
+from psibench.models.declared import declared_positions
+from psibench.probes.cosines import run_probe_cosines
+from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
+from psibench.probes.tables import PROBE_TABLE
+from psibench.report.wording import p_value
+from psibench.sources.files import read_document_files
+from psibench.tables import read_table, write_csv, write_table
+from psibench.tables.derived import provenance
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens, with_lengths
+
+DOMAIN = "corpus"
+MAX_TOKENS = 512
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the probe, the model, the corpus, and how much of it."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("name", metavar="NAME", choices=list(PROBES), help="one of the above")
+    parser.add_argument(
+        "model", metavar="MODEL", help="an id of the registry, or a folder with a checkpoint"
+    )
+    parser.add_argument(
+        "corpus",
+        metavar="CORPUS",
+        type=Path,
+        help="documents: corpus.parquet, a jsonl file, or a folder of txt, md, jsonl or parquet",
+    )
+    parser.add_argument(
+        "--queries",
+        type=Path,
+        help=f"queries with pos_char_span and pos_corpus_id; {' and '.join(OF_QUERIES)} need them",
+    )
+    parser.add_argument(
+        "--qrels", type=Path, help="qrels; without them pos_corpus_id is the one positive"
+    )
+    parser.add_argument("--text-column", default="text", help="field of the texts (text)")
+    defaults = Probes()
+    parser.add_argument("--n", type=int, default=defaults.n_documents, help="documents (200)")
+    parser.add_argument("--seed", type=int, default=defaults.seed, help="of the sample (42)")
+    parser.add_argument(
+        "--max-tokens", type=int, help=f"longest input of a folder's checkpoint ({MAX_TOKENS})"
+    )
+    parser.add_argument(
+        "--tokenizer",
+        default="embedded:all-MiniLM-L6-v2",
+        help="what counts the tokens of fillers: a checkpoint, or words",
+    )
+    parser.add_argument("--level", type=float, default=0.95, help="of the intervals (0.95)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--store", type=Path, help="keep the vectors in this folder")
+    parser.add_argument(
+        "--out", type=Path, help="write the summary: .parquet or .csv; beside it rows.parquet"
+    )
+
+
+def run_probe(args: argparse.Namespace) -> None:
+    """Run the probe, print its summary and write it where asked."""
+    _check(args)
+    entry = find_model(args.model, max_tokens=args.max_tokens)
+    if (reason := why_not(entry)) is not None:
+        raise InputError(f"model {args.model!r} cannot be probed: {reason}")
+    assert isinstance(entry, EncoderModel)
+    with tempfile.TemporaryDirectory(prefix="psibench-probe-") as folder:
+        place = Path(folder)
+        corpora, queries, _ = _as_tables(args, place)
+        rows, table = place / "rows.parquet", place / "table.parquet"
+        run_probe_cosines(
+            entry,  # type: ignore[arg-type]
+            probe=args.name,
+            model=Path(args.model).name,
+            benchmark=args.corpus.name,
+            language="und",
+            domains=[DOMAIN],
+            corpora=corpora,
+            queries=queries,
+            probes=Probes(n_documents=args.n, seed=args.seed),
+            length_tokenizer=args.tokenizer,
+            level=args.level,
+            store=args.store or place / "store",
+            settings=Encoding(device=args.device),
+            rows=rows,
+            table=table,
+        )
+        found = read_table(table, PROBE_TABLE)
+        if args.out is not None:
+            _write(found, table, rows, args.out)
+    for line in probe_lines(found):
+        print(line)
+
+
+def find_model(name: str, *, max_tokens: int | None = None) -> Any:
+    """Return the registry's entry of an id, or one made for a folder with a checkpoint.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    known = load_registry(REGISTRY)
+    if name in known:
+        if max_tokens is not None:
+            raise InputError(f"--max-tokens: the registry says it of {name!r}; give a folder")
+        return known[name]
+    if not Path(name).is_dir():
+        raise InputError(
+            f"model {name!r} is no id of the registry and no folder. Supported: "
+            f"{supported(name, known)}; `psibench models` lists all"
+        )
+    entry = SentenceTransformerModel(
+        backend="sentence-transformers", checkpoint=name, max_tokens=max_tokens or MAX_TOKENS
+    )
+    positions = declared_positions(entry)
+    if max_tokens is None and positions is not None and positions < MAX_TOKENS:
+        return entry.model_copy(update={"max_tokens": positions})
+    return entry
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Check before anything is read what can be checked then."""
+    refuse_unwritable("--out", args.out)
+    if args.out is not None and args.out.suffix not in (".parquet", ".csv"):
+        raise InputError(f"--out {args.out}: end it in .parquet or .csv")
+    if args.n < 2:
+        raise InputError(f"--n {args.n}; allowed: 2 or more")
+    if args.seed < 0:
+        raise InputError(f"--seed {args.seed}; allowed: 0 or more")
+    if not 0.5 < args.level < 1:
+        raise InputError(f"--level {args.level}; allowed: above 0.5 and below 1")
+    if args.max_tokens is not None and args.max_tokens < 8:
+        raise InputError(f"--max-tokens {args.max_tokens}; allowed: 8 or more")
+    if args.name in OF_QUERIES and args.queries is None:
+        raise InputError(f"{args.name} needs --queries with pos_char_span and pos_corpus_id")
+    if args.name not in OF_QUERIES and args.queries is not None:
+        raise InputError(f"--queries: {args.name} has no queries; leave it out")
+
+
+def _as_tables(args: argparse.Namespace, folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
+    """Write what is given as a benchmark's tables, which the stages read."""
+    origin = provenance("probe_cosines", params={}, inputs={})
+    documents = read_document_files([args.corpus], text_column=args.text_column)
+    corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
+    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=origin)
+    if args.queries is None:
+        return [folder / "corpus.parquet"], [], []
+    asked = read_queries(args.queries)
+    texts = read_texts([args.queries], asked["_id"]).select("_id", "text")
+    queries = asked.join(texts, on="_id", maintain_order="left")
+    _refuse_unplaced(queries, corpus, args.queries)
+    write_table(
+        queries.select(QUERIES.column_names),
+        folder / "queries.parquet",
+        QUERIES,
+        provenance=origin,
+    )
+    if args.qrels is None:
+        qrels = queries.select(
+            pl.col("_id").alias("query-id"), pl.col("pos_corpus_id").alias("corpus-id"), score=1
+        )
+    else:
+        qrels = read_qrels(args.qrels)
+    write_table(qrels, folder / "qrels.parquet", QRELS, provenance=origin)
+    names = ("corpus", "queries", "qrels")
+    a, b, c = ([folder / f"{name}.parquet"] for name in names)
+    return a, b, c
+
+
+def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) -> None:
+    """Refuse queries whose evidence is in no document, or beyond its end."""
+    lengths = corpus.select(pl.col("_id").alias("pos_corpus_id"), "char_length")
+    found = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
+    lost = found.filter(pl.col("char_length").is_null())
+    if not lost.is_empty():
+        row = lost.row(0, named=True)
+        raise InputError(
+            f"{path}: query {row['_id']!r} has pos_corpus_id {row['pos_corpus_id']!r}, which is "
+            f"not in the corpus ({lost.height} such queries)"
+        )
+    start, end = pl.col("pos_char_span").list.get(0), pl.col("pos_char_span").list.get(1)
+    odd = found.filter((start < 0) | (start >= end) | (end > pl.col("char_length")))
+    if not odd.is_empty():
+        row = odd.row(0, named=True)
+        raise InputError(
+            f"{path}: query {row['_id']!r} has the span {row['pos_char_span']} in a document of "
+            f"{row['char_length']} characters ({odd.height} such queries)"
+        )
+
+
+def _write(found: pl.DataFrame, table: Path, rows: Path, out: Path) -> None:
+    if out.suffix == ".csv":
+        write_csv(found, out)
+    else:
+        out.write_bytes(table.read_bytes())
+    (out.parent / f"{out.stem}.rows.parquet").write_bytes(rows.read_bytes())
+
+
+# --- A summary as text ---
+
+
+def probe_lines(table: pl.DataFrame) -> Iterator[str]:
+    """Yield the lines of PROBE_TABLE rows about all domains: a row per model and change.
+
+    Means by place, then the gap with its interval and p, then the range. A row about documents
+    read whole is left out where these are all; the size of a mean over all sizes is ``-``.
+    """
+    pooled = table.filter(pl.col("domain") == "all")
+    about = ("benchmark", "language", "probe")
+    for (benchmark, language, probe), part in pooled.group_by(about, maintain_order=True):
+        yield f"{probe} - {PROBES[probe]} ({benchmark}, {language})"
+        n_out: dict[tuple[Any, ...], int] = {}
+        blocks: dict[tuple[str, ...], list[list[str]]] = {}
+        rows = part.filter(~pl.col("measure").str.contains(" (gap|range)$"))
+        keys = ["model", "measure", "read", "size", "n_places"]
+        for key, means in rows.group_by(keys, maintain_order=True):
+            if means["n_left_out"][0] == n_out.get((*key[:2], *key[3:])):
+                continue  # whole: the same documents as all
+            n_out.setdefault((*key[:2], *key[3:]), means["n_left_out"][0])
+            shown = ("model", *means["condition"].to_list())
+            blocks.setdefault(shown, []).append(
+                _line(dict(zip(keys, key, strict=True)), means, part)
+            )
+        for shown, lines in blocks.items():
+            head = ["model", "measure", "read", "size", *shown[1:], "gap", "interval", "p", "range"]
+            yield from aligned([[*head, "p flat", "docs", "out"], *lines], n_text=4)
+        yield ""
+
+
+def _line(key: dict[str, Any], means: pl.DataFrame, part: pl.DataFrame) -> list[str]:
+    same = pl.all_horizontal(
+        pl.col(name).eq_missing(pl.lit(key[name])) for name in ("model", "read", "size", "n_places")
+    )
+    own = part.filter(same)
+    gap, spread = (
+        next(own.filter(measure=f"{key['measure']} {name}").iter_rows(named=True), None)
+        for name in ("gap", "range")
+    )
+    size = "-" if key["size"] is None else f"{100 * key['size']:g} %"
+    first = means.row(0, named=True)
+    cells = [key["model"], key["measure"], key["read"], size]
+    cells += [f"{value:.4f}" for value in means["value"]]
+    if gap is not None:
+        low, high = gap["low"], gap["high"]
+        cells += [f"{gap['value']:+.4f}", "-" if low is None else f"[{low:+.4f}, {high:+.4f}]"]
+        cells.append("-" if gap["p"] is None else p_value(gap["p"]))
+    else:
+        cells += ["-"] * 3
+    if spread is not None:
+        cells += [f"{spread['value']:.4f}", "-" if spread["p"] is None else p_value(spread["p"])]
+    else:
+        cells += ["-"] * 2
+    return [*cells, str(first["n_documents"]), str(first["n_left_out"])]
+
+
+LISTED = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())
+COMMAND = Command(
+    f"Run one probe of a model on a corpus and print its summary.\n\nprobes:\n{LISTED}",
+    add_arguments,
+    run_probe,
+)

@@ -1,0 +1,396 @@
+"""Probes of a cosine: what a known change of a text does to its vector.
+
+Insertion and removal (Needles, section 3.1), segments (PosQ; Controlled, section 6.3) and moved
+evidence (Controlled, section 6.2) are one thing: variants of a text, each with its place, held
+against a reference, the document itself or the query. A document that has every place is its own
+control: what it is about is the same at each.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from psibench.config.models import EncoderEntry
+from psibench.config.sections import Encoding
+from psibench.models.counting import token_counter
+from psibench.probes.encoding import EncodedTexts, ProbeEncoder, cosines
+from psibench.probes.filler import filler
+from psibench.probes.settings import OF_QUERIES, ProbeName, Probes
+from psibench.probes.tables import (
+    ABOUT,
+    Inputs,
+    Row,
+    Texts,
+    by_domain,
+    log_left_out,
+    mean_row,
+    profile_rows,
+    read_sample,
+    write_probe,
+)
+from psibench.probes.variants import (
+    UnfitError,
+    Variant,
+    insertions,
+    moved_evidence,
+    removals,
+    segments,
+)
+from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
+from psibench.tables.stage import stage
+from psibench.text.lengths import TokenCounter
+from psibench.text.segments import POSITIONS
+
+PROBE_COSINES = TableSpec(
+    "probe_cosines",
+    (
+        *ABOUT,
+        Column("probe", STRING, "insertion, removal, segments or moving"),
+        Column("document_id", STRING, "document id, unique in its domain"),
+        Column("query_id", STRING, "query id; null: the reference is the document itself", True),
+        Column("size", FLOAT64, "share of the document put in or taken away; null: none", True),
+        Column("n_places", INT32, "places or segments"),
+        Column(
+            "place",
+            INT32,
+            "from 1, of 3: beginning, middle, end; 0: the text as it is; null: left out",
+            True,
+        ),
+        Column("cosine", FLOAT64, "of variant and reference; null: left out", True),
+        Column(
+            "ndcg@10", FLOAT64, "with the variant in the document's place; null: not asked", True
+        ),
+        Column("n_tokens", INT32, "tokens of the variant that the model read", True),
+        Column(
+            "read", FLOAT64, "share of variant and document that the model read, the lower", True
+        ),
+        Column("part_read", FLOAT64, "share of the altered part that the model read", True),
+        Column("left_out", STRING, "why there is no variant; null: there is", True),
+    ),
+    key=(
+        *("benchmark", "language", "domain", "model", "probe", "document_id", "query_id"),
+        *("size", "n_places", "place"),
+    ),
+)
+NO_VECTOR = "no token that the model reads"
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A document, its query where the probe has one, and what is made of it."""
+
+    labels: Row
+    reference: int
+    document: int
+    variant: Variant | None
+    left_out: str | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The rows of a probe, and what retrieval with moved evidence goes on from.
+
+    Attributes
+    ----------
+    rows
+        PROBE_COSINES, less what is the same in all rows.
+    scores
+        (n_rows,) inner product of variant and reference; NaN where left out.
+    queries
+        (n_rows, dim) the references' vectors.
+    """
+
+    rows: pl.DataFrame
+    scores: np.ndarray
+    queries: np.ndarray
+
+
+def measure(
+    probe: ProbeName,
+    texts: Texts,
+    encoder: ProbeEncoder,
+    *,
+    settings: Probes,
+    count_tokens: TokenCounter,
+) -> Measured:
+    """Vary the texts of a sample, encode them and compare each with its reference.
+
+    Parameters
+    ----------
+    count_tokens
+        Tokens of texts, which the lengths of fillers go by.
+
+    Raises
+    ------
+    InputError
+        If a text does not fit into the memory.
+    """
+    references, documents, cases = _cases(probe, texts, settings, count_tokens)
+    varied = [case.variant.text for case in cases if case.variant is not None]
+    read_documents = encoder.encode(documents, "document")
+    read_references = (
+        read_documents if references is documents else encoder.encode(references, "query")
+    )
+    read_variants = encoder.encode(varied, "document")
+    reference_vectors = encoder.vectors(read_references)
+    rows, vectors = np.array([case.reference for case in cases], dtype=np.int64), None
+    vectors = encoder.vectors(read_variants)
+    has_variant = np.array([case.variant is not None for case in cases], dtype=bool)
+    queries = reference_vectors[rows]
+    found = np.full(len(cases), np.nan)
+    scores = np.full(len(cases), np.nan)
+    if varied:
+        found[has_variant] = cosines(vectors, queries[has_variant])
+        scores[has_variant] = np.einsum(
+            "ij,ij->i", vectors.astype(np.float64), queries[has_variant].astype(np.float64)
+        )
+    place, out = 0, []
+    for case, cosine in zip(cases, found, strict=True):
+        row = dict(case.labels)
+        if case.variant is None:
+            row["left_out"] = case.left_out
+        else:
+            row |= _seen(case, documents, read_documents, read_variants, place)
+            row |= {"left_out": NO_VECTOR} if np.isnan(cosine) else {"cosine": float(cosine)}
+            place += 1
+        out.append(row)
+    return Measured(_frame(out), scores, queries)
+
+
+def _cases(
+    probe: ProbeName, texts: Texts, settings: Probes, count_tokens: TokenCounter
+) -> tuple[list[str], list[str], list[_Case]]:
+    """Return references, documents and cases, which name them by number."""
+    documents = texts.documents.get_column("text").to_list()
+    ids = texts.documents.select("domain", "document_id").rows()
+    cases: list[_Case] = []
+    made: list[Variant] | str
+    if probe != "moving":
+        for number, (domain, document_id) in enumerate(ids):
+            key = f"{settings.seed}\x1f{domain}\x1f{document_id}"
+            labels = {"domain": domain, "document_id": document_id}
+            for about, made in _variants(probe, documents[number], key, settings, count_tokens):
+                cases += _labelled(labels | about, number, number, made)
+        return documents, documents, cases
+    numbers = {one: number for number, one in enumerate(ids)}
+    columns = ("domain", "document_id", "query_id", "span")
+    for reference, row in enumerate(texts.queries.select(columns).iter_rows(named=True)):
+        span = row.pop("span")
+        number = numbers[row["domain"], row["document_id"]]
+        made = "no one evidence span"
+        if span is not None:
+            made = _or_reason(moved_evidence, documents[number], tuple(span), settings.places)
+        about = {**row, "n_places": settings.places}
+        cases += _labelled(about, reference, number, made)
+    return texts.queries.get_column("text").to_list(), documents, cases
+
+
+def _variants(
+    probe: ProbeName, text: str, key: str, settings: Probes, count_tokens: TokenCounter
+) -> Iterator[tuple[Row, list[Variant] | str]]:
+    """Yield the variants of a document, or why there are none, by size or number of segments."""
+    if probe == "insertion":
+        n_tokens = int(count_tokens([text])[0])
+        for size in settings.insertion_sizes:
+            n_filler = max(1, round(size * n_tokens))
+            words = filler(n_filler, key=key, count_tokens=count_tokens)
+            yield {"size": size, "n_places": 3}, _or_reason(insertions, text, words, size=size)
+    elif probe == "removal":
+        for size in settings.removal_sizes:
+            yield {"size": size, "n_places": 3}, _or_reason(removals, text, size=size)
+    else:
+        for n_segments in settings.segments:
+            yield {"n_places": n_segments}, _or_reason(segments, text, n_segments)
+
+
+def _or_reason(make: Any, *given: Any, **named: Any) -> list[Variant] | str:
+    try:
+        made: list[Variant] = make(*given, **named)
+    except UnfitError as error:
+        return str(error)
+    return made
+
+
+def _labelled(
+    labels: Row, reference: int, document: int, made: list[Variant] | str
+) -> Iterator[_Case]:
+    if isinstance(made, str):
+        yield _Case(labels, reference, document, None, made)
+        return
+    for variant in made:
+        yield _Case(labels | {"place": variant.place}, reference, document, variant)
+
+
+def _seen(
+    case: _Case,
+    documents: Sequence[str],
+    read_documents: EncodedTexts,
+    read_variants: EncodedTexts,
+    place: int,
+) -> Row:
+    """Say what the model read of a variant and of its altered part."""
+    assert case.variant is not None
+    of_variant = int(read_variants.visible_chars[place])
+    of_document = int(read_documents.visible_chars[case.document])
+    start, end = case.variant.part
+    limit = of_variant if case.variant.is_part_inside else of_document
+    whole = (
+        min(of_variant, len(case.variant.text)) / max(len(case.variant.text), 1),
+        min(of_document, len(documents[case.document])) / max(len(documents[case.document]), 1),
+    )
+    return {
+        "n_tokens": int(read_variants.n_tokens[place]),
+        "read": min(whole),
+        "part_read": min(max(limit - start, 0) / (end - start), 1.0),
+    }
+
+
+def _frame(rows: Sequence[Row]) -> pl.DataFrame:
+    empty = PROBE_COSINES.empty().drop("benchmark", "language", "model", "probe")
+    filled = [[row.get(name) for name in empty.columns] for row in rows]
+    return pl.DataFrame(filled, schema=empty.schema, orient="row")
+
+
+# --- Summary ---
+
+OF_THREE: Mapping[str, str] = {"insertion": "in", "removal": "out"}
+
+
+def summarise(probe: ProbeName, rows: pl.DataFrame, *, level: float) -> list[Row]:
+    """Return the rows of PROBE_TABLE about a cosine probe: see `tables.profile_rows`.
+
+    A document with several queries counts by their mean. Where sizes vary, the last rows are about
+    the mean over all of them, of the documents that have them all.
+    """
+    measures = [name for name in ("cosine", "ndcg@10") if rows[name].is_not_null().any()]
+    found: list[Row] = []
+    for domain, own in by_domain(rows):
+        groups = list(own.group_by("size", "n_places", maintain_order=True))
+        parts: list[tuple[float | None, int, pl.DataFrame]] = [
+            (size, n_places, part) for (size, n_places), part in groups
+        ]
+        if len({size for size, _, _ in parts}) > 1:
+            parts.append((None, parts[0][1], own))
+        for size, n_places, part in parts:
+            n_sizes = part["size"].n_unique()
+            for read in ("all", "whole"):
+                kept = _complete(part, n_places * n_sizes, is_whole=read == "whole")
+                if kept.is_empty():
+                    continue
+                about = {
+                    **{"domain": domain, "probe": probe, "read": read},
+                    **{"size": size, "n_places": n_places},
+                    "n_left_out": _n_documents(part) - _n_documents(kept),
+                }
+                for name in measures:
+                    found += [
+                        about | row for row in _profile(probe, kept, name, n_places, level=level)
+                    ]
+    return found
+
+
+def _profile(
+    probe: ProbeName, kept: pl.DataFrame, measure: str, n_places: int, *, level: float
+) -> Iterator[Row]:
+    by_document = ["domain", "document_id"]
+    means = kept.group_by([*by_document, "place"]).agg(
+        pl.col(measure).mean(), pl.col("part_read").mean()
+    )
+    read = dict(means.group_by("place").agg(pl.col("part_read").mean()).iter_rows())
+    wide = means.sort(*by_document, "place")
+    moved = wide.filter(pl.col("place") > 0)
+    matrix = moved[measure].to_numpy().reshape(-1, n_places)
+    if probe == "moving":
+        own = wide.filter(place=0)[measure].to_numpy()
+        yield {
+            "measure": measure,
+            "condition": "as it is",
+            "place": 0,
+            **mean_row(own, level=level),
+            "read_share": read[0],
+        }
+    names = (
+        POSITIONS if probe in OF_THREE else [f"{k} of {n_places}" for k in range(1, n_places + 1)]
+    )
+    for row in profile_rows(matrix, measure, names, level=level, places=True):
+        yield row | {"read_share": read[row["place"]] if "place" in row else None}
+
+
+def _complete(part: pl.DataFrame, n_places: int, *, is_whole: bool) -> pl.DataFrame:
+    """Keep the documents that have all places, and where asked only those read to their ends."""
+    by_document = ["domain", "document_id"]
+    has_all = (pl.col("place") > 0).sum().over(by_document) >= n_places
+    good = has_all & pl.col("left_out").is_null().all().over(by_document)
+    if is_whole:
+        good &= (pl.col("read") >= 1).all().over(by_document)
+    return part.filter(good)
+
+
+def _n_documents(rows: pl.DataFrame) -> int:
+    return rows.select(pl.struct("domain", "document_id").n_unique()).item() if rows.height else 0
+
+
+@stage("probe_cosines", version=1, offline=True)
+def run_probe_cosines(
+    entry: EncoderEntry,
+    *,
+    probe: ProbeName,
+    model: str,
+    benchmark: str,
+    language: str,
+    domains: Sequence[str],
+    corpora: Sequence[str | Path],
+    queries: Sequence[str | Path],
+    probes: Probes,
+    length_tokenizer: str,
+    level: float,
+    store: str | Path,
+    settings: Encoding,
+    rows: str | Path,
+    table: str | Path,
+) -> None:
+    """Run a cosine probe on a benchmark's documents in one language.
+
+    Parameters
+    ----------
+    corpora, queries
+        CORPUS and QUERIES tables, domain by domain; queries only for moved evidence.
+    probes
+        What of the section the probe goes by; the rest does not count.
+    rows, table
+        PROBE_COSINES and PROBE_TABLE.
+
+    Raises
+    ------
+    InputError
+        If the model cannot be probed or loaded, or a table does not fit its schema.
+    """
+    texts = read_sample(
+        domains,
+        corpora,
+        queries,
+        n_documents=probes.n_documents,
+        seed=probes.seed,
+        with_queries=probe in OF_QUERIES,
+    )
+    encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
+    count_tokens = token_counter(length_tokenizer)
+    found = measure(probe, texts, encoder, settings=probes, count_tokens=count_tokens)
+    log_left_out(found.rows["left_out"])
+    labels = {"benchmark": benchmark, "language": language, "model": model, "probe": probe}
+    named = found.rows.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
+    about = Inputs("probe_cosines", entry, model, [*corpora, *queries], encoder.dtype)
+    write_probe(
+        named.select(PROBE_COSINES.column_names),
+        PROBE_COSINES,
+        summarise(probe, found.rows, level=level),
+        labels=labels,
+        about=about,
+        params=probes.model_dump(mode="json") | {"probe": probe, "level": level},
+        rows=rows,
+        table=table,
+    )

@@ -1,0 +1,115 @@
+"""Vectors of a probe's texts: each encoded once, through the store of everything else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from psibench.config.models import EncoderModel
+from psibench.config.sections import Encoding
+from psibench.encode.batches import TextEncoding
+from psibench.encode.job import BLOCK_CHARS, open_encoder
+from psibench.encode.store import key_array, open_store, text_key
+from psibench.errors import InputError
+from psibench.models.protocols import Role
+from psibench.probes.settings import why_not
+from psibench.progress import Progress
+from psibench.stages.stopping import watched_stop
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """Where the vectors of texts are and what the model read, a row per text.
+
+    Attributes
+    ----------
+    keys
+        (n_texts,) of 16 bytes, addresses in the store.
+    n_tokens
+        (n_texts,) int32, special tokens included.
+    visible_chars
+        (n_texts,) int32, characters that the model read, from the first.
+    """
+
+    keys: np.ndarray
+    n_tokens: np.ndarray
+    visible_chars: np.ndarray
+
+
+class ProbeEncoder:
+    """A model of one vector per text, and its store.
+
+    Raises
+    ------
+    InputError
+        If the model is none of that kind, or cannot be loaded.
+    """
+
+    def __init__(
+        self, entry: EncoderModel, *, model: str, store: str | Path, settings: Encoding
+    ) -> None:
+        if (reason := why_not(entry)) is not None:
+            raise InputError(f"model {model!r} cannot be probed: {reason}")
+        self._encoder, self._about = open_encoder(entry, settings, model=model)
+        self.store = open_store(
+            model, store=store, fingerprint=self._encoder.fingerprint, storage=settings.storage
+        )
+        self._settings = settings
+
+    @property
+    def dtype(self) -> str:
+        """Number format that texts are encoded in."""
+        return str(self._about["dtype"])
+
+    def encode(self, texts: Sequence[str], role: Role) -> EncodedTexts:
+        """Encode what the store lacks of some texts, equal ones once."""
+        salt = self._encoder.salt(role)
+        distinct = list(dict.fromkeys(texts))
+        keys = [text_key(text, salt=salt) for text in distinct]
+        seen: list[tuple[int, int]] = []
+        described = f"encoding {self._about['model']}"
+        with (
+            watched_stop() as stop,
+            Progress(described, total=sum(map(len, distinct)), unit="characters") as progress,
+        ):
+            encoding = TextEncoding(
+                self._encoder, self.store, self._settings, stop=stop, advance=progress.advance
+            )
+            for start, end in _blocks(distinct):
+                items = self._encoder.tokenize(distinct[start:end], role)
+                seen += [(item.n_tokens, item.visible_char_end) for item in items]
+                encoding.add(keys[start:end], items, [len(text) for text in distinct[start:end]])
+            encoding.finish()
+            encoding.stats.log(**self._about)
+        number = {text: k for k, text in enumerate(distinct)}
+        rows = np.array([number[text] for text in texts], dtype=np.int64)
+        read = np.array(seen, dtype=np.int32).reshape(-1, 2)
+        return EncodedTexts(key_array(keys)[rows], read[rows, 0], read[rows, 1])
+
+    def vectors(self, encoded: EncodedTexts) -> np.ndarray:
+        """Load the vectors of encoded texts, (n_texts, dim) float32."""
+        return self.store.load(encoded.keys).values
+
+
+def _blocks(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """Cut texts into runs of at most ``BLOCK_CHARS`` characters, at least one text each."""
+    blocks, start, n_chars = [], 0, 0
+    for place, text in enumerate(texts):
+        if place > start and n_chars + len(text) > BLOCK_CHARS:
+            blocks.append((start, place))
+            start, n_chars = place, 0
+        n_chars += len(text)
+    return [*blocks, (start, len(texts))] if texts else []
+
+
+def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the cosine of each row of one array with that of the other, (n,) float64.
+
+    The sum is in float64; NaN with a vector of no length.
+    """
+    a, b = first.astype(np.float64), second.astype(np.float64)
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: np.ndarray = np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)
+    return found

@@ -1,0 +1,72 @@
+"""Config section ``probes``, and which documents a probe takes."""
+
+import hashlib
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from psibench.config.base import Id, Section, refuse_repeats
+from psibench.config.model_base import ModelBase
+from psibench.config.models import EmbeddingApiModel, EncoderModel
+
+ProbeName = Literal["insertion", "removal", "segments", "moving"]
+PROBES: dict[ProbeName, str] = {
+    "insertion": "filler put in at the beginning, middle and end: cosine with the document",
+    "removal": "sentences taken away at the beginning, middle and end: cosine with the document",
+    "segments": "each of k equal segments: cosine with the document",
+    "moving": "the evidence moved to evenly spaced places: cosine with the query",
+}
+"""Every probe, and what it does in a line."""
+OF_QUERIES: tuple[ProbeName, ...] = ("moving",)
+"""Probes that need queries with evidence spans."""
+
+Share = Annotated[float, Field(gt=0, le=1)]
+Names = Annotated[list[ProbeName], AfterValidator(refuse_repeats)]
+Ids = Annotated[list[Id], AfterValidator(refuse_repeats)]
+
+
+class Probes(Section):
+    """Probes of what an embedding looks at (`make probes`, docs/probes.md)."""
+
+    names: Names = Field(default=list(PROBES), min_length=1)
+    """Which probes."""
+    models: Ids | None = None
+    """Ids among `models`; null: all that make one vector of a text in a job of ours."""
+    benchmarks: Ids | None = None
+    """Ids of benchmarks whose documents are taken; null: all."""
+    n_documents: int = Field(default=200, ge=2)
+    """Documents of a language, drawn by a hash of seed and id."""
+    seed: int = Field(default=42, ge=0)
+    """Seed of the documents, the filler and the shuffled sentences."""
+    insertion_sizes: list[Share] = Field(default=[0.05, 0.1, 0.25, 0.5, 1.0], min_length=1)
+    """Filler, tokens per token of the document (Needles); counted by `length_tokenizer`."""
+    removal_sizes: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
+        default=[0.1, 0.25, 0.5], min_length=1
+    )
+    """Share of the sentences taken away, rounded up (Needles)."""
+    segments: list[Annotated[int, Field(ge=2)]] = Field(default=[3, 10], min_length=1)
+    """Numbers of equal segments (PosQ: 3, Controlled: 10)."""
+    places: int = Field(default=10, ge=2)
+    """Places that evidence is moved to (Controlled: 10)."""
+
+
+def why_not(entry: ModelBase) -> str | None:
+    """Say why a model cannot be probed; None if it can.
+
+    A probe compares one vector of a text with another, encoded in the job itself.
+    """
+    if isinstance(entry, EmbeddingApiModel):
+        return "its vectors come from a service; probes encode in the job: give a checkpoint"
+    if not isinstance(entry, EncoderModel):
+        return "it has no vectors"
+    if entry.scores_by != "cosine":
+        return "late interaction has a vector per token, not one per text"
+    if getattr(entry, "windows", None) is not None:
+        return "it cuts a text into windows, each with a vector; leave out `windows`"
+    return None
+
+
+def priority(seed: int, *parts: str) -> int:
+    """Order ids by a hash of seed and id: the first n are a sample that others do not change."""
+    text = "\x1f".join((str(seed), *parts))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())

@@ -1,0 +1,295 @@
+"""What a probe reads and writes: its documents and queries, and the table of all its figures."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from psibench.config.model_params import retrieval_params
+from psibench.config.models import EncoderEntry
+from psibench.encode.job import revisions_of
+from psibench.metrics.inference import (
+    FEWEST_DOCUMENTS,
+    DocumentTable,
+    clustered_effect,
+    within_documents,
+)
+from psibench.probes.settings import priority
+from psibench.tables import write_table
+from psibench.tables.columns import read_columns
+from psibench.tables.derived import derived
+from psibench.tables.schemas import CORPUS, QUERIES
+from psibench.tables.spec import FLOAT64, INT32, POOLED, STRING, Column, TableSpec
+
+logger = logging.getLogger("psibench")
+
+ABOUT = (
+    Column("benchmark", STRING, "benchmark id, or the name of a corpus"),
+    Column("language", STRING, "language of documents and queries"),
+    Column("domain", STRING, "domain of the document"),
+    Column("model", STRING, "model id"),
+)
+PROBE_TABLE = TableSpec(
+    "probe_table",
+    (
+        *ABOUT[:2],
+        Column("domain", STRING, "domain, or all"),
+        ABOUT[3],
+        Column("probe", STRING, "insertion, removal, segments, moving, reversal or regression"),
+        Column(
+            "read",
+            STRING,
+            "all documents; whole: those of which the model reads every text to its end",
+        ),
+        Column(
+            "measure",
+            STRING,
+            "what value is: cosine, ndcg@10, importance, ... its mean over documents; gap: of the "
+            "first place less the last; range: the highest mean less the lowest",
+        ),
+        Column("condition", STRING, "what was done, in words; of a range which places"),
+        Column(
+            "size", FLOAT64, "share put in or taken away; null: none, or the mean over all", True
+        ),
+        Column("n_places", INT32, "places or segments; null: none", True),
+        Column("place", INT32, "place or segment or sentence, from 1; null: none", True),
+        Column("value", FLOAT64, "the figure"),
+        Column("low", FLOAT64, "its interval, documents as units; null: one document", True),
+        Column("high", FLOAT64, "likewise", True),
+        Column(
+            "p",
+            FLOAT64,
+            "gap, excess: against 0; range: against a flat profile, within documents (p_shape); "
+            "null elsewhere and with fewer than 30 documents",
+            True,
+        ),
+        Column("n_documents", INT32, "documents that value is of"),
+        Column("n_left_out", INT32, "documents that do not fit the probe or the model"),
+        Column("read_share", FLOAT64, "mean share of the altered part that the model read", True),
+    ),
+    key=(
+        *("benchmark", "language", "domain", "model", "probe", "read", "measure", "condition"),
+        *("size", "n_places", "place"),
+    ),
+)
+
+Row = dict[str, Any]
+
+
+# --- Documents and queries ---
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What a probe is about.
+
+    Attributes
+    ----------
+    documents
+        domain, document_id, text.
+    queries
+        domain, query_id, document_id, text, span (list of two, or null); at most one per document.
+    """
+
+    documents: pl.DataFrame
+    queries: pl.DataFrame
+
+
+def read_sample(
+    domains: Sequence[str],
+    corpora: Sequence[str | Path],
+    queries: Sequence[str | Path],
+    *,
+    n_documents: int,
+    seed: int,
+    with_queries: bool,
+) -> Texts:
+    """Read the documents of a sample over all domains, with a query of each where asked for.
+
+    Only the sample's texts are read. A document is drawn by a hash of seed, domain and id, its
+    query, one of those whose evidence it holds, likewise.
+
+    Parameters
+    ----------
+    corpora, queries
+        CORPUS and QUERIES tables, domain by domain.
+    with_queries
+        Whether documents without a query are left out.
+    """
+    ids = [read_columns(path, CORPUS, ["_id"]).get_column("_id") for path in corpora]
+    asked: list[pl.DataFrame] = []
+    if with_queries:
+        asked = [
+            drawn_queries(read_columns(path, QUERIES, QUERY_COLUMNS), domain, seed=seed)
+            for domain, path in zip(domains, queries, strict=True)
+        ]
+        ids = [own.filter(own.is_in(q["document_id"])) for own, q in zip(ids, asked, strict=True)]
+    drawn = draw(domains, ids, n_documents=n_documents, seed=seed)
+    documents = pl.concat(
+        read_columns(path, CORPUS, ["_id", "text"], ids=drawn[domain]).select(
+            pl.lit(domain).alias("domain"), pl.col("_id").alias("document_id"), "text"
+        )
+        for domain, path in zip(domains, corpora, strict=True)
+    )
+    held = pl.concat([EMPTY_QUERIES, *asked]).join(
+        documents, on=["domain", "document_id"], how="semi", maintain_order="left"
+    )
+    return Texts(documents, held)
+
+
+QUERY_COLUMNS = ("_id", "text", "pos_corpus_id", "pos_char_span")
+EMPTY_QUERIES = pl.DataFrame(
+    schema={
+        **dict.fromkeys(("domain", "query_id", "document_id", "text"), pl.String),
+        "span": pl.List(pl.Int64),
+    }
+)
+
+
+def drawn_queries(queries: pl.DataFrame, domain: str, *, seed: int) -> pl.DataFrame:
+    """Take a query of each document, by a hash of seed, domain and id: see `Texts.queries`."""
+    named = queries.select(
+        pl.lit(domain).alias("domain"),
+        pl.col("_id").alias("query_id"),
+        pl.col("pos_corpus_id").alias("document_id"),
+        "text",
+        pl.col("pos_char_span").cast(pl.List(pl.Int64)).alias("span"),
+    )
+    order = [priority(seed, domain, query_id) for query_id in named["query_id"]]
+    return (
+        named.with_columns(pl.Series("order", order, pl.UInt64))
+        .sort("document_id", "order", "query_id")
+        .unique("document_id", keep="first", maintain_order=True)
+        .drop("order")
+    )
+
+
+def draw(
+    domains: Sequence[str], ids: Sequence[pl.Series], *, n_documents: int, seed: int
+) -> dict[str, list[str]]:
+    """Draw documents over all domains by a hash of seed, domain and id; ids in order."""
+    ranked = sorted(
+        (priority(seed, domain, one), domain, one)
+        for domain, own in zip(domains, ids, strict=True)
+        for one in own
+    )
+    drawn: dict[str, list[str]] = {domain: [] for domain in domains}
+    for _, domain, one in ranked[:n_documents]:
+        drawn[domain].append(one)
+    return {domain: sorted(own) for domain, own in drawn.items()}
+
+
+# --- Figures over documents ---
+
+
+def mean_row(values: np.ndarray, *, level: float, against_zero: bool = False) -> Row:
+    """Return the mean of (n_documents,) values with Student's interval: value, low, high, p."""
+    n = len(values)
+    mean = float(values.mean())
+    found = clustered_effect(mean, (values - mean) / n, n_units=n, level=level)
+    return {
+        "value": mean,
+        "low": found.low if n > 1 else None,
+        "high": found.high if n > 1 else None,
+        "p": found.p if against_zero and n >= FEWEST_DOCUMENTS else None,
+        "n_documents": n,
+    }
+
+
+def profile_rows(
+    matrix: np.ndarray, measure: str, conditions: Sequence[str], *, level: float, places: bool
+) -> Iterator[Row]:
+    """Yield the rows of a profile: a mean per place, the gap and the range.
+
+    Parameters
+    ----------
+    matrix
+        (n_documents, n_places): every document has every place.
+    conditions
+        (n_places,) what was done.
+    places
+        Whether each place has a row of its own.
+    """
+    n_places = len(conditions)
+    for place, condition in enumerate(conditions if places else (), 1):
+        yield {
+            "measure": measure,
+            "condition": condition,
+            "place": place,
+            **mean_row(matrix[:, place - 1], level=level),
+        }
+    yield {
+        "measure": f"{measure} gap",
+        "condition": f"{conditions[0]} less {conditions[-1]}",
+        **mean_row(matrix[:, 0] - matrix[:, -1], level=level, against_zero=True),
+    }
+    means = matrix.mean(axis=0)
+    high, low = int(means.argmax()), int(means.argmin())
+    # Cosines may be negative; the test is of their differences within documents.
+    table = DocumentTable(
+        np.ones_like(matrix), matrix, np.arange(n_places), float(matrix.var()), 1.0
+    )
+    yield {
+        "measure": f"{measure} range",
+        "condition": f"{conditions[high]} less {conditions[low]}",
+        **mean_row(matrix[:, high] - matrix[:, low], level=level),
+        "p": within_documents(table).p_shape,
+    }
+
+
+def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield all rows, then those of each domain where there are several."""
+    yield POOLED, frame
+    own = frame.partition_by("domain", as_dict=True, maintain_order=True)
+    if len(own) > 1:
+        yield from ((str(domain), rows) for (domain,), rows in own.items())
+
+
+# --- What a probe writes ---
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a probe's tables are computed from, for their provenance."""
+
+    stage: str
+    entry: EncoderEntry
+    model: str
+    paths: Sequence[str | Path]
+    dtype: str
+
+
+def write_probe(
+    frame: pl.DataFrame,
+    spec: TableSpec,
+    summary: Sequence[Row],
+    *,
+    labels: Mapping[str, str],
+    about: Inputs,
+    params: Mapping[str, Any],
+    rows: str | Path,
+    table: str | Path,
+) -> None:
+    """Write a probe's own table and its PROBE_TABLE; what a row of the summary lacks is null."""
+    origin = derived(
+        about.stage,
+        about.paths,
+        params=retrieval_params(about.entry) | {"dtype": about.dtype} | dict(params),
+        revisions=revisions_of(about.model, about.entry),
+    )
+    write_table(frame, rows, spec, provenance=origin)
+    columns = PROBE_TABLE.column_names
+    filled = [[{**labels, **row}.get(name) for name in columns] for row in summary]
+    found = pl.DataFrame(filled, schema=PROBE_TABLE.empty().schema, orient="row")
+    write_table(found, table, PROBE_TABLE, provenance=origin)
+
+
+def log_left_out(reasons: pl.Series) -> None:
+    """Log how much a probe left out, by reason."""
+    for reason, count in Counter(reasons.drop_nulls()).most_common():
+        logger.warning("%d left out: %s", count, reason)

@@ -1,0 +1,124 @@
+"""`psibench probe`: one probe without a workflow."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from psibench.cli import main
+from psibench.probes.cosines import PROBE_COSINES
+from psibench.probes.tables import PROBE_TABLE
+from psibench.tables import read_provenance, read_table
+
+NOUNS = "river stone engine market winter letter garden copper window bridge".split()
+
+
+def sentences(number: int) -> str:
+    words = NOUNS[number % 10 :] + NOUNS[: number % 10]
+    return " ".join(f"The {word} number {number} is here." for word in words)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for number in range(6):
+        (corpus / f"d{number}.txt").write_text(sentences(number))
+    with (tmp_path / "queries.jsonl").open("w") as file:
+        for number in range(6):
+            row = {
+                "_id": f"q{number}",
+                "text": f"what of the {NOUNS[number]}",
+                "pos_corpus_id": f"d{number}",
+                "pos_char_span": [0, 10],
+                "pos_char_length": len(sentences(number)),
+            }
+            file.write(json.dumps(row) + "\n")
+    return tmp_path
+
+
+def probe(folder: Path, name: str, *options: str, model: str = "minilm-static") -> int:
+    return main(["probe", name, model, str(folder / "corpus"), *options])
+
+
+@pytest.mark.parametrize("name", ["insertion", "removal", "segments"])
+def test_a_folder_of_texts_gives_a_printed_summary_and_both_tables(folder, name, capsys):
+    out = folder / "found.parquet"
+    assert probe(folder, name, "--n", "4", "--out", str(out)) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{name} - ")
+    assert "minilm-static" in printed
+    found = read_table(out, PROBE_TABLE)
+    assert set(found["probe"]) == {name}
+    assert found["n_documents"].max() == 4
+    rows = read_table(folder / "found.rows.parquet", PROBE_COSINES)
+    assert rows["document_id"].n_unique() == 4
+    record = read_provenance(out)
+    assert record is not None
+    assert "model:minilm-static" in record["revisions"]
+
+
+def test_a_csv_is_written_where_asked(folder):
+    out = folder / "found.csv"
+    assert probe(folder, "removal", "--out", str(out)) == 0
+    assert pl.read_csv(out)["measure"].unique().sort().to_list() == [
+        "cosine",
+        "cosine gap",
+        "cosine range",
+    ]
+
+
+def test_evidence_is_moved_in_the_documents_of_the_queries(folder, capsys):
+    assert probe(folder, "moving", "--queries", str(folder / "queries.jsonl")) == 0
+    printed = capsys.readouterr().out
+    assert "10 of 10" in printed
+    assert "as it is" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("moving",), "needs --queries"),
+        (("insertion", "--queries", "queries.jsonl"), "has no queries"),
+        (("insertion", "--n", "1"), "2 or more"),
+        (("insertion", "--out", "found.txt"), ".parquet or .csv"),
+        (("insertion", "--level", "2"), "below 1"),
+        (("insertion", "--max-tokens", "64"), "the registry says it"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_in_words(folder, options, said, capsys):
+    assert probe(folder, *options) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("bm25", "no vectors"), ("minilm-static-x", "no id of the registry and no folder")],
+)
+def test_models_that_cannot_be_probed_are_refused_in_words(folder, model, said, capsys):
+    assert probe(folder, "insertion", model=model) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"pos_corpus_id": "d9"}, "not in the corpus"),
+        ({"pos_char_span": [5, 9999]}, "in a document of"),
+    ],
+)
+def test_evidence_that_is_in_no_document_is_refused(folder, change, said, capsys):
+    path = folder / "queries.jsonl"
+    first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps(json.loads(first) | change), *rest]))
+    assert probe(folder, "moving", "--queries", str(path)) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_checkpoint_in_a_folder_is_probed_at_the_length_asked_for(folder, capsys):
+    from psibench.models.checkpoints import local_folder
+
+    checkpoint = local_folder("embedded:all-MiniLM-L6-v2")
+    assert probe(folder, "removal", "--n", "2", "--max-tokens", "32", model=str(checkpoint)) == 0
+    assert "removal - " in capsys.readouterr().out

@@ -1,0 +1,226 @@
+"""The probes of a cosine: known encoders give the profiles they must."""
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.config.models import SentenceTransformerModel
+from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
+from psibench.config.sections import Encoding
+from psibench.errors import InputError
+from psibench.probes.cosines import measure, summarise
+from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.settings import PROBES, Probes, why_not
+from psibench.probes.tables import Texts, draw, mean_row
+from psibench.text.lengths import count_whitespace_tokens
+
+WORDS = (
+    "river stone engine market winter letter garden copper window bridge forest signal "
+    "harbour violin planet kitchen doctor history thunder paper silver castle ocean village"
+).split()
+Load = Callable[..., ProbeEncoder]
+
+
+def document(number: int, n_sentences: int = 12) -> str:
+    """Sentences of four words, none of them twice in a row of documents."""
+    rng = np.random.default_rng(number)
+    return " ".join(f"{' '.join(rng.choice(WORDS, 4)).capitalize()}." for _ in range(n_sentences))
+
+
+def texts_of(documents: list[str], *, spans: list[tuple[int, int] | None] | None = None) -> Texts:
+    ids = [f"d{k:02d}" for k in range(len(documents))]
+    frame = pl.DataFrame({"domain": "here", "document_id": ids, "text": documents})
+    asked = pl.DataFrame(
+        {
+            "domain": "here",
+            "query_id": [f"q{k}" for k in range(len(spans or []))],
+            "document_id": ids[: len(spans or [])],
+            "text": [WORDS[k % len(WORDS)] for k in range(len(spans or []))],
+            "span": [None if span is None else list(span) for span in spans or []],
+        },
+        schema_overrides={"span": pl.List(pl.Int64)},
+    )
+    return Texts(frame, asked)
+
+
+@pytest.fixture
+def load(tmp_path) -> Load:
+    def loaded(model: str = "minilm-static", *, tokens_per_batch: int = 8192, **fields):
+        entry = None if fields else load_registry(REGISTRY)[model]
+        if entry is None:
+            entry = SentenceTransformerModel(
+                backend="sentence-transformers", checkpoint="embedded:all-MiniLM-L6-v2", **fields
+            )
+        name = f"{model}-{tokens_per_batch}"
+        settings = Encoding(tokens_per_batch=tokens_per_batch, device="cpu", dtype="float32")
+        return ProbeEncoder(entry, model=name, store=tmp_path, settings=settings)
+
+    return loaded
+
+
+def run(probe, texts, encoder, **settings) -> pl.DataFrame:
+    return measure(
+        probe,
+        texts,
+        encoder,
+        settings=Probes(**settings),
+        count_tokens=count_whitespace_tokens,
+    ).rows
+
+
+def by_place(rows: pl.DataFrame, column: str = "cosine") -> np.ndarray:
+    """(n_documents and sizes, n_places)."""
+    placed = rows.filter(pl.col("place") > 0).sort("document_id", "size", "n_places", "place")
+    return placed[column].to_numpy().reshape(-1, placed["n_places"][0])
+
+
+@pytest.mark.parametrize("probe", ["insertion", "moving"])
+def test_the_position_blind_encoder_is_flat_wherever_the_same_tokens_are(load, probe):
+    documents = [document(k) for k in range(4)]
+    spans = [(0, 5), (40, 60), None, (0, 10_000)]
+    found = run(probe, texts_of(documents, spans=spans), load())
+    matrix = by_place(found)
+    assert np.array_equal(matrix, np.repeat(matrix[:, :1], matrix.shape[1], axis=1))
+    assert (matrix < 1 - 1e-6).all()
+
+
+def test_the_position_blind_encoder_loses_the_same_tokens_alike_wherever_they_are_removed(load):
+    # The same sentence at every place: what is left is the same bag of tokens.
+    repeated = " ".join(["River stone engine market."] * 8)
+    matrix = by_place(run("removal", texts_of([repeated, repeated + " "]), load()))
+    assert np.allclose(matrix, 1.0, atol=1e-7)
+
+
+def test_an_encoder_of_the_first_tokens_does_not_see_what_is_put_in_behind_them(load):
+    # 12 sentences of 5 tokens; it reads 16 - 2 of them.
+    found = run(
+        "insertion", texts_of([document(1)]), load("first", max_tokens=16), insertion_sizes=[0.5]
+    )
+    beginning, middle, end = by_place(found)[0]
+    assert end == pytest.approx(1.0, abs=1e-5)
+    assert middle == pytest.approx(1.0, abs=1e-5)
+    assert beginning < 0.9
+    assert found["part_read"].to_list()[1:] == [0.0, 0.0]
+    assert found["read"].max() < 1
+
+
+def test_an_encoder_of_the_first_tokens_falls_off_where_moved_evidence_leaves_its_input(load):
+    text = document(2)
+    query = texts_of([text], spans=[(0, 10)])
+    found = run("moving", query, load("first", max_tokens=16), places=6)
+    cosines = by_place(found)[0]
+    seen = by_place(found, "part_read")[0]
+    assert seen[0] == 1
+    assert (seen[2:] == 0).all()
+    # Beyond the input the vector is that of the other sentences, the same for all places.
+    assert np.allclose(cosines[2:], cosines[2], atol=1e-5)
+    assert abs(cosines[0] - cosines[2]) > 1e-3
+
+
+def test_segments_beyond_the_input_are_marked_as_not_read(load):
+    found = run("segments", texts_of([document(3)]), load("first", max_tokens=16), segments=[3])
+    assert found["part_read"].to_list()[0] > 0.5
+    assert found["part_read"].to_list()[1:] == [0.0, 0.0]
+
+
+def test_cosines_do_not_depend_on_the_size_of_a_batch(load):
+    texts = texts_of([document(k, 3 + k) for k in range(4)])
+    one, many = (
+        run("insertion", texts, load("all-minilm-l6-v2", tokens_per_batch=n), insertion_sizes=[0.5])
+        for n in (64, 8192)
+    )
+    assert np.allclose(one["cosine"], many["cosine"], atol=1e-5)
+
+
+def test_what_does_not_fit_is_a_row_with_its_reason(load):
+    texts = texts_of(["One sentence", "", "一二三四五六七。八九十。"])
+    found = run("removal", texts, load(), removal_sizes=[0.5])
+    assert found["left_out"].to_list() == ["too few sentences"] * 3
+    found = run("segments", texts, load(), segments=[20])
+    assert found["left_out"].to_list() == ["fewer than 20 segments with text"] * 3
+    assert summarise("segments", found, level=0.95) == []
+
+
+def test_a_query_without_a_span_and_evidence_that_is_all_are_left_out_with_their_reasons(load):
+    texts = texts_of([document(1), document(2), document(3)], spans=[None, (0, 9999), (0, 5)])
+    found = run("moving", texts, load(), places=4)
+    assert found["left_out"].drop_nulls().to_list() == [
+        "no one evidence span",
+        "the evidence is the whole text",
+    ]
+    rows = summarise("moving", found, level=0.95)
+    assert {row["n_documents"] for row in rows} == {1}
+    assert {row["n_left_out"] for row in rows} == {2}
+
+
+def test_the_summary_is_of_documents_that_have_every_place():
+    # Two documents and a third without variants; cosines .9 .8 .7 and .7 .8 .9
+    rows = pl.DataFrame(
+        {
+            "domain": "here",
+            "document_id": ["a"] * 3 + ["b"] * 3 + ["c"],
+            "query_id": pl.Series([None] * 7, dtype=pl.String),
+            "size": [0.5] * 7,
+            "n_places": [3] * 7,
+            "place": [1, 2, 3, 1, 2, 3, None],
+            "cosine": [0.9, 0.8, 0.6, 0.7, 0.8, 0.8, None],
+            "ndcg@10": pl.Series([None] * 7, dtype=pl.Float64),
+            "n_tokens": [9] * 7,
+            "read": [1.0] * 3 + [0.5] * 3 + [None],
+            "part_read": [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, None],
+            "left_out": [None] * 6 + ["too few sentences"],
+        }
+    )
+    found = summarise("removal", rows, level=0.95)
+    every = [row for row in found if row["read"] == "all"]
+    assert [row["value"] for row in every[:3]] == pytest.approx([0.8, 0.8, 0.7])
+    assert [row["read_share"] for row in every[:3]] == [1.0, 1.0, 0.5]
+    gap, spread = every[3:]
+    assert gap["condition"] == "beginning less end"
+    assert gap["value"] == pytest.approx(0.1)  # of .3 and -.1
+    # Student's t with 1 degree of freedom, 12.7062; standard error .2828 / sqrt(2) = .2
+    assert gap["low"] == pytest.approx(0.1 - 12.7062 * 0.2, abs=1e-3)
+    assert gap["p"] is None
+    assert spread["value"] == pytest.approx(0.1)
+    assert {row["n_left_out"] for row in every} == {1}
+    whole = [row for row in found if row["read"] == "whole"]
+    assert whole[0]["value"] == pytest.approx(0.9)
+    assert whole[0]["low"] is None
+
+
+def test_a_mean_over_thirty_documents_has_students_interval_and_p():
+    from scipy.stats import ttest_1samp
+
+    values = np.random.default_rng(0).normal(0.1, 1, 30)
+    oracle = ttest_1samp(values, 0)
+    found = mean_row(values, level=0.95, against_zero=True)
+    low, high = oracle.confidence_interval(0.95)
+    assert (found["low"], found["high"]) == pytest.approx((low, high))
+    assert found["p"] == pytest.approx(oracle.pvalue)
+
+
+def test_a_sample_is_drawn_by_hash_and_a_larger_one_holds_the_smaller():
+    ids = [pl.Series([f"{name}{k}" for k in range(50)]) for name in "ab"]
+    small, large = (draw(["x", "y"], ids, n_documents=n, seed=1) for n in (10, 40))
+    assert sum(map(len, small.values())) == 10
+    assert all(set(small[domain]) <= set(large[domain]) for domain in ("x", "y"))
+    assert draw(["x", "y"], ids, n_documents=10, seed=2) != small
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [("bm25", "no vectors"), ("minilm-maxsim", "late interaction"), ("minilm-maxp", "windows")],
+)
+def test_models_without_one_vector_per_text_are_refused_with_the_reason(model, word, tmp_path):
+    entry = load_registry(REGISTRY)[model]
+    assert word in (why_not(entry) or "")
+    with pytest.raises(InputError, match=word):
+        ProbeEncoder(entry, model=model, store=tmp_path, settings=Encoding())
+
+
+def test_every_probe_has_a_line():
+    assert all(PROBES.values())
+    assert Probes().names == list(PROBES)

@@ -1,0 +1,292 @@
+"""Varied texts: what each variant promises, on any text and at the edges."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from psibench.probes.filler import filler
+from psibench.probes.variants import (
+    UnfitError,
+    insertions,
+    moved_evidence,
+    moved_pieces,
+    permuted,
+    removals,
+    reversed_segments,
+    segments,
+    soft_cut,
+)
+from psibench.text.alignment import sentence_spans
+from psibench.text.lengths import count_whitespace_tokens
+
+SIX = "First one. Second two! Third three?\nFourth four. Fifth five. Sixth six."
+CHINESE = "第一句话。第二句话！第三句话？第四句话。第五句话。"
+FAMILY = "👨‍👩‍👧‍👦"
+ACCENTED = "e\u0301"
+
+TEXTS = st.lists(
+    st.sampled_from([*"ab .!?\n。！字", FAMILY[:2], FAMILY, "\u0301", ACCENTED]), max_size=60
+).map("".join)
+
+
+def bare(text: str) -> str:
+    return "".join(text.split())
+
+
+# --- insertion
+
+
+def test_filler_goes_to_the_beginning_the_sentence_end_nearest_the_middle_and_the_end():
+    made = insertions("One. Two. Three.", "X y.", size=0.5)
+    # 16 characters, middle 8: "Three" begins at 10, "Two" at 5
+    assert [one.text for one in made] == [
+        "X y.\n\nOne. Two. Three.",
+        "One. Two.\n\nX y.\n\nThree.",
+        "One. Two. Three.\n\nX y.",
+    ]
+    assert [one.text[slice(*one.part)] for one in made] == ["X y."] * 3
+    assert [(one.place, one.n_places, one.size) for one in made] == [(k, 3, 0.5) for k in (1, 2, 3)]
+
+
+@given(text=TEXTS)
+@example(text=CHINESE)
+@example(text=f"a{FAMILY}b")
+def test_insertion_changes_nothing_of_the_text_but_white_space(text):
+    try:
+        made = insertions(text, "FILLER", size=1.0)
+    except UnfitError:
+        assert len(bare(text)) <= len(FAMILY) + 2  # blank, or one cluster
+        return
+    assert len(made) == 3
+    for one in made:
+        start, end = one.part
+        assert one.text[start:end] == "FILLER"
+        assert bare(one.text[:start] + one.text[end:]) == bare(text)
+
+
+def test_the_middle_of_one_sentence_is_between_words():
+    assert insertions("one two three", "F", size=1)[1].text == "one\n\nF\n\ntwo three"
+
+
+def test_the_middle_of_one_chinese_sentence_is_between_characters():
+    assert insertions("一二三四", "F", size=1)[1].text == "一二\n\nF\n\n三四"
+
+
+@pytest.mark.parametrize("cluster", [FAMILY, ACCENTED])
+def test_a_cut_never_splits_what_a_reader_sees_as_one_character(cluster):
+    text = f"ab{cluster}cd"
+    for at in range(len(text) + 1):
+        cut = soft_cut(text, at, reach=1)
+        assert cut is not None
+        assert not 2 < cut < 2 + len(cluster)
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "x", FAMILY])
+def test_a_text_without_an_inner_place_is_unfit_for_insertion(text):
+    with pytest.raises(UnfitError):
+        insertions(text, "F", size=1)
+
+
+# --- filler
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 7, 50, 400])
+def test_filler_has_the_words_asked_for(n_tokens):
+    text = filler(n_tokens, key="k", count_tokens=count_whitespace_tokens)
+    assert len(text.split()) == n_tokens
+
+
+def test_filler_is_the_same_for_a_key_and_longer_ones_begin_with_shorter_ones():
+    texts = [filler(n, key="k", count_tokens=count_whitespace_tokens) for n in (5, 40, 300)]
+    assert texts[1].startswith(texts[0])
+    assert texts[2].startswith(texts[1])
+    assert filler(300, key="k", count_tokens=count_whitespace_tokens) == texts[2]
+    assert filler(300, key="other", count_tokens=count_whitespace_tokens) != texts[2]
+
+
+def test_long_filler_has_paragraphs_of_whole_sentences():
+    text = filler(400, key="k", count_tokens=count_whitespace_tokens)
+    paragraphs = text.split("\n\n")
+    assert len(paragraphs) > 5
+    for paragraph in paragraphs[:-1]:
+        assert paragraph.endswith(".")
+        assert 3 <= len(sentence_spans(paragraph)) <= 6
+
+
+def test_filler_of_words_of_several_tokens_comes_as_near_as_words_allow():
+    def two_each(texts):
+        return np.full(len(texts), 2, dtype=np.int32)
+
+    assert len(filler(7, key="k", count_tokens=two_each).split()) in (3, 4)
+    assert len(filler(1, key="k", count_tokens=two_each).split()) == 1
+
+
+# --- removal
+
+
+def test_a_quarter_of_six_sentences_is_two_taken_from_each_place():
+    made = removals(SIX, size=0.25)  # 1.5, rounded up
+    assert [one.text for one in made] == [
+        "Third three?\nFourth four. Fifth five. Sixth six.",
+        "First one. Second two! Fifth five. Sixth six.",
+        "First one. Second two! Third three?\nFourth four.",
+    ]
+    assert [SIX[slice(*one.part)] for one in made] == [
+        "First one. Second two!",
+        "Third three?\nFourth four.",
+        "Fifth five. Sixth six.",
+    ]
+
+
+@given(text=TEXTS, size=st.sampled_from([0.1, 0.25, 0.5, 0.9]))
+def test_removal_takes_the_same_number_of_sentences_from_each_place(text, size):
+    sentences = [text[start:end] for start, end in sentence_spans(text)]
+    try:
+        made = removals(text, size=size)
+    except UnfitError:
+        assert len(sentences) - -(-round(size * len(sentences), 9) // 1) < 2
+        return
+    for one in made:
+        start, end = one.part
+        assert bare(one.text) == bare(text[:start] + text[end:])
+        assert one.text.strip()
+    assert len({len(sentence_spans(text[slice(*one.part)])) for one in made}) == 1
+
+
+def test_ten_percent_of_ten_sentences_is_one_and_not_two_by_rounding():
+    text = " ".join(f"Number {k} here." for k in range(10))
+    assert removals(text, size=0.1)[0].text == text.removeprefix("Number 0 here. ")
+
+
+@pytest.mark.parametrize("text", ["", "One sentence only.", "One. Two."])
+def test_a_text_of_few_sentences_has_no_middle_to_take_from(text):
+    with pytest.raises(UnfitError, match="too few sentences"):
+        removals(text, size=0.1)
+
+
+def test_removal_from_text_without_spaces():
+    assert [one.text for one in removals(CHINESE, size=0.2)] == [
+        "第二句话！第三句话？第四句话。第五句话。",
+        "第一句话。第二句话！第四句话。第五句话。",
+        "第一句话。第二句话！第三句话？第四句话。",
+    ]
+
+
+# --- segments
+
+
+@given(text=TEXTS, n_segments=st.integers(2, 10))
+def test_segments_joined_are_the_text(text, n_segments):
+    try:
+        made = segments(text, n_segments)
+    except UnfitError:
+        return
+    assert "".join(one.text for one in made) == text
+    assert [text[slice(*one.part)] for one in made] == [one.text for one in made]
+
+
+@pytest.mark.parametrize("text", ["", "abcdefghi", "a" + " " * 40])
+def test_a_text_shorter_than_its_segments_is_unfit(text):
+    with pytest.raises(UnfitError, match="fewer than 10 segments"):
+        segments(text, 10)
+
+
+# --- moved evidence
+
+
+def test_evidence_is_widened_to_its_sentences_and_put_in_at_every_place():
+    made = moved_evidence("A aa. B bb. C cc.", (8, 9), 3)
+    assert [one.text for one in made] == [
+        "A aa. B bb. C cc.",
+        "B bb. A aa. C cc.",
+        "A aa. B bb. C cc.",
+        "A aa. C cc. B bb.",
+    ]
+    assert [one.place for one in made] == [0, 1, 2, 3]
+    assert {one.text[slice(*one.part)] for one in made} == {"B bb."}
+
+
+@given(text=TEXTS, data=st.data(), n_places=st.integers(2, 10))
+@example(text=CHINESE, data=None, n_places=10)
+def test_moved_evidence_spells_the_same_and_the_rest_stays_in_order(text, data, n_places):
+    if data is None:
+        start, end = 6, 9
+    else:
+        start = data.draw(st.integers(0, max(len(text) - 1, 0)))
+        end = data.draw(st.integers(start, len(text)))
+    try:
+        made = moved_evidence(text, (start, end), n_places)
+    except UnfitError:
+        return
+    origin = made[0]
+    evidence = text[slice(*origin.part)]
+    assert evidence
+    rest = text[: origin.part[0]] + text[origin.part[1] :]
+    starts = []
+    for one in made[1:]:
+        low, high = one.part
+        assert one.text[low:high] == evidence
+        assert bare(one.text[:low] + one.text[high:]) == bare(rest)
+        starts.append(low)
+    assert starts == sorted(starts)
+    assert starts[0] == 0
+    assert bare(made[-1].text).endswith(bare(evidence))
+
+
+def test_ten_places_among_nine_other_sentences_are_all_boundaries():
+    text = " ".join(f"Number {k} here." for k in range(10))
+    made = moved_evidence(text, (0, 3), 10)
+    assert len({one.text for one in made[1:]}) == 10
+    assert made[1].text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "reason"),
+    [
+        ("Only one sentence here.", (0, 4), "whole text"),
+        ("One. Two.", (0, 9), "whole text"),
+        ("", (0, 0), "no sentence"),
+        ("One. Two.", (4, 5), "no sentence"),
+    ],
+)
+def test_evidence_that_cannot_be_moved_says_why(text, span, reason):
+    with pytest.raises(UnfitError, match=reason):
+        moved_evidence(text, span, 10)
+
+
+# --- order
+
+
+def test_permuted_pieces_keep_the_gaps_in_their_places():
+    text = "Aa. Bb!\nCc?"
+    found = permuted(text, sentence_spans(text), [2, 0, 1])
+    assert found.text == "Cc? Aa.\nBb!"
+    assert [found.text[start:end] for start, end in found.moved] == ["Aa.", "Bb!", "Cc?"]
+
+
+@given(text=TEXTS, data=st.data())
+def test_reversed_segments_hold_the_same_characters_and_spans_still_spell(text, data):
+    try:
+        spans, order = reversed_segments(text, 5)
+    except UnfitError:
+        return
+    assert bare(order.text) == bare("".join(text[slice(*span)] for span in spans[::-1]))
+    assert bare("".join(text[slice(*span)] for span in spans)) == bare(text)
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    pieces = moved_pieces(spans, order, (start, end))
+    assert bare("".join(order.text[slice(*piece)] for piece in pieces)) == bare(text[start:end])
+
+
+def test_reversal_cuts_between_sentences_where_they_end_near_a_cut():
+    text = "Aaaa aaaa aa. Bbbb bbbb bb. Cccc cccc cc. Dddd dddd dd. Eeee eeee ee."
+    spans, order = reversed_segments(text, 5)
+    assert [text[slice(*span)] for span in spans] == text.replace(". ", ".|").split("|")
+    assert order.text == "Eeee eeee ee. Dddd dddd dd. Cccc cccc cc. Bbbb bbbb bb. Aaaa aaaa aa."
+
+
+@pytest.mark.parametrize("text", ["", "abcd", f"{FAMILY}{FAMILY}"])
+def test_a_text_too_short_to_reverse_is_unfit(text):
+    with pytest.raises(UnfitError):
+        reversed_segments(text, 5)
