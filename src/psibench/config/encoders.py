@@ -35,7 +35,7 @@ class Landmark(Section):
 class SentenceTransformerModel(EncoderModel):
     """A transformer encoder loaded by sentence-transformers, any checkpoint it can load."""
 
-    later: ClassVar = ModelBase.later | {"late_chunking", "calibrate"}
+    later: ClassVar = ModelBase.later | {"landmark", "late_chunking", "calibrate"}
     backend: Literal["sentence-transformers"]
     kind: Literal["dense", "late-interaction", "control"] = "dense"
     max_tokens: int = Field(ge=8)

@@ -37,7 +37,7 @@ from psibench.train.sections import Base, Pads, Settings
 logger = logging.getLogger("psibench")
 
 
-@stage("train_model", version=1)
+@stage("train_model", version=1, offline=True)
 def run_train_model(
     entry: Base,
     settings: Settings,
