@@ -112,9 +112,17 @@ def _attention(
     how = _CALIBRATED.get(module)
     if how is None or how.strength == 0:
         return output, weights
-    weights = calibrated(weights, real_tokens(attention_mask, weights), how)
+    real = real_tokens(attention_mask, weights)
     value = value.repeat_interleave(weights.shape[1] // value.shape[1], dim=1)
-    return (weights @ value).transpose(1, 2).contiguous(), weights
+    if how.rows == "all":
+        weights = calibrated(weights, real, how)
+        return (weights @ value).transpose(1, 2).contiguous(), weights
+    place = real.cumsum(dim=1)
+    pooled = real & (place == (1 if how.rows == "first" else place[:, -1:]))
+    rows, at = pooled.nonzero(as_tuple=True)
+    own = calibrated(weights[rows, :, at][:, :, None, :], real, how)
+    output[rows, at], weights[rows, :, at] = (own @ value)[:, :, 0], own[:, :, 0]
+    return output, weights
 
 
 def real_tokens(attention_mask: Any, weights: Any) -> Any:
@@ -136,14 +144,14 @@ def real_tokens(attention_mask: Any, weights: Any) -> Any:
 def calibrated(weights: Any, real: Any, how: Calibration) -> Any:
     """Even attention out over baskets, then mix it with what it was.
 
-    With ``n`` baskets, a row that is calibrated has ``(1 - s) a + s a'``, where ``a'`` is the share
-    of a basket (``1 / n`` of what is not kept for single tokens), divided in it as in ``a``. A
-    basket without any attention stays so, and the others share its part.
+    A token's attention ``a`` becomes ``(1 - s) a + s a'``: in ``a'`` each basket has the same share
+    of what is not kept for single tokens, divided in it as in ``a``. A basket without any attention
+    stays so, and the others share its part. Texts that fill no basket keep theirs.
 
     Parameters
     ----------
     weights
-        (rows, heads, n_queries, n_keys) probabilities.
+        (rows, heads, n_queries, n_keys) probabilities, of tokens that are pooled.
     real
         (rows, n_keys) bool: tokens of the text.
 
@@ -153,37 +161,35 @@ def calibrated(weights: Any, real: Any, how: Calibration) -> Any:
     """
     import torch
 
-    place = real.cumsum(dim=1) - 1
-    length = real.sum(dim=1, keepdim=True)
-    content = real.clone()
-    alone = torch.zeros_like(real)  # kept as it is
+    place = real.cumsum(dim=1)
+    is_first, is_last = (real & (place == end) for end in (1, place[:, -1:]))
+    content = real
     if how.rows != "all":
-        alone = real & (place == 0)
-        content &= place > 0
-    last = real & (place == length - 1)
+        content = content & ~is_first
     if how.rows == "last":
-        content &= ~last
+        content = content & ~is_last
     size = content.sum(dim=1, keepdim=True)
-    basket = (content.cumsum(dim=1) - 1).clamp(min=0) // how.basket
     n_content = (size + how.basket - 1) // how.basket
-    n_baskets = max(1, int(n_content.max()))
-    member = torch.nn.functional.one_hot(basket.clamp(max=n_baskets - 1), n_baskets)
+    number = (content.cumsum(dim=1) - 1).clamp(min=0) // how.basket
+    member = torch.nn.functional.one_hot(number, int(number.max()) + 1)
     member = (member * content[..., None]).float()[:, None]  # (rows, 1, n_keys, n_baskets)
 
     own = weights.float()
-    kept = (own * alone[:, None, None, :]).sum(dim=-1, keepdim=True)
-    ending = torch.zeros_like(own)
-    if how.rows == "last":
-        n_all = (n_content + 2)[:, None, None, :]
-        ending = last[:, None, None, :] / n_all.float()
     mass = own @ member
     is_held = mass > 0
-    budget = (1 - kept - ending.sum(dim=-1, keepdim=True)).clamp(min=0)
-    share = budget / is_held.sum(dim=-1, keepdim=True).clamp(min=1)
+    alone = (real & ~content)[:, None, None, :].float()
+    ending = torch.zeros_like(alone)
+    if how.rows == "last":
+        alone = is_first[:, None, None, :].float()
+        ending = is_last[:, None, None, :] / (n_content + 2)[:, None, None, :].float()
+    taken = (own @ alone.transpose(-1, -2)) + ending.sum(dim=-1, keepdim=True)
+    left = (1 - taken).clamp(min=0)
+    share = left / is_held.sum(dim=-1, keepdim=True).clamp(min=1)
     factor = torch.where(is_held, share / mass.clamp(min=torch.finfo(mass.dtype).tiny), 0.0)
-    evened = own * (factor @ member.transpose(-1, -2)) + own * alone[:, None, None, :] + ending
-    mixed = torch.lerp(own, evened / evened.sum(dim=-1, keepdim=True), how.strength)
-
-    rows = {"all": real, "first": real & (place == 0), "last": last}[how.rows]
-    changes = (rows & (size >= how.basket))[:, None, :, None]
-    return torch.where(changes, mixed, own).to(weights.dtype)
+    total = taken + torch.where(is_held.any(dim=-1, keepdim=True), left, 0.0)
+    strength = how.strength * (size >= how.basket)[:, None, None, :].float() / total
+    mixed = (factor * strength) @ member.transpose(-1, -2)
+    mixed += 1 - strength * total + strength * alone
+    mixed *= own
+    mixed += strength * ending
+    return mixed.to(weights.dtype)

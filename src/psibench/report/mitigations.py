@@ -6,7 +6,7 @@ import polars as pl
 
 from psibench.report.tables import Table
 from psibench.report.views import BenchmarkInfo, Row, with_interval
-from psibench.report.wording import MISSING, change, count, interval, number, pair_text, percent
+from psibench.report.wording import MISSING, change, interval, number, pair_text, percent
 
 NOTE = (
     "PSI at equal documents, noise taken out; where it is not to be told, the published PSI with "
@@ -69,5 +69,5 @@ def _difference(row: Row, name: str) -> str:
 
 def _cost(row: Row, name: str) -> str:
     ends = [row[f"{name}_{when}"] for when in ("before", "after")]
-    shown = [MISSING if value is None else count(round(value, 1)) for value in ends]
+    shown = [MISSING if one is None else f"{one:,.1f}".removesuffix(".0") for one in ends]
     return " → ".join(shown)
