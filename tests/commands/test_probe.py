@@ -8,6 +8,7 @@ import pytest
 
 from psibench.cli import main
 from psibench.probes.cosines import PROBE_COSINES
+from psibench.probes.retrieval import REVERSAL_SCORES
 from psibench.probes.tables import PROBE_TABLE
 from psibench.tables import read_provenance, read_table
 
@@ -74,6 +75,21 @@ def test_evidence_is_moved_in_the_documents_of_the_queries(folder, capsys):
     printed = capsys.readouterr().out
     assert "10 of 10" in printed
     assert "as it is" in printed
+    assert "ndcg@10" in printed
+
+
+def test_every_document_is_reversed_and_the_queries_asked_again(folder, capsys):
+    out = folder / "found.parquet"
+    options = ("--queries", str(folder / "queries.jsonl"), "--out", str(out))
+    assert probe(folder, "reversal", *options) == 0
+    assert "F->B less front" in capsys.readouterr().out
+    rows = read_table(folder / "found.rows.parquet", REVERSAL_SCORES)
+    assert rows["before"].to_list() == rows["after"].to_list()  # the position-blind encoder
+
+
+def test_vectors_are_decomposed_into_sentences(folder, capsys):
+    assert probe(folder, "regression") == 0
+    assert "within documents, shuffled" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

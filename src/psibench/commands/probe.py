@@ -18,6 +18,8 @@ from psibench.errors import InputError, supported
 from psibench.formats.beir import read_qrels, read_queries, read_texts
 from psibench.models.declared import declared_positions
 from psibench.probes.cosines import run_probe_cosines
+from psibench.probes.regression import run_probe_regression
+from psibench.probes.retrieval import run_probe_reversal
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE
 from psibench.report.wording import p_value
@@ -25,6 +27,7 @@ from psibench.sources.files import read_document_files
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import provenance
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.tables.spec import POOLED
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
 DOMAIN = "corpus"
@@ -81,25 +84,35 @@ def run_probe(args: argparse.Namespace) -> None:
     assert isinstance(entry, EncoderModel)
     with tempfile.TemporaryDirectory(prefix="psibench-probe-") as folder:
         place = Path(folder)
-        corpora, queries, _ = _as_tables(args, place)
+        corpora, queries, qrels = _as_tables(args, place)
         rows, table = place / "rows.parquet", place / "table.parquet"
-        run_probe_cosines(
-            entry,  # type: ignore[arg-type]
-            probe=args.name,
-            model=Path(args.model).name,
-            benchmark=args.corpus.name,
-            language="und",
-            domains=[DOMAIN],
-            corpora=corpora,
-            queries=queries,
-            probes=Probes(n_documents=args.n, seed=args.seed),
-            length_tokenizer=args.tokenizer,
-            level=args.level,
-            store=args.store or place / "store",
-            settings=Encoding(device=args.device),
-            rows=rows,
-            table=table,
-        )
+        given: dict[str, Any] = {
+            "probe": args.name,
+            "model": Path(args.model).name,
+            "benchmark": args.corpus.name,
+            "language": "und",
+            "domains": [DOMAIN],
+            "corpora": corpora,
+            "level": args.level,
+            "store": args.store or place / "store",
+            "settings": Encoding(device=args.device),
+            "rows": rows,
+            "table": table,
+        }
+        sampled = Probes(n_documents=args.n, seed=args.seed)
+        if args.name == "reversal":
+            run_probe_reversal(entry, queries=queries, qrels=qrels, **given)  # type: ignore[arg-type]
+        elif args.name == "regression":
+            run_probe_regression(entry, probes=sampled, **given)  # type: ignore[arg-type]
+        else:
+            run_probe_cosines(
+                entry,  # type: ignore[arg-type]
+                queries=queries,
+                qrels=qrels,
+                probes=sampled,
+                length_tokenizer=args.tokenizer,
+                **given,
+            )
         found = read_table(table, PROBE_TABLE)
         if args.out is not None:
             _write(found, table, rows, args.out)
@@ -221,52 +234,77 @@ def probe_lines(table: pl.DataFrame) -> Iterator[str]:
     Means by place, then the gap with its interval and p, then the range. A row about documents
     read whole is left out where these are all; the size of a mean over all sizes is ``-``.
     """
-    pooled = table.filter(pl.col("domain") == "all")
+    pooled = table.filter(pl.col("domain") == POOLED)
     about = ("benchmark", "language", "probe")
     for (benchmark, language, probe), part in pooled.group_by(about, maintain_order=True):
         yield f"{probe} - {PROBES[probe]} ({benchmark}, {language})"
-        n_out: dict[tuple[Any, ...], int] = {}
-        blocks: dict[tuple[str, ...], list[list[str]]] = {}
-        rows = part.filter(~pl.col("measure").str.contains(" (gap|range)$"))
-        keys = ["model", "measure", "read", "size", "n_places"]
-        for key, means in rows.group_by(keys, maintain_order=True):
-            if means["n_left_out"][0] == n_out.get((*key[:2], *key[3:])):
-                continue  # whole: the same documents as all
-            n_out.setdefault((*key[:2], *key[3:]), means["n_left_out"][0])
-            shown = ("model", *means["condition"].to_list())
-            blocks.setdefault(shown, []).append(
-                _line(dict(zip(keys, key, strict=True)), means, part)
-            )
-        for shown, lines in blocks.items():
-            head = ["model", "measure", "read", "size", *shown[1:], "gap", "interval", "p", "range"]
-            yield from aligned([[*head, "p flat", "docs", "out"], *lines], n_text=4)
+        lines = _figures if part["n_places"].is_null().all() else _profiles
+        yield from lines(part)
         yield ""
 
 
-def _line(key: dict[str, Any], means: pl.DataFrame, part: pl.DataFrame) -> list[str]:
+def _figures(part: pl.DataFrame) -> Iterator[str]:
+    """Yield a line per figure."""
+    part = part.with_columns(
+        most=pl.col("n_documents").max().over("model", "measure", "condition")
+    ).filter((pl.col("read") == "all") | (pl.col("n_documents") < pl.col("most")))
+    head = ["model", "measure", "condition", "read", "value", "interval", "p", "docs", "out"]
+    lines = [
+        [
+            *(row[name] for name in head[:4]),
+            *(f"{row['value']:.4f}", _interval(row), _p(row)),
+            *(str(row["n_documents"]), str(row["n_left_out"])),
+        ]
+        for row in part.iter_rows(named=True)
+    ]
+    yield from aligned([head, *lines], n_text=4)
+
+
+def _profiles(part: pl.DataFrame) -> Iterator[str]:
+    """Yield a line per profile: its means by place, then gap and range."""
+    n_out: dict[tuple[Any, ...], int] = {}
+    blocks: dict[tuple[str, ...], list[list[str]]] = {}
+    rows = part.filter(~pl.col("measure").str.contains(" (gap|range)$"))
+    keys = ["model", "measure", "read", "size", "n_places"]
+    for key, means in rows.group_by(keys, maintain_order=True):
+        same = (*key[:2], *key[3:])
+        if means["n_left_out"][0] == n_out.get(same):
+            continue  # whole: the same documents as all
+        n_out.setdefault(same, means["n_left_out"][0])
+        shown = ("model", *means["condition"].to_list())
+        line = _profile(dict(zip(keys, key, strict=True)), means, part)
+        blocks.setdefault(shown, []).append(line)
+    for shown, lines in blocks.items():
+        head = ["model", "measure", "read", "size", *shown[1:], "gap", "interval", "p", "range"]
+        yield from aligned([[*head, "p flat", "docs", "out"], *lines], n_text=4)
+
+
+def _profile(key: dict[str, Any], means: pl.DataFrame, part: pl.DataFrame) -> list[str]:
     same = pl.all_horizontal(
         pl.col(name).eq_missing(pl.lit(key[name])) for name in ("model", "read", "size", "n_places")
     )
     own = part.filter(same)
     gap, spread = (
-        next(own.filter(measure=f"{key['measure']} {name}").iter_rows(named=True), None)
+        own.row(by_predicate=pl.col("measure") == f"{key['measure']} {name}", named=True)
         for name in ("gap", "range")
     )
     size = "-" if key["size"] is None else f"{100 * key['size']:g} %"
     first = means.row(0, named=True)
-    cells = [key["model"], key["measure"], key["read"], size]
-    cells += [f"{value:.4f}" for value in means["value"]]
-    if gap is not None:
-        low, high = gap["low"], gap["high"]
-        cells += [f"{gap['value']:+.4f}", "-" if low is None else f"[{low:+.4f}, {high:+.4f}]"]
-        cells.append("-" if gap["p"] is None else p_value(gap["p"]))
-    else:
-        cells += ["-"] * 3
-    if spread is not None:
-        cells += [f"{spread['value']:.4f}", "-" if spread["p"] is None else p_value(spread["p"])]
-    else:
-        cells += ["-"] * 2
-    return [*cells, str(first["n_documents"]), str(first["n_left_out"])]
+    return [
+        *(key["model"], key["measure"], key["read"], size),
+        *(f"{value:.4f}" for value in means["value"]),
+        *(f"{gap['value']:+.4f}", _interval(gap), _p(gap)),
+        *(f"{spread['value']:.4f}", _p(spread)),
+        *(str(first["n_documents"]), str(first["n_left_out"])),
+    ]
+
+
+def _interval(row: dict[str, Any]) -> str:
+    return "-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
+
+
+def _p(row: dict[str, Any]) -> str:
+    return "-" if row["p"] is None else p_value(row["p"])
 
 
 LISTED = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())

@@ -19,6 +19,7 @@ from psibench.config.sections import Encoding
 from psibench.models.counting import token_counter
 from psibench.probes.encoding import EncodedTexts, ProbeEncoder, cosines
 from psibench.probes.filler import filler
+from psibench.probes.retrieval import METRIC, Collection, ndcg_with_variants
 from psibench.probes.settings import OF_QUERIES, ProbeName, Probes
 from psibench.probes.tables import (
     ABOUT,
@@ -28,6 +29,7 @@ from psibench.probes.tables import (
     by_domain,
     log_left_out,
     mean_row,
+    n_of_documents,
     profile_rows,
     read_sample,
     write_probe,
@@ -266,7 +268,7 @@ def summarise(probe: ProbeName, rows: pl.DataFrame, *, level: float) -> list[Row
     A document with several queries counts by their mean. Where sizes vary, the last rows are about
     the mean over all of them, of the documents that have them all.
     """
-    measures = [name for name in ("cosine", "ndcg@10") if rows[name].is_not_null().any()]
+    measures = [name for name in ("cosine", METRIC) if rows[name].is_not_null().any()]
     found: list[Row] = []
     for domain, own in by_domain(rows):
         groups = list(own.group_by("size", "n_places", maintain_order=True))
@@ -284,7 +286,7 @@ def summarise(probe: ProbeName, rows: pl.DataFrame, *, level: float) -> list[Row
                 about = {
                     **{"domain": domain, "probe": probe, "read": read},
                     **{"size": size, "n_places": n_places},
-                    "n_left_out": _n_documents(part) - _n_documents(kept),
+                    "n_left_out": n_of_documents(part) - n_of_documents(kept),
                 }
                 for name in measures:
                     found += [
@@ -330,10 +332,6 @@ def _complete(part: pl.DataFrame, n_places: int, *, is_whole: bool) -> pl.DataFr
     return part.filter(good)
 
 
-def _n_documents(rows: pl.DataFrame) -> int:
-    return rows.select(pl.struct("domain", "document_id").n_unique()).item() if rows.height else 0
-
-
 @stage("probe_cosines", version=1, offline=True)
 def run_probe_cosines(
     entry: EncoderEntry,
@@ -352,6 +350,7 @@ def run_probe_cosines(
     settings: Encoding,
     rows: str | Path,
     table: str | Path,
+    qrels: Sequence[str | Path] = (),
 ) -> None:
     """Run a cosine probe on a benchmark's documents in one language.
 
@@ -359,6 +358,8 @@ def run_probe_cosines(
     ----------
     corpora, queries
         CORPUS and QUERIES tables, domain by domain; queries only for moved evidence.
+    qrels
+        QRELS tables likewise: with them moved evidence is also searched for in its whole corpus.
     probes
         What of the section the probe goes by; the rest does not count.
     rows, table
@@ -380,14 +381,19 @@ def run_probe_cosines(
     encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
     count_tokens = token_counter(length_tokenizer)
     found = measure(probe, texts, encoder, settings=probes, count_tokens=count_tokens)
-    log_left_out(found.rows["left_out"])
+    scored = found.rows
+    if probe == "moving" and qrels:
+        collection = Collection.read(domains, corpora, qrels)
+        ndcg = ndcg_with_variants(found.rows, found.scores, found.queries, collection, encoder)
+        scored = scored.with_columns(pl.Series(METRIC, ndcg).fill_nan(None))
+    log_left_out(scored["left_out"])
     labels = {"benchmark": benchmark, "language": language, "model": model, "probe": probe}
-    named = found.rows.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
-    about = Inputs("probe_cosines", entry, model, [*corpora, *queries], encoder.dtype)
+    named = scored.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
+    about = Inputs("probe_cosines", entry, model, [*corpora, *queries, *qrels], encoder.dtype)
     write_probe(
         named.select(PROBE_COSINES.column_names),
         PROBE_COSINES,
-        summarise(probe, found.rows, level=level),
+        summarise(probe, scored, level=level),
         labels=labels,
         about=about,
         params=probes.model_dump(mode="json") | {"probe": probe, "level": level},

@@ -87,6 +87,18 @@ class ProbeEncoder:
         read = np.array(seen, dtype=np.int32).reshape(-1, 2)
         return EncodedTexts(key_array(keys)[rows], read[rows, 0], read[rows, 1])
 
+    def keys(self, texts: Sequence[str], role: Role) -> np.ndarray:
+        """Encode what the store lacks, and say where all are: (n_texts,) addresses.
+
+        What is stored is not tokenized again.
+        """
+        salt = self._encoder.salt(role)
+        keys = [text_key(text, salt=salt) for text in texts]
+        lacking = self.store.missing(keys)
+        if lacking:
+            self.encode([texts[place] for place in lacking], role)
+        return key_array(keys)
+
     def vectors(self, encoded: EncodedTexts) -> np.ndarray:
         """Load the vectors of encoded texts, (n_texts, dim) float32."""
         return self.store.load(encoded.keys).values

@@ -9,15 +9,17 @@ from psibench.config.base import Id, Section, refuse_repeats
 from psibench.config.model_base import ModelBase
 from psibench.config.models import EmbeddingApiModel, EncoderModel
 
-ProbeName = Literal["insertion", "removal", "segments", "moving"]
+ProbeName = Literal["insertion", "removal", "segments", "moving", "reversal", "regression"]
 PROBES: dict[ProbeName, str] = {
     "insertion": "filler put in at the beginning, middle and end: cosine with the document",
     "removal": "sentences taken away at the beginning, middle and end: cosine with the document",
     "segments": "each of k equal segments: cosine with the document",
-    "moving": "the evidence moved to evenly spaced places: cosine with the query",
+    "moving": "the evidence moved to evenly spaced places: cosine with the query, and nDCG@10",
+    "reversal": "five segments of every document in reverse order: nDCG@10 before and after",
+    "regression": "the document's vector as a sum of its sentences': what each weighs",
 }
 """Every probe, and what it does in a line."""
-OF_QUERIES: tuple[ProbeName, ...] = ("moving",)
+OF_QUERIES: tuple[ProbeName, ...] = ("moving", "reversal")
 """Probes that need queries with evidence spans."""
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -35,7 +37,7 @@ class Probes(Section):
     benchmarks: Ids | None = None
     """Ids of benchmarks whose documents are taken; null: all."""
     n_documents: int = Field(default=200, ge=2)
-    """Documents of a language, drawn by a hash of seed and id."""
+    """Documents of a language, drawn by a hash of seed and id. Reversal takes the whole corpus."""
     seed: int = Field(default=42, ge=0)
     """Seed of the documents, the filler and the shuffled sentences."""
     insertion_sizes: list[Share] = Field(default=[0.05, 0.1, 0.25, 0.5, 1.0], min_length=1)

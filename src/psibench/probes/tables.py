@@ -125,7 +125,7 @@ def read_sample(
     asked: list[pl.DataFrame] = []
     if with_queries:
         asked = [
-            drawn_queries(read_columns(path, QUERIES, QUERY_COLUMNS), domain, seed=seed)
+            drawn_queries(read_queries(path, domain), domain, seed=seed)
             for domain, path in zip(domains, queries, strict=True)
         ]
         ids = [own.filter(own.is_in(q["document_id"])) for own, q in zip(ids, asked, strict=True)]
@@ -151,18 +151,22 @@ EMPTY_QUERIES = pl.DataFrame(
 )
 
 
-def drawn_queries(queries: pl.DataFrame, domain: str, *, seed: int) -> pl.DataFrame:
-    """Take a query of each document, by a hash of seed, domain and id: see `Texts.queries`."""
-    named = queries.select(
+def read_queries(path: str | Path, domain: str) -> pl.DataFrame:
+    """Read a QUERIES table: domain, query_id, document_id, text, span."""
+    return read_columns(path, QUERIES, QUERY_COLUMNS).select(
         pl.lit(domain).alias("domain"),
         pl.col("_id").alias("query_id"),
         pl.col("pos_corpus_id").alias("document_id"),
         "text",
         pl.col("pos_char_span").cast(pl.List(pl.Int64)).alias("span"),
     )
-    order = [priority(seed, domain, query_id) for query_id in named["query_id"]]
+
+
+def drawn_queries(queries: pl.DataFrame, domain: str, *, seed: int) -> pl.DataFrame:
+    """Take a query of each document, by a hash of seed, domain and id: see `Texts.queries`."""
+    order = [priority(seed, domain, query_id) for query_id in queries["query_id"]]
     return (
-        named.with_columns(pl.Series("order", order, pl.UInt64))
+        queries.with_columns(pl.Series("order", order, pl.UInt64))
         .sort("document_id", "order", "query_id")
         .unique("document_id", keep="first", maintain_order=True)
         .drop("order")
@@ -240,6 +244,11 @@ def profile_rows(
         **mean_row(matrix[:, high] - matrix[:, low], level=level),
         "p": within_documents(table).p_shape,
     }
+
+
+def n_of_documents(rows: pl.DataFrame) -> int:
+    """Count the distinct documents of rows; ids are unique in a domain."""
+    return rows.select("domain", "document_id").unique().height
 
 
 def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:

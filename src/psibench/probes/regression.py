@@ -1,0 +1,367 @@
+"""Stage ``probe_regression``: a document's vector as a weighted sum of its sentences' (Needles, 4).
+
+Ordinary least squares of the unit vector of a document on the unit vectors of its sentences; the
+dimensions are the observations. The coefficients, divided by their L2 norm, are the sentences'
+importance. A sentence may weigh much for what it says: the same sentences in another order are the
+control, where what remains of a slope is the model's.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import polars as pl
+
+from psibench.config.models import EncoderEntry
+from psibench.config.sections import Encoding
+from psibench.metrics.inference import FEWEST_DOCUMENTS, clustered_effect
+from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.settings import ProbeName, Probes, priority
+from psibench.probes.tables import (
+    ABOUT,
+    Inputs,
+    Row,
+    by_domain,
+    log_left_out,
+    mean_row,
+    n_of_documents,
+    read_sample,
+    write_probe,
+)
+from psibench.probes.variants import permuted
+from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
+from psibench.tables.stage import stage
+from psibench.text.alignment import sentence_spans
+
+SENTENCE_WEIGHTS = TableSpec(
+    "sentence_weights",
+    (
+        *ABOUT,
+        Column("document_id", STRING, "document id, unique in its domain"),
+        Column("shuffled", BOOL, "whether the sentences were put in a random order"),
+        Column("n_sentences", INT32, "sentences of the document"),
+        Column("place", INT32, "place of the sentence, from 1; null: left out", True),
+        Column("sentence", INT32, "its number in the document as it is, from 1", True),
+        Column("coefficient", FLOAT64, "of its vector in the regression", True),
+        Column(
+            "importance",
+            FLOAT64,
+            "coefficient over the L2 norm of the document's coefficients",
+            True,
+        ),
+        Column("part_read", FLOAT64, "share of the sentence in the model's input", True),
+        Column("read", FLOAT64, "share of the document in the model's input", True),
+        Column(
+            "r2", FLOAT64, "variance of the document's vector explained, of its row's fit", True
+        ),
+        Column("mae", FLOAT64, "mean absolute error over the dimensions, likewise", True),
+        Column("r2_equal", FLOAT64, "variance explained with equal weights, likewise", True),
+        Column("left_out", STRING, "why there is no regression; null: there is", True),
+    ),
+    key=("benchmark", "language", "domain", "model", "document_id", "shuffled", "place"),
+)
+FIRST_PLACES = 10
+"""Places from the first that have a row of the summary."""
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A vector as a weighted sum of others.
+
+    Attributes
+    ----------
+    coefficients
+        (n_sentences,) float64.
+    r2, mae
+        Share of the variance over dimensions explained, mean absolute error.
+    r2_equal
+        The same with one weight for all sentences, itself fitted.
+    """
+
+    coefficients: np.ndarray
+    r2: float
+    mae: float
+    r2_equal: float
+
+    @property
+    def importance(self) -> np.ndarray:
+        """(n_sentences,): coefficients over their L2 norm; NaN where all are 0."""
+        norm = float(np.linalg.norm(self.coefficients))
+        found: np.ndarray = self.coefficients / norm if norm > 0 else self.coefficients * np.nan
+        return found
+
+
+def decompose(document: np.ndarray, sentences: np.ndarray) -> Decomposition:
+    """Fit a document's vector by its sentences' vectors and a constant, by least squares.
+
+    Of sentences that are not independent (one of them twice, say) the coefficients of least norm:
+    equal ones share their weight equally.
+
+    Parameters
+    ----------
+    document
+        (dim,).
+    sentences
+        (n_sentences, dim), fewer than dim - 1.
+    """
+    y = document.astype(np.float64) - document.mean(dtype=np.float64)
+    x = sentences.astype(np.float64).T
+    x = x - x.mean(axis=0)
+    coefficients = np.linalg.lstsq(x, y, rcond=1e-8)[0]
+    rest = y - x @ coefficients
+    total = x.sum(axis=1)
+    weight = float(total @ y) / float(total @ total) if total @ total > 0 else 0.0
+    rest_equal = y - weight * total
+    variance = float(y @ y)
+    shares = [
+        1 - float(left @ left) / variance if variance > 0 else np.nan for left in (rest, rest_equal)
+    ]
+    return Decomposition(coefficients, shares[0], float(np.abs(rest).mean()), shares[1])
+
+
+@stage("probe_regression", version=1, offline=True)
+def run_probe_regression(
+    entry: EncoderEntry,
+    *,
+    probe: ProbeName,
+    model: str,
+    benchmark: str,
+    language: str,
+    domains: Sequence[str],
+    corpora: Sequence[str | Path],
+    probes: Probes,
+    level: float,
+    store: str | Path,
+    settings: Encoding,
+    rows: str | Path,
+    table: str | Path,
+) -> None:
+    """Decompose the vectors of a sample of documents, as they are and with sentences shuffled.
+
+    Raises
+    ------
+    InputError
+        If the model cannot be probed or loaded, or a table does not fit its schema.
+    """
+    documents = read_sample(
+        domains,
+        corpora,
+        [],
+        n_documents=probes.n_documents,
+        seed=probes.seed,
+        with_queries=False,
+    ).documents
+    encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
+    found = measure_regression(documents, encoder, seed=probes.seed)
+    log_left_out(found.filter(~pl.col("shuffled"))["left_out"])
+    labels = {"benchmark": benchmark, "language": language, "model": model}
+    named = found.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
+    write_probe(
+        named.select(SENTENCE_WEIGHTS.column_names),
+        SENTENCE_WEIGHTS,
+        summarise_regression(found, level=level),
+        labels=labels | {"probe": probe},
+        about=Inputs("probe_regression", entry, model, corpora, encoder.dtype),
+        params={"n_documents": probes.n_documents, "seed": probes.seed, "level": level},
+        rows=rows,
+        table=table,
+    )
+
+
+def measure_regression(
+    documents: pl.DataFrame, encoder: ProbeEncoder, *, seed: int
+) -> pl.DataFrame:
+    """Return SENTENCE_WEIGHTS less what is the same in all rows.
+
+    Left out are documents of fewer than two sentences, of as many as the vector has dimensions,
+    and of sentences without a token.
+
+    Parameters
+    ----------
+    documents
+        domain, document_id, text.
+    seed
+        Of the orders, with the document's id.
+    """
+    given = list(documents.select("domain", "document_id", "text").iter_rows())
+    spans = [sentence_spans(text) for _, _, text in given]
+    orders = []
+    for (domain, document_id, _), own in zip(given, spans, strict=True):
+        order = list(range(len(own)))
+        Random(priority(seed, domain, document_id)).shuffle(order)
+        orders.append(order)
+    whole = [text for _, _, text in given]
+    mixed = [
+        permuted(text, own, order).text if own else text
+        for text, own, order in zip(whole, spans, orders, strict=True)
+    ]
+    sentences = [text[a:b] for text, own in zip(whole, spans, strict=True) for a, b in own]
+    ends = np.cumsum([0, *map(len, spans)])
+    sentence_vectors = encoder.vectors(encoder.encode(sentences, "document"))
+    rows: list[Row] = []
+    for is_shuffled, texts in ((False, whole), (True, mixed)):
+        seen = encoder.encode(texts, "document")
+        vectors = encoder.vectors(seen)
+        for number, (domain, document_id, _) in enumerate(given):
+            about: Row = {
+                "domain": domain,
+                "document_id": document_id,
+                "shuffled": is_shuffled,
+                "n_sentences": len(spans[number]),
+            }
+            parts = sentence_vectors[ends[number] : ends[number + 1]]
+            order = orders[number] if is_shuffled else list(range(len(parts)))
+            if (reason := _unfit(parts, vectors[number])) is not None:
+                rows.append(about | {"left_out": reason})
+                continue
+            fitted = decompose(vectors[number], parts)
+            places = permuted(whole[number], spans[number], order).moved
+            limit, n_chars = int(seen.visible_chars[number]), len(texts[number])
+            for place, sentence in enumerate(order, 1):
+                start, end = places[sentence]
+                rows.append(
+                    about
+                    | {
+                        "place": place,
+                        "sentence": sentence + 1,
+                        "coefficient": float(fitted.coefficients[sentence]),
+                        "importance": float(fitted.importance[sentence]),
+                        "part_read": min(max(limit - start, 0) / (end - start), 1.0),
+                        "read": min(limit / n_chars, 1.0),
+                        "r2": fitted.r2,
+                        "mae": fitted.mae,
+                        "r2_equal": fitted.r2_equal,
+                    }
+                )
+    empty = SENTENCE_WEIGHTS.empty().drop("benchmark", "language", "model")
+    filled = [[row.get(name) for name in empty.columns] for row in rows]
+    return pl.DataFrame(filled, schema=empty.schema, orient="row")
+
+
+def _unfit(sentences: np.ndarray, document: np.ndarray) -> str | None:
+    if len(sentences) < 2:
+        return "fewer than two sentences"
+    if len(sentences) >= sentences.shape[1] - 1:
+        return "as many sentences as the vector has dimensions"
+    if not document.any() or not sentences.any(axis=1).all():
+        return "a sentence without a token that the model reads"
+    return None
+
+
+# --- Summary ---
+
+
+def summarise_regression(rows: pl.DataFrame, *, level: float) -> list[Row]:
+    """Return the rows of PROBE_TABLE, of documents as they are and shuffled.
+
+    ``r2``, ``mae`` and ``r2_equal``, that of equal weights, are means over documents.
+    ``importance`` of place k is the mean, over documents that have k sentences, of importance times
+    the root of their number: 1 where all sentences weigh alike, less on average where they do not,
+    as the squares of a document's sum to 1. ``importance excess`` is therefore of the first and of
+    the last sentence less the mean of the document's own, with its p.
+
+    ``correlation`` is Pearson's, of importance with place. The mean of those within documents of
+    three sentences or more is about places. The pooled one, over all sentences, is the paper's: it
+    is below 0 for a model that knows no place, too, as long documents have later places and less
+    importance for each.
+    """
+    found: list[Row] = []
+    for domain, own in by_domain(rows):
+        for is_shuffled in (False, True):
+            part = own.filter(shuffled=is_shuffled)
+            for read in ("all", "whole"):
+                kept = part.filter(pl.col("left_out").is_null())
+                if read == "whole":
+                    kept = kept.filter(pl.col("read") >= 1)
+                if kept.is_empty():
+                    continue
+                about = {
+                    "domain": domain,
+                    "read": read,
+                    "probe": "regression",
+                    "n_left_out": n_of_documents(part) - n_of_documents(kept),
+                }
+                order = "shuffled" if is_shuffled else "as it is"
+                found += [
+                    about | row | {"condition": f"{row['condition']}, {order}".removeprefix(", ")}
+                    for row in _weights(kept, level=level)
+                ]
+    return found
+
+
+def _weights(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    by_document = ["domain", "document_id"]
+    kept = kept.with_columns(
+        relative=pl.col("importance") * pl.col("n_sentences").cast(pl.Float64).sqrt()
+    )
+    mean = pl.col("relative").mean().over(by_document)
+    kept = kept.with_columns(excess=pl.col("relative") - mean)
+    once = kept.filter(place=1)
+    for measure in ("r2", "mae", "r2_equal"):
+        yield {
+            "measure": measure,
+            "condition": "",
+            **mean_row(once[measure].to_numpy(), level=level),
+        }
+    for place in range(1, FIRST_PLACES + 1):
+        own = kept.filter(place=place)
+        if not own.is_empty():
+            yield {
+                "measure": "importance",
+                "condition": f"sentence {place}",
+                "place": place,
+                **mean_row(own["relative"].to_numpy(), level=level),
+                "read_share": own["part_read"].mean(),
+            }
+    last = kept.filter(pl.col("place") == pl.col("n_sentences"))
+    for condition, own in (("first sentence", once), ("last sentence", last)):
+        yield {
+            "measure": "importance excess",
+            "condition": condition,
+            **mean_row(own["excess"].to_numpy(), level=level, against_zero=True),
+            "read_share": own["part_read"].mean(),
+        }
+    within = (
+        kept.filter(pl.col("n_sentences") >= 3)
+        .group_by(by_document, maintain_order=True)
+        .agg(pl.corr("place", "importance").alias("r"))
+        .filter(pl.col("r").is_finite())
+    )
+    if not within.is_empty():
+        yield {
+            "measure": "correlation",
+            "condition": "within documents",
+            **mean_row(within["r"].to_numpy(), level=level, against_zero=True),
+        }
+    yield {"measure": "correlation", "condition": "pooled", **_pooled(kept, level=level)}
+
+
+def _pooled(kept: pl.DataFrame, *, level: float) -> Row:
+    """Pearson's correlation of place and importance over all sentences.
+
+    Its influence of one sentence is z_x z_y - r (z_x^2 + z_y^2) / 2, over the number of all; a
+    document's is their sum.
+    """
+    x, y = (kept[name].cast(pl.Float64).to_numpy() for name in ("place", "importance"))
+    n = n_of_documents(kept)
+    if np.std(x) == 0 or np.std(y) == 0:
+        return {"value": 0.0, "low": None, "high": None, "p": None, "n_documents": n}
+    zx, zy = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    r = float((zx * zy).mean())
+    parts = (zx * zy - r * (zx**2 + zy**2) / 2) / len(x)
+    influence = (
+        kept.with_columns(pl.Series("part", parts))
+        .group_by("domain", "document_id", maintain_order=True)
+        .agg(pl.col("part").sum())["part"]
+        .to_numpy()
+    )
+    effect = clustered_effect(r, influence, n_units=n, level=level)
+    return {
+        "value": r,
+        "low": effect.low if n > 1 else None,
+        "high": effect.high if n > 1 else None,
+        "p": effect.p if n >= FEWEST_DOCUMENTS else None,
+        "n_documents": n,
+    }

@@ -1,0 +1,445 @@
+"""Probes of retrieval: nDCG@10 with moved evidence, and with every document reversed.
+
+Moved evidence (Controlled, section 6.2) replaces one document of the corpus; mirror reversal
+(Controlled, appendix E.1; stage ``probe_reversal``) all of them. Both ask the same queries of the
+same texts before and after, so that what changes is where the evidence is, not what it is.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from psibench.config.models import EncoderEntry
+from psibench.config.sections import Encoding
+from psibench.encode.store import StoredDocuments
+from psibench.metrics.definitions import ndcg_of_query
+from psibench.metrics.inference import FEWEST_DOCUMENTS, clustered_effect
+from psibench.metrics.ranking import ranking_metrics
+from psibench.models.dtypes import pick_device
+from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.settings import ProbeName
+from psibench.probes.tables import (
+    ABOUT,
+    Inputs,
+    Row,
+    by_domain,
+    log_left_out,
+    n_of_documents,
+    read_queries,
+    write_probe,
+)
+from psibench.probes.variants import (
+    Permuted,
+    Span,
+    UnfitError,
+    moved_pieces,
+    reversed_segments,
+)
+from psibench.search.exact import search_vectors
+from psibench.search.ranking import TopK, rank_documents
+from psibench.search.vectors import Groups
+from psibench.tables import read_table
+from psibench.tables.columns import read_columns
+from psibench.tables.schemas import CORPUS, QRELS
+from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
+from psibench.tables.stage import stage
+
+DEPTH = 10
+METRIC = f"ndcg@{DEPTH}"
+N_SEGMENTS = 5
+"""Segments of a reversed document: evidence in 1 or 2 is front-origin, in 4 or 5 back-origin."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Corpora with their qrels, domain by domain.
+
+    Attributes
+    ----------
+    documents
+        domain, document_id, text: domain by domain, in each by id.
+    qrels
+        domain, query-id, corpus-id, score.
+    """
+
+    domains: tuple[str, ...]
+    documents: pl.DataFrame
+    qrels: pl.DataFrame
+
+    @classmethod
+    def read(
+        cls, domains: Sequence[str], corpora: Sequence[str | Path], qrels: Sequence[str | Path]
+    ) -> "Collection":
+        """Read CORPUS and QRELS tables; the texts of all documents are in memory."""
+        documents = pl.concat(
+            read_columns(path, CORPUS, ["_id", "text"])
+            .sort("_id")
+            .select(pl.lit(domain).alias("domain"), pl.col("_id").alias("document_id"), "text")
+            for domain, path in zip(domains, corpora, strict=True)
+        )
+        judged = pl.concat(
+            read_table(path, QRELS).select(pl.lit(domain).alias("domain"), *QRELS.column_names)
+            for domain, path in zip(domains, qrels, strict=True)
+        )
+        return cls(tuple(domains), documents, judged)
+
+    def search(
+        self,
+        asked: pl.DataFrame,
+        vectors: np.ndarray,
+        keys: np.ndarray,
+        encoder: ProbeEncoder,
+        k: int,
+    ) -> list[list[tuple[str, float]]]:
+        """Find the k best documents of each query among those of its domain: (id, score).
+
+        Parameters
+        ----------
+        asked
+            Queries with their ``domain``, in the order of ``vectors``, (n_queries, dim).
+        keys
+            (n_documents,) addresses of the documents' vectors.
+        """
+        domains = asked["domain"].to_list()
+        order = np.argsort([self.domains.index(one) for one in domains], kind="stable")
+        sizes = [
+            [int((frame["domain"] == domain).sum()) for domain in self.domains]
+            for frame in (asked, self.documents)
+        ]
+        best: TopK = search_vectors(
+            vectors[order],
+            StoredDocuments(encoder.store, keys),
+            k=k,
+            device=pick_device("auto"),
+            groups=Groups.of_sizes(*sizes),
+        )
+        ids = self.documents["document_id"].to_list()
+        found: list[list[tuple[str, float]]] = [[] for _ in domains]
+        for row, place in enumerate(order):
+            kept = best.documents[row] >= 0
+            pairs = zip(best.documents[row][kept], best.scores[row][kept], strict=True)
+            found[place] = [(ids[number], float(score)) for number, score in pairs]
+        return found
+
+
+def ndcg_with_variants(
+    rows: pl.DataFrame,
+    scores: np.ndarray,
+    queries: np.ndarray,
+    collection: Collection,
+    encoder: ProbeEncoder,
+) -> np.ndarray:
+    """Return nDCG@10 of each row, its variant in the place of its document: (n_rows,) float64.
+
+    Parameters
+    ----------
+    rows
+        PROBE_COSINES rows of queries; those left out get NaN.
+    scores
+        (n_rows,) inner product of query and variant.
+    queries
+        (n_rows, dim) vector of each row's query.
+    """
+    keys = encoder.keys(collection.documents["text"].to_list(), "document")
+    asked = rows.with_row_index("row").unique(
+        ["domain", "query_id"], keep="first", maintain_order=True
+    )
+    found = collection.search(asked, queries[asked["row"].to_numpy()], keys, encoder, DEPTH + 1)
+    best = dict(zip(asked.select("domain", "query_id").rows(), found, strict=True))
+    grades: dict[tuple[str, str], dict[str, int]] = {}
+    for domain, query, document, grade in collection.qrels.iter_rows():
+        grades.setdefault((domain, query), {})[document] = grade
+    values = np.full(rows.height, np.nan)
+    columns = ("domain", "query_id", "document_id", "cosine")
+    for number, (domain, query, document, cosine) in enumerate(rows.select(columns).iter_rows()):
+        if cosine is None:
+            continue
+        others = [pair for pair in best[domain, query] if pair[0] != document]
+        moved = (document, float(np.float32(scores[number])))
+        ranked = sorted([*others, moved], key=lambda pair: (-pair[1], pair[0]))
+        own = grades.get((domain, query), {})
+        values[number] = ndcg_of_query(
+            [own.get(one, 0) for one, _ in ranked[:DEPTH]],
+            [grade for grade in own.values() if grade > 0],
+            DEPTH,
+        )
+    return values
+
+
+# --- Mirror reversal ---
+
+REVERSAL_SCORES = TableSpec(
+    "reversal_scores",
+    (
+        *ABOUT,
+        Column("document_id", STRING, "the positive that holds the evidence"),
+        Column("query_id", STRING, "query id"),
+        Column(
+            "origin",
+            STRING,
+            "front: evidence in segments 1 and 2 of 5; back: in 4 and 5; middle: elsewhere or "
+            "across; null: left out",
+            True,
+        ),
+        Column("n_pieces", INT32, "pieces that the evidence is in after reversal", True),
+        Column("before", FLOAT64, "nDCG@10 with the documents as they are", True),
+        Column("after", FLOAT64, "nDCG@10 with every document reversed", True),
+        Column("visible_before", FLOAT64, "share of the evidence that the model read", True),
+        Column("visible_after", FLOAT64, "likewise, of the reversed document", True),
+        Column("read", FLOAT64, "share of the document that the model read, the lower", True),
+        Column("left_out", STRING, "why the query does not count; null: it does", True),
+    ),
+    key=("benchmark", "language", "domain", "model", "query_id"),
+)
+
+
+@stage("probe_reversal", version=1, offline=True)
+def run_probe_reversal(
+    entry: EncoderEntry,
+    *,
+    probe: ProbeName,
+    model: str,
+    benchmark: str,
+    language: str,
+    domains: Sequence[str],
+    corpora: Sequence[str | Path],
+    queries: Sequence[str | Path],
+    qrels: Sequence[str | Path],
+    level: float,
+    store: str | Path,
+    settings: Encoding,
+    rows: str | Path,
+    table: str | Path,
+) -> None:
+    """Reverse every document of a benchmark, ask all queries before and after.
+
+    Raises
+    ------
+    InputError
+        If the model cannot be probed or loaded, or a table does not fit its schema.
+    """
+    collection = Collection.read(domains, corpora, qrels)
+    asked = pl.concat(
+        read_queries(path, domain) for domain, path in zip(domains, queries, strict=True)
+    )
+    encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
+    found = measure_reversal(collection, asked, encoder)
+    log_left_out(found["left_out"])
+    labels = {"benchmark": benchmark, "language": language, "model": model}
+    named = found.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
+    write_probe(
+        named.select(REVERSAL_SCORES.column_names),
+        REVERSAL_SCORES,
+        summarise_reversal(found, level=level),
+        labels=labels | {"probe": probe},
+        about=Inputs("probe_reversal", entry, model, [*corpora, *queries, *qrels], encoder.dtype),
+        params={"probe": probe, "level": level},
+        rows=rows,
+        table=table,
+    )
+
+
+def measure_reversal(
+    collection: Collection, asked: pl.DataFrame, encoder: ProbeEncoder
+) -> pl.DataFrame:
+    """Score every query before and after; REVERSAL_SCORES less what is the same in all rows.
+
+    A document that is too short to reverse stays as it is, and its queries do not count.
+
+    Parameters
+    ----------
+    asked
+        domain, query_id, document_id, text, span.
+    """
+    texts = collection.documents["text"].to_list()
+    turned = [_reversed(text) for text in texts]
+    after = [
+        text if isinstance(made, str) else made[1].text
+        for text, made in zip(texts, turned, strict=True)
+    ]
+    vectors = encoder.vectors(encoder.encode(asked["text"].to_list(), "query"))
+    scores = []
+    for side in (texts, after):
+        keys = encoder.keys(side, "document")
+        scores.append(_ndcg(collection, asked, vectors, keys, encoder))
+    ids = collection.documents.select("domain", "document_id").rows()
+    number = {one: place for place, one in enumerate(ids)}
+    held = [number.get(one) for one in asked.select("domain", "document_id").rows()]
+    used = sorted({place for place in held if place is not None})
+    seen = [encoder.encode([side[k] for k in used], "document") for side in (texts, after)]
+    limits = [dict(zip(used, one.visible_chars.tolist(), strict=True)) for one in seen]
+    rows = []
+    columns = ("domain", "document_id", "query_id", "span")
+    for place, row in zip(held, asked.select(columns).iter_rows(named=True), strict=True):
+        span = row.pop("span")
+        before_score, after_score = (side.get((row["domain"], row["query_id"])) for side in scores)
+        made = "its document is not in the corpus" if place is None else turned[place]
+        if span is None:
+            made = "no one evidence span"
+        elif before_score is None or after_score is None:
+            made = "no positive in the qrels"
+        if isinstance(made, str):
+            rows.append(row | {"left_out": made})
+            continue
+        assert place is not None
+        segments, order = made
+        pieces = moved_pieces(segments, order, (span[0], span[1]))
+        text, reverse = texts[place], after[place]
+        if _bare("".join(reverse[low:high] for low, high in pieces)) != _bare(text[slice(*span)]):
+            raise RuntimeError(f"query {row['query_id']!r}: its evidence is lost in reversal")
+        touched = [
+            k for k, (start, end) in enumerate(segments, 1) if start < span[1] and span[0] < end
+        ]
+        rows.append(
+            row
+            | {
+                "origin": _origin(touched),
+                "n_pieces": len(pieces),
+                "before": before_score,
+                "after": after_score,
+                "visible_before": _visible([(span[0], span[1])], limits[0][place]),
+                "visible_after": _visible(pieces, limits[1][place]),
+                "read": min(limits[0][place], limits[1][place]) / len(text),
+            }
+        )
+    empty = REVERSAL_SCORES.empty().drop("benchmark", "language", "model")
+    filled = [[one.get(name) for name in empty.columns] for one in rows]
+    return pl.DataFrame(filled, schema=empty.schema, orient="row")
+
+
+def _reversed(text: str) -> tuple[tuple[Span, ...], Permuted] | str:
+    """Reverse a text, or say why it cannot be."""
+    try:
+        return reversed_segments(text, N_SEGMENTS)
+    except UnfitError as error:
+        return str(error)
+
+
+def _ndcg(
+    collection: Collection,
+    asked: pl.DataFrame,
+    vectors: np.ndarray,
+    keys: np.ndarray,
+    encoder: ProbeEncoder,
+) -> dict[tuple[str, str], float]:
+    """Return nDCG@10 by domain and query id; none of queries without a positive."""
+    found = collection.search(asked, vectors, keys, encoder, DEPTH)
+    scores: dict[tuple[str, str], float] = {}
+    for domain in collection.domains:
+        own = [
+            (query, *pair)
+            for (where, query), best in zip(
+                asked.select("domain", "query_id").iter_rows(), found, strict=True
+            )
+            if where == domain
+            for pair in best
+        ]
+        schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float32}
+        run = rank_documents(pl.DataFrame(own, schema=schema, orient="row"))
+        qrels = collection.qrels.filter(domain=domain).drop("domain")
+        own_scores = ranking_metrics(run, qrels, metrics=[METRIC])
+        scores |= {(domain, query): score for query, score in own_scores.iter_rows()}
+    return scores
+
+
+def _origin(touched: Sequence[int]) -> str:
+    if touched and touched[-1] <= 2:
+        return "front"
+    return "back" if touched and touched[0] >= 4 else "middle"
+
+
+def _visible(pieces: Sequence[tuple[int, int]], limit: int) -> float:
+    n_chars = sum(end - start for start, end in pieces)
+    seen = sum(max(min(end, limit) - start, 0) for start, end in pieces)
+    return seen / n_chars if n_chars else 0.0
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
+def summarise_reversal(rows: pl.DataFrame, *, level: float) -> list[Row]:
+    """Return the rows of PROBE_TABLE: means by origin, the changes, and Delta_rev.
+
+    ``delta_rev`` is nDCG@10 of back-origin queries less that of front-origin ones after reversal,
+    nDCG(B->F) - nDCG(F->B); ``delta`` the same before it. Both compare queries of the back with
+    queries of the front. ``delta_change``, the one less the other, is what moving does to the same
+    queries. A document's queries are one unit in all intervals.
+    """
+    found: list[Row] = []
+    for domain, own in by_domain(rows):
+        n_documents = n_of_documents(own)
+        for read in ("all", "whole"):
+            kept = own.filter(pl.col("left_out").is_null())
+            if read == "whole":
+                kept = kept.filter(pl.col("read") >= 1)
+            if kept.is_empty():
+                continue
+            about = {"domain": domain, "read": read, "probe": "reversal"}
+            for row in _origins(kept, level=level):
+                found.append(about | row | {"n_left_out": n_documents - n_of_documents(kept)})
+    return found
+
+
+ARROWS = {"front": "F->B", "middle": "M->M", "back": "B->F"}
+
+
+def _origins(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    kept = kept.with_columns(change=pl.col("after") - pl.col("before"))
+    for origin, arrow in ARROWS.items():
+        mine = {origin: 1}
+        names = {"before": origin, "after": arrow, "change": f"{arrow} less {origin}"}
+        for column, condition in names.items():
+            measure = f"{METRIC} change" if column == "change" else METRIC
+            effect = _contrast(kept, column, mine, level=level, is_tested=column == "change")
+            if effect is not None:
+                visible = {"before": "visible_before", "after": "visible_after"}.get(column)
+                shown = kept.filter(origin=origin)[visible].mean() if visible else None
+                yield {"measure": measure, "condition": condition, **effect, "read_share": shown}
+    contrast = {"back": 1, "front": -1}
+    for measure, column, condition in (
+        ("delta", "before", "back less front"),
+        ("delta_rev", "after", "B->F less F->B"),
+        ("delta_change", "change", "delta_rev less delta"),
+    ):
+        effect = _contrast(kept, column, contrast, level=level, is_tested=True)
+        if effect is not None:
+            yield {"measure": measure, "condition": condition, **effect}
+
+
+def _contrast(
+    kept: pl.DataFrame, column: str, weights: dict[str, int], *, level: float, is_tested: bool
+) -> Row | None:
+    """Return a weighted sum of the origins' means, with its interval over documents.
+
+    A document's influence is the sum over its queries of weight * (score - mean) / n of the origin.
+    None where an origin has no query.
+    """
+    groups = kept.group_by("origin").agg(pl.col(column).mean().alias("mean"), pl.len().alias("n"))
+    known = {origin: (mean, n) for origin, mean, n in groups.iter_rows()}
+    if not set(weights) <= set(known):
+        return None
+    value = sum(weight * known[origin][0] for origin, weight in weights.items())
+    own = kept.filter(pl.col("origin").is_in(list(weights)))
+    parts = [
+        weights[origin] * (score - known[origin][0]) / known[origin][1]
+        for origin, score in own.select("origin", column).iter_rows()
+    ]
+    influence = (
+        own.with_columns(pl.Series("part", parts))
+        .group_by("domain", "document_id", maintain_order=True)
+        .agg(pl.col("part").sum())["part"]
+        .to_numpy()
+    )
+    n = len(influence)
+    effect = clustered_effect(value, influence, n_units=n, level=level)
+    return {
+        "value": value,
+        "low": effect.low if n > 1 else None,
+        "high": effect.high if n > 1 else None,
+        "p": effect.p if is_tested and n >= FEWEST_DOCUMENTS else None,
+        "n_documents": n,
+    }

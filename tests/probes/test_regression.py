@@ -1,0 +1,110 @@
+"""A document's vector as a weighted sum of its sentences'."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
+from psibench.config.sections import Encoding
+from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.regression import decompose, measure_regression, summarise_regression
+
+
+@pytest.fixture
+def blind(tmp_path) -> ProbeEncoder:
+    return ProbeEncoder(
+        load_registry(REGISTRY)["minilm-static"],
+        model="minilm-static",
+        store=tmp_path,
+        settings=Encoding(device="cpu"),
+    )
+
+
+def documents(*texts: str) -> pl.DataFrame:
+    ids = [f"d{k}" for k in range(len(texts))]
+    return pl.DataFrame({"domain": "one", "document_id": ids, "text": list(texts)})
+
+
+def test_coefficients_and_fit_are_those_of_scikit_learn():
+    from sklearn.linear_model import LinearRegression
+    from sklearn.metrics import mean_absolute_error
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 5)), rng.normal(size=40)
+    oracle = LinearRegression().fit(x, y)
+    found = decompose(y, x.T)
+    assert found.coefficients == pytest.approx(oracle.coef_)
+    assert found.r2 == pytest.approx(oracle.score(x, y))
+    assert found.mae == pytest.approx(mean_absolute_error(y, oracle.predict(x)))
+    one = LinearRegression().fit(x.sum(axis=1, keepdims=True), y)
+    assert found.r2_equal == pytest.approx(one.score(x.sum(axis=1, keepdims=True), y))
+
+
+def test_known_weights_are_found_and_importance_has_unit_length():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(2, 30))
+    found = decompose(8 * x[0] + 6 * x[1], x)
+    assert found.coefficients == pytest.approx([8, 6])
+    assert found.importance == pytest.approx([0.8, 0.6])
+    assert found.r2 == pytest.approx(1)
+    assert found.mae == pytest.approx(0, abs=1e-12)
+
+
+def test_equal_sentences_share_their_weight():
+    x = np.random.default_rng(2).normal(size=(1, 30))
+    found = decompose(4 * x[0], np.vstack([x, x]))
+    assert found.coefficients == pytest.approx([2, 2])
+
+
+def test_a_sentence_weighs_the_same_anywhere_for_the_position_blind_encoder(blind):
+    text = "The river is cold. A stone was near the old bridge! Winter letters?\nCopper engines."
+    found = measure_regression(documents(text, text + " Silver castles shine."), blind, seed=0)
+    assert found["r2"].to_numpy() == pytest.approx(1, abs=1e-6)
+    weights = found.sort("document_id", "sentence", "shuffled")
+    as_it_is, shuffled = (weights.filter(shuffled=one) for one in (False, True))
+    assert as_it_is["place"].to_list() != shuffled["place"].to_list()
+    assert as_it_is["importance"].to_numpy() == pytest.approx(
+        shuffled["importance"].to_numpy(), abs=1e-5
+    )
+
+
+def test_sentences_alike_have_equal_importance_and_no_excess(blind):
+    # Each sentence has the same number of tokens of its own and the same ones in common.
+    found = measure_regression(documents(" ".join(["Copper engines run."] * 6)), blind, seed=0)
+    assert found["importance"].to_numpy() == pytest.approx(1 / np.sqrt(6), abs=1e-6)
+    rows = summarise_regression(found, level=0.95)
+    excess = [row["value"] for row in rows if row["measure"] == "importance excess"]
+    assert excess == pytest.approx([0] * len(excess), abs=1e-6)
+
+
+def test_what_cannot_be_fitted_is_a_row_with_its_reason(blind):
+    long = " ".join(f"Number {k} here." for k in range(400))
+    found = measure_regression(documents("One sentence", long, "一句话。两句话。"), blind, seed=0)
+    reasons = found.filter(~pl.col("shuffled")).unique("document_id").sort("document_id")
+    assert reasons["left_out"].to_list() == [
+        "fewer than two sentences",
+        "as many sentences as the vector has dimensions",
+        None,
+    ]
+
+
+def test_the_pooled_correlation_is_negative_without_any_effect_of_place():
+    """Long documents have later places and smaller importances: the paper's figure has that."""
+    rows = [
+        ("one", f"d{n}", False, n, place, place, 1.0, 1 / np.sqrt(n), 1.0, 1.0, 1.0, 0.0, 1.0, None)
+        for n in (2, 5, 20)
+        for place in range(1, n + 1)
+    ]
+    columns = "domain document_id shuffled n_sentences place sentence coefficient importance"
+    columns += " part_read read r2 mae r2_equal left_out"
+    frame = pl.DataFrame(rows, schema=columns.split(), orient="row")
+    found = {
+        row["condition"]: row["value"]
+        for row in summarise_regression(frame, level=0.95)
+        if row["measure"] == "correlation" and row["read"] == "all"
+    }
+    x, y = (frame[name].to_numpy() for name in ("place", "importance"))
+    assert found["pooled, as it is"] == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert found["pooled, as it is"] < -0.3
+    assert found.get("within documents, as it is", 0.0) == pytest.approx(0)

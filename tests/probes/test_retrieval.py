@@ -1,0 +1,208 @@
+"""Moved evidence and reversed documents as retrieval."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.config.models import SentenceTransformerModel
+from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
+from psibench.config.sections import Encoding
+from psibench.metrics.definitions import ndcg_of_query
+from psibench.probes.cosines import measure
+from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.retrieval import (
+    Collection,
+    measure_reversal,
+    ndcg_with_variants,
+    summarise_reversal,
+)
+from psibench.probes.settings import Probes
+from psibench.probes.tables import Texts
+from psibench.text.lengths import count_whitespace_tokens
+
+WORDS = (
+    "river stone engine market winter letter garden copper window bridge forest signal "
+    "harbour violin planet kitchen doctor history thunder paper silver castle ocean village"
+).split()
+N = 8
+
+
+def text(number: int) -> str:
+    rng = np.random.default_rng(number)
+    return " ".join(f"{' '.join(rng.choice(WORDS, 4)).capitalize()}." for _ in range(10))
+
+
+@pytest.fixture(scope="module")
+def collection() -> Collection:
+    ids = [f"d{k}" for k in range(N)]
+    frames = [
+        pl.DataFrame(
+            {"domain": domain, "document_id": ids, "text": [text(k + at) for k in range(N)]}
+        )
+        for domain, at in (("one", 0), ("two", 100))
+    ]
+    qrels = pl.DataFrame(
+        {
+            "domain": ["one"] * (N + 1) + ["two"] * N,
+            "query-id": [f"q{k}" for k in range(N)] + ["q0"] + [f"q{k}" for k in range(N)],
+            "corpus-id": [*ids, "d5", *ids],
+            "score": [1] * N + [2] + [1] * N,
+        }
+    )
+    return Collection(("one", "two"), pl.concat(frames), qrels)
+
+
+def queries(collection: Collection, *, sentence: int) -> pl.DataFrame:
+    """One of each document: its evidence is a sentence of it, its text two words of that."""
+    rows = []
+    for number, (domain, document_id, own) in enumerate(collection.documents.iter_rows()):
+        piece = own.split(". ")[sentence].removesuffix(".")
+        start = own.index(piece)
+        words = " ".join(piece.split()[:2])
+        rows.append((domain, f"q{number % N}", document_id, words, [start, start + len(piece)]))
+    schema = dict.fromkeys(("domain", "query_id", "document_id", "text"), pl.String)
+    return pl.DataFrame(rows, schema={**schema, "span": pl.List(pl.Int64)}, orient="row")
+
+
+def load(tmp_path, name="minilm-static", **fields) -> ProbeEncoder:
+    entry = (
+        load_registry(REGISTRY)[name]
+        if not fields
+        else SentenceTransformerModel(
+            backend="sentence-transformers", checkpoint="embedded:all-MiniLM-L6-v2", **fields
+        )
+    )
+    settings = Encoding(device="cpu", dtype="float32")
+    return ProbeEncoder(entry, model=name, store=tmp_path, settings=settings)
+
+
+def test_ndcg_with_moved_evidence_is_that_of_a_corpus_with_the_document_replaced(
+    collection, tmp_path
+):
+    encoder = load(tmp_path, "first", max_tokens=16)
+    asked = queries(collection, sentence=6)
+    texts = Texts(collection.documents, asked)
+    found = measure(
+        "moving",
+        texts,
+        encoder,
+        settings=Probes(places=3),
+        count_tokens=count_whitespace_tokens,
+    )
+    values = ndcg_with_variants(found.rows, found.scores, found.queries, collection, encoder)
+    # Brute force: every corpus written out, every document scored.
+    from psibench.probes.variants import moved_evidence
+
+    grades = {
+        (domain, query): {} for domain, query in asked.select("domain", "query_id").iter_rows()
+    }
+    for domain, query, document, grade in collection.qrels.iter_rows():
+        grades[domain, query][document] = grade
+    expected = []
+    for domain, query, document, words, span in asked.iter_rows():
+        own = collection.documents.filter(domain=domain)
+        ids = own["document_id"].to_list()
+        for variant in moved_evidence(own["text"][ids.index(document)], tuple(span), 3):
+            corpus = [
+                variant.text if one == document else kept
+                for one, kept in zip(ids, own["text"], strict=True)
+            ]
+            matrix = encoder.vectors(encoder.encode(corpus, "document"))
+            vector = encoder.vectors(encoder.encode([words], "query"))[0]
+            scores = (matrix.astype(np.float64) @ vector.astype(np.float64)).astype(np.float32)
+            order = sorted(range(len(ids)), key=lambda k: (-scores[k], ids[k]))
+            mine = grades[domain, query]
+            expected.append(
+                ndcg_of_query([mine.get(ids[k], 0) for k in order[:10]], list(mine.values()), 10)
+            )
+    assert values == pytest.approx(expected)
+    assert len(set(np.round(values, 6))) > 3  # the test sees ranks that differ
+
+
+def test_the_position_blind_encoder_finds_reversed_documents_as_before(collection, tmp_path):
+    asked = queries(collection, sentence=1)
+    found = measure_reversal(collection, asked, load(tmp_path))
+    assert found["before"].to_list() == found["after"].to_list()
+    assert set(found["origin"]) == {"front"}
+
+
+def test_an_encoder_of_the_first_tokens_finds_the_back_once_it_is_in_front(collection, tmp_path):
+    encoder = load(tmp_path, "first", max_tokens=16)
+    asked = pl.concat(
+        [
+            queries(collection, sentence=number).with_columns(pl.col("query_id") + name)
+            for number, name in ((0, "f"), (9, "b"))
+        ]
+    )
+    judged = pl.concat(
+        collection.qrels.filter(pl.col("score") == 1).with_columns(pl.col("query-id") + name)
+        for name in ("f", "b")
+    )
+    both = Collection(collection.domains, collection.documents, judged)
+    found = measure_reversal(both, asked, encoder)
+    assert set(found.filter(origin="front")["visible_before"]) == {1.0}
+    assert found.filter(origin="front")["visible_after"].max() == 0
+    assert found.filter(origin="back")["visible_after"].max() == 1
+    rows = {
+        row["measure"]: row["value"]
+        for row in summarise_reversal(found, level=0.95)
+        if row["domain"] == "all" and row["read"] == "all"
+    }
+    assert rows["delta"] < -0.2
+    assert rows["delta_rev"] > 0.2
+    assert rows["delta_change"] == pytest.approx(rows["delta_rev"] - rows["delta"])
+
+
+def test_reversal_says_why_a_query_does_not_count(tmp_path):
+    documents = pl.DataFrame({"domain": "one", "document_id": ["a", "b"], "text": ["abc", text(1)]})
+    asked = pl.DataFrame(
+        {
+            "domain": "one",
+            "query_id": ["short", "spanless", "unjudged", "lost", "good"],
+            "document_id": ["a", "b", "b", "c", "b"],
+            "text": "river",
+            "span": [[0, 2], None, [0, 5], [0, 5], [0, 5]],
+        }
+    )
+    qrels = pl.DataFrame(
+        {
+            "domain": "one",
+            "query-id": ["short", "spanless", "lost", "good"],
+            "corpus-id": ["a", "b", "b", "b"],
+            "score": 1,
+        }
+    )
+    found = measure_reversal(Collection(("one",), documents, qrels), asked, load(tmp_path))
+    assert dict(found.select("query_id", "left_out").iter_rows()) == {
+        "short": "fewer than 5 segments with text",
+        "spanless": "no one evidence span",
+        "unjudged": "no positive in the qrels",
+        "lost": "its document is not in the corpus",
+        "good": None,
+    }
+
+
+def test_delta_rev_takes_documents_as_units():
+    # Front: d0 .2 .4, d1 .6; back: d0 1, d2 .8. B->F .9, F->B .4.
+    rows = pl.DataFrame(
+        {
+            "domain": "one",
+            "document_id": ["d0", "d0", "d1", "d0", "d2"],
+            "query_id": [f"q{k}" for k in range(5)],
+            "origin": ["front"] * 3 + ["back"] * 2,
+            "before": [0.5] * 5,
+            "after": [0.2, 0.4, 0.6, 1.0, 0.8],
+            "visible_before": 1.0,
+            "visible_after": 1.0,
+            "read": 1.0,
+            "left_out": pl.Series([None] * 5, dtype=pl.String),
+        }
+    )
+    row = next(r for r in summarise_reversal(rows, level=0.95) if r["measure"] == "delta_rev")
+    assert row["value"] == pytest.approx(0.5)
+    assert row["n_documents"] == 3
+    # influences: d0 (1 - .9)/2 - (.2 - .4 + .4 - .4)/3 = .11667; d1 -.2/3; d2 -.1/2
+    parts = np.array([0.05 + 0.2 / 3, -0.2 / 3, -0.05])
+    se = np.sqrt(3 / 2 * parts @ parts)
+    assert row["high"] - row["value"] == pytest.approx(4.302653 * se, rel=1e-5)
