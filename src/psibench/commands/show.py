@@ -10,6 +10,7 @@ from psibench.commands.psi_text import format_flags, format_psi_table, format_ve
 from psibench.commands.text_table import aligned
 from psibench.config.llms import STAND_IN_PREFIX
 from psibench.metrics.aggregate import POOLED
+from psibench.report.wording import p_text
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
 from psibench.train.results import TABLES
@@ -107,8 +108,8 @@ def format_training(path: Path) -> str:
             lines.append(
                 f"{row['base']}: PSI {figure(row['psi'])} ({row['distribution']}{worst}), "
                 f"{figure(row['psi_balanced'])} ({row['balanced']}): "
-                f"{row['verdict']} (difference {ends}, {scale}; profiles p "
-                f"{figure(row['p_adjusted'])})"
+                f"{row['verdict']} (difference {ends}, {scale}; profiles "
+                f"{p_text(row['p_adjusted'])})"
             )
     return "\n".join(lines)
 
