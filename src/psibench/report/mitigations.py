@@ -14,8 +14,8 @@ NOTE = (
     "document: vectors that are kept and tokens that are encoded; pairs: what a reranker scores "
     "per query. Intervals are each one's own, not adjusted for the number of mitigations."
 )
-HEADER = ("before", "after", "difference") * 2 + ("before", "after", "vectors", "tokens", "pairs")
-GROUPS = (("PSI at equal documents", 3), ("mean", 3), ("given", 2), ("cost, before → after", 3))
+HEADER = ("before", "after", "difference", "mean", "difference", "given", "vectors", "tokens")
+GROUPS = (("PSI at equal documents", 3), ("mean", 2), ("", 1), ("cost", 3))
 
 
 def mitigation_tables(
@@ -32,15 +32,15 @@ def mitigation_tables(
             continue
         pairs = mine.select("query_lang", "corpus_lang").n_unique() > 1
         schemes = mine["buckets"].n_unique() > 1
-        header = ("model", "instead of", *["languages"] * pairs, *["buckets"] * schemes)
+        names = ("model", "instead of", *["languages"] * pairs, *["buckets"] * schemes)
         rows = tuple(
             _cells(row, pairs=pairs, schemes=schemes) for row in mine.iter_rows(named=True)
         )
-        last = len(header) + len(HEADER)
-        groups = (("", len(header)), *GROUPS, ("", 1))
-        header = (*header, *HEADER, "what it shows")
+        verdict = len(names)
+        groups = (("", verdict + 1), *GROUPS)
+        header = (*names, "what it shows", *HEADER, "pairs")
         title = f"{info.id}: before and after"
-        found.append((info, Table(title, header, rows, 2, groups, NOTE, prose=(last,))))
+        found.append((info, Table(title, header, rows, 2, groups, NOTE, prose=(verdict,))))
     return found
 
 
@@ -49,16 +49,16 @@ def _cells(row: Row, *, pairs: bool, schemes: bool) -> tuple[str, ...]:
     names += [pair_text(row["query_lang"], row["corpus_lang"])] * pairs + [row["buckets"]] * schemes
     return (
         *names,
+        row["verdict"],
         with_interval(row, "psi_same_before"),
         with_interval(row, "psi_same_after"),
         _difference(row, "psi_same_difference"),
-        number(row["mean_before"]),
-        number(row["mean_after"]),
+        _both(number(row["mean_before"]), number(row["mean_after"])),
         _difference(row, "mean_difference"),
-        percent(row["given_before"]),
-        percent(row["given_after"]),
-        *(_cost(row, name) for name in ("vectors", "tokens", "pairs")),
-        row["verdict"],
+        _both(percent(row["given_before"]), percent(row["given_after"])),
+        _cost(row, "vectors", decimals=1),
+        _cost(row, "tokens"),
+        _cost(row, "pairs"),
     )
 
 
@@ -67,7 +67,10 @@ def _difference(row: Row, name: str) -> str:
     return f"{change(row[name])}\n{ends}" if ends else change(row[name])
 
 
-def _cost(row: Row, name: str) -> str:
+def _both(before: str, after: str) -> str:
+    return before if before == after else f"{before}\n→ {after}"
+
+
+def _cost(row: Row, name: str, *, decimals: int = 0) -> str:
     ends = [row[f"{name}_{when}"] for when in ("before", "after")]
-    shown = [MISSING if one is None else f"{one:,.1f}".removesuffix(".0") for one in ends]
-    return " → ".join(shown)
+    return _both(*(MISSING if one is None else f"{one:,.{decimals}f}" for one in ends))
