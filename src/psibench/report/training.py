@@ -51,14 +51,12 @@ def training_blocks(
     """Return each benchmark's tables and figures; those without trained models are left out."""
     if not facts.table.height:
         return []
-    found = []
-    for info in benchmarks:
+    found, tested = [], set(facts.table["benchmark"])
+    for info in (one for one in benchmarks if one.id in tested):
         table, reduction, buckets = (
             leading_rows(frame, info, metric) if frame.height else frame
             for frame in (facts.table, facts.reduction, facts.buckets)
         )
-        if not table.height:
-            continue
         blocks: list[Block] = [_table(table)]
         if reduction.height:
             blocks.append(_reductions(reduction))
@@ -107,21 +105,20 @@ def _reductions(reduction: pl.DataFrame) -> Table:
             (
                 row["base"],
                 f"{row['distribution']}{' ▼' if row['worst'] else ''}",
-                row["balanced"],
-                pair_text(row["query_lang"], row["corpus_lang"]),
+                f"{row['balanced']}: {row['verdict']}",
                 number(row["psi"]),
                 number(row["psi_balanced"]),
                 percent(row["reduction"], 0),
                 f"{change(row[kind])} {ends}{'' if same or not ends else ' (plain)'}".strip(),
                 p_value(row["p_adjusted"]),
                 f"{change(row['mean_difference'])} {means}".strip(),
-                row["verdict"],
+                pair_text(row["query_lang"], row["corpus_lang"]),
             )
         )
     psi = ("PSI", "PSI balanced", "Reduction", "Difference of PSIs", "p, profiles")
-    names = ("Base", "Trained on", "Against", "Languages")
-    header = (*names, *psi, "Difference of means", "PSI when balanced")
-    return Table("Balanced against skewed", header, tuple(rows), 4, note=REDUCTION_NOTE)
+    names = ("Base", "Trained on", "PSI if balanced")
+    header = (*names, *psi, "Difference of means", "Languages")
+    return Table("Balanced against skewed", header, tuple(rows), 3, note=REDUCTION_NOTE)
 
 
 def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureView:
@@ -139,6 +136,7 @@ def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureVi
     anchor = slug("training", info.id, first["training"], first["query_lang"], first["corpus_lang"])
     title = f"{metric} by {axis.text}, {first['training']}"
     panels, numbers = list[Panel](), list[tuple[str, ...]]()
+    n_bases = plain["base"].n_unique()
     for base, own in plain.group_by("base", maintain_order=True):
         parts = own.partition_by("distribution", as_dict=True)
         lines = {
@@ -150,7 +148,7 @@ def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureVi
         told = f"{title}: {base[0]} trained on {', '.join(lines)}."
         drawn = draw_curves(list(lines.values()), axis, y_text=metric)
         svg = inline_svg(drawn, name=slug(anchor, base[0]), title=title, description=told)
-        panels.append(Panel(svg, name=base[0]))
+        panels.append(Panel(svg, name=base[0] if n_bases > 1 else ""))
         numbers += [(f"{base[0]}, {row[0]}", *row[1:]) for row in curve_numbers(lines)]
     return FigureView(
         anchor,
