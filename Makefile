@@ -1,6 +1,7 @@
 # make psi            the embedded default, from nothing to results/psi_table.csv and report.html
 # make psi CONFIG=f   the same with your config laid over the default one
 # make train          is the bias learned? A small network trained on four distributions of positions
+# make probes         what the models' vectors look at, on the default's documents; CONFIG=f: on yours
 # make test           the whole test suite
 # make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
 #                     FULL=1: and the embedded default through it, beside a local run's table
@@ -19,7 +20,7 @@ CONFIG ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: psi train test slurm-test setup setup-bench lint format dry bench lock schema clean
+.PHONY: psi train probes test slurm-test setup setup-bench lint format dry bench lock schema clean
 .DEFAULT_GOAL := psi
 
 # One run at a time: psibench's own locks (src/psibench/cluster/head_lock.py) go with the processes
@@ -36,6 +37,12 @@ train: setup
 	  --cores $(CORES) --configfile $(or $(CONFIG),config/examples/training.yaml) --quiet host reason || exit 2
 	@psibench show results/training_table.parquet
 	@echo "Tables: results/training_table.csv results/training_reduction.csv   Page: results/report.html#training"
+
+probes: setup
+	@snakemake probes --nolock --profile profiles/local --cores $(CORES) \
+	  --configfile $(or $(CONFIG),config/examples/probes.yaml) --quiet host reason || exit 2
+	@psibench show results/probe_table.parquet
+	@echo "Tables: results/probe_table.csv results/probes/"
 
 test: setup
 	@pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -180,6 +180,20 @@ def test_an_unknown_model_is_named_with_the_nearest_ones():
     assert "registry:" in message
 
 
+@pytest.mark.parametrize(
+    ("probes", "said"),
+    [
+        ({"models": ["bm25"]}, "probes.models: 'bm25' cannot be probed: it has no vectors"),
+        ({"models": ["bge-m3"]}, "probes.models ['bge-m3'] are not among models"),
+        ({"benchmarks": ["other"]}, "probes.benchmarks ['other'] are not among benchmarks"),
+        ({"names": ["saliency"]}, "probes.names"),
+        ({"removal_sizes": [1.0]}, "probes.removal_sizes"),
+    ],
+)
+def test_probes_of_what_there_is_not_are_refused(probes, said):
+    assert said in refusal({"probes": probes})
+
+
 def test_a_model_named_twice_is_refused():
     assert "named more than once: bm25" in refusal({"models": ["bm25", "bm25"]})
 

@@ -43,7 +43,7 @@ def all_rules() -> list[tuple[str, str]]:
 
 def test_few_rules_run_where_snakemake_runs() -> None:
     local = {name for name, body in all_rules() if "localrule" in declared(body)}
-    assert local == {"study", "download", "list_texts"}
+    assert local == {"study", "probes", "download", "list_texts"}
 
 
 @pytest.mark.parametrize(("name", "body"), rules(), ids=[name for name, _ in rules()])
@@ -56,8 +56,8 @@ def test_every_rule_declares_what_a_node_needs_in_one_order(name: str, body: str
     assert '"../scripts/stage.py"' in body
 
 
-def test_the_only_target_beside_all_is_that_of_studies() -> None:
-    assert [name for name, body in all_rules() if declared(body) == TARGET] == ["study"]
+def test_the_only_targets_beside_all_are_probes_and_studies() -> None:
+    assert {name for name, body in all_rules() if declared(body) == TARGET} == {"probes", "study"}
 
 
 def test_there_is_one_script() -> None:

@@ -95,6 +95,7 @@ domains = per_job(paths.domains)
 largest_share = per_job(jobs.largest_share)
 encode_minutes = per_job(jobs.encode_minutes)
 encoded_before = per_job(paths.encoded_before)
+encoded_before_probe = per_job(paths.encoded_before_probe)
 
 
 def per_benchmark(path):

@@ -2,14 +2,13 @@
 
 import argparse
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from psibench.commands.base import Command, refuse_unwritable
-from psibench.commands.text_table import aligned
+from psibench.commands.probe_text import probe_lines
 from psibench.config.models import EncoderModel, SentenceTransformerModel
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
@@ -22,12 +21,10 @@ from psibench.probes.regression import run_probe_regression
 from psibench.probes.retrieval import run_probe_reversal
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE
-from psibench.report.wording import p_value
 from psibench.sources.files import read_document_files
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import provenance
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
-from psibench.tables.spec import POOLED
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
 DOMAIN = "corpus"
@@ -223,88 +220,6 @@ def _write(found: pl.DataFrame, table: Path, rows: Path, out: Path) -> None:
     else:
         out.write_bytes(table.read_bytes())
     (out.parent / f"{out.stem}.rows.parquet").write_bytes(rows.read_bytes())
-
-
-# --- A summary as text ---
-
-
-def probe_lines(table: pl.DataFrame) -> Iterator[str]:
-    """Yield the lines of PROBE_TABLE rows about all domains: a row per model and change.
-
-    Means by place, then the gap with its interval and p, then the range. A row about documents
-    read whole is left out where these are all; the size of a mean over all sizes is ``-``.
-    """
-    pooled = table.filter(pl.col("domain") == POOLED)
-    about = ("benchmark", "language", "probe")
-    for (benchmark, language, probe), part in pooled.group_by(about, maintain_order=True):
-        yield f"{probe} - {PROBES[probe]} ({benchmark}, {language})"
-        lines = _figures if part["n_places"].is_null().all() else _profiles
-        yield from lines(part)
-        yield ""
-
-
-def _figures(part: pl.DataFrame) -> Iterator[str]:
-    """Yield a line per figure."""
-    part = part.with_columns(
-        most=pl.col("n_documents").max().over("model", "measure", "condition")
-    ).filter((pl.col("read") == "all") | (pl.col("n_documents") < pl.col("most")))
-    head = ["model", "measure", "condition", "read", "value", "interval", "p", "docs", "out"]
-    lines = [
-        [
-            *(row[name] for name in head[:4]),
-            *(f"{row['value']:.4f}", _interval(row), _p(row)),
-            *(str(row["n_documents"]), str(row["n_left_out"])),
-        ]
-        for row in part.iter_rows(named=True)
-    ]
-    yield from aligned([head, *lines], n_text=4)
-
-
-def _profiles(part: pl.DataFrame) -> Iterator[str]:
-    """Yield a line per profile: its means by place, then gap and range."""
-    n_out: dict[tuple[Any, ...], int] = {}
-    blocks: dict[tuple[str, ...], list[list[str]]] = {}
-    rows = part.filter(~pl.col("measure").str.contains(" (gap|range)$"))
-    keys = ["model", "measure", "read", "size", "n_places"]
-    for key, means in rows.group_by(keys, maintain_order=True):
-        same = (*key[:2], *key[3:])
-        if means["n_left_out"][0] == n_out.get(same):
-            continue  # whole: the same documents as all
-        n_out.setdefault(same, means["n_left_out"][0])
-        shown = ("model", *means["condition"].to_list())
-        line = _profile(dict(zip(keys, key, strict=True)), means, part)
-        blocks.setdefault(shown, []).append(line)
-    for shown, lines in blocks.items():
-        head = ["model", "measure", "read", "size", *shown[1:], "gap", "interval", "p", "range"]
-        yield from aligned([[*head, "p flat", "docs", "out"], *lines], n_text=4)
-
-
-def _profile(key: dict[str, Any], means: pl.DataFrame, part: pl.DataFrame) -> list[str]:
-    same = pl.all_horizontal(
-        pl.col(name).eq_missing(pl.lit(key[name])) for name in ("model", "read", "size", "n_places")
-    )
-    own = part.filter(same)
-    gap, spread = (
-        own.row(by_predicate=pl.col("measure") == f"{key['measure']} {name}", named=True)
-        for name in ("gap", "range")
-    )
-    size = "-" if key["size"] is None else f"{100 * key['size']:g} %"
-    first = means.row(0, named=True)
-    return [
-        *(key["model"], key["measure"], key["read"], size),
-        *(f"{value:.4f}" for value in means["value"]),
-        *(f"{gap['value']:+.4f}", _interval(gap), _p(gap)),
-        *(f"{spread['value']:.4f}", _p(spread)),
-        *(str(first["n_documents"]), str(first["n_left_out"])),
-    ]
-
-
-def _interval(row: dict[str, Any]) -> str:
-    return "-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
-
-
-def _p(row: dict[str, Any]) -> str:
-    return "-" if row["p"] is None else p_value(row["p"])
 
 
 LISTED = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())

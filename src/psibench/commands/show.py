@@ -1,4 +1,4 @@
-"""`psibench show`: a PSI table, or what training did, on the terminal."""
+"""`psibench show`: a PSI table, what training did, or the figures of probes, on the terminal."""
 
 import argparse
 from pathlib import Path
@@ -6,10 +6,12 @@ from pathlib import Path
 import polars as pl
 
 from psibench.commands.base import Command
+from psibench.commands.probe_text import probe_lines
 from psibench.commands.psi_text import format_flags, format_psi_table, format_verdicts
 from psibench.commands.text_table import aligned
 from psibench.config.llms import STAND_IN_PREFIX
 from psibench.metrics.aggregate import POOLED
+from psibench.probes.tables import PROBE_TABLE
 from psibench.report.wording import p_text
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
@@ -26,7 +28,9 @@ STAND_IN_AUTHOR = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the file and how much of it to show."""
-    parser.add_argument("file", type=Path, help="a psi_table.parquet, or a training_table.parquet")
+    parser.add_argument(
+        "file", type=Path, help="a psi_table, training_table or probe_table.parquet"
+    )
     parser.add_argument(
         "--all",
         action="store_true",
@@ -36,8 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_show(args: argparse.Namespace) -> None:
     """Print the table, one block per benchmark and language pair, best-known rows first."""
-    if (read_provenance(args.file) or {}).get("stage") == "training_results":
+    record = read_provenance(args.file) or {}
+    if record.get("stage") == "training_results":
         print(format_training(args.file))
+        return
+    if record.get("table") == PROBE_TABLE.name:
+        for line in probe_lines(read_table(args.file, PROBE_TABLE), every_domain=args.all):
+            print(line)
         return
     table = read_table(args.file, PSI_TABLE)
     benchmarks = table.get_column("benchmark").unique().to_list()
@@ -152,8 +161,8 @@ def headline_rows(rows: pl.DataFrame) -> pl.DataFrame:
 
 COMMAND = Command(
     description=(
-        "Print the headline rows of a psi_table.parquet, or with --all every row; of a "
-        "training_table.parquet what training did, with the tables beside it."
+        "Print the headline rows of a psi_table.parquet or probe_table.parquet, or with --all every "
+        "row; of a training_table.parquet what training did, with the tables beside it."
     ),
     add_arguments=add_arguments,
     run=run_show,

@@ -25,6 +25,7 @@ from psibench.generate.benchmarks import Benchmark, view_id, view_names
 from psibench.llm.tasks import LlmTaskSection
 from psibench.metrics.definitions import DEFAULT_METRICS
 from psibench.plan.training import TrainedModel, trained_models
+from psibench.probes.settings import Probes, why_not
 from psibench.train.sections import Training
 from psibench.translate.steps import Translate
 
@@ -61,6 +62,7 @@ class Config(Section):
     encoding: Encoding = Encoding()
     search: Search = Search()
     uncertainty: Uncertainty = Uncertainty()
+    probes: Probes = Probes()
     report: Report = Report()
     store: Annotated[str, AfterValidator(workflow_path)] = "store"
     """Folder of content-addressed results that outlive results/."""
@@ -102,6 +104,15 @@ class Config(Section):
                 raise ValueError(
                     f"benchmarks.{name}.models {unknown} are not among models {self.models}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _probes_are_of_these(self) -> "Config":
+        for key in ("models", "benchmarks"):
+            known = list(getattr(self, key))
+            unknown = [name for name in getattr(self.probes, key) or () if name not in known]
+            if unknown:
+                raise ValueError(f"probes.{key} {unknown} are not among {key} {known}")
         return self
 
     @model_validator(mode="after")
@@ -195,6 +206,9 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
                 f"model {name!r}: it mitigates {base!r}, which is not among models "
                 f"{config.models}. Evaluate that model, too, or take `mitigates` out of the entry"
             )
+    for name in config.probes.models or ():
+        if name in evaluated and (reason := why_not(evaluated[name])) is not None:
+            yield f"config key probes.models: {name!r} cannot be probed: {reason}"
     llms, rerankers = list(_named_llms(config)), list(_named_rerankers(config, evaluated))
     known_llms = load_llms(own=config.llms) if llms else {}
     known_rerankers = load_rerankers(own=config.rerankers) if rerankers else {}

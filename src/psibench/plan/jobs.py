@@ -19,6 +19,7 @@ from psibench.generate.sampling import sample_params
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
+from psibench.probes.settings import ProbeName
 from psibench.rerankers.protocols import RERANKER_VERSIONS
 from psibench.stages.llm_ask import llm_params, task_params
 
@@ -177,6 +178,11 @@ def prefixes_ids(plan: Plan, benchmark: str) -> bool:
     """Say whether a benchmark's ids have the domain in front."""
     section = plan.named[benchmark].section
     return isinstance(section, PosirRelease) and section.prefix_ids
+
+
+def probes(plan: Plan, probe: ProbeName) -> dict[str, Any]:
+    """Return what of the config's probes decides the figures of one of them."""
+    return plan.config.probes.of(probe)
 
 
 # How the work is cut: memory, time, threads, GPUs

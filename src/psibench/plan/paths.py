@@ -28,6 +28,7 @@ from psibench.models.checkpoints import checkpoint_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
 from psibench.plan.plan import Plan
+from psibench.probes.settings import OF_QUERIES, why_not
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 NOTHING = r"(?!)none"
@@ -550,3 +551,41 @@ def compared_domains(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
     model = next((model for model in plan.config.models if plan.is_vector(model)), None)
     native = plan.benchmarks[benchmark].native
     return [(model, lang) for lang, own in native.items() if model is not None and len(own) > 1]
+
+
+# Probes
+
+
+def probed(plan: Plan) -> list[dict[str, str]]:
+    """List the jobs of all probes: probe, benchmark, model and lang.
+
+    Of models that have one vector per text and are evaluated on the language.
+    """
+    asked = plan.config.probes
+    own = [name for name in plan.benchmarks if asked.benchmarks is None or name in asked.benchmarks]
+    return [
+        {"probe": probe, "benchmark": name, "model": model, "lang": lang}
+        for probe in asked.names
+        for name in own
+        for lang in plan.benchmarks[name].languages
+        for model in plan.models_of(name, lang, lang)
+        if (asked.models is None or model in asked.models) and why_not(plan.models[model]) is None
+    ]
+
+
+def probe_tables(plan: Plan) -> list[str]:
+    """List the summaries of all probes."""
+    path = "results/probes/{probe}/{benchmark}/{model}/{lang}.summary.parquet"
+    return [path.format(**labels) for labels in probed(plan)]
+
+
+def probe_queries(plan: Plan, benchmark: str, lang: str, probe: str, *, table: str) -> list[str]:
+    """List the queries or qrels of a language that a probe asks; none where it asks none."""
+    return domain_tables(plan, benchmark, lang, table=table) if probe in OF_QUERIES else []
+
+
+def encoded_before_probe(
+    plan: Plan, benchmark: str, model: str, lang: str, probe: str
+) -> list[str]:
+    """List the encodings of the corpus that a probe searches, which are made before it."""
+    return [encodings(plan, benchmark, model, lang)] if probe in OF_QUERIES else []

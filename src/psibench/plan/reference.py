@@ -24,6 +24,7 @@ from psibench.generate import benchmarks, controlled, fineweb_posq, personas, po
 from psibench.llm import tasks
 from psibench.models.backends import own_backends
 from psibench.plan import config
+from psibench.probes.settings import Probes
 from psibench.train import sections as training
 from psibench.translate import clean, quality, relocate, steps
 
@@ -164,7 +165,7 @@ CHAPTERS: tuple[tuple[str, tuple[type[Section], ...]], ...] = (
     ("Leaderboards of others: `leaderboards`", (leaderboards.Leaderboard,)),
     (
         "Settings",
-        (config.Encoding, config.Search, config.Uncertainty, config.Report),
+        (config.Encoding, config.Search, config.Uncertainty, config.Report, Probes),
     ),
 )
 

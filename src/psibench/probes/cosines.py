@@ -396,7 +396,7 @@ def run_probe_cosines(
         summarise(probe, scored, level=level),
         labels=labels,
         about=about,
-        params=probes.model_dump(mode="json") | {"probe": probe, "level": level},
+        params=probes.of(probe) | {"probe": probe, "level": level},
         rows=rows,
         table=table,
     )

@@ -164,7 +164,7 @@ def run_probe_regression(
         summarise_regression(found, level=level),
         labels=labels | {"probe": probe},
         about=Inputs("probe_regression", entry, model, corpora, encoder.dtype),
-        params={"n_documents": probes.n_documents, "seed": probes.seed, "level": level},
+        params=probes.of(probe) | {"probe": probe, "level": level},
         rows=rows,
         table=table,
     )

@@ -1,7 +1,7 @@
 """Config section ``probes``, and which documents a probe takes."""
 
 import hashlib
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -21,6 +21,17 @@ PROBES: dict[ProbeName, str] = {
 """Every probe, and what it does in a line."""
 OF_QUERIES: tuple[ProbeName, ...] = ("moving", "reversal")
 """Probes that need queries with evidence spans."""
+
+SAMPLE = ("n_documents", "seed")
+DECIDES: dict[ProbeName, tuple[str, ...]] = {
+    "insertion": (*SAMPLE, "insertion_sizes"),
+    "removal": (*SAMPLE, "removal_sizes"),
+    "segments": (*SAMPLE, "segments"),
+    "moving": (*SAMPLE, "places"),
+    "reversal": (),
+    "regression": SAMPLE,
+}
+"""Keys of the section that a probe goes by: another one is no reason to run it again."""
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Names = Annotated[list[ProbeName], AfterValidator(refuse_repeats)]
@@ -50,6 +61,10 @@ class Probes(Section):
     """Numbers of equal segments (PosQ: 3, Controlled: 10)."""
     places: int = Field(default=10, ge=2)
     """Places that evidence is moved to (Controlled: 10)."""
+
+    def of(self, probe: ProbeName) -> dict[str, Any]:
+        """Return what of the section decides a probe's figures."""
+        return self.model_dump(mode="json", include=set(DECIDES[probe]))
 
 
 def why_not(entry: ModelBase) -> str | None:

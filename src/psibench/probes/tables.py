@@ -20,11 +20,12 @@ from psibench.metrics.inference import (
     within_documents,
 )
 from psibench.probes.settings import priority
-from psibench.tables import write_table
+from psibench.tables import write_csv, write_table
 from psibench.tables.columns import read_columns
-from psibench.tables.derived import derived
+from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import FLOAT64, INT32, POOLED, STRING, Column, TableSpec
+from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
@@ -296,6 +297,15 @@ def write_probe(
     filled = [[{**labels, **row}.get(name) for name in columns] for row in summary]
     found = pl.DataFrame(filled, schema=PROBE_TABLE.empty().schema, orient="row")
     write_table(found, table, PROBE_TABLE, provenance=origin)
+
+
+@stage("probe_table", version=1)
+def run_probe_table(tables: Sequence[str | Path], *, parquet: str | Path, csv: str | Path) -> None:
+    """Stack the PROBE_TABLE tables of all probes, models and languages."""
+    found = read_all(tables, PROBE_TABLE)
+    origin = derived("probe_table", tables, params={})
+    write_table(found, parquet, PROBE_TABLE, provenance=origin)
+    write_csv(found, csv)
 
 
 def log_left_out(reasons: pl.Series) -> None:

@@ -1,0 +1,91 @@
+"""The figures of probes as text for a terminal."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from psibench.commands.text_table import aligned
+from psibench.probes.settings import PROBES
+from psibench.report.wording import p_value
+from psibench.tables.spec import POOLED
+
+
+def probe_lines(table: pl.DataFrame, *, every_domain: bool = False) -> Iterator[str]:
+    """Yield the lines of PROBE_TABLE rows: about all domains, or about each too.
+
+    Means by place, then the gap with its interval and p, then the range. A row about documents
+    read whole is left out where these are all; the size of a mean over all sizes is ``-``.
+    """
+    shown = table if every_domain else table.filter(pl.col("domain") == POOLED)
+    about = ("benchmark", "language", "probe", "domain")
+    for (*place, probe, domain), part in shown.group_by(about, maintain_order=True):
+        where = [*place, domain] if every_domain else place
+        yield f"{probe} - {PROBES[probe]} ({', '.join(where)})"
+        lines = _figures if part["n_places"].is_null().all() else _profiles
+        yield from lines(part)
+        yield ""
+
+
+def _figures(part: pl.DataFrame) -> Iterator[str]:
+    """Yield a line per figure."""
+    part = part.with_columns(
+        most=pl.col("n_documents").max().over("model", "measure", "condition")
+    ).filter((pl.col("read") == "all") | (pl.col("n_documents") < pl.col("most")))
+    head = ["model", "measure", "condition", "read", "value", "interval", "p", "docs", "out"]
+    lines = [
+        [
+            *(row[name] for name in head[:4]),
+            *(f"{row['value']:.4f}", _interval(row), _p(row)),
+            *(str(row["n_documents"]), str(row["n_left_out"])),
+        ]
+        for row in part.iter_rows(named=True)
+    ]
+    yield from aligned([head, *lines], n_text=4)
+
+
+def _profiles(part: pl.DataFrame) -> Iterator[str]:
+    """Yield a line per profile: its means by place, then gap and range."""
+    n_out: dict[tuple[Any, ...], int] = {}
+    blocks: dict[tuple[str, ...], list[list[str]]] = {}
+    rows = part.filter(~pl.col("measure").str.contains(" (gap|range)$"))
+    keys = ["model", "measure", "read", "size", "n_places"]
+    for key, means in rows.group_by(keys, maintain_order=True):
+        same = (*key[:2], *key[3:])
+        if means["n_left_out"][0] == n_out.get(same):
+            continue  # whole: the same documents as all
+        n_out.setdefault(same, means["n_left_out"][0])
+        shown = ("model", *means["condition"].to_list())
+        line = _profile(dict(zip(keys, key, strict=True)), means, part)
+        blocks.setdefault(shown, []).append(line)
+    for shown, lines in blocks.items():
+        head = ["model", "measure", "read", "size", *shown[1:], "gap", "interval", "p", "range"]
+        yield from aligned([[*head, "p flat", "docs", "out"], *lines], n_text=4)
+
+
+def _profile(key: dict[str, Any], means: pl.DataFrame, part: pl.DataFrame) -> list[str]:
+    same = pl.all_horizontal(
+        pl.col(name).eq_missing(pl.lit(key[name])) for name in ("model", "read", "size", "n_places")
+    )
+    own = part.filter(same)
+    gap, spread = (
+        own.row(by_predicate=pl.col("measure") == f"{key['measure']} {name}", named=True)
+        for name in ("gap", "range")
+    )
+    size = "-" if key["size"] is None else f"{100 * key['size']:g} %"
+    first = means.row(0, named=True)
+    return [
+        *(key["model"], key["measure"], key["read"], size),
+        *(f"{value:.4f}" for value in means["value"]),
+        *(f"{gap['value']:+.4f}", _interval(gap), _p(gap)),
+        *(f"{spread['value']:.4f}", _p(spread)),
+        *(str(first["n_documents"]), str(first["n_left_out"])),
+    ]
+
+
+def _interval(row: dict[str, Any]) -> str:
+    return "-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
+
+
+def _p(row: dict[str, Any]) -> str:
+    return "-" if row["p"] is None else p_value(row["p"])

@@ -1,0 +1,44 @@
+"""The target `probes` on a tiny benchmark: one real run, and what an edit reruns."""
+
+import json
+
+from workflow_project import WORDS, Project, save_checkpoint, tiny_config
+
+from psibench.probes.tables import PROBE_TABLE
+from psibench.tables import read_table
+
+
+def write_sentences(path, *, n_contexts: int = 6) -> None:
+    """SQuAD-format data in sentences of six words; the question is about the third."""
+    paragraphs = []
+    for number in range(n_contexts):
+        words = [WORDS[(number * 7 + k) % len(WORDS)] for k in range(72)]
+        words[14] = f"name{number}"
+        pieces = [f"{' '.join(words[k : k + 6]).capitalize()} ." for k in range(0, 72, 6)]
+        context = " ".join(pieces)
+        answer = {"text": f"name{number}", "answer_start": context.index(f"name{number}")}
+        question = {"id": f"q{number}", "question": f"what is name{number}", "answers": [answer]}
+        paragraphs.append({"context": context, "qas": [question]})
+    path.write_text(json.dumps({"version": "test", "data": [{"paragraphs": paragraphs}]}))
+
+
+def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(tmp_path):
+    write_sentences(tmp_path / "squad.json")
+    save_checkpoint(tmp_path / "checkpoint")
+    project = Project(tmp_path)
+    probes = {"names": ["insertion", "moving", "reversal", "regression"], "n_documents": 4}
+    config = tiny_config() | {"models": ["bm25", "one"], "probes": probes}
+    project.write_config(config)
+    project.run("probes")
+    found = read_table(tmp_path / "results" / "probe_table.parquet", PROBE_TABLE)
+    assert set(found["model"]) == {"one"}  # bm25 has no vectors
+    assert set(found["probe"]) == set(probes["names"])
+    assert found.filter(probe="insertion")["n_documents"].max() == 4
+    assert found.filter(probe="reversal", measure="ndcg@10")["n_documents"].max() == 6
+    moved = found.filter(probe="moving", measure="ndcg@10", read="all")
+    assert moved["condition"].to_list()[:2] == ["as it is", "1 of 10"]
+    assert (tmp_path / "results" / "probe_table.csv").is_file()
+    assert project.planned("probes") == {}
+
+    project.write_config(config | {"probes": probes | {"places": 4}})
+    assert project.planned("probes") == {"probe_cosines": 1, "probe_table": 1, "probes": 1}

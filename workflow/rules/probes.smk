@@ -1,0 +1,132 @@
+# Probes: texts changed at known places, what becomes of their vectors. `make probes`.
+
+
+rule probes:
+    input:
+        "results/probe_table.csv",
+    localrule: True
+
+
+# Insertion, removal, segments, moved evidence.
+rule probe_cosines:
+    input:
+        corpora=per_job(paths.domain_tables, table="corpus"),
+        queries=per_job(paths.probe_queries, table="queries"),
+        qrels=per_job(paths.probe_queries, table="qrels"),
+        checkpoint=per_job(paths.model_inputs),
+        tokenizer=per_job(paths.tokenizer_inputs),
+        earlier=lambda wildcards: ancient(encoded_before_probe(wildcards)),
+    output:
+        rows="results/probes/{probe}/{benchmark}/{model}/{lang}.parquet",
+        table="results/probes/{probe}/{benchmark}/{model}/{lang}.summary.parquet",
+    log:
+        "logs/probes/{probe}/{benchmark}/{model}/{lang}.log",
+    benchmark:
+        "benchmarks/probes/{probe}/{benchmark}/{model}/{lang}.tsv"
+    wildcard_constraints:
+        probe="insertion|removal|segments|moving",
+        model=patterns["encoded without vllm"],
+    conda:
+        "../../envs/gpu.yaml"
+    threads: per_job(jobs.threads)
+    resources:
+        # The texts of a searched corpus are in memory.
+        mem_mb=lambda wildcards, input, attempt: (
+            jobs.encoder_mib(plan, wildcards.model) + 6 * input.size_mb * attempt
+        ),
+        runtime=lambda wildcards, attempt: min(240 * attempt, 1440),
+        gpu=per_job(jobs.gpus),
+        device=settings.encoding.device,
+        tokens_per_batch=per_job(jobs.tokens_per_batch),
+        tokens_per_part=settings.encoding.tokens_per_part,
+        seconds_per_part=settings.encoding.seconds_per_part,
+    params:
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        domains=domains,
+        probes=per_job(jobs.probes),
+        length_tokenizer=settings.length_tokenizer,
+        level=settings.uncertainty.level,
+        dtype=settings.encoding.dtype,
+        storage=settings.encoding.storage,
+        store=settings.store,
+        stage=STAGES["probe_cosines"],
+    message:
+        "Probing {wildcards.model} by {wildcards.probe} on {wildcards.benchmark}, {wildcards.lang}"
+    script:
+        "../scripts/stage.py"
+
+
+use rule probe_cosines as probe_cosines_vllm with:
+    wildcard_constraints:
+        probe="insertion|removal|segments|moving",
+        model=patterns["encoded by vllm"],
+
+
+# Every document reversed.
+use rule probe_cosines as probe_reversal with:
+    wildcard_constraints:
+        probe="reversal",
+        model=patterns["encoded without vllm"],
+    params:
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        domains=domains,
+        level=settings.uncertainty.level,
+        dtype=settings.encoding.dtype,
+        storage=settings.encoding.storage,
+        store=settings.store,
+        stage=STAGES["probe_reversal"],
+
+
+use rule probe_reversal as probe_reversal_vllm with:
+    wildcard_constraints:
+        probe="reversal",
+        model=patterns["encoded by vllm"],
+
+
+# Document vectors as sums of sentence vectors.
+use rule probe_cosines as probe_regression with:
+    wildcard_constraints:
+        probe="regression",
+        model=patterns["encoded without vllm"],
+    params:
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        domains=domains,
+        probes=per_job(jobs.probes),
+        level=settings.uncertainty.level,
+        dtype=settings.encoding.dtype,
+        storage=settings.encoding.storage,
+        store=settings.store,
+        stage=STAGES["probe_regression"],
+
+
+use rule probe_regression as probe_regression_vllm with:
+    wildcard_constraints:
+        probe="regression",
+        model=patterns["encoded by vllm"],
+
+
+rule probe_table:
+    input:
+        tables=paths.probe_tables(plan),
+    output:
+        parquet="results/probe_table.parquet",
+        csv="results/probe_table.csv",
+    log:
+        "logs/probe_table.log",
+    benchmark:
+        "benchmarks/probe_table.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        stage=STAGES["probe_table"],
+    message:
+        "Writing {output.csv}"
+    script:
+        "../scripts/stage.py"
