@@ -22,7 +22,13 @@ from psibench.config.reranker_registry import checkpoint_of
 from psibench.config.reranking import RerankModel
 from psibench.filters.negatives import FinewebNegatives
 from psibench.filters.verify import VerifyMargin
-from psibench.generate.benchmarks import GENERATED_RECIPES, RAW, Benchmark, view_id
+from psibench.generate.benchmarks import (
+    GENERATED_RECIPES,
+    RAW,
+    Benchmark,
+    FinewebPosqRelease,
+    view_id,
+)
 from psibench.generate.recipes import judge_name
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.run_files import run_files
@@ -559,7 +565,8 @@ def compared_domains(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
 def probed(plan: Plan) -> list[dict[str, str]]:
     """List the jobs of all probes: probe, benchmark, model and lang.
 
-    Of models that have one vector per text and are evaluated on the language.
+    Of models that have one vector per text and are evaluated on the language. Evidence known by
+    class alone is not moved.
     """
     asked = plan.config.probes
     own = [name for name in plan.benchmarks if asked.benchmarks is None or name in asked.benchmarks]
@@ -567,6 +574,8 @@ def probed(plan: Plan) -> list[dict[str, str]]:
         {"probe": probe, "benchmark": name, "model": model, "lang": lang}
         for probe in asked.names
         for name in own
+        if probe not in OF_QUERIES
+        or not isinstance(plan.benchmarks[name].section, FinewebPosqRelease)
         for lang in plan.benchmarks[name].languages
         for model in plan.models_of(name, lang, lang)
         if (asked.models is None or model in asked.models) and why_not(plan.models[model]) is None
