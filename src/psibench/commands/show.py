@@ -161,7 +161,7 @@ def headline_rows(rows: pl.DataFrame) -> pl.DataFrame:
 
 COMMAND = Command(
     description=(
-        "Print the headline rows of a psi_table.parquet or probe_table.parquet, or with --all every "
+        "Print the headline rows of a psi_table.parquet or probe_table.parquet, with --all every "
         "row; of a training_table.parquet what training did, with the tables beside it."
     ),
     add_arguments=add_arguments,

@@ -97,19 +97,18 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _models_are_evaluated(self) -> "Config":
+        known = list(dict.fromkeys((*self.models, *trained_models(self.training))))
         for name, section in self.benchmarks.items():
-            known = {*self.models, *trained_models(self.training)}
             unknown = [model for model in section.models or () if model not in known]
             if unknown:
-                raise ValueError(
-                    f"benchmarks.{name}.models {unknown} are not among models {self.models}"
-                )
+                raise ValueError(f"benchmarks.{name}.models {unknown} are not among models {known}")
         return self
 
     @model_validator(mode="after")
     def _probes_are_of_these(self) -> "Config":
         for key in ("models", "benchmarks"):
-            known = list(getattr(self, key))
+            more = trained_models(self.training) if key == "models" else {}
+            known = [*getattr(self, key), *more]
             unknown = [name for name in getattr(self.probes, key) or () if name not in known]
             if unknown:
                 raise ValueError(f"probes.{key} {unknown} are not among {key} {known}")
