@@ -19,7 +19,7 @@ ROW = {
     **{"mean_difference": 0.1, "mean_difference_low": 0.05, "mean_difference_high": 0.15},
     **{"given_before": 0.6, "given_after": 1.0, "vectors_before": 1.0, "vectors_after": 2.54},
     **{"tokens_before": 128.0, "tokens_after": 300.2, "pairs_before": 0.0, "pairs_after": 0.0},
-    "verdict": "PSI at equal documents lower; mean higher",
+    **{"verdict": "PSI at equal documents lower; mean higher", "flags": "filter_panel"},
 }
 
 

@@ -30,7 +30,8 @@ def changed(**more):
 
 def test_a_row_has_both_models_figures_and_their_differences():
     after = {"psi": 0.1, "psi_low": 0.05, "psi_high": 0.2, "psi_corrected": 0.08}
-    psi = [psi_row("base", seen=0.7), psi_row("after", psi_same_corrected=0.11, **after)]
+    after |= {"psi_same_corrected": 0.11, "flags": "filter_panel, at_floor"}
+    psi = [psi_row("base", seen=0.7, flags="filter_panel"), psi_row("after", **after)]
     (row,) = rows_of([changed()], psi)
     assert [row[name] for name in ("benchmark", "model", "base")] == ["docs", "after", "base"]
     assert (row["psi_before"], row["psi_after"]) == (0.25, 0.1)
@@ -47,6 +48,7 @@ def test_a_row_has_both_models_figures_and_their_differences():
     found = tuple(row[f"psi_difference{end}"] for end in ("", "_low", "_high"))
     assert found == pytest.approx(expected)
     assert row["verdict"] == "PSI at equal documents lower; mean higher"
+    assert row["flags"] == "filter_panel, at_floor"
 
 
 def test_other_comparisons_and_parts_of_the_queries_have_no_rows():

@@ -158,6 +158,8 @@ def mitigation_rows(
             row[f"psi_same_{when}"] = own["psi_same_corrected"]
             row[f"given_{when}"] = own["seen"]
         row |= _psi_difference(after, before)
+        flags = [flag for own in (before, after) for flag in own["flags"].split(", ") if flag]
+        row["flags"] = ", ".join(dict.fromkeys(flags))
         for when, own_id in (("before", base), ("after", model)):
             row |= {f"{name}_{when}": costs[*here, own_id][name] for name in COSTS}
         rows.append(row | {"verdict": verdict(row)})

@@ -12,7 +12,8 @@ NOTE = (
     "PSI at equal documents, noise taken out; where it is not to be told, the published PSI with "
     "its interval is in mitigations.csv. Given: queries whose evidence the model read. Cost per "
     "document: vectors that are kept and tokens that are encoded; pairs: what a reranker scores "
-    "per query. Intervals are each one's own, not adjusted for the number of mitigations."
+    "per query. Intervals are each one's own, not adjusted for the number of mitigations. In "
+    "brackets: flags of the two models' rows of the PSI table."
 )
 HEADER = ("before", "after", "difference", "mean", "difference", "given", "vectors", "tokens")
 GROUPS = (("PSI at equal documents", 3), ("mean", 2), ("", 1), ("cost", 3))
@@ -49,7 +50,7 @@ def _cells(row: Row, *, pairs: bool, schemes: bool) -> tuple[str, ...]:
     names += [pair_text(row["query_lang"], row["corpus_lang"])] * pairs + [row["buckets"]] * schemes
     return (
         *names,
-        row["verdict"],
+        row["verdict"] + (f" ({row['flags']})" if row["flags"] else ""),
         with_interval(row, "psi_same_before"),
         with_interval(row, "psi_same_after"),
         _difference(row, "psi_same_difference"),

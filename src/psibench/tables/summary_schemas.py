@@ -162,6 +162,7 @@ MITIGATIONS = TableSpec(
         Column("pairs_before", FLOAT64, "pairs that the base's reranker scores per query"),
         Column("pairs_after", FLOAT64, "the same of the model"),
         Column("verdict", STRING, "what the row shows, and what it does not"),
+        Column("flags", STRING, "warnings of either model's row of the PSI table"),
         Column("queries_by", STRING, "who wrote the queries, as in the PSI table"),
     ),
     key=("benchmark", "query_lang", "corpus_lang", "model", "metric", "buckets"),
