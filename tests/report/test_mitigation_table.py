@@ -32,8 +32,10 @@ def test_a_row_has_both_models_figures_and_their_differences():
     after = {"psi": 0.1, "psi_low": 0.05, "psi_high": 0.2, "psi_corrected": 0.08}
     after |= {"psi_same_corrected": 0.11, "flags": "filter_panel, at_floor"}
     psi = [psi_row("base", seen=0.7, flags="filter_panel"), psi_row("after", **after)]
-    (row,) = rows_of([changed()], psi)
+    gains = {"n_cut": 360, "cut_gain": 0.3, "uncut_gain": 0.01, "uncut_gain_high": 0.02}
+    (row,) = rows_of([changed(**gains)], psi)
     assert [row[name] for name in ("benchmark", "model", "base")] == ["docs", "after", "base"]
+    assert {name: row[name] for name in gains} == gains
     assert (row["psi_before"], row["psi_after"]) == (0.25, 0.1)
     assert (row["psi_same_before"], row["psi_same_after"]) == (0.21, 0.11)
     assert (row["mean_before"], row["mean_after"]) == (0.4, 0.5)

@@ -147,11 +147,12 @@ def mitigation_rows(
         here = tuple(compared[name] for name in pair)
         row: dict[str, Any] = {name: compared[name] for name in slice_of}
         row |= {"model": model, "base": base, "queries_by": after["queries_by"]}
-        row |= {name: compared[name] for name in ("n_queries", "n_documents", "p_profile")}
+        row |= {name: compared[name] for name in ("n_queries", "n_documents", "p_profile", "n_cut")}
         row |= {"mean_before": compared["other_mean"], "mean_after": compared["mean"]}
         for end in ("", "_low", "_high"):
             row[f"mean_difference{end}"] = compared[f"difference{end}"]
             row[f"psi_same_difference{end}"] = compared[f"psi_difference{end}"]
+            row |= {name: compared[name] for name in (f"cut_gain{end}", f"uncut_gain{end}")}
         for when, own in (("before", before), ("after", after)):
             row |= {f"psi_{when}{end}": own[f"psi{end}"] for end in ("", "_low", "_high")}
             row |= {f"psi_same_{when}{end}": own[f"psi_same{end}"] for end in ("_low", "_high")}
