@@ -14,7 +14,7 @@ from psibench.errors import InputError
 from psibench.probes.cosines import measure, summarise
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import PROBES, Probes, why_not
-from psibench.probes.tables import Texts, draw, mean_row
+from psibench.probes.tables import EMPTY_QUERIES, Texts, draw, mean_row
 from psibench.text.lengths import count_whitespace_tokens
 
 WORDS = (
@@ -41,7 +41,7 @@ def texts_of(documents: list[str], *, spans: list[tuple[int, int] | None] | None
             "text": [WORDS[k % len(WORDS)] for k in range(len(spans or []))],
             "span": [None if span is None else list(span) for span in spans or []],
         },
-        schema_overrides={"span": pl.List(pl.Int64)},
+        schema_overrides=EMPTY_QUERIES.schema,
     )
     return Texts(frame, asked)
 
@@ -133,6 +133,13 @@ def test_cosines_do_not_depend_on_the_size_of_a_batch(load):
         for n in (64, 8192)
     )
     assert np.allclose(one["cosine"], many["cosine"], atol=1e-5)
+
+
+def test_cosines_do_not_depend_on_how_many_documents_are_in_memory(load, monkeypatch):
+    texts = texts_of([document(k) for k in range(5)], spans=[(0, 10)] * 5)
+    whole = run("moving", texts, load(), places=3)
+    monkeypatch.setattr("psibench.probes.tables.PART_DOCUMENTS", 2)
+    assert run("moving", texts, load(), places=3).equals(whole)
 
 
 def test_what_does_not_fit_is_a_row_with_its_reason(load):

@@ -102,13 +102,13 @@ class Measured:
         PROBE_COSINES, less what is the same in all rows.
     scores
         (n_rows,) inner product of variant and reference; NaN where left out.
-    queries
-        (n_rows, dim) the references' vectors.
+    references
+        (n_rows,) addresses of the references' vectors.
     """
 
     rows: pl.DataFrame
     scores: np.ndarray
-    queries: np.ndarray
+    references: np.ndarray
 
 
 def measure(
@@ -121,6 +121,8 @@ def measure(
 ) -> Measured:
     """Vary the texts of a sample, encode them and compare each with its reference.
 
+    Some documents after the others: memory does not depend on how many there are.
+
     Parameters
     ----------
     count_tokens
@@ -131,6 +133,25 @@ def measure(
     InputError
         If a text does not fit into the memory.
     """
+    parts = [
+        _measure(probe, part, encoder, settings=settings, count_tokens=count_tokens)
+        for part in texts.parts()
+    ]
+    return Measured(
+        pl.concat([part.rows for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+        np.concatenate([part.references for part in parts]),
+    )
+
+
+def _measure(
+    probe: ProbeName,
+    texts: Texts,
+    encoder: ProbeEncoder,
+    *,
+    settings: Probes,
+    count_tokens: TokenCounter,
+) -> Measured:
     references, documents, cases = _cases(probe, texts, settings, count_tokens)
     varied = [case.variant.text for case in cases if case.variant is not None]
     read_documents = encoder.encode(documents, "document")
@@ -138,18 +159,14 @@ def measure(
         read_documents if references is documents else encoder.encode(references, "query")
     )
     read_variants = encoder.encode(varied, "document")
-    reference_vectors = encoder.vectors(read_references)
-    rows, vectors = np.array([case.reference for case in cases], dtype=np.int64), None
-    vectors = encoder.vectors(read_variants)
+    owners = np.array([case.reference for case in cases], dtype=np.int64)
     has_variant = np.array([case.variant is not None for case in cases], dtype=bool)
-    queries = reference_vectors[rows]
-    found = np.full(len(cases), np.nan)
-    scores = np.full(len(cases), np.nan)
+    found, scores = np.full(len(cases), np.nan), np.full(len(cases), np.nan)
     if varied:
-        found[has_variant] = cosines(vectors, queries[has_variant])
-        scores[has_variant] = np.einsum(
-            "ij,ij->i", vectors.astype(np.float64), queries[has_variant].astype(np.float64)
-        )
+        vectors = encoder.vectors(read_variants).astype(np.float64)
+        others = encoder.vectors(read_references)[owners[has_variant]].astype(np.float64)
+        found[has_variant] = cosines(vectors, others)
+        scores[has_variant] = np.einsum("ij,ij->i", vectors, others)
     place, out = 0, []
     for case, cosine in zip(cases, found, strict=True):
         row = dict(case.labels)
@@ -160,7 +177,7 @@ def measure(
             row |= {"left_out": NO_VECTOR} if np.isnan(cosine) else {"cosine": float(cosine)}
             place += 1
         out.append(row)
-    return Measured(_frame(out), scores, queries)
+    return Measured(_frame(out), scores, read_references.keys[owners])
 
 
 def _cases(
@@ -384,7 +401,7 @@ def run_probe_cosines(
     scored = found.rows
     if probe == "moving" and qrels:
         collection = Collection.read(domains, corpora, qrels)
-        ndcg = ndcg_with_variants(found.rows, found.scores, found.queries, collection, encoder)
+        ndcg = ndcg_with_variants(found.rows, found.scores, found.references, collection, encoder)
         scored = scored.with_columns(pl.Series(METRIC, ndcg).fill_nan(None))
     log_left_out(scored["left_out"])
     labels = {"benchmark": benchmark, "language": language, "model": model, "probe": probe}

@@ -21,6 +21,7 @@ from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import ProbeName, Probes, priority
 from psibench.probes.tables import (
     ABOUT,
+    PART_DOCUMENTS,
     Inputs,
     Row,
     by_domain,
@@ -154,7 +155,10 @@ def run_probe_regression(
         with_queries=False,
     ).documents
     encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
-    found = measure_regression(documents, encoder, seed=probes.seed)
+    found = pl.concat(
+        measure_regression(part, encoder, seed=probes.seed)
+        for part in documents.iter_slices(PART_DOCUMENTS)
+    )
     log_left_out(found.filter(~pl.col("shuffled"))["left_out"])
     labels = {"benchmark": benchmark, "language": language, "model": model}
     named = found.with_columns(pl.lit(value).alias(name) for name, value in labels.items())

@@ -128,7 +128,7 @@ class Collection:
 def ndcg_with_variants(
     rows: pl.DataFrame,
     scores: np.ndarray,
-    queries: np.ndarray,
+    references: np.ndarray,
     collection: Collection,
     encoder: ProbeEncoder,
 ) -> np.ndarray:
@@ -140,14 +140,15 @@ def ndcg_with_variants(
         PROBE_COSINES rows of queries; those left out get NaN.
     scores
         (n_rows,) inner product of query and variant.
-    queries
-        (n_rows, dim) vector of each row's query.
+    references
+        (n_rows,) address of each row's query.
     """
     keys = encoder.keys(collection.documents["text"].to_list(), "document")
     asked = rows.with_row_index("row").unique(
         ["domain", "query_id"], keep="first", maintain_order=True
     )
-    found = collection.search(asked, queries[asked["row"].to_numpy()], keys, encoder, DEPTH + 1)
+    vectors = encoder.store.load(references[asked["row"].to_numpy()]).values
+    found = collection.search(asked, vectors, keys, encoder, DEPTH + 1)
     best = dict(zip(asked.select("domain", "query_id").rows(), found, strict=True))
     grades: dict[tuple[str, str], dict[str, int]] = {}
     for domain, query, document, grade in collection.qrels.iter_rows():

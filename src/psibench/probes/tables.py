@@ -79,6 +79,9 @@ PROBE_TABLE = TableSpec(
     ),
 )
 
+PART_DOCUMENTS = 500
+"""Documents whose variants' vectors are in memory at once."""
+
 Row = dict[str, Any]
 
 
@@ -99,6 +102,14 @@ class Texts:
 
     documents: pl.DataFrame
     queries: pl.DataFrame
+
+    def parts(self) -> "Iterator[Texts]":
+        """Yield ``PART_DOCUMENTS`` documents after the others, each with its queries."""
+        for documents in self.documents.iter_slices(PART_DOCUMENTS):
+            own = self.queries.join(
+                documents, on=["domain", "document_id"], how="semi", maintain_order="left"
+            )
+            yield Texts(documents, own)
 
 
 def read_sample(
