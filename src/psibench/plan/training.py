@@ -44,11 +44,7 @@ class TrainedModel:
     def base_entry(self) -> SentenceTransformerModel:
         """The same of the base: what is read of the world before anything is trained."""
         entry = self._entry(self.settings.checkpoint, self.settings.licence)
-        update = {
-            "revision": self.settings.revision,
-            "trust_remote_code": self.settings.trust_remote_code,
-        }
-        return entry.model_copy(update=update)
+        return entry.model_copy(update={"revision": self.settings.revision})
 
     def _entry(self, checkpoint: str, licence: str) -> SentenceTransformerModel:
         base = self.settings

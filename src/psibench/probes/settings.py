@@ -78,8 +78,11 @@ def why_not(entry: ModelBase) -> str | None:
         return "it has no vectors"
     if entry.scores_by != "cosine":
         return "late interaction has a vector per token, not one per text"
-    if getattr(entry, "windows", None) is not None:
-        return "it cuts a text into windows, each with a vector; leave out `windows`"
+    windows = getattr(entry, "windows", None)
+    if windows is not None and windows.pool != "mean":
+        return "it cuts a text into windows, each with a vector; leave out `windows`, or pool: mean"
+    if getattr(entry, "late_chunking", None) is not None:
+        return "it has a vector per chunk of a text; leave out `late_chunking`"
     return None
 
 

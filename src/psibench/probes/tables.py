@@ -60,7 +60,7 @@ PROBE_TABLE = TableSpec(
         Column("n_places", INT32, "places or segments; null: none", True),
         Column("place", INT32, "place or segment or sentence, from 1; null: none", True),
         Column("value", FLOAT64, "the figure"),
-        Column("low", FLOAT64, "its interval, documents as units; null: one document", True),
+        Column("low", FLOAT64, "its interval over documents; null: one document, or a range", True),
         Column("high", FLOAT64, "likewise", True),
         Column(
             "p",
@@ -253,8 +253,9 @@ def profile_rows(
     yield {
         "measure": f"{measure} range",
         "condition": f"{conditions[high]} less {conditions[low]}",
-        **mean_row(matrix[:, high] - matrix[:, low], level=level),
-        "p": within_documents(table).p_shape,
+        "value": float(means[high] - means[low]),
+        "n_documents": len(matrix),
+        "p": within_documents(table).p_shape,  # no interval: the two were picked by their means
     }
 
 

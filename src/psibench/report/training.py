@@ -24,8 +24,8 @@ REDUCTION_NOTE = (
     "PSI of a base. Reduction is 1 − PSI balanced / PSI skewed, as the Controlled paper has it: of "
     "two noisy figures, so read the interval of the difference beside it (at equal documents where "
     "they can tell, else of plain means). A lower PSI is claimed only where that interval leaves "
-    "out 0 and the two profiles differ in shape on both scales (p ≤ 0.05, adjusted over the skewed "
-    "ones). The worst was picked by its figure, which makes its reduction look too large."
+    "out 0 and the two profiles differ in shape on both scales (p ≤ 0.05, adjusted over the rows "
+    "of a benchmark). The worst was picked by its figure, which makes its reduction look too large."
 )
 
 

@@ -35,10 +35,13 @@ def weight_hashes(folder: Path) -> dict[str, str]:
 
 
 def write_manifest(found: Mapping[str, Any], folder: Path) -> None:
-    """Write a model's manifest, with the versions of the libraries, whole or not at all."""
-    versions = {name: version(name) for name in LIBRARIES}
-    text = json.dumps({**found, "versions": versions}, indent=1, sort_keys=True)
-    write_text(text + "\n", folder / MANIFEST)
+    """Write a model's manifest, whole or not at all."""
+    write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", folder / MANIFEST)
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries that a model is trained with."""
+    return {name: version(name) for name in LIBRARIES}
 
 
 def read_trained(folder: str | Path) -> dict[str, Any]:
@@ -62,31 +65,39 @@ def read_trained(folder: str | Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Measured:
-    """PSI and mean of a base and of what was trained from it, on one benchmark."""
+    """What a trained model scores on one benchmark: mean, and published PSI with its interval."""
 
     benchmark: str
+    pair: str
     metric: str
-    mean_before: float
-    mean_after: float
-    psi_before: float
-    psi_after: float
+    mean: float | None
+    psi: float | None
+    psi_low: float | None
+    psi_high: float | None
 
 
-def write_model_card(folder: str | Path, measured: Sequence[Measured] = ()) -> Path:
-    """Write README.md beside a trained model: data, settings, use, licence, PSI before and after.
+def write_model_card(
+    found: Mapping[str, Any],
+    folder: str | Path,
+    measured: Sequence[Measured] = (),
+    *,
+    licence: str = "",
+) -> Path:
+    """Write README.md beside a trained model: data, settings, use, licence, what it scores.
 
-    Raises
-    ------
-    InputError
-        As `read_trained`.
+    Parameters
+    ----------
+    found
+        The manifest, as `read_trained` returns it.
+    licence
+        Of the base's weights.
     """
-    found = read_trained(folder)
     path = Path(folder) / CARD
-    write_text(_card(found, measured), path)
+    write_text(_card(found, measured, licence), path)
     return path
 
 
-def _card(found: Mapping[str, Any], measured: Sequence[Measured]) -> str:
+def _card(found: Mapping[str, Any], measured: Sequence[Measured], licence: str) -> str:
     base, entry, settings = found["base"], found["entry"], found["settings"]
     front: dict[str, Any] = {
         "library_name": "sentence-transformers",
@@ -95,10 +106,10 @@ def _card(found: Mapping[str, Any], measured: Sequence[Measured]) -> str:
     }
     if re.fullmatch(r"[\w.-]+/[\w.-]+", base["checkpoint"]):
         front["base_model"] = base["checkpoint"]
-    if HUB_LICENCE.fullmatch(base["licence"]):
-        front["license"] = base["licence"]
+    if HUB_LICENCE.fullmatch(licence.lower()):
+        front["license"] = licence.lower()
     is_pads = entry["objective"] == "pads"
-    licence = base["licence"] or "not recorded; see the base's card"
+    licence = licence or "not recorded; see the base's card"
     lines = [
         "---", yaml.safe_dump(front, sort_keys=False).strip(), "---", "",
         f"# {base['checkpoint']} trained on `{found['distribution']}`, seed {found['seed']}", "",
@@ -133,17 +144,22 @@ def _card(found: Mapping[str, Any], measured: Sequence[Measured]) -> str:
 
 
 def _results(measured: Sequence[Measured]) -> list[str]:
-    """Make the section with PSI before and after; none without figures."""
+    """Make the section of scores; none without figures."""
     if not measured:
         return []
     rows = [
-        f"| {one.benchmark} | {one.metric} | {one.mean_before:.3f} | {one.mean_after:.3f} | "
-        f"{one.psi_before:.3f} | {one.psi_after:.3f} |"
+        f"| {one.benchmark} | {one.pair} | {one.metric} | {_figure(one.mean)} | {_figure(one.psi)} "
+        f"[{_figure(one.psi_low)}, {_figure(one.psi_high)}] |"
         for one in measured
     ]
     return [
-        "## Before and after training", "",
-        "| benchmark | metric | mean before | mean after | PSI before | PSI after |",
-        "|---|---|---|---|---|---|",
+        "## Scores", "",
+        "PSI = 1 - worst / best position bucket, with an interval over documents.", "",
+        "| benchmark | languages | metric | mean | PSI |",
+        "|---|---|---|---|---|",
         *rows, "",
     ]  # fmt: skip
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

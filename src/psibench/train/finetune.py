@@ -5,6 +5,8 @@ one length bin (`psibench.train.batches`), by sentence-transformers' trainer. A 
 end writes a checkpoint and goes on from it later: on a CPU to the same weights.
 """
 
+import hashlib
+import json
 import logging
 import shutil
 from collections.abc import Sequence
@@ -29,7 +31,12 @@ from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 from psibench.train.batches import Examples
-from psibench.train.card import weight_hashes, write_manifest, write_model_card
+from psibench.train.card import (
+    library_versions,
+    weight_hashes,
+    write_manifest,
+    write_model_card,
+)
 from psibench.train.pads import pads_pairs
 from psibench.train.sampling import TRAINING_PAIRS
 from psibench.train.sections import Base, Pads, Settings
@@ -52,6 +59,7 @@ def run_train_model(
     corpus: list[str],
     work: str,
     model: str,
+    save_minutes: int | None = None,
 ) -> None:
     """Train a base and write the checkpoint's folder; ``model`` is its model.json, written last.
 
@@ -71,7 +79,11 @@ def run_train_model(
         Folder for the checkpoints of unfinished runs; this one's has a name by all that decides
         its result.
     model
-        The manifest in the folder of the checkpoint. What else is in that folder is deleted.
+        The manifest in the folder of the checkpoint. What else is in that folder is deleted, but
+        for the weights of a finished run on the same examples: they are kept.
+
+    save_minutes
+        In place of that of ``settings``.
 
     Raises
     ------
@@ -81,7 +93,13 @@ def run_train_model(
     Stopped
         If the job is told to end; run again, it goes on.
     """
+    if save_minutes is not None:
+        settings = settings.model_copy(update={"save_minutes": save_minutes})
     tables = [pairs, *queries, *corpus]
+    drawn = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
+    if drawn.is_empty():
+        raise InputError(f"{pairs}: no examples of distribution {distribution!r}")
+    drawn = with_texts(drawn, domains, queries, corpus)
     decides: dict[str, Any] = {
         "entry": entry.model_dump(mode="json", exclude={"licence", "parameters_m"})
         | {"learning_rate": entry.rate},
@@ -90,16 +108,16 @@ def run_train_model(
         "seed": seed,
         "sampling_seed": sampling_seed,
         "base": checkpoint_identity(entry.checkpoint, entry.revision),
-        "inputs": [content_hash(path) for path in tables],
+        "examples": hash_rows(drawn),
         "model": model,
     }
     unfinished = Path(work) / hash_params(decides)[:32]
-    folder = Path(model).parent
+    folder, done = Path(model).parent, unfinished.with_suffix(".json")
+    if done.is_file() and (found := finished(done, folder)) is not None:
+        logger.info("trained before on the same examples: %s is kept", folder)
+        write_manifest(found, folder)
+        return
     chosen = pick_device(device)
-    drawn = read_table(pairs, TRAINING_PAIRS).filter(distribution=distribution)
-    if drawn.is_empty():
-        raise InputError(f"{pairs}: no examples of distribution {distribution!r}")
-    drawn = with_texts(drawn, domains, queries, corpus)
     from psibench.train.trainer import train
 
     with watched_stop() as stop, quiet():
@@ -134,7 +152,6 @@ def run_train_model(
             "checkpoint": entry.checkpoint,
             "revision": entry.revision,
             "identity": decides["base"],
-            "licence": entry.licence,
         },
         "distribution": distribution,
         "seed": seed,
@@ -142,16 +159,36 @@ def run_train_model(
         "n_examples": len(examples),
         "n_documents": examples.n_documents,
         "n_steps": len(losses),
-        "entry": entry.model_dump(mode="json") | {"learning_rate": entry.rate},
+        "entry": decides["entry"],
         "settings": decides["settings"],
         "dtype": forward_dtype(entry, chosen),
-        "inputs": dict(zip(tables, decides["inputs"], strict=True)),
+        "inputs": {path: content_hash(path) for path in tables},
         "loss": losses,
         "weights": weight_hashes(folder),
+        "versions": library_versions(),
     }
+    write_model_card(manifest, folder)
     write_manifest(manifest, folder)
-    write_model_card(folder)
+    shutil.copyfile(model, done)
     shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def hash_rows(frame: pl.DataFrame) -> str:
+    """Hash a frame of text, row by row."""
+    found = hashlib.sha256()
+    for row in frame.iter_rows():
+        found.update("\0".join(row).encode() + b"\0\0")
+    return found.hexdigest()
+
+
+def finished(done: Path, folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a run that was trained to its end if its weights still lie there.
+
+    Another distribution, or a further benchmark to be tested on, changes the table of all examples;
+    a run whose own are the same is not trained again.
+    """
+    found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
+    return found if found["weights"] == weight_hashes(folder) else None
 
 
 def with_texts(
@@ -245,8 +282,7 @@ def load_base(entry: Base, *, device: str) -> Any:
     with loading(entry):
         folder = checkpoint_folder(entry)
         layout = read_layout(folder)
-        trusted = {"trust_remote_code": entry.trust_remote_code}
-        options: dict[str, Any] = {"dtype": "float32"} | trusted
+        options: dict[str, Any] = {"dtype": "float32"}
         if entry.attention != "auto":
             options["attn_implementation"] = entry.attention
         inner = layout.transformer if layout else ""
@@ -261,8 +297,6 @@ def load_base(entry: Base, *, device: str) -> Any:
             transformer = kind(
                 str(folder / inner),
                 model_kwargs=options,
-                processor_kwargs=dict(trusted),
-                config_kwargs=dict(trusted),
                 modality_config={"text": dict(TEXT_INPUT)},  # no chat template around texts
                 module_output_name="token_embeddings",
                 max_seq_length=entry.max_tokens,

@@ -30,6 +30,7 @@ from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import PSI_TABLE, QUERY_SCORES
 from psibench.tables.spec import FLOAT64, INT64, POOLED, STRING, Column, TableSpec
 from psibench.tables.stage import stage
+from psibench.train.card import Measured, read_trained, write_model_card
 
 Rows = list[dict[str, Any]]
 
@@ -91,7 +92,7 @@ TRAINING_REDUCTION = TableSpec(
         Column("psi_same_difference_low", FLOAT64, "lower end of its interval", True),
         Column("psi_same_difference_high", FLOAT64, "upper end of its interval", True),
         Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
-        Column("p_adjusted", FLOAT64, "the same, adjusted over the skewed ones (Holm)", True),
+        Column("p_adjusted", FLOAT64, "the same, adjusted over all that is compared (Holm)", True),
         Column("mean_difference", FLOAT64, "mean score, balanced less skewed", True),
         Column("mean_difference_low", FLOAT64, "lower end of its interval", True),
         Column("mean_difference_high", FLOAT64, "upper end of its interval", True),
@@ -123,7 +124,11 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """One trained model: its id, and what it was made of; ``balanced``: of a balanced pool."""
+    """One trained model: its id, and what it was made of.
+
+    ``balanced``: of a distribution in which every position has the same part; ``folder``: where its
+    checkpoint lies, whose model card gets its scores; ``licence``: of the base.
+    """
 
     model: str
     training: str
@@ -131,11 +136,13 @@ class TrainedRun:
     distribution: str
     seed: int
     balanced: bool = False
+    folder: str = ""
+    licence: str = ""
 
     @property
     def system(self) -> str:
-        """Name of the base under the distribution, whatever the seed."""
-        return f"{self.base}-{self.distribution}"
+        """Name of the base under the distribution of a training, whatever the seed."""
+        return f"{self.training}/{self.base}-{self.distribution}"
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,8 @@ def run_training_results(
     tables: Sequence[str | Path],
 ) -> None:
     """Write training_table, training_reduction and training_buckets, as Parquet and as CSV.
+
+    And the model card of every model with a folder: by then its scores are known.
 
     Parameters
     ----------
@@ -201,6 +210,22 @@ def run_training_results(
         frame = pl.DataFrame(columns, schema=spec.empty().schema)
         write_table(frame, files[f"{spec.name}.parquet"], spec, provenance=source)
         write_csv(frame, files[f"{spec.name}.csv"])
+    for run in trained:
+        if run.folder:
+            scores = list(_measured(own, run.model))
+            write_model_card(read_trained(run.folder), run.folder, scores, licence=run.licence)
+
+
+def _measured(psi_table: pl.DataFrame, model: str) -> Iterator[Measured]:
+    """Yield what a model scores over all queries of each pair, by the first bucket scheme."""
+    rows = _pooled(psi_table).filter(model=model, evidence="all")
+    place = ["benchmark", "query_lang", "corpus_lang", "metric"]
+    for row in rows.unique(place, keep="first", maintain_order=True).iter_rows(named=True):
+        yield Measured(
+            row["benchmark"],
+            f"{row['query_lang']}-{row['corpus_lang']}",
+            *(row[name] for name in ("metric", "mean", "psi", "psi_low", "psi_high")),
+        )
 
 
 def _results(
@@ -311,13 +336,19 @@ def _reductions(systems: Mapping[str, TrainedRun], found: ResultTables) -> Rows:
         )
     families: dict[tuple[Any, ...], Rows] = {}
     for row in rows:
-        families.setdefault((*(row[name] for name in _KEY), row["balanced"]), []).append(row)
+        # all that is compared on one pair, whatever the base
+        families.setdefault(_view(row), []).append(row)
     for family in families.values():
         p_values = [np.nan if row["p_profile"] is None else row["p_profile"] for row in family]
-        largest = max((row["psi"] for row in family if row["psi"] is not None), default=None)
         for row, adjusted in zip(family, holm(np.asarray(p_values, np.float64)), strict=True):
             row["p_adjusted"] = None if np.isnan(adjusted) else float(adjusted)
-            row["worst"] = int(largest is not None and row["psi"] == largest)
+            psis = [
+                other["psi"]
+                for other in family
+                if (other["training"], other["base"]) == (row["training"], row["base"])
+                and other["psi"] is not None
+            ]
+            row["worst"] = int(bool(psis) and row["psi"] == max(psis))
             row["verdict"] = _verdict(row)
     return rows
 

@@ -36,7 +36,10 @@ class Pads(Section):
 
 
 class Base(Section):
-    """A checkpoint to be trained and how it makes vectors, before and after."""
+    """A checkpoint to be trained and how it makes vectors, before and after.
+
+    One that brings code of its own cannot be trained: what is saved could not be read without it.
+    """
 
     checkpoint: str
     """embedded:all-MiniLM-L6-v2, a local folder, or a name on the hub."""
@@ -44,8 +47,6 @@ class Base(Section):
     """Commit of the hub repository, 40 hex digits; null is not pinned: the default branch moves."""
     licence: str = ""
     """Of the checkpoint, for the card of what is trained from it."""
-    trust_remote_code: bool = False
-    """Run code that comes with the checkpoint. Only with a pinned revision."""
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
     pooling: Literal["cls", "mean", "max", "lasttoken", "landmark"]
@@ -80,8 +81,6 @@ class Base(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> "Base":
-        if self.trust_remote_code and not self.revision:
-            raise ValueError("trust_remote_code needs a pinned revision")
         if self.learning_rate is None and self.parameters_m is None:
             raise ValueError(
                 "give learning_rate, or parameters_m: the learning rate is 4e-5 below 400 million "
@@ -118,7 +117,7 @@ class Settings(Section):
     """Decoupled weight decay; with 0, AdamW is Adam."""
     max_gradient_norm: float = Field(default=1.0, gt=0)
     """Longer gradients are cut to this norm (the trainer's default)."""
-    save_minutes: float = Field(default=10, ge=0)
+    save_minutes: int = Field(default=10, ge=0)
     """Minutes between two checkpoints that a killed run goes on from; one told to end writes one
     first. Where it stops changes nothing in the result."""
 

@@ -4,12 +4,12 @@ Imported where a model is trained, as it takes both libraries along.
 """
 
 import logging
+import math
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from transformers import PrinterCallback, TrainerCallback
@@ -116,11 +116,6 @@ def train(
         raise watch.stopped
     network.eval()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
-    if not np.isfinite(losses).all():
-        raise InputError(
-            f"{name}: the loss is not a number from step {int(np.argmin(np.isfinite(losses))) + 1} "
-            "on; lower learning_rate, or set dtype: float32"
-        )
     return losses if trainer.is_world_process_zero() else None
 
 
@@ -174,7 +169,12 @@ class Watch(TrainerCallback):
             control.should_save = True
 
     def on_log(self, _args: Any, state: Any, _control: Any, *, logs: Any, **_: Any) -> None:
-        """Write some of the losses to the log."""
+        """Write some of the losses to the log; InputError where one is not a number."""
+        if not math.isfinite(logs.get("loss", 0)):
+            raise InputError(
+                f"step {state.global_step}: the loss is not a number; lower learning_rate, or set "
+                "dtype: float32"
+            )
         if "loss" in logs and state.global_step % max(1, state.max_steps // LINES) == 0:
             at = (state.global_step, state.max_steps, logs["loss"], logs["learning_rate"])
             logger.info("step %d of %d: loss %.4f, learning rate %.2g", *at)
