@@ -42,7 +42,7 @@ probes: setup
 	@snakemake probes --nolock --profile profiles/local --cores $(CORES) \
 	  --configfile $(or $(CONFIG),config/examples/probes.yaml) --quiet host reason || exit 2
 	@psibench show results/probe_table.parquet
-	@echo "Tables: results/probe_table.csv results/probes/"
+	@echo "Tables: results/probe_table.csv results/probes/   Page: results/probes.html"
 
 test: setup
 	@pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -14,7 +14,7 @@
 #   {benchmark}/scores|tables/{query_lang}-{corpus_lang}...           of all models
 #   training/{training}/pairs|counts.parquet  models/{trained}/           where the config trains
 #   probes/{probe}/{benchmark}/{model}/{lang}.parquet             target `probes`; .summary.parquet
-#   probe_table.csv                                               of all of them
+#   probe_table.csv  probes.html                                  of all of them
 #   psi_table.csv  bucket_scores.csv  position_trend.csv  language_averages.csv  ...
 #   mitigations.csv (where a model names what it mitigates)
 #   report.html  published.html (where a paper has figures of it)     over all benchmarks

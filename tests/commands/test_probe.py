@@ -66,6 +66,7 @@ def test_a_csv_is_written_where_asked(folder):
     assert pl.read_csv(out)["measure"].unique().sort().to_list() == [
         "cosine",
         "cosine gap",
+        "cosine profile",
         "cosine range",
     ]
 

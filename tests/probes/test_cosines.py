@@ -185,7 +185,10 @@ def test_the_summary_is_of_documents_that_have_every_place():
     every = [row for row in found if row["read"] == "all"]
     assert [row["value"] for row in every[:3]] == pytest.approx([0.8, 0.8, 0.7])
     assert [row["read_share"] for row in every[:3]] == [1.0, 1.0, 0.5]
-    gap, spread = every[3:]
+    # Less the document's mean, .7667 of both.
+    profile = [row["value"] for row in every[3:6]]
+    assert profile == pytest.approx([1 / 30, 1 / 30, -2 / 30])
+    gap, spread = every[6:]
     assert gap["condition"] == "beginning less end"
     assert gap["value"] == pytest.approx(0.1)  # of .3 and -.1
     # Student's t with 1 degree of freedom, 12.7062; standard error .2828 / sqrt(2) = .2

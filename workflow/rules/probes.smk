@@ -4,6 +4,7 @@
 rule probes:
     input:
         "results/probe_table.csv",
+        "results/probes.html",
     localrule: True
 
 
@@ -128,5 +129,30 @@ rule probe_table:
         stage=STAGES["probe_table"],
     message:
         "Writing {output.csv}"
+    script:
+        "../scripts/stage.py"
+
+
+rule probe_page:
+    input:
+        table="results/probe_table.parquet",
+        psi=paths.probe_psi(plan),
+    output:
+        html="results/probes.html",
+    log:
+        "logs/probe_page.log",
+    benchmark:
+        "benchmarks/probe_page.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        controls={name: entry.control for name, entry in plan.models.items()},
+        stage=STAGES["probe_page"],
+    message:
+        "Writing {output.html}"
     script:
         "../scripts/stage.py"

@@ -48,7 +48,7 @@ def _profiles(part: pl.DataFrame) -> Iterator[str]:
     """Yield a line per profile: its means by place, then gap and range."""
     n_out: dict[tuple[Any, ...], int] = {}
     blocks: dict[tuple[str, ...], list[list[str]]] = {}
-    rows = part.filter(~pl.col("measure").str.contains(" (gap|range)$"))
+    rows = part.filter(~pl.col("measure").str.contains(" (profile|gap|range)$"))
     keys = ["model", "measure", "read", "size", "n_places"]
     for key, means in rows.group_by(keys, maintain_order=True):
         same = (*key[:2], *key[3:])

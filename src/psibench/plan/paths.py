@@ -588,6 +588,12 @@ def probe_tables(plan: Plan) -> list[str]:
     return [path.format(**labels) for labels in probed(plan)]
 
 
+def probe_psi(plan: Plan) -> list[str]:
+    """List the PSI tables of what is probed: they stand beside."""
+    path = "results/{benchmark}/tables/{lang}-{lang}.psi.parquet"
+    return list(dict.fromkeys(path.format(**labels) for labels in probed(plan)))
+
+
 def probe_queries(plan: Plan, benchmark: str, lang: str, probe: str, *, table: str) -> list[str]:
     """List the queries or qrels of a language that a probe asks; none where it asks none."""
     return domain_tables(plan, benchmark, lang, table=table) if probe in OF_QUERIES else []

@@ -335,7 +335,7 @@ def _profile(
     names = (
         POSITIONS if probe in OF_THREE else [f"{k} of {n_places}" for k in range(1, n_places + 1)]
     )
-    for row in profile_rows(matrix, measure, names, level=level, places=True):
+    for row in profile_rows(matrix, measure, names, level=level):
         yield row | {"read_share": read[row["place"]] if "place" in row else None}
 
 
@@ -349,7 +349,7 @@ def _complete(part: pl.DataFrame, n_places: int, *, is_whole: bool) -> pl.DataFr
     return part.filter(good)
 
 
-@stage("probe_cosines", version=1, offline=True)
+@stage("probe_cosines", version=2, offline=True)
 def run_probe_cosines(
     entry: EncoderEntry,
     *,

@@ -50,8 +50,9 @@ PROBE_TABLE = TableSpec(
         Column(
             "measure",
             STRING,
-            "what value is: cosine, ndcg@10, importance, ... its mean over documents; gap: of the "
-            "first place less the last; range: the highest mean less the lowest",
+            "what value is: cosine, ndcg@10, importance, ... its mean over documents; profile: "
+            "less the document's mean over places; gap: of the first place less the last; range: "
+            "the highest mean less the lowest",
         ),
         Column("condition", STRING, "what was done, in words; of a range which places"),
         Column(
@@ -218,9 +219,9 @@ def mean_row(values: np.ndarray, *, level: float, against_zero: bool = False) ->
 
 
 def profile_rows(
-    matrix: np.ndarray, measure: str, conditions: Sequence[str], *, level: float, places: bool
+    matrix: np.ndarray, measure: str, conditions: Sequence[str], *, level: float
 ) -> Iterator[Row]:
-    """Yield the rows of a profile: a mean per place, the gap and the range.
+    """Yield the rows of a profile: by place the mean, and less the document's own; gap and range.
 
     Parameters
     ----------
@@ -228,17 +229,17 @@ def profile_rows(
         (n_documents, n_places): every document has every place.
     conditions
         (n_places,) what was done.
-    places
-        Whether each place has a row of its own.
     """
     n_places = len(conditions)
-    for place, condition in enumerate(conditions if places else (), 1):
-        yield {
-            "measure": measure,
-            "condition": condition,
-            "place": place,
-            **mean_row(matrix[:, place - 1], level=level),
-        }
+    own = matrix - matrix.mean(axis=1, keepdims=True)
+    for name, values in ((measure, matrix), (f"{measure} profile", own)):
+        for place, condition in enumerate(conditions, 1):
+            yield {
+                "measure": name,
+                "condition": condition,
+                "place": place,
+                **mean_row(values[:, place - 1], level=level),
+            }
     yield {
         "measure": f"{measure} gap",
         "condition": f"{conditions[0]} less {conditions[-1]}",

@@ -165,6 +165,18 @@ def draw_curves(lines: Sequence[Line], axis: Axis, *, y_text: str) -> "Figure":
     return figure
 
 
+def draw_changes(lines: Sequence[Line], axis: Axis, *, y_text: str) -> "Figure":
+    """Draw lines with bands around 0, as far up as down, in one panel."""
+    figure, ax = _panel(WIDE, axis, 1.0, y_text)
+    values = [abs(v) for line in lines for v in (*line.mean, *line.low, *line.high) if v == v]
+    reach = 1.06 * max(values, default=0.0) or 0.01
+    ax.set_ylim(-reach, reach)
+    ax.axhline(0, color=CONTROL, linewidth=0.8)
+    for line in lines:
+        _curve(ax, axis, line)
+    return figure
+
+
 def draw_highlight(
     line: Line, others: Sequence[Line], axis: Axis, *, limit: float, y_text: str
 ) -> "Figure":

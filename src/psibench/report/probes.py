@@ -1,0 +1,344 @@
+"""Stage ``probe_page``: the page of the probes, with each model's PSI beside them.
+
+The first table asks whether they agree: which end of a text each probe finds a model to look at.
+Then a figure and a table per probe.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from markupsafe import Markup
+
+from psibench import __version__
+from psibench.probes.settings import PROBES
+from psibench.probes.tables import PROBE_TABLE
+from psibench.report.plots import (
+    NAN,
+    SERIES,
+    Axis,
+    Line,
+    LineStyle,
+    draw_changes,
+    draw_curves,
+    inline_svg,
+    model_styles,
+)
+from psibench.report.tables import (
+    TEMPLATES,
+    FigureView,
+    Panel,
+    Table,
+    provenance_table,
+    render,
+    slug,
+)
+from psibench.report.views import headline_metric
+from psibench.report.wording import MISSING, interval, number, p_value
+from psibench.tables import read_provenance, read_table
+from psibench.tables.atomic import write_text
+from psibench.tables.derived import read_all
+from psibench.tables.provenance import now
+from psibench.tables.schemas import PSI_TABLE
+from psibench.tables.spec import POOLED
+from psibench.tables.stage import stage
+
+Row = dict[str, Any]
+PLACES = ("beginning", "middle", "end")
+PLACE_STYLES = tuple(
+    LineStyle(colour, marker) for colour, marker in zip(SERIES, ("o", "s", "^"), strict=False)
+)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A figure that says which end of a text a model looks at.
+
+    ``front`` is the sign that means the front.
+    """
+
+    title: str
+    probe: str
+    measure: str
+    condition: str | None
+    front: int
+
+
+SIGNS = (
+    Sign("insertion, gap", "insertion", "cosine gap", None, -1),
+    Sign("removal, gap", "removal", "cosine gap", None, -1),
+    Sign("segments, gap", "segments", "cosine gap", None, 1),
+    Sign("moving, cosine gap", "moving", "cosine gap", None, 1),
+    Sign("moving, nDCG@10 gap", "moving", "ndcg@10 gap", None, 1),
+    Sign("reversal, delta_change", "reversal", "delta_change", None, 1),
+    Sign(
+        "regression, first sentence, shuffled",
+        "regression",
+        "importance excess",
+        "first sentence, shuffled",
+        1,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The probes of a benchmark in one language."""
+
+    id: str
+    title: str
+    agreement: Table
+    figures: tuple[FigureView, ...]
+    tables: tuple[Table, ...]
+
+
+@stage("probe_page", version=1)
+def run_probe_page(
+    *,
+    table: str | Path,
+    psi: Sequence[str | Path],
+    controls: Mapping[str, str | None],
+    html: str | Path,
+) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    table
+        PROBE_TABLE of all probes.
+    psi
+        PSI_TABLE tables of the benchmarks that were probed.
+    controls
+        Model -> position-blind, truncating or None, in the order of the models.
+    """
+    rows = read_table(table, PROBE_TABLE).filter(domain=POOLED)
+    psi_rows = read_all(psi, PSI_TABLE)
+    styles = model_styles(dict(controls))
+    shown = [
+        section(str(benchmark), str(language), own, psi_rows, styles)
+        for (benchmark, language), own in rows.group_by(
+            "benchmark", "language", maintain_order=True
+        )
+    ]
+    made_of = {"psibench": __version__}
+    made_of |= {
+        str(path): str((read_provenance(path) or {}).get("rows_hash", "")) for path in (table, *psi)
+    }
+    page = render(
+        "probes.html",
+        title="Probes: what the embeddings look at",
+        created=now(),
+        version=__version__,
+        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        probes=PROBES,
+        sections=shown,
+        provenance=provenance_table(made_of),
+    )
+    write_text(page, html)
+
+
+def section(
+    benchmark: str,
+    language: str,
+    rows: pl.DataFrame,
+    psi: pl.DataFrame,
+    styles: Mapping[str, LineStyle],
+) -> Section:
+    """Return what the page shows of a benchmark in one language; ``rows`` are pooled."""
+    named = slug(benchmark, language)
+    own = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
+    figures = [*_moved_by_size(rows, named), *_by_place(rows, named, styles)]
+    tables = [_numbers(probe, rows.filter(probe=probe)) for probe in PROBES]
+    return Section(
+        named,
+        f"{benchmark}, {language}",
+        agreement(rows, own),
+        tuple(figures),
+        tuple(table for table in tables if table.rows),
+    )
+
+
+def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
+    """Say of each model which end each probe finds it to look at, and its PSI.
+
+    *front* or *back* where the interval leaves 0 out. Mean over all sizes for insertion and
+    removal; the fewest segments. Once of all documents, once of those read whole.
+    """
+    found = []
+    for model in rows["model"].unique(maintain_order=True):
+        for read, evidence in (("all", "all"), ("whole", "visible")):
+            mine = rows.filter(model=model, read=read)
+            if mine.is_empty():
+                continue
+            cells = [_end(mine, sign) for sign in SIGNS]
+            found.append((model, read, *cells, *_psi(psi.filter(model=model), evidence)))
+    header = ("model", "read", *(sign.title for sign in SIGNS), "PSI, same document", "p")
+    note = (
+        "front, back: the end that the model looks at by this figure; none where the interval "
+        "holds 0. PSI is of all evidence, or beside `whole` of evidence that the model was given."
+    )
+    return Table("Do they agree?", header, tuple(found), 2, note=note)
+
+
+def _end(rows: pl.DataFrame, sign: Sign) -> str:
+    own = rows.filter(probe=sign.probe, measure=sign.measure)
+    if sign.condition is not None:
+        own = own.filter(condition=sign.condition)
+    if own["size"].is_null().any():
+        own = own.filter(pl.col("size").is_null())
+    if own.is_empty():
+        return MISSING
+    row = own.sort("n_places", maintain_order=True).row(0, named=True)
+    text = number(row["value"])
+    if row["low"] is None:
+        return text
+    end = "" if row["low"] <= 0 <= row["high"] else ": front"
+    if end and (row["value"] > 0) != (sign.front > 0):
+        end = ": back"
+    return f"{text} {interval(row['low'], row['high'])}{end}"
+
+
+def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
+    if psi.is_empty():
+        return MISSING, MISSING
+    own = psi.filter(
+        domain=POOLED, length_bucket=POOLED, evidence=evidence, metric=headline_metric(psi)
+    )
+    if own.is_empty():
+        return MISSING, MISSING
+    row = own.row(0, named=True)
+    value = f"{number(row['psi_same'])} {interval(row['psi_same_low'], row['psi_same_high'])}"
+    return value.strip(), p_value(row["p_adjusted"])
+
+
+# --- Figures ---
+
+
+def _moved_by_size(rows: pl.DataFrame, named: str) -> Iterator[FigureView]:
+    """Yield a figure of insertion and of removal: a panel per model, a line per place."""
+    texts = {
+        "insertion": ("Insertion", "filler, share of the document's tokens"),
+        "removal": ("Removal", "sentences taken away"),
+    }
+    for probe, (title, axis_text) in texts.items():
+        own = rows.filter(pl.col("size").is_not_null(), probe=probe, measure="cosine", read="all")
+        panels, numbers = [], []
+        for (model,), mine in own.group_by("model", maintain_order=True):
+            sizes = mine["size"].unique().sort().to_list()
+            axis = Axis(tuple(f"{100 * size:g} %" for size in sizes), (), axis_text)
+            lines = []
+            for place, style in zip((1, 2, 3), PLACE_STYLES, strict=True):
+                placed = mine.filter(place=place).sort("size")
+                line = _line(placed, style, lambda value: 1 - value)
+                lines.append(line)
+                numbers.append((str(model), PLACES[place - 1], *map(number, line.mean)))
+            anchor = slug(probe, named, str(model))
+            told = f"{title}: 1 less the cosine with the document, {model}, a line per place."
+            drawn = draw_curves(lines, axis, y_text="1 − cosine")
+            svg = inline_svg(drawn, name=anchor, title=f"{title}, {model}", description=told)
+            panels.append(Panel(svg, name=str(model)))
+        if panels:
+            yield FigureView(
+                slug(probe, named),
+                title=f"{title}: how far the vector moves",
+                caption="By size and place. A model that knows no place has three equal lines "
+                "(insertion). All documents: what a model does not read cannot move it.",
+                panels=tuple(panels),
+                legend=tuple(zip(PLACES, PLACE_STYLES, strict=True)),
+                header=("model", "place", *axis.labels),
+                rows=tuple(numbers),
+            )
+
+
+def _by_place(
+    rows: pl.DataFrame, named: str, styles: Mapping[str, LineStyle]
+) -> Iterator[FigureView]:
+    """Yield the profiles of segments and moved evidence, and the importance of sentences."""
+    shuffled = pl.col("condition").str.ends_with(", shuffled")
+    kinds = (
+        ("segments", "cosine profile", "Segments", "segment", "cosine", None),
+        ("moving", "cosine profile", "Moved evidence", "place of the evidence", "cosine", None),
+        ("moving", "ndcg@10 profile", "Moved evidence", "place of the evidence", "nDCG@10", None),
+        ("regression", "importance", "Regression", "sentence", "importance − 1", ~shuffled),
+        (
+            "regression",
+            "importance",
+            "Regression, shuffled",
+            "sentence",
+            "importance − 1",
+            shuffled,
+        ),
+    )
+    for probe, measure, title, axis_text, y_text, chosen in kinds:
+        own = rows.filter(probe=probe, measure=measure, read="all")
+        if chosen is not None:
+            own = own.filter(chosen)
+        for n_places in own["n_places"].unique().sort().to_list():
+            part = own.filter(pl.col("n_places").eq_missing(n_places))
+            places = part["place"].unique().sort().to_list()
+            axis = Axis(
+                tuple(map(str, places)), tuple((k - 0.5, k + 0.5) for k in places), axis_text
+            )
+            lines = {
+                str(model): _line(
+                    pl.DataFrame({"place": places}).join(mine, on="place", how="left"),
+                    styles[str(model)],
+                    (lambda value: value - 1) if probe == "regression" else (lambda value: value),
+                )
+                for (model,), mine in part.group_by("model", maintain_order=True)
+            }
+            about = y_text if probe == "regression" else f"{y_text}, less the document's mean"
+            anchor = slug(probe, named, y_text, str(n_places), title)
+            text = f"{title}: {about}"
+            drawn = draw_changes(list(lines.values()), axis, y_text=y_text)
+            svg = inline_svg(drawn, name=anchor, title=text, description=", ".join(lines))
+            yield FigureView(
+                anchor,
+                title=text,
+                caption=CAPTIONS[probe],
+                panels=(Panel(svg),),
+                legend=tuple((name, line.style) for name, line in lines.items()),
+                header=("model", *axis.labels),
+                rows=tuple((name, *map(number, line.mean)) for name, line in lines.items()),
+            )
+
+
+CAPTIONS = {
+    "segments": "Each segment's cosine with the whole text, with intervals over documents.",
+    "moving": "Query, evidence and the other sentences are the same at every place.",
+    "regression": "0 where all sentences weigh alike. What shuffled documents show is the model's.",
+}
+
+
+def _line(rows: pl.DataFrame, style: LineStyle, change: Callable[[float], float]) -> Line:
+    """Make a line of rows in order; a change that turns it round swaps the ends of intervals."""
+
+    def values(name: str) -> tuple[float, ...]:
+        return tuple(NAN if value is None else change(value) for value in rows[name])
+
+    ends = values("low"), values("high")
+    low, high = ends if change(1.0) > change(0.0) else ends[::-1]
+    return Line(values("value"), low, high, style)
+
+
+def _numbers(probe: str, rows: pl.DataFrame) -> Table:
+    """Return every figure of a probe."""
+    texts = tuple(
+        (
+            *(row[name] for name in ("model", "measure", "condition")),
+            MISSING if row["size"] is None else f"{100 * row['size']:g} %",
+            row["read"],
+            f"{number(row['value'])} {interval(row['low'], row['high'])}".strip(),
+            p_value(row["p"]),
+            *(f"{row[name]:,}" for name in ("n_documents", "n_left_out")),
+            number(row["read_share"]),
+        )
+        for row in rows.iter_rows(named=True)
+    )
+    header = (
+        *("model", "measure", "condition", "size", "read"),
+        *("value", "p", "documents", "left out", "part read"),
+    )
+    return Table(f"{probe}: {PROBES[probe]}", header, texts, 5)  # type: ignore[index]

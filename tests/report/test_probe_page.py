@@ -1,0 +1,109 @@
+"""The page of the probes: every model's figures beside its PSI."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from report_tables import frame, psi_row
+
+from psibench.probes.tables import PROBE_TABLE, profile_rows
+from psibench.report.probes import agreement, run_probe_page
+from psibench.tables import Provenance, write_table
+from psibench.tables.schemas import PSI_TABLE
+
+ABOUT = {
+    "benchmark": "squad",
+    "language": "eng-Latn",
+    "domain": "all",
+    "read": "all",
+    "n_left_out": 0,
+}
+
+
+def rows(model: str, gap: float) -> list[dict[str, Any]]:
+    """Insertion at two sizes, moved evidence at 3 places and two figures, of 40 documents."""
+    noise = [0.001 * (k % 5 - 2) for k in range(40)]
+    found = []
+    for size in (0.1, 0.5, None):
+        matrix = pl.DataFrame(
+            {n: [0.9 + x * (gap + e) for e in noise] for n, x in (("a", 1), ("b", 0.5), ("c", 0.0))}
+        ).to_numpy()
+        about = ABOUT | {"model": model, "probe": "insertion", "size": size, "n_places": 3}
+        names = ("beginning", "middle", "end")
+        found += [about | row for row in profile_rows(matrix, "cosine", names, level=0.95)]
+    about = ABOUT | {"model": model, "probe": "moving", "n_places": 3}
+    names = ("1 of 3", "2 of 3", "3 of 3")
+    for measure in ("cosine", "ndcg@10"):
+        found += [about | row for row in profile_rows(-matrix + 1, measure, names, level=0.95)]
+    figure = {"value": 0.2, "low": -0.1, "high": 0.5, "p": 0.2, "n_documents": 40}
+    found.append(
+        ABOUT
+        | {"model": model, "probe": "reversal", "measure": "delta_change", "condition": "x"}
+        | figure
+    )
+    for order in ("as it is", "shuffled"):
+        for place in (1, 2):
+            found.append(
+                ABOUT
+                | {"model": model, "probe": "regression", "measure": "importance"}
+                | {"condition": f"sentence {place}, {order}", "place": place}
+                | figure
+            )
+    return found
+
+
+def table(*given: list[dict[str, Any]]) -> pl.DataFrame:
+    columns = PROBE_TABLE.column_names
+    filled = [[row.get(name) for name in columns] for one in given for row in one]
+    return pl.DataFrame(filled, schema=PROBE_TABLE.empty().schema, orient="row")
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> str:
+    source = Provenance("test", 1)
+    found = table(rows("<mine>", -0.1), rows("blind", 0.0))
+    write_table(found, tmp_path / "probe_table.parquet", PROBE_TABLE, provenance=source)
+    psi = frame(PSI_TABLE, [psi_row("<mine>")])
+    write_table(psi, tmp_path / "psi.parquet", PSI_TABLE, provenance=source)
+    run_probe_page(
+        table=tmp_path / "probe_table.parquet",
+        psi=[tmp_path / "psi.parquet"],
+        controls={"<mine>": None, "blind": "position-blind"},
+        html=tmp_path / "probes.html",
+    )
+    return (tmp_path / "probes.html").read_text(encoding="utf-8")
+
+
+def test_a_figure_per_probe_with_the_numbers_behind_it(page):
+    titles = re.findall(r"<figcaption><strong>(.*?)</strong>", page)
+    assert titles == [
+        "Insertion: how far the vector moves",
+        "Moved evidence: cosine, less the document&#39;s mean",
+        "Moved evidence: nDCG@10, less the document&#39;s mean",
+        "Regression: importance − 1",
+        "Regression, shuffled: importance − 1",
+    ]
+    assert page.count("<svg") > len(titles)
+
+
+def test_the_page_is_whole_and_names_are_escaped(page):
+    assert "<mine>" not in page
+    assert "&lt;mine&gt;" in page
+    assert not re.search(r'(src|href)="https?:', page)
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_each_probe_says_which_end_a_model_looks_at_or_none():
+    found = agreement(table(rows("front", -0.1), rows("back", 0.1)), PSI_TABLE.empty())
+    cells = {row[0]: dict(zip(found.header, row, strict=True)) for row in found.rows}
+    # A beginning that changes the vector more: the cosine's gap is below 0.
+    assert cells["front"]["insertion, gap"].endswith(": front")
+    assert cells["back"]["insertion, gap"].endswith(": back")
+    # Moved evidence: 1 - cosine above, so nearer to the query in front.
+    assert cells["front"]["moving, cosine gap"].endswith(": front")
+    assert cells["back"]["moving, nDCG@10 gap"].endswith(": back")
+    assert cells["front"]["reversal, delta_change"] == "0.200 [−0.100, 0.500]"  # holds 0
+    assert cells["front"]["segments, gap"] == cells["front"]["p"]  # nothing
