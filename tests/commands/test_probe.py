@@ -60,6 +60,17 @@ def test_a_folder_of_texts_gives_a_printed_summary_and_both_tables(folder, name,
     assert "model:minilm-static" in record["revisions"]
 
 
+def test_show_prints_the_written_table_again(folder, capsys):
+    out = folder / "found.parquet"
+    assert probe(folder, "regression", "--n", "4", "--out", str(out)) == 0
+    printed = capsys.readouterr().out
+    assert main(["show", str(out)]) == 0
+    assert capsys.readouterr().out == printed
+    assert "sentence 4," not in printed
+    assert main(["show", "--all", str(out)]) == 0
+    assert "sentence 4," in capsys.readouterr().out
+
+
 def test_a_csv_is_written_where_asked(folder):
     out = folder / "found.csv"
     assert probe(folder, "removal", "--out", str(out)) == 0

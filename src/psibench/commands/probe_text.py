@@ -10,9 +10,13 @@ from psibench.probes.settings import PROBES
 from psibench.report.wording import p_value
 from psibench.tables.spec import POOLED
 
+FIRST_PLACES = 3
+
 
 def probe_lines(table: pl.DataFrame, *, every_domain: bool = False) -> Iterator[str]:
     """Yield the lines of PROBE_TABLE rows: about all domains, or about each too.
+
+    Of sentences in places the first three, without ``every_domain``.
 
     Means by place, then the gap with its interval and p, then the range. A row about documents
     read whole is left out where these are all; the size of a mean over all sizes is ``-``.
@@ -22,8 +26,11 @@ def probe_lines(table: pl.DataFrame, *, every_domain: bool = False) -> Iterator[
     for (*place, probe, domain), part in shown.group_by(about, maintain_order=True):
         where = [*place, domain] if every_domain else place
         yield f"{probe} - {PROBES[probe]} ({', '.join(where)})"
-        lines = _figures if part["n_places"].is_null().all() else _profiles
-        yield from lines(part)
+        if part["n_places"].is_not_null().any():
+            yield from _profiles(part)
+        else:
+            first = pl.col("place").is_null() | (pl.col("place") <= FIRST_PLACES)
+            yield from _figures(part if every_domain else part.filter(first))
         yield ""
 
 
