@@ -4,7 +4,7 @@ A table is declared beside the stage that writes it; those of several capabiliti
 """
 
 from psibench.filters import audit, decide, mixtures, negatives, study, verify
-from psibench.probes import cosines, regression, retrieval
+from psibench.probes import cosines, regression, retrieval, saliency
 from psibench.probes.tables import PROBE_TABLE
 from psibench.tables import SPECS
 from psibench.tables.spec import TableSpec
@@ -17,6 +17,7 @@ STAGE_SPECS = (
     cosines.PROBE_COSINES,
     retrieval.REVERSAL_SCORES,
     regression.SENTENCE_WEIGHTS,
+    saliency.SALIENCY,
     PROBE_TABLE,
     verify.SEGMENT_SCORES,
     verify.MARGINS,

@@ -109,6 +109,23 @@ use rule probe_regression as probe_regression_vllm with:
         model=patterns["encoded by vllm"],
 
 
+# Gradients by the tokens of a document.
+use rule probe_cosines as probe_saliency with:
+    wildcard_constraints:
+        probe="saliency",
+        model=patterns["encoded without vllm"],
+    params:
+        entry=per_job(jobs.entry),
+        model_version=per_job(jobs.model_version),
+        domains=domains,
+        probes=per_job(jobs.probes),
+        level=settings.uncertainty.level,
+        dtype=settings.encoding.dtype,
+        storage=settings.encoding.storage,
+        store=settings.store,
+        stage=STAGES["probe_saliency"],
+
+
 rule probe_table:
     input:
         tables=paths.probe_tables(plan),

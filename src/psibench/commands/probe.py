@@ -1,6 +1,7 @@
 """`psibench probe`: one probe of one model on a corpus, without a workflow."""
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.errors import InputError, supported
 from psibench.formats.beir import read_qrels, read_queries, read_texts
+from psibench.models.counting import token_counter
 from psibench.models.declared import declared_positions
 from psibench.probes.cosines import run_probe_cosines
 from psibench.probes.regression import run_probe_regression
 from psibench.probes.retrieval import run_probe_reversal
+from psibench.probes.saliency import run_probe_saliency
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE
 from psibench.sources.files import read_document_files
@@ -64,6 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="embedded:all-MiniLM-L6-v2",
         help="what counts the tokens of fillers: a checkpoint, or words",
     )
+    parser.add_argument(
+        "--min-tokens",
+        type=int,
+        default=defaults.saliency_min_tokens,
+        help="saliency: documents of so many tokens (1024)",
+    )
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals (0.95)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--store", type=Path, help="keep the vectors in this folder")
@@ -76,7 +85,7 @@ def run_probe(args: argparse.Namespace) -> None:
     """Run the probe, print its summary and write it where asked."""
     _check(args)
     entry = find_model(args.model, max_tokens=args.max_tokens)
-    if (reason := why_not(entry)) is not None:
+    if (reason := why_not(entry, args.name)) is not None:
         raise InputError(f"model {args.model!r} cannot be probed: {reason}")
     assert isinstance(entry, EncoderModel)
     with tempfile.TemporaryDirectory(prefix="psibench-probe-") as folder:
@@ -99,6 +108,9 @@ def run_probe(args: argparse.Namespace) -> None:
         sampled = Probes(n_documents=args.n, seed=args.seed)
         if args.name == "reversal":
             run_probe_reversal(entry, queries=queries, qrels=qrels, **given)  # type: ignore[arg-type]
+        elif args.name == "saliency":
+            anywhere = sampled.model_copy(update={"saliency_min_tokens": args.min_tokens})
+            run_probe_saliency(entry, queries=queries, probes=anywhere, **given)  # type: ignore[arg-type]
         elif args.name == "regression":
             run_probe_regression(entry, probes=sampled, **given)  # type: ignore[arg-type]
         else:
@@ -113,6 +125,8 @@ def run_probe(args: argparse.Namespace) -> None:
         found = read_table(table, PROBE_TABLE)
         if args.out is not None:
             _write(found, table, rows, args.out)
+    if found.is_empty():
+        print("no document fits this probe: see what it needs in docs/probes.md", file=sys.stderr)
     for line in probe_lines(found):
         print(line)
 
@@ -175,6 +189,8 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> tuple[list[Path], list
     texts = read_texts([args.queries], asked["_id"]).select("_id", "text")
     queries = asked.join(texts, on="_id", maintain_order="left")
     _refuse_unplaced(queries, corpus, args.queries)
+    lengths = pl.Series(token_counter(args.tokenizer)(_positives(queries, corpus)), dtype=pl.Int64)
+    queries = queries.with_columns(pos_token_length=lengths)
     write_table(
         queries.select(QUERIES.column_names),
         folder / "queries.parquet",
@@ -191,6 +207,11 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> tuple[list[Path], list
     names = ("corpus", "queries", "qrels")
     a, b, c = ([folder / f"{name}.parquet"] for name in names)
     return a, b, c
+
+
+def _positives(queries: pl.DataFrame, corpus: pl.DataFrame) -> list[str]:
+    texts = dict(corpus.select("_id", "text").iter_rows())
+    return [texts[one] for one in queries["pos_corpus_id"]]
 
 
 def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) -> None:

@@ -11,6 +11,7 @@ from psibench.report.wording import p_value
 from psibench.tables.spec import POOLED
 
 FIRST_PLACES = 3
+MOST_COLUMNS = 20
 
 
 def probe_lines(table: pl.DataFrame, *, every_domain: bool = False) -> Iterator[str]:
@@ -55,7 +56,10 @@ def _profiles(part: pl.DataFrame) -> Iterator[str]:
     """Yield a line per profile: its means by place, then gap and range."""
     n_out: dict[tuple[Any, ...], int] = {}
     blocks: dict[tuple[str, ...], list[list[str]]] = {}
-    rows = part.filter(~pl.col("measure").str.contains(" (profile|gap|range)$"))
+    rows = part.filter(
+        ~pl.col("measure").str.contains(" (profile|gap|range|sd)$"),
+        pl.col("n_places") <= MOST_COLUMNS,
+    )
     keys = ["model", "measure", "read", "size", "n_places"]
     for key, means in rows.group_by(keys, maintain_order=True):
         same = (*key[:2], *key[3:])

@@ -129,6 +129,70 @@ class TransformerEncoder:
         Where nothing is padded, or the network needs no mask, attention has none.
         """
         import torch
+
+        by_token = self.entry.scoring == "maxsim"
+        with torch.inference_mode():
+            found, starts = self._run(windows, content)
+            if isinstance(found, list):  # chunks
+                return found
+            vectors = found.cpu().numpy()
+        if not by_token:
+            return [vector[None, :] for vector in vectors]
+        rows = zip(vectors, content, starts, strict=True)
+        return [row[start : start + len(keep)][keep] for row, keep, start in rows]
+
+    def embedding_gradients(
+        self,
+        windows: Sequence[np.ndarray],
+        content: Sequence[np.ndarray],
+        directions: np.ndarray,
+    ) -> list[np.ndarray]:
+        """Return the gradient of each text's cosine with a direction by its input embeddings.
+
+        Parameters
+        ----------
+        windows, content
+            As in ``TokenizedText``, one window per text, one vector per window.
+        directions
+            (n_texts, dim) unit vectors, a query's say.
+
+        Returns
+        -------
+        list
+            (n_tokens, hidden) float32 arrays: by the word embedding of each token of the window,
+            before positions are added.
+        """
+        import torch
+
+        embedded: list[torch.Tensor] = []
+
+        def keep(_module: object, _inputs: object, output: "torch.Tensor") -> "torch.Tensor":
+            leaf = output.detach().requires_grad_()
+            embedded.append(leaf)
+            return leaf
+
+        hook = self.model.transformer.get_input_embeddings().register_forward_hook(keep)
+        try:
+            with torch.enable_grad():
+                vectors, starts = self._run(windows, content)
+                aims = torch.as_tensor(directions, dtype=torch.float32, device=self.device)
+                (found,) = torch.autograd.grad((vectors * aims).sum(), embedded[0])
+        finally:
+            hook.remove()
+        rows = found.float().cpu().numpy()
+        return [
+            row[start : start + len(window)]
+            for row, window, start in zip(rows, windows, starts, strict=True)
+        ]
+
+    def _run(
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
+    ) -> tuple[Any, list[int]]:
+        """Return unit vectors of texts or tokens, and where each text begins in its padded row.
+
+        Of texts in chunks a list of (n_chunks, dim) arrays, and nothing else.
+        """
+        import torch
         from torch.nn.functional import normalize
 
         side = self.entry.padding_side if self.model.first_position is not None else "right"
@@ -147,18 +211,13 @@ class TransformerEncoder:
         if not self.model.needs_mask or all(len(window) == length for window in windows):
             inputs.pop("attention_mask")
         reduced = self.dtype != self.model.weights
-        with torch.inference_mode():
-            with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-                found = self.model.run(inputs)
-            if any(member.ndim == 2 for member in content):
-                return self._chunk_vectors(found, content, length, side)
-            states = self.model.tokens(found) if by_token else self.model.vectors(found, pooled)
-            vectors = normalize(states.float(), dim=-1).cpu().numpy()
-        if not by_token:
-            return [vector[None, :] for vector in vectors]
-        ends = [length if side == "left" else len(keep) for keep in content]
-        rows = zip(vectors, content, ends, strict=True)
-        return [row[end - len(keep) : end][keep] for row, keep, end in rows]
+        with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
+            found = self.model.run(inputs)
+        if any(member.ndim == 2 for member in content):
+            return self._chunk_vectors(found, content, length, side), []
+        states = self.model.tokens(found) if by_token else self.model.vectors(found, pooled)
+        starts = [length - len(keep) if side == "left" else 0 for keep in content]
+        return normalize(states.float(), dim=-1), starts
 
     def _chunk_vectors(
         self, found: Any, content: Sequence[np.ndarray], length: int, side: Side

@@ -34,7 +34,7 @@ from psibench.models.checkpoints import checkpoint_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
 from psibench.plan.plan import Plan
-from psibench.probes.settings import OF_QUERIES, why_not
+from psibench.probes.settings import OF_QUERIES, SEARCHING, why_not
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 NOTHING = r"(?!)none"
@@ -578,7 +578,8 @@ def probed(plan: Plan) -> list[dict[str, str]]:
         or not isinstance(plan.benchmarks[name].section, FinewebPosqRelease)
         for lang in plan.benchmarks[name].languages
         for model in plan.models_of(name, lang, lang)
-        if (asked.models is None or model in asked.models) and why_not(plan.models[model]) is None
+        if (asked.models is None or model in asked.models)
+        and why_not(plan.models[model], probe) is None
     ]
 
 
@@ -603,4 +604,4 @@ def encoded_before_probe(
     plan: Plan, benchmark: str, model: str, lang: str, probe: str
 ) -> list[str]:
     """List the encodings of the corpus that a probe searches, which are made before it."""
-    return [encodings(plan, benchmark, model, lang)] if probe in OF_QUERIES else []
+    return [encodings(plan, benchmark, model, lang)] if probe in SEARCHING else []

@@ -13,9 +13,13 @@ from psibench.encode.job import BLOCK_CHARS, open_encoder
 from psibench.encode.store import key_array, open_store, text_key
 from psibench.errors import InputError
 from psibench.models.protocols import Role
-from psibench.probes.settings import why_not
+from psibench.models.transformer import TransformerEncoder
+from psibench.probes.settings import NO_GRADIENTS, why_not
 from psibench.progress import Progress
 from psibench.stages.stopping import watched_stop
+
+GRADIENT_ROOM = 4
+"""Tokens of a batch that are encoded at once, per token whose gradient is taken: states stay."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,53 @@ class ProbeEncoder:
         if lacking:
             self.encode([texts[place] for place in lacking], role)
         return key_array(keys)
+
+    def gradient_norms(
+        self, texts: Sequence[str], directions: np.ndarray
+    ) -> list[tuple[np.ndarray, int]]:
+        """Return how much each token of a document moves its cosine with a direction.
+
+        Parameters
+        ----------
+        directions
+            (n_texts, dim) unit vectors.
+
+        Returns
+        -------
+        list
+            (n_tokens,) L2 norms of the gradients by the tokens' input embeddings, without special
+            tokens and prompt, and the characters read, in the order of ``texts``.
+
+        Raises
+        ------
+        InputError
+            If the model is no transformer that runs in the job.
+        """
+        encoder = self._encoder
+        if not isinstance(encoder, TransformerEncoder):
+            raise InputError(f"model {self._about['model']!r} cannot be probed: {NO_GRADIENTS}")
+        items = encoder.tokenize(texts, "document")
+        order = sorted(range(len(texts)), key=lambda place: -len(items[place].windows[0]))
+        room = max(1, self._settings.tokens_per_batch // GRADIENT_ROOM)
+        found: list[np.ndarray] = [np.empty(0)] * len(texts)
+        described = f"gradients of {self._about['model']}"
+        with (
+            watched_stop() as stop,
+            Progress(described, total=len(texts), unit="documents") as progress,
+        ):
+            while order:
+                stop.check()
+                size = max(1, room // max(1, len(items[order[0]].windows[0])))
+                batch, order = order[:size], order[size:]
+                content = [items[place].content[0] for place in batch]
+                gradients = encoder.embedding_gradients(
+                    [items[place].windows[0] for place in batch], content, directions[batch]
+                )
+                for place, gradient, keep in zip(batch, gradients, content, strict=True):
+                    found[place] = np.linalg.norm(gradient[keep].astype(np.float64), axis=1)
+                progress.advance(len(batch))
+        ends = [item.visible_char_end for item in items]
+        return list(zip(found, ends, strict=True))
 
     def vectors(self, encoded: EncodedTexts) -> np.ndarray:
         """Load the vectors of encoded texts, (n_texts, dim) float32."""

@@ -21,10 +21,10 @@ from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import ProbeName, Probes, priority
 from psibench.probes.tables import (
     ABOUT,
-    PART_DOCUMENTS,
     Inputs,
     Row,
     by_domain,
+    in_parts,
     log_left_out,
     mean_row,
     n_of_documents,
@@ -156,8 +156,7 @@ def run_probe_regression(
     ).documents
     encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
     found = pl.concat(
-        measure_regression(part, encoder, seed=probes.seed)
-        for part in documents.iter_slices(PART_DOCUMENTS)
+        measure_regression(part, encoder, seed=probes.seed) for part in in_parts(documents)
     )
     log_left_out(found.filter(~pl.col("shuffled"))["left_out"])
     labels = {"benchmark": benchmark, "language": language, "model": model}

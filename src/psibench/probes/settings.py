@@ -7,9 +7,15 @@ from pydantic import AfterValidator, Field
 
 from psibench.config.base import Id, Section, refuse_repeats
 from psibench.config.model_base import ModelBase
-from psibench.config.models import EmbeddingApiModel, EncoderModel
+from psibench.config.models import (
+    EmbeddingApiModel,
+    EncoderModel,
+    SentenceTransformerModel,
+)
 
-ProbeName = Literal["insertion", "removal", "segments", "moving", "reversal", "regression"]
+ProbeName = Literal[
+    "insertion", "removal", "segments", "moving", "reversal", "regression", "saliency"
+]
 PROBES: dict[ProbeName, str] = {
     "insertion": "filler put in at the beginning, middle and end: cosine with the document",
     "removal": "sentences taken away at the beginning, middle and end: cosine with the document",
@@ -17,10 +23,13 @@ PROBES: dict[ProbeName, str] = {
     "moving": "the evidence moved to evenly spaced places: cosine with the query, and nDCG@10",
     "reversal": "five segments of every document in reverse order: nDCG@10 before and after",
     "regression": "the document's vector as a sum of its sentences': what each weighs",
+    "saliency": "gradient of the cosine with the query by the document's tokens",
 }
 """Every probe, and what it does in a line."""
-OF_QUERIES: tuple[ProbeName, ...] = ("moving", "reversal")
+OF_QUERIES: tuple[ProbeName, ...] = ("moving", "reversal", "saliency")
 """Probes that need queries with evidence spans."""
+SEARCHING: tuple[ProbeName, ...] = ("moving", "reversal")
+"""Probes that search the whole corpus."""
 
 SAMPLE = ("n_documents", "seed")
 DECIDES: dict[ProbeName, tuple[str, ...]] = {
@@ -30,6 +39,7 @@ DECIDES: dict[ProbeName, tuple[str, ...]] = {
     "moving": (*SAMPLE, "places"),
     "reversal": (),
     "regression": SAMPLE,
+    "saliency": (*SAMPLE, "saliency_min_tokens", "saliency_positions"),
 }
 """Keys of the section that a probe goes by: another one is no reason to run it again."""
 
@@ -61,14 +71,23 @@ class Probes(Section):
     """Numbers of equal segments (PosQ: 3, Controlled: 10)."""
     places: int = Field(default=10, ge=2)
     """Places that evidence is moved to (Controlled: 10)."""
+    saliency_min_tokens: int = Field(default=1024, ge=2)
+    """Documents of saliency have so many tokens (PosIR: 1,024), by `length_tokenizer`."""
+    saliency_positions: list[Share | Literal[0]] = Field(
+        default=[0.4, 0.6], min_length=2, max_length=2
+    )
+    """Their evidence has its middle between these shares of the length (PosIR: .4 and .6)."""
 
     def of(self, probe: ProbeName) -> dict[str, Any]:
         """Return what of the section decides a probe's figures."""
         return self.model_dump(mode="json", include=set(DECIDES[probe]))
 
 
-def why_not(entry: ModelBase) -> str | None:
-    """Say why a model cannot be probed; None if it can.
+NO_GRADIENTS = "saliency needs a transformer that runs in the job (backend sentence-transformers)"
+
+
+def why_not(entry: ModelBase, probe: ProbeName | None = None) -> str | None:
+    """Say why a model cannot be probed, at all or by one probe; None if it can.
 
     A probe compares one vector of a text with another, encoded in the job itself.
     """
@@ -83,6 +102,8 @@ def why_not(entry: ModelBase) -> str | None:
         return "it cuts a text into windows, each with a vector; leave out `windows`, or pool: mean"
     if getattr(entry, "late_chunking", None) is not None:
         return "it has a vector per chunk of a text; leave out `late_chunking`"
+    if probe == "saliency" and not isinstance(entry, SentenceTransformerModel):
+        return NO_GRADIENTS
     return None
 
 

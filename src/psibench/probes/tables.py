@@ -41,7 +41,11 @@ PROBE_TABLE = TableSpec(
         *ABOUT[:2],
         Column("domain", STRING, "domain, or all"),
         ABOUT[3],
-        Column("probe", STRING, "insertion, removal, segments, moving, reversal or regression"),
+        Column(
+            "probe",
+            STRING,
+            "insertion, removal, segments, moving, reversal, regression or saliency",
+        ),
         Column(
             "read",
             STRING,
@@ -106,11 +110,17 @@ class Texts:
 
     def parts(self) -> "Iterator[Texts]":
         """Yield ``PART_DOCUMENTS`` documents after the others, each with its queries."""
-        for documents in self.documents.iter_slices(PART_DOCUMENTS):
+        for documents in in_parts(self.documents):
             own = self.queries.join(
                 documents, on=["domain", "document_id"], how="semi", maintain_order="left"
             )
             yield Texts(documents, own)
+
+
+def in_parts(documents: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield ``PART_DOCUMENTS`` rows after the others; no rows once where there are none."""
+    for start in range(0, max(documents.height, 1), PART_DOCUMENTS):
+        yield documents.slice(start, PART_DOCUMENTS)
 
 
 def read_sample(
@@ -121,6 +131,8 @@ def read_sample(
     n_documents: int,
     seed: int,
     with_queries: bool,
+    positions: Sequence[float] = (0, 1),
+    min_tokens: int = 0,
 ) -> Texts:
     """Read the documents of a sample over all domains, with a query of each where asked for.
 
@@ -133,12 +145,19 @@ def read_sample(
         CORPUS and QUERIES tables, domain by domain.
     with_queries
         Whether documents without a query are left out.
+    positions, min_tokens
+        Which queries count: of evidence whose middle is between these shares of the length, in
+        documents of so many tokens. The defaults take all, also without a span.
     """
     ids = [read_columns(path, CORPUS, ["_id"]).get_column("_id") for path in corpora]
     asked: list[pl.DataFrame] = []
     if with_queries:
         asked = [
-            drawn_queries(read_queries(path, domain), domain, seed=seed)
+            drawn_queries(
+                read_queries(path, domain, positions=positions, min_tokens=min_tokens),
+                domain,
+                seed=seed,
+            )
             for domain, path in zip(domains, queries, strict=True)
         ]
         ids = [own.filter(own.is_in(q["document_id"])) for own, q in zip(ids, asked, strict=True)]
@@ -155,7 +174,10 @@ def read_sample(
     return Texts(documents, held)
 
 
-QUERY_COLUMNS = ("_id", "text", "pos_corpus_id", "pos_char_span")
+QUERY_COLUMNS = (
+    *("_id", "text", "pos_corpus_id"),
+    *("pos_char_span", "pos_char_length", "pos_token_length"),
+)
 EMPTY_QUERIES = pl.DataFrame(
     schema={
         **dict.fromkeys(("domain", "query_id", "document_id", "text"), pl.String),
@@ -164,14 +186,28 @@ EMPTY_QUERIES = pl.DataFrame(
 )
 
 
-def read_queries(path: str | Path, domain: str) -> pl.DataFrame:
-    """Read a QUERIES table: domain, query_id, document_id, text, span."""
-    return read_columns(path, QUERIES, QUERY_COLUMNS).select(
+def read_queries(
+    path: str | Path,
+    domain: str,
+    *,
+    positions: Sequence[float] = (0, 1),
+    min_tokens: int = 0,
+) -> pl.DataFrame:
+    """Read a QUERIES table: domain, query_id, document_id, text, span; see `read_sample`."""
+    found = read_columns(path, QUERIES, QUERY_COLUMNS)
+    span = pl.col("pos_char_span").cast(pl.List(pl.Int64))
+    if min_tokens or tuple(positions) != (0, 1):
+        middle = span.list.mean() / pl.col("pos_char_length")
+        found = found.filter(
+            middle.is_between(positions[0], positions[1])
+            & (pl.col("pos_token_length") >= min_tokens)
+        )
+    return found.select(
         pl.lit(domain).alias("domain"),
         pl.col("_id").alias("query_id"),
         pl.col("pos_corpus_id").alias("document_id"),
         "text",
-        pl.col("pos_char_span").cast(pl.List(pl.Int64)).alias("span"),
+        span.alias("span"),
     )
 
 
@@ -322,6 +358,8 @@ def run_probe_table(tables: Sequence[str | Path], *, parquet: str | Path, csv: s
 
 
 def log_left_out(reasons: pl.Series) -> None:
-    """Log how much a probe left out, by reason."""
+    """Log how much a probe left out, by reason, and where there was nothing to take."""
+    if reasons.is_empty():
+        logger.warning("no document or query fits this probe; its tables are empty")
     for reason, count in Counter(reasons.drop_nulls()).most_common():
         logger.warning("%d left out: %s", count, reason)

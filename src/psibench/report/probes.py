@@ -72,6 +72,7 @@ SIGNS = (
     Sign("segments, gap", "segments", "cosine gap", None, 1),
     Sign("moving, cosine gap", "moving", "cosine gap", None, 1),
     Sign("moving, nDCG@10 gap", "moving", "ndcg@10 gap", None, 1),
+    Sign("saliency, gap", "saliency", "saliency gap", None, 1),
     Sign("reversal, delta_change", "reversal", "delta_change", None, 1),
     Sign(
         "regression, first sentence, shuffled",
@@ -261,6 +262,7 @@ def _by_place(
         ("segments", "cosine profile", "Segments", "segment", "cosine", None),
         ("moving", "cosine profile", "Moved evidence", "place of the evidence", "cosine", None),
         ("moving", "ndcg@10 profile", "Moved evidence", "place of the evidence", "nDCG@10", None),
+        ("saliency", "saliency profile", "Saliency", "tenth of the document", "saliency", None),
         ("regression", "importance", "Regression", "sentence", "importance − 1", ~shuffled),
         (
             "regression",
@@ -308,6 +310,7 @@ def _by_place(
 CAPTIONS = {
     "segments": "Each segment's cosine with the whole text, with intervals over documents.",
     "moving": "Query, evidence and the other sentences are the same at every place.",
+    "saliency": "Gradient of the query's cosine by tokens; the evidence is in the middle.",
     "regression": "0 where all sentences weigh alike. What shuffled documents show is the model's.",
 }
 

@@ -1,0 +1,95 @@
+"""Gradients by a transformer's input embeddings: the analytic ones, and finite differences."""
+
+import numpy as np
+import pytest
+import torch
+from tiny_checkpoints import entry_of, save_bert
+
+from psibench.models.load import load_encoder
+
+TEXTS = ["w1 w2 w3 w4 w5", "w7 w8", "w9 w10 w11 w12 w13 w14 w15 w16"]
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    return load_encoder(entry_of(save_bert(tmp_path)), device="cpu")
+
+
+def directions(n: int) -> np.ndarray:
+    found = np.random.default_rng(0).normal(size=(n, 32)).astype(np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def inputs_of(encoder, texts):
+    items = encoder.tokenize(texts, "document")
+    return [item.windows[0] for item in items], [item.content[0] for item in items]
+
+
+def test_of_a_mean_pooled_linear_encoder_they_are_the_analytic_ones(encoder):
+    transformer = encoder.model.transformer
+    transformer.encoder.layer = torch.nn.ModuleList()
+    transformer.embeddings.LayerNorm = torch.nn.Identity()
+    windows, content = inputs_of(encoder, TEXTS[:1])
+    (direction,) = aims = directions(1)
+    (found,) = encoder.embedding_gradients(windows, content, aims)
+    # The vector is v = mean(e_i + ...); its cosine with q has the gradient (q - u (u q)) / (n |v|)
+    # by each e_i, u = v / |v|.
+    with torch.no_grad():
+        states = transformer(input_ids=torch.tensor(windows[0][None].astype(np.int64)))
+    v = states.last_hidden_state[0].mean(dim=0).numpy().astype(np.float64)
+    u = v / np.linalg.norm(v)
+    expected = (direction - u * (u @ direction)) / (len(windows[0]) * np.linalg.norm(v))
+    assert found == pytest.approx(np.tile(expected, (len(windows[0]), 1)), abs=1e-5)
+
+
+def test_of_a_random_transformer_they_match_finite_differences(encoder):
+    encoder.model.transformer.double()
+    encoder.model.head.double() if hasattr(encoder.model.head, "double") else None
+    windows, content = inputs_of(encoder, TEXTS[:1])
+    aims = directions(1)
+    (found,) = encoder.embedding_gradients(windows, content, aims)
+    embeddings = encoder.model.transformer.get_input_embeddings()
+    step = 1e-3
+    for token, dimension in ((0, 3), (2, 0), (4, 17), (6, 31)):
+        ends = []
+        for sign in (1, -1):
+
+            def moved(_module, _inputs, output, sign=sign, token=token, dimension=dimension):
+                output = output.clone()
+                output[0, token, dimension] += sign * step
+                return output
+
+            hook = embeddings.register_forward_hook(moved)
+            ends.append(float(encoder.forward(windows, content)[0][0] @ aims[0]))
+            hook.remove()
+        slope = (ends[0] - ends[1]) / (2 * step)
+        assert found[token, dimension] == pytest.approx(slope, abs=2e-4)
+    assert np.abs(found).max() > 1e-2  # large against the tolerance
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_they_do_not_depend_on_the_batch(tmp_path, side):
+    entry = entry_of(save_bert(tmp_path, padding_side=side), padding_side=side)
+    encoder = load_encoder(entry, device="cpu")
+    windows, content = inputs_of(encoder, TEXTS)
+    aims = directions(3)
+    together = encoder.embedding_gradients(windows, content, aims)
+    for k in range(3):
+        (alone,) = encoder.embedding_gradients(windows[k : k + 1], content[k : k + 1], aims[[k]])
+        assert together[k].shape == (len(windows[k]), 32)
+        assert together[k] == pytest.approx(alone, abs=1e-5)
+
+
+def test_in_bfloat16_they_are_close_and_finite(tmp_path):
+    folder = save_bert(tmp_path)
+    exact = load_encoder(entry_of(folder), device="cpu")
+    reduced = load_encoder(entry_of(folder), device="cpu", dtype="bfloat16")
+    windows, content = inputs_of(exact, TEXTS)
+    for one, other in zip(
+        exact.embedding_gradients(windows, content, directions(3)),
+        reduced.embedding_gradients(windows, content, directions(3)),
+        strict=True,
+    ):
+        assert other.dtype == np.float32
+        cosine = (one * other).sum() / np.linalg.norm(one) / np.linalg.norm(other)
+        assert cosine > 0.99

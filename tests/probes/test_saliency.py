@@ -1,0 +1,94 @@
+"""Saliency of documents: normalised curves, special tokens left out, the truncating control."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.config.models import SentenceTransformerModel
+from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
+from psibench.config.sections import Encoding
+from psibench.errors import InputError
+from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.saliency import measure_saliency, normalised, summarise_saliency
+from psibench.probes.settings import why_not
+from psibench.probes.tables import Texts
+
+TEXT = " ".join(f"The river number {k} is cold." for k in range(12))
+
+
+def texts(*documents: str) -> Texts:
+    ids = [f"d{k}" for k in range(len(documents))]
+    frame = pl.DataFrame({"domain": "one", "document_id": ids, "text": list(documents)})
+    asked = pl.DataFrame(
+        {
+            "domain": "one",
+            "query_id": [f"q{k}" for k in range(len(ids))],
+            "document_id": ids,
+            "text": "cold river",
+            "span": [[len(one) // 2, len(one) // 2 + 4] for one in documents],
+        }
+    )
+    return Texts(frame, asked)
+
+
+@pytest.fixture
+def load(tmp_path):
+    def loaded(tokens_per_batch: int = 8192, max_tokens: int = 256):
+        entry = SentenceTransformerModel(
+            backend="sentence-transformers",
+            checkpoint="embedded:all-MiniLM-L6-v2",
+            max_tokens=max_tokens,
+        )
+        settings = Encoding(device="cpu", dtype="float32", tokens_per_batch=tokens_per_batch)
+        return ProbeEncoder(entry, model="mine", store=tmp_path, settings=settings)
+
+    return loaded
+
+
+def test_norms_are_over_their_99th_percentile_cut_at_1_and_100_points():
+    norms = np.arange(1.0, 202.0)  # 1 .. 201, 99th percentile 199
+    found = normalised(norms)
+    assert len(found) == 100
+    assert found[0] == pytest.approx(1 / 199)
+    assert found[-1] == 1
+    assert found[50] == pytest.approx((1 + 200 * 50 / 99) / 199)
+    assert normalised(np.array([0.0] * 300 + [2.0])).max() == 1  # the percentile is 0: the maximum
+
+
+def test_special_tokens_are_left_out_and_what_was_not_read_is_said(load):
+    found = measure_saliency(texts(TEXT), load(max_tokens=32))
+    assert set(found["n_tokens"]) == {30}  # 32 less [CLS] and [SEP]
+    assert 0.2 < found["read"][0] < 0.6
+    assert found["point"].to_list() == list(range(1, 101))
+    assert found["relative_position"][0] == pytest.approx(0.5, abs=0.02)
+
+
+def test_curves_do_not_depend_on_the_batch(load):
+    documents = texts(TEXT, TEXT[: len(TEXT) // 2], TEXT[40:])
+    one, many = (measure_saliency(documents, load(tokens_per_batch=n)) for n in (64, 8192))
+    assert one["saliency"].to_numpy() == pytest.approx(many["saliency"].to_numpy(), abs=1e-4)
+
+
+def test_the_summary_has_100_points_with_their_spread_and_the_tenths(load):
+    found = measure_saliency(texts(TEXT, TEXT[40:], "x"), load())
+    assert found["left_out"].drop_nulls().to_list() == ["no gradient"]
+    rows = [row for row in summarise_saliency(found, level=0.95) if row["read"] == "all"]
+    points = [row for row in rows if row["n_places"] == 100 and row["measure"] == "saliency"]
+    assert len(points) == 100
+    matrix = found.drop_nulls("point")["saliency"].to_numpy().reshape(2, 100)
+    assert [row["value"] for row in points] == pytest.approx(matrix.mean(axis=0).tolist())
+    spread = [row["value"] for row in rows if row["measure"] == "saliency sd"]
+    assert spread == pytest.approx(matrix.std(axis=0).tolist())
+    tenths = [row for row in rows if row["n_places"] == 10 and row["measure"] == "saliency"]
+    assert tenths[0]["value"] == pytest.approx(matrix[:, :10].mean())
+    assert {row["n_left_out"] for row in rows} == {1}
+
+
+def test_a_model_without_gradients_is_refused(tmp_path):
+    entry = load_registry(REGISTRY)["minilm-static"]
+    assert why_not(entry) is None
+    assert "transformer" in (why_not(entry, "saliency") or "")
+    encoder = ProbeEncoder(entry, model="blind", store=tmp_path, settings=Encoding(device="cpu"))
+    with pytest.raises(InputError, match="transformer"):
+        measure_saliency(texts(TEXT), encoder)
