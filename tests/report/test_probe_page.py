@@ -96,9 +96,20 @@ def test_the_page_is_whole_and_names_are_escaped(page):
     assert len(ids) == len(set(ids))
 
 
+def test_a_models_psi_stands_beside_its_probes():
+    psi = frame(PSI_TABLE, [psi_row("mine", benchmark="squad")])
+    found = agreement(table(rows("mine", -0.1)), psi)
+    cells = {row[0]: row[1] for row in found.rows}
+    assert cells["PSI at equal documents"] == "0.220 [0.170, 0.270]"
+
+
 def test_each_probe_says_which_end_a_model_looks_at_or_none():
     found = agreement(table(rows("front", -0.1), rows("back", 0.1)), PSI_TABLE.empty())
-    cells = {row[0]: dict(zip(found.header, row, strict=True)) for row in found.rows}
+    assert [name for name, _ in found.groups] == ["", "front", "back"]
+    cells = {
+        model: {row[0]: row[place] for row in found.rows}
+        for model, place in (("front", 1), ("back", 3))
+    }
     # A beginning that changes the vector more: the cosine's gap is below 0.
     assert cells["front"]["insertion, gap"].endswith(": front")
     assert cells["back"]["insertion, gap"].endswith(": back")
@@ -106,4 +117,4 @@ def test_each_probe_says_which_end_a_model_looks_at_or_none():
     assert cells["front"]["moving, cosine gap"].endswith(": front")
     assert cells["back"]["moving, nDCG@10 gap"].endswith(": back")
     assert cells["front"]["reversal, delta_change"] == "0.200 [−0.100, 0.500]"  # holds 0
-    assert cells["front"]["segments, gap"] == cells["front"]["p"]  # nothing
+    assert cells["front"]["segments, gap"] == cells["front"]["its p"]  # nothing

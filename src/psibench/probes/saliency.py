@@ -1,4 +1,4 @@
-"""Stage ``probe_saliency``: which tokens a query's cosine hangs on (PosIR, section 4).
+"""Stage ``probe_saliency``: which tokens a query's cosine hangs on (PosIR, section 4.3).
 
 The gradient of cosine(query, document) by the document's input embeddings, its L2 norm per token,
 special tokens and the prompt left out. A document's norms are divided by their 99th percentile and

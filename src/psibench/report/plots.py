@@ -157,9 +157,11 @@ def y_limit(lines: Sequence[Line]) -> float:
     return min(1.0, max(0.1, 1.06 * max(values, default=0.1)))
 
 
-def draw_curves(lines: Sequence[Line], axis: Axis, *, y_text: str) -> "Figure":
+def draw_curves(
+    lines: Sequence[Line], axis: Axis, *, y_text: str, size: tuple[float, float] = WIDE
+) -> "Figure":
     """Draw means by position as lines with bands, plain ones thin, all in one panel."""
-    figure, ax = _panel(WIDE, axis, y_limit(lines), y_text)
+    figure, ax = _panel(size, axis, y_limit(lines), y_text)
     for line in lines:
         _curve(ax, axis, line)
     return figure

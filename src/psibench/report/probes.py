@@ -18,6 +18,7 @@ from psibench.probes.tables import PROBE_TABLE
 from psibench.report.plots import (
     NAN,
     SERIES,
+    SMALL,
     Axis,
     Line,
     LineStyle,
@@ -167,20 +168,29 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
     *front* or *back* where the interval leaves 0 out. Mean over all sizes for insertion and
     removal; the fewest segments. Once of all documents, once of those read whole.
     """
-    found = []
-    for model in rows["model"].unique(maintain_order=True):
-        for read, evidence in (("all", "all"), ("whole", "visible")):
-            mine = rows.filter(model=model, read=read)
-            if mine.is_empty():
-                continue
-            cells = [_end(mine, sign) for sign in SIGNS]
-            found.append((model, read, *cells, *_psi(psi.filter(model=model), evidence)))
-    header = ("model", "read", *(sign.title for sign in SIGNS), "PSI, same document", "p")
+    models = rows["model"].unique(maintain_order=True).to_list()
+    sides = [(model, read) for model in models for read in ("all", "whole")]
+    parts = [rows.filter(model=model, read=read) for model, read in sides]
+    found = [(sign.title, *(_end(part, sign) for part in parts)) for sign in SIGNS]
+    beside = [
+        _psi(psi.filter(model=model), "all" if read == "all" else "visible")
+        for model, read in sides
+    ]
+    found.append(("PSI at equal documents", *(value for value, _ in beside)))
+    found.append(("its p", *(p for _, p in beside)))
     note = (
         "front, back: the end that the model looks at by this figure; none where the interval "
-        "holds 0. PSI is of all evidence, or beside `whole` of evidence that the model was given."
+        "holds 0. whole: documents that the model reads to their ends; the PSI beside them is of "
+        "evidence that it was given."
     )
-    return Table("Do they agree?", header, tuple(found), 2, note=note)
+    return Table(
+        "Do they agree?",
+        ("figure", *(read for _, read in sides)),
+        tuple(found),
+        1,
+        groups=(("", 1), *((model, 2) for model in models)),
+        note=note,
+    )
 
 
 def _end(rows: pl.DataFrame, sign: Sign) -> str:
@@ -237,7 +247,7 @@ def _moved_by_size(rows: pl.DataFrame, named: str) -> Iterator[FigureView]:
                 numbers.append((str(model), PLACES[place - 1], *map(number, line.mean)))
             anchor = slug(probe, named, str(model))
             told = f"{title}: 1 less the cosine with the document, {model}, a line per place."
-            drawn = draw_curves(lines, axis, y_text="1 − cosine")
+            drawn = draw_curves(lines, axis, y_text="1 − cosine", size=SMALL)
             svg = inline_svg(drawn, name=anchor, title=f"{title}, {model}", description=told)
             panels.append(Panel(svg, name=str(model)))
         if panels:
