@@ -38,7 +38,9 @@ def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(t
     moved = found.filter(probe="moving", measure="ndcg@10", read="all")
     assert moved["condition"].to_list()[:2] == ["as it is", "1 of 10"]
     assert (tmp_path / "results" / "probe_table.csv").is_file()
+    assert "PSI at equal documents" in (tmp_path / "results" / "probes.html").read_text()
     assert project.planned("probes") == {}
 
     project.write_config(config | {"probes": probes | {"places": 4}})
-    assert project.planned("probes") == {"probe_cosines": 1, "probe_table": 1, "probes": 1}
+    collected = {"probe_table": 1, "probe_page": 1, "probes": 1}
+    assert project.planned("probes") == {"probe_cosines": 1} | collected

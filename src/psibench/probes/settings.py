@@ -83,7 +83,10 @@ class Probes(Section):
         return self.model_dump(mode="json", include=set(DECIDES[probe]))
 
 
-NO_GRADIENTS = "saliency needs a transformer that runs in the job (backend sentence-transformers)"
+NO_GRADIENTS = (
+    "saliency needs a transformer that runs in the job (backend sentence-transformers) and reads a "
+    "text at once, not in windows"
+)
 
 
 def why_not(entry: ModelBase, probe: ProbeName | None = None) -> str | None:
@@ -102,7 +105,7 @@ def why_not(entry: ModelBase, probe: ProbeName | None = None) -> str | None:
         return "it cuts a text into windows, each with a vector; leave out `windows`, or pool: mean"
     if getattr(entry, "late_chunking", None) is not None:
         return "it has a vector per chunk of a text; leave out `late_chunking`"
-    if probe == "saliency" and not isinstance(entry, SentenceTransformerModel):
+    if probe == "saliency" and (windows or not isinstance(entry, SentenceTransformerModel)):
         return NO_GRADIENTS
     return None
 
