@@ -186,7 +186,7 @@ def test_an_unknown_model_is_named_with_the_nearest_ones():
         ({"models": ["bm25"]}, "probes.models: 'bm25' cannot be probed: it has no vectors"),
         ({"models": ["bge-m3"]}, "probes.models ['bge-m3'] are not among models"),
         ({"benchmarks": ["other"]}, "probes.benchmarks ['other'] are not among benchmarks"),
-        ({"names": ["saliency"]}, "probes.names"),
+        ({"names": ["attention"]}, "probes.names"),
         ({"removal_sizes": [1.0]}, "probes.removal_sizes"),
     ],
 )
