@@ -241,6 +241,7 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
             | {"corpus": folder.write("corpus", frame(CORPUS, [document]), CORPUS)}
         ],
         published_page=["published.html"],
+        training={},
         title="Page",
         output=tmp_path / "report.html",
     )
