@@ -7,7 +7,7 @@
 #                     FULL=1: and the embedded default through it, beside a local run's table
 # make setup          the set-up alone: .venv from requirements.lock
 # make lint           formats, lint, types, workflow lint, schema drift, dry run of each config
-# make bench          speed and memory beside the libraries one would use instead
+# make bench          speed and memory beside the libraries one would use instead: docs/benchmarks.md
 # make lock           write requirements*.lock anew from pyproject.toml
 
 # The first interpreter that runs and is new enough (a pyenv shim may be there and not run).
@@ -96,7 +96,7 @@ schema: setup
 	python tools/tables_page.py
 
 bench: setup-bench
-	@for script in bench/*.py; do python $$script || exit 1; done
+	@python tools/bench_page.py
 
 lock:
 	@sh tools/lock.sh

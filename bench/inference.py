@@ -154,6 +154,8 @@ def main() -> None:
     if args.step:
         run_step(args)
         return
+    from support.goals import tell_goal
+
     rows = {shape: measure(shape, args) for shape in SHAPES}
     print(f"{args.models} models, {args.threads} thread(s), twenty relative bins")
     columns = list(next(iter(rows.values())))
@@ -161,6 +163,8 @@ def main() -> None:
     for shape, row in rows.items():
         figures = "".join(f"{row[name]:>10.1f}" for name in columns)
         print(f"{shape:<32}{SHAPES[shape]:>10,}{figures}")
+    slowest = max(row["cpu_s"] for row in rows.values())
+    tell_goal("PSI table with its inference, 10 models: CPU seconds", slowest, 20, at_most=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 MODEL = "stand-in/bench"
+GOALS = {64: 96.0, 256: 93.0}
+"""By requests at once: % of the ideal rate."""
 SETTINGS = ((0.5, 64), (0.5, 256), (0.05, 64), (0.05, 256))
 WORDS = "the quick brown fox jumps over a lazy dog and goes home again "
 ANSWER = {"query": "where does the brown fox go", "answer": 4 * WORDS}
@@ -170,6 +172,9 @@ def print_throughput(seconds: float, repeat: int) -> None:
     """Print one line per client, delay and concurrency: the best of the repeats."""
     print(f"{'client':20}{'delay':>8}{'at once':>9}{'requests/s':>12}{'of ideal':>10}", end="")
     print(f"{'CPU ms':>8}{'per core':>10}{'peak MiB':>10}")
+    from support.goals import tell_goal
+
+    shares = {}
     for delay_s, concurrency in SETTINGS:
         ideal = concurrency / delay_s
         n_requests = int(min(ideal, 900) * seconds)
@@ -183,6 +188,10 @@ def print_throughput(seconds: float, repeat: int) -> None:
             print(f"{client:20}{1000 * delay_s:5.0f} ms{concurrency:9}{rate:12.0f}", end="")
             print(f"{100 * rate / ideal:8.1f} %{cpu_ms:8.2f}{1000 / cpu_ms:10.0f}", end="")
             print(f"{best['peaks_mib'][-1]:10.0f}", flush=True)
+            shares[client, delay_s, concurrency] = 100 * rate / ideal
+    for concurrency, goal in GOALS.items():
+        what = f"LLM client, {concurrency} at once, 500 ms: % of the ideal rate"
+        tell_goal(what, shares["psibench", 0.5, concurrency], goal)
 
 
 def print_memory(n_requests: int) -> None:

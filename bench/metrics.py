@@ -226,6 +226,8 @@ def main() -> None:
     if args.engine:
         print(json.dumps(ENGINES[args.engine](args.folder)))
         return
+    from support.goals import tell_goal
+
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary)
         size = ["--queries", str(args.queries), "--depth", str(args.depth)]
@@ -234,6 +236,10 @@ def main() -> None:
         figures = {e: measure_in_fresh_process(e, folder, repeat=args.repeat) for e in ENGINES}
     print(f"{args.queries} queries, {args.depth} documents each, least of {args.repeat}")
     print_table(figures)
+    ours, theirs = figures["psibench"], figures["pytrec_eval"]
+    tell_goal("metrics: seconds of pytrec_eval, of ours", theirs["total_s"] / ours["total_s"], 20)
+    memory = theirs["peak_mib"] / ours["peak_mib"]
+    tell_goal("metrics: peak memory of pytrec_eval, of ours", memory, 5)
     if args.json:
         args.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 

@@ -1,0 +1,123 @@
+"""Run the benchmarks one after the other and write what they print to docs/benchmarks.md.
+
+    python tools/bench_page.py [NAME ...] [--page docs/benchmarks.md]
+
+NAME is a script of bench/, without its ending; none: all. Where all of them ran, a page is
+written: the goals and what was measured of them, machine, versions and date, and what each script
+printed. Exit status 1, and no page, if one fails.
+"""
+
+import argparse
+import ast
+import os
+import platform
+import subprocess
+import sys
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCH = ROOT / "bench"
+sys.path.insert(0, str(BENCH))
+
+from support.goals import MARK  # noqa: E402
+
+LIBRARIES = (
+    *("torch", "sentence-transformers", "faiss-cpu", "bm25s", "pytrec-eval-terrier", "ranx"),
+    *("openai", "polars", "numpy"),
+)
+
+
+def run_script(path: Path) -> tuple[str, float]:
+    """Run a script, show what it prints, and return it with its minutes.
+
+    What goes to stderr (progress) is shown and not kept.
+    """
+    began = os.times().elapsed
+    lines = []
+    with subprocess.Popen(
+        [sys.executable, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    if process.returncode:
+        sys.exit(f"{path.relative_to(ROOT)} ended with status {process.returncode}")
+    return "".join(lines), (os.times().elapsed - began) / 60
+
+
+def processor() -> str:
+    """Name the processor and what it has for matrix products."""
+    facts = {}
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text(encoding="utf-8").splitlines() if info.is_file() else []:
+        name, _, value = line.partition(":")
+        facts.setdefault(name.strip(), value.strip())
+    has = [
+        flag
+        for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+        if flag in facts.get("flags", "").split()
+    ]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    name = facts.get("model name", platform.processor() or platform.machine())
+    return f"{name}, {os.cpu_count()} cores ({', '.join(has)}), {memory:.0f} GiB"
+
+
+def about(path: Path) -> str:
+    """Return what a script says of itself, up to its command line."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n    python ")[0].strip()
+
+
+def page(printed: dict[str, tuple[str, float]]) -> str:
+    """Return the page as Markdown."""
+    goals = [
+        line.removeprefix(MARK)
+        for output, _ in printed.values()
+        for line in output.splitlines()
+        if line.startswith(MARK)
+    ]
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in LIBRARIES)
+    minutes = sum(took for _, took in printed.values())
+    parts = [
+        "# Benchmarks",
+        "Written by `make bench`; every ratio is of two things measured side by side in one run.",
+        f"{date.today()}, {minutes:.0f} minutes. {processor()}; {platform.system()}, Python "
+        f"{platform.python_version()}; {versions}.",
+        "| what | measured | goal | |\n|---|---|---|---|\n"
+        + "\n".join(f"| {line} |" for line in goals),
+    ]
+    for name, (output, took) in printed.items():
+        kept = "".join(
+            line for line in output.splitlines(keepends=True) if not line.startswith(MARK)
+        )
+        parts += [
+            f"## {name.replace('_', ' ')}",
+            about(BENCH / f"{name}.py"),
+            f"`python bench/{name}.py`, {took:.1f} minutes:\n\n```\n{kept.rstrip()}\n```",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Run what is asked for; write the page where that is everything."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    known = sorted(path.stem for path in BENCH.glob("*.py"))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "benchmarks.md")
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(known):
+        parser.error(f"no such script: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    printed = {}
+    for name in args.names or known:
+        print(f"=== bench/{name}.py", flush=True)
+        printed[name] = run_script(BENCH / f"{name}.py")
+    if not args.names:
+        args.page.write_text(page(printed), encoding="utf-8")
+        print(f"written: {args.page}")
+
+
+if __name__ == "__main__":
+    main()
