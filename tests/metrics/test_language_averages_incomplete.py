@@ -3,8 +3,7 @@
 import polars as pl
 import pytest
 
-from psibench.metrics.language_averages import language_averages
-from psibench.metrics.leaderboards import leaderboard_correlations
+from psibench.metrics.summaries import language_averages, leaderboard_correlations
 from psibench.tables import conform
 from psibench.tables.schemas import PSI_TABLE
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS

@@ -3,7 +3,7 @@ import pytest
 
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
-from psibench.metrics.position_trend import position_trend
+from psibench.metrics.summaries import position_trend
 from psibench.tables import conform
 from psibench.tables.schemas import BUCKET_SCORES
 from psibench.tables.summary_schemas import POSITION_TREND
@@ -111,7 +111,7 @@ def test_no_buckets_at_all_is_an_empty_table():
 def test_blocks_give_the_same_figures(monkeypatch):
     frame = pl.concat(rows([0.1 * i, 0.3, 0.7 - 0.1 * i], model=f"m{i}") for i in range(5))
     whole = position_trend(frame)
-    monkeypatch.setattr("psibench.metrics.position_trend.PAIRS_AT_ONCE", 2 * 9)
+    monkeypatch.setattr("psibench.metrics.summaries.PAIRS_AT_ONCE", 2 * 9)
     assert position_trend(frame).equals(whole)
 
 

@@ -6,9 +6,7 @@ from typing import Any
 import polars as pl
 from report_tables import bucket_rows, psi_row, report_input
 
-from psibench.metrics.language_averages import language_averages
-from psibench.metrics.leaderboards import leaderboard_correlations
-from psibench.metrics.position_trend import position_trend
+from psibench.metrics.summaries import language_averages, leaderboard_correlations, position_trend
 from psibench.report.languages import Summaries
 from psibench.report.page import ReportInput
 from psibench.report.views import BenchmarkInfo, ModelInfo

@@ -7,7 +7,7 @@ import pytest
 from language_inputs import LANGUAGES, MODELS, PAIRS, languages_input
 from report_tables import bucket_rows, psi_row, report_input
 
-from psibench.metrics.language_averages import language_averages
+from psibench.metrics.summaries import language_averages
 from psibench.report import scores
 from psibench.report.page import ReportInput, render_report
 from psibench.report.pairs import leaderboard_table, pair_blocks, pairs_of

@@ -3,21 +3,23 @@
 import csv as csv_files
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from psibench.config.leaderboards import Leaderboard
 from psibench.errors import InputError
-from psibench.metrics.language_averages import language_averages
-from psibench.metrics.leaderboards import leaderboard_correlations
-from psibench.metrics.position_trend import position_trend
+from psibench.metrics.correlation import RowCorrelations, correlate_rows, spearman
+from psibench.metrics.psi import FloatArray
 from psibench.tables import hash_file, read_any_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
+from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 from psibench.tables.summary_schemas import LANGUAGE_AVERAGES, LEADERBOARDS, POSITION_TREND
 
@@ -151,3 +153,204 @@ def run_csv(parquet: str | Path, output: str | Path) -> None:
 
 def _plain(value: Any) -> Any:
     return value.to_list() if isinstance(value, pl.Series) else value
+
+
+# --- Position: how a score changes along the document ---
+
+
+PAIRS_AT_ONCE = 4_000_000
+"""Upper limit of pairs of buckets compared at once (32 MB)."""
+
+_TREND_KEY = tuple(name for name in BUCKET_SCORES.key if name != "bucket")
+
+
+def position_trend(bucket_scores: pl.DataFrame) -> pl.DataFrame:
+    """Slope and correlations of the bucket mean on the bucket's centre.
+
+    Parameters
+    ----------
+    bucket_scores : frame in the columns of the bucket-scores table.
+
+    Returns
+    -------
+    frame in the columns of POSITION_TREND
+        One row per row of the PSI table, in the order of their first buckets. Every bucket counts
+        alike. The slope is per unit of the centre: per document length (thirds, relative-N) or
+        per character (squad). With fewer than three buckets all is null; with equal means the
+        slope is 0 and the correlations are null.
+
+    Notes
+    -----
+    PosIR's code reports the same four figures over its twenty bins. Kendall's p-value takes every
+    order of the means as equally likely without a trend; it knows nothing of the means' own
+    sampling noise.
+    """
+    rows = bucket_scores.select(*_TREND_KEY, "queries_by").unique(maintain_order=True)
+    lists = (
+        bucket_scores.filter(pl.col("mean").is_not_null())
+        .with_columns(centre=(pl.col("bucket_low") + pl.col("bucket_high")) / 2)
+        .group_by(_TREND_KEY, maintain_order=True)
+        .agg("centre", "mean", n_buckets=pl.len())
+    )
+    parts = lists.partition_by("n_buckets", maintain_order=True)
+    figures = pl.concat([_correlated(lists.clear()), *map(_correlated, parts)])
+    joined = rows.join(figures, on=_TREND_KEY, how="left", maintain_order="left")
+    counted = joined.with_columns(pl.col("n_buckets").fill_null(0).cast(pl.Int64))
+    return counted.select(POSITION_TREND.column_names)
+
+
+def _correlated(lists: pl.DataFrame) -> pl.DataFrame:
+    """Correlate rows of one number of buckets, block by block; lists `centre` and `mean`."""
+    size = int(lists.get_column("n_buckets").first() or 1)  # type: ignore[arg-type]
+    block = max(1, PAIRS_AT_ONCE // size**2)
+    parts = [lists.slice(start, block) for start in range(0, max(1, lists.height), block)]
+    found = [
+        correlate_rows(*(_matrix(part, name, size) for name in ("centre", "mean")))
+        for part in parts
+    ]
+    figures = {
+        field.name: pl.Series(np.concatenate([getattr(part, field.name) for part in found]))
+        for field in fields(RowCorrelations)
+    }
+    return (
+        lists.drop("centre", "mean")
+        .with_columns(**figures)
+        .with_columns(pl.selectors.float().fill_nan(None))
+    )
+
+
+def _matrix(frame: pl.DataFrame, name: str, size: int) -> FloatArray:
+    values: FloatArray = frame.get_column(name).explode(empty_as_null=False).to_numpy()
+    return values.reshape(-1, size)
+
+
+# --- Languages: each counts alike, however many queries it has ---
+
+
+MONOLINGUAL = "monolingual"
+CROSS_LINGUAL = "cross-lingual"
+
+_SET = ("benchmark", "setting", "length_bucket", "metric", "buckets", "evidence")
+_AVERAGE_KEY = (*_SET, "model", "kind")
+_AVERAGES = ("mean", "mean_of_buckets", "psi", "psi_noise_mean", "psi_corrected", "psi_same")
+
+
+def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
+    """Average the PSI table's rows of all domains over languages.
+
+    Parameters
+    ----------
+    psi_table : frame in the columns of the PSI table.
+
+    Returns
+    -------
+    frame in the columns of LANGUAGE_AVERAGES
+        Monolingual rows average over languages, cross-lingual ones over pairs of languages.
+        `mean` averages the means over queries (PosIR's overall nDCG@10), `mean_of_buckets` the
+        means over bucket means (PosIR's nDCG@10 of a length bucket), `psi` the plain PSI (PosIR,
+        table 3). Read averages of PSI beside `psi_noise_mean`, the average of what noise of
+        independent queries gives the same languages, and beside `psi_same`.
+
+        Models are averaged over the same languages: those in which any model of the benchmark,
+        setting, length bucket, metric, bucket scheme and evidence view has a score
+        (`n_all_languages`). A model that lacks one of them has null averages; `n_languages` and
+        `languages` say what it has. Of a language with a score, a null PSI or mean over bucket
+        means is left out of that average; `n_psi` and `n_mean_of_buckets` say how many are in.
+
+    Notes
+    -----
+    There is no interval. Translated languages share their queries, so their errors are not
+    independent, and neither the ends of their intervals nor the PSI table say how they go
+    together. The mean of the ends would be too wide for independent languages; an interval that
+    treats them as independent would be too narrow for translations.
+    """
+    same = pl.col("query_lang") == pl.col("corpus_lang")
+    pair = pl.col("query_lang") + "-" + pl.col("corpus_lang")
+    rows = psi_table.filter(pl.col("domain") == POOLED).with_columns(
+        setting=pl.when(same).then(pl.lit(MONOLINGUAL)).otherwise(pl.lit(CROSS_LINGUAL)),
+        language=pl.when(same).then("query_lang").otherwise(pair),
+    )
+    scored = pl.col("mean").is_not_null()
+    known = pl.col("psi").is_not_null()
+    full = rows.group_by(_SET).agg(
+        pl.col("language").filter(scored).n_unique().cast(pl.Int64).alias("n_all_languages")
+    )
+    averaged = rows.group_by(_AVERAGE_KEY, maintain_order=True).agg(
+        scored.sum().cast(pl.Int64).alias("n_languages"),
+        pl.col("mean_of_buckets").count().cast(pl.Int64).alias("n_mean_of_buckets"),
+        known.sum().cast(pl.Int64).alias("n_psi"),
+        pl.col("mean", "mean_of_buckets", "psi").mean(),
+        pl.col("psi_noise_mean", "psi_corrected").filter(known).mean(),
+        pl.col("psi_same").count().cast(pl.Int64).alias("n_psi_same"),
+        pl.col("psi_same").mean(),
+        pl.col("language").filter(scored).sort().str.join(", ").alias("languages"),
+        joined_names("queries_by"),
+    )
+    averaged = averaged.join(full, on=_SET, how="left", maintain_order="left").with_columns(
+        pl.when(has_all_languages()).then(pl.col(name)).alias(name) for name in _AVERAGES
+    )
+    return averaged.select(LANGUAGE_AVERAGES.column_names)
+
+
+def has_all_languages() -> pl.Expr:
+    """Whether a row of LANGUAGE_AVERAGES has every language that any model has."""
+    return pl.col("n_languages") == pl.col("n_all_languages")
+
+
+def joined_names(column: str) -> pl.Expr:
+    """Aggregate a column of names, each a list joined by commas, to its distinct names."""
+    return pl.col(column).str.split(", ").explode().unique().sort().str.join(", ")
+
+
+# --- Leaderboards made elsewhere: rank correlation with the models' averages ---
+
+
+AVERAGES = ("mean", "mean_of_buckets")
+
+_BOARD_KEY = tuple(name for name in LANGUAGE_AVERAGES.key if name != "model")
+
+
+def leaderboard_correlations(
+    averages: pl.DataFrame, scores: Mapping[str, float], *, leaderboard: str
+) -> pl.DataFrame:
+    """Correlate models' averages with their scores on a leaderboard.
+
+    Parameters
+    ----------
+    averages : frame in the columns of LANGUAGE_AVERAGES.
+    scores : leaderboard score by model id; models the averages lack do not matter.
+    leaderboard : its name.
+
+    Returns
+    -------
+    frame in the columns of LEADERBOARDS
+        For every row that models share (benchmark, setting, length bucket, metric, buckets,
+        evidence) one row per kind of average. PosIR correlates with the mean over queries for all
+        lengths together and with the mean over bucket means for a length bucket (table 2); both
+        are here for both. Only models with all languages are ranked; `incomplete` names the
+        others. Of the models with an average, those without a leaderboard score are named in
+        `unmatched`.
+    """
+    rows: list[dict[str, Any]] = []
+    for _, part in averages.sort("model").group_by(_BOARD_KEY, maintain_order=True):
+        author = part.select(joined_names("queries_by")).item()
+        complete = part.filter(has_all_languages())
+        incomplete = part.filter(~has_all_languages()).get_column("model").to_list()
+        for average in AVERAGES:
+            known = complete.drop_nulls(average)
+            matched = known.filter(pl.col("model").is_in(list(scores)))
+            models = matched.get_column("model").to_list()
+            others = sorted(set(known.get_column("model")) - set(models))
+            found = spearman(
+                matched.get_column(average).to_numpy(), [scores[model] for model in models]
+            )
+            rows.append(
+                {name: part.get_column(name)[0] for name in _BOARD_KEY}
+                | {"leaderboard": leaderboard, "average": average, "queries_by": author}
+                | {"n_models": found.n, "spearman": found.value, "p": found.p}
+                | {"models": ", ".join(models), "unmatched": ", ".join(others)}
+                | {"incomplete": ", ".join(incomplete)}
+            )
+    schema = LEADERBOARDS.empty().schema
+    columns = {name: [row[name] for row in rows] for name in LEADERBOARDS.column_names}
+    return pl.DataFrame(columns, schema=schema)

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from psibench.metrics.buckets import LENGTH_BUCKETS
-from psibench.metrics.language_averages import CROSS_LINGUAL, MONOLINGUAL
+from psibench.metrics.summaries import CROSS_LINGUAL, MONOLINGUAL
 from psibench.report.languages import Summaries
 from psibench.report.plots import LineStyle
 from psibench.report.scores import bucket_axis, curve, curve_numbers, small_multiples
