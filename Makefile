@@ -2,7 +2,8 @@
 # make psi CONFIG=f   the same with your config laid over the default one
 # make train          is the bias learned? A small network trained on four distributions of positions
 # make probes         what the models' vectors look at, on the default's documents; CONFIG=f: on yours
-# make test           the whole test suite
+# make test           the test suite, but for
+# make workflow-test  whole runs of the workflow: every recipe, edits, killed runs (as long again)
 # make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
 #                     FULL=1: and the embedded default through it, beside a local run's table
 # make setup          the set-up alone: .venv from requirements.lock
@@ -20,7 +21,7 @@ CONFIG ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: psi train probes test slurm-test setup setup-bench lint format dry bench lock schema clean
+.PHONY: psi train probes docs test workflow-test slurm-test setup setup-bench lint format dry bench lock schema clean
 .DEFAULT_GOAL := psi
 
 # One run at a time: psibench's own locks (src/psibench/cluster/head_lock.py) go with the processes
@@ -44,8 +45,13 @@ probes: setup
 	@psibench show results/probe_table.parquet
 	@echo "Tables: results/probe_table.csv results/probes/   Page: results/probes.html"
 
+PYTEST := pytest -n auto --dist loadfile --no-loadscope-reorder
+
 test: setup
-	@pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) --ignore tests/workflow $(ARGS)
+
+workflow-test: setup
+	@$(PYTEST) tests/workflow $(ARGS)
 
 slurm-test: setup
 	@PSIBENCH_SLURM=1 PSIBENCH_SLURM_FULL=$(FULL) python tools/slurm_node.py run \
