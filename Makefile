@@ -80,6 +80,7 @@ lint: setup
 	mypy
 	psibench schema --check
 	python tools/tables_page.py --check
+	python tools/reproduce_page.py --check
 	python tools/environments.py --check
 	snakemake --lint
 	@$(MAKE) --no-print-directory dry
@@ -100,6 +101,7 @@ format: setup
 schema: setup
 	psibench schema
 	python tools/tables_page.py
+	python tools/reproduce_page.py
 
 bench: setup-bench
 	@python tools/bench_page.py
