@@ -23,6 +23,7 @@ from psibench.metrics.inference import (
     clustered_effect,
     document_table,
     raw_profile,
+    renumbered,
     same_document_profile,
     within_documents,
 )
@@ -113,13 +114,13 @@ def mean_difference(
 
     Arrays of shape (n_queries,). None with fewer than `FEWEST_DOCUMENTS` documents.
     """
-    _, owner = np.unique(documents, return_inverse=True)
+    _, owner, _ = renumbered(documents)
     n_documents = int(owner.max(initial=-1)) + 1
     if n_documents < FEWEST_DOCUMENTS:
         return None
     difference = first - second
     value = float(difference.mean())
-    influence = np.bincount(owner.ravel(), weights=difference - value) / len(difference)
+    influence = np.bincount(owner, weights=difference - value) / len(difference)
     return clustered_effect(value, influence, n_units=n_documents, level=level)
 
 
