@@ -12,9 +12,9 @@ freeze() { # environment -> sorted pins, without psibench itself, local build ta
 
 "$python" -m venv "$work/venv"
 "$work/venv/bin/python" -m pip install --quiet "torch==$(sed -n 's/.*"torch==\([0-9.]*\)".*/\1/p' pyproject.toml)"
-"$work/venv/bin/python" -m pip install --quiet -e '.[dev]'
+"$work/venv/bin/python" -m pip install --quiet -e '.[all,dev]'
 { echo "# Written by \`make lock\` from pyproject.toml. Do not edit."; freeze "$work/venv"; } >requirements.lock
-"$work/venv/bin/python" -m pip install --quiet -e '.[dev,bench]'
+"$work/venv/bin/python" -m pip install --quiet -e '.[all,dev,bench]'
 {
     echo "# Written by \`make lock\`: what \`make bench\` needs beyond requirements.lock."
     freeze "$work/venv" | grep -vxFf requirements.lock

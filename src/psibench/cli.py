@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 
 from psibench import __version__
 from psibench.commands import COMMANDS, EXAMPLES, load_command
-from psibench.errors import InputError
+from psibench.errors import InputError, missing_extra
 
 BAD_INPUT = 2
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -83,6 +83,11 @@ def _run(given: Sequence[str]) -> int:
         load_command(args.command).run(args)
     except InputError as error:
         print(f"psibench {args.command}: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except ModuleNotFoundError as error:
+        if (needs := missing_extra(error)) is None:
+            raise
+        print(f"psibench {args.command} {needs}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:  # `psibench show ... | head`: the reader has seen enough
         sys.stderr.close()

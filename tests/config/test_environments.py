@@ -1,9 +1,11 @@
-"""The conda environments: the pins of the lock file, which has all that the package asks for."""
+"""What is installed: extras, the lock file's pins of them, and conda environments of its pins."""
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from psibench.config.paths import CONFIG_FOLDER
+from psibench.errors import EXTRAS
 
 REPOSITORY = CONFIG_FOLDER.parent
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+INSTALLED_BY_SETUP = ("models", "workflow", "train", "dev")
 PIN = re.compile(r"([A-Za-z0-9._-]+)==(\S+)")
 
 
@@ -41,9 +45,13 @@ def test_an_environment_has_the_pins_of_the_lock_file_and_a_python_that_fits(kin
 
 def test_the_lock_file_pins_all_that_the_package_asks_for() -> None:
     pins = read_lock()
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    wanted = list(PROJECT["dependencies"])
+    for extra in INSTALLED_BY_SETUP:
+        wanted += PROJECT["optional-dependencies"][extra]
     for requirement in map(Requirement, wanted):
         name = canonicalize_name(requirement.name)
+        if name == "psibench":
+            continue  # an extra that has another one's
         assert name in pins, requirement
         assert requirement.specifier.contains(pins[name], prereleases=True), requirement
 
@@ -63,3 +71,41 @@ def test_the_environments_are_what_the_lock_file_makes_them() -> None:
     command = [sys.executable, str(REPOSITORY / "tools" / "environments.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def imported(path: Path) -> set[str]:
+    """The packages that a module imports, at the top or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def test_every_import_is_of_a_plain_install_or_of_an_extra_that_messages_name() -> None:
+    distributions = packages_distributions()
+    plain = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
+    of_extras = {module for modules in EXTRAS.values() for module in modules}
+    modules = set[str]().union(*map(imported, (REPOSITORY / "src").rglob("*.py")))
+    unknown = {
+        module
+        for module in modules - sys.stdlib_module_names - {"psibench"} - of_extras
+        if not plain & {canonicalize_name(name) for name in distributions.get(module, ())}
+    }
+    assert unknown == set()
+
+
+def test_what_a_message_says_to_install_has_the_module_it_names() -> None:
+    """A module of a package in the extra, or of one that such a package needs."""
+    distributions = packages_distributions()
+    for extra, modules in EXTRAS.items():
+        asked = {
+            canonicalize_name(Requirement(line).name)
+            for line in PROJECT["optional-dependencies"][extra]
+        }
+        asked |= {"huggingface-hub", "safetensors", "tokenizers"}  # what transformers needs
+        for module in modules:
+            names = {canonicalize_name(name) for name in distributions[module]}
+            assert names & asked, f"{module} is not installed by psibench[{extra}]"

@@ -21,7 +21,7 @@ def test_unknown_embedded_checkpoint_lists_the_supported_ones():
 
 def test_embedded_checkpoint_without_its_package_says_how_to_install(monkeypatch):
     monkeypatch.setitem(checkpoints.EMBEDDED, "all-MiniLM-L6-v2", "no_such_package_here")
-    with pytest.raises(InputError, match="no_such_package_here is not installed; run `make setup`"):
+    with pytest.raises(InputError, match=r"needs psibench\[models\] \(no_such_package_here is not"):
         resolve_checkpoint("embedded:all-MiniLM-L6-v2")
 
 

@@ -199,7 +199,7 @@ def test_what_vllm_refuses_names_the_checkpoint(vllm, entry, tmp_path):
 
 def test_the_extra_asks_for_releases_that_go_with_our_torch_and_transformers():
     project = tomllib.loads((CONFIG_FOLDER.parent / "pyproject.toml").read_text())["project"]
-    (found,) = project["optional-dependencies"]["vllm"]
+    _, found = project["optional-dependencies"]["vllm"]
     # 0.1.2 is what pip takes if there is no bound; 0.31 asks for transformers < 5.18.
     allowed = [
         v for v in ("0.1.2", "0.27.0", "0.30.0", "0.31.0") if v in Requirement(found).specifier

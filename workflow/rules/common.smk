@@ -8,7 +8,7 @@ from snakemake.exceptions import WorkflowError
 try:
     from psibench.cluster.environment import set_environment
     from psibench.cluster.head import start_head
-    from psibench.config.paths import CLEANING
+    from psibench.config.paths import CLEANING, DEFAULT_CONFIG, REGISTRY
     from psibench.errors import InputError
     from psibench.plan import jobs, paths, summaries
     from psibench.plan.config import load_config
@@ -16,16 +16,12 @@ try:
     from psibench.tables.stage import read_stages
 except ImportError as error:
     raise WorkflowError(
-        f"{error}. Run `make setup` in the psibench folder and use the snakemake in its .venv "
-        "(`source .venv/bin/activate`)."
+        f"{error}. psibench has to be installed where this snakemake is: `pip install "
+        "'psibench[all]'`; of a checkout, `make setup` and the snakemake in its .venv."
     )
 
 try:
-    settings, model_entries = load_config(
-        f"{workflow.basedir}/config/config.yaml",
-        config,
-        registry=f"{workflow.basedir}/config/models.yaml",
-    )
+    settings, model_entries = load_config(DEFAULT_CONFIG, config, registry=REGISTRY)
     plan = make_plan(settings, model_entries)
 except InputError as error:
     raise WorkflowError(str(error))
@@ -34,7 +30,7 @@ except InputError as error:
 # Which stages there are, of which versions: one of them is a parameter of every rule.
 STAGES = read_stages()
 
-set_environment(workflow.basedir, settings.store, settings.encoding.node_cache)
+set_environment(settings.store, settings.encoding.node_cache)
 patterns = paths.wildcard_patterns(plan)
 published_page = summaries.published_page(plan)
 training_tables = list(summaries.training_tables(plan).values())

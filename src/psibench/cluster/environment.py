@@ -4,21 +4,23 @@ import os
 from pathlib import Path
 
 from psibench.cluster.head_lock import HEAD_VARIABLE, JOBS, JOBS_VARIABLE
+from psibench.config.paths import IS_INSTALLED, PACKAGE
 from psibench.models.manifests import FOLDER_VARIABLE
 from psibench.models.node_cache import VARIABLE as CACHE_VARIABLE
 
 
-def set_environment(repository: str | Path, store: str | Path, node_cache: str | None) -> None:
+def set_environment(store: str | Path, node_cache: str | None) -> None:
     """Say where downloaded checkpoints and their copies on a node's disk are, and psibench itself.
 
-    In an environment of ``--sdm conda`` psibench is not installed: its folder goes before what
-    PYTHONPATH has.
+    In an environment of ``--sdm conda`` psibench is not installed: the folder of a checkout goes
+    before what PYTHONPATH has. Beside an installed one is all that is installed with it, which must
+    not come before an environment's own; Snakemake lets its scripts look there last.
     """
-    source = str(Path(repository) / "src")
-    others = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        dict.fromkeys([source, *others])  # a job's own snakemake comes here, too
-    )
+    if not IS_INSTALLED:
+        others = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            dict.fromkeys([str(PACKAGE.parent), *others])  # a job's own snakemake comes here, too
+        )
     os.environ[JOBS_VARIABLE] = str(Path(store).absolute() / JOBS)
     # Of a head, for jobs that it runs itself; a job of SLURM outlives the head and has its own
     # snakemake, which comes here.

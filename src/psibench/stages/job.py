@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from psibench.cluster.head_lock import end_with_head, job_lock
-from psibench.errors import InputError
+from psibench.errors import InputError, missing_extra
 from psibench.models.checkpoints import run_offline
 from psibench.stages.stopping import STOPPED_STATUS, Stopped
 from psibench.tables.stage import DECLARED, Job, StageVersion, call
@@ -50,6 +50,13 @@ def job(log: str | Path | None = None, *, threads: int | None = None) -> Iterato
     except InputError as error:
         logger.error("%s", error)
         _say(log, f"error: {error}")
+        raise SystemExit(INPUT_ERROR_STATUS) from None
+    except ModuleNotFoundError as error:
+        if (needs := missing_extra(error)) is None:
+            logger.exception("failed")
+            raise
+        logger.error("this job %s", needs)
+        _say(log, f"error: this job {needs}")
         raise SystemExit(INPUT_ERROR_STATUS) from None
     except Stopped as reason:
         told = f"stopped: {reason}. What is finished is stored; run again to go on."
