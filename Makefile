@@ -9,6 +9,8 @@
 # make setup          the set-up alone: .venv from requirements.lock
 # make lint           formats, lint, types, workflow lint, schema drift, dry run of each config
 # make bench          speed and memory beside the libraries one would use instead: docs/benchmarks.md
+# make docs           the documentation site: docs/_build/html
+# make wheel          dist/psibench-*.whl, with the workflow and its config inside
 # make lock           write requirements*.lock anew from pyproject.toml
 
 # The first interpreter that runs and is new enough (a pyenv shim may be there and not run).
@@ -21,29 +23,18 @@ CONFIG ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: psi train probes docs test workflow-test slurm-test setup setup-bench lint format dry bench lock schema clean
+.PHONY: psi train probes docs test workflow-test slurm-test setup setup-bench setup-docs lint format dry bench wheel lock schema clean
 .DEFAULT_GOAL := psi
 
-# One run at a time: psibench's own locks (src/psibench/cluster/head_lock.py) go with the processes
-# that hold them, so a killed run needs no --unlock.
 psi: setup
-	@$(if $(CONFIG),psibench check $(CONFIG))
-	@snakemake --nolock --profile profiles/local --cores $(CORES) \
-	  $(if $(CONFIG),--configfile $(CONFIG)) --quiet host reason || exit 2
-	@psibench show results/psi_table.parquet
-	@echo "Tables: results/psi_table.csv results/bucket_scores.csv   Pages: results/report.html$$(test ! -e results/published.html || echo ' results/published.html')"
+	@psibench run --cores $(CORES) $(CONFIG)
 
 train: setup
-	@snakemake results/training_table.csv results/report.html --nolock --profile profiles/local \
-	  --cores $(CORES) --configfile $(or $(CONFIG),config/examples/training.yaml) --quiet host reason || exit 2
-	@psibench show results/training_table.parquet
-	@echo "Tables: results/training_table.csv results/training_reduction.csv   Page: results/report.html#training"
+	@psibench run --cores $(CORES) $(or $(CONFIG),config/examples/training.yaml) \
+	  results/training_table.csv results/report.html
 
 probes: setup
-	@snakemake probes --nolock --profile profiles/local --cores $(CORES) \
-	  --configfile $(or $(CONFIG),config/examples/probes.yaml) --quiet host reason || exit 2
-	@psibench show results/probe_table.parquet
-	@echo "Tables: results/probe_table.csv results/probes/   Page: results/probes.html"
+	@psibench run --cores $(CORES) $(or $(CONFIG),config/examples/probes.yaml) probes
 
 PYTEST := pytest -n auto --dist loadfile --no-loadscope-reorder
 
@@ -64,7 +55,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (some minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 setup-bench: $(VENV)/.installed-bench
@@ -76,7 +67,7 @@ $(VENV)/.installed-bench: $(VENV)/.installed requirements-bench.lock
 lint: setup
 	ruff format --check .
 	ruff check .
-	snakefmt --check Snakefile workflow/rules
+	snakefmt --check Snakefile workflow
 	mypy
 	psibench schema --check
 	python tools/tables_page.py --check
@@ -96,7 +87,7 @@ dry: setup
 format: setup
 	ruff format .
 	ruff check --fix .
-	snakefmt Snakefile workflow/rules
+	snakefmt Snakefile workflow
 
 schema: setup
 	psibench schema
@@ -105,6 +96,10 @@ schema: setup
 
 bench: setup-bench
 	@python tools/bench_page.py
+
+wheel: setup
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
 
 lock:
 	@sh tools/lock.sh

@@ -171,7 +171,7 @@ def test_missing_tables_are_named_with_the_command_that_makes_them(folder, capsy
     table = "results/mine/build/eng-Latn/documents.parquet"
     assert f"{table}, " in message
     assert "propose_questions.parquet: not made yet" in message
-    assert f"`snakemake --profile profiles/local --configfile {path} {table} " in message
+    assert f"`psibench run {path} {table} " in message
 
 
 def test_a_task_of_several_benchmarks_needs_a_choice(folder, capsys):
@@ -227,7 +227,7 @@ def test_missing_pairs_are_named_with_the_command_that_makes_them(folder, capsys
     message = refusal(capsys, "render", "judge_1", "--row", "x", "--config", path)
     table = "results/mine/build/eng-Latn/judge_1_pairs.parquet"
     assert f"judge_1 reads {table}: not made yet" in message
-    assert f"`snakemake --profile profiles/local --configfile {path} {table}`" in message
+    assert f"`psibench run {path} {table}`" in message
 
 
 def test_a_template_that_is_no_task_is_refused_with_the_tasks_that_use_it(folder, capsys):

@@ -6,6 +6,8 @@ from typing import cast
 from psibench.commands.base import Command
 
 COMMANDS = {
+    "run": "run the workflow: benchmark, retrievers, PSI table and report",
+    "init": "write a config for a corpus of your own",
     "score": "nDCG and PSI of any retriever's run",
     "compare": "two systems on the same queries: means, PSI and profiles",
     "show": "print a PSI table",
@@ -23,6 +25,8 @@ COMMANDS = {
 """Name, which is the module's, and help in one line."""
 
 EXAMPLES = {
+    "run": "psibench run --cores 4 my-config.yaml",
+    "init": "psibench init my-benchmark --corpus path/to/texts",
     "score": "psibench score --run mine.trec --queries queries.parquet --qrels qrels.tsv --out out",
     "compare": "psibench compare bm25 all-minilm-l6-v2 --results results",
     "show": "psibench show results/psi_table.parquet",

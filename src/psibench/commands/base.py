@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from psibench.config.paths import shipped
 from psibench.errors import InputError
 
 
@@ -18,6 +19,11 @@ class Command:
     description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
+
+
+def config_file(given: str) -> Path:
+    """Return the path of a config; ``shipped:presets/posir.yaml`` is one of psibench's own."""
+    return Path(shipped(given))
 
 
 def refuse_unwritable(option: str, path: Path | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from psibench.all_tables import ALL_TABLES
-from psibench.commands.base import Command
+from psibench.commands.base import Command, config_file
 from psibench.commands.check_languages import language_lines
 from psibench.commands.check_sources import source_lines
 from psibench.config.files import read_yaml
@@ -26,7 +26,9 @@ CONFIG_SUFFIXES = {".yaml", ".yml"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the files to check."""
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="Parquet or YAML")
+    parser.add_argument(
+        "files", nargs="+", type=config_file, metavar="FILE", help="Parquet or YAML"
+    )
 
 
 def run_check(args: argparse.Namespace) -> None:

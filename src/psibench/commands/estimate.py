@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import Command
+from psibench.commands.base import Command, config_file
 from psibench.commands.text_table import aligned
 from psibench.config.files import read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
@@ -56,7 +56,9 @@ UNREAD = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add config, size of the sample, choice of a benchmark, and form of the output."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="your config; else the default")
+    parser.add_argument(
+        "--config", type=config_file, metavar="FILE", help="your config; else the default"
+    )
     parser.add_argument(
         "--documents",
         type=int,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 import yaml
 
-from psibench.commands.base import Command
+from psibench.commands.base import Command, config_file
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import read_yaml
 from psibench.config.model_base import ModelBase
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "ids", nargs="*", metavar="ID", help="show these entries whole, defaults included, as YAML"
     )
-    parser.add_argument("--config", type=Path, help="also list the entries of this config")
+    parser.add_argument("--config", type=config_file, help="also list the entries of this config")
     parser.add_argument("--kind", choices=_choices("kind"), help="list models of this kind only")
     parser.add_argument(
         "--backend", choices=_choices("backend"), help="list models of this backend only"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import Command, refuse_unwritable
+from psibench.commands.base import Command, config_file, refuse_unwritable
 from psibench.commands.text_table import aligned
 from psibench.config.files import read_yaml
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
@@ -25,7 +25,9 @@ UNKNOWN = "-"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the config and a CSV file."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="your config; else the default")
+    parser.add_argument(
+        "--config", type=config_file, metavar="FILE", help="your config; else the default"
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the table, unrounded")
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from psibench.commands.base import Command
+from psibench.commands.base import Command, config_file
 from psibench.commands.text_table import aligned
 from psibench.config.files import read_yaml
 from psibench.config.llms import LlmSettings
@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "or of the translation: translate, judge_refusals, relocate_spans, judge_translation",
     )
     render.add_argument("--row", required=True, metavar="ID", help="id of an item of the task")
-    render.add_argument("--config", type=Path, metavar="FILE", help="your config; else the default")
+    render.add_argument(
+        "--config", type=config_file, metavar="FILE", help="your config; else the default"
+    )
     render.add_argument("--benchmark", metavar="ID", help="needed if several have the task")
     render.add_argument("--language", metavar="LANG", help="needed if several have the item")
     render.add_argument("--domain", metavar="DOMAIN", help="needed if several have the item")
@@ -217,11 +219,11 @@ def _missing(paths: Mapping[str, TablePath]) -> list[str]:
 
 def _not_made(task: str, missing: list[str], config: Path | None, n_places: int) -> str:
     """Say which tables an item is made of, and how to make them."""
-    given = "" if config is None else f" --configfile {config}"
+    given = "" if config is None else f" {config}"
     others = f" (and those of {n_places - 1} other languages and domains)" if n_places > 1 else ""
     return (
-        f"{task} reads {', '.join(missing)}{others}: not made yet. Make it with `snakemake "
-        f"--profile profiles/local{given} {' '.join(missing)}`"
+        f"{task} reads {', '.join(missing)}{others}: not made yet. Make it with "
+        f"`psibench run{given} {' '.join(missing)}`"
     )
 
 

@@ -1,0 +1,69 @@
+"""`psibench init`: a config of one's own to begin with."""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+from psibench.commands.base import Command
+from psibench.config.paths import CONFIG_FOLDER, PROFILES
+from psibench.errors import InputError
+
+TEMPLATE = CONFIG_FOLDER / "examples" / "own-corpus.yaml"
+TEMPLATE_PATHS = "[docs, README.md, CONTRIBUTING.md]"
+CONFIG_NAME = "psibench.yaml"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the folder, where the texts are, and a profile."""
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: here"
+    )
+    parser.add_argument(
+        "--corpus",
+        nargs="+",
+        default=["texts"],
+        metavar="PATH",
+        help="folders or txt, md, jsonl and parquet files with your texts, as seen from FOLDER; "
+        "default: texts",
+    )
+    parser.add_argument(
+        "--profile",
+        choices=sorted(path.name for path in PROFILES.iterdir() if path.name != "default"),
+        help="also copy this profile of Snakemake, to be edited; `psibench run --profile` in "
+        "FOLDER then takes the copy",
+    )
+
+
+def run_init(args: argparse.Namespace) -> None:
+    """Write FOLDER/psibench.yaml, and the profile beside it.
+
+    Raises
+    ------
+    InputError
+        If one of them is there already; then nothing is written.
+    """
+    config = args.folder / CONFIG_NAME
+    made = [config] if args.profile is None else [config, args.folder / args.profile]
+    if there := [str(path) for path in made if path.exists()]:
+        raise InputError(f"{', '.join(there)}: there already, and kept; name another folder")
+    args.folder.mkdir(parents=True, exist_ok=True)
+    text = TEMPLATE.read_text(encoding="utf-8")
+    with config.open("x", encoding="utf-8") as file:
+        file.write(text.replace(TEMPLATE_PATHS, json.dumps(args.corpus, ensure_ascii=False)))
+    if args.profile is not None:
+        shutil.copytree(PROFILES / args.profile, args.folder / args.profile)
+    print("Written:", *made)
+    missing = [path for path in args.corpus if not (args.folder / path).exists()]
+    if missing:
+        print(f"Not there yet: {', '.join(missing)}. Put your texts there.")
+    here = "" if args.folder == Path() else f"cd {args.folder}; "
+    print(f"Next: {here}psibench check {CONFIG_NAME}; psibench run {CONFIG_NAME}")
+
+
+COMMAND = Command(
+    description="Write a commented config for a corpus of your own, psibench.yaml. Nothing that is "
+    "there is overwritten.",
+    add_arguments=add_arguments,
+    run=run_init,
+)

@@ -1,0 +1,164 @@
+"""`psibench run`: the workflow in this folder, from a config to its tables and its report.
+
+Snakemake runs in this process, as ``python -m snakemake`` would: a signal, the number of the
+process in psibench's lock and the exit code are Snakemake's own.
+"""
+
+import argparse
+import runpy
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
+from pathlib import Path
+
+from psibench.commands.base import Command, config_file
+from psibench.config.paths import PROFILES, SNAKEFILE
+from psibench.errors import InputError
+
+CONFIG_SUFFIXES = (".yaml", ".yml")
+RESULTS = Path("results")
+TABLES = {
+    "all": "psi_table",
+    "psi_table": "psi_table",
+    "probes": "probe_table",
+    "probe_table": "probe_table",
+    "training_table": "training_table",
+}
+"""Which table is printed after a run, by the target or by the name of a target's file."""
+WRITTEN = ("psi_table.csv", "bucket_scores.csv", "report.html", "published.html")
+"""What `all` writes that one looks at first; the last where a paper has figures of it."""
+GIVEN_OTHERWISE = {
+    "--configfile": "name the config before `--`",
+    "--configfiles": "name the config before `--`",
+    "--directory": "run in that folder",
+    "-d": "run in that folder",
+    "--snakefile": "call snakemake itself",
+    "-s": "call snakemake itself",
+}
+"""Options of Snakemake that would make it run something else than what was checked."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the config and targets, and the options of Snakemake that are used most."""
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="CONFIG|TARGET",
+        help="your config, which ends in .yaml (shipped:presets/squad_posq.yaml is one of "
+        "psibench's; without any, the embedded default); files of results/ to make, or `probes`, "
+        "`study` (without any, the PSI table and the report)",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        default="local",
+        help="a folder with a profile of Snakemake, or `local` (this machine, the default) or "
+        "`slurm`; `psibench init --profile slurm` writes a copy to put your account into",
+    )
+    parser.add_argument("--cores", metavar="N", help="cores of this machine to use; default: all")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="list the jobs; run nothing")
+
+
+def run_workflow(args: argparse.Namespace) -> None:
+    """Check the config, run Snakemake, print the table that was asked for.
+
+    Raises
+    ------
+    InputError
+        If the config is not valid, or an option of Snakemake would run something else.
+    SystemExit
+        With Snakemake's exit code, if it is not 0.
+    """
+    config, targets, options = split_words(args.words)
+    if find_spec("snakemake") is None:
+        raise ModuleNotFoundError("no Snakemake", name="snakemake")
+    given = []
+    if config is not None:
+        from psibench.commands.check import check_config
+
+        print(check_config(config), flush=True)
+        given = ["--configfile", str(config)]
+    given += [] if args.cores is None else ["--cores", args.cores]
+    given += ["--dry-run"] if args.dry_run else []
+    status = run_snakemake(
+        [
+            *("--snakefile", str(SNAKEFILE), "--workflow-profile", str(PROFILES / "default")),
+            *("--profile", profile_path(args.profile)),
+            # psibench's own locks go with the processes that hold them (cluster/head_lock.py), so
+            # that a killed run needs no --unlock.
+            *("--nolock", "--quiet", "host", "reason"),
+            *given,
+            *options,
+            *(["--", *targets] if targets else []),
+        ]
+    )
+    if status:
+        raise SystemExit(status)
+    if not args.dry_run and not options:  # with options it may have done anything
+        show_results(targets)
+
+
+def split_words(words: Sequence[str]) -> tuple[Path | None, list[str], list[str]]:
+    """Tell the config, the targets and Snakemake's own options in a command line.
+
+    Returns
+    -------
+    config, targets, options
+        What ends in .yaml, the other words, and all words from the first that begins with ``-``.
+
+    Raises
+    ------
+    InputError
+        On a second config, and on an option of Snakemake that the command itself has to give.
+    """
+    start = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    targets, options = list(words[:start]), list(words[start:])
+    configs = [word for word in targets if word.lower().endswith(CONFIG_SUFFIXES)]
+    if len(configs) > 1:
+        raise InputError(f"found {len(configs)} configs ({', '.join(configs)}); give one")
+    for option in options:
+        if (instead := GIVEN_OTHERWISE.get(option.split("=")[0])) is not None:
+            raise InputError(f"{option} cannot be passed to Snakemake here; {instead}")
+    targets = [word for word in targets if word not in configs]
+    return (config_file(configs[0]) if configs else None), targets, options
+
+
+def profile_path(name: str) -> str:
+    """Return a profile of this folder as it is, a shipped one by its path, others for Snakemake."""
+    shipped = PROFILES / name
+    return str(shipped) if not Path(name).exists() and shipped.is_dir() else name
+
+
+def run_snakemake(arguments: Sequence[str]) -> int:
+    """Run Snakemake in this process and with its own output; return its exit code."""
+    own, sys.argv = sys.argv, ["snakemake", *arguments]
+    try:
+        with redirect_stdout(sys.__stdout__), redirect_stderr(sys.__stderr__):
+            runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    finally:
+        sys.argv = own
+    return 0
+
+
+def show_results(targets: Sequence[str]) -> None:
+    """Print the tables among the targets, and which files to look at."""
+    from psibench.commands.show import run_show
+
+    asked = targets or ["all"]
+    names = dict.fromkeys(TABLES[stem] for t in asked if (stem := Path(t).stem) in TABLES)
+    for name in names:
+        run_show(argparse.Namespace(file=RESULTS / f"{name}.parquet", all=False))
+    files = [Path(target) for target in targets] or [RESULTS / name for name in WRITTEN]
+    print("Written:", *(str(path) for path in files if path.exists()))
+
+
+COMMAND = Command(
+    description="Run the workflow in this folder: results/ and store/ are made here. Options of "
+    "Snakemake follow after --, as in `psibench run my.yaml -- --until encode`; its exit code is "
+    "the command's.",
+    add_arguments=add_arguments,
+    run=run_workflow,
+)
