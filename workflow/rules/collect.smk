@@ -14,11 +14,7 @@ rule summaries:
         ),
         board_files=[board.path for board in settings.leaderboards],
     output:
-        tables=[
-            f"results/{name}.{suffix}"
-            for name in summaries.summary_names(plan)
-            for suffix in ("parquet", "csv")
-        ],
+        tables=tables_and_csv(summaries.summary_names(plan)),
     log:
         "logs/summaries.log",
     benchmark:
@@ -48,7 +44,7 @@ rule mitigations:
         read=summaries.mitigation_inputs(plan),
     output:
         parquet="results/mitigations.parquet",
-        csv="results/mitigations.csv",
+        csv=in_report("results/mitigations.csv"),
     log:
         "logs/mitigations.log",
     benchmark:
@@ -78,8 +74,8 @@ rule published:
         published=summaries.published_tables(),
     output:
         parquet="results/published_comparison.parquet",
-        csv="results/published_comparison.csv",
-        html="results/published.html",
+        csv=in_report("results/published_comparison.csv"),
+        html=in_report("results/published.html"),
     log:
         "logs/published.log",
     benchmark:
@@ -168,7 +164,7 @@ rule report:
         comparison_page=published_page,
         training_tables=list(summaries.training_tables(plan).values()),
     output:
-        page="results/report.html",
+        page=in_report("results/report.html"),
     log:
         "logs/report.log",
     benchmark:

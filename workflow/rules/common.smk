@@ -20,6 +20,15 @@ except ImportError as error:
         "'psibench[all]'`; of a checkout, `make setup` and the snakemake in its .venv."
     )
 
+if (
+    workflow.modifier.path_modifier.prefix
+    or workflow.modifier.path_modifier.modifies_prefixes
+):
+    raise WorkflowError(
+        "psibench as a module takes no `prefix` and no `replace_prefix`: jobs find tables by the "
+        "paths in their parameters, too. Leave it out: psibench writes results/ and store/."
+    )
+
 try:
     settings, model_entries = load_config(DEFAULT_CONFIG, config, registry=REGISTRY)
     plan = make_plan(settings, model_entries)
@@ -102,6 +111,21 @@ def per_benchmark(path):
 def per_pair(path):
     """Expand a path with {benchmark}, {query_lang}, {corpus_lang} over all language pairs."""
     return [path.format(**labels) for labels in summaries.evaluated_pairs(plan)]
+
+
+def in_report(path):
+    """A table or a page that `snakemake --report` holds, too."""
+    is_page = path.endswith(".html")
+    kind, what = ("Pages with figures", "page") if is_page else ("Tables", "table")
+    return report(path, category=kind, labels={what: Path(path).stem})
+
+
+def tables_and_csv(names):
+    """The files of tables over all benchmarks."""
+    files = []
+    for name in names:
+        files += [f"results/{name}.parquet", in_report(f"results/{name}.csv")]
+    return files
 
 
 def check_start():

@@ -131,7 +131,7 @@ rule probe_table:
         tables=paths.probe_tables(plan),
     output:
         parquet="results/probe_table.parquet",
-        csv="results/probe_table.csv",
+        csv=in_report("results/probe_table.csv"),
     log:
         "logs/probe_table.log",
     benchmark:
@@ -155,7 +155,7 @@ rule probe_page:
         table="results/probe_table.parquet",
         psi=paths.probe_psi(plan),
     output:
-        html="results/probes.html",
+        html=in_report("results/probes.html"),
     log:
         "logs/probe_page.log",
     benchmark:

@@ -97,12 +97,10 @@ rule training_results:
         psi_table="results/psi_table.parquet",
         scores=[one["scores"] for one in summaries.training_evaluations(plan)],
     output:
-        tables=[
-            f"results/{name}.{suffix}"
-            for name in summaries.training_tables(plan)
+        tables=tables_and_csv(
+            summaries.training_tables(plan)
             or ["training_table", "training_reduction", "training_buckets"]
-            for suffix in ("parquet", "csv")
-        ],
+        ),
     log:
         "logs/training_results.log",
     benchmark:
