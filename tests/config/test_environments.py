@@ -109,3 +109,13 @@ def test_what_a_message_says_to_install_has_the_module_it_names() -> None:
         for module in modules:
             names = {canonicalize_name(name) for name in distributions[module]}
             assert names & asked, f"{module} is not installed by psibench[{extra}]"
+
+
+def test_pre_commit_has_the_linters_of_the_lock_file() -> None:
+    text = (REPOSITORY / ".pre-commit-config.yaml").read_text()
+    hooks = [hook for repository in yaml.safe_load(text)["repos"] for hook in repository["hooks"]]
+    pins = [PIN.fullmatch(pin) for hook in hooks for pin in hook["additional_dependencies"]]
+    assert {pin[1]: pin[2] for pin in pins if pin is not None} == {
+        name: read_lock()[name] for name in ("ruff", "snakefmt")
+    }
+    assert all(pins)

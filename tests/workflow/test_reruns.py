@@ -56,7 +56,8 @@ def test_a_comment_in_the_script_a_rule_file_or_a_module_does_nothing(
 ) -> None:
     project = own_repository()
     files = project.repository.glob("workflow/*/*.*"), project.repository.glob("src/**/*.py")
-    for path in (*chain(*files), project.repository / "Snakefile"):
+    snakefiles = project.repository / "Snakefile", project.repository / "workflow" / "Snakefile"
+    for path in (*chain(*files), *snakefiles):
         if path.is_symlink():
             continue
         path.write_text(path.read_text() + "\n# a thought\n")

@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 
 from psibench.cluster.head_lock import HEAD_VARIABLE, JOBS, JOBS_VARIABLE
-from psibench.config.paths import IS_INSTALLED, PACKAGE
+from psibench.config.paths import IS_INSTALLED
 from psibench.models.manifests import FOLDER_VARIABLE
 from psibench.models.node_cache import VARIABLE as CACHE_VARIABLE
+
+SOURCE = Path(__file__).resolve().parents[2]
 
 
 def set_environment(store: str | Path, node_cache: str | None) -> None:
@@ -19,7 +21,7 @@ def set_environment(store: str | Path, node_cache: str | None) -> None:
     if not IS_INSTALLED:
         others = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
         os.environ["PYTHONPATH"] = os.pathsep.join(
-            dict.fromkeys([str(PACKAGE.parent), *others])  # a job's own snakemake comes here, too
+            dict.fromkeys([str(SOURCE), *others])  # a job's own snakemake comes here, too
         )
     os.environ[JOBS_VARIABLE] = str(Path(store).absolute() / JOBS)
     # Of a head, for jobs that it runs itself; a job of SLURM outlives the head and has its own

@@ -1,0 +1,97 @@
+"""The workflow by `psibench run`, as a module of another one, and in Snakemake's own report."""
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config, write_squad
+
+OUTER = """
+from psibench.config.paths import SNAKEFILE
+
+
+module psibench:
+    snakefile: str(SNAKEFILE)
+    config: config["psibench"]
+    {more}
+
+
+use rule * from psibench as psibench_*
+
+
+onstart:
+    psibench.check_start()
+
+
+rule mine:
+    input: "results/psi_table.csv"
+    output: "mine.csv"
+    shell: "cp {{input}} {{output}}"
+"""
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=ENVIRONMENT | {"PYTHONPATH": str(REPOSITORY / "src")},
+    )
+
+
+def test_the_table_is_printed_of_what_is_up_to_date(project: Project) -> None:
+    done = run(project.folder, "psibench.cli", "run", "--cores", "1", "config.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to be done" in done.stdout + done.stderr
+    assert re.search(r"(?m)^tiny$", done.stdout)
+    files = "results/psi_table.csv results/bucket_scores.csv results/report.html results/published.html"
+    assert done.stdout.endswith(f"Written: {files}\n")
+
+
+@pytest.mark.parametrize("more", [["--dry-run"], ["--", "--until", "build"]])
+def test_no_table_is_printed_where_it_need_not_be_of_this_config(
+    project: Project, more: list[str]
+) -> None:
+    done = run(project.folder, "psibench.cli", "run", "--cores", "1", "config.yaml", *more)
+    assert done.returncode == 0, done.stderr
+    assert "Written:" not in done.stdout
+
+
+def test_snakemakes_report_holds_the_psi_table_and_the_page(project: Project) -> None:
+    done = project.run("--report", "report.zip")
+    assert done.returncode == 0
+    names = {Path(name).name for name in zipfile.ZipFile(project.folder / "report.zip").namelist()}
+    assert {"psi_table.csv", "bucket_scores.csv", "report.html"} <= names
+
+
+def outer_workflow(folder: Path, more: str = "") -> None:
+    (folder / "Snakefile").write_text(OUTER.format(more=more))
+    (folder / "outer.yaml").write_text(yaml.safe_dump({"psibench": tiny_config()}))
+    write_squad(folder / "squad.json", n_contexts=2)
+
+
+def test_another_workflow_has_it_as_a_module_with_a_config_of_its_own(tmp_path: Path) -> None:
+    outer_workflow(tmp_path)
+    snakemake = ("snakemake", "--configfile", "outer.yaml", "--cores", "1")
+    planned = run(tmp_path, *snakemake, "--dry-run", "mine.csv")
+    said = planned.stdout + planned.stderr
+    assert planned.returncode == 0, said
+    for job in ("mine", "psibench_build", "psibench_score", "psibench_summaries"):
+        assert re.search(rf"(?m)^{job} +1$", said), job
+    corpus = "results/tiny/data/eng-Latn/general/corpus.parquet"
+    done = run(tmp_path, *snakemake, corpus)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / corpus).exists()
+    assert (tmp_path / "store" / "head.lock").exists(), "one run at a time"
+
+
+def test_a_prefix_of_a_module_is_refused_with_the_reason(tmp_path: Path) -> None:
+    outer_workflow(tmp_path, more='prefix: "inner"')
+    done = run(tmp_path, "snakemake", "--configfile", "outer.yaml", "--dry-run", "mine.csv")
+    assert done.returncode == 1
+    assert "psibench as a module takes no `prefix`" in done.stdout + done.stderr
