@@ -49,7 +49,9 @@ def test_the_table_is_printed_of_what_is_up_to_date(project: Project) -> None:
     assert done.returncode == 0, done.stderr
     assert "Nothing to be done" in done.stdout + done.stderr
     assert re.search(r"(?m)^tiny$", done.stdout)
-    files = "results/psi_table.csv results/bucket_scores.csv results/report.html results/published.html"
+    files = (
+        "results/psi_table.csv results/bucket_scores.csv results/report.html results/published.html"
+    )
     assert done.stdout.endswith(f"Written: {files}\n")
 
 

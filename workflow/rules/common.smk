@@ -9,7 +9,7 @@ try:
     from psibench.cluster.environment import set_environment
     from psibench.cluster.head import start_head
     from psibench.config.paths import CLEANING, DEFAULT_CONFIG, REGISTRY
-    from psibench.errors import InputError
+    from psibench.errors import InputError, missing_extra
     from psibench.plan import jobs, paths, summaries
     from psibench.plan.config import load_config
     from psibench.plan.plan import Plan, make_plan
@@ -34,6 +34,8 @@ try:
     plan = make_plan(settings, model_entries)
 except InputError as error:
     raise WorkflowError(str(error))
+except ModuleNotFoundError as error:
+    raise WorkflowError(f"this config {missing_extra(error) or error}")
 
 
 # Which stages there are, of which versions: one of them is a parameter of every rule.

