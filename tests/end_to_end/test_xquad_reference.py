@@ -120,10 +120,9 @@ def test_ndcg_equals_pytrec_eval_on_the_same_run(folder: Path, model: str) -> No
     judged: dict[str, dict[str, int]] = {}
     for query, document, grade in qrels.iter_rows():
         judged.setdefault(query, {})[document] = grade
-    # pytrec_eval orders ties its own way: it is given our order as distinct scores.
     ranked: dict[str, dict[str, float]] = {query: {} for query in judged}
-    for query, document, rank in run.select("query_id", "doc_id", "rank").iter_rows():
-        ranked[query][document] = -float(rank)
+    for query, document, score in run.select("query_id", "doc_id", "score").iter_rows():
+        ranked[query][document] = score
     measures = {"ndcg_cut.10", "recall.100"}
     theirs = pytrec_eval.RelevanceEvaluator(judged, measures).evaluate(ranked)
     ours = read_table(folder / f"{model}.scores.parquet", QUERY_SCORES)

@@ -3,6 +3,7 @@ from math import log2
 import numpy as np
 import polars as pl
 import pytest
+import pytrec_eval
 
 from psibench.errors import InputError
 from psibench.metrics.definitions import (
@@ -122,18 +123,18 @@ NAMES = ["ndcg@1", "ndcg@5", "ndcg@10", "recall@5", "recall@30", "mrr@1000"]
 TREC_NAMES = ["ndcg_cut_1", "ndcg_cut_5", "ndcg_cut_10", "recall_5", "recall_30", "recip_rank"]
 
 
-@pytest.mark.parametrize("by_rank", [False, True])
+@pytest.mark.parametrize("n_values", [1, 3, 1000])
 @pytest.mark.parametrize("seed", range(5))
-def test_equals_pytrec_eval(seed, by_rank):
-    pytrec_eval = pytest.importorskip("pytrec_eval")
+def test_equals_pytrec_eval_also_where_scores_tie(seed, n_values):
     scores, qrels = random_case(seed)
+    scores = scores.with_columns(pl.col("score") % n_values)
     run = rank_documents(scores)
     nested_qrels: dict[str, dict[str, int]] = {}
     for q, d, grade in qrels.rows():
         nested_qrels.setdefault(q, {})[d] = grade
     nested_run: dict[str, dict[str, float]] = {}
-    for q, d, rank, score in run.rows():
-        nested_run.setdefault(q, {})[d] = float(-rank) if by_rank else score
+    for q, d, score in scores.rows():
+        nested_run.setdefault(q, {})[d] = score
     measures = {"ndcg_cut.1,5,10", "recall.5,30", "recip_rank"}
     expected = pytrec_eval.RelevanceEvaluator(nested_qrels, measures).evaluate(nested_run)
     table = ranking_metrics(run, qrels, metrics=NAMES)

@@ -1,6 +1,7 @@
 import numpy as np
 import polars as pl
 import pytest
+import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,14 +16,14 @@ def scored(*rows: tuple[str, str, float]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=schema, orient="row")
 
 
-def test_orders_by_score_then_by_doc_id():
+def test_orders_by_score_then_by_doc_id_the_last_first():
     run = rank_documents(
         scored(("q2", "d9", 0.1), ("q1", "db", 0.5), ("q1", "dc", 0.9), ("q1", "da", 0.5))
     )
     assert run.rows() == [
         ("q1", "dc", 1, pytest.approx(0.9)),
-        ("q1", "da", 2, 0.5),
-        ("q1", "db", 3, 0.5),
+        ("q1", "db", 2, 0.5),
+        ("q1", "da", 3, 0.5),
         ("q2", "d9", 1, pytest.approx(0.1)),
     ]
     conform(run, RUN, where="run")
@@ -31,17 +32,43 @@ def test_orders_by_score_then_by_doc_id():
 def test_ids_compare_by_code_point_also_beyond_the_basic_plane():
     # U+FFFD sorts before U+1F600 by code point; UTF-16 units would turn them round.
     run = rank_documents(scored(("问", "\U0001f600", 1), ("问", "\ufffd", 1), ("问", "文", 1)))
-    assert run["doc_id"].to_list() == ["文", "\ufffd", "\U0001f600"]
+    assert run["doc_id"].to_list() == ["\U0001f600", "\ufffd", "文"]
 
 
 def test_scores_that_differ_below_float32_are_ties():
-    run = rank_documents(scored(("q", "b", 1.0 + 1e-12), ("q", "a", 1.0)))
-    assert run["doc_id"].to_list() == ["a", "b"]
+    run = rank_documents(scored(("q", "b", 1.0), ("q", "a", 1.0 + 1e-12)))
+    assert run["doc_id"].to_list() == ["b", "a"]
 
 
 def test_negative_zero_ties_with_zero():
     run = rank_documents(scored(("q", "b", 0.0), ("q", "a", -0.0), ("q", "c", -0.0)))
-    assert run["doc_id"].to_list() == ["a", "b", "c"]
+    assert run["doc_id"].to_list() == ["c", "b", "a"]
+
+
+IDS = st.text(
+    st.characters(exclude_categories=("Cs", "Cc", "Z")), min_size=1, max_size=3
+)  # ids are bytes to trec_eval: any script, and both sides of the surrogates
+
+
+@given(
+    ids=st.lists(IDS, min_size=1, max_size=12, unique=True),
+    scores=st.lists(
+        st.sampled_from([-1.0, -0.0, 0.0, 1.0, 1.0 + 1e-12, 0.1, 0.1 + 1e-9]),
+        min_size=12,
+        max_size=12,
+    ),
+)
+def test_trec_eval_reads_a_run_in_the_order_it_was_written(ids, scores):
+    given_scores = dict(zip(ids, scores, strict=False))
+    run = rank_documents(scored(*(("q", *pair) for pair in given_scores.items())))
+    written = dict(run.select("doc_id", "score").rows())
+    # Asked for each document alone, its reciprocal rank is where trec_eval puts it.
+    judged = pytrec_eval.RelevanceEvaluator({one: {one: 1} for one in ids}, {"recip_rank"})
+    for read in (given_scores, written):
+        found = judged.evaluate(dict.fromkeys(ids, read))
+        assert [round(1 / found[one]["recip_rank"]) for one in run["doc_id"]] == run[
+            "rank"
+        ].to_list()
 
 
 def test_minus_infinity_is_a_lowest_score():

@@ -69,7 +69,7 @@ def test_mirrored_ranks_are_a_tie_that_the_id_decides():
         for order in (["d2", "d3", "d1"], ["d3", "d1", "d2"], ["d1", "d2", "d3"])
     ]
     found = fused(runs, entry)
-    assert [doc for _, doc, _ in found] == ["d1", "d2", "d3"]
+    assert [doc for _, doc, _ in found] == ["d3", "d2", "d1"]
     assert len({score for _, _, score in found}) == 1
 
 
@@ -218,7 +218,7 @@ def test_the_fused_run_is_ranked_by_the_one_rule_and_cut_at_its_depth(tmp_path):
     fuse_files(tmp_path, reads_all=False, top_k=2)
     run = read_table(tmp_path / "run.parquet", RUN)
     found = run.select("query_id", "doc_id", "rank").rows()
-    assert found == [("q", "d1", 1), ("q", "d2", 2), ("r", "e1", 1)]
+    assert found == [("q", "d2", 1), ("q", "d1", 2), ("r", "e1", 1)]
     record = read_provenance(tmp_path / "run.parquet")
     assert record["params"]["of"] == ["a", "b"]
     assert {path.rpartition("/")[2] for path in record["inputs"]} >= {"a.parquet", "b.parquet"}

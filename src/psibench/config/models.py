@@ -88,8 +88,8 @@ class Bm25Model(ModelBase):
 class RunFilesModel(ModelBase):
     """Runs of a system outside psibench: files of scores, ranked and evaluated as they are.
 
-    Documents are ranked by score, ties by id; queries without results score 0. How much of a
-    document the system read is not known.
+    Documents are ranked by score, ties by id as in trec_eval, the last first; queries without
+    results score 0. How much of a document the system read is not known.
     """
 
     backend: Literal["runs"]

@@ -214,8 +214,8 @@ def search_bm25(
 ) -> TopK:
     """Score every document for every query and keep the best ``k`` that share a term with it.
 
-    Documents come in the order of their ids: among equal scores the first one wins. A document
-    without any term of the query is not retrieved, so a row may have fewer than ``k``.
+    Documents come in the order that ties have (see `TopK`): among equal scores the first one wins.
+    A document without any term of the query is not retrieved, so a row may have fewer than ``k``.
 
     Parameters
     ----------

@@ -349,7 +349,7 @@ def _complete(part: pl.DataFrame, n_places: int, *, is_whole: bool) -> pl.DataFr
     return part.filter(good)
 
 
-@stage("probe_cosines", version=2, offline=True)
+@stage("probe_cosines", version=3, offline=True)
 def run_probe_cosines(
     entry: EncoderEntry,
     *,

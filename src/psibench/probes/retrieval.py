@@ -60,7 +60,7 @@ class Collection:
     Attributes
     ----------
     documents
-        domain, document_id, text: domain by domain, in each by id.
+        domain, document_id, text: domain by domain, in each the last id first, as ties rank.
     qrels
         domain, query-id, corpus-id, score.
     """
@@ -76,7 +76,7 @@ class Collection:
         """Read CORPUS and QRELS tables; the texts of all documents are in memory."""
         documents = pl.concat(
             read_columns(path, CORPUS, ["_id", "text"])
-            .sort("_id")
+            .sort("_id", descending=True)  # as ties rank
             .select(pl.lit(domain).alias("domain"), pl.col("_id").alias("document_id"), "text")
             for domain, path in zip(domains, corpora, strict=True)
         )
@@ -160,7 +160,7 @@ def ndcg_with_variants(
             continue
         others = [pair for pair in best[domain, query] if pair[0] != document]
         moved = (document, float(np.float32(scores[number])))
-        ranked = sorted([*others, moved], key=lambda pair: (-pair[1], pair[0]))
+        ranked = sorted([*others, moved], key=lambda pair: (pair[1], pair[0]), reverse=True)
         own = grades.get((domain, query), {})
         values[number] = ndcg_of_query(
             [own.get(one, 0) for one, _ in ranked[:DEPTH]],
@@ -197,7 +197,7 @@ REVERSAL_SCORES = TableSpec(
 )
 
 
-@stage("probe_reversal", version=1, offline=True)
+@stage("probe_reversal", version=2, offline=True)
 def run_probe_reversal(
     entry: EncoderEntry,
     *,

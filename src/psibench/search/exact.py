@@ -3,7 +3,7 @@
 A block of documents is multiplied with many queries at once in float32. A product of matrices adds
 up in an order of its own, so that equal vectors may get unequal scores; all documents that its
 rounding leaves possible are therefore scored again one by one in float64, while the block is in
-memory, and ranked by that: score descending, document ascending. So neither the documents nor their
+memory, and ranked by that: score descending, number ascending. So neither the documents nor their
 scores depend on blocks, threads or device.
 """
 
@@ -104,7 +104,7 @@ def search_blocks(
     Parameters
     ----------
     source
-        Documents, numbered in the order of their ids; read once.
+        Documents, numbered as `TopK` says; read once.
     k
         Documents to keep; fewer where the corpus is smaller.
     block_bytes

@@ -1,4 +1,14 @@
-"""The one ranking rule of the project: score descending, then document id ascending."""
+"""The one ranking rule of the project: score descending, then document id descending.
+
+This is trec_eval's order, and so what mteb, beir, ir-measures and PyTerrier print. It compares ids
+byte by byte (`strcmp`; of UTF-8 that is the order of code points) and, up to 9.0.8, scores as
+32-bit floats (form_res_rels.c, trec_format.h; pytrec_eval-terrier 0.5 does the same). trec_eval
+10.0 compares them as 64-bit floats: runs of psibench, whose scores have 32 bits, keep their order,
+but a foreign run's scores that differ beyond those are tied here and not there.
+
+Of the papers, PosIR was evaluated with pytrec_eval, hence in this order; SQuAD-PosQ and
+FineWeb-PosQ with scikit-learn's `ndcg_score`, which gives tied documents the mean of their places.
+"""
 
 from dataclasses import dataclass
 
@@ -18,7 +28,7 @@ RUN_DTYPES = {
 def rank_documents(
     scores: pl.DataFrame, top_k: int | None = None, *, source: str = "the run"
 ) -> pl.DataFrame:
-    """Rank each query's documents by score descending, ties by document id ascending.
+    """Rank each query's documents by score descending, ties by document id descending.
 
     Scores are compared as float32, the precision the run table keeps, so that ranking a run that
     was written and read again changes nothing. Document ids compare by code point, as Python
@@ -87,11 +97,11 @@ def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
     follows = (
         (query > query.shift(1))
         | ((query == query.shift(1)) & (score < score.shift(1)))
-        | (tie & (doc >= doc.shift(1)))
+        | (tie & (doc <= doc.shift(1)))
     )
     if frame.select(follows.all(ignore_nulls=True)).item():
         return frame
-    return frame.sort("query_id", "score", "doc_id", descending=[False, True, False])
+    return frame.sort("query_id", "score", "doc_id", descending=[False, True, True])
 
 
 def _refuse_duplicates(frame: pl.DataFrame, source: str) -> None:
@@ -159,8 +169,8 @@ def top_k_of_row(scores: np.ndarray, k: int) -> np.ndarray:
 class TopK:
     """The best documents of each query, best first.
 
-    Documents are numbered in the order of their ids, so that among equal scores the smaller
-    number, and with it the smaller id, wins.
+    Documents are numbered by id, the last id first, so that among equal scores the smaller number
+    wins, as in `rank_documents`.
 
     Attributes
     ----------

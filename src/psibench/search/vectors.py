@@ -61,7 +61,7 @@ def cuts(offsets: np.ndarray, room: int) -> list[int]:
 
 
 class DocumentVectors(Protocol):
-    """The vectors of a corpus, whose documents are numbered in the order of their ids."""
+    """The vectors of a corpus, whose documents are numbered as `TopK` says."""
 
     @property
     def n_documents(self) -> int:

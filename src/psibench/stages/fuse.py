@@ -17,7 +17,7 @@ from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN, SEEN
 from psibench.tables.stage import stage
 
 
-@stage("fuse", version=1)
+@stage("fuse", version=2)
 def run_fuse(
     entry: FusionModel,
     *,

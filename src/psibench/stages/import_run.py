@@ -22,7 +22,7 @@ from psibench.tables.stage import stage
 logger = logging.getLogger("psibench")
 
 
-@stage("import_run", version=1)
+@stage("import_run", version=2)
 def run_import_run(
     entry: RunFilesModel,
     *,

@@ -31,7 +31,7 @@ FLOAT32_STEP = 2.0**-20
 """Of a number, eight times the distance of its neighbours in float32 or more."""
 
 
-@stage("rerank", version=2, offline=True)
+@stage("rerank", version=3, offline=True)
 def run_rerank(
     entry: RerankModel,
     reranker: RerankerModel,

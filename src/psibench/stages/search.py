@@ -26,7 +26,7 @@ from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
 
 
-@stage("search_lexical", version=2)
+@stage("search_lexical", version=3)
 def run_lexical_search(
     entry: Bm25Model,
     *,
@@ -40,7 +40,7 @@ def run_lexical_search(
     """Search every domain with BM25 and write the run."""
     frames = []
     for corpus_path, queries_path in zip(corpora, queries, strict=True):
-        documents = read_table(corpus_path, CORPUS).sort("_id")
+        documents = read_table(corpus_path, CORPUS).sort("_id", descending=True)
         asked = read_table(queries_path, QUERIES)
         texts, questions = (f.get_column("text").to_list() for f in (documents, asked))
         best = search_bm25(entry, texts, questions, k=top_k, language=corpus_lang)
@@ -54,7 +54,7 @@ def run_lexical_search(
     _write_run(frames, output, source)
 
 
-@stage("search_vectors", version=2)
+@stage("search_vectors", version=3)
 def run_vector_search(
     entry: EncoderEntry | EmbeddingApiModel,
     *,
@@ -122,11 +122,12 @@ def fingerprint_of(encodings: str | Path) -> str:
 
 
 def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
-    """Read the keys of a role's texts, domain by domain in the order given, each by id."""
+    """Read the keys of a role's texts, domain by domain in the order given, the last id first."""
     columns = ("role", "domain", "_id", "key")
     frame = read_columns(path, ENCODINGS, columns).filter(pl.col("role") == role)
     order = pl.DataFrame({"domain": list(domains), "place": range(len(domains))})
-    return frame.join(order, on="domain", maintain_order="left").sort("place", "_id")
+    joined = frame.join(order, on="domain", maintain_order="left")
+    return joined.sort("place", "_id", descending=[False, True])
 
 
 def own_rows(

@@ -103,7 +103,9 @@ RUN = TableSpec(
     (
         Column("query_id", STRING, "query id"),
         Column("doc_id", STRING, "document id"),
-        Column("rank", INT32, "rank from 1: score descending, then doc_id ascending"),
+        Column(
+            "rank", INT32, "rank from 1: score descending, then doc_id descending, as in trec_eval"
+        ),
         Column("score", FLOAT32, "retrieval score, larger is better"),
     ),
     key=("query_id", "doc_id"),
