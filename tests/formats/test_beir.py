@@ -116,6 +116,12 @@ QRELS_FRAME = pl.DataFrame(QRELS, schema=["query-id", "corpus-id", "score"], ori
         ("q.qrels", "q1 0 d1 1\nq2 0 文 0\n"),
         ("q.txt", "q1\t0\td1\t1\nq2\t0\t文\t0\n"),
         ("q.jsonl", "\n".join(json.dumps(r) for r in QRELS_FRAME.to_dicts())),
+        # PyTerrier's, ir-measures' and ranx' names; MS MARCO's qrels; ranx' and pytrec_eval's dict.
+        ("q.csv", "qid,docno,label\nq1,d1,1\nq2,文,0\n"),
+        ("q.csv", "query_id,doc_id,relevance\nq1,d1,1\nq2,文,0\n"),
+        ("q.csv", "q_id,doc_id,score\nq1,d1,1\nq2,文,0\n"),
+        ("q.tsv", "q1\t0\td1\t1\nq2\t0\t文\t0\n"),
+        ("q.json", json.dumps({"q1": {"d1": 1}, "q2": {"文": 0}})),
     ],
 )
 def test_qrels_formats_give_the_same(tmp_path, name, content):
@@ -131,7 +137,10 @@ def test_parquet_qrels_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("q.tsv", "q1\t0\td1\t1\nq2\t0\td2\t1\n", r"q\.tsv, line 2: missing columns query-id"),
+        ("q.tsv", "q1\td1\t1\nq2\td2\t1\n", r"q\.tsv, line 2: missing columns query-id"),
+        ("q.tsv", "q1\t0\td1\t1\nq2\td2\t1\n", r"q\.tsv, line 2: 3 columns, expected 4"),
+        ("q.json", "[]", r"q\.json: list; expected {query id: {document id: grade}}"),
+        ("q.json", '{"q1": 1}', r"q\.json, query 'q1': int, expected {document id"),
         ("q.tsv", "query-id\tcorpus-id\tscore\nq1\td1\n", r"q\.tsv, line 2: 2 columns"),
         ("q.qrels", "q1 0 d1 1 x\n", r"q\.qrels, line 1: 5 columns, expected 4"),
         ("q.qrels", "q1 0 d1 0.5\n", r"has the grade 0\.5; expected a whole number"),

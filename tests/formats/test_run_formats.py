@@ -1,11 +1,16 @@
 import gzip
 import json
+from pathlib import Path
 
+import cbor2
+import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from psibench.errors import InputError
-from psibench.formats.runs import RUN_FORMATS, read_run
+from psibench.formats.runs import RUN_FORMATS, doubts, read_run
+from psibench.search.ranking import rank_documents
 
 ROWS = [("q1", "d1", 2.5), ("q1", "文\U0001f600", 1.0), ("q2", "d1", -0.5)]
 FRAME = pl.DataFrame(ROWS, schema=["query_id", "doc_id", "score"], orient="row")
@@ -59,6 +64,117 @@ def test_mteb_file_names_its_model(tmp_path):
     assert found.frame.rows() == ROWS
 
 
+@pytest.mark.parametrize("name", ["no_model_name/available", "no_model_name_available", None, ""])
+def test_what_mteb_calls_a_model_without_a_name_is_no_name(tmp_path, name):
+    meta = {"model_name": name, "revision": "no_revision_available"}
+    content = {"mteb_model_meta": meta, "default": {"test": MTEB_PART}}
+    found = read_run(write(tmp_path / "Task_predictions.json", json.dumps(content)))
+    assert (found.model, found.frame.rows()) == ("Task_predictions", ROWS)
+
+
+def pyterrier() -> pd.DataFrame:
+    """A frame of results as PyTerrier's retrievers return it, ranks from 0."""
+    return pd.DataFrame(
+        [
+            [q, number, d, rank, score, "question"]
+            for (q, d, score), number, rank in zip(ROWS, (7, 2, 7), (0, 1, 0), strict=True)
+        ],
+        columns=["qid", "docid", "docno", "rank", "score", "query"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "save"),
+    [
+        ("p.csv", lambda path: pyterrier().to_csv(path, index=False)),
+        ("p.csv.gz", lambda path: pyterrier().to_csv(path, index=False)),
+        ("p.parquet", lambda path: pyterrier().to_parquet(path)),
+        ("p.jsonl", lambda path: pyterrier().to_json(path, orient="records", lines=True)),
+    ],
+)
+def test_a_frame_of_pyterrier_is_read_by_docno(tmp_path, name, save):
+    save(tmp_path / name)
+    found = read_run(tmp_path / name)
+    assert found.frame.rows() == ROWS
+    assert found.ranks.to_list() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["p.tsv", "p.tsv.gz", "p.csv", "p.parq"])
+@pytest.mark.parametrize("names", [("q_id", "doc_id"), ("qid", "docno"), ("query-id", "corpus-id")])
+def test_columns_may_have_the_names_of_other_libraries(tmp_path, name, names):
+    frame = FRAME.rename({"query_id": names[0], "doc_id": names[1]})
+    if name.endswith("parq"):
+        frame.write_parquet(tmp_path / name)
+    else:
+        write(tmp_path / name, frame.write_csv(separator="," if "csv" in name else "\t"))
+    assert read_run(tmp_path / name).frame.rows() == ROWS
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet", "p.jsonl"])
+def test_two_names_of_one_column_are_refused(tmp_path, name):
+    frame = FRAME.with_columns(qid=pl.lit("other"))
+    if name == "p.parquet":
+        frame.write_parquet(tmp_path / name)
+    else:
+        write(tmp_path / name, frame.write_csv() if name == "p.csv" else frame.write_ndjson())
+    with pytest.raises(InputError, match="query_id and qid are names of one column, query_id"):
+        read_run(tmp_path / name)
+
+
+# As MS MARCO's evaluation takes it: query, passage, rank; no header and no scores.
+MSMARCO = "q1\td1\t1\nq1\t文\U0001f600\t2\nq2\td1\t1\n"
+
+
+@pytest.mark.parametrize("name", ["run.dev.small.tsv", "run.dev.small.tsv.gz"])
+def test_a_headerless_tsv_of_ranks_is_msmarcos(tmp_path, name):
+    found = read_run(write(tmp_path / name, MSMARCO))
+    pairs = [(query, document) for query, document, _ in ROWS]
+    assert found.frame.select("query_id", "doc_id").rows() == pairs
+    assert rank_documents(found.frame)["rank"].to_list() == [1, 2, 1]
+    assert found.model == "run.dev.small"
+    assert list(doubts(found)) == []
+
+
+def test_msmarcos_format_can_be_named(tmp_path):
+    found = read_run(write(tmp_path / "run.txt", MSMARCO), run_format="msmarco")
+    assert found.frame["score"].to_list() == [-1, -2, -1]
+
+
+def test_a_tsv_with_an_unknown_header_is_not_msmarcos(tmp_path):
+    with pytest.raises(InputError, match="missing columns query_id, doc_id, score"):
+        read_run(write(tmp_path / "r.tsv", "query\tpassage\tplace\nq1\td1\t1\n"))
+
+
+def test_ranx_lz4_is_read_as_ranx_wrote_it():
+    # By ranx 0.3.21: Run.from_dict({"q1": {"d1": 2.5, "d2": 1.0}, "q2": {"d1": -0.5}}).save(...)
+    found = read_run(Path(__file__).parent / "ranx.lz4")
+    assert found.frame.rows() == [("q1", "d1", 2.5), ("q1", "d2", 1.0), ("q2", "d1", -0.5)]
+    assert found.model == "ranx"
+
+
+def lz4_frame(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "lz4") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no lz4", "not a run that ranx wrote as .lz4"),
+        (lz4_frame(cbor2.dumps({"q": {"d": 1.0}})), "not a run that ranx wrote as .lz4"),
+        (lz4_frame(lz4_frame(b"\xff")), "not a run that ranx wrote as .lz4"),
+        (lz4_frame(lz4_frame(cbor2.dumps([1]))), "expected {query id: {document id: score}}"),
+        (lz4_frame(lz4_frame(cbor2.dumps({"q": {"d": [1]}}))), "expected {query id: {document"),
+        (lz4_frame(lz4_frame(cbor2.dumps({"q": {"d": "x"}}))), "'d' is 'x'; expected a number"),
+    ],
+)
+def test_other_lz4_is_refused(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        read_run(write(tmp_path / "r.lz4", content))
+
+
 def test_mteb_file_with_several_parts_needs_one_named(tmp_path):
     content = {"mteb_model_meta": META, "en": {"test": MTEB_PART, "dev": {}}, "de": {"test": {}}}
     path = write(tmp_path / "p.json", json.dumps(content))
@@ -85,7 +201,9 @@ def test_the_named_format_wins_over_the_suffix(tmp_path):
 
 def test_unknown_suffix_lists_the_formats(tmp_path):
     path = write(tmp_path / "run.dat", TREC)
-    with pytest.raises(InputError, match=r"set --run-format. Supported: parquet \(.parquet\)"):
+    with pytest.raises(
+        InputError, match=r"set --run-format. Supported: parquet \(.parquet .parq\)"
+    ):
         read_run(path)
 
 

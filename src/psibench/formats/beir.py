@@ -15,17 +15,20 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.formats.tabular import (
     NUMBER,
+    QRELS_FIELDS,
     SPAN,
     SPANS,
     TEXT,
     TEXTS,
     choose_format,
+    is_headerless,
+    nested_pairs,
     read_parquet,
     read_scored_pairs,
     read_trec_qrels,
     typed_column,
 )
-from psibench.formats.text import read_records
+from psibench.formats.text import read_json, read_records
 from psibench.metrics.buckets import class_of
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 from psibench.reading import identifier, shown, utf8
@@ -52,16 +55,22 @@ NEEDED = (
 )
 
 QUERIES_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
-QRELS_FORMATS = {
-    "parquet": (".parquet",),
+QRELS_FORMATS: dict[str, tuple[str, ...]] = {
+    "parquet": (".parquet", ".parq"),
     "tsv": (".tsv", ".tsv.gz"),
     "csv": (".csv", ".csv.gz"),
     "jsonl": (".jsonl", ".jsonl.gz"),
+    "json": (".json", ".json.gz"),
     "trec": (".trec", ".qrels", ".qrel", ".txt", ".trec.gz", ".qrels.gz", ".qrel.gz", ".txt.gz"),
 }
 MOST_GRADE = 1_000
 """Grades are gains of nDCG; a larger number is an id or a score in the wrong column."""
-QRELS_COLUMNS = ("query-id", "corpus-id", "score")
+QRELS_COLUMNS: dict[str, tuple[str, ...]] = {
+    "query-id": ("query_id", "q_id", "qid"),
+    "corpus-id": ("doc_id", "docno"),
+    "score": ("label", "relevance"),
+}
+"""Of qrels: BEIR's names, and those of ranx, PyTerrier and ir-measures."""
 
 
 def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFrame:
@@ -95,18 +104,29 @@ def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFra
 def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
     """Read qrels: query-id, corpus-id (String), score (Int64), in file order.
 
+    A .tsv without a header is read as TREC qrels: MS MARCO's have four columns between tabs.
+
     Raises InputError on an unknown format or a grade that is not a whole number.
     """
     chosen = choose_format(path, qrels_format, QRELS_FORMATS, option="--qrels-format")
+    if chosen == "tsv" and qrels_format is None and is_headerless(path, QRELS_FIELDS):
+        chosen = "trec"
     if chosen == "trec":
         frame = read_trec_qrels(path)
+    elif chosen == "json":
+        found = read_json(path)
+        if not isinstance(found, dict):
+            raise InputError(
+                f"{path}: {type(found).__name__}; expected {{query id: {{document id: grade}}}}"
+            )
+        frame = nested_pairs(found, list(QRELS_COLUMNS), str(path))
     else:
         frame = read_scored_pairs(path, chosen, QRELS_COLUMNS)
     grade = pl.col("score").cast(pl.Float64)
     whole = grade.is_finite() & (grade == grade.round()) & (grade.abs() <= MOST_GRADE)
     odd = frame.filter(~whole.fill_null(value=False))
     if not odd.is_empty():
-        query_id, doc_id, score = odd.select(QRELS_COLUMNS).row(0)
+        query_id, doc_id, score = odd.select(list(QRELS_COLUMNS)).row(0)
         raise InputError(
             f"{path}: query {query_id!r}, document {doc_id!r} has the grade {score}; "
             f"expected a whole number of at most {MOST_GRADE}"

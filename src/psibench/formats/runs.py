@@ -1,8 +1,14 @@
 """Read a run in any supported format, by its suffix or by the format named.
 
+Columns may have the names that ranx (``q_id``), PyTerrier (``qid``, ``docno``) and BEIR
+(``query-id``, ``corpus-id``) give them. ranx writes its ``.lz4`` as CBOR, compressed twice
+(``ranx/io.py``): ``{query id: {document id: score}}``. A ``.tsv`` whose first line is two ids and
+a whole number is MS MARCO's.
+
 Of MTEB (version 2) the prediction files are read: scores per query, under subset and split, as
 ``{"mteb_model_meta": {"model_name", "revision"}, subset: {split: {query id: {document id:
-score}}}}``; a bare ``{query id: {document id: score}}`` is read as well.
+score}}}}``; a bare ``{query id: {document id: score}}``, as beir, pytrec_eval and ranx have it, is
+read as well.
 """
 
 from collections.abc import Iterator
@@ -11,20 +17,37 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from psibench.errors import InputError
-from psibench.formats.tabular import choose_format, read_scored_pairs, read_trec_run, stem
+from psibench.formats.tabular import (
+    MSMARCO_FIELDS,
+    choose_format,
+    is_headerless,
+    nested_pairs,
+    read_msmarco_run,
+    read_scored_pairs,
+    read_trec_run,
+    stem,
+)
 from psibench.formats.text import read_json
-from psibench.reading import identifier, number
+from psibench.reading import read_bytes
 
-COLUMNS = ("query_id", "doc_id", "score")
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "query_id": ("q_id", "qid", "query-id"),
+    "doc_id": ("docno", "corpus-id"),
+    "score": (),
+}
+"""Of a run, and what else they may be called in a file."""
 RUN_FORMATS: dict[str, tuple[str, ...]] = {
-    "parquet": (".parquet",),
+    "parquet": (".parquet", ".parq"),
     "csv": (".csv", ".csv.gz"),
     "tsv": (".tsv", ".tsv.gz"),
     "jsonl": (".jsonl", ".jsonl.gz"),
     "mteb": (".json", ".json.gz"),
     "trec": tuple(s + z for s in (".trec", ".run", ".res", ".txt") for z in ("", ".gz")),
+    "ranx": (".lz4",),
+    "msmarco": (),  # .tsv without a header
 }
 """Formats and the suffixes that stand for them."""
 
@@ -59,19 +82,25 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
         hold what its format says.
     """
     chosen = choose_format(path, run_format, RUN_FORMATS, option="--run-format")
+    if chosen == "tsv" and run_format is None and is_headerless(path, MSMARCO_FIELDS):
+        chosen = "msmarco"
     if part is not None and chosen != "mteb":
         raise InputError(f"{path}: a {chosen} run has no parts; got the part {part!r}")
     model = ranks = None
     if chosen == "mteb":
         frame, model = _read_mteb(path, part)
+    elif chosen == "ranx":
+        frame = _read_ranx(path)
     elif chosen == "trec":
         frame = read_trec_run(path)
+    elif chosen == "msmarco":
+        frame = read_msmarco_run(path)
     else:
         frame = read_scored_pairs(path, chosen, COLUMNS, optional=("rank",))
     if "rank" in frame.columns:
         ranks = frame.get_column("rank").cast(pl.Int64, strict=False)
         ranks = ranks if ranks.count() else None
-    frame = frame.select(COLUMNS)
+    frame = frame.select(list(COLUMNS))
     score = pl.col("score").cast(pl.Float64)
     lost = frame.filter(score.is_finite() & ~score.cast(pl.Float32).is_finite())
     for query_id, doc_id, found in lost.head(1).iter_rows():
@@ -127,13 +156,36 @@ def doubts(file: RunFile) -> Iterator[str]:
         yield (
             f"the scores are mostly tied: {tied:,} of the {first.height:,} results among the first "
             f"{FIRST} of their query ({tied / first.height:.1%}) share their score with another "
-            "one, and are ordered by document id"
+            "one, and are ordered by document id, the last first"
         )
 
 
-# --- MTEB's prediction files ---------------------------------------------------------------------
+# --- ranx's and MTEB's files ---------------------------------------------------------------------
+
+
+def _read_ranx(path: Path) -> pl.DataFrame:
+    """Return the scores of a run that ranx wrote as ``.lz4``."""
+    import cbor2
+
+    data = read_bytes(path, expected="a run that ranx wrote as .lz4")
+    try:
+        for _ in range(2):
+            data = pa.CompressedInputStream(pa.BufferReader(data), "lz4").read()
+        content = cbor2.loads(data)
+    except (OSError, cbor2.CBORError) as error:
+        raise InputError(
+            f"{path}: not a run that ranx wrote as .lz4, or truncated ({error})"
+        ) from error
+    if not isinstance(content, dict) or not all(map(_is_scores, content.values())):
+        raise InputError(
+            f"{path}: expected {{query id: {{document id: score}}}}, as ranx writes it"
+        )
+    return nested_pairs(content, list(COLUMNS), str(path))
+
 
 META_KEY = "mteb_model_meta"
+NO_NAME = "no_model_name"
+"""How the name begins that MTEB gives a model of which it knows none."""
 
 
 def _read_mteb(path: Path, part: str | None) -> tuple[pl.DataFrame, str | None]:
@@ -144,8 +196,9 @@ def _read_mteb(path: Path, part: str | None) -> tuple[pl.DataFrame, str | None]:
     meta = content.get(META_KEY)
     body = {key: value for key, value in content.items() if key != META_KEY}
     scores, where = _choose(_parts(body, path), part, path)
-    model = meta.get("model_name") if isinstance(meta, dict) else None
-    return _frame(scores, where), str(model) if model else None
+    model = str((isinstance(meta, dict) and meta.get("model_name")) or NO_NAME)
+    frame = nested_pairs(scores, list(COLUMNS), where)
+    return frame, None if model.startswith(NO_NAME) else model
 
 
 def _parts(body: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
@@ -183,20 +236,3 @@ def _choose(
         raise InputError(f"{path}: {len(parts)} parts ({names}); name one as subset/split")
     name, scores = next(iter(parts.items()))
     return scores, f"{path}, {name}" if name else str(path)
-
-
-def _frame(scores: dict[str, Any], where: str) -> pl.DataFrame:
-    queries, docs, values = [], [], []
-    for query_id, ranking in scores.items():
-        identifier(query_id, where=where, column="a query id")
-        if not isinstance(ranking, dict):
-            raise InputError(
-                f"{where}, query {query_id!r}: {type(ranking).__name__}, expected "
-                "{document id: score}"
-            )
-        for doc_id, value in ranking.items():
-            queries.append(query_id)
-            docs.append(identifier(doc_id, where=where, column="a document id"))
-            values.append(number(value, where=f"{where}, query {query_id!r}", column=repr(doc_id)))
-    schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}
-    return pl.DataFrame({"query_id": queries, "doc_id": docs, "score": values}, schema=schema)
