@@ -79,6 +79,23 @@ def test_writes_all_tables_and_prints_the_psi_table(files, capsys):
     assert "visible" not in printed
 
 
+def test_the_report_is_a_page_of_the_tables(files, capsys):
+    page = files / "out" / "page.html"
+    assert main(arguments(files, buckets="squad", control="bm25", report=page)) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Position sensitivity on custom" in text
+    assert "bm25" in text
+    assert f"Page written to {page}" in capsys.readouterr().out
+    # No simulation is claimed where nobody says who wrote the queries.
+    assert "Simulated queries" not in text
+
+
+def test_a_report_into_no_folder_is_refused_before_anything_is_computed(files, capsys):
+    assert main(arguments(files, report=files / "nowhere" / "page.html")) == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert not (files / "out").exists()
+
+
 def test_all_schemes_by_default(files):
     assert main(arguments(files)) == 0
     psi = pl.read_parquet(files / "out" / "psi_table.parquet")

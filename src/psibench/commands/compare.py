@@ -22,7 +22,7 @@ from psibench.metrics.buckets import BucketScheme, assign, bucket_scheme, fittin
 from psibench.metrics.comparison import BucketDifferences, bucket_differences
 from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import document_numbers
-from psibench.report.plots import CONTROL, INK, MAX_NAMED_TICKS, RC, SERIES
+from psibench.report.plots import CONTROL, INK, MAX_NAMED_TICKS, RC, SERIES, write_figure
 from psibench.report.wording import (
     ALPHA,
     SCHEME_TEXTS,
@@ -36,7 +36,6 @@ from psibench.report.wording import (
 )
 from psibench.tables import (
     Provenance,
-    atomic_path,
     content_hash,
     read_table,
     write_csv,
@@ -477,7 +476,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     models.add_argument(
         "--pair", metavar="PAIR", help="as eng-Latn-eng-Latn; default: the only one there"
     )
-    add_judgements(parser.add_argument_group("run files"), required=False)
+    add_judgements(parser.add_argument_group("run files"))
     add_tolerance(parser.add_argument_group("what to accept of run files"))
     shown = parser.add_argument_group("what to compare")
     shown.add_argument(
@@ -512,8 +511,7 @@ def draw_profiles(profiles: Profiles, path: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    quiet: dict[str, Any] = {**RC, "figure.facecolor": "white", "svg.hashsalt": "compare"}
-    with mpl.rc_context(quiet):
+    with mpl.rc_context(RC):
         figure = Figure(figsize=(6.0, 5.2), layout="constrained")
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         labels = profiles.scheme.labels
@@ -547,9 +545,7 @@ def draw_profiles(profiles: Profiles, path: Path) -> None:
         every = -(-len(labels) // MAX_NAMED_TICKS)
         lower.set_xticks(range(0, len(labels), every), labels[::every], fontsize=9)
         lower.set_xlabel(SCHEME_TEXTS.get(profiles.scheme.name, profiles.scheme.name))
-        for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
-            with atomic_path(path.with_suffix(suffix)) as temporary:
-                figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+    write_figure(figure, path)
 
 
 def _band(axes: Any, mean: np.ndarray, low: np.ndarray, high: np.ndarray, **style: Any) -> None:

@@ -7,10 +7,18 @@ from typing import Any
 import polars as pl
 
 from psibench.commands.text_table import aligned
+from psibench.config.llms import STAND_IN_PREFIX
 from psibench.metrics.estimate import FLAGS
 from psibench.report.verdict import verdicts
 from psibench.report.wording import MISSING, p_value
 
+AUTHORS = {
+    "simulation": "simulated known-item queries; no person and no language model wrote them",
+    "people": "questions written by people",
+}
+STAND_IN_AUTHOR = (
+    "{model}, a rule-based program in a language model's place; they compare positions, not models"
+)
 HEADINGS = (
     "model",
     "domain",
@@ -62,6 +70,14 @@ def format_verdicts(table: pl.DataFrame, controls: Mapping[str, str | None]) -> 
     ]
     isolates = str.maketrans("", "", "\u2068\u2069")  # for pages; a terminal shows them as boxes
     return "\n".join(lines).translate(isolates)
+
+
+def author_text(author: str) -> str:
+    """Say in words who wrote queries, from the name that provenance gives."""
+    model = author.removeprefix("llm:")
+    if model.startswith(STAND_IN_PREFIX):
+        return STAND_IN_AUTHOR.format(model=model)
+    return AUTHORS.get(author) or (f"written by {model}" if model != author else author)
 
 
 def _numbered(table: pl.DataFrame) -> list[dict[str, Any]]:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.commands.base import Command
-from psibench.commands.psi_text import format_psi_table
+from psibench import __version__
+from psibench.commands.base import Command, refuse_unwritable
+from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
+from psibench.commands.score_example import load_example
 from psibench.commands.score_options import Reading, add_arguments, find_reading, token_limits
 from psibench.errors import InputError
 from psibench.formats.beir import read_qrels, read_queries
@@ -29,11 +31,13 @@ from psibench.metrics.query_scores import query_scores
 from psibench.metrics.ranking import ranking_metrics
 from psibench.search.ranking import rank_documents
 from psibench.tables import Provenance, content_hash, write_csv, write_table
+from psibench.tables.atomic import write_text
 from psibench.tables.derived import queries_by
+from psibench.tables.provenance import now
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QUERY_SCORES
 from psibench.tables.spec import POOLED
 
-STAGE, STAGE_VERSION = "score", 2
+STAGE, STAGE_VERSION = "score", 3
 FAR_BETTER = 0.1
 """Gain of the mean from which on a run is taken for one of distances."""
 N_REVERSED = 1_000
@@ -49,7 +53,9 @@ class Judgements:
 
 
 def run_score(args: argparse.Namespace) -> None:
-    """Score every run, write the tables, print the PSI table."""
+    """Score every run, write the tables and the page, print the PSI table and what it says."""
+    example = load_example(args) if args.example else None
+    args = example.arguments if example else args
     schemes, settings = _checked_options(args)
     judgements = read_judgements(args)
     if args.buckets == "all":
@@ -57,7 +63,11 @@ def run_score(args: argparse.Namespace) -> None:
         if schemes != DEFAULT_SCHEMES:
             named = f"no query has one evidence span; buckets: {', '.join(schemes)}"
             print(f"{_names(args.queries)}: {named}", file=sys.stderr)
-    reading = find_reading(args, judgements.queries, judgements.qrels)
+    reading = (
+        Reading(list(example.ends))
+        if example
+        else find_reading(args, judgements.queries, judgements.qrels)
+    )
     per_run: dict[str, pl.DataFrame] = {}
     for index, path in enumerate(args.run):
         named, scores = score_run(path, judgements, args, ends=reading.ends[index])
@@ -65,14 +75,42 @@ def run_score(args: argparse.Namespace) -> None:
         if model in per_run:
             raise InputError(f"{path}: a second run of the model {model!r}; name each with --model")
         per_run[model] = scores
-    tables = _aggregate(per_run, schemes, settings, args)
-    write_score_tables(per_run, tables, args.out, _provenance(args, reading, schemes, settings))
+    evaluated = [
+        # What a foreign model was given of a document is known only if it is said.
+        Evaluated(
+            model,
+            example.kinds[model] if example else args.kind,
+            scores,
+            reading_known=ends is not None,
+            on_filter_panel=example is not None and model in example.on_filter_panel,
+        )
+        for (model, scores), ends in zip(per_run.items(), reading.ends, strict=True)
+    ]
+    tables = _aggregate(evaluated, schemes, settings, args)
+    origin = _provenance(args, reading, schemes, settings)
+    write_score_tables(per_run, tables, args.out, origin)
     print(format_psi_table(tables.psi))
+    controls = {args.control: "position-blind"} if args.control else {}
+    headline = tables.psi.filter(metric=args.metrics[0], buckets=schemes[0])
+    print(f"\n{format_verdicts(headline, controls)}\n")
+    if origin.queries_by != "not recorded":
+        print(f"Queries: {author_text(str(origin.queries_by))}.")
     print(f"Tables written to {args.out}")
+    if args.report is not None:
+        write_text(_page(evaluated, tables, origin, args), args.report)
+        print(f"Page written to {args.report}")
 
 
 def _checked_options(args: argparse.Namespace) -> tuple[tuple[str, ...], UncertaintySettings]:
     """Check before anything is read what can be checked then."""
+    needed = ("run", "queries", "qrels", "out")
+    if lacking := [f"--{name}" for name in needed if getattr(args, name) is None]:
+        raise InputError(
+            f"{', '.join(lacking)}: not given; name your files, or try --example, whose files "
+            "ship with psibench"
+        )
+    if args.report is not None and args.report.parent != args.out:  # which is made
+        refuse_unwritable("--report", args.report)
     parse_metrics(args.metrics)
     token_limits(args)
     schemes = DEFAULT_SCHEMES if args.buckets == "all" else (args.buckets,)
@@ -192,21 +230,18 @@ def _refuse_foreign_documents(run: pl.DataFrame, qrels: pl.DataFrame, *, source:
 
 
 def _aggregate(
-    per_run: dict[str, pl.DataFrame],
+    evaluated: Sequence[Evaluated],
     schemes: Sequence[str],
     settings: UncertaintySettings,
     args: argparse.Namespace,
 ) -> ResultTables:
-    if args.control is not None and args.control not in per_run:
+    models = [one.model for one in evaluated]
+    if args.control is not None and args.control not in models:
         raise InputError(
-            f"--control {args.control!r} is none of the models scored: {', '.join(per_run)}"
+            f"--control {args.control!r} is none of the models scored: {', '.join(models)}"
         )
     return result_tables(
-        # What a foreign model was given of a document is known only if it is said.
-        [
-            Evaluated(model, args.kind, scores, reading_known=args.max_tokens is not None)
-            for model, scores in per_run.items()
-        ],
+        evaluated,
         labels=RowLabels(
             args.benchmark, args.query_lang, args.corpus_lang, _queries_by(args.queries)
         ),
@@ -245,6 +280,42 @@ def _provenance(
         params=params | {"schemes": list(schemes)} | asdict(settings),
         inputs={name: content_hash(path) for name, path in files.items()},
         queries_by=_queries_by(args.queries),
+    )
+
+
+def _page(
+    evaluated: Sequence[Evaluated],
+    tables: ResultTables,
+    origin: Provenance,
+    args: argparse.Namespace,
+) -> str:
+    """Return the page of --report."""
+    from psibench.report.scored import Scored, render_scores
+    from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
+
+    note = simulation_note(str(origin.queries_by))
+    return render_scores(
+        Scored(
+            tables.psi,
+            tables.buckets,
+            tables.comparisons,
+            [BenchmarkInfo(args.benchmark, recipe="", simulated=bool(note), note=note)],
+            [
+                ModelInfo(
+                    one.model,
+                    one.kind,
+                    control="position-blind" if one.model == args.control else None,
+                )
+                for one in evaluated
+            ],
+            provenance={
+                "psibench": __version__,
+                "queries by": str(origin.queries_by),
+                **origin.inputs,
+            },
+            title=f"Position sensitivity on {args.benchmark}",
+            created=now(),
+        )
     )
 
 
@@ -294,8 +365,9 @@ COMMAND = Command(
     description="Score runs over queries of which it is known where their evidence is, by span or "
     "by class: writes psi_table and "
     "bucket_scores (.csv and .parquet) and per-query scores, and prints the PSI table. Documents "
-    "are ranked by score, ties by document id; a rank column is not used. Scores that contradict "
-    "the ranks or the order of the file, and scores that are mostly tied, are warned of.",
+    "are ranked by score, ties by document id, the last first, as in trec_eval; a rank column is "
+    "not used. Scores that contradict the ranks or the order of the file, and scores that are "
+    "mostly tied, are warned of.",
     add_arguments=add_arguments,
     run=run_score,
 )

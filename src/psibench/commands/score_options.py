@@ -13,9 +13,6 @@ from psibench.formats.beir import NEEDED, QRELS_FORMATS, QUERIES_FORMATS, read_t
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.query_scores import evidence_documents, name_some
-from psibench.models.api.texts import tokenizer_identity
-from psibench.models.counting import load_tokenizer
-from psibench.models.tokenizing import tokenize_texts
 
 METRICS = ("ndcg@10", "recall@10", "mrr@10")
 DEFAULTS = UncertaintySettings()
@@ -35,23 +32,34 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
         "--run",
         type=Path,
         action="append",
-        required=True,
         metavar="FILE",
         help="scores of one model; may be repeated. By suffix: "
-        + "; ".join(f"{name} {' '.join(suffixes)}" for name, suffixes in RUN_FORMATS.items()),
+        + "; ".join(f"{name} {' '.join(found)}" for name, found in RUN_FORMATS.items() if found)
+        + "; a .tsv without a header: msmarco (query, document, rank)",
     )
-    add_judgements(group, required=True)
-    group.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the tables")
+    add_judgements(group)
+    group.add_argument("--out", type=Path, metavar="DIR", help="for the tables")
+    group.add_argument(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write what the tables say as one page: verdicts, PSI table and curves",
+    )
+    group.add_argument(
+        "--example",
+        action="store_true",
+        help="score runs that ship with psibench, of the documentation of Python; tables and page "
+        "go to psibench-example, or --out and --report",
+    )
 
 
-def add_judgements(group: argparse._ArgumentGroup, *, required: bool) -> None:
+def add_judgements(group: argparse._ArgumentGroup) -> None:
     """Add queries and qrels, and the formats of these and of runs."""
     group.add_argument(
         "--queries",
         type=Path,
         nargs="+",
         action="extend",
-        required=required,
         metavar="FILE",
         help=f"{NEEDED}; several files, as of domains that a run pools, are put together",
     )
@@ -60,9 +68,9 @@ def add_judgements(group: argparse._ArgumentGroup, *, required: bool) -> None:
         type=Path,
         nargs="+",
         action="extend",
-        required=required,
         metavar="FILE",
-        help="query-id, corpus-id, score with a header, or TREC qrels; several are put together",
+        help="query-id, corpus-id, score with a header, or as ranx, PyTerrier and ir-measures name "
+        "them; {query: {document: grade}} as .json; TREC qrels; several are put together",
     )
     group.add_argument("--run-format", choices=RUN_FORMATS, help="instead of the suffix")
     group.add_argument("--queries-format", choices=QUERIES_FORMATS, help="instead of the suffix")
@@ -251,6 +259,9 @@ def find_reading(args: argparse.Namespace, queries: pl.DataFrame, qrels: pl.Data
     identity = None
     numbers = sorted({limit for limit in limits if limit is not None})
     if numbers:
+        from psibench.models.api.texts import tokenizer_identity
+        from psibench.models.counting import load_tokenizer
+
         texts = read_texts(args.corpus, asked.get_column("document_id"))
         _check_lengths(asked, texts, args)
         tokenizer = load_tokenizer(args.tokenizer, option="--tokenizer")
@@ -283,6 +294,8 @@ def _check_lengths(asked: pl.DataFrame, texts: pl.DataFrame, args: argparse.Name
 
 def _read_of(texts: pl.DataFrame, tokenizer: Any, limit: int) -> pl.DataFrame:
     """Return `document_id` and where the last of ``limit`` tokens ends."""
+    from psibench.models.tokenizing import tokenize_texts
+
     special = tokenizer.num_special_tokens_to_add()
     if limit <= special:
         raise InputError(

@@ -7,23 +7,14 @@ import polars as pl
 
 from psibench.commands.base import Command
 from psibench.commands.probe_text import probe_lines
-from psibench.commands.psi_text import format_flags, format_psi_table, format_verdicts
+from psibench.commands.psi_text import author_text, format_flags, format_psi_table, format_verdicts
 from psibench.commands.text_table import aligned
-from psibench.config.llms import STAND_IN_PREFIX
 from psibench.metrics.aggregate import POOLED
 from psibench.probes.tables import PROBE_TABLE
 from psibench.report.wording import p_text
 from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
 from psibench.train.results import TABLES
-
-AUTHORS = {
-    "simulation": "simulated known-item queries; no person and no language model wrote them",
-    "people": "questions written by people",
-}
-STAND_IN_AUTHOR = (
-    "{model}, a rule-based program in a language model's place; they compare positions, not models"
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,14 +131,6 @@ def controls_of(rows: pl.DataFrame) -> dict[str, str | None]:
     """Return which of the models is the position-blind control the others are compared with."""
     named = rows.get_column("control").drop_nulls().unique().to_list()
     return dict.fromkeys(named, "position-blind")
-
-
-def author_text(author: str) -> str:
-    """Say in words who wrote queries, from the name that provenance gives."""
-    model = author.removeprefix("llm:")
-    if model.startswith(STAND_IN_PREFIX):
-        return STAND_IN_AUTHOR.format(model=model)
-    return AUTHORS.get(author) or (f"written by {model}" if model != author else author)
 
 
 def headline_rows(rows: pl.DataFrame) -> pl.DataFrame:

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from markupsafe import Markup
 
 from psibench import __version__
-from psibench.config.llms import STAND_IN_PREFIX
 from psibench.config.models import Model
 from psibench.filters.verify import VerifyMargin
 from psibench.generate.benchmarks import (
@@ -23,7 +21,6 @@ from psibench.generate.benchmarks import (
     SquadPosq,
 )
 from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
-from psibench.report import scores
 from psibench.report.examples import Example, example_section, read_examples
 from psibench.report.filters import (
     GenerationFacts,
@@ -45,13 +42,11 @@ from psibench.report.languages import (
 from psibench.report.mitigations import mitigation_tables
 from psibench.report.pairs import leaderboard_table, pair_blocks
 from psibench.report.plots import draw_histogram, inline_svg, model_styles
+from psibench.report.scored import Scored, score_context
 from psibench.report.tables import (
-    TEMPLATES,
     Block,
     Panel,
     Table,
-    kind_chip,
-    provenance_table,
     render,
     slug,
 )
@@ -61,11 +56,10 @@ from psibench.report.views import (
     Headline,
     ModelInfo,
     PsiRows,
-    headline_metric,
     headlines,
-    with_headline,
+    simulation_note,
 )
-from psibench.report.wording import MISSING, SCHEME_TEXTS, count, pair_text, statistic_text
+from psibench.report.wording import MISSING, count, statistic_text
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import read_all
@@ -81,18 +75,6 @@ from psibench.tables.schemas import (
 from psibench.tables.spec import POOLED, TableSpec
 from psibench.tables.stage import stage
 
-KNOWN_ITEM_NOTE = (
-    "The queries are known-item queries drawn by a program from the evidence span itself "
-    "(Azzopardi, de Rijke and Balog, SIGIR 2007), not written by people or a language model. "
-    "They compare positions; being made of a passage's own words they favour lexical matching, so "
-    "they do not compare models, and absolute scores say little about real users."
-)
-STAND_IN_NOTE = (
-    "A rule-based stand-in answered in place of a language model, through the same requests: its "
-    "queries are words of one sentence each. They compare positions; being made of a passage's "
-    "own words they favour lexical matching, so they do not compare models. Name a language model "
-    "in the benchmark's tasks to have real queries."
-)
 SPECS: Mapping[str, TableSpec] = {
     "psi_table": PSI_TABLE,
     "bucket_scores": BUCKET_SCORES,
@@ -233,9 +215,7 @@ def run_report(
 
 def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> BenchmarkInfo:
     """Describe a benchmark for the report; ``queries_by`` is what its tables say."""
-    note = KNOWN_ITEM_NOTE if queries_by == "simulation" else ""
-    if f"llm:{STAND_IN_PREFIX}" in queries_by:
-        note = STAND_IN_NOTE
+    note = simulation_note(queries_by)
     generated = section if isinstance(section, GeneratedBenchmark) else None
     verify = generated.verify if generated else None
     return BenchmarkInfo(
@@ -311,21 +291,21 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
     ``inputs`` are without views; ``every`` has the PSI rows of benchmarks and views.
     """
     benchmarks, models = _infos(inputs)
-    by_id = {model.id: model for model in models}
     languages = _languages(inputs.statistics)
-    styles = model_styles({model.id: model.control for model in models})
-    metric = headline_metric(inputs.psi_table)
-    bucket_scores = inputs.bucket_scores.filter(metric=metric)
-    leading = headlines(inputs.psi_table, languages)
-    rows = with_headline(bucket_scores, headlines(bucket_scores, languages) | leading)
-    rows = rows.filter(pl.col("headline"))
-    marked = scores.fitting(with_headline(inputs.psi_table, leading))
-    table = scores.prepared(marked, by_id, benchmarks=[info.id for info in benchmarks])
-    lead = table.filter(pl.col("headline"), metric=metric)
-    curves = [
-        (info, scores.curve_figures(rows, info, styles=styles, metric=metric))
-        for info in benchmarks
-    ]
+    found = score_context(
+        Scored(
+            inputs.psi_table,
+            inputs.bucket_scores,
+            inputs.comparisons,
+            benchmarks,
+            models,
+            languages,
+            inputs.provenance,
+            inputs.title,
+            inputs.created,
+        )
+    )
+    metric, styles = found["metric"], model_styles({model.id: model.control for model in models})
     pairs = [
         (
             info,
@@ -342,63 +322,21 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
         )
         for info in benchmarks
     ]
-    return {
-        "title": inputs.title,
-        "created": inputs.created,
-        "version": __version__,
-        "metric": metric,
-        "benchmarks": benchmarks,
-        "n_models": len(models),
-        "models": _model_table(table, models),
-        "scheme_texts": SCHEME_TEXTS,
-        "answers": scores.answers(lead, benchmarks, by_id, styles=styles),
-        "leading_pairs": _leading_pairs(inputs.psi_table, leading),
-        "n_left_out": inputs.psi_table.height - table.height,
-        **scores.psi_context(table, lead, metric),
-        "curves": [(info, figures) for info, figures in curves if figures],
-        "comparison": scores.full_and_tiny_figure(rows, benchmarks, styles=styles, metric=metric),
-        "controls": scores.control_tables(lead, models),
-        "against": scores.against_control(inputs.comparisons, lead, benchmarks),
-        "visibility": scores.visibility(lead, inputs.comparisons, benchmarks),
+    known = PsiRows(every, metric, tuple(model.id for model in models), languages)
+    return found | {
         "languages": [(info, blocks) for info, blocks in pairs if blocks],
         "leaderboards": leaderboard_table(inputs.summaries.leaderboards, benchmarks, metric=metric),
         "mitigations": mitigation_tables(inputs.summaries.mitigations, benchmarks, metric=metric),
-        "data": _data(inputs, benchmarks, PsiRows(every, metric, tuple(by_id), languages)),
+        "data": _data(inputs, benchmarks, known),
         "training": training_blocks(inputs.training, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),
         "published": inputs.published,
-        "provenance": provenance_table(inputs.provenance),
-        "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        "script": Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
     }
 
 
 def _languages(statistics: pl.DataFrame) -> list[str]:
     """Return the languages of STATISTICS rows in their order."""
     return list(dict.fromkeys(statistics["language"]))
-
-
-def _leading_pairs(psi_table: pl.DataFrame, leading: Mapping[str, Headline]) -> dict[str, str]:
-    """Return the language pair that the page leads with, of benchmarks that have several."""
-    pairs = psi_table.select("benchmark", "query_lang", "corpus_lang").unique()
-    several = pairs.group_by("benchmark").len().filter(pl.col("len") > 1)["benchmark"]
-    return {
-        name: pair_text(leading[name]["query_lang"], leading[name]["corpus_lang"])
-        for name in several
-    }
-
-
-def _model_table(table: pl.DataFrame, models: Sequence[ModelInfo]) -> Table:
-    shown = dict(table.select("model", "kind").iter_rows())
-    rows = []
-    for model in models:
-        kind = "control" if model.control else shown.get(model.id, model.kind)
-        control = f" ({model.control} control)" if model.control else ""
-        rows.append((model.id, kind_chip(kind), f"{model.description}{control}"))
-    return Table("Models", ("Model", "Kind", "Description"), tuple(rows), 2, prose=(2,))
-
-
-# --- the data section
 
 
 def _data(

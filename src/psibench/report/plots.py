@@ -12,11 +12,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from psibench.report.wording import cut
+from psibench.tables import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -416,6 +418,18 @@ def swatch(style: LineStyle, name: str) -> str:
         linewidth=1.8,
     )
     return inline_svg(figure, name=name, css="swatch")
+
+
+def write_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure on white as ``path`` with .png and with .svg, each whole or not at all."""
+    import matplotlib as mpl
+
+    quiet: dict[str, Any] = {**RC, "svg.hashsalt": path.stem}
+    with mpl.rc_context(quiet):
+        for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
+            with atomic_path(path.with_suffix(suffix)) as temporary:
+                form: Any = {"format": suffix[1:], "dpi": 150, "metadata": metadata}
+                figure.savefig(temporary, facecolor="white", **form)
 
 
 _TAG = re.compile(r"<[^>]*>")

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from psibench.config.llms import STAND_IN_PREFIX
 from psibench.report.tables import Table
 from psibench.report.wording import MISSING, change, count, interval, number, percent
 from psibench.tables.spec import POOLED
@@ -31,6 +32,19 @@ TINY_NOTE = (
     "the order of the models agrees, the subset is enough for a first look."
 )
 
+KNOWN_ITEM_NOTE = (
+    "The queries are known-item queries drawn by a program from the evidence span itself "
+    "(Azzopardi, de Rijke and Balog, SIGIR 2007), not written by people or a language model. "
+    "They compare positions; being made of a passage's own words they favour lexical matching, so "
+    "they do not compare models, and absolute scores say little about real users."
+)
+STAND_IN_NOTE = (
+    "A rule-based stand-in answered in place of a language model, through the same requests: its "
+    "queries are words of one sentence each. They compare positions; being made of a passage's "
+    "own words they favour lexical matching, so they do not compare models. Name a language model "
+    "in the benchmark's tasks to have real queries."
+)
+
 Headline = dict[str, str]
 """The slice of one benchmark that the page leads with: a value per column of `SLICE`."""
 Row = Mapping[str, Any]
@@ -53,6 +67,13 @@ class BenchmarkInfo:
     note: str = ""
     length_unit: str = ""
     margin_threshold: float | None = None
+
+
+def simulation_note(queries_by: str) -> str:
+    """Say what was simulated, from what a table says of who wrote the queries; empty: nothing."""
+    if f"llm:{STAND_IN_PREFIX}" in queries_by:
+        return STAND_IN_NOTE
+    return KNOWN_ITEM_NOTE if queries_by == "simulation" else ""
 
 
 @dataclass(frozen=True)

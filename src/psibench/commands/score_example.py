@@ -1,0 +1,82 @@
+"""What `psibench score --example` scores: runs of the embedded default that ship with the package.
+
+``tools/example.py`` makes the files of ``psibench/example`` again.
+"""
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.tables import read_table
+from psibench.tables.schemas import SEEN
+
+FOLDER = Path(__file__).parents[1] / "example"
+FACTS = "example.json"
+OUT = Path("psibench-example")
+PAGE = "report.html"
+REPLACED = ("run", "model", "queries", "qrels", "corpus", "max_tokens", "tokenizer", "control")
+"""Options that the example has its own values of."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """The example's files as options of the command, and what no option says of the models.
+
+    Attributes
+    ----------
+    arguments
+        As of a command that names the files.
+    kinds
+        Of each model.
+    on_filter_panel
+        Models that chose which queries are in the benchmark.
+    ends
+        Per run how far its model read into each query's positive: query_id, visible_char_end.
+    """
+
+    arguments: argparse.Namespace
+    kinds: dict[str, str]
+    on_filter_panel: frozenset[str]
+    ends: list[pl.DataFrame]
+
+
+def load_example(args: argparse.Namespace) -> Example:
+    """Return the example, its tables for ``psibench-example`` unless --out says otherwise.
+
+    Raises
+    ------
+    InputError
+        If an option names files or models of one's own.
+    """
+    given = [f"--{name.replace('_', '-')}" for name in REPLACED if getattr(args, name) is not None]
+    if given:
+        raise InputError(f"--example has its own; leave out {', '.join(given)}")
+    facts = json.loads((FOLDER / FACTS).read_text(encoding="utf-8"))
+    models: dict[str, dict[str, str | bool]] = facts["models"]
+    out = args.out or OUT
+    own = {
+        "run": [FOLDER / "runs" / f"{name}.parquet" for name in models],
+        "model": list(models),
+        "queries": [FOLDER / "queries.parquet"],
+        "qrels": [FOLDER / "qrels.parquet"],
+        "control": facts["control"],
+        "benchmark": facts["benchmark"],
+        "query_lang": facts["language"],
+        "corpus_lang": facts["language"],
+        "metrics": ["ndcg@10"],
+        "buckets": "thirds" if args.buckets == "all" else args.buckets,
+        "length_buckets": False,
+        "out": out,
+        "report": args.report or out / PAGE,
+    }
+    seen = (read_table(FOLDER / "runs" / f"{name}.seen.parquet", SEEN) for name in models)
+    return Example(
+        argparse.Namespace(**vars(args) | own),
+        {name: str(model["kind"]) for name, model in models.items()},
+        frozenset(name for name, model in models.items() if model["on_filter_panel"]),
+        [frame.select("query_id", "visible_char_end") for frame in seen],
+    )

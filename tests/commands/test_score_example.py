@@ -1,0 +1,134 @@
+"""`psibench score --example` and `--report`: the first thing that a newcomer sees."""
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+import pytrec_eval
+
+from psibench.cli import main
+from psibench.commands.score_example import FOLDER
+from psibench.tables import read_provenance, read_table
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QRELS, QUERIES, RUN
+
+
+class Page(HTMLParser):
+    """Text and tags of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """The folder that the command leaves in an empty one, and what it printed."""
+    place = tmp_path_factory.mktemp("example")
+    code = "import sys; from psibench.cli import main; sys.exit(main(['score', '--example']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, env=os.environ
+    )
+    assert done.returncode == 0, done.stderr
+    return place / "psibench-example", done.stdout
+
+
+def test_the_example_prints_a_table_a_verdict_and_who_asked(example):
+    _, printed = example
+    assert printed.splitlines()[0].split()[:2] == ["model", "domain"]
+    assert "all-minilm-l6-v2: Scores depend on where in the document the evidence is" in printed
+    assert "minilm-static: No evidence of a position effect" in printed
+    assert "Queries: stand-in/rules, a rule-based program" in printed
+    assert "Page written to psibench-example/report.html" in printed
+
+
+def test_the_examples_means_are_those_of_pytrec_eval_on_its_files(example):
+    folder, _ = example
+    table = read_table(folder / "psi_table.parquet", PSI_TABLE).filter(evidence="all")
+    judged: dict[str, dict[str, int]] = {}
+    for query, document, grade in read_table(FOLDER / "qrels.parquet", QRELS).iter_rows():
+        judged.setdefault(query, {})[document] = grade
+    measured = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"})
+    assert table["model"].to_list() == ["bm25", "all-minilm-l6-v2", "minilm-maxp", "minilm-static"]
+    for model, mean in table.select("model", "mean").iter_rows():
+        run: dict[str, dict[str, float]] = {query: {} for query in judged}
+        for query, document, score in (
+            read_table(FOLDER / "runs" / f"{model}.parquet", RUN)
+            .select("query_id", "doc_id", "score")
+            .iter_rows()
+        ):
+            run[query][document] = score
+        found = [one["ndcg_cut_10"] for one in measured.evaluate(run).values()]
+        assert mean == pytest.approx(sum(found) / len(judged), abs=1e-9)
+
+
+def test_models_that_chose_the_examples_queries_are_flagged(example):
+    folder, _ = example
+    table = read_table(folder / "psi_table.parquet", PSI_TABLE).filter(evidence="all")
+    flagged = {
+        model: "filter_panel" in flags for model, flags in table.select("model", "flags").rows()
+    }
+    assert flagged == {
+        "bm25": True,
+        "all-minilm-l6-v2": True,
+        "minilm-maxp": True,
+        "minilm-static": False,
+    }
+    seen = dict(table.select("model", "seen").iter_rows())
+    assert seen["all-minilm-l6-v2"] < 1 == seen["minilm-maxp"]
+
+
+def test_the_examples_files_are_small_and_say_who_wrote_the_queries():
+    files = [path for path in FOLDER.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 500_000
+    queries = FOLDER / "queries.parquet"
+    assert (read_provenance(queries) or {})["queries_by"] == "llm:stand-in/rules"
+    assert read_table(queries, QUERIES)["text"].is_not_null().all()
+
+
+def test_the_page_stands_alone_and_has_verdict_table_and_picture(example):
+    folder, _ = example
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    loads = [a for _, a in page.tags if a.get("src") or "http" in str(a.get("href") or "")]
+    assert loads == []
+    assert sum(tag == "svg" for tag, _ in page.tags) > 2
+    text = " ".join(" ".join(page.words).split())
+    for said in (
+        "Position sensitivity on python-docs",
+        "Simulated queries.",
+        "Scores depend on where in the document the evidence is",
+        "ndcg@10 by position of the evidence",
+        "position-blind",
+    ):
+        assert said in text
+
+
+def test_the_examples_tables_are_psibenchs(example):
+    folder, _ = example
+    assert read_table(folder / "bucket_scores.parquet", BUCKET_SCORES)["bucket"].n_unique() == 3
+    rows = read_table(folder / "psi_table.parquet", PSI_TABLE)
+    assert pl.read_csv(folder / "psi_table.csv").height == rows.height
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--example", "--run", "a.trec"], "--example has its own; leave out --run"),
+        (["--example", "--qrels", "q", "--max-tokens", "9"], "leave out --qrels, --max-tokens"),
+        (["--run", "a.trec"], "--queries, --qrels, --out: not given"),
+        ([], "try --example"),
+    ],
+)
+def test_files_of_ones_own_or_the_example(options, said, capsys):
+    assert main(["score", *options]) == 2
+    assert said in capsys.readouterr().err

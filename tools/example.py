@@ -1,0 +1,83 @@
+"""Write the files of `psibench score --example` from the results of the embedded default.
+
+    make psi
+    PYTHONPATH=src .venv/bin/python tools/example.py results
+
+English queries of all domains, their qrels, and of some models the first ten documents of each
+query with how far the model read into its positive.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from psibench.commands.score_example import FACTS, FOLDER
+from psibench.tables import Provenance, content_hash, read_table, write_table
+from psibench.tables.derived import queries_by
+from psibench.tables.schemas import PSI_TABLE, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN
+
+BENCHMARK, LANGUAGE = "python-docs", "eng-Latn"
+MODELS = ("bm25", "all-minilm-l6-v2", "minilm-maxp", "minilm-static")
+DEPTH = 10
+FIELDS = (
+    *("_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length", "pos_token_length"),
+    "target_position",
+)
+
+
+def write_example(results: Path, folder: Path = FOLDER) -> None:
+    """Write the folder's files."""
+
+    def made_of(paths: list[Path]) -> Provenance:
+        return Provenance(
+            stage="example",
+            stage_version=1,
+            params={"benchmark": BENCHMARK, "depth": DEPTH},
+            inputs={path.relative_to(results).as_posix(): content_hash(path) for path in paths},
+            queries_by=queries_by(tables["queries"][0]),
+        )
+
+    data = sorted((results / BENCHMARK / "data" / LANGUAGE).iterdir())
+    tables = {
+        name: [domain / f"{name}.parquet" for domain in data] for name in ("queries", "qrels")
+    }
+    asked = pl.concat(read_table(path, QUERIES).select(FIELDS) for path in tables["queries"])
+    judged = pl.concat(read_table(path, QRELS) for path in tables["qrels"])
+    for name, frame, spec in (("queries", asked, QUERIES), ("qrels", judged, QRELS)):
+        write_table(frame, folder / f"{name}.parquet", spec, provenance=made_of(tables[name]))
+    rows = {
+        row["model"]: row
+        for row in read_table(results / "psi_table.parquet", PSI_TABLE)
+        .filter(benchmark=BENCHMARK, query_lang=LANGUAGE, corpus_lang=LANGUAGE, evidence="all")
+        .iter_rows(named=True)
+    }
+    scores = results / BENCHMARK / "scores" / f"{LANGUAGE}-{LANGUAGE}.parquet"
+    scored, read = (
+        read_table(scores, QUERY_SCORES),
+        pl.col("pos_visible") * pl.col("pos_char_length"),
+    )
+    facts = {}
+    for model in MODELS:
+        path = results / BENCHMARK / "runs" / model / f"{LANGUAGE}-{LANGUAGE}.parquet"
+        run = read_table(path, RUN).filter(pl.col("rank") <= DEPTH)
+        write_table(run, folder / "runs" / f"{model}.parquet", RUN, provenance=made_of([path]))
+        seen = scored.filter(model=model).select(
+            "query_id", doc_id="document_id", visible_char_end=read.round().cast(pl.Int32)
+        )
+        path = folder / "runs" / f"{model}.seen.parquet"
+        write_table(seen, path, SEEN, provenance=made_of([scores]))
+        row = rows[model]
+        facts[model] = {"kind": row["kind"], "on_filter_panel": "filter_panel" in row["flags"]}
+    about = {
+        "benchmark": BENCHMARK,
+        "language": LANGUAGE,
+        "control": rows[MODELS[0]]["control"],
+        "models": facts,
+    }
+    (folder / FACTS).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_example(Path(sys.argv[1]))
