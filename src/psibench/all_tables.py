@@ -4,7 +4,7 @@ A table is declared beside the stage that writes it; those of several capabiliti
 """
 
 from psibench.filters import audit, decide, mixtures, negatives, study, verify
-from psibench.probes import cosines, regression, retrieval, saliency
+from psibench.probes import cosines, reading, regression, retrieval, saliency
 from psibench.probes.tables import PROBE_TABLE
 from psibench.tables import SPECS
 from psibench.tables.spec import TableSpec
@@ -19,6 +19,8 @@ STAGE_SPECS = (
     regression.SENTENCE_WEIGHTS,
     saliency.SALIENCY,
     PROBE_TABLE,
+    reading.READING_TABLE,
+    reading.DOCUMENT_READING,
     verify.SEGMENT_SCORES,
     verify.MARGINS,
     verify.MARGIN_TABLE,

@@ -63,7 +63,7 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return 0, or 2 with one message on standard error for bad input.
+    """Run a command; return its exit code, or 2 with one message on standard error for bad input.
 
     What is printed holds no control characters but ends of lines and tabs.
 
@@ -80,7 +80,7 @@ def _run(given: Sequence[str]) -> int:
     asked = next((word for word in given if not word.startswith("-")), None)
     args = build_parser(asked).parse_args(given)
     try:
-        load_command(args.command).run(args)
+        return load_command(args.command).run(args) or 0
     except InputError as error:
         print(f"psibench {args.command}: {error}", file=sys.stderr)
         return BAD_INPUT
@@ -95,7 +95,6 @@ def _run(given: Sequence[str]) -> int:
     except OSError as error:
         print(f"psibench {args.command}: cannot read or write: {error}", file=sys.stderr)
         return BAD_INPUT
-    return 0
 
 
 if __name__ == "__main__":

@@ -13,12 +13,13 @@ from psibench.errors import InputError
 class Command:
     """A sub-command: what it is for, its options and what it does.
 
-    `run` raises `psibench.errors.InputError` for bad input; `psibench.cli.main` prints it.
+    `run` raises `psibench.errors.InputError` for bad input; `psibench.cli.main` prints it. It may
+    return an exit code; none is 0.
     """
 
     description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]
+    run: Callable[[argparse.Namespace], int | None]
 
 
 def config_file(given: str) -> Path:

@@ -415,6 +415,15 @@ def _is_ended(entry: Any, folder: Path) -> bool:
     return bool(whole[-len(bare) :] != bare)
 
 
+def declared_length(entry: Any, folder: Path) -> int | None:
+    """Return the longest input that a checkpoint's files name; None if they name none.
+
+    It is what sentence-transformers cuts at unless told otherwise: its own file's max_seq_length,
+    else the lesser of the tokenizer's and the network's.
+    """
+    return min((int(one.declared) for one in _length(entry, folder)), default=None)
+
+
 def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
     """Compare the longest input: another than that of its training, or longer than it can be."""
     given = entry.max_tokens

@@ -1,0 +1,331 @@
+"""`psibench audit`: what a model reads of a corpus, without queries."""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench.commands.base import Command
+from psibench.commands.probe import find_model
+from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
+from psibench.commands.text_table import aligned
+from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RunFilesModel
+from psibench.config.paths import REGISTRY
+from psibench.config.registry import load_registry
+from psibench.config.reranking import RerankModel
+from psibench.config.sections import Encoding
+from psibench.encode.job import open_encoder, revisions_of
+from psibench.encode.store import open_store
+from psibench.errors import InputError
+from psibench.metrics.aggregate import ResultTables
+from psibench.models.checkpoints import EMBEDDED_PREFIX, checkpoint_folder
+from psibench.models.counting import token_counter
+from psibench.models.declared import declared_length
+from psibench.probes.reading import (
+    DOCUMENT_READING,
+    PLACES,
+    READING_TABLE,
+    Vectors,
+    ask_known_items,
+    read_corpus,
+    sample_ids,
+    share_cut,
+    summarise,
+    with_cosines,
+)
+from psibench.probes.settings import why_not
+from psibench.sources.files import read_document_files
+from psibench.tables import Provenance, content_hash, write_csv, write_table
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
+
+ABOVE = 1
+"""Exit code where more is cut than --max-cut allows."""
+CONTROL = "minilm-static"
+"""Knows no position; it stands beside the model in the curve of known-item queries."""
+UNREADABLE: dict[type, str] = {
+    RerankModel: "it reads a document together with a query; audit its first stage",
+    FusionModel: "it is made of other models' runs; audit each of these",
+    RunFilesModel: "it is known by its runs alone; what was read is not in them",
+}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found.
+
+    Attributes
+    ----------
+    rows, table
+        DOCUMENT_READING and READING_TABLE.
+    why_no_vectors
+        Why no vectors were compared; empty if they were.
+    results
+        Of known-item queries, where asked for.
+    """
+
+    rows: pl.DataFrame
+    table: pl.DataFrame
+    why_no_vectors: str
+    results: ResultTables | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the model, the corpus, and what to ask."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="an id of the registry, or a folder with a checkpoint"
+    )
+    parser.add_argument(
+        "corpus",
+        metavar="CORPUS",
+        type=Path,
+        help="documents: a folder of txt, md, jsonl or parquet, or one such file",
+    )
+    parser.add_argument("--text-column", default="text", help="field of the texts (text)")
+    parser.add_argument(
+        "--max-tokens", type=int, help="longest input of a folder's checkpoint, if not its own"
+    )
+    parser.add_argument(
+        "--max-cut",
+        type=_share,
+        metavar="SHARE",
+        help=f"as 5%% or 0.05: exit with {ABOVE} where more of the documents are cut, for CI",
+    )
+    parser.add_argument(
+        "--n",
+        type=int,
+        default=200,
+        help="documents whose thirds are held against the whole; 0: none, and no vectors (200)",
+    )
+    parser.add_argument(
+        "--queries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also N known-item queries from the beginning, middle and end of documents, which "
+        "are searched for in all documents: every one is encoded",
+    )
+    parser.add_argument("--seed", type=int, default=42, help="of the samples (42)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--store", type=Path, help="keep the vectors in this folder")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="for the picture (.png, .svg) and the tables"
+    )
+
+
+def _share(text: str) -> float:
+    """Read a share: ``5%`` or ``0.05``."""
+    try:
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a share, as 5% or 0.05")
+    return found
+
+
+def run_audit(args: argparse.Namespace) -> int:
+    """Read the corpus as the model would, say what it is not given, and return the exit code."""
+    _check(args)
+    entry = find_model(args.model, max_tokens=args.max_tokens)
+    if Path(args.model).is_dir() and args.max_tokens is None and args.model == entry.checkpoint:
+        declared = declared_length(entry, Path(args.model))
+        entry = entry.model_copy(update={"max_tokens": declared or entry.max_tokens})
+    if reason := next((text for kind, text in UNREADABLE.items() if isinstance(entry, kind)), ""):
+        raise InputError(f"model {args.model!r} cannot be audited: {reason}")
+    documents = read_document_files([args.corpus], text_column=args.text_column)
+    if isinstance(entry, Bm25Model):
+        print(
+            f"{args.model} indexes every word of all {documents.height:,} documents: none is cut."
+        )
+        return 0
+    with tempfile.TemporaryDirectory(prefix="psibench-audit-") as folder:
+        found = audit(entry, documents, args, store=args.store or Path(folder))
+    for line in audit_lines(found, entry, args):
+        print(line)
+    if args.out is not None:
+        _write(found, entry, args)
+    cut = share_cut(found.rows)
+    if args.max_cut is not None and cut > args.max_cut:
+        print(
+            f"psibench audit: {cut:.1%} of the documents are cut, more than --max-cut "
+            f"{args.max_cut:.1%}",
+            file=sys.stderr,
+        )
+        return ABOVE
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Check before anything is read what can be checked then."""
+    for name, least in (("n", 0), ("queries", 0), ("seed", 0), ("max_tokens", 8)):
+        value = getattr(args, name)
+        if value is not None and value < least:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} {value}; allowed: {least} or more")
+    if args.out is not None and args.out.exists() and not args.out.is_dir():
+        raise InputError(f"--out {args.out} is a file; name a folder")
+
+
+def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, store: Path) -> Audit:
+    """Audit an encoder or an embedding API on documents (`_id`, `text`).
+
+    Raises
+    ------
+    InputError
+        If the model cannot be loaded, or queries are asked of one that has no vector of a text.
+    """
+    model = Path(args.model).absolute().name
+    settings = Encoding(device=args.device)
+    why = why_not(entry) or ("" if args.n or args.queries else "none were asked for (--n 0)")
+    if why and args.queries:
+        raise InputError(f"--queries: {args.model!r} cannot be searched with: {why}")
+    if isinstance(entry, EmbeddingApiModel):
+        from psibench.models.api.texts import load_api_texts
+
+        reader: Any = load_api_texts(entry, model=model)
+        count = token_counter(entry.tokenizer)
+    else:
+        assert isinstance(entry, EncoderModel)
+        reader, _ = open_encoder(entry, settings, model=model)
+        name = entry.checkpoint
+        embedded = name.startswith(EMBEDDED_PREFIX)
+        count = token_counter(name if embedded else str(checkpoint_folder(entry)))
+    rows = read_corpus(reader.tokenize, count, documents, model=model)
+    results = None
+    if not why:
+        own = open_store(model, store=store, fingerprint=reader.fingerprint)
+        vectors = Vectors(reader, own, settings, model)
+        chosen = sample_ids(documents["_id"].to_list(), args.n, args.seed)
+        rows = with_cosines(rows, documents.filter(pl.col("_id").is_in(list(chosen))), vectors)
+        if args.queries:
+            results = _ask(vectors, entry.kind, rows, documents, args, store=store)
+    return Audit(rows, summarise(rows), why, results)
+
+
+def _ask(
+    vectors: Vectors,
+    kind: str,
+    rows: pl.DataFrame,
+    documents: pl.DataFrame,
+    args: argparse.Namespace,
+    *,
+    store: Path,
+) -> ResultTables:
+    """Ask known-item queries of the model and of the control beside it."""
+    searchers = [(vectors, kind, rows)]
+    if vectors.model != CONTROL:
+        entry = load_registry(REGISTRY)[CONTROL]
+        assert isinstance(entry, EncoderModel)
+        reader, _ = open_encoder(entry, vectors.settings, model=CONTROL)
+        own = open_store(CONTROL, store=store, fingerprint=reader.fingerprint)
+        everything = rows.with_columns(read_chars="n_chars")  # it cuts nothing
+        control = Vectors(reader, own, vectors.settings, CONTROL)
+        searchers.append((control, entry.kind, everything))
+    return ask_known_items(
+        documents,
+        args.queries,
+        args.seed,
+        searchers=searchers,
+        control=CONTROL,
+        benchmark=args.corpus.name,
+    )
+
+
+# --- What is said ---------------------------------------------------------------------------
+
+
+def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[str]:
+    """Yield what is printed: what is read by length, cosines with the thirds, queries."""
+    everything = found.table.row(0, named=True)
+    windows = getattr(entry, "windows", None)
+    limit = getattr(entry, "max_tokens", None)
+    how = f"at most {limit:,} tokens of a text" if limit else "a text to its end"
+    how = f"documents in windows of {windows.tokens:,} tokens" if windows else how
+    yield f"{args.model} reads {how}. {args.corpus}: {everything['n_documents']:,} documents."
+    yield (
+        f"Cut: {everything['cut']:.1%} of the documents. Never embedded: "
+        f"{everything['never_embedded']:.1%} of {everything['n_tokens']:,} tokens."
+    )
+    yield ""
+    compared = [f"{place} cosine" for place in PLACES] + ["head - tail", "interval", "compared"]
+    head = [
+        "tokens",
+        "documents",
+        "cut",
+        "never embedded",
+        *([] if found.why_no_vectors else compared),
+    ]
+    lines = [head]
+    for row in found.table.iter_rows(named=True):
+        line = [row["tokens"], f"{row['n_documents']:,}"]
+        line += [f"{row['cut']:.1%}", f"{row['never_embedded']:.1%}"]
+        if not found.why_no_vectors:
+            line += [_figure(row[f"cosine_{place}"]) for place in PLACES]
+            line += [_figure(row["gap"], sign="+"), _interval(row), str(row["n_compared"])]
+        lines.append(line)
+    yield from aligned(lines, n_text=1)
+    yield ""
+    if found.why_no_vectors:
+        yield f"No vectors were compared: {found.why_no_vectors}."
+    else:
+        yield (
+            "Cosines of the vector of a document with those of its thirds; what is beyond the "
+            "input is in a third's and not in the document's."
+        )
+    if found.results is not None:
+        yield ""
+        yield format_psi_table(found.results.psi)
+        yield ""
+        yield format_verdicts(found.results.psi, {CONTROL: "position-blind"})
+        yield ""
+        yield f"Queries: {author_text('simulation')}."
+
+
+def _figure(value: float | None, sign: str = "") -> str:
+    return "-" if value is None else f"{value:{sign}.3f}"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    if row["gap_low"] is None:
+        return "-"
+    return f"[{row['gap_low']:+.3f}, {row['gap_high']:+.3f}]"
+
+
+def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
+    """Write the tables and the picture into --out."""
+    from psibench.report.plots import write_figure
+    from psibench.report.reading import draw_reading
+
+    origin = Provenance(
+        stage="audit",
+        stage_version=1,
+        params={"model": args.model, "n": args.n, "queries": args.queries, "seed": args.seed},
+        inputs=({args.corpus.name: content_hash(args.corpus)} if args.corpus.is_file() else {}),
+        revisions=revisions_of(args.model, entry) if hasattr(entry, "checkpoint") else {},
+        queries_by="simulation" if found.results else None,
+    )
+    tables = [(found.table, READING_TABLE), (found.rows, DOCUMENT_READING)]
+    if found.results is not None:
+        tables += [(found.results.psi, PSI_TABLE), (found.results.buckets, BUCKET_SCORES)]
+    for frame, spec in tables:
+        write_table(frame, args.out / f"{spec.name}.parquet", spec, provenance=origin)
+        write_csv(frame, args.out / f"{spec.name}.csv")
+    buckets = None if found.results is None else found.results.buckets
+    figure = draw_reading(found.table, buckets, title=f"{args.model} on {args.corpus.name}")
+    write_figure(figure, args.out / "audit")
+    print(f"\nPicture and tables written to {args.out}")
+
+
+COMMAND = Command(
+    "Say what a model is not given of a corpus, in seconds and without queries: the share of "
+    "documents cut at its input length, the share of tokens never embedded, by length, and how "
+    "alike the vector of a whole document is to those of its head, middle and tail.",
+    add_arguments,
+    run_audit,
+)

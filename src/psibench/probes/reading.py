@@ -1,0 +1,312 @@
+"""What a model reads of a corpus, asked of the texts alone: no queries, no labels.
+
+A model with a longest input cuts what is longer and says nothing. Here each document is tokenized
+as the model would be given it, and again whole; and the vector of the whole text is held against
+those of its thirds (PosQ, section 5; `psibench.probes.variants.segments`). Known-item queries of
+each third (`psibench.generate.known_item`) show what of that retrieval has to bear.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from psibench.config.sections import Encoding
+from psibench.encode.batches import encode_texts
+from psibench.encode.store import EmbeddingStore, key_array, text_key
+from psibench.errors import InputError
+from psibench.generate.known_item import simulate_known_items
+from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
+from psibench.metrics.query_scores import query_scores
+from psibench.models.protocols import Encoder, Role, TokenizedText
+from psibench.probes.encoding import cosines
+from psibench.probes.settings import priority
+from psibench.probes.tables import mean_row
+from psibench.probes.variants import UnfitError, segments
+from psibench.progress import Progress
+from psibench.search.exact import search_vectors
+from psibench.search.ranking import rank_documents
+from psibench.search.vectors import ArrayVectors
+from psibench.tables.spec import FLOAT64, INT32, INT64, POOLED, STRING, Column, TableSpec
+from psibench.text.lengths import TokenCounter
+
+PLACES = ("head", "middle", "tail")
+LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+"""Most tokens of the documents of a row; what is longer has one of its own."""
+SCHEME, METRIC, DEPTH = "thirds", "ndcg@10", 10
+TEXTS = 1024
+"""Texts that are tokenized at once."""
+
+DOCUMENT_READING = TableSpec(
+    "document_reading",
+    (
+        Column("model", STRING, "model id"),
+        Column("document_id", STRING, "document id"),
+        Column("n_chars", INT32, "characters of the document"),
+        Column("read_chars", INT32, "of them, up to the last that the model is given"),
+        Column("n_tokens", INT32, "tokens of the whole document, special ones left out"),
+        Column("read_tokens", INT32, "of them, those that the model is given"),
+        *(
+            Column(
+                f"cosine_{place}",
+                FLOAT64,
+                f"cosine of the vectors of the whole text and its {place} third, by characters; "
+                "null: not asked",
+                True,
+            )
+            for place in PLACES
+        ),
+    ),
+    key=("model", "document_id"),
+)
+READING_TABLE = TableSpec(
+    "reading_table",
+    (
+        Column("model", STRING, "model id"),
+        Column("tokens", STRING, "lengths of the documents, as 129-256 or 16385-; all: any"),
+        Column("n_documents", INT32, "documents of these lengths"),
+        Column("cut", FLOAT64, "share of the documents that the model is not given whole"),
+        Column("n_tokens", INT64, "tokens of the documents, special ones left out"),
+        Column("never_embedded", FLOAT64, "share of the tokens that the model is not given"),
+        Column("n_compared", INT32, "documents whose thirds were held against the whole"),
+        *(
+            Column(f"cosine_{place}", FLOAT64, f"mean over these of cosine_{place}", True)
+            for place in PLACES
+        ),
+        Column("gap", FLOAT64, "mean of cosine_head less cosine_tail", True),
+        Column("gap_low", FLOAT64, "lower end of its interval, documents as units", True),
+        Column("gap_high", FLOAT64, "upper end", True),
+    ),
+    key=("model", "tokens"),
+)
+
+
+def read_corpus(
+    tokenize: Callable[[Sequence[str], Role], list[TokenizedText]],
+    count_tokens: TokenCounter,
+    documents: pl.DataFrame,
+    *,
+    model: str,
+) -> pl.DataFrame:
+    """Return DOCUMENT_READING rows without cosines, in the order of ``documents``.
+
+    The tokens given are those of the text up to the last character given.
+
+    Parameters
+    ----------
+    tokenize
+        The model's, see `psibench.models.protocols.Encoder`.
+    count_tokens
+        Tokens of whole texts by the same tokenizer, special ones left out.
+    documents
+        `_id` and `text`.
+    """
+    texts = documents["text"].to_list()
+    ends, totals, read = [], [], []
+    with Progress(f"tokenizing for {model}", total=len(texts), unit="documents") as progress:
+        for start in range(0, len(texts), TEXTS):
+            part = texts[start : start + TEXTS]
+            given = [item.visible_char_end for item in tokenize(part, "document")]
+            whole = count_tokens(part)
+            cut = [place for place, text in enumerate(part) if given[place] < len(text)]
+            own = whole.copy()
+            own[cut] = count_tokens([part[place][: given[place]] for place in cut])
+            ends += given
+            totals.append(whole)
+            read.append(np.minimum(own, whole))
+            progress.advance(len(part))
+    return pl.DataFrame(
+        {
+            "model": [model] * len(texts),
+            "document_id": documents["_id"],
+            "n_chars": documents["text"].str.len_chars(),
+            "read_chars": ends,
+            "n_tokens": np.concatenate([np.empty(0, np.int32), *totals]),
+            "read_tokens": np.concatenate([np.empty(0, np.int32), *read]),
+            **{f"cosine_{place}": None for place in PLACES},
+        },
+        schema=DOCUMENT_READING.empty().schema,
+    )
+
+
+def sample_ids(ids: Sequence[str], n: int, seed: int) -> set[str]:
+    """Draw ids by a hash of seed and id: further documents change nothing about the others."""
+    return set(sorted(ids, key=lambda one: priority(seed, one))[:n])
+
+
+@dataclass
+class Vectors:
+    """A model's vectors of texts, one each, through a store."""
+
+    encoder: Encoder
+    store: EmbeddingStore
+    settings: Encoding
+    model: str
+
+    def of(self, texts: Sequence[str], role: Role) -> np.ndarray:
+        """Return the vectors of texts, (n_texts, dim) float32."""
+        encode_texts(
+            self.encoder,
+            texts,
+            role,
+            store=self.store,
+            settings=self.settings,
+            description=f"encoding {self.model}",
+        )
+        salt = self.encoder.salt(role)
+        return self.store.load(key_array([text_key(text, salt=salt) for text in texts])).values
+
+
+def with_cosines(rows: pl.DataFrame, documents: pl.DataFrame, vectors: Vectors) -> pl.DataFrame:
+    """Return DOCUMENT_READING rows with the cosines of some documents with their thirds.
+
+    Documents with a third of white space alone have none.
+
+    Parameters
+    ----------
+    documents
+        `_id` and `text` of those that are asked.
+    """
+    ids, whole, parts = [], [], []
+    for document_id, text in documents.select("_id", "text").iter_rows():
+        try:
+            made = segments(text, len(PLACES))
+        except UnfitError:
+            continue
+        ids.append(document_id)
+        whole.append(text)
+        parts += [variant.text for variant in made]
+    if not ids:
+        return rows
+    found = cosines(
+        np.repeat(vectors.of(whole, "document"), len(PLACES), axis=0),
+        vectors.of(parts, "document"),
+    ).reshape(-1, len(PLACES))
+    values = {f"cosine_{place}": found[:, k] for k, place in enumerate(PLACES)}
+    known = pl.DataFrame({"document_id": ids, **values}).with_columns(
+        pl.col(name).fill_nan(None) for name in values
+    )
+    return rows.drop(*values).join(known, on="document_id", how="left", maintain_order="left")
+
+
+def summarise(rows: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
+    """Return READING_TABLE: all documents, then by length; lengths without documents left out.
+
+    The interval of the gap is Student's, over documents; none of one document.
+    """
+    out = [_summary(rows, POOLED, level)]
+    edges: tuple[int | None, ...] = (*LENGTHS, None)
+    for low, high in zip((-1, *LENGTHS), edges, strict=True):
+        above = pl.col("n_tokens") > low
+        own = rows.filter(above if high is None else above & (pl.col("n_tokens") <= high))
+        if not own.is_empty():
+            out.append(_summary(own, f"{low + 1}-{'' if high is None else high}", level))
+    return pl.DataFrame(out, schema=READING_TABLE.empty().schema)
+
+
+def _summary(rows: pl.DataFrame, name: str, level: float) -> dict[str, Any]:
+    n_tokens = int(rows["n_tokens"].sum())
+    compared = rows.drop_nulls([f"cosine_{place}" for place in PLACES])
+    found: dict[str, Any] = {
+        "model": rows["model"][0],
+        "tokens": name,
+        "n_documents": rows.height,
+        "cut": share_cut(rows),
+        "n_tokens": n_tokens,
+        "never_embedded": 1 - int(rows["read_tokens"].sum()) / max(n_tokens, 1),
+        "n_compared": compared.height,
+    }
+    if not compared.is_empty():
+        found |= {f"cosine_{p}": float(str(compared[f"cosine_{p}"].mean())) for p in PLACES}
+        gaps = (compared["cosine_head"] - compared["cosine_tail"]).to_numpy()
+        gap = mean_row(gaps, level=level)
+        found |= {"gap": gap["value"], "gap_low": gap["low"], "gap_high": gap["high"]}
+    return found
+
+
+def share_cut(rows: pl.DataFrame) -> float:
+    """Return the share of documents that are not given whole, of DOCUMENT_READING rows."""
+    return rows.filter(pl.col("read_chars") < pl.col("n_chars")).height / rows.height
+
+
+# --- known-item queries
+
+
+def ask_known_items(
+    documents: pl.DataFrame,
+    n_queries: int,
+    seed: int,
+    *,
+    searchers: Sequence[tuple[Vectors, str, pl.DataFrame]],
+    control: str | None,
+    benchmark: str,
+) -> ResultTables:
+    """Draw known-item queries from each third of some documents, and search all documents.
+
+    Parameters
+    ----------
+    documents
+        `_id` and `text`, which are all searched.
+    n_queries
+        At most so many, of whole documents: three each.
+    searchers
+        Models with their kind and their DOCUMENT_READING rows.
+    control
+        Which of them knows no position.
+
+    Raises
+    ------
+    InputError
+        If no query can be drawn.
+    """
+    made = simulate_known_items(documents, seed=seed)
+    if made.queries.is_empty():
+        counts = made.dropped["reason"].value_counts(sort=True).rows()
+        reasons = ", ".join(f"{reason} {count}" for reason, count in counts)
+        raise InputError(
+            f"--queries: no known-item query can be drawn from {documents.height} documents "
+            f"({reasons}); they need some dozens of documents of a hundred words or more"
+        )
+    chosen = sample_ids(
+        made.queries["pos_corpus_id"].unique().to_list(), max(1, n_queries // 3), seed
+    )
+    ordered = documents.sort("_id", descending=True)  # as ties rank
+    lengths = ordered.select(pos_corpus_id="_id", pos_char_length=pl.col("text").str.len_chars())
+    queries = made.queries.filter(pl.col("pos_corpus_id").is_in(list(chosen))).join(
+        lengths, on="pos_corpus_id", maintain_order="left"
+    )
+    queries = queries.with_columns(pos_token_length=pl.lit(None, pl.Int64))
+    qrels = made.qrels.join(queries, left_on="query-id", right_on="_id", how="semi")
+    evaluated = []
+    for vectors, kind, rows in searchers:
+        found = search_vectors(
+            vectors.of(queries["text"].to_list(), "query"),
+            ArrayVectors(vectors.of(ordered["text"].to_list(), "document")),
+            k=DEPTH,
+        )
+        asked, kept = np.nonzero(found.documents >= 0)
+        run = rank_documents(
+            pl.DataFrame(
+                {
+                    "query_id": queries["_id"].gather(asked),
+                    "doc_id": ordered["_id"].gather(found.documents[asked, kept]),
+                    "score": found.scores[asked, kept],
+                }
+            )
+        )
+        ends = rows.select(_id="document_id", visible_char_end="read_chars")
+        scores = query_scores(
+            run, queries, qrels, domain=POOLED, metrics=[METRIC], visible_char_end=ends
+        )
+        evaluated.append(Evaluated(vectors.model, kind, scores))
+    return result_tables(
+        evaluated,
+        labels=RowLabels(benchmark, "und", "und", "simulation"),
+        metrics=[METRIC],
+        schemes=[SCHEME],
+        length_buckets=False,
+        domains=False,
+        control=control,
+    )

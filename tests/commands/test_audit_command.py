@@ -1,0 +1,214 @@
+"""`psibench audit`: what a model is not given of a corpus."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from psibench.cli import main
+from psibench.config.models import EmbeddingApiModel
+from psibench.models.checkpoints import resolve_checkpoint
+from psibench.probes.reading import DOCUMENT_READING, READING_TABLE
+from psibench.tables import read_provenance, read_table
+from psibench.tables.schemas import PSI_TABLE
+
+# MiniLM's tokenizer has each of these words whole, and 256 tokens are [CLS], 254 words and [SEP].
+MODEL = "all-minilm-l6-v2"
+TEXTS = {"long": "river " * 300, "short": "river stone market"}
+LAST_WORD_READ = 254 * 6 - 1  # "river " is six characters, the last one's blank is not read
+
+
+def write_corpus(folder: Path, form: str) -> Path:
+    rows = [{"_id": name, "text": text.strip()} for name, text in TEXTS.items()]
+    if form == "folder":
+        for row in rows:
+            (folder / f"{row['_id']}.txt").write_text(row["text"])
+        return folder
+    if form == "parquet":
+        pl.DataFrame(rows).write_parquet(folder / "corpus.parquet")
+    elif form == "jsonl":
+        (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    else:
+        (folder / "corpus.md").write_text(rows[0]["text"])
+    return folder / f"corpus.{form}"
+
+
+def audit(corpus: Path, *options: str, model: str = MODEL) -> int:
+    return main(["audit", model, str(corpus), *options])
+
+
+@pytest.mark.parametrize("form", ["folder", "parquet", "jsonl"])
+def test_documents_and_tokens_beyond_the_input_are_counted(tmp_path, form, capsys):
+    (tmp_path / "in").mkdir()
+    corpus, out = write_corpus(tmp_path / "in", form), tmp_path / "out"
+    assert audit(corpus, "--n", "0", "--out", str(out)) == 0
+    rows = read_table(out / "document_reading.parquet", DOCUMENT_READING).sort("document_id")
+    found = rows.select("document_id", "n_chars", "read_chars", "n_tokens", "read_tokens").rows()
+    assert found == [("long", 1799, LAST_WORD_READ, 300, 254), ("short", 18, 18, 3, 3)]
+    table = read_table(out / "reading_table.parquet", READING_TABLE)
+    # 46 of 303 tokens; by length one document of up to 128 tokens and one of 257 to 512.
+    assert table.select("tokens", "n_documents", "cut", "n_tokens").rows() == [
+        ("all", 2, 0.5, 303),
+        ("0-128", 1, 0.0, 3),
+        ("257-512", 1, 1.0, 300),
+    ]
+    assert table["never_embedded"].to_list() == pytest.approx([46 / 303, 0, 46 / 300])
+    printed = capsys.readouterr().out
+    assert "at most 256 tokens of a text" in printed
+    assert "Cut: 50.0% of the documents. Never embedded: 15.2% of 303 tokens." in printed
+    assert "No vectors were compared" in printed
+
+
+def test_one_file_is_a_corpus(tmp_path, capsys):
+    assert audit(write_corpus(tmp_path, "md"), "--n", "0") == 0
+    assert "Cut: 100.0% of the documents" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("most", "code"), [("5%", 1), ("0.49", 1), ("50%", 0), ("0.5", 0), ("100%", 0)]
+)
+def test_the_exit_code_says_whether_more_is_cut_than_allowed(tmp_path, most, code, capsys):
+    corpus = write_corpus(tmp_path, "folder")
+    assert audit(corpus, "--n", "0", "--max-cut", most) == code
+    said = capsys.readouterr().err
+    assert ("50.0% of the documents are cut, more than --max-cut" in said) == bool(code)
+
+
+def test_the_tail_of_a_cut_document_is_not_in_its_vector(tmp_path, capsys):
+    # The first 400 tokens are about a garden, the last 200 about something else; 256 are read.
+    about, other = "the garden has roses and tulips ", "a bank lends money at interest "
+    for number in range(3):
+        (tmp_path / f"d{number}.txt").write_text(about * (66 + number) + other * (33 + number))
+    out = tmp_path / "out"
+    corpus = tmp_path
+    assert audit(corpus, "--out", str(out)) == 0
+    row = read_table(out / "reading_table.parquet", READING_TABLE).row(0, named=True)
+    assert row["n_compared"] == 3
+    assert row["cosine_head"] > 0.9 > 0.5 > row["cosine_tail"]
+    assert row["gap"] == pytest.approx(row["cosine_head"] - row["cosine_tail"])
+    assert 0 < row["gap_low"] < row["gap"] < row["gap_high"]
+    record = read_provenance(out / "document_reading.parquet")
+    assert record is not None
+    assert f"model:{MODEL}" in record["revisions"]
+    assert (out / "audit.png").read_bytes()[:4] == b"\x89PNG"
+    assert "<svg" in (out / "audit.svg").read_text()
+    assert "head cosine" in capsys.readouterr().out
+
+
+def test_a_model_that_knows_no_position_sees_all_thirds_alike(tmp_path):
+    write_corpus(tmp_path, "folder")
+    out = tmp_path / "out"
+    assert audit(tmp_path, "--out", str(out), model="minilm-static") == 0
+    rows = read_table(out / "document_reading.parquet", DOCUMENT_READING).filter(document_id="long")
+    assert rows["read_tokens"][0] == rows["n_tokens"][0] == 300
+    for place in ("head", "middle", "tail"):
+        assert rows[f"cosine_{place}"][0] == pytest.approx(1, abs=0.01)  # thirds cut words
+
+
+def word_lists(n_documents: int) -> dict[str, str]:
+    """Documents of 90 words, each drawn from 432 made-up ones."""
+    rng = np.random.default_rng(0)
+    syllables = "ba de fi go lu ma ne pi ro su ta ve".split()
+    words = [a + b + c for a in syllables for b in syllables for c in ("ron", "lim", "tas")]
+    return {
+        f"d{number}": " ".join(rng.choice(words, 90, replace=False))
+        for number in range(n_documents)
+    }
+
+
+def test_known_item_queries_give_a_psi_row_beside_the_control(tmp_path, capsys):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name, text in word_lists(40).items():
+        (corpus / f"{name}.txt").write_text(text)
+    out = tmp_path / "out"
+    model = "minilm-first-128"
+    assert audit(corpus, "--n", "2", "--queries", "30", "--out", str(out), model=model) == 0
+    table = read_table(out / "psi_table.parquet", PSI_TABLE)
+    everything = table.filter(evidence="all")
+    assert everything["model"].to_list() == [model, "minilm-static"]
+    assert everything["n_queries"].to_list() == [30, 30]
+    assert everything["n_documents"].to_list() == [10, 10]
+    assert set(everything["queries_by"]) == {"simulation"}
+    # Made-up words take several tokens each: not all of a document is given.
+    given = dict(everything.select("model", "seen").iter_rows())
+    assert given["minilm-static"] == 1 > given[model]
+    printed = capsys.readouterr().out
+    assert "Queries: simulated known-item queries" in printed
+    assert "This control knows no position" in printed or "minilm-static: Not tested" in printed
+
+
+def test_a_checkpoint_folder_is_read_at_the_length_that_it_names(tmp_path, capsys):
+    checkpoint = tmp_path / "copy"
+    shutil.copytree(resolve_checkpoint("embedded:all-MiniLM-L6-v2"), checkpoint)
+    corpus = tmp_path / "in"
+    corpus.mkdir()
+    (corpus / "a.txt").write_text("river " * 40)
+    settings = checkpoint / "sentence_bert_config.json"
+    for length, share in ((16, 26 / 40), (32, 10 / 40)):  # two of the tokens are special
+        settings.write_text(json.dumps({"max_seq_length": length, "do_lower_case": False}))
+        assert audit(corpus, "--n", "0", model=str(checkpoint)) == 0
+        printed = capsys.readouterr().out
+        assert f"reads at most {length} tokens of a text" in printed
+        assert f"Never embedded: {share:.1%} of 40 tokens" in printed
+    assert audit(corpus, "--n", "0", "--max-tokens", "12", model=str(checkpoint)) == 0
+    assert "Never embedded: 75.0% of 40 tokens" in capsys.readouterr().out
+
+
+def test_what_an_embedding_api_is_not_sent_is_counted_without_asking_it(tmp_path, monkeypatch):
+    entry = EmbeddingApiModel(
+        backend="embedding-api",
+        url="http://127.0.0.1:9/v1/embeddings",
+        model="embed-1",
+        key_env="NO_SUCH_KEY",
+        max_tokens=16,
+        tokenizer="embedded:all-MiniLM-L6-v2",
+    )
+    monkeypatch.setattr("psibench.commands.audit.find_model", lambda name, max_tokens: entry)
+    out = tmp_path / "out"
+    (tmp_path / "in").mkdir()
+    assert audit(write_corpus(tmp_path / "in", "folder"), "--out", str(out), model="api") == 0
+    rows = read_table(out / "document_reading.parquet", DOCUMENT_READING).sort("document_id")
+    assert rows["read_tokens"].to_list() == [14, 3]
+
+
+def test_bm25_cuts_nothing(tmp_path, capsys):
+    corpus = write_corpus(tmp_path, "folder")
+    assert audit(corpus, "--max-cut", "0%", model="bm25") == 0
+    assert "indexes every word of all 2 documents: none is cut" in capsys.readouterr().out
+
+
+def test_late_interaction_is_told_what_is_cut_and_why_no_vector_is_compared(tmp_path, capsys):
+    corpus = write_corpus(tmp_path, "folder")
+    assert audit(corpus, model="minilm-maxsim") == 0
+    printed = capsys.readouterr().out
+    assert "Cut: 50.0% of the documents" in printed
+    assert "No vectors were compared: late interaction has a vector per token" in printed
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        ("bge-reranker-v2-m3", (), "reads a document together with a query"),
+        ("no-such-model", (), "no id of the registry and no folder"),
+        (MODEL, ("--n", "-1"), "--n -1; allowed: 0 or more"),
+        (MODEL, ("--max-tokens", "64"), "the registry says it"),
+        (MODEL, ("--queries", "9"), "no known-item query can be drawn from 2 documents"),
+        ("minilm-maxsim", ("--queries", "9"), "cannot be searched with: late interaction"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_in_words(tmp_path, model, options, said, capsys):
+    corpus = write_corpus(tmp_path, "folder")
+    assert audit(corpus, *options, model=model) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", ["5", "-1%", "101%", "few", "nan"])
+def test_a_share_that_is_none_is_refused(tmp_path, share, capsys):
+    with pytest.raises(SystemExit) as ended:
+        audit(tmp_path, f"--max-cut={share}")
+    assert ended.value.code == 2
+    assert "give a share, as 5% or 0.05" in capsys.readouterr().err
