@@ -22,8 +22,9 @@ from psibench.stages.search import run_lexical_search, run_vector_search
 from psibench.tables import read_table
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QRELS, QUERY_SCORES, RUN
 
-# Measured with the authors' protocol; ties move BM25's last digits.
+# Measured with the authors' protocol, which averages ties: by document id BM25's last digits move.
 BM25 = ([0.9535, 0.9603, 0.9653, 0.9860, 0.9625, 0.9638], 0.0329)
+TIE_AVERAGED = "ndcg-tie-averaged@10"
 MINILM = ([0.9417, 0.9536, 0.9503, 0.9515, 0.9476, 0.9241], 0.0308)
 
 
@@ -80,8 +81,8 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             queries=tables["queries"],
             qrels=[out / "qrels.parquet"],
             labels=RowLabels("xquad", "eng-Latn", "eng-Latn"),
-            metrics=["ndcg@10", "recall@100", "mrr@10"],
-            psi_metrics=["ndcg@10"],
+            metrics=["ndcg@10", TIE_AVERAGED, "recall@100", "mrr@10"],
+            psi_metrics=["ndcg@10", TIE_AVERAGED],
             schemes=["squad"],
             length_buckets=False,
             uncertainty=Uncertainty(),
@@ -97,12 +98,12 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("model", "expected", "tolerance"),
-    [("bm25", BM25, 5e-4), ("all-minilm-l6-v2", MINILM, 1e-4)],
+    [("bm25", BM25, 6e-5), ("all-minilm-l6-v2", MINILM, 1e-4)],
 )
 def test_buckets_and_psi_are_those_of_the_published_protocol(
     folder: Path, model: str, expected: tuple[list[float], float], tolerance: float
 ) -> None:
-    pooled = pl.col("evidence") == "all"
+    pooled = (pl.col("evidence") == "all") & (pl.col("metric") == TIE_AVERAGED)
     buckets = read_table(folder / f"{model}.buckets.parquet", BUCKET_SCORES).filter(pooled)
     psi = read_table(folder / f"{model}.psi.parquet", PSI_TABLE).filter(pooled)
     np.testing.assert_allclose(buckets["mean"], expected[0], atol=tolerance)

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 import pytrec_eval
+from sklearn.metrics import ndcg_score
 
 from psibench.errors import InputError
 from psibench.metrics.definitions import (
@@ -14,6 +15,7 @@ from psibench.metrics.definitions import (
     parse_metric,
     parse_metrics,
     recall_of_query,
+    tie_averaged_ndcg_of_query,
 )
 from psibench.metrics.ranking import ranking_metrics
 from psibench.search.ranking import rank_documents
@@ -142,6 +144,52 @@ def test_equals_pytrec_eval_also_where_scores_tie(seed, n_values):
         theirs = expected.get(row["query_id"], dict.fromkeys(TREC_NAMES, 0.0))
         ours = [row[name] for name in NAMES]
         assert ours == pytest.approx([theirs[name] for name in TREC_NAMES], abs=1e-9)
+
+
+@pytest.mark.parametrize("n_values", [1, 3, 1000])
+@pytest.mark.parametrize("k", [1, 10, 40])
+def test_averaged_ties_are_those_of_scikit_learn(n_values, k):
+    scores, _ = random_case(7)
+    scores = scores.with_columns(pl.col("score") % n_values)
+    run = rank_documents(scores)
+    # One positive each, as in SQuAD-PosQ: found by some of the queries, somewhere.
+    qrels = judged(*((f"q{q}", f"d{q % 60}", 1) for q in range(40)))
+    name = f"ndcg-tie-averaged@{k}"
+    for query, found in ranking_metrics(run, qrels, metrics=[name]).iter_rows():
+        own = run.filter(query_id=query)
+        relevant = (own["doc_id"] == f"d{int(query[1:]) % 60}").to_numpy()
+        theirs = 0.0
+        if relevant.any() and own.height > 1:
+            theirs = ndcg_score([relevant], [own["score"].to_numpy()], k=k)
+        assert found == pytest.approx(theirs, abs=1e-9)
+
+
+def test_averaged_ties_of_one_query_are_the_mean_over_the_orders():
+    # Ranks 1, 2-4 (tied), 5: the tied positive of grade 2 is second, third or fourth.
+    scores, grades, k = [9, 5, 5, 5, 1], [0, 0, 2, 0, 1], 3
+    expected = 2 * (1 / log2(3) + 1 / log2(4)) / 3 / (2 + 1 / log2(3))
+    assert tie_averaged_ndcg_of_query(grades, [2, 1], k, scores) == pytest.approx(expected)
+    frame = pl.DataFrame(
+        [("q", f"d{i}", float(s)) for i, s in enumerate(scores)], SCORES_SCHEMA, orient="row"
+    )
+    qrels = judged(("q", "d2", 2), ("q", "d4", 1))
+    table = ranking_metrics(rank_documents(frame), qrels, metrics=["ndcg-tie-averaged@3"])
+    assert table["ndcg-tie-averaged@3"].to_list() == pytest.approx([expected])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_averaged_ties_equal_the_definition_and_leave_the_others_as_they_are(seed):
+    scores, qrels = random_case(seed)
+    run = rank_documents(scores.with_columns(pl.col("score") % 4))
+    table = ranking_metrics(run, qrels, metrics=[*NAMES, "ndcg-tie-averaged@5"])
+    assert table.select("query_id", *NAMES).equals(ranking_metrics(run, qrels, metrics=NAMES))
+    grade = {(q, d): g for q, d, g in qrels.rows()}
+    for query, found in table.select("query_id", "ndcg-tie-averaged@5").iter_rows():
+        own = run.filter(query_id=query)
+        grades = [grade.get((query, d), 0) for d in own["doc_id"]]
+        positives = [g for (q, _), g in grade.items() if q == query and g > 0]
+        expected = tie_averaged_ndcg_of_query(grades, positives, 5, own["score"].to_list())
+        assert found == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -296,6 +296,21 @@ def test_a_missing_run_is_named(tmp_path):
         )
 
 
+def test_ties_are_averaged_whole_wherever_a_batch_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(scoring, "RUN_ROWS", 3)
+    scores = [9.0, 5.0, 5.0, 5.0, 1.0]
+    rows = [
+        {"query_id": "q", "doc_id": f"d{rank}", "rank": rank, "score": score}
+        for rank, score in enumerate(scores, 1)
+    ]
+    run = write(tmp_path / "run.parquet", RUN, rows)
+    judged = pl.DataFrame({"query-id": ["q", "q"], "corpus-id": ["d4", "d5"]})
+    kept = scoring.judged_rows(run, [judged], ["ndcg-tie-averaged@2"])
+    # Ranks 2 to 4 are tied, of which the first counts; rank 5 is beyond.
+    assert kept.select("doc_id", "rank", "tied_from", "tied_to").rows() == [("d4", 4, 2, 4)]
+    assert scoring.judged_rows(run, [judged], ["ndcg@2"]).is_empty()
+
+
 def test_a_wider_views_runs_are_taken_by_the_rows_of_the_own_queries(tmp_path, domain):
     rows = [
         {"query_id": query, "doc_id": f"d{place}", "score": 1.0 / place, "rank": place}

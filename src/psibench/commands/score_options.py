@@ -110,7 +110,7 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         default=list(METRICS),
         metavar="METRIC",
-        help=f"ndcg@K, recall@K, mrr@K (default: {' '.join(METRICS)})",
+        help=f"ndcg@K, recall@K, mrr@K, ndcg-tie-averaged@K (default: {' '.join(METRICS)})",
     )
     group.add_argument(
         "--length-buckets",

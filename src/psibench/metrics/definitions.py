@@ -41,11 +41,39 @@ def mrr_of_query(grades: Sequence[int], positives: Sequence[int], k: int) -> flo
     return 1 / ranks[0] if ranks and positives else 0.0
 
 
+def tie_averaged_ndcg_of_query(
+    grades: Sequence[int], positives: Sequence[int], k: int, scores: Sequence[float]
+) -> float:
+    """nDCG@k, the mean over all orders of documents of equal score.
+
+    McSherry and Najork, "Computing Information Retrieval Performance Measures Efficiently in the
+    Presence of Tied Scores", ECIR 2008: every document gets the mean discount of the ranks that
+    documents of its score have. So scikit-learn's ``ndcg_score`` does it, and with it the published
+    figures of SQuAD-PosQ and FineWeb-PosQ.
+
+    Parameters
+    ----------
+    scores : of the ranked documents, from rank 1 on.
+    grades, positives, k : as of `ndcg_of_query`; ``grades`` of all documents, also beyond k.
+    """
+    gain = 0.0
+    for grade, score in zip(grades, scores, strict=True):
+        ranks = [rank for rank, other in enumerate(scores, 1) if other == score]
+        discounts = sum(1 / log2(1 + rank) for rank in ranks if rank <= k)
+        gain += max(grade, 0) * discounts / len(ranks)
+    best = sorted(positives, reverse=True)[:k]
+    ideal = sum(grade / log2(1 + rank) for rank, grade in enumerate(best, 1))
+    return gain / ideal if ideal > 0 else 0.0
+
+
 DEFINITIONS: dict[str, Callable[[Sequence[int], Sequence[int], int], float]] = {
     "ndcg": ndcg_of_query,
     "recall": recall_of_query,
     "mrr": mrr_of_query,
 }
+
+TIE_AVERAGED = "ndcg-tie-averaged"
+KINDS = (*DEFINITIONS, TIE_AVERAGED)
 
 DEFAULT_METRICS = (
     "ndcg@10",
@@ -61,7 +89,7 @@ DEFAULT_METRICS = (
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric with its cut-off: kind is a key of `DEFINITIONS`, k the documents that count."""
+    """A metric with its cut-off: kind is one of `KINDS`, k the documents that count."""
 
     kind: str
     k: int
@@ -74,9 +102,9 @@ class Metric:
 
 def parse_metric(name: str) -> Metric:
     """Read a metric name such as ``ndcg@10``; InputError if it names none."""
-    match = re.fullmatch(r"([a-z]+)@([1-9][0-9]*)", name)
-    if match is None or match[1] not in DEFINITIONS:
-        allowed = ", ".join(f"{kind}@K" for kind in DEFINITIONS)
+    match = re.fullmatch(r"([a-z-]+)@([1-9][0-9]*)", name)
+    if match is None or match[1] not in KINDS:
+        allowed = ", ".join(f"{kind}@K" for kind in KINDS)
         raise InputError(f"unknown metric {name!r}; allowed: {allowed} with K from 1")
     return Metric(match[1], int(match[2]))
 

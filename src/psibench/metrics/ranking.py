@@ -11,8 +11,10 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.metrics.definitions import DEFAULT_METRICS, parse_metrics
-from psibench.search.ranking import pair_key, repeated_pairs
+from psibench.metrics.definitions import DEFAULT_METRICS, TIE_AVERAGED, parse_metrics
+from psibench.search.ranking import pair_key, repeated_pairs, with_ties
+
+TIED = ("tied_from", "tied_to")
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,27 @@ class Positives:
 
 @dataclass(frozen=True)
 class Judged:
-    """Graded ranks as arrays over rows, ordered by query and rank: found ones or ideal ones."""
+    """Graded ranks as arrays over rows, ordered by query and rank: found ones or ideal ones.
+
+    `tied_from`, `tied_to` : the ranks that share a row's score; its own where ties do not matter.
+    """
 
     query: np.ndarray
     rank: np.ndarray
     grade: np.ndarray
+    tied_from: np.ndarray
+    tied_to: np.ndarray
 
     def first(self, k: int) -> "Judged":
         """The rows up to rank k."""
         kept = self.rank <= k
-        return Judged(self.query[kept], self.rank[kept], self.grade[kept])
+        return Judged(
+            self.query[kept],
+            self.rank[kept],
+            self.grade[kept],
+            self.tied_from[kept],
+            self.tied_to[kept],
+        )
 
 
 def ranking_metrics(
@@ -51,7 +64,8 @@ def ranking_metrics(
 
     A query absent from the run scores 0 and counts; a query without a positive has no row; run
     rows of other queries have no influence. Ranks are taken as they stand in the run: they come
-    from `psibench.search.ranking.rank_documents`.
+    from `psibench.search.ranking.rank_documents`. For ``ndcg-tie-averaged`` the run is whole, or
+    has the columns of `psibench.search.ranking.with_ties`.
 
     Parameters
     ----------
@@ -71,6 +85,9 @@ def ranking_metrics(
     """
     wanted = parse_metrics(metrics)
     positives = number_positives(qrels)
+    if any(metric.kind == TIE_AVERAGED for metric in wanted):
+        run = run.lazy().collect()
+        run = run if "tied_from" in run.columns else with_ties(run)
     found = _find_positives(run, positives, depth=max(metric.k for metric in wanted))
     ideal = _arrays(positives.table, rank="ideal_rank")
     n_queries = len(positives.query_ids)
@@ -120,13 +137,14 @@ def _find_positives(
 ) -> Judged:
     """Join the run's first `depth` ranks with the positives, by pair key and then by the ids."""
     key = pair_key("query_id", "doc_id")
+    tied = [name for name in TIED if name in run.lazy().collect_schema().names()]
     wanted = positives.table.with_columns(key=key)
     candidates = (
         run.lazy()
-        .select("query_id", "doc_id", "rank", key=key)
+        .select("query_id", "doc_id", "rank", *tied, key=key)
         .filter(pl.col("key").is_in(wanted.get_column("key").implode()))
         .collect(engine="streaming")
-        .filter(pl.col("rank") <= depth)  # last: few rows are left by now
+        .filter(pl.col(tied[0] if tied else "rank") <= depth)  # last: few rows are left by now
     )
     same_ids = (pl.col("query_id") == pl.col("query_id_right")) & (
         pl.col("doc_id") == pl.col("doc_id_right")
@@ -134,7 +152,7 @@ def _find_positives(
     hits = (
         candidates.join(wanted, on="key", how="inner")
         .filter(same_ids)
-        .select("query", "rank", "grade", "ideal_rank")
+        .select("query", "rank", "grade", "ideal_rank", *tied)
         .sort("query", "rank", "ideal_rank")
     )
     _refuse_repeated_hits(hits, positives)
@@ -152,11 +170,9 @@ def _refuse_repeated_hits(hits: pl.DataFrame, positives: Positives) -> None:
 
 
 def _arrays(rows: pl.DataFrame, *, rank: str) -> Judged:
-    return Judged(
-        rows.get_column("query").to_numpy(),
-        rows.get_column(rank).to_numpy(),
-        rows.get_column("grade").to_numpy(),
-    )
+    tied = TIED if TIED[0] in rows.columns else (rank, rank)
+    columns = ("query", rank, "grade", *tied)
+    return Judged(*(rows.get_column(name).to_numpy() for name in columns))
 
 
 def _discounted_gain(judged: Judged, n_queries: int) -> np.ndarray:
@@ -168,6 +184,14 @@ def _discounted_gain(judged: Judged, n_queries: int) -> np.ndarray:
 
 def _ndcg(found: Judged, ideal: Judged, n_queries: int, k: int) -> np.ndarray:
     gain = _discounted_gain(found.first(k), n_queries)
+    return gain / _discounted_gain(ideal.first(k), n_queries)
+
+
+def _tie_averaged_ndcg(found: Judged, ideal: Judged, n_queries: int, k: int) -> np.ndarray:
+    discounts = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2.0, k + 2.0)))])
+    before, last = (np.minimum(ranks, k) for ranks in (found.tied_from - 1, found.tied_to))
+    mean = (discounts[last] - discounts[before]) / (found.tied_to - found.tied_from + 1)
+    gain = np.bincount(found.query, weights=found.grade * mean, minlength=n_queries)
     return gain / _discounted_gain(ideal.first(k), n_queries)
 
 
@@ -186,6 +210,7 @@ def _mrr(found: Judged, ideal: Judged, n_queries: int, k: int) -> np.ndarray:  #
 
 _TABLE_FORMS: dict[str, Callable[[Judged, Judged, int, int], np.ndarray]] = {
     "ndcg": _ndcg,
+    TIE_AVERAGED: _tie_averaged_ndcg,
     "recall": _recall,
     "mrr": _mrr,
 }

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
-from psibench.metrics.definitions import parse_metrics
+from psibench.metrics.definitions import TIE_AVERAGED, parse_metrics
 from psibench.metrics.query_scores import query_scores
+from psibench.search.ranking import with_ties
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
@@ -251,8 +252,12 @@ def judged_rows(
     """Read the rows of a run that can count: judged pairs, up to the deepest rank of a metric.
 
     Columns, types and nulls are checked in all rows; that no pair stands twice, in those kept.
+    Where ties are averaged, the run is in memory whole, and a row counts if any of its tied ranks
+    does: they are in the columns of `with_ties`.
     """
-    deepest = max(metric.k for metric in parse_metrics(metrics))
+    wanted = parse_metrics(metrics)
+    deepest = max(metric.k for metric in wanted)
+    averages_ties = any(metric.kind == TIE_AVERAGED for metric in wanted)
     pairs = pl.concat(
         [frame.select(query_id="query-id", doc_id="corpus-id") for frame in judged]
     ).unique()
@@ -263,13 +268,19 @@ def judged_rows(
         for batch in file.iter_batches(RUN_ROWS):
             where = f"{run}, rows from {start} on"
             found = _checked(pa.Table.from_batches([batch]), rows, where)
-            found = found.filter(pl.col("rank") <= deepest)
-            kept.append(found.join(pairs, on=["query_id", "doc_id"], how="semi"))
+            if not averages_ties:
+                found = found.filter(pl.col("rank") <= deepest)
+                found = found.join(pairs, on=["query_id", "doc_id"], how="semi")
+            kept.append(found)
             start += batch.num_rows
     except (OSError, pa.ArrowException):
         read_any_table(run)  # says what is wrong with the file
         raise
-    return pl.DataFrame(pl.from_arrow(conform(pl.concat(kept), RUN, where=str(run))))
+    rows = pl.DataFrame(pl.from_arrow(conform(pl.concat(kept), RUN, where=str(run))))
+    if averages_ties:
+        rows = with_ties(rows).filter(pl.col("tied_from") <= deepest)
+        rows = rows.join(pairs, on=["query_id", "doc_id"], how="semi", maintain_order="left")
+    return rows
 
 
 def visible_ends(

@@ -29,7 +29,9 @@ from psibench.probes.settings import Probes, why_not
 from psibench.train.sections import Training
 from psibench.translate.steps import Translate
 
-Metric = Annotated[str, StringConstraints(pattern=r"^(ndcg|recall|mrr)@[1-9][0-9]*$")]
+Metric = Annotated[
+    str, StringConstraints(pattern=r"^(ndcg|ndcg-tie-averaged|recall|mrr)@[1-9][0-9]*$")
+]
 Metrics = Annotated[list[Metric], AfterValidator(refuse_repeats)]
 
 
@@ -54,7 +56,8 @@ class Config(Section):
     leaderboards: list[Leaderboard] = Field(default_factory=list)
     """Scores of the same models elsewhere, to correlate with."""
     metrics: Metrics = Field(default=list(DEFAULT_METRICS), min_length=1)
-    """Per-query metrics. The first one is the headline."""
+    """Per-query metrics. The first one is the headline. ndcg-tie-averaged@K gives documents of
+    equal score the mean of their places, as SQuAD-PosQ's and FineWeb-PosQ's published figures."""
     psi_metrics: Metrics = Field(default=["ndcg@10"], min_length=1)
     """Metrics that get rows in the PSI table."""
     length_tokenizer: str = "embedded:all-MiniLM-L6-v2"

@@ -7,7 +7,8 @@ byte by byte (`strcmp`; of UTF-8 that is the order of code points) and, up to 9.
 but a foreign run's scores that differ beyond those are tied here and not there.
 
 Of the papers, PosIR was evaluated with pytrec_eval, hence in this order; SQuAD-PosQ and
-FineWeb-PosQ with scikit-learn's `ndcg_score`, which gives tied documents the mean of their places.
+FineWeb-PosQ with scikit-learn's `ndcg_score`, which gives tied documents the mean gain of their
+places: the metric ``ndcg-tie-averaged@k``, made of `with_ties`.
 """
 
 from dataclasses import dataclass
@@ -122,6 +123,19 @@ def _position_in_query(frame: pl.DataFrame) -> pl.Series:
         starts.to_numpy().repeat(lengths.to_numpy())
     )
     return (within + 1).cast(pl.Int32)
+
+
+def with_ties(run: pl.DataFrame) -> pl.DataFrame:
+    """Add `tied_from` and `tied_to`: the first and last rank of a query that have a row's score.
+
+    ``run`` is as `rank_documents` makes it, and whole: ordered by query and rank.
+    """
+    query, score = pl.col("query_id"), pl.col("score")
+    differs = (query != query.shift(1)) | (score != score.shift(1))
+    block = differs.fill_null(value=True).cum_sum()
+    return run.with_columns(
+        tied_from=pl.col("rank").min().over(block), tied_to=pl.col("rank").max().over(block)
+    )
 
 
 def pair_key(query: str, doc: str) -> pl.Expr:
