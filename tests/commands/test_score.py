@@ -79,6 +79,30 @@ def test_writes_all_tables_and_prints_the_psi_table(files, capsys):
     assert "visible" not in printed
 
 
+def test_files_of_ms_marco_and_of_pyterrier_score_as_treces_do(files):
+    lines = [line.split() for line in (files / "bm25.trec").read_text().splitlines()]
+    (files / "marco.tsv").write_text("".join(f"{q}\t{d}\t{r}\n" for q, _, d, r, _, _ in lines))
+    frame = pl.DataFrame(
+        lines, schema=["qid", "Q0", "docno", "rank", "score", "name"], orient="row"
+    )
+    frame.with_columns(docid=pl.int_range(pl.len())).write_csv(files / "terrier.csv")
+    qrels = pl.read_csv(files / "qrels.tsv", separator="\t")
+    rows = qrels.select("query-id", zero=pl.lit(0), document="corpus-id", grade="score")
+    rows.write_csv(files / "qrels.dev.tsv", separator="\t", include_header=False)
+    names = {"query-id": "qid", "corpus-id": "docno", "score": "label"}
+    qrels.rename(names).write_csv(files / "terrier-qrels.csv")
+    means = []
+    for run, judged in (
+        ("bm25.trec", "qrels.tsv"),
+        ("marco.tsv", "qrels.dev.tsv"),
+        ("terrier.csv", "terrier-qrels.csv"),
+    ):
+        given = {"run": files / run, "qrels": files / judged, "buckets": "squad"}
+        assert main(arguments(files, **given)) == 0
+        means.append(pl.read_parquet(files / "out" / "psi_table.parquet")["mean"].to_list())
+    assert means[0] == means[1] == means[2]
+
+
 def test_the_report_is_a_page_of_the_tables(files, capsys):
     page = files / "out" / "page.html"
     assert main(arguments(files, buckets="squad", control="bm25", report=page)) == 0

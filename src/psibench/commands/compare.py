@@ -17,6 +17,7 @@ from psibench.commands.score import Judgements, read_judgements, score_run
 from psibench.commands.score_options import METRICS, add_judgements, add_tolerance
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
+from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
 from psibench.metrics.buckets import BucketScheme, assign, bucket_scheme, fitting_schemes
 from psibench.metrics.comparison import BucketDifferences, bucket_differences
@@ -147,7 +148,8 @@ def _named(system: System, name: str) -> System:
 def _system(text: str, judgements: Judgements | None, args: argparse.Namespace) -> System:
     path = Path(text)
     if not path.is_file():
-        if "/" in text or path.suffix in (".parquet", ".trec", ".json", ".jsonl", ".tsv", ".txt"):
+        suffixes = tuple(suffix for known in RUN_FORMATS.values() for suffix in known)
+        if "/" in text or path.name.endswith(suffixes):
             raise InputError(f"{path}: no such file")
         return _model_of_run(text, args)
     if _holds_scores(path):
