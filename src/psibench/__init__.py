@@ -1,3 +1,18 @@
 """Position-aware retrieval benchmarks and the Position Sensitivity Index."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from psibench.metrics.retriever import Corpus, Evaluation, Search, evaluate
+
 __version__ = "0.1.0"
+__all__ = ["Corpus", "Evaluation", "Search", "__version__", "evaluate"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the functions and types for Python users when one is asked for: commands need none."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from psibench.metrics import retriever
+
+    return getattr(retriever, name)

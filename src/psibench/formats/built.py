@@ -1,0 +1,142 @@
+"""What `results/BENCHMARK` holds of a built benchmark: datasets by language and domain, and runs.
+
+A dataset is one language and domain: its queries search its corpus and nothing else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.formats.tabular import read_parquet
+from psibench.tables import SPECS, read_table
+
+TABLES = ("corpus", "queries", "qrels")
+ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_id")
+"""Columns of any table of a dataset that hold ids of its documents or queries."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The folder of one language and domain of a benchmark."""
+
+    language: str
+    domain: str
+    folder: Path
+
+    def path(self, table: str) -> Path:
+        """Where one of its tables lies."""
+        return self.folder / f"{table}.parquet"
+
+    def read(self, table: str) -> pl.DataFrame:
+        """Read one of its tables; InputError if it is not what its schema says."""
+        return read_table(self.path(table), SPECS[table])
+
+
+def find_datasets(
+    benchmark: Path,
+    *,
+    languages: Sequence[str] | None = None,
+    domains: Sequence[str] | None = None,
+) -> list[Dataset]:
+    """List the languages and domains of a benchmark, sorted; those named, or all.
+
+    Raises
+    ------
+    InputError
+        If there is none, one that is named is not there, or one lacks a table.
+    """
+    found = sorted((benchmark / "data").glob("*/*/"))
+    every = [Dataset(folder.parent.name, folder.name, folder) for folder in found]
+    if not every:
+        raise InputError(
+            f"{benchmark}: no folder data/LANGUAGE/DOMAIN in it; name the folder of a benchmark in "
+            "results/, as in results/python-docs"
+        )
+    datasets = _chosen(every, languages, domains)
+    for dataset in datasets:
+        lacking = [table for table in TABLES if not dataset.path(table).is_file()]
+        if lacking:
+            raise InputError(
+                f"{dataset.folder}: no {', '.join(lacking)}; the benchmark is not built to its "
+                "end, run it first"
+            )
+    return datasets
+
+
+def _chosen(
+    datasets: list[Dataset], languages: Sequence[str] | None, domains: Sequence[str] | None
+) -> list[Dataset]:
+    """Keep the named ones; each name has to be found together with one of the other kind."""
+    kept = [
+        one
+        for one in datasets
+        if (languages is None or one.language in languages)
+        and (domains is None or one.domain in domains)
+    ]
+    for kind, wanted in (("language", languages), ("domain", domains)):
+        lost = sorted(set(wanted or ()) - {getattr(one, kind) for one in kept})
+        if lost:
+            there = ", ".join(f"{one.language}/{one.domain}" for one in datasets)
+            raise InputError(
+                f"{kind}s: no dataset of {', '.join(lost)} among those chosen; the benchmark has "
+                f"{there}"
+            )
+    return kept
+
+
+def prefixed_domains(datasets: Sequence[Dataset]) -> set[str]:
+    """Name the domains that stand before all of their own ids, in every language."""
+    named = {dataset.domain for dataset in datasets}
+    bare = {dataset.domain for dataset in datasets if not _all_prefixed(dataset)}
+    return named - bare
+
+
+def _all_prefixed(dataset: Dataset) -> bool:
+    columns = {"corpus": ["_id"], "queries": ["_id"], "qrels": ["query-id", "corpus-id"]}
+    prefix = f"{dataset.domain}/"
+    for table, names in columns.items():
+        frame = read_parquet(dataset.path(table), names)
+        if not all(column.str.starts_with(prefix).all() for column in frame.iter_columns()):
+            return False
+    return True
+
+
+def clashing_domains(datasets: Sequence[Dataset]) -> set[str]:
+    """Name the domains whose ids need the domain in front where a language's domains are pooled.
+
+    None if ids differ between the domains of every language; else all that do not have it there,
+    so that an id is the same in all languages.
+    """
+    for language in {dataset.language for dataset in datasets}:
+        own = [one for one in datasets if one.language == language]
+        for table in ("corpus", "queries"):
+            ids = pl.concat([read_parquet(one.path(table), ["_id"]) for one in own])
+            if ids.get_column("_id").is_duplicated().any():
+                return {one.domain for one in datasets} - prefixed_domains(datasets)
+    return set()
+
+
+@dataclass(frozen=True)
+class Run:
+    """The file of one model's ranking of one language pair."""
+
+    model: str
+    query_language: str
+    corpus_language: str
+    path: Path
+
+
+def find_runs(benchmark: Path, languages: Sequence[str]) -> list[Run]:
+    """List the runs over corpora and by queries of these languages, by pair and model."""
+    pairs = {
+        f"{asked}-{searched}": (asked, searched) for asked in languages for searched in languages
+    }
+    found = [
+        Run(path.parent.name, *pairs[path.stem], path)
+        for path in sorted((benchmark / "runs").glob("*/*.parquet"))
+        if path.stem in pairs
+    ]
+    return sorted(found, key=lambda run: (run.corpus_language, run.query_language, run.model))

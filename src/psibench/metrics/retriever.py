@@ -1,0 +1,229 @@
+"""Any retriever, asked by a function call: its rankings, scored as `psibench score` does.
+
+`psibench.evaluate(search, "results/python-docs")` asks a Python function every query of a built
+benchmark, domain by domain as psibench's own models are asked, and returns the result tables.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+
+from psibench.errors import InputError
+from psibench.formats.built import Dataset, find_datasets
+from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
+from psibench.metrics.buckets import fitting_schemes
+from psibench.metrics.query_scores import name_some, query_scores
+from psibench.search.ranking import rank_documents
+from psibench.tables.derived import queries_by
+
+METRICS = ("ndcg@10", "recall@10", "mrr@10")
+KIND = "run"
+CONTROL = "control"
+
+Results = Mapping[str, Mapping[str, float]]
+"""Scores by document id, by query id; a larger score is better."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The documents that a call of a retriever searches: one language, one domain.
+
+    Attributes
+    ----------
+    benchmark, language, domain
+        Which one it is, to find an index by.
+    path
+        Its Parquet file (`_id`, `text`), for who reads it block by block.
+    """
+
+    benchmark: str
+    language: str
+    domain: str
+    path: Path
+
+    @cached_property
+    def texts(self) -> dict[str, str]:
+        """The text of every document, by id, in the order of the file."""
+        frame = pl.read_parquet(self.path, columns=["_id", "text"])
+        return dict(frame.select("_id", "text").iter_rows())
+
+
+class Search(Protocol):
+    """A retriever: a function of some queries and the corpus they search."""
+
+    def __call__(self, queries: Mapping[str, str], corpus: Corpus, /, *, k: int) -> Results:
+        """Rank documents for each query.
+
+        Parameters
+        ----------
+        queries
+            Text by query id.
+        corpus
+            What is searched.
+        k
+            Documents wanted; more are cut off, fewer (or no entry for a query) are taken as they
+            are.
+
+        Returns
+        -------
+        Scores by document id, by query id. The largest comes first; equal ones are ordered by
+        document id, see `psibench.search.ranking.rank_documents`.
+        """
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of asking a retriever: the tables of `psibench score`, docs/tables.md.
+
+    `psi` has the columns of psi_table, `buckets` of bucket_scores, `comparisons` of comparisons
+    (with the control, if one was given), `scores` of query_scores with `model` in front, and `run`
+    of run, with `model`, `language` and `domain` in front.
+    """
+
+    psi: pl.DataFrame
+    buckets: pl.DataFrame
+    comparisons: pl.DataFrame
+    scores: pl.DataFrame
+    run: pl.DataFrame
+
+
+def evaluate(
+    search: Search,
+    benchmark: str | Path,
+    *,
+    model: str = "retriever",
+    control: Search | None = None,
+    k: int = 100,
+    languages: Sequence[str] | None = None,
+    domains: Sequence[str] | None = None,
+    metrics: Sequence[str] = METRICS,
+    buckets: Sequence[str] | None = None,
+    by_domain: bool = False,
+    settings: UncertaintySettings | None = None,
+) -> Evaluation:
+    """Ask a retriever every query of a benchmark and measure how it depends on position.
+
+    Parameters
+    ----------
+    search
+        The retriever, called once for each language and domain.
+    benchmark
+        The folder of a built benchmark, as `results/python-docs`.
+    model
+        What the tables call it.
+    control
+        A retriever that knows no position: without one the tables cannot say that a position
+        effect is the retriever's and not the questions'.
+    k
+        Documents to ask for; at least as many as the deepest metric counts.
+    languages, domains
+        Only these; all when None.
+    metrics, buckets
+        As of `psibench score`; all schemes that fit the evidence when `buckets` is None.
+    by_domain
+        Also rows for each domain.
+    settings
+        Level of the intervals, and what a small bucket is.
+
+    Raises
+    ------
+    InputError
+        If the benchmark is not built, or a ranking names an unknown query or document or has a
+        score that is no number.
+    """
+    root = Path(benchmark)
+    datasets = find_datasets(root, languages=languages, domains=domains)
+    retrievers = {model: search} | ({CONTROL: control} if control else {})
+    if control and model == CONTROL:
+        raise InputError(f"model {model!r} is the name of the control's rows; give another one")
+    made: dict[str, list[pl.DataFrame]] = {}
+    for language in dict.fromkeys(one.language for one in datasets):
+        own = [one for one in datasets if one.language == language]
+        asked = [_ask(retrievers, one, root.resolve().name, k, metrics) for one in own]
+        scores = pl.concat(frame for frame, _ in asked)
+        spans = pl.concat(one.read("queries").select("pos_char_span") for one in own)
+        tables = result_tables(
+            [
+                Evaluated(name, KIND, scores.filter(model=name).drop("model"), reading_known=False)
+                for name in retrievers
+            ],
+            labels=RowLabels(
+                root.resolve().name,
+                language,
+                language,
+                ", ".join(sorted({queries_by(one.path("queries")) for one in own})),
+            ),
+            metrics=metrics,
+            schemes=buckets or fitting_schemes(spans.to_series()),
+            domains=by_domain,
+            control=CONTROL if control else None,
+            settings=settings,
+        )
+        for name, frame in (
+            ("psi", tables.psi),
+            ("buckets", tables.buckets),
+            ("comparisons", tables.comparisons),
+            ("scores", scores),
+            ("run", pl.concat(frame for _, frame in asked)),
+        ):
+            made.setdefault(name, []).append(frame)
+    return Evaluation(**{name: pl.concat(frames) for name, frames in made.items()})
+
+
+def _ask(
+    retrievers: Mapping[str, Search],
+    dataset: Dataset,
+    benchmark: str,
+    k: int,
+    metrics: Sequence[str],
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Let each retriever search a dataset: per-query scores and rankings, `model` in front."""
+    queries, qrels = dataset.read("queries"), dataset.read("qrels")
+    corpus = Corpus(benchmark, dataset.language, dataset.domain, dataset.path("corpus"))
+    texts = dict(queries.select("_id", "text").iter_rows())
+    documents = pl.read_parquet(corpus.path, columns=["_id"]).to_series()
+    scores, runs = [], []
+    for name, search in retrievers.items():
+        source = f"{name}, {dataset.language}/{dataset.domain}"
+        run = ranking_of(search(texts, corpus, k=k), source=source, k=k)
+        for what, found, known in (
+            ("query", run.get_column("query_id"), queries.get_column("_id")),
+            ("document", run.get_column("doc_id"), documents),
+        ):
+            foreign = found.filter(~found.is_in(known.implode())).unique()
+            if len(foreign):
+                raise InputError(
+                    f"{source}: the ranking has {what} ids that the benchmark does not: "
+                    f"{name_some(foreign)}; return the ids that were given"
+                )
+        found = query_scores(run, queries, qrels, domain=dataset.domain, metrics=metrics)
+        scores.append(found.select(pl.lit(name).alias("model"), pl.all()))
+        where = {"model": name, "language": dataset.language, "domain": dataset.domain}
+        runs.append(run.select(*(pl.lit(v).alias(c) for c, v in where.items()), pl.all()))
+    return pl.concat(scores), pl.concat(runs)
+
+
+def ranking_of(results: Results, *, source: str, k: int | None = None) -> pl.DataFrame:
+    """Rank what a retriever returned: a frame in the columns of the run table.
+
+    Raises
+    ------
+    InputError
+        If it is not scores by document id by query id.
+    """
+    rows: list[tuple[Any, Any, Any]] = []
+    try:
+        for query_id, scored in results.items():
+            rows += [(query_id, doc_id, float(score)) for doc_id, score in scored.items()]
+        schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{source}: a retriever returns {{query id: {{document id: score}}}}, ids as text and "
+            f"scores as numbers; got {type(results).__name__} ({error})"
+        ) from error
+    return rank_documents(frame, top_k=k, source=source)

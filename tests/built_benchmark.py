@@ -1,0 +1,108 @@
+"""A small built benchmark: two languages, two domains, evidence in each third, runs of BM25."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from psibench.config.models import Bm25Model
+from psibench.stages.search import run_lexical_search
+from psibench.tables import Provenance, write_table
+from psibench.tables.build_schemas import FLOW
+from psibench.tables.domains import by_place
+from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens, with_lengths
+
+LANGUAGES = ("deu-Latn", "eng-Latn")
+DOMAINS = ("game", "mining")
+THIRDS = ("beginning", "middle", "end")
+N_DOCUMENTS = 36
+SOURCE = Provenance(stage="build", stage_version=2, queries_by="llm:writer-1")
+
+
+def make_benchmark(
+    root: Path,
+    *,
+    languages=LANGUAGES,
+    domains=DOMAINS,
+    prefix_ids: bool = True,
+    ids: str = "d{}",
+) -> Path:
+    """Write `data/`, `runs/bm25/` and what the filters dropped; return the folder."""
+    for language in languages:
+        for number, domain in enumerate(domains):
+            _write_dataset(root, language, domain, number, prefix_ids=prefix_ids, ids=ids)
+        for asking in languages if prefix_ids else ():
+            _write_run(root, asking, language, domains)
+    if not prefix_ids:  # a run's query ids differ between domains
+        return root
+    places = [(language, domain) for language in languages for domain in domains]
+    flow = [(*place, "margin", 10, "queries", 40, 36, 4) for place in places]
+    write_table(
+        pl.DataFrame(flow, schema=by_place(FLOW).empty().schema, orient="row"),
+        root / "flow.parquet",
+        by_place(FLOW),
+        provenance=SOURCE,
+    )
+    dropped = [
+        dict.fromkeys(ATTRITION.column_names)
+        | {"stage": "margin", "unit": "queries", "item_id": f"x{i}"}
+        | {"reason": "margin_below_threshold" if i else "target_not_first"}
+        | {"language": language, "domain": domain}
+        for language, domain in places
+        for i in range(4)
+    ]
+    frame = pl.DataFrame(dropped, schema=ATTRITION.empty().schema)
+    write_table(frame, root / "attrition.parquet", ATTRITION, provenance=SOURCE)
+    return root
+
+
+def _write_dataset(root, language, domain, number, *, prefix_ids, ids):
+    made = np.random.default_rng([LANGUAGES.index(language), number])
+    prefix = f"{domain}/" if prefix_ids else ""
+    documents, queries = [], []
+    for place in range(N_DOCUMENTS):
+        parts = [[f"{domain}{w}" for w in made.integers(0, 900, 20)] for _ in THIRDS]
+        texts = [" ".join(part) for part in parts]
+        document = prefix + ids.format(place)
+        documents.append((document, " ".join(texts)))
+        start = 0
+        for third, part, text in zip(THIRDS, parts, texts, strict=True):
+            query = f"{prefix}q{place}-{third}"
+            span = [start, start + len(text)]
+            asked = f'{part[3]}  {part[7]}\t"{language}"'
+            queries.append((query, asked, document, span, len(" ".join(texts)), 60, None))
+            start += len(text) + 1
+    folder = root / "data" / language / domain
+    corpus = pl.DataFrame(documents, schema={"_id": pl.String, "text": pl.String}, orient="row")
+    asked = pl.DataFrame(queries, schema=QUERIES.empty().schema, orient="row")
+    qrels = asked.select(
+        pl.col("_id").alias("query-id"),
+        pl.col("pos_corpus_id").alias("corpus-id"),
+        pl.lit(1, pl.Int32).alias("score"),
+    )
+    corpus = with_lengths(corpus, count_tokens=count_whitespace_tokens)
+    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=SOURCE)
+    write_table(asked, folder / "queries.parquet", QUERIES, provenance=SOURCE)
+    write_table(qrels, folder / "qrels.parquet", QRELS, provenance=SOURCE)
+
+
+def _write_run(root, asking, language, domains):
+    at = root / "data"
+    if not (at / asking / domains[-1] / "queries.parquet").exists():
+        return
+    run_lexical_search(
+        Bm25Model(backend="bm25s"),
+        model="bm25",
+        corpora=[at / language / domain / "corpus.parquet" for domain in domains],
+        queries=[at / asking / domain / "queries.parquet" for domain in domains],
+        corpus_lang=language,
+        top_k=8,
+        output=root / "runs" / "bm25" / f"{asking}-{language}.parquet",
+    )
+
+
+def table(root: Path, language: str, name: str, domains=DOMAINS) -> pl.DataFrame:
+    """A table of all domains of a language, as it was built."""
+    paths = [root / "data" / language / domain / f"{name}.parquet" for domain in domains]
+    return pl.concat(pl.read_parquet(path) for path in paths)

@@ -1,0 +1,119 @@
+"""`psibench.evaluate`: any Python function, scored as a run of the same rankings is."""
+
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+from built_benchmark import DOMAINS, make_benchmark, table
+from polars.testing import assert_frame_equal
+
+import psibench
+from psibench.cli import main
+from psibench.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return make_benchmark(tmp_path_factory.mktemp("evaluate") / "two-languages")
+
+
+def shared_words(queries, corpus, *, k):
+    """Rank by the number of words that query and document share."""
+    bags = {doc_id: set(text.split()) for doc_id, text in corpus.texts.items()}
+    found = {}
+    for query_id, text in queries.items():
+        counts = {doc_id: len(bag & set(text.split())) for doc_id, bag in bags.items()}
+        best = sorted(counts, key=counts.get, reverse=True)[:k]
+        found[query_id] = {doc_id: float(counts[doc_id]) for doc_id in best if counts[doc_id]}
+    return found
+
+
+def first_third(queries, corpus, *, k):
+    """The same, by the first third of each document alone."""
+
+    class Cut:
+        texts = {i: " ".join(t.split()[:20]) for i, t in corpus.texts.items()}  # noqa: RUF012
+
+    return shared_words(queries, Cut, k=k)
+
+
+def test_the_tables_are_those_that_score_makes_of_the_same_rankings(tmp_path, results):
+    found = psibench.evaluate(shared_words, results, model="words", languages=["eng-Latn"], k=8)
+    run = found.run.select("query_id", "doc_id", "score")
+    run.write_parquet(tmp_path / "run.parquet")
+    data = results / "data" / "eng-Latn"
+    options = ["--run", tmp_path / "run.parquet", "--model", "words", "--out", tmp_path / "out"]
+    options += ["--benchmark", "two-languages", "--query-lang", "eng-Latn"]
+    options += ["--corpus-lang", "eng-Latn", "--queries"]
+    options += [data / domain / "queries.parquet" for domain in DOMAINS] + ["--qrels"]
+    options += [data / domain / "qrels.parquet" for domain in DOMAINS]
+    assert main(["score", *map(str, options)]) == 0
+    for name, frame in (("psi_table", found.psi), ("bucket_scores", found.buckets)):
+        scored = pl.read_parquet(tmp_path / "out" / f"{name}.parquet")
+        assert_frame_equal(frame, scored, check_dtypes=False)
+    assert found.psi["mean"][0] > 0.3
+
+
+def test_what_a_retriever_does_not_read_shows_in_its_buckets(results):
+    found = psibench.evaluate(first_third, results, control=shared_words, buckets=["thirds"])
+    means = found.buckets.filter(metric="ndcg@10", model="retriever", corpus_lang="eng-Latn")
+    by_third = dict(means.filter(evidence="all").select("bucket", "mean").iter_rows())
+    assert by_third["beginning"] > 0.5 > by_third["end"]
+    assert set(found.psi["corpus_lang"]) == {"deu-Latn", "eng-Latn"}
+    assert set(found.psi["model"]) == {"retriever", "control"}
+    assert set(found.comparisons["other"]) == {"control"}
+
+
+def test_it_is_asked_domain_by_domain_with_that_domains_texts(results):
+    calls = []
+
+    def search(queries, corpus, *, k):
+        calls.append((corpus.benchmark, corpus.language, corpus.domain, len(queries), k))
+        assert (
+            dict(pl.read_parquet(corpus.path, columns=["_id", "text"]).iter_rows()) == corpus.texts
+        )
+        return {query_id: {} for query_id in queries}
+
+    found = psibench.evaluate(search, results, languages=["eng-Latn"], k=5, by_domain=True)
+    assert calls == [("two-languages", "eng-Latn", domain, 108, 5) for domain in DOMAINS]
+    assert set(found.psi["domain"]) == {"all", *DOMAINS}
+    assert found.psi["mean"].to_list() == [0.0] * found.psi.height  # no answer scores 0
+    assert found.scores.height == table(results, "eng-Latn", "queries").height
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda q: {next(iter(q)): {"game/d99": 1.0}}, "document ids that the benchmark does not"),
+        (lambda q: {"another": {"game/d1": 1.0}}, "query ids that the benchmark does not"),
+        (lambda q: {next(iter(q)): {"game/d1": float("nan")}}, "the score nan"),
+        (lambda q: [("game/d1", 1.0)], "got list"),
+        (lambda q: {next(iter(q)): {"game/d1": "high"}}, "scores as numbers"),
+        (lambda q: {next(iter(q)): ["game/d1"]}, "a retriever returns"),
+    ],
+)
+def test_rankings_that_are_none_are_refused_with_where(results, answer, message):
+    with pytest.raises(InputError, match=message) as refused:
+        psibench.evaluate(
+            lambda queries, corpus, *, k: answer(queries), results, domains=["game"], model="mine"
+        )
+    assert "mine, deu-Latn/game" in str(refused.value)
+
+
+def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
+    with pytest.raises(InputError, match="no folder data/LANGUAGE/DOMAIN"):
+        psibench.evaluate(shared_words, tmp_path)
+    with pytest.raises(InputError, match="languages: no dataset of fra-Latn"):
+        psibench.evaluate(shared_words, results, languages=["fra-Latn"])
+    with pytest.raises(InputError, match="name of the control's rows"):
+        psibench.evaluate(shared_words, results, model="control", control=shared_words)
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import psibench, sys; print('polars' in sys.modules, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+    assert {"evaluate", "Search", "Corpus"} <= set(psibench.__all__)
+    with pytest.raises(AttributeError):
+        psibench.nothing  # noqa: B018
