@@ -78,7 +78,7 @@ def results(tmp_path):
 
 
 def run(*args):
-    return main(["export", *map(str, args)])
+    return main(["export", *map(str, args), "--licence", "cc-by-4.0"])
 
 
 @pytest.mark.parametrize("prefix_ids", [True, False])
@@ -130,13 +130,16 @@ def test_the_card_has_counts_languages_and_where_it_came_from(tmp_path, results)
     _, head, body = text.split("---\n", 2)
     card = yaml.safe_load(head)
     assert card["language"] == ["ara", "eng"]
-    assert [one["config_name"] for one in card["configs"]] == list(COLUMNS)
+    assert [one["config_name"] for one in card["configs"]] == [
+        f"{language}-{domain}-{table}" for language, domain in PLACES for table in COLUMNS
+    ]  # an id may be in two domains: no config has two
     assert "| eng-Latn | mining | 2 | 2 | 2 |" in body
     assert "| all | 3 datasets | 6 | 6 | 6 |" in body
     assert "Queries by: llm:writer-1." in body
     assert "dataset:owner/release: abc123" in body
     assert "stages build 2" in body
-    assert "FILL IN" in body
+    assert "cc-by-4.0, as told by who exported it" in body
+    assert card["license"] == "cc-by-4.0"
 
 
 def test_a_folder_that_holds_something_is_not_written_to(tmp_path, results, capsys):
@@ -256,10 +259,10 @@ def test_languages_and_domains_can_be_chosen_and_are_told(tmp_path, results, cap
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--languages", "eng-Latn,deu-Latn"), "--languages: no dataset of deu-Latn"),
+        (("--languages", "eng-Latn,deu-Latn"), "languages: no dataset of deu-Latn"),
         (
             ("--languages", "ara-Arab", "--domains", "game,mining"),
-            "--domains: no dataset of mining",
+            "domains: no dataset of mining",
         ),
         (("--languages", "ara-Arab", "--domains", "mining"), "has ara-Arab/game, eng-Latn/game"),
     ],

@@ -1,36 +1,23 @@
-"""`psibench export`: a benchmark's tables in the layout of PosIR's release."""
+"""`psibench export`: a benchmark's tables in the layout of MTEB, BEIR, TREC or PosIR's release."""
 
 import argparse
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-import polars as pl
-
 from psibench.commands.base import Command
-from psibench.commands.export_card import DatasetCounts, card_text, origin_lines
 from psibench.errors import InputError
-from psibench.formats.posir import COLUMNS, TABLES, ReleaseTables, write_dataset
-from psibench.formats.tabular import read_parquet
-from psibench.metrics.buckets import third_of_middle
-from psibench.tables import SPECS, read_provenance, read_table, write_text
-
-LAYOUTS = ("posir",)
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """The folder of one language and domain of a benchmark."""
-
-    language: str
-    domain: str
-    folder: Path
-
-    def path(self, table: str) -> Path:
-        """Where one of its tables lies."""
-        return self.folder / f"{table}.parquet"
+from psibench.formats.built import (
+    Dataset,
+    clashing_domains,
+    find_datasets,
+    prefixed_domains,
+)
+from psibench.publish.card import Licence, card_text, gather_facts, origin_lines
+from psibench.publish.croissant import croissant
+from psibench.publish.layouts import LAYOUTS, Export, collections_of
+from psibench.tables import write_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to make; may be there, empty")
     parser.add_argument("--layout", choices=LAYOUTS, default="posir", help="default: posir")
     parser.add_argument(
-        "--extra", action="store_true", help="also the columns that the layout does not have"
+        "--licence",
+        required=True,
+        metavar="ID",
+        help="of the texts, for the card, as the hub spells it: cc-by-4.0, apache-2.0, ...; other, "
+        "with --licence-link; unknown",
     )
+    parser.add_argument("--licence-link", metavar="URL", help="where the licence is to be read")
     parser.add_argument(
         "--languages", type=_names, metavar="A,B", help="only these; default: all that are found"
     )
@@ -50,40 +42,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--domains", type=_names, metavar="X,Y", help="only these; default: all that are found"
     )
     parser.add_argument(
+        "--by-domain",
+        action="store_true",
+        help="mteb, beir, trec: a corpus for each domain, as psibench searches them; by default "
+        "the domains of a language are one corpus",
+    )
+    parser.add_argument(
+        "--extra",
+        action="store_true",
+        help="posir: also the columns that the layout does not have",
+    )
+    parser.add_argument(
         "--keep-ids",
         action="store_true",
-        help="leave ids as they are; by default a domain's name is taken off its ids where every "
-        "one has it in front",
+        help="posir: leave ids as they are; by default a domain's name is taken off its ids where "
+        "every one has it in front",
     )
 
 
 def run_export(args: argparse.Namespace) -> None:
-    """Write all datasets and a README.md, or nothing."""
+    """Write all tables, a README.md and a croissant.json, or nothing."""
+    licence = Licence(args.licence, args.licence_link)
     datasets = find_datasets(args.benchmark, languages=args.languages, domains=args.domains)
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise InputError(f"{args.out} is there and not empty; name a new folder, or remove it")
-    prefixed = set() if args.keep_ids else prefixed_domains(datasets)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=args.out.parent, prefix=f".{args.out.name}."))
     try:
-        counts = [
-            _export(dataset, temporary, strip=dataset.domain in prefixed, extra=args.extra)
-            for dataset in datasets
-        ]
-        records = {d: [read_provenance(d.path(t)) or {} for t in TABLES] for d in datasets}
-        every = [record for of in records.values() for record in of]
-        text = card_text(args.benchmark.resolve().name, counts, every, extra=args.extra)
-        write_text(text, temporary / "README.md")
+        written = LAYOUTS[args.layout](_planned(args, temporary, datasets))
+        keeps_positions = args.layout != "posir" or args.extra
+        facts = gather_facts(args.benchmark, datasets, keeps_positions=keeps_positions)
+        name = args.benchmark.resolve().name
+        card = card_text(name, facts, written, layout=args.layout, licence=licence)
+        write_text(card, temporary / "README.md")
+        described = croissant(name, facts, written, folder=temporary, licence=licence)
+        write_text(described, temporary / "croissant.json")
         temporary.chmod(0o755)
         if args.out.exists():
             args.out.rmdir()
         temporary.replace(args.out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    for line in origin_lines(counts, list(records.values()), extra=args.extra):
+    for line in origin_lines(facts):
         print(line)
-    queries = sum(count.n_queries for count in counts)
+    queries = sum(count.n_queries for count in facts.counts)
     print(f"{len(datasets)} datasets, {queries:,} queries written to {args.out}")
+    if len({one.collection for one in written}) < len(datasets):
+        print(
+            "The domains of a language are one corpus in it: what a retriever scores on that is "
+            "not what psibench's own tables say, which search domain by domain (--by-domain)."
+        )
+
+
+def _planned(args: argparse.Namespace, out: Path, datasets: list[Dataset]) -> Export:
+    """Say what is written; refuse an option that the layout does not have."""
+    own = {"posir": ("extra", "keep_ids")}.get(args.layout, ("by_domain",))
+    for option in ("extra", "keep_ids", "by_domain"):
+        if getattr(args, option) and option not in own:
+            flag = f"--{option.replace('_', '-')}"
+            raise InputError(f"{flag} is no option of the layout {args.layout}; leave it out")
+    by_domain = args.by_domain or args.layout == "posir"
+    export = Export(
+        args.benchmark, out, collections_of(datasets, by_domain=by_domain), extra=args.extra
+    )
+    if not by_domain:
+        return replace(export, prefixed=frozenset(clashing_domains(datasets)))
+    if args.layout == "posir" and not args.keep_ids:
+        return replace(export, stripped=frozenset(prefixed_domains(datasets)))
+    return export
 
 
 def _names(text: str) -> list[str]:
@@ -93,124 +119,13 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _export(dataset: Dataset, out: Path, *, strip: bool, extra: bool) -> DatasetCounts:
-    frames = {}
-    for table in TABLES:
-        frame = read_table(dataset.path(table), SPECS[table])
-        frames[table] = _without_prefix(frame, f"{dataset.domain}/") if strip else frame
-    lengths = frames["queries"].get_column("pos_token_length")
-    if lengths.null_count():
-        raise InputError(
-            f"{dataset.path('queries')}: {lengths.null_count()} queries have no pos_token_length, "
-            "which the layout needs"
-        )
-    without = frames["queries"].get_column("pos_char_span").null_count()
-    if without and not extra:
-        raise InputError(
-            f"{dataset.path('queries')}: the evidence of {without} queries is not one span, and "
-            "the layout has no other place for it; use --extra"
-        )
-    write_dataset(
-        ReleaseTables(**frames), out, language=dataset.language, domain=dataset.domain, extra=extra
-    )
-    n_documents, n_queries, n_qrels = (frames[table].height for table in TABLES)
-    moved = n_elsewhere(frames["queries"])
-    return DatasetCounts(dataset.language, dataset.domain, n_documents, n_queries, n_qrels, moved)
-
-
-def n_elsewhere(queries: pl.DataFrame) -> int:
-    """Count queries whose declared position is not the third their span's middle lies in."""
-    aimed = queries.drop_nulls(["target_position", "pos_char_span"])
-    ends = aimed.get_column("pos_char_span").cast(pl.List(pl.Int64))
-    twice_mid = (ends.list.get(0) + ends.list.get(1)).to_numpy()
-    length = aimed.get_column("pos_char_length").cast(pl.Int64).to_numpy()
-    return int((third_of_middle(twice_mid, length) != aimed["target_position"].to_numpy()).sum())
-
-
-def _without_prefix(frame: pl.DataFrame, prefix: str) -> pl.DataFrame:
-    ids = ("_id", "query-id", "corpus-id", "pos_corpus_id")
-    return frame.with_columns(
-        pl.col(name).str.strip_prefix(prefix) for name in ids if name in frame.columns
-    )
-
-
-# --- the datasets of a built benchmark
-
-
-def find_datasets(
-    benchmark: Path,
-    *,
-    languages: Sequence[str] | None = None,
-    domains: Sequence[str] | None = None,
-) -> list[Dataset]:
-    """List the languages and domains of a benchmark, sorted; those named, or all.
-
-    Raises
-    ------
-    InputError
-        If there is none, one that is named is not there, or one lacks a table.
-    """
-    found = sorted((benchmark / "data").glob("*/*/"))
-    every = [Dataset(folder.parent.name, folder.name, folder) for folder in found]
-    if not every:
-        raise InputError(
-            f"{benchmark}: no folder data/LANGUAGE/DOMAIN in it; name the folder of a benchmark in "
-            "results/, as in results/python-docs"
-        )
-    datasets = _chosen(every, languages, domains)
-    for dataset in datasets:
-        lacking = [table for table in TABLES if not dataset.path(table).is_file()]
-        if lacking:
-            raise InputError(
-                f"{dataset.folder}: no {', '.join(lacking)}; the benchmark is not built to its "
-                "end, run it first"
-            )
-    return datasets
-
-
-def _chosen(
-    datasets: list[Dataset], languages: Sequence[str] | None, domains: Sequence[str] | None
-) -> list[Dataset]:
-    """Keep the named ones; each name has to be found together with one of the other kind."""
-    kept = [
-        one
-        for one in datasets
-        if (languages is None or one.language in languages)
-        and (domains is None or one.domain in domains)
-    ]
-    for kind, wanted in (("language", languages), ("domain", domains)):
-        lost = sorted(set(wanted or ()) - {getattr(one, kind) for one in kept})
-        if lost:
-            there = ", ".join(f"{one.language}/{one.domain}" for one in datasets)
-            raise InputError(
-                f"--{kind}s: no dataset of {', '.join(lost)} among those chosen; the benchmark has "
-                f"{there}"
-            )
-    return kept
-
-
-def prefixed_domains(datasets: list[Dataset]) -> set[str]:
-    """Name the domains that stand before all of their own ids, in every language."""
-    named = {dataset.domain for dataset in datasets}
-    bare = {dataset.domain for dataset in datasets if not _all_prefixed(dataset)}
-    return named - bare
-
-
-def _all_prefixed(dataset: Dataset) -> bool:
-    columns = {"corpus": ["_id"], "queries": ["_id"], "qrels": ["query-id", "corpus-id"]}
-    prefix = f"{dataset.domain}/"
-    for table, names in columns.items():
-        frame = read_parquet(dataset.path(table), names)
-        if not all(column.str.starts_with(prefix).all() for column in frame.iter_columns()):
-            return False
-    return True
-
-
 COMMAND = Command(
-    description="Write the tables of results/BENCHMARK/data as "
-    "OUT/{language}/{domain}/{corpus,queries,qrels}/test.parquet with the columns of PosIR's "
-    f"release ({'; '.join(f'{table}: ' + ', '.join(names) for table, names in COLUMNS.items())}) "
-    "and a README.md. `recipe: posir_release` reads it back.",
+    description="Write the tables of results/BENCHMARK/data in a layout that other programs read, "
+    "with a card (README.md) of what was measured and Croissant metadata (croissant.json). posir: "
+    "OUT/LANG/DOMAIN/{corpus,queries,qrels}/test.parquet, which `recipe: posir_release` reads "
+    "back. mteb: configs LANG-corpus, LANG-queries, LANG-qrels. beir: OUT/LANG/corpus.jsonl, "
+    "queries.jsonl, qrels/test.tsv. trec: OUT/LANG/topics.tsv, qrels.trec, runs/MODEL.trec. "
+    "docs/publish.md says how each is loaded.",
     add_arguments=add_arguments,
     run=run_export,
 )

@@ -1,0 +1,5 @@
+"""Benchmarks for others' tools: layouts, the card, Croissant, and a task for MTEB."""
+
+from psibench.publish.mteb import mteb_task
+
+__all__ = ["mteb_task"]

@@ -1,0 +1,147 @@
+"""Croissant metadata of an export: its files with their hashes, and the columns of its tables.
+
+JSON-LD after the Croissant format specification 1.0 of MLCommons
+(http://mlcommons.org/croissant/1.0). Tables whose files have no header (TREC's) are files alone.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench import __version__
+from psibench.publish.card import Facts, Licence
+from psibench.publish.layouts import Written
+from psibench.tables import hash_file
+
+CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+"""The specification's own context."""
+ENCODINGS = {
+    ".parquet": "application/x-parquet",
+    ".jsonl": "application/jsonlines",
+    ".tsv": "text/tab-separated-values",
+    ".trec": "text/plain",
+}
+WITHOUT_HEADER = ("topics", "run")
+
+
+def croissant(
+    name: str, facts: Facts, written: Sequence[Written], *, folder: Path, licence: Licence
+) -> str:
+    """Return the metadata of the files in a folder, as JSON."""
+    described: dict[str, Any] = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": name,
+        "description": (
+            f"{name}: a retrieval benchmark that says where in its document each query's evidence "
+            f"is; {sum(one.n_queries for one in facts.counts):,} queries over "
+            f"{sum(one.n_documents for one in facts.counts):,} documents. "
+            f"Made with psibench {__version__}."
+        ),
+        "license": licence.link or licence.id,
+        "inLanguage": sorted({one.language for one in facts.counts}),
+        "version": "1.0.0",
+        "distribution": [_file(one, folder) for one in written],
+        "recordSet": [_records(one) for one in written if _has_columns(one)],
+    }
+    if facts.created:
+        described["datePublished"] = facts.created
+    return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+
+
+def _has_columns(one: Written) -> bool:
+    return one.table not in WITHOUT_HEADER and one.path.suffix != ".trec"
+
+
+def _file(one: Written, folder: Path) -> dict[str, Any]:
+    path = folder / one.path
+    return {
+        "@type": "cr:FileObject",
+        "@id": one.path.as_posix(),
+        "name": one.path.as_posix(),
+        "contentUrl": one.path.as_posix(),
+        "contentSize": f"{path.stat().st_size} B",
+        "encodingFormat": ENCODINGS[one.path.suffix],
+        "sha256": hash_file(path).removeprefix("sha256:"),
+    }
+
+
+def _records(one: Written) -> dict[str, Any]:
+    """Describe the rows of a file; columns of lists of lists and of fields are left to its card."""
+    kept = {column: kind for column, kind in one.columns.items() if _type(kind)}
+    identifier = f"{one.path.parent.as_posix()}/{one.path.stem}"
+    return {
+        "@type": "cr:RecordSet",
+        "@id": identifier,
+        "name": identifier,
+        "description": f"{one.table} of {one.collection}, {one.n_rows:,} rows",
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"{identifier}/{column}",
+                "name": column,
+                "dataType": _type(kind),
+                **({"repeated": True} if _is_list(kind) else {}),
+                "source": {
+                    "fileObject": {"@id": one.path.as_posix()},
+                    "extract": {"column": column},
+                },
+            }
+            for column, kind in kept.items()
+        ],
+    }
+
+
+def _type(kind: pl.DataType) -> str | None:
+    """Name schema.org's type of a column; None of what it has no word for."""
+    inner = getattr(kind, "inner", kind)
+    if inner == pl.String:
+        return "sc:Text"
+    if inner.is_integer():
+        return "sc:Integer"
+    if inner.is_float():
+        return "sc:Float"
+    return "sc:Boolean" if inner == pl.Boolean else None
+
+
+def _is_list(kind: pl.DataType) -> bool:
+    return isinstance(kind, pl.List | pl.Array)

@@ -1,0 +1,427 @@
+"""The layouts that a built benchmark is published in: PosIR's release, MTEB, BEIR and TREC.
+
+A collection is what a retriever searches as a whole. Retrieval by psibench keeps to the domain of
+a query, PosIR's layout has a collection for each language and domain, too. In the other layouts the
+domains of a language are pooled into one collection, or kept apart by choice. Languages are never
+pooled.
+
+===== ==========================================================================================
+posir `LANG/DOMAIN/{corpus,queries,qrels}/test.parquet`, in the columns of PosIR's release
+mteb  `LANG/{corpus,queries,qrels}/test.parquet`; the card's configs `LANG-corpus`, `LANG-queries`
+      and `LANG-qrels` are what MTEB's `RetrievalDatasetLoader` asks for. Evidence: columns of
+      queries
+beir  `LANG/corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`, as `GenericDataLoader` and
+      `HFDataLoader` take them. Evidence: `metadata` of queries
+trec  `LANG/corpus.jsonl` (`docno`, `text`), `topics.tsv`, `qrels.trec`, `queries.jsonl` (evidence)
+      and `runs/MODEL.trec`; queries of another language in a folder `QUERY_LANG-CORPUS_LANG`
+===== ==========================================================================================
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from psibench.errors import InputError
+from psibench.formats.built import ID_COLUMNS, TABLES, Dataset, Run, find_runs
+from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
+from psibench.metrics.query_scores import EVIDENCE_LISTS, name_some
+from psibench.tables import SPECS, read_table
+
+EVIDENCE = (
+    "domain",
+    "pos_corpus_id",
+    "pos_char_span",
+    "pos_char_length",
+    "pos_token_length",
+    "target_position",
+    *EVIDENCE_LISTS,
+)
+"""Columns of queries that say where their evidence is, in the order they are written."""
+WHITE = r"\s"
+QUOTED = r'[\t\r\n"]'
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is searched as a whole: a language's datasets, or one of them."""
+
+    name: str
+    language: str
+    datasets: tuple[Dataset, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file of a table, or of a run.
+
+    Attributes
+    ----------
+    config
+        The name that it is loaded by (`datasets.load_dataset(folder, config)`).
+    path
+        Below the folder of the export.
+    table
+        corpus, queries, qrels, topics or run.
+    columns
+        Its columns with their types.
+    """
+
+    config: str
+    path: Path
+    table: str
+    collection: str
+    columns: Mapping[str, pl.DataType]
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Export:
+    """What a layout is written from, and where to.
+
+    Attributes
+    ----------
+    prefixed
+        Domains whose ids get the domain in front.
+    stripped
+        Domains whose ids lose it.
+    extra
+        Also columns that the layout does not have.
+    """
+
+    benchmark: Path
+    out: Path
+    collections: tuple[Collection, ...]
+    prefixed: frozenset[str] = frozenset()
+    stripped: frozenset[str] = frozenset()
+    extra: bool = False
+
+    def frames(self, collection: Collection, table: str) -> Iterator[pl.DataFrame]:
+        """Read a table of a collection, a frame for each domain."""
+        for dataset in collection.datasets:
+            yield self.renamed(dataset.read(table), dataset.domain)
+
+    def renamed(self, frame: pl.DataFrame, domain: str) -> pl.DataFrame:
+        """Give ids of a domain the form they are written in."""
+        prefix = f"{domain}/"
+        ids = [name for name in ID_COLUMNS if name in frame.columns]
+        if domain in self.prefixed:
+            return frame.with_columns((pl.lit(prefix) + pl.col(name)).alias(name) for name in ids)
+        if domain in self.stripped:
+            return frame.with_columns(pl.col(name).str.strip_prefix(prefix) for name in ids)
+        return frame
+
+
+def collections_of(datasets: Sequence[Dataset], *, by_domain: bool) -> tuple[Collection, ...]:
+    """Pool the domains of each language, or leave every dataset a collection of its own.
+
+    A collection is named after its language; where domains are kept apart `LANG-DOMAIN`.
+    """
+    if by_domain:
+        return tuple(
+            Collection(f"{one.language}-{one.domain}", one.language, (one,)) for one in datasets
+        )
+    languages = dict.fromkeys(one.language for one in datasets)
+    return tuple(
+        Collection(name, name, tuple(one for one in datasets if one.language == name))
+        for name in languages
+    )
+
+
+# --- PosIR -----------------------------------------------------------------------------------
+
+
+def write_posir(export: Export) -> list[Written]:
+    """Write the layout of PosIR's release; see `psibench.formats.posir`."""
+    written = []
+    for collection in export.collections:
+        (dataset,) = collection.datasets
+        frames = {table: next(export.frames(collection, table)) for table in TABLES}
+        _refuse_lost_evidence(frames["queries"], dataset, extra=export.extra)
+        place = f"{dataset.language}/{dataset.domain}"
+        write_dataset(
+            ReleaseTables(**frames),
+            export.out,
+            language=dataset.language,
+            domain=dataset.domain,
+            extra=export.extra,
+        )
+        for table, frame in frames.items():
+            names = frame.columns if export.extra else list(COLUMNS[table])
+            written.append(
+                _written(collection, table, f"{place}/{table}/test.parquet", frame.select(names))
+            )
+    return written
+
+
+def _refuse_lost_evidence(queries: pl.DataFrame, dataset: Dataset, *, extra: bool) -> None:
+    lengths = queries.get_column("pos_token_length")
+    if lengths.null_count():
+        raise InputError(
+            f"{dataset.path('queries')}: {lengths.null_count()} queries have no pos_token_length, "
+            "which the layout needs"
+        )
+    without = queries.get_column("pos_char_span").null_count()
+    if without and not extra:
+        raise InputError(
+            f"{dataset.path('queries')}: the evidence of {without} queries is not one span, and "
+            "the layout has no other place for it; use --extra"
+        )
+
+
+# --- MTEB ------------------------------------------------------------------------------------
+
+
+def write_mteb(export: Export) -> list[Written]:
+    """Write Parquet files that MTEB's loader finds by the configs of the card."""
+    written = []
+    for one in export.collections:
+        for table in TABLES:
+            shaped = (_columns_of(frame, table) for frame in _labelled(export, one, table))
+            path = f"{one.name}/{table}/test.parquet"
+            written.append(_write_parquet(export, one, table, path, shaped))
+    return written
+
+
+def _labelled(export: Export, collection: Collection, table: str) -> Iterator[pl.DataFrame]:
+    """Read a table domain by domain, with the domain as a column."""
+    pairs = zip(collection.datasets, export.frames(collection, table), strict=True)
+    for dataset, frame in pairs:
+        yield frame.with_columns(domain=pl.lit(dataset.domain))
+
+
+def _columns_of(frame: pl.DataFrame, table: str) -> pl.DataFrame:
+    """Choose what is published of a table; evidence that no query has in a form is null."""
+    if table == "corpus":
+        return frame.select("_id", "text")
+    if table == "qrels":
+        return frame.select("query-id", "corpus-id", pl.col("score").cast(pl.Int32))
+    lists = {"pos_char_span": pl.List(pl.Int32), "positions": pl.List(pl.String)}
+    kinds: dict[str, Any] = lists | {"pos_char_spans": pl.List(pl.List(pl.Int32))}
+    chosen = [
+        (pl.col(name) if name in frame.columns else pl.lit(None).alias(name)).cast(
+            kinds.get(name, frame.schema.get(name, pl.String))
+        )
+        for name in EVIDENCE
+    ]
+    return frame.select("_id", "text", *chosen)
+
+
+def _write_parquet(
+    export: Export, collection: Collection, table: str, path: str, frames: Iterable[pl.DataFrame]
+) -> Written:
+    """Write frames of the same columns into one file, one after the other."""
+    target, writer, n_rows = export.out / path, None, 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        for frame in frames:
+            rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+            if writer is None:
+                writer = pq.ParquetWriter(target, rows.schema, compression="zstd")
+                first = frame.clear()
+            writer.write_table(rows.cast(writer.schema))
+            n_rows += frame.height
+    finally:
+        if writer is not None:
+            writer.close()
+    return _written(collection, table, path, first, n_rows=n_rows)
+
+
+def _written(
+    collection: Collection,
+    table: str,
+    path: str,
+    frame: pl.DataFrame,
+    *,
+    n_rows: int | None = None,
+) -> Written:
+    return Written(
+        f"{collection.name}-{table}",
+        Path(path),
+        table,
+        collection.name,
+        dict(frame.schema),
+        frame.height if n_rows is None else n_rows,
+    )
+
+
+# --- BEIR ------------------------------------------------------------------------------------
+
+
+def write_beir(export: Export) -> list[Written]:
+    """Write JSON Lines and tab-separated qrels, a folder for each collection."""
+    written = []
+    for one in export.collections:
+        written += [_write_corpus(export, one, "_id"), _write_queries(export, one)]
+        qrels = [_columns_of(frame, "qrels") for frame in export.frames(one, "qrels")]
+        path = f"{one.name}/qrels/test.tsv"
+        judged = pl.concat(qrels)
+        _refuse_ids(judged, QUOTED, "tabs, quotes or line ends", "beir", one)
+        (export.out / path).parent.mkdir(parents=True, exist_ok=True)
+        judged.write_csv(export.out / path, separator="\t", quote_style="never")
+        written.append(_written(one, "qrels", path, judged))
+    return written
+
+
+def _write_corpus(export: Export, collection: Collection, id_name: str) -> Written:
+    """Write documents as JSON Lines; BEIR's models put a title before the text: it is empty."""
+    title = [pl.lit("").alias("title")] if id_name == "_id" else []
+    frames = (
+        frame.select(pl.col("_id").alias(id_name), *title, "text")
+        for frame in export.frames(collection, "corpus")
+    )
+    return _write_lines(export, collection, "corpus", f"{collection.name}/corpus.jsonl", frames)
+
+
+def _write_queries(export: Export, collection: Collection) -> Written:
+    frames = (
+        _with_metadata(_columns_of(frame, "queries"))
+        for frame in _labelled(export, collection, "queries")
+    )
+    return _write_lines(export, collection, "queries", f"{collection.name}/queries.jsonl", frames)
+
+
+def _with_metadata(queries: pl.DataFrame) -> pl.DataFrame:
+    return queries.select("_id", "text", metadata=pl.struct(EVIDENCE))
+
+
+def _write_lines(
+    export: Export, collection: Collection, table: str, path: str, frames: Iterable[pl.DataFrame]
+) -> Written:
+    target, n_rows = export.out / path, 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as stream:
+        for frame in frames:
+            frame.write_ndjson(stream)
+            first, n_rows = frame.clear(), n_rows + frame.height
+    return _written(collection, table, path, first, n_rows=n_rows)
+
+
+def _refuse_ids(
+    frame: pl.DataFrame, pattern: str, found: str, layout: str, collection: Collection
+) -> None:
+    """Refuse ids that the files of a layout cannot hold."""
+    for name in ("query-id", "corpus-id"):
+        ids = frame.get_column(name)
+        odd = ids.filter(ids.str.contains(pattern) | (ids.str.len_bytes() == 0)).unique()
+        if len(odd):
+            raise InputError(
+                f"{collection.name}: ids with {found} have no place in the layout {layout}: "
+                f"{name_some(odd)}; build the benchmark with other ids, or take --layout mteb"
+            )
+
+
+# --- TREC ------------------------------------------------------------------------------------
+
+
+def write_trec(export: Export) -> list[Written]:
+    """Write topics, qrels, documents and the runs that there are, in the files of TREC.
+
+    Runs of one domain's documents are right for pooled domains too: a query's documents are those
+    of its own domain.
+    """
+    written: list[Written] = []
+    languages = dict.fromkeys(one.language for one in export.collections)
+    runs = find_runs(export.benchmark, list(languages))
+    for one in export.collections:
+        judged = pl.concat([_columns_of(frame, "qrels") for frame in export.frames(one, "qrels")])
+        _refuse_ids(judged, WHITE, "white space", "trec", one)
+        asked = pl.concat(
+            [_columns_of(frame, "queries") for frame in _labelled(export, one, "queries")],
+            how="vertical_relaxed",
+        )
+        written.append(_write_corpus(export, one, "docno"))
+        over = [run for run in runs if run.corpus_language == one.language]
+        for language in dict.fromkeys([one.language, *(run.query_language for run in over)]):
+            own = [run for run in over if run.query_language == language]
+            folder, known = one.name, asked
+            if language != one.language:
+                folder = f"{language}-{one.name}"
+                known = _asked_in(export, one, language, asked)
+            written += _write_topics(export, one, folder, known, judged)
+            written += [_write_run(export, one, folder, run, known) for run in own]
+    return written
+
+
+def _asked_in(
+    export: Export, collection: Collection, language: str, asked: pl.DataFrame
+) -> pl.DataFrame:
+    """Give queries the text they have in another language; those that it lacks are left out."""
+    domains = {dataset.domain for dataset in collection.datasets}
+    others = [
+        dataset
+        for other in export.collections
+        for dataset in other.datasets
+        if other.language == language and dataset.domain in domains
+    ]
+    texts = pl.concat(
+        export.renamed(one.read("queries").select("_id", "text"), one.domain) for one in others
+    )
+    return asked.drop("text").join(texts, on="_id", how="inner").select(asked.columns)
+
+
+def _write_topics(
+    export: Export, collection: Collection, folder: str, asked: pl.DataFrame, judged: pl.DataFrame
+) -> list[Written]:
+    """Write topics (query id, tab, text in one line), qrels and the queries with their evidence."""
+    known = judged.filter(pl.col("query-id").is_in(asked.get_column("_id").implode()))
+    one_line = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
+    topics = asked.select(qid="_id", query=one_line)
+    qrels = known.select("query-id", pl.lit("0").alias("iteration"), "corpus-id", "score")
+    written = []
+    for table, name, frame, separator in (
+        ("topics", "topics.tsv", topics, "\t"),
+        ("qrels", "qrels.trec", qrels, " "),
+    ):
+        path = export.out / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame.write_csv(path, separator=separator, include_header=False, quote_style="never")
+        written.append(_written(collection, table, f"{folder}/{name}", frame))
+    lines = [_with_metadata(asked)]
+    return [
+        *written,
+        _write_lines(export, collection, "queries", f"{folder}/queries.jsonl", lines),
+    ]
+
+
+def _write_run(
+    export: Export, collection: Collection, folder: str, run: Run, asked: pl.DataFrame
+) -> Written:
+    """Write a run of the collection's queries: the tag is the model's id."""
+    frame = read_table(run.path, SPECS["run"])
+    known = []
+    for dataset in collection.datasets:
+        ids = dataset.read("queries").select(query_id="_id")
+        own = frame.join(ids, on="query_id", how="semi", maintain_order="left")
+        known.append(export.renamed(own, dataset.domain))
+    rows = pl.concat(known)
+    rows = rows.join(asked.select(query_id="_id"), on="query_id", how="semi", maintain_order="left")
+    if rows.select("query_id", "rank").is_duplicated().any():
+        raise InputError(
+            f"{run.path}: a query id occurs in two domains; ids must differ between them"
+        )
+    pairs = rows.select(pl.col("query_id").alias("query-id"), pl.col("doc_id").alias("corpus-id"))
+    _refuse_ids(pairs, WHITE, "white space", "trec", collection)
+    columns = (
+        "query_id",
+        pl.lit("Q0").alias("Q0"),
+        "doc_id",
+        "rank",
+        pl.col("score").cast(pl.String),
+    )
+    path = f"{folder}/runs/{run.model}.trec"
+    (export.out / path).parent.mkdir(parents=True, exist_ok=True)
+    named = rows.select(*columns, pl.lit(run.model).alias("tag"))
+    named.write_csv(export.out / path, separator=" ", include_header=False, quote_style="never")
+    return _written(collection, "run", path, named)
+
+
+LAYOUTS: dict[str, Callable[[Export], list[Written]]] = {
+    "posir": write_posir,
+    "mteb": write_mteb,
+    "beir": write_beir,
+    "trec": write_trec,
+}

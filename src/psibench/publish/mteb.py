@@ -1,0 +1,189 @@
+"""A task for MTEB (2.26 or later) that reports the PSI beside the usual retrieval scores.
+
+`mteb.evaluate(model, [mteb_task("folder")])` on what `psibench export --layout mteb` wrote: MTEB
+loads, searches and scores; after each subset psibench's figures go into the same result file.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from psibench.errors import InputError, MissingError
+from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
+from psibench.metrics.buckets import bucket_scheme
+from psibench.metrics.query_scores import query_scores
+from psibench.metrics.retriever import KIND, Results, ranking_of
+from psibench.reading import parse_yaml, read_text_file
+from psibench.tables.spec import POOLED
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTaskRetrieval
+
+METRIC = "ndcg@10"
+SPLIT = "test"
+FIGURES = (
+    *("psi", "psi_low", "psi_high"),
+    *("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected"),
+    *("p_shape", "p_trend", "n_queries", "n_documents"),
+)
+"""Columns of psi_table that are reported, docs/tables.md; those without a value are left out."""
+
+
+def mteb_task(
+    folder: str | Path, *, name: str | None = None, buckets: str = "thirds"
+) -> "AbsTaskRetrieval":
+    """Return a retrieval task of an exported benchmark, for `mteb.evaluate`.
+
+    Its scores have, besides MTEB's own, for each subset (a language; with `--by-domain` a language
+    and domain): `psi` and `psi_same` (the PSI at equal documents, docs/psi.md) of nDCG@10 with
+    their intervals, the tests' p, and `ndcg_at_10_BUCKET` for each position bucket.
+
+    Parameters
+    ----------
+    folder
+        What `psibench export --layout mteb` wrote.
+    name
+        The task's name; the benchmark's when None.
+    buckets
+        A bucket scheme, as of `psibench score`.
+
+    Raises
+    ------
+    InputError
+        If the folder is no such export.
+    ImportError
+        If mteb is not installed: psibench does not depend on it.
+    """
+    from mteb.abstasks import AbsTaskRetrieval
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    root = Path(folder).resolve()
+    front = _front_matter(root)
+    subsets = _subsets(front, root)
+    bucket_scheme(buckets)
+    described = TaskMetadata(
+        name=name or str(front.get("pretty_name", root.name)),
+        description="Retrieval with the place of each query's evidence known: nDCG@10 by position "
+        "and the Position Sensitivity Index (psibench).",
+        dataset={"path": str(root), "revision": _revision(root)},
+        type="Retrieval",
+        category="t2t",
+        modalities=["text"],
+        eval_splits=[SPLIT],
+        eval_langs={subset: [language] for subset, language in subsets.items()},
+        main_score="ndcg_at_10",
+    )
+
+    class PositionAwareRetrieval(AbsTaskRetrieval):
+        metadata = described
+
+        def task_specific_scores(
+            self,
+            scores: dict[str, dict[str, float]],  # noqa: ARG002 - nDCG as psibench defines it
+            qrels: Mapping[str, Mapping[str, int]],
+            results: Results,
+            hf_split: str,
+            hf_subset: str,
+        ) -> dict[str, float]:
+            """Compute psibench's figures from MTEB's ranking; print the most important ones."""
+            queries = self.dataset[hf_subset][hf_split]["queries"]
+            found = position_scores(
+                results, queries.to_polars().rename({"id": "_id"}), qrels, buckets=buckets
+            )
+            print(f"{described.name}, {hf_subset}: {_worded(found)}")
+            return found
+
+    return PositionAwareRetrieval()
+
+
+def position_scores(
+    results: Results,
+    queries: pl.DataFrame,
+    qrels: Mapping[str, Mapping[str, int]],
+    *,
+    buckets: str = "thirds",
+) -> dict[str, float]:
+    """Compute the figures of one ranking.
+
+    Parameters
+    ----------
+    results, qrels
+        Scores and grades by document id, by query id.
+    queries
+        Columns of the queries table.
+    buckets
+        The bucket scheme.
+
+    Returns
+    -------
+    `FIGURES` by name, and `ndcg_at_10_BUCKET`: the mean of each bucket that holds queries. What is
+    not defined is left out.
+    """
+    judged = pl.DataFrame(
+        [(q, d, int(grade)) for q, graded in qrels.items() for d, grade in graded.items()],
+        schema={"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32},
+        orient="row",
+    )
+    run = ranking_of(results, source="the results")
+    scored = query_scores(run, queries, judged, domain=POOLED, metrics=[METRIC])
+    tables = result_tables(
+        [Evaluated("model", KIND, scored, reading_known=False)],
+        labels=RowLabels("", "", ""),
+        metrics=[METRIC],
+        schemes=[buckets],
+        length_buckets=False,
+    )
+    row = tables.psi.filter(evidence="all").row(0, named=True)
+    figures = {name: float(row[name]) for name in FIGURES if row[name] is not None}
+    means = tables.buckets.filter(pl.col("mean").is_not_null(), evidence="all")
+    return figures | {
+        f"ndcg_at_10_{bucket}": float(mean)
+        for bucket, mean in means.select("bucket", "mean").iter_rows()
+    }
+
+
+def _worded(figures: Mapping[str, float]) -> str:
+    same = "not to be told"
+    if "psi_same" in figures:
+        low, high = figures["psi_same_low"], figures["psi_same_high"]
+        same = f"{figures['psi_same']:.3f} [{low:.3f}, {high:.3f}]"
+    psi = f"{figures['psi']:.3f}" if "psi" in figures else "undefined"
+    means = ", ".join(
+        f"{name.removeprefix('ndcg_at_10_')} {value:.3f}"
+        for name, value in figures.items()
+        if name.startswith("ndcg_at_10_")
+    )
+    return f"PSI {psi}, at equal documents {same}; nDCG@10 {means}"
+
+
+def _front_matter(root: Path) -> dict[str, Any]:
+    card = root / "README.md"
+    if not card.is_file():
+        raise MissingError(
+            f"{root}: no README.md in it; name a folder that `psibench export --layout mteb` wrote"
+        )
+    parts = read_text_file(card, expected="the card of an export").split("---\n", 2)
+    front = parse_yaml(parts[1], where=str(card)) if len(parts) == 3 else None
+    return front if isinstance(front, dict) else {}
+
+
+def _subsets(front: Mapping[str, Any], root: Path) -> dict[str, str]:
+    """Return MTEB's subsets with the language of each."""
+    names = [str(one.get("config_name", "")) for one in front.get("configs") or []]
+    found = [name.removesuffix("-queries") for name in names if name.endswith("-queries")]
+    if not found or not (root / found[0] / "queries").is_dir():
+        raise InputError(
+            f"{root}/README.md: its configs are {', '.join(names) or 'none'}; expected "
+            "LANG-corpus, LANG-queries and LANG-qrels, as `psibench export --layout mteb` writes"
+        )
+    return {name: "-".join(name.split("-")[:2]) for name in found}
+
+
+def _revision(root: Path) -> str:
+    """Hash the metadata, which has the hash of every file: results of other data are not taken."""
+    metadata = root / "croissant.json"
+    content = metadata if metadata.is_file() else root / "README.md"
+    return hashlib.sha256(content.read_bytes()).hexdigest()[:40]

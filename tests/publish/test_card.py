@@ -1,0 +1,102 @@
+"""The card and the Croissant metadata of an export say what was counted and measured."""
+
+import json
+
+import polars as pl
+import pytest
+import yaml
+from built_benchmark import SOURCE, make_benchmark
+
+from psibench.cli import main
+from psibench.tables import hash_file, write_table
+from psibench.tables.schemas import PSI_TABLE
+
+
+@pytest.fixture
+def results(tmp_path):
+    return make_benchmark(tmp_path / "results" / "small")
+
+
+def export(results, out, *options, layout="mteb"):
+    return main(["export", str(results), str(out), "--layout", layout, *options])
+
+
+def add_control(results):
+    """Let a control have been scored in English: nDCG .6, PSI .05, .07 at equal documents."""
+    row = dict.fromkeys(PSI_TABLE.column_names) | {
+        "benchmark": "small", "query_lang": "eng-Latn", "corpus_lang": "eng-Latn",
+        "domain": "all", "length_bucket": "all", "model": "static", "kind": "control",
+        "metric": "ndcg@10", "buckets": "thirds", "evidence": "all", "n_queries": 72,
+        "n_buckets": 3, "smallest_bucket": 24, "mean": 0.6, "psi": 0.05, "psi_same": 0.07,
+        "psi_same_low": 0.0, "psi_same_high": 0.16, "p_adjusted": 0.39, "n_documents": 24,
+        "n_effective_documents": 24.0, "n_informative_documents": 24, "info_min": 1.0,
+        "info_shape": 1.0, "flags": "", "queries_by": "llm:writer-1",
+    }  # fmt: skip
+    names = PSI_TABLE.empty().schema
+    frame = pl.DataFrame([{name: row[name] for name in names}], schema=names)
+    path = results / "tables" / "eng-Latn-eng-Latn.psi.parquet"
+    write_table(frame, path, PSI_TABLE, provenance=SOURCE)
+
+
+def test_the_card_counts_what_filters_dropped_and_why(tmp_path, results):
+    assert export(results, tmp_path / "out", "--licence", "cc-by-4.0") == 0
+    card = (tmp_path / "out" / "README.md").read_text()
+    # two languages of two domains each: 160 queries entered, 16 were dropped
+    row = "| margin | queries | 160 | 144 | 16 | margin_below_threshold 12, target_not_first 4 |"
+    assert row in card
+    assert export(results, tmp_path / "one", "--licence", "mit", "--languages", "eng-Latn") == 0
+    assert "| margin | queries | 80 | 72 | 8 |" in (tmp_path / "one" / "README.md").read_text()
+
+
+def test_the_card_has_the_controls_or_says_that_none_was_run(tmp_path, results):
+    assert export(results, tmp_path / "without", "--licence", "mit") == 0
+    assert "None was run" in (tmp_path / "without" / "README.md").read_text()
+    add_control(results)
+    assert export(results, tmp_path / "with", "--licence", "mit") == 0
+    card = (tmp_path / "with" / "README.md").read_text()
+    row = "| eng-Latn | static | 72 | 0.600 | 0.050 | 0.070 [0.000, 0.160] | 0.390 |"
+    assert row in card
+
+
+def test_a_benchmark_without_a_ledger_has_a_card_that_says_so(tmp_path, results):
+    (results / "attrition.parquet").unlink()
+    assert export(results, tmp_path / "out", "--licence", "mit") == 0
+    assert "Not recorded: the benchmark" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_the_licence_is_asked_for(tmp_path, results, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        export(results, tmp_path / "out")
+    assert stopped.value.code == 2
+    assert "--licence" in capsys.readouterr().err
+    for given, message in (("CC BY 4.0!", "as the hub spells it"), ("other", "--licence-link")):
+        assert export(results, tmp_path / "out", "--licence", given) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    link = "https://example.org/terms"
+    assert export(results, tmp_path / "out", "--licence", "other", "--licence-link", link) == 0
+    front = yaml.safe_load((tmp_path / "out" / "README.md").read_text().split("---\n")[1])
+    assert (front["license"], front["license_link"]) == ("other", link)
+    assert front["language"] == ["deu", "eng"]
+    assert front["size_categories"] == ["n<1K"]
+
+
+@pytest.mark.parametrize("layout", ["posir", "mteb", "beir", "trec"])
+def test_croissant_metadata_names_every_file_with_its_hash_and_columns(tmp_path, results, layout):
+    out = tmp_path / "out"
+    assert export(results, out, "--licence", "cc-by-4.0", layout=layout) == 0
+    found = json.loads((out / "croissant.json").read_text())
+    files = {one["contentUrl"]: one for one in found["distribution"]}
+    there = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert set(files) == there - {"README.md", "croissant.json"}
+    for path, one in files.items():
+        assert f"sha256:{one['sha256']}" == hash_file(out / path)
+    for records in found["recordSet"]:
+        (path,) = {field["source"]["fileObject"]["@id"] for field in records["field"]}
+        columns = [field["source"]["extract"]["column"] for field in records["field"]]
+        if path.endswith(".parquet"):
+            assert set(columns) <= set(pl.read_parquet_schema(out / path))
+        elif path.endswith(".jsonl"):
+            assert set(columns) <= set(json.loads((out / path).open().readline()))
+    assert found["license"] == "cc-by-4.0"
+    assert found["datePublished"]

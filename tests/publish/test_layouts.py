@@ -1,0 +1,183 @@
+"""Layouts for MTEB, BEIR and TREC hold what was built, language by language, and are read back."""
+
+import json
+
+import polars as pl
+import pytest
+import yaml
+from built_benchmark import DOMAINS, LANGUAGES, N_DOCUMENTS, make_benchmark, table
+
+from psibench.cli import main
+from psibench.formats.beir import read_qrels, read_queries, read_texts
+from psibench.formats.runs import read_run
+
+
+def export(root, out, layout, *options):
+    named = ["--layout", layout, "--licence", "cc-by-4.0", *options]
+    return main(["export", str(root), str(out), *named])
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return make_benchmark(tmp_path_factory.mktemp("layouts") / "two-languages")
+
+
+def front_matter(out):
+    return yaml.safe_load((out / "README.md").read_text().split("---\n")[1])
+
+
+def test_mteb_has_configs_for_each_language_and_no_file_of_two(tmp_path, results):
+    assert export(results, tmp_path / "out", "mteb") == 0
+    configs = front_matter(tmp_path / "out")["configs"]
+    tables = ("corpus", "queries", "qrels")
+    named = [f"{language}-{name}" for language in LANGUAGES for name in tables]
+    assert [one["config_name"] for one in configs] == named
+    for one in configs:
+        language, _, name = one["config_name"].rpartition("-")
+        frame = pl.read_parquet(tmp_path / "out" / one["data_files"][0]["path"])
+        built = table(results, language, name)
+        shared = [column for column in frame.columns if column in built.columns]
+        assert set(shared) >= {"_id", "text"} or name == "qrels"
+        assert frame.select(shared).rows() == built.select(shared).rows()
+    queries = pl.read_parquet(tmp_path / "out" / LANGUAGES[0] / "queries" / "test.parquet")
+    assert queries["domain"].unique(maintain_order=True).to_list() == list(DOMAINS)
+
+
+def test_ids_that_domains_share_get_the_domain_in_front_in_every_table(tmp_path):
+    results = make_benchmark(tmp_path / "clashing", prefix_ids=False)
+    assert export(results, tmp_path / "out", "mteb") == 0
+    folder = tmp_path / "out" / "eng-Latn"
+    corpus, queries, qrels = (
+        pl.read_parquet(folder / name / "test.parquet") for name in ("corpus", "queries", "qrels")
+    )
+    assert corpus["_id"].n_unique() == corpus.height == 2 * N_DOCUMENTS
+    assert corpus["_id"].to_list()[::N_DOCUMENTS] == ["game/d0", "mining/d0"]
+    assert set(qrels["query-id"]) == set(queries["_id"])
+    assert qrels["corpus-id"].to_list() == queries["pos_corpus_id"].to_list()
+    assert set(queries["pos_corpus_id"]) == set(corpus["_id"])
+    # kept apart, ids are as they were
+    assert export(results, tmp_path / "apart", "mteb", "--by-domain") == 0
+    one = pl.read_parquet(tmp_path / "apart" / "eng-Latn-mining" / "corpus" / "test.parquet")
+    assert one["_id"].to_list() == [f"d{i}" for i in range(N_DOCUMENTS)]
+
+
+def test_beir_files_are_read_back_with_their_evidence(tmp_path, results):
+    assert export(results, tmp_path / "out", "beir") == 0
+    for language in LANGUAGES:
+        folder = tmp_path / "out" / language
+        asked, built = read_queries(folder / "queries.jsonl"), table(results, language, "queries")
+        assert asked["_id"].to_list() == built["_id"].to_list()
+        for column in ("pos_corpus_id", "pos_char_length", "pos_token_length"):
+            assert asked[column].to_list() == built[column].to_list()
+        assert [list(span) for span in asked["pos_char_span"]] == [
+            list(span) for span in built["pos_char_span"]
+        ]
+        texts = [json.loads(line)["text"] for line in (folder / "queries.jsonl").open()]
+        assert texts == built["text"].to_list()
+        judged = read_qrels(folder / "qrels" / "test.tsv")
+        assert judged.rows() == table(results, language, "qrels").rows()
+        corpus = table(results, language, "corpus")
+        read = read_texts([folder / "corpus.jsonl"], corpus["_id"])
+        assert read.select("_id", "text").rows() == corpus.select("_id", "text").rows()
+        assert set(read["title"]) == {""}  # BEIR's models join it to the text
+
+
+def test_trec_files_hold_topics_qrels_and_runs(tmp_path, results):
+    assert export(results, tmp_path / "out", "trec") == 0
+    folder = tmp_path / "out" / "eng-Latn"
+    topics = [line.split("\t") for line in (folder / "topics.tsv").read_text().splitlines()]
+    built = table(results, "eng-Latn", "queries")
+    assert [topic[0] for topic in topics] == built["_id"].to_list()
+    assert [topic[1:] for topic in topics] == [[" ".join(t.split())] for t in built["text"]]
+    judged = read_qrels(folder / "qrels.trec")
+    assert judged.rows() == table(results, "eng-Latn", "qrels").rows()
+    run = read_run(folder / "runs" / "bm25.trec")
+    was = pl.read_parquet(results / "runs" / "bm25" / "eng-Latn-eng-Latn.parquet")
+    assert run.frame.select("query_id", "doc_id").rows() == was.select("query_id", "doc_id").rows()
+    scores = run.frame["score"].cast(pl.Float32)
+    assert scores.to_list() == was["score"].to_list()  # every bit
+    assert run.ranks.to_list() == was["rank"].to_list()
+
+
+def test_trec_runs_of_another_language_have_its_topics(tmp_path, results):
+    assert export(results, tmp_path / "out", "trec") == 0
+    folder = tmp_path / "out" / "deu-Latn-eng-Latn"
+    topics = [line.split("\t") for line in (folder / "topics.tsv").read_text().splitlines()]
+    assert topics[0][1].endswith('"deu-Latn"')
+    assert not (folder / "corpus.jsonl").exists()
+    run = read_run(folder / "runs" / "bm25.trec").frame
+    was = pl.read_parquet(results / "runs" / "bm25" / "deu-Latn-eng-Latn.parquet")
+    assert run.select("query_id", "doc_id").rows() == was.select("query_id", "doc_id").rows()
+
+
+def test_domains_kept_apart_have_their_own_part_of_a_run(tmp_path, results):
+    assert export(results, tmp_path / "out", "trec", "--by-domain") == 0
+    parts = [
+        read_run(tmp_path / "out" / f"eng-Latn-{domain}" / "runs" / "bm25.trec").frame
+        for domain in DOMAINS
+    ]
+    was = pl.read_parquet(results / "runs" / "bm25" / "eng-Latn-eng-Latn.parquet")
+    assert sum(part.height for part in parts) == was.height
+    for domain, part in zip(DOMAINS, parts, strict=True):
+        assert part["doc_id"].str.starts_with(domain).all()
+
+
+def test_a_run_scores_the_same_on_what_was_built_and_on_what_was_exported(tmp_path, results):
+    """The figures of `psibench score`: the files of TREC and of BEIR against the built tables."""
+    assert export(results, tmp_path / "trec", "trec") == 0
+    assert export(results, tmp_path / "beir", "beir") == 0
+    data, run = results / "data" / "eng-Latn", results / "runs/bm25/eng-Latn-eng-Latn.parquet"
+    trec, beir = tmp_path / "trec" / "eng-Latn", tmp_path / "beir" / "eng-Latn"
+    sources = {
+        "built": (
+            [data / d / "queries.parquet" for d in DOMAINS],
+            [data / d / "qrels.parquet" for d in DOMAINS],
+            run,
+        ),
+        "trec": ([trec / "queries.jsonl"], [trec / "qrels.trec"], trec / "runs" / "bm25.trec"),
+        "beir": ([beir / "queries.jsonl"], [beir / "qrels" / "test.tsv"], run),
+    }
+    found = {}
+    for name, (queries, qrels, path) in sources.items():
+        options = ["--queries", *queries, "--qrels", *qrels, "--run", path, "--model", "bm25"]
+        out = tmp_path / f"scored-{name}"
+        assert main(["score", *map(str, options), "--out", str(out)]) == 0
+        psi = pl.read_parquet(out / "psi_table.parquet").drop("queries_by")
+        found[name] = psi.rows()
+    assert 0.05 < pl.read_parquet(tmp_path / "scored-built/psi_table.parquet")["mean"][0] < 1
+    assert found["trec"] == found["built"]
+    assert found["beir"] == found["built"]
+
+
+def test_pooled_domains_are_said_to_be_another_task(tmp_path, results, capsys):
+    assert export(results, tmp_path / "out", "beir") == 0
+    assert "not what psibench's own tables say" in capsys.readouterr().out
+    assert "are one corpus here" in (tmp_path / "out" / "README.md").read_text()
+    assert export(results, tmp_path / "apart", "beir", "--by-domain") == 0
+    assert "not what psibench's own tables say" not in capsys.readouterr().out
+    assert "are one corpus here" not in (tmp_path / "apart" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("layout", "ids", "message"),
+    [
+        ("trec", "my file {}", "ids with white space have no place in the layout trec"),
+        ("beir", 'd"{}', "ids with tabs, quotes or line ends have no place in the layout beir"),
+    ],
+)
+def test_ids_that_a_layout_cannot_hold_are_refused_and_nothing_is_left(
+    tmp_path, capsys, layout, ids, message
+):
+    results = make_benchmark(tmp_path / "odd", languages=["eng-Latn"], ids=ids)
+    assert export(results, tmp_path / "out", layout) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["odd"]
+    assert export(results, tmp_path / "out", "mteb") == 0
+
+
+@pytest.mark.parametrize(
+    ("layout", "option"), [("mteb", "--extra"), ("trec", "--keep-ids"), ("posir", "--by-domain")]
+)
+def test_an_option_of_another_layout_is_refused(tmp_path, results, capsys, layout, option):
+    assert export(results, tmp_path / "out", layout, option) == 2
+    assert f"{option} is no option of the layout {layout}" in capsys.readouterr().err
