@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 import tiny_architectures as tiny
 import tiny_late_checkpoints as late
+import tiny_sparse as sparse
 import yaml
 from tiny_checkpoints import DECODER_VOCABULARY, save_bert
 
@@ -80,6 +81,9 @@ TINY = {
     "colbertv2.0-512": late.save_colbert,
     "jina-colbert-v2": late.save_jina_colbert,
     "bge-m3-multi-vector": late.save_bge_m3,
+    "splade-v3": sparse.save_splade,
+    "opensearch-sparse-v2-distill": sparse.save_splade,
+    "opensearch-sparse-doc-v3-distill": sparse.save_inference_free,
 }
 """Id -> what saves a checkpoint of its architecture. Every entry of a hub checkpoint needs one."""
 
@@ -128,6 +132,10 @@ def test_each_local_entry_loads_and_encodes_queries_and_documents(name, tiny_ent
             [item.windows[0] for item in items], [item.content[0] for item in items]
         )
         assert [found.dtype for found in vectors] == [np.float32, np.float32]
+        if entry.scores_by == "sparse":
+            assert all(found.shape[1] == 3 and (found[:, 2] > 0).all() for found in vectors)
+            assert sparse.weights_of(vectors[0]) != sparse.weights_of(vectors[1])
+            continue
         norms = [np.linalg.norm(found, axis=1) for found in vectors]
         np.testing.assert_allclose(np.concatenate(norms), 1, atol=1e-5)
         many = entry.kind == "late-interaction"

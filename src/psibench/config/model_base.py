@@ -7,9 +7,9 @@ from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
 from psibench.config.base import Commit, Id, Section
 
-Scoring = Literal["cosine", "maxsim", "mean-maxsim"]
+Scoring = Literal["cosine", "maxsim", "mean-maxsim", "sparse"]
 """cosine: of unit vectors, the best window's; maxsim: the sum over query tokens of the best
-document token; mean-maxsim: their mean."""
+document token; mean-maxsim: their mean; sparse: the sum over shared terms."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 

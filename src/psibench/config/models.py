@@ -149,8 +149,15 @@ def _check_placeholders(key: str, text: str) -> None:
 
 
 if TYPE_CHECKING:
+    from psibench.models.backends.sparse import SparseModel
+
     EncoderEntry = (
-        SentenceTransformerModel | FlagEmbeddingModel | ColbertModel | VllmModel | StaticModel
+        SentenceTransformerModel
+        | FlagEmbeddingModel
+        | ColbertModel
+        | VllmModel
+        | StaticModel
+        | SparseModel
     )
     Model = Bm25Model | EncoderEntry | EmbeddingApiModel | RerankModel | FusionModel | RunFilesModel
 else:

@@ -466,6 +466,7 @@ def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:
         "cosine": {"cosine", *(("dot", "euclidean") if is_unit else ())},
         "maxsim": {"maxsim"},
         "mean-maxsim": {"meanmaxsim"},
+        "sparse": {"dot"},
     }
     agrees = declared.lower() in same[entry.scores_by]
     yield Comparison("similarity", entry.scores_by, declared, USES, agrees)

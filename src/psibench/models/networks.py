@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from psibench.config.models import SentenceTransformerModel
+from psibench.config.encoders import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models import architectures, calibration
 from psibench.models.checkpoints import read_json

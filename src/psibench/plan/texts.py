@@ -131,13 +131,15 @@ class PlannedTexts:
         return operations / (encoding.gpu_tflops * 1e12 * gpus) / 60
 
     def store_bytes(self, entry: ModelBase, encoding: Encoding) -> int | None:
-        """Return the bytes of the vectors that encoding stores; None without the model's ``dim``.
+        """Return the bytes of the vectors that encoding stores; None where they cannot be told.
+
+        That is without the model's ``dim``, and of sparse vectors, whose terms nobody knows yet.
 
         One vector per text, window or chunk, of late interaction one per token at most (some leave
         out punctuation), times ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``.
         Addresses (some tens of bytes a text) are left out, and so is what compression saves.
         """
-        if not isinstance(entry, EncoderModel) or entry.dim is None:
+        if not isinstance(entry, EncoderModel) or entry.dim is None or entry.scores_by == "sparse":
             return None
         windows: Windows | None = getattr(entry, "windows", None)
         pieces: Overlapping | None = windows or getattr(entry, "late_chunking", None)

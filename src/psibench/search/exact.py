@@ -132,7 +132,7 @@ def search_blocks(
         room = max(1, block_bytes // 16)
         if similarity.device == "cpu":
             room = max(1, min(room, CPU_SCORES) // n_threads)
-        for rows, numbers, block in _blocks(source, groups, block_bytes // 2):
+        for rows, numbers, block in group_blocks(source, groups, block_bytes // 2):
             values = on_device(block.values, similarity.device)
             error = rounding * _longest(values)
             search = partial(_search_rows, best, similarity, numbers, block, values, error, room)
@@ -143,7 +143,7 @@ def search_blocks(
     return best
 
 
-def _blocks(
+def group_blocks(
     source: DocumentVectors, groups: Groups, block_bytes: int
 ) -> Iterator[tuple[slice, np.ndarray, Vectors]]:
     """Yield blocks of documents with the queries that search them: (queries, numbers, vectors).

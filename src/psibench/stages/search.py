@@ -17,6 +17,7 @@ from psibench.models.dtypes import pick_device
 from psibench.search.exact import search_vectors
 from psibench.search.late import search_token_vectors
 from psibench.search.ranking import TopK, rank_documents
+from psibench.search.sparse import search_sparse_vectors
 from psibench.search.vectors import DocumentVectors, Groups, Vectors
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.columns import read_columns
@@ -161,6 +162,9 @@ def _search(
     """Search by what a model's vectors are made for."""
     if scores_by == "cosine":
         return search_vectors(queries.values, source, k=k, **options)
+    if scores_by == "sparse":
+        del options["device"]  # a product of sparse matrices, on the CPU
+        return search_sparse_vectors(queries, source, k=k, **options)
     return search_token_vectors(queries, source, k=k, mean=scores_by == "mean-maxsim", **options)
 
 

@@ -1,0 +1,167 @@
+"""Learned sparse retrievers: their weights are sentence-transformers' own, however batched."""
+
+import numpy as np
+import polars as pl
+import pytest
+from tiny_sparse import save_inference_free, save_splade, sparse_entry, weights_of
+
+from psibench.config.sections import Encoding
+from psibench.encode.job import run_encode
+from psibench.errors import InputError
+from psibench.models.load import load_encoder
+from psibench.stages.search import run_vector_search
+from psibench.tables import Provenance, read_table, write_table
+from psibench.tables.schemas import CORPUS, QUERIES, RUN
+from psibench.text.lengths import count_whitespace_tokens, with_lengths
+
+TEXTS = ["w1 w2 w3", "w4 w5", " ".join(f"w{i % 60}" for i in range(100))]
+
+
+@pytest.fixture(scope="module")
+def splade(tmp_path_factory):
+    return save_splade(tmp_path_factory.mktemp("splade"))
+
+
+@pytest.fixture(scope="module")
+def inference_free(tmp_path_factory):
+    return save_inference_free(tmp_path_factory.mktemp("inference-free"))
+
+
+def encode(encoder, texts, role):
+    items = encoder.tokenize(texts, role)
+    return encoder.forward([i.windows[0] for i in items], [i.content[0] for i in items])
+
+
+def reference(folder, texts, role, max_tokens=32):
+    """What SparseEncoder itself says, as weight by term of each text."""
+    from sentence_transformers import SparseEncoder
+
+    model = SparseEncoder(str(folder), device="cpu")
+    model.max_seq_length = max_tokens
+    encode = model.encode_query if role == "query" else model.encode_document
+    dense = encode(texts, convert_to_tensor=True, convert_to_sparse_tensor=False).numpy()
+    return [{int(t): float(row[t]) for t in np.flatnonzero(row > 0)} for row in dense]
+
+
+@pytest.mark.parametrize("role", ["query", "document"])
+def test_weights_are_those_of_sentence_transformers(splade, role):
+    encoder = load_encoder(sparse_entry(splade), device="cpu")
+    found = [weights_of(rows) for rows in encode(encoder, TEXTS, role)]
+    for own, theirs in zip(found, reference(splade, TEXTS, role), strict=True):
+        assert 3 < len(theirs) < 64  # some terms, not all
+        assert own == pytest.approx(theirs, abs=1e-5)
+
+
+def test_texts_are_cut_and_what_was_read_is_known(splade):
+    encoder = load_encoder(sparse_entry(splade), device="cpu")
+    short, _, long = encoder.tokenize(TEXTS, "document")
+    assert short.visible_char_end == len(TEXTS[0])
+    assert len(long.windows[0]) == 32
+    assert TEXTS[2][: long.visible_char_end].split() == TEXTS[2].split()[:30]  # and two special
+
+
+def test_a_text_alone_has_the_weights_it_has_in_a_batch(splade):
+    encoder = load_encoder(sparse_entry(splade), device="cpu")
+    together = encode(encoder, TEXTS, "document")
+    for text, rows in zip(TEXTS, together, strict=True):
+        (alone,) = encode(encoder, [text], "document")
+        assert weights_of(alone) == pytest.approx(weights_of(rows), abs=1e-5)
+
+
+def test_terms_are_as_many_as_entry_or_checkpoint_say(splade, tmp_path):
+    every = encode(load_encoder(sparse_entry(splade), device="cpu"), TEXTS[:1], "document")[0]
+    few = encode(load_encoder(sparse_entry(splade, max_terms=5), device="cpu"), TEXTS[:1], "query")
+    assert len(every) > 5
+    largest = sorted(weights_of(every).items(), key=lambda pair: -pair[1])[:5]
+    assert weights_of(few[0]) == pytest.approx(dict(largest))
+    limited = save_splade(tmp_path, max_active_dims=4)
+    assert (
+        len(encode(load_encoder(sparse_entry(limited), device="cpu"), TEXTS[:1], "query")[0]) <= 4
+    )
+
+
+def test_queries_of_an_inference_free_model_are_looked_up_beside_documents(inference_free):
+    encoder = load_encoder(sparse_entry(inference_free), device="cpu")
+    queries, documents = (encoder.tokenize(TEXTS[:2], role) for role in ("query", "document"))
+    items = [documents[0], queries[0], documents[1], queries[1]]
+    found = encoder.forward([i.windows[0] for i in items], [i.content[0] for i in items])
+    # w1 is term 5 of the vocabulary, whose weight is 6
+    assert weights_of(found[1]) == {5: 6.0, 6: 7.0, 7: 8.0}
+    assert weights_of(found[3]) == {8: 9.0, 9: 10.0}
+    for own, theirs in zip(
+        found[::2], reference(inference_free, TEXTS[:2], "document"), strict=True
+    ):
+        assert weights_of(own) == pytest.approx(theirs, abs=1e-5)
+    assert encoder.salt("query") != encoder.salt("document")
+
+
+def test_a_query_without_a_token_has_no_terms(inference_free):
+    encoder = load_encoder(sparse_entry(inference_free), device="cpu")
+    assert encode(encoder, ["", "w1"], "query")[0].shape == (0, 3)
+
+
+def test_more_tokens_than_positions_are_refused(splade, inference_free):
+    for folder in (splade, inference_free):
+        with pytest.raises(InputError, match="max_tokens 65 is more than its 64 positions"):
+            load_encoder(sparse_entry(folder, max_tokens=65), device="cpu")
+
+
+def test_a_dense_checkpoint_is_refused_by_name(tmp_path):
+    from tiny_checkpoints import save_bert
+
+    with pytest.raises(InputError, match=str(tmp_path)):
+        load_encoder(sparse_entry(save_bert(tmp_path)), device="cpu")
+
+
+def write_texts(folder, documents, questions):
+    """Write corpus and queries of one domain."""
+    source = Provenance(stage="build", stage_version=1, queries_by="people")
+    schema = {"_id": pl.String, "text": pl.String}
+    texts = pl.DataFrame(list(documents.items()), schema=schema, orient="row")
+    corpus = with_lengths(texts, count_tokens=count_whitespace_tokens)
+    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=source)
+    rows = [(i, text, "a", [0, 3], 9, 3, None) for i, text in questions.items()]
+    queries = pl.DataFrame(rows, schema=QUERIES.empty().schema, orient="row")
+    write_table(queries, folder / "queries.parquet", QUERIES, provenance=source)
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16"])
+def test_a_model_is_encoded_stored_and_searched_by_the_terms_texts_share(tmp_path, splade, storage):
+    words = {i: " ".join(f"w{(7 * n + k) % 60}" for k in range(9)) for n, i in enumerate("dcba")}
+    asked = {"q1": "w7 w8", "q2": words["c"]}
+    write_texts(tmp_path, words, asked)
+    entry, encodings = sparse_entry(splade), tmp_path / "encodings.parquet"
+    paths = {"store": tmp_path / "store", "model": "m", "domains": ["a"]}
+    run_encode(
+        entry,
+        corpora=[tmp_path / "corpus.parquet"],
+        queries=[tmp_path / "queries.parquet"],
+        settings=Encoding(device="cpu", storage=storage),
+        output=encodings,
+        **paths,
+    )
+    run_vector_search(
+        entry,
+        query_encodings=encodings,
+        corpus_encodings=encodings,
+        top_k=3,
+        block_mib=8,
+        output=tmp_path / "run.parquet",
+        **paths,
+    )
+    run = read_table(tmp_path / "run.parquet", RUN)
+    encoder = load_encoder(entry, device="cpu")
+    documents, queries = (
+        dict(zip(own, map(weights_of, encode(encoder, list(own.values()), role)), strict=True))
+        for own, role in ((words, "document"), (asked, "query"))
+    )
+    for query, terms in queries.items():
+        scores = {
+            name: sum(weight * own.get(term, 0) for term, weight in terms.items())
+            for name, own in documents.items()
+        }
+        found = run.filter(query_id=query).sort("rank")
+        best = sorted(scores.values(), reverse=True)[:3]
+        assert found["score"].to_list() == pytest.approx(best, rel=2e-3)
+        own = [scores[name] for name in found["doc_id"]]
+        assert found["score"].to_list() == pytest.approx(own, rel=2e-3)

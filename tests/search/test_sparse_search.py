@@ -1,0 +1,94 @@
+"""Search with learned sparse vectors is the product of the two matrices, whatever the blocks."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from psibench.search.ranking import rank_documents
+from psibench.search.sparse import as_matrix, as_rows, search_sparse_vectors
+from psibench.search.vectors import ArrayVectors, Groups, Vectors
+
+N_TERMS = 3000  # more than the 2,048 that one float16 counts to
+
+
+def stored(weights):
+    """Vectors as the store gives them."""
+    rows = as_rows(np.asarray(weights, dtype=np.float32))
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
+    return Vectors(np.concatenate([*rows, np.empty((0, 3), np.float32)]), offsets)
+
+
+def random_weights(seed, n_texts):
+    """Weights of which most are 0, and whole numbers, so that scores tie."""
+    made = np.random.default_rng(seed)
+    weights = made.integers(1, 4, (n_texts, N_TERMS)) * (made.random((n_texts, N_TERMS)) < 0.005)
+    return weights.astype(np.float32)
+
+
+def test_terms_survive_the_store_in_either_format():
+    weights = np.zeros((2, N_TERMS), np.float32)
+    weights[0, [0, 1023, 1024, 2999]] = [1, 0.5, 2, 0.25]
+    rows = as_rows(weights)
+    assert rows[0].tolist() == [[0, 0, 1], [0, 1023, 0.5], [1, 0, 2], [2, 951, 0.25]]
+    assert rows[1].shape == (0, 3)
+    for kept in (rows[0], rows[0].astype(np.float16).astype(np.float32)):
+        matrix = as_matrix(Vectors(kept, np.array([0, 4])), N_TERMS)
+        np.testing.assert_array_equal(matrix.toarray(), weights[:1])
+
+
+def expected(queries, documents, k, groups):
+    """Rank all pairs that share a term, by the one rule for runs."""
+    rows = []
+    for group in range(len(groups.queries) - 1):
+        asked = range(groups.queries[group], groups.queries[group + 1])
+        for q in asked:
+            for d in range(groups.documents[group], groups.documents[group + 1]):
+                score = float(queries[q].astype(np.float64) @ documents[d].astype(np.float64))
+                rows += [(f"{q:03}", f"{d:03}", score)] if score > 0 else []
+    schema = {"query_id": pl.String, "doc_id": pl.String, "score": pl.Float64}
+    return rank_documents(pl.DataFrame(rows, schema=schema, orient="row"), top_k=k)
+
+
+@given(seed=st.integers(0, 10_000), block_bytes=st.sampled_from([1, 2_000, 1 << 20]))
+def test_best_documents_are_those_of_all_products_whatever_the_blocks(seed, block_bytes):
+    queries, documents = random_weights(seed, 7), random_weights(seed + 1, 40)
+    documents[5] = documents[6] = documents[30]  # ties
+    groups = Groups.of_sizes([3, 4], [15, 25])
+    source = stored(documents)
+    best = search_sparse_vectors(
+        stored(queries),
+        ArrayVectors(source.values, source.offsets),
+        k=4,
+        block_bytes=block_bytes,
+        groups=groups,
+    )
+    place, column = np.nonzero(best.documents >= 0)
+    scores = pl.DataFrame(
+        {
+            "query_id": [f"{q:03}" for q in place],
+            "doc_id": [f"{d:03}" for d in best.documents[place, column]],
+            "score": best.scores[place, column],
+        },
+        schema={"query_id": pl.String, "doc_id": pl.String, "score": pl.Float32},
+    )
+    assert rank_documents(scores).equals(expected(queries, documents, 4, groups))
+
+
+def test_documents_without_a_shared_term_and_texts_without_terms_are_not_ranked():
+    queries, documents = np.zeros((2, 8)), np.zeros((3, 8))
+    queries[0, 2], documents[0, 2], documents[1, 3] = 1, 2, 5
+    best = search_sparse_vectors(
+        stored(queries), ArrayVectors(stored(documents).values, stored(documents).offsets), k=3
+    )
+    assert best.documents.tolist() == [[0, -1, -1], [-1, -1, -1]]
+    assert best.scores[0, 0] == pytest.approx(2)
+
+
+def test_queries_without_any_term_find_nothing():
+    documents = stored(np.ones((2, 4)))
+    best = search_sparse_vectors(
+        stored(np.zeros((1, 4))), ArrayVectors(documents.values, documents.offsets), k=2
+    )
+    assert best.documents.tolist() == [[-1, -1]]
