@@ -6,6 +6,7 @@
 # make workflow-test  whole runs of the workflow: every recipe, edits, killed runs (as long again)
 # make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
 #                     FULL=1: and the embedded default through it, beside a local run's table
+# make peers          what is exported, loaded and scored by mteb, BEIR, ranx, ir-measures, PyTerrier and others
 # make setup          the set-up alone: .venv from requirements.lock
 # make lint           formats, lint, types, workflow lint, schema drift, dry run of each config
 # make bench          speed and memory beside the libraries one would use instead: docs/benchmarks.md
@@ -23,7 +24,7 @@ CONFIG ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: psi train probes docs test workflow-test slurm-test setup setup-bench setup-docs lint format dry bench wheel lock schema clean
+.PHONY: psi train probes docs test workflow-test slurm-test peers setup setup-bench setup-peers setup-docs lint format dry bench wheel lock schema clean
 .DEFAULT_GOAL := psi
 
 psi: setup
@@ -48,6 +49,10 @@ slurm-test: setup
 	@PSIBENCH_SLURM=1 PSIBENCH_SLURM_FULL=$(FULL) python tools/slurm_node.py run \
 	  pytest -n 3 --dist loadfile tests/slurm $(ARGS)
 
+# A peer that is missing is a failure here; in `make test` its tests are skipped.
+peers: setup-peers
+	@PSIBENCH_REQUIRE_PEERS=1 pytest -n 2 --dist loadfile tests/peers $(ARGS)
+
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: requirements.lock pyproject.toml
@@ -62,6 +67,12 @@ setup-bench: $(VENV)/.installed-bench
 
 $(VENV)/.installed-bench: $(VENV)/.installed requirements-bench.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.lock
+	@touch $@
+
+setup-peers: $(VENV)/.installed-peers
+
+$(VENV)/.installed-peers: $(VENV)/.installed requirements-peers.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-peers.lock
 	@touch $@
 
 lint: setup

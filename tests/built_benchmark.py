@@ -7,10 +7,10 @@ import polars as pl
 
 from psibench.config.models import Bm25Model
 from psibench.stages.search import run_lexical_search
-from psibench.tables import Provenance, write_table
+from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import by_place
-from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
+from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES, RUN
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
 LANGUAGES = ("deu-Latn", "eng-Latn")
@@ -27,11 +27,15 @@ def make_benchmark(
     domains=DOMAINS,
     prefix_ids: bool = True,
     ids: str = "d{}",
+    n_documents: int = N_DOCUMENTS,
 ) -> Path:
     """Write `data/`, `runs/bm25/` and what the filters dropped; return the folder."""
     for language in languages:
         for number, domain in enumerate(domains):
-            _write_dataset(root, language, domain, number, prefix_ids=prefix_ids, ids=ids)
+            names = [
+                (f"{domain}/" if prefix_ids else "") + ids.format(n) for n in range(n_documents)
+            ]
+            _write_dataset(root, language, domain, [LANGUAGES.index(language), number], names)
         for asking in languages if prefix_ids else ():
             _write_run(root, asking, language, domains)
     if not prefix_ids:  # a run's query ids differ between domains
@@ -57,18 +61,16 @@ def make_benchmark(
     return root
 
 
-def _write_dataset(root, language, domain, number, *, prefix_ids, ids):
-    made = np.random.default_rng([LANGUAGES.index(language), number])
-    prefix = f"{domain}/" if prefix_ids else ""
+def _write_dataset(root, language, domain, seed, names):
+    made = np.random.default_rng(seed)
     documents, queries = [], []
-    for place in range(N_DOCUMENTS):
+    for document in names:
         parts = [[f"{domain}{w}" for w in made.integers(0, 900, 20)] for _ in THIRDS]
         texts = [" ".join(part) for part in parts]
-        document = prefix + ids.format(place)
         documents.append((document, " ".join(texts)))
         start = 0
         for third, part, text in zip(THIRDS, parts, texts, strict=True):
-            query = f"{prefix}q{place}-{third}"
+            query = f"{document}-{third}"
             span = [start, start + len(text)]
             asked = f'{part[3]}  {part[7]}\t"{language}"'
             queries.append((query, asked, document, span, len(" ".join(texts)), 60, None))
@@ -91,6 +93,7 @@ def _write_run(root, asking, language, domains):
     at = root / "data"
     if not (at / asking / domains[-1] / "queries.parquet").exists():
         return
+    path = root / "runs" / "bm25" / f"{asking}-{language}.parquet"
     run_lexical_search(
         Bm25Model(backend="bm25s"),
         model="bm25",
@@ -98,8 +101,11 @@ def _write_run(root, asking, language, domains):
         queries=[at / asking / domain / "queries.parquet" for domain in domains],
         corpus_lang=language,
         top_k=8,
-        output=root / "runs" / "bm25" / f"{asking}-{language}.parquet",
+        output=path,
     )
+    # No two scores tie: that is what tools order in their own ways.
+    apart = read_table(path, RUN).with_columns(pl.col("score") - pl.col("rank") / 1000)
+    write_table(apart.cast({"score": pl.Float32}), path, RUN, provenance=SOURCE)
 
 
 def table(root: Path, language: str, name: str, domains=DOMAINS) -> pl.DataFrame:

@@ -200,8 +200,8 @@ def _ask(
                     f"{source}: the ranking has {what} ids that the benchmark does not: "
                     f"{name_some(foreign)}; return the ids that were given"
                 )
-        found = query_scores(run, queries, qrels, domain=dataset.domain, metrics=metrics)
-        scores.append(found.select(pl.lit(name).alias("model"), pl.all()))
+        scored = query_scores(run, queries, qrels, domain=dataset.domain, metrics=metrics)
+        scores.append(scored.select(pl.lit(name).alias("model"), pl.all()))
         where = {"model": name, "language": dataset.language, "domain": dataset.domain}
         runs.append(run.select(*(pl.lit(v).alias(c) for c, v in where.items()), pl.all()))
     return pl.concat(scores), pl.concat(runs)

@@ -9,7 +9,7 @@ pooled.
 posir `LANG/DOMAIN/{corpus,queries,qrels}/test.parquet`, in the columns of PosIR's release
 mteb  `LANG/{corpus,queries,qrels}/test.parquet`; the card's configs `LANG-corpus`, `LANG-queries`
       and `LANG-qrels` are what MTEB's `RetrievalDatasetLoader` asks for. Evidence: columns of
-      queries
+      queries, and where these cannot hold it `LANG-evidence`
 beir  `LANG/corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`, as `GenericDataLoader` and
       `HFDataLoader` take them. Evidence: `metadata` of queries
 trec  `LANG/corpus.jsonl` (`docno`, `text`), `topics.tsv`, `qrels.trec`, `queries.jsonl` (evidence)
@@ -176,14 +176,32 @@ def _refuse_lost_evidence(queries: pl.DataFrame, dataset: Dataset, *, extra: boo
 
 
 def write_mteb(export: Export) -> list[Written]:
-    """Write Parquet files that MTEB's loader finds by the configs of the card."""
+    """Write Parquet files that MTEB's loader finds by the configs of the card.
+
+    MTEB puts all columns of queries into batches, and fails at a null and at lists of unlike
+    lengths. Where the evidence needs these, queries have the other columns alone, and a config
+    `LANG-evidence` has all.
+    """
     written = []
     for one in export.collections:
-        for table in TABLES:
-            shaped = (_columns_of(frame, table) for frame in _labelled(export, one, table))
+        queries = [_columns_of(frame, "queries") for frame in _labelled(export, one, "queries")]
+        left_out = [name for name in EVIDENCE if any(_unfit(f.get_column(name)) for f in queries)]
+        frames: dict[str, Iterable[pl.DataFrame]] = {
+            "corpus": (_columns_of(frame, "corpus") for frame in export.frames(one, "corpus")),
+            "queries": (frame.drop(left_out) for frame in queries),
+            "qrels": (_columns_of(frame, "qrels") for frame in export.frames(one, "qrels")),
+        }
+        if any(frame.get_column(name).count() for frame in queries for name in left_out):
+            frames["evidence"] = (frame.drop("text") for frame in queries)
+        for table, own in frames.items():
             path = f"{one.name}/{table}/test.parquet"
-            written.append(_write_parquet(export, one, table, path, shaped))
+            written.append(_write_parquet(export, one, table, path, own))
     return written
+
+
+def _unfit(column: pl.Series) -> bool:
+    """Say whether MTEB cannot put values of a column into one batch."""
+    return column.null_count() > 0 or column.name in EVIDENCE_LISTS
 
 
 def _labelled(export: Export, collection: Collection, table: str) -> Iterator[pl.DataFrame]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from psibench.errors import InputError, MissingError
+from psibench.formats.beir import read_queries
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import query_scores
@@ -62,7 +63,8 @@ def mteb_task(
 
     root = Path(folder).resolve()
     front = _front_matter(root)
-    subsets = _subsets(front, root)
+    files = _files(front)
+    subsets = _subsets(files, root)
     bucket_scheme(buckets)
     described = TaskMetadata(
         name=name or str(front.get("pretty_name", root.name)),
@@ -85,14 +87,14 @@ def mteb_task(
             scores: dict[str, dict[str, float]],  # noqa: ARG002 - nDCG as psibench defines it
             qrels: Mapping[str, Mapping[str, int]],
             results: Results,
-            hf_split: str,
+            hf_split: str,  # noqa: ARG002 - there is one
             hf_subset: str,
         ) -> dict[str, float]:
             """Compute psibench's figures from MTEB's ranking; print the most important ones."""
-            queries = self.dataset[hf_subset][hf_split]["queries"]
-            found = position_scores(
-                results, queries.to_polars().rename({"id": "_id"}), qrels, buckets=buckets
-            )
+            own = [files.get(f"{hf_subset}-{table}") for table in ("evidence", "queries")]
+            evidence = read_queries(root / next(path for path in own if path))
+            asked = evidence.filter(pl.col("_id").is_in(list(qrels)))
+            found = position_scores(results, asked, qrels, buckets=buckets)
             print(f"{described.name}, {hf_subset}: {_worded(found)}")
             return found
 
@@ -113,7 +115,7 @@ def position_scores(
     results, qrels
         Scores and grades by document id, by query id.
     queries
-        Columns of the queries table.
+        As `psibench.formats.beir.read_queries` reads them: where the evidence is.
     buckets
         The bucket scheme.
 
@@ -170,13 +172,22 @@ def _front_matter(root: Path) -> dict[str, Any]:
     return front if isinstance(front, dict) else {}
 
 
-def _subsets(front: Mapping[str, Any], root: Path) -> dict[str, str]:
+def _files(front: Mapping[str, Any]) -> dict[str, str]:
+    """Return the file of each config that has one, from the card's front matter."""
+    found = {}
+    for one in front.get("configs") or []:
+        match one:
+            case {"config_name": str(name), "data_files": [{"path": str(path)}]}:
+                found[name] = path
+    return found
+
+
+def _subsets(files: Mapping[str, str], root: Path) -> dict[str, str]:
     """Return MTEB's subsets with the language of each."""
-    names = [str(one.get("config_name", "")) for one in front.get("configs") or []]
-    found = [name.removesuffix("-queries") for name in names if name.endswith("-queries")]
-    if not found or not (root / found[0] / "queries").is_dir():
+    found = [name.removesuffix("-queries") for name in files if name.endswith("-queries")]
+    if not found:
         raise InputError(
-            f"{root}/README.md: its configs are {', '.join(names) or 'none'}; expected "
+            f"{root}/README.md: its configs are {', '.join(files) or 'none'}; expected "
             "LANG-corpus, LANG-queries and LANG-qrels, as `psibench export --layout mteb` writes"
         )
     return {name: "-".join(name.split("-")[:2]) for name in found}

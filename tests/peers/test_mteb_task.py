@@ -1,0 +1,115 @@
+"""`psibench.publish.mteb_task`: MTEB evaluates a model and reports the PSI of each language."""
+
+import json
+
+import pytest
+from built_benchmark import LANGUAGES, make_benchmark, table
+
+import psibench
+from psibench.cli import main
+from psibench.errors import InputError
+from psibench.publish import mteb_task
+
+
+@pytest.fixture(scope="module")
+def one_domain(tmp_path_factory):
+    """A benchmark of two languages and one domain, and its export: one corpus a language."""
+    folder = tmp_path_factory.mktemp("mteb-task")
+    results = make_benchmark(folder / "two-languages", domains=("game",), n_documents=60)
+    options = ["--layout", "mteb", "--licence", "cc-by-4.0"]
+    assert main(["export", str(results), str(folder / "out"), *options]) == 0
+    return results, folder / "out"
+
+
+@pytest.fixture(scope="module")
+def random_model(one_domain):
+    """A model of random vectors for the words of the benchmark, summed over the first 30."""
+    import numpy as np
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    texts = [
+        text
+        for language in LANGUAGES
+        for text in table(one_domain[0], language, "corpus", ("game",))["text"]
+    ]
+    words = sorted({word for text in texts for word in text.split()})
+    tokenizer = Tokenizer(
+        models.WordLevel({w: i for i, w in enumerate(["[UNK]", *words])}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.enable_truncation(30)  # half of a document: a position effect
+    weights = np.random.default_rng(1).normal(size=(len(words) + 1, 64)).astype(np.float32)
+    weights[0] = 0  # of what is no word of a document
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)])
+
+
+def searching(model):
+    """The same model, asked by psibench: cosines of its vectors."""
+
+    def search(queries, corpus, *, k):
+        texts = corpus.texts
+        asked = model.encode(list(queries.values()), normalize_embeddings=True)
+        found = asked @ model.encode(list(texts.values()), normalize_embeddings=True).T
+        return {
+            query: dict(zip(texts, map(float, row), strict=True))
+            for query, row in zip(queries, found, strict=True)
+        }
+
+    return search
+
+
+def test_mteb_reports_psibenchs_figures_for_each_language(
+    peer, one_domain, random_model, tmp_path, capsys
+):
+    mteb = peer("mteb")
+    results, folder = one_domain
+    task = mteb_task(folder)
+    cache = mteb.ResultCache(tmp_path)
+    evaluated = mteb.evaluate(random_model, [task], cache=cache, overwrite_strategy="always")
+    (found,) = evaluated.task_results
+    scores = {one["hf_subset"]: one for one in found.scores["test"]}
+    assert set(scores) == set(LANGUAGES)
+    own = psibench.evaluate(searching(random_model), results, buckets=["thirds"], k=100)
+    for language, one in scores.items():
+        rows = own.psi.filter(corpus_lang=language, metric="ndcg@10", evidence="all")
+        row = rows.row(0, named=True)
+        assert one["languages"] == [language]
+        assert one["ndcg_at_10"] == pytest.approx(row["mean"], abs=1e-5)  # 5 digits
+        for name in ("psi", "psi_low", "psi_high", "psi_same", "psi_same_high", "n_queries"):
+            assert one[name] == pytest.approx(row[name], abs=1e-6), name
+        means = own.buckets.filter(corpus_lang=language, metric="ndcg@10", evidence="all")
+        for bucket, mean in means.select("bucket", "mean").iter_rows():
+            assert one[f"ndcg_at_10_{bucket}"] == pytest.approx(mean, abs=1e-6)
+        assert one["ndcg_at_10_beginning"] > one["ndcg_at_10_end"] + 0.2  # not read
+    printed = capsys.readouterr().out
+    for language in LANGUAGES:
+        assert f"two-languages, {language}: PSI {scores[language]['psi']:.3f}" in printed
+    # the file that a leaderboard reads
+    (file,) = tmp_path.rglob("two-languages.json")
+    stored = json.loads(file.read_text())
+    assert stored["task_name"] == "two-languages"
+    for one in stored["scores"]["test"]:
+        assert one["psi"] == pytest.approx(scores[one["hf_subset"]]["psi"], abs=1e-5)
+        assert one["main_score"] == one["ndcg_at_10"]
+
+
+def test_other_data_is_another_revision(peer, one_domain, tmp_path):
+    peer("mteb")
+    other = make_benchmark(tmp_path / "two-languages", domains=("mining",))
+    options = ["--layout", "mteb", "--licence", "cc-by-4.0"]
+    assert main(["export", str(other), str(tmp_path / "out"), *options]) == 0
+    revisions = {
+        mteb_task(folder).metadata.dataset["revision"]
+        for folder in (one_domain[1], one_domain[1], tmp_path / "out")
+    }
+    assert len(revisions) == 2
+
+
+def test_folders_that_are_no_export_for_mteb_are_refused(peer, tmp_path, exported):
+    peer("mteb")
+    with pytest.raises(InputError, match=r"no README.md in it"):
+        mteb_task(tmp_path)
+    with pytest.raises(InputError, match="expected LANG-corpus, LANG-queries and LANG-qrels"):
+        mteb_task(exported("beir"))

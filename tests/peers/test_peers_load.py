@@ -1,0 +1,169 @@
+"""What each peer's own loader reads of an export, and what its scorer says of a run on it."""
+
+import gzip
+import json
+import shutil
+
+import polars as pl
+import pytest
+from built_benchmark import DOMAINS, LANGUAGES, table
+
+from psibench.metrics.query_scores import query_scores
+
+LANGUAGE = LANGUAGES[1]
+
+
+@pytest.fixture(scope="module")
+def texts(built):
+    """Documents, queries and qrels of a language as they were built: by id."""
+    corpus, queries, qrels = (table(built, LANGUAGE, n) for n in ("corpus", "queries", "qrels"))
+    judged: dict[str, dict[str, int]] = {}
+    for query, document, grade in qrels.iter_rows():
+        judged.setdefault(query, {})[document] = grade
+    pairs = (dict(one.select("_id", "text").iter_rows()) for one in (corpus, queries))
+    return *pairs, judged
+
+
+@pytest.fixture(scope="module")
+def bm25(built):
+    """The run of BM25 by query and document, and psibench's nDCG@10 of it."""
+    run = pl.read_parquet(built / "runs" / "bm25" / f"{LANGUAGE}-{LANGUAGE}.parquet")
+    scored = query_scores(
+        run, table(built, LANGUAGE, "queries"), table(built, LANGUAGE, "qrels"), domain="all"
+    )
+    results: dict[str, dict[str, float]] = {}
+    for query, document, score in run.select("query_id", "doc_id", "score").iter_rows():
+        results.setdefault(query, {})[document] = score
+    return results, dict(scored.select("query_id", "ndcg@10").iter_rows())
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def test_mteb_loads_each_language_by_itself(peer, exported, texts, built):
+    loader = peer("mteb.abstasks.retrieval_dataset_loaders").RetrievalDatasetLoader
+    folder = str(exported("mteb"))
+    corpus, queries, judged = texts
+    loaded = loader(hf_repo=folder, revision="1", split="test", config=LANGUAGE).load()
+    assert dict(zip(loaded["corpus"]["id"], loaded["corpus"]["text"], strict=True)) == corpus
+    assert dict(zip(loaded["queries"]["id"], loaded["queries"]["text"], strict=True)) == queries
+    assert loaded["relevant_docs"] == judged
+    other = loader(hf_repo=folder, revision="1", split="test", config=LANGUAGES[0]).load()
+    assert list(other["corpus"]["text"]) == table(built, LANGUAGES[0], "corpus")["text"].to_list()
+    spans = [list(span) for span in loaded["queries"]["pos_char_span"]]
+    assert spans == [list(s) for s in table(built, LANGUAGE, "queries")["pos_char_span"]]
+
+
+def test_mteb_scores_a_run_of_it_as_psibench_does(peer, bm25, texts):
+    results, expected = bm25
+    evaluate = peer("mteb._evaluators.retrieval_metrics").calculate_retrieval_scores
+    found = evaluate(results, texts[2], [10])
+    per_query = {query: scores["ndcg_cut_10"] for query, scores in found.all_scores.items()}
+    assert per_query == pytest.approx(expected, abs=1e-6)
+
+
+def test_beir_loads_the_folder_of_a_language(peer, exported, texts):
+    loader = peer("beir.datasets.data_loader").GenericDataLoader
+    corpus, queries, judged = loader(str(exported("beir") / LANGUAGE)).load(split="test")
+    assert {key: one["text"] for key, one in corpus.items()} == texts[0]
+    assert {one["title"] for one in corpus.values()} == {""}
+    assert (queries, judged) == texts[1:]
+
+
+def test_beirs_loader_of_datasets_loads_it_too(peer, exported, texts):
+    loader = peer("beir.datasets.data_loader_hf").HFDataLoader
+    folder = str(exported("beir") / LANGUAGE)
+    corpus, queries, judged = loader(data_folder=folder).load(split="test")
+    assert {one["id"]: one["text"] for one in corpus} == texts[0]
+    assert {one["id"]: one["text"] for one in queries} == texts[1]
+    assert {query: dict(graded) for query, graded in judged.items()} == texts[2]
+
+
+def test_beir_scores_a_run_of_it_as_psibench_does(peer, bm25, texts):
+    results, expected = bm25
+    evaluate = peer("beir.retrieval.evaluation").EvaluateRetrieval.evaluate
+    ndcg, *_ = evaluate(texts[2], results, [10], ignore_identical_ids=False)
+    assert ndcg["NDCG@10"] == pytest.approx(mean(expected.values()), abs=1e-5)  # 5 digits
+
+
+def test_ranx_reads_qrels_and_run_and_scores_them_as_psibench_does(peer, exported, bm25):
+    ranx = peer("ranx")
+    folder = exported("trec") / LANGUAGE
+    qrels = ranx.Qrels.from_file(str(folder / "qrels.trec"), kind="trec")
+    run = ranx.Run.from_file(str(folder / "runs" / "bm25.trec"), kind="trec")
+    assert run.name == "bm25"
+    found = ranx.evaluate(qrels, run, "ndcg@10", make_comparable=True, return_mean=False)
+    expected = [bm25[1][query] for query in sorted(bm25[1])]
+    assert found.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_ir_measures_reads_qrels_and_run_and_scores_them_as_psibench_does(peer, exported, bm25):
+    measures = peer("ir_measures")
+    folder = exported("trec") / LANGUAGE
+    found = measures.iter_calc(
+        [measures.nDCG @ 10],
+        measures.read_trec_qrels(str(folder / "qrels.trec")),
+        measures.read_trec_run(str(folder / "runs" / "bm25.trec")),
+    )
+    per_query = {one.query_id: one.value for one in found}
+    assert per_query == pytest.approx(bm25[1], abs=1e-9)
+
+
+def test_pyterrier_reads_topics_qrels_and_run_without_java(peer, exported, bm25, texts):
+    io = peer("pyterrier.io")
+    evaluate = peer("pyterrier").Evaluate
+    folder = exported("trec") / LANGUAGE
+    topics = io.read_topics(str(folder / "topics.tsv"), format="singleline", tokenise=False)
+    assert dict(zip(topics["qid"], topics["query"], strict=True)) == {
+        query: " ".join(text.split()) for query, text in texts[1].items()
+    }
+    qrels = io.read_qrels(str(folder / "qrels.trec"))
+    run = io.read_results(str(folder / "runs" / "bm25.trec"))
+    found = evaluate(run, qrels, metrics=["ndcg_cut_10"], perquery=True)
+    per_query = {query: scores["ndcg_cut_10"] for query, scores in found.items()}
+    assert per_query == pytest.approx(bm25[1], abs=1e-6)
+
+
+def test_a_pyterrier_run_is_scored_by_psibench(peer, exported, tmp_path, bm25):
+    """A pipeline's results written by PyTerrier itself, read by `psibench score`."""
+    from psibench.formats.runs import read_run
+
+    io = peer("pyterrier.io")
+    run = io.read_results(str(exported("trec") / LANGUAGE / "runs" / "bm25.trec"))
+    io.write_results(run, str(tmp_path / "again.res.gz"), format="trec", run_name="pipeline")
+    with (
+        gzip.open(tmp_path / "again.res.gz", "rt") as lines,
+        (tmp_path / "a.trec").open("w") as out,
+    ):
+        shutil.copyfileobj(lines, out)
+    again = read_run(tmp_path / "a.trec").frame
+    assert again.height == sum(map(len, bm25[0].values()))
+
+
+@pytest.mark.parametrize("layout", ["posir", "mteb", "beir", "trec"])
+def test_croissant_metadata_is_valid_and_leads_to_the_rows(peer, exported, layout, built):
+    croissant = peer("mlcroissant")
+    folder = exported(layout)
+    dataset = croissant.Dataset(str(folder / "croissant.json"))
+    assert not dataset.metadata.ctx.issues.errors
+    named = {one["@id"] for one in json.loads((folder / "croissant.json").read_text())["recordSet"]}
+    corpus = {
+        "posir": f"{LANGUAGE}/{DOMAINS[0]}/corpus/test",
+        "mteb": f"{LANGUAGE}/corpus/test",
+    }.get(layout, f"{LANGUAGE}/corpus")
+    assert corpus in named
+    rows = list(dataset.records(corpus))
+    domains = DOMAINS[:1] if layout == "posir" else DOMAINS
+    found = [row[f"{corpus}/text"].decode() for row in rows]
+    assert found == table(built, LANGUAGE, "corpus", domains)["text"].to_list()
+
+
+def test_datasets_loads_every_config_of_the_card(peer, exported):
+    datasets = peer("datasets")
+    for layout in ("mteb", "posir"):
+        folder = str(exported(layout))
+        configs = datasets.get_dataset_config_names(folder)
+        assert len(configs) == {"mteb": 6, "posir": 12}[layout]
+        loaded = datasets.load_dataset(folder, configs[0], split="test")
+        assert loaded.num_rows > 0

@@ -1,0 +1,135 @@
+"""The example retrievers, through each server's official client.
+
+Qdrant's client brings the server's own search in memory. There is no OpenSearch server on PyPI or in
+Debian: its client talks to a stand-in here, which checks what is asked and answers by shared words.
+"""
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+from built_benchmark import DOMAINS, LANGUAGES
+
+import psibench
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return import_module
+
+
+def words(text):
+    return {word for word in text.split() if word.startswith(DOMAINS)}
+
+
+def bags(texts):
+    """A vector for each text: a place for each word, by its number."""
+    vectors = np.zeros((len(texts), 2 * 900), np.float32)
+    for row, text in zip(vectors, texts, strict=True):
+        for word in words(text):
+            domain = next(name for name in DOMAINS if word.startswith(name))
+            row[900 * DOMAINS.index(domain) + int(word.removeprefix(domain))] = 1
+        row[-1] += 1e-3  # no vector is zero
+    return vectors
+
+
+def by_cosine(queries, corpus, *, k):
+    """What the server has to find, computed here."""
+    texts = corpus.texts
+    asked, searched = bags(list(queries.values())), bags(list(texts.values()))
+    asked, searched = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (asked, searched))
+    return {
+        query: dict(zip(texts, map(float, row), strict=True))
+        for query, row in zip(queries, asked @ searched.T, strict=True)
+    }
+
+
+def test_qdrant_is_asked_by_its_client_and_scores_as_exact_cosines_do(peer, example, built):
+    client = peer("qdrant_client").QdrantClient(":memory:")
+    retriever = example("qdrant_retriever").QdrantRetriever(client, bags)
+    options = {"languages": [LANGUAGES[1]], "buckets": ["thirds"], "metrics": ["ndcg@10"]}
+    found = psibench.evaluate(retriever, built, k=20, **options)
+    expected = psibench.evaluate(by_cosine, built, k=20, **options)
+    assert found.psi["mean"][0] > 0.5
+    # Equal cosines may come in another order: a few ranks of ties.
+    assert found.psi["mean"][0] == pytest.approx(expected.psi["mean"][0], abs=0.02)
+    names = {one.name for one in client.get_collections().collections}
+    assert names == {f"two-languages-{LANGUAGES[1]}-{domain}" for domain in DOMAINS}
+    # A second time it finds the collections filled.
+    again = psibench.evaluate(retriever, built, k=20, **options)
+    assert again.psi.equals(found.psi)
+
+
+class StandIn(BaseHTTPRequestHandler):
+    """Four calls of OpenSearch's HTTP API: index there?, create, _bulk, _msearch."""
+
+    indices: dict[str, dict[str, str]] = {}
+
+    def answer(self, found, status=200):
+        body = json.dumps(found).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def lines(self):
+        data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        return [json.loads(line) for line in data.decode().splitlines() if line]
+
+    def do_HEAD(self):
+        self.answer({}, 200 if self.path.strip("/") in self.indices else 404)
+
+    def do_PUT(self):
+        (body,) = self.lines()
+        assert body["mappings"]["properties"]["text"] == {"type": "text"}
+        self.indices[self.path.strip("/")] = {}
+        self.answer({"acknowledged": True})
+
+    def do_POST(self):
+        lines = self.lines()
+        if self.path.startswith("/_bulk"):
+            for action, source in zip(lines[::2], lines[1::2], strict=True):
+                self.indices[action["index"]["_index"]][action["index"]["_id"]] = source["text"]
+            items = [{"index": {"status": 201}} for _ in lines[::2]]
+            self.answer({"errors": False, "items": items})
+        elif self.path.startswith("/_msearch"):
+            pairs = zip(lines[::2], lines[1::2], strict=True)
+            self.answer({"responses": [self.search(*pair) for pair in pairs]})
+        else:
+            assert self.path.endswith("/_refresh"), self.path
+            self.answer({})
+
+    def search(self, head, body):
+        asked = words(body["query"]["match"]["text"])
+        counts = {i: len(asked & words(t)) for i, t in self.indices[head["index"]].items()}
+        best = sorted((i for i in counts if counts[i]), key=lambda i: (-counts[i], i))
+        hits = [{"_id": i, "_score": float(counts[i])} for i in best[: body["size"]]]
+        return {"hits": {"hits": hits}}
+
+    def log_message(self, *args):
+        pass
+
+
+def test_opensearchs_client_fills_and_asks_an_index_for_each_domain(peer, example, built):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        client = peer("opensearchpy").OpenSearch(f"http://127.0.0.1:{server.server_port}")
+        retriever = example("opensearch_retriever").OpenSearchRetriever(client)
+        found = psibench.evaluate(retriever, built, languages=[LANGUAGES[1]], buckets=["thirds"])
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert found.psi["mean"][0] > 0.5
+    assert set(StandIn.indices) == {f"two-languages-eng-latn-{domain}" for domain in DOMAINS}
+    ran = found.run.filter(domain="game")["query_id"].n_unique()
+    assert ran == 108  # every query found something
