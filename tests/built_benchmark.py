@@ -32,9 +32,8 @@ def make_benchmark(
     """Write `data/`, `runs/bm25/` and what the filters dropped; return the folder."""
     for language in languages:
         for number, domain in enumerate(domains):
-            names = [
-                (f"{domain}/" if prefix_ids else "") + ids.format(n) for n in range(n_documents)
-            ]
+            prefix = f"{domain}/" if prefix_ids else ""
+            names = [prefix + ids.format(n) for n in range(n_documents)]
             _write_dataset(root, language, domain, [LANGUAGES.index(language), number], names)
         for asking in languages if prefix_ids else ():
             _write_run(root, asking, language, domains)

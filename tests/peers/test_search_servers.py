@@ -1,6 +1,6 @@
 """The example retrievers, through each server's official client.
 
-Qdrant's client brings the server's own search in memory. There is no OpenSearch server on PyPI or in
+Qdrant's client brings a search in memory of its own. There is no OpenSearch server on PyPI or in
 Debian: its client talks to a stand-in here, which checks what is asked and answers by shared words.
 """
 
@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_qdrant_is_asked_by_its_client_and_scores_as_exact_cosines_do(peer, exam
 class StandIn(BaseHTTPRequestHandler):
     """Four calls of OpenSearch's HTTP API: index there?, create, _bulk, _msearch."""
 
-    indices: dict[str, dict[str, str]] = {}
+    indices: ClassVar[dict[str, dict[str, str]]] = {}
 
     def answer(self, found, status=200):
         body = json.dumps(found).encode()

@@ -361,7 +361,8 @@ def _control_rows(facts: Facts) -> Iterator[str]:
         same = "not to be told"
         if row["psi_same"] is not None:
             same = f"{row['psi_same']:.3f} [{row['psi_same_low']:.3f}, {row['psi_same_high']:.3f}]"
-        mean, psi, p = (_digits(row[name]) for name in ("mean", "psi", "p_adjusted"))
+        mean, psi = (_digits(row[name]) for name in ("mean", "psi"))
+        p = "< .001" if (row["p_adjusted"] or 1) < 0.001 else _digits(row["p_adjusted"])
         yield (
             f"| {row['corpus_lang']} | {row['model']} | {row['n_queries']:,} | {mean} | {psi} | "
             f"{same} | {p} |"

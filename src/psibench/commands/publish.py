@@ -1,0 +1,56 @@
+"""`psibench publish`: a model's results as the hub reads them."""
+
+import argparse
+from pathlib import Path
+
+from psibench.commands.base import Command
+from psibench.errors import InputError
+from psibench.publish.results import corpus_rows, eval_results, model_index
+from psibench.tables import read_provenance, read_table, write_text
+from psibench.tables.schemas import PSI_TABLE
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the table, the model, and what its dataset is called on the hub."""
+    parser.add_argument("table", type=Path, metavar="PSI_TABLE", help="a psi_table.parquet")
+    parser.add_argument("model", help="id of the model in the table")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder of the model, or a new one")
+    parser.add_argument("--benchmark", required=True, help="id of the benchmark in the table")
+    parser.add_argument(
+        "--dataset", required=True, metavar="OWNER/NAME", help="the benchmark on the hub"
+    )
+    parser.add_argument("--revision", metavar="COMMIT", help="of the dataset")
+    parser.add_argument(
+        "--source", required=True, metavar="URL", help="where the evaluation is to be read"
+    )
+
+
+def run_publish(args: argparse.Namespace) -> None:
+    """Write `.eval_results/BENCHMARK.yaml` and `model-index.yaml`."""
+    rows = corpus_rows(
+        read_table(args.table, PSI_TABLE), benchmark=args.benchmark, model=args.model
+    )
+    day = str((read_provenance(args.table) or {}).get("created", ""))[:10]
+    results = eval_results(
+        rows, dataset=args.dataset, source_url=args.source, date=day, revision=args.revision
+    )
+    index = model_index(rows, model=args.model, dataset=args.dataset, revision=args.revision)
+    paths = {
+        args.out / ".eval_results" / f"{args.benchmark}.yaml": results,
+        args.out / "model-index.yaml": index,
+    }
+    for path in paths:
+        if path.exists():
+            raise InputError(f"{path} is there; remove it, or name another folder")
+    for path, text in paths.items():
+        write_text(text, path)
+        print(path)
+
+
+COMMAND = Command(
+    description="Write a model's results for its repository on the hub: OUT/.eval_results/"
+    "BENCHMARK.yaml, nDCG@10 of each corpus in percent with the PSI in the notes, and "
+    "OUT/model-index.yaml, the older form, for the front matter of its README.md.",
+    add_arguments=add_arguments,
+    run=run_publish,
+)

@@ -1,0 +1,137 @@
+"""A model's results as the hub reads them: `.eval_results/*.yaml`, and the older model-index.
+
+A file of `.eval_results` in a model's repository puts its scores on the model's page and on the
+leaderboard of the dataset (https://huggingface.co/docs/hub/eval-results). A leaderboard orders one
+number, the largest first: that is nDCG@10 in percent, as MTEB publishes it, and the PSI goes into
+the notes beside it. Each result is of one corpus: a language, or a language and domain, since
+psibench searches domain by domain; its task is MTEB's, `NAME_SUBSET_test`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import yaml
+
+from psibench.errors import InputError
+from psibench.formats.posir import REPOSITORY
+from psibench.tables.spec import POOLED
+
+METRIC = "ndcg@10"
+BUCKETS = "thirds"
+SOURCE = "psibench"
+
+
+def corpus_rows(psi: pl.DataFrame, *, benchmark: str, model: str) -> pl.DataFrame:
+    """Return the rows of a model that a result is made of, one for each corpus.
+
+    Parameters
+    ----------
+    psi
+        In the columns of psi_table.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    own = psi.filter(pl.col("query_lang") == pl.col("corpus_lang"), benchmark=benchmark)
+    rows = own.filter(
+        model=model, metric=METRIC, buckets=BUCKETS, evidence="all", length_bucket=POOLED
+    )
+    if rows.is_empty():
+        found = ", ".join(sorted(own.get_column("model").unique())) or "none"
+        raise InputError(
+            f"no {METRIC} by {BUCKETS} of the model {model!r} on {benchmark!r} in the table; "
+            f"models of the benchmark: {found}"
+        )
+    has_domains = (pl.col("domain") != POOLED).any().over("corpus_lang")
+    return rows.filter(pl.col("domain").eq(POOLED) != has_domains).sort("corpus_lang", "domain")
+
+
+def eval_results(
+    rows: pl.DataFrame, *, dataset: str, source_url: str, date: str, revision: str | None = None
+) -> str:
+    """Return the YAML of a file below `.eval_results`.
+
+    Parameters
+    ----------
+    rows
+        As of `corpus_rows`.
+    dataset, revision
+        The dataset on the hub, as owner/name, and its commit.
+    source_url
+        Where the evaluation is to be read.
+    date
+        Day of the evaluation, as 2026-11-23.
+    """
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    if not re.match(REPOSITORY, dataset):
+        raise InputError(f"dataset {dataset!r}: give its name on the hub, as owner/name")
+    entries = [
+        EvalResultEntry(
+            dataset_id=dataset,
+            task_id=f"{row['benchmark']}_{subset}_test",
+            value=round(100 * row["mean"], 5),
+            dataset_revision=revision,
+            date=date or None,
+            source_url=source_url,
+            source_name=SOURCE,
+            notes=_notes(row),
+        )
+        for subset, row in _results(rows)
+    ]
+    return _yaml(eval_result_entries_to_yaml(entries))
+
+
+def model_index(rows: pl.DataFrame, *, model: str, dataset: str, revision: str | None) -> str:
+    """Return the front matter `model-index` of a model's card: nDCG@10 and PSI of each corpus."""
+    from huggingface_hub import EvalResult
+    from huggingface_hub.repocard_data import eval_results_to_model_index
+
+    found = []
+    for subset, row in _results(rows):
+        figures = {"ndcg_at_10": row["mean"], "psi": row["psi"], "psi_same": row["psi_same"]}
+        found += [
+            EvalResult(
+                task_type="text-retrieval",
+                task_name="Retrieval",
+                dataset_type=dataset,
+                dataset_name=f"{row['benchmark']} ({subset})",
+                dataset_config=subset,
+                dataset_split="test",
+                dataset_revision=revision,
+                metric_type=name,
+                metric_value=round(value, 5),
+                metric_name=name,
+            )
+            for name, value in figures.items()
+            if value is not None
+        ]
+    return _yaml({"model-index": eval_results_to_model_index(model, found)})
+
+
+def _results(rows: pl.DataFrame) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows with MTEB's name of their corpus; one without a mean is left out."""
+    for row in rows.filter(pl.col("mean").is_not_null()).iter_rows(named=True):
+        domain = "" if row["domain"] == POOLED else f"-{row['domain']}"
+        yield f"{row['corpus_lang']}{domain}", row
+
+
+def _notes(row: dict[str, Any]) -> str:
+    """Word what a reader of the score has to know of position."""
+    psi = "undefined" if row["psi"] is None else f"{row['psi']:.3f}"
+    same = "cannot be told"
+    if row["psi_same"] is not None:
+        same = f"{row['psi_same']:.3f} [{row['psi_same_low']:.3f}, {row['psi_same_high']:.3f}]"
+    shape = "no test" if row["p_shape"] is None else f"p {max(row['p_shape'], 0.001):.3f}"
+    return (
+        f"nDCG@10. PSI by thirds {psi}, at equal documents {same} ({shape}); "
+        f"{row['n_queries']} queries by {row['queries_by']}"
+    )
+
+
+def _yaml(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)

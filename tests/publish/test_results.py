@@ -1,0 +1,99 @@
+"""`psibench publish`: results as the hub's own library reads them back."""
+
+import json
+
+import pytest
+import yaml
+from built_benchmark import SOURCE, make_benchmark
+from huggingface_hub import ModelCard
+from huggingface_hub._eval_results import parse_eval_result_entries
+
+import psibench
+from psibench.cli import main
+from psibench.tables import write_table
+from psibench.tables.schemas import PSI_TABLE
+
+MODEL = "by-length"
+OPTIONS = ["--benchmark", "two", "--dataset", "me/two", "--source", "https://example.org/r"]
+
+
+@pytest.fixture(scope="module")
+def psi(tmp_path_factory):
+    """The table of a retriever on a benchmark of two languages, English with two domains."""
+    root = make_benchmark(tmp_path_factory.mktemp("publish") / "two")
+
+    def shared(queries, corpus, *, k):
+        bags = {i: set(t.split()) for i, t in corpus.texts.items()}
+        return {
+            q: {i: len(bag & set(t.split())) + len(i) / 99 for i, bag in bags.items()}
+            for q, t in queries.items()
+        }
+
+    found = psibench.evaluate(shared, root, model=MODEL, by_domain=True)
+    path = root.parent / "psi_table.parquet"
+    write_table(found.psi, path, PSI_TABLE, provenance=SOURCE)
+    return path, found.psi
+
+
+def test_each_corpus_has_its_score_and_its_psi_in_the_notes(tmp_path, psi):
+    path, table = psi
+    assert main(["publish", str(path), MODEL, str(tmp_path), *OPTIONS, "--revision", "abc"]) == 0
+    entries = parse_eval_result_entries(
+        yaml.safe_load((tmp_path / ".eval_results" / "two.yaml").read_text())
+    )
+    rows = table.filter(metric="ndcg@10", buckets="thirds", evidence="all", length_bucket="all")
+    by_subset = {
+        f"two_{row['corpus_lang']}-{row['domain']}_test": row
+        for row in rows.iter_rows(named=True)
+        if row["domain"] != "all"  # psibench searches each domain by itself
+    }
+    assert [one.task_id for one in entries] == list(by_subset)
+    assert len(entries) == 4
+    for one in entries:
+        row = by_subset[one.task_id]
+        assert one.value == pytest.approx(100 * row["mean"], abs=1e-5)
+        assert f"PSI by thirds {row['psi']:.3f}, at equal documents" in one.notes
+        assert one.notes.endswith("108 queries by llm:writer-1")
+        assert (one.dataset_id, one.dataset_revision) == ("me/two", "abc")
+    json.dumps([one.notes for one in entries])
+
+
+def test_the_older_index_is_front_matter_of_a_models_card(tmp_path, psi):
+    path, table = psi
+    assert main(["publish", str(path), MODEL, str(tmp_path), *OPTIONS]) == 0
+    card = ModelCard(f"---\n{(tmp_path / 'model-index.yaml').read_text()}---\n# by length\n")
+    found = {
+        (one.dataset_config, one.metric_type): one.metric_value for one in card.data.eval_results
+    }
+    rows = table.filter(metric="ndcg@10", buckets="thirds", evidence="all", domain="game")
+    (row,) = rows.filter(corpus_lang="eng-Latn", length_bucket="all").iter_rows(named=True)
+    assert found["eng-Latn-game", "ndcg_at_10"] == pytest.approx(row["mean"], abs=1e-5)
+    assert found["eng-Latn-game", "psi"] == pytest.approx(row["psi"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "another"}, "models of the benchmark: by-length"),
+        ({"--dataset": "two"}, "as owner/name"),
+        ({"--benchmark": "three"}, "models of the benchmark: none"),
+    ],
+)
+def test_what_the_table_does_not_have_is_refused(tmp_path, psi, capsys, change, message):
+    options = dict(zip(OPTIONS[::2], OPTIONS[1::2], strict=True))
+    options |= {name: value for name, value in change.items() if name != "model"}
+    named = [word for pair in options.items() for word in pair]
+    model = change.get("model", MODEL)
+    assert main(["publish", str(psi[0]), model, str(tmp_path / "out"), *named]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_that_are_there_stay(tmp_path, psi, capsys):
+    assert main(["publish", str(psi[0]), MODEL, str(tmp_path), *OPTIONS]) == 0
+    before = (tmp_path / "model-index.yaml").read_text()
+    (tmp_path / ".eval_results" / "two.yaml").unlink()
+    assert main(["publish", str(psi[0]), MODEL, str(tmp_path), *OPTIONS]) == 2
+    assert "is there; remove it" in capsys.readouterr().err
+    assert not (tmp_path / ".eval_results" / "two.yaml").exists()
+    assert (tmp_path / "model-index.yaml").read_text() == before
