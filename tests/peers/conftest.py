@@ -1,6 +1,7 @@
 """Other projects' programs, which load what psibench writes: installed by `make peers` alone."""
 
 import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -37,11 +38,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let `datasets` keep what it converts in a folder of this session."""
     folder = str(tmp_path_factory.mktemp("datasets-cache"))
     os.environ["HF_DATASETS_CACHE"] = folder
-    try:
-        import datasets.config
-    except ImportError:
-        return
-    datasets.config.HF_DATASETS_CACHE = Path(folder)
+    if "datasets" in sys.modules:
+        sys.modules["datasets"].config.HF_DATASETS_CACHE = Path(folder)
 
 
 @pytest.fixture(scope="session")
