@@ -1,14 +1,9 @@
-import json
 import logging
 import os
-from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from llm_helpers import answer, request
 
-from psibench.errors import InputError
 from psibench.llm.answer import interpret
 from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.request import ResponseSchema
@@ -116,45 +111,6 @@ def test_answers_are_made_durable_at_the_chosen_cadence(tmp_path, monkeypatch, e
         store.add(answer(number))
     assert len(calls) == n_calls
     assert not store.is_sync_due()
-
-
-def compacted(folder, numbers) -> Path:
-    """Write a part as earlier versions did: the lines of many files as one Parquet file."""
-    answers = [answer(number) for number in numbers]
-    table = {
-        "key": [bytes.fromhex(a.key) for a in answers],
-        "input_tokens": [a.usage.input_tokens for a in answers],
-        "output_tokens": [a.usage.output_tokens for a in answers],
-        "record": [json.dumps(a.to_record()) for a in answers],
-    }
-    path = folder / "part-0123.parquet"
-    fields = [("key", pa.binary(32)), ("input_tokens", pa.int64()), ("output_tokens", pa.int64())]
-    schema = pa.schema([*fields, ("record", pa.string())])
-    pq.write_table(
-        pa.table(table, schema=schema), path, row_group_size=1000, write_page_checksum=True
-    )
-    return path
-
-
-def test_stores_of_earlier_versions_are_read_and_written_on(tmp_path):
-    filled(tmp_path, [1, 2])
-    (path,) = tmp_path.iterdir()
-    path.rename(path.with_name(path.name.replace(".jsonl", ".open.jsonl")))  # of a killed job
-    compacted(tmp_path, [0, 1, *range(10, 2500)])
-    with opened(tmp_path) as store:
-        assert len(store) == 2493
-        for number in (2499, 0, 1010, 2, 1, 10):
-            assert store.get(request(number).key) == answer(number)
-        store.add(answer(3))
-    assert opened(tmp_path).get(KEYS[3]) == answer(3)
-    assert stored_usage(tmp_path) == Usage(20 * 2494, 5 * 2494)  # number 1 once
-
-
-def test_a_damaged_part_is_named(tmp_path):
-    path = compacted(tmp_path, [0])
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(InputError, match=f"{path}: damaged part of the answer store"):
-        opened(tmp_path)
 
 
 def test_usage_is_summed_over_all_files_and_over_what_was_asked_twice(tmp_path):

@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-import weakref
 
 import pytest
 from batch_helpers import Server, ask, batch_settings, n_stored, records
@@ -174,22 +173,6 @@ def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_p
     assert "batch_000001 was cancelled" in str(run.error)
     assert (run.outcomes, records(tmp_path)) == ([], [])
     assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
-
-
-def test_prompts_are_not_held_in_memory(server, tmp_path):
-    drawn, held = [], []
-
-    def watched():
-        for item in range(300):
-            wanted = Item(f"item-{item}", request(item))
-            drawn.append(weakref.ref(wanted.request))
-            yield wanted
-            del wanted
-            held.append(sum(ref() is not None for ref in drawn))
-
-    run = ask(watched(), tmp_path, batch_settings(server.url))
-    assert run.statuses == {"ok": 300}
-    assert max(held) < 5
 
 
 def test_calls_that_fail_are_tried_again(server, tmp_path):

@@ -113,7 +113,7 @@ def test_a_job_whose_time_is_up_leaves_its_batches_to_the_next_run(server, tmp_p
 
 
 def written(folder, url, *, batch_id) -> None:
-    """Leave the record of a batch of five requests behind, as earlier versions wrote it."""
+    """Leave the record of a batch of five requests behind."""
     record = {
         "name": "old",
         "server": url,
@@ -123,7 +123,6 @@ def written(folder, url, *, batch_id) -> None:
         "most": {"input_tokens": 2_000_000, "output_tokens": 0},
         "batch_id": batch_id,
         "created": "2026-01-01T00:00:00+00:00",
-        "renewed_s": 1.7e9,
     }
     (folder / "batches").mkdir(parents=True)
     (folder / "batches" / "old.json").write_text(json.dumps(record))

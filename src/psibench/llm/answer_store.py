@@ -9,10 +9,6 @@ The checksum is over everything after it. All files of the folder are read at th
 that was killed and runs again asks only what was in flight. Nothing is locked: two jobs that run
 at once may ask the same, which counts once (the first one found). A last line that is not whole is
 passed over (its writer was killed, or is writing it now), and so is a damaged one.
-
-Older stores are read as they are: files that end in ``.open.jsonl`` are like all others;
-``part-*.parquet`` hold the same lines, in groups of 1,000 rows: ``key`` (32 bytes), ``record``
-(JSON) and some of its fields as columns. Nothing writes them any more.
 """
 
 import json
@@ -24,11 +20,7 @@ import socket
 import time
 import zlib
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from psibench.errors import InputError
 from psibench.llm.answer import Answer
@@ -36,9 +28,8 @@ from psibench.llm.usage import Usage
 
 logger = logging.getLogger("psibench")
 
-ROWS_PER_GROUP = 1000
 _FILES = 1 << 24
-"""A place is packed into one integer: line start or row number times this, plus file number."""
+"""A place is packed into one integer: the line's start times this, plus the file's number."""
 
 _LINE = re.compile(
     rb'\{"sum":"([0-9a-f]{8})(","key":"([0-9a-f]{64})","record":(\{.*\})\})\n', re.DOTALL
@@ -84,21 +75,11 @@ class AnswerStore:
         return (key.hex() for key in self._places)
 
     def refresh(self) -> None:
-        """Read the keys of all files.
-
-        Raises
-        ------
-        InputError
-            If a Parquet part is damaged.
-        """
+        """Read the keys of all files."""
         for path in sorted(self.folder.glob("*.jsonl")):
             number = self._number_of(path)
             for start, key, _ in _lines(path):
                 self._places.setdefault(key, start * _FILES + number)
-        for path in sorted(self.folder.glob("part-*.parquet")):
-            number = self._number_of(path)
-            for row, key in enumerate(_read(path, ["key"]).column("key").to_pylist()):
-                self._places.setdefault(key, row * _FILES + number)
 
     def get(self, key: str) -> Answer | None:
         """Return the stored answer of a request, or None."""
@@ -106,14 +87,11 @@ class AnswerStore:
         if place is None:
             return None
         at, number = divmod(place, _FILES)
-        path = self._files[number]
-        if path.suffix == ".parquet":
-            return _answer(_group(path, at // ROWS_PER_GROUP)[at % ROWS_PER_GROUP])
-        with open(path, "rb") as file:
+        with open(self._files[number], "rb") as file:
             file.seek(at)
             found = _LINE.fullmatch(file.readline())
         if found is None:
-            raise InputError(f"{path}: the line at byte {at} is damaged; run again to ask it anew")
+            raise InputError(f"{file.name}: the line at byte {at} is damaged; run again to ask it")
         return _answer(found[4])
 
     def add(self, answer: Answer) -> None:
@@ -191,21 +169,11 @@ class AnswerStore:
 def stored_usage(folder: str | Path) -> Usage:
     """Add up the tokens of all answers in a store's folder, whoever asked and when.
 
-    What two jobs asked at once was paid for twice and counts twice. In Parquet parts, tokens of
-    the server's cache count in full, so that the sum tells no less than was paid for. A folder
-    that does not exist has none.
+    What two jobs asked at once was paid for twice and counts twice. A folder that does not exist
+    has none.
     """
-    total, seen = Usage(), set()
-    for path in sorted(Path(folder).glob("*.jsonl")):
-        for _, key, record in _lines(path):
-            seen.add(key)
-            total += _answer(record).usage
-    for path in sorted(Path(folder).glob("part-*.parquet")):
-        columns = _read(path, ["key", "input_tokens", "output_tokens"]).to_pydict()
-        for key, n_input, n_output in zip(*columns.values(), strict=True):
-            if key not in seen:
-                total += Usage(n_input, n_output)
-    return total
+    files = sorted(Path(folder).glob("*.jsonl"))
+    return sum((_answer(record).usage for at in files for _, _, record in _lines(at)), Usage())
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes, bytes]]:
@@ -225,28 +193,5 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, bytes]]:
         logger.warning("%s: %d damaged lines; their requests are asked again", path, n_damaged)
 
 
-def _answer(record: str | bytes) -> Answer:
+def _answer(record: bytes) -> Answer:
     return Answer.from_record(json.loads(record))
-
-
-@lru_cache(maxsize=4)
-def _group(path: Path, number: int) -> list[str]:
-    """Return the records of one row group of a Parquet part."""
-    records: list[str] = _read(path, ["record"], group=number).column(0).to_pylist()
-    return records
-
-
-def _read(path: Path, columns: list[str], *, group: int | None = None) -> pa.Table:
-    """Read columns of a Parquet part, or of one of its row groups."""
-    try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-        table = file.read(columns) if group is None else file.read_row_group(group, columns)
-        table.validate(full=True)
-        if table.column_names != columns:
-            raise pa.ArrowInvalid(f"columns {', '.join(table.column_names) or 'none'}")
-        return table
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(
-            f"{path}: damaged part of the answer store ({error}). Delete this file; its requests "
-            "are asked again."
-        ) from error

@@ -10,11 +10,10 @@ again. A record goes when its batch is read. It holds no key and no prompt.
 import json
 import logging
 import math
-import pickle
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -31,7 +30,6 @@ from psibench.llm.batch_server import MIB, BatchServer, input_line, nameless, wr
 from psibench.llm.client import Reply
 from psibench.llm.connection import TryFailedError
 from psibench.llm.limits import Call
-from psibench.llm.request import Request
 from psibench.llm.usage import Budget, Usage
 from psibench.tables.atomic import write_text
 from psibench.tables.provenance import now
@@ -69,7 +67,7 @@ def ask_batches(
     Parameters
     ----------
     items
-        Drawn once, in order; prompts are kept on disk, not in memory.
+        Drawn once, in order, before anything is asked.
     settings
         Server, model and policy.
     store
@@ -88,20 +86,17 @@ def ask_batches(
     InputError
         Likewise, if a batch fails or is cancelled or the server refuses all requests; at once if
         the server is gone or the disk is full. Running again goes on from there.
-    Exception
-        What ``items`` raised, after the outcomes of the items before it.
     """
     server = BatchServer(settings, store.folder)
-    run = _Run(items, settings, store, on_outcome, budget, server)
+    run = _Run(settings, store, on_outcome, budget, server)
     try:
-        run.go(check_stop)
+        run.go(items, check_stop)
     except TryFailedError as failure:
         raise InputError(
             f"the server does not tell how batches stand: {failure}. All answers read are stored "
             "and batches under way recorded; run again to go on."
         ) from None
     finally:
-        run.close()
         server.close()
         with suppress(OSError):  # reported already, or nothing to lose
             store.sync()
@@ -125,58 +120,42 @@ class _Record:
     created: str = field(default_factory=now)
 
     @cached_property
+    def tasks(self) -> dict[str, str]:
+        """Task by request key."""
+        return {key: task for task, keys in self.requests.items() for key in keys}
+
+    @property
     def most_of_one(self) -> Usage:
         """What a request counts whose usage the server does not tell: its share of the most."""
         n = max(1, len(self.tasks))
         return Usage(math.ceil(self.most.input_tokens / n), math.ceil(self.most.output_tokens / n))
 
-    @cached_property
-    def tasks(self) -> dict[str, str]:
-        """Task by request key."""
-        return {key: task for task, keys in self.requests.items() for key in keys}
-
 
 @dataclass
 class _UnderWay:
-    """One batch that is awaited; ``used`` are the tokens of its replies so far."""
+    """One batch that is awaited, of this run or an earlier one; ``used`` by its replies so far."""
 
     record: _Record
     reserved_usd: float
+    is_own: bool
     used: Usage = field(default_factory=Usage)
     told_s: float = -math.inf
 
 
-@dataclass(slots=True)
+@dataclass
 class _Waiting:
-    """Items that wait for one request: where their first request is kept, and what was tried."""
+    """Items that wait for the answer to one request: the first one's chain, and all their ids."""
 
+    chain: Chain
     item_ids: list[str]
-    place: int
-    n_asked: int = 0
     n_tries: int = 0
 
 
-@dataclass
-class _Input:
-    """The input file of one batch under construction: ``tasks`` by request key, in its order."""
-
-    content: IO[bytes]
-    model: str = ""
-    n_bytes: int = 0
-    tasks: dict[str, str] = field(default_factory=dict)
-    most: Usage = field(default_factory=Usage)
-    reserved_usd: float = 0.0
-
-
 class _Run:
-    """Batches from the first item to the last outcome.
-
-    A chain's state is what the store holds of it: only its first request is kept, on disk.
-    """
+    """Batches from the first item to the last outcome."""
 
     def __init__(
         self,
-        items: Iterable[Item],
         settings: LlmSettings,
         store: AnswerStore,
         on_outcome: Callable[[Outcome], None],
@@ -184,26 +163,30 @@ class _Run:
         server: BatchServer,
     ) -> None:
         self.totals = Totals()
-        self._items: Iterator[Item] | None = iter(items)
         self._settings, self._policy, self._store = settings, settings.asking, store
         self._on_outcome, self._budget, self._server = on_outcome, budget, server
         self._folder = store.folder / "batches"
         self._most_bytes = min(settings.batch.max_mib * MIB, MOST_BYTES)
         self._most_requests = settings.batch.max_requests
-        self._spool: IO[bytes] | None = None
         self._waiting: dict[str, _Waiting] = {}
         self._to_ask: deque[str] = deque()
-        self._recorded: dict[str, _Record] = {}
         self._under_way: dict[str, _UnderWay] = {}
         self._stop: Exception | None = None
-        self._broken: Exception | None = None
         self._is_short = self._is_paused = False
         self._n_failed_in_a_row = 0
 
-    def go(self, check_stop: Callable[[], None]) -> None:
+    def go(self, items: Iterable[Item], check_stop: Callable[[], None]) -> None:
         """Send, await and read until nothing is left to be done."""
         self._store.refresh()
-        self._read_records()
+        for item in items:
+            self.totals.n_items += 1
+            chain = Chain(item.id, item.request, self._policy.max_reasks)
+            if (outcome := chain.follow_stored(self._store)) is not None:
+                self.totals.n_from_store += 1
+                self._hand_on(outcome)
+            else:
+                self._wait(_Waiting(chain, [item.id]))
+        self._await_earlier()
         while True:
             self._send()
             if not self._under_way:
@@ -214,43 +197,19 @@ class _Run:
                 self._look_at(batch)
         if self._budget is not None and self._is_short:
             self._halt(self._budget.reached())
-        if error := self._stop or self._broken:
-            raise error
+        if self._stop is not None:
+            raise self._stop
 
-    def close(self) -> None:
-        """Forget the requests."""
-        if self._spool is not None:
-            self._spool.close()
+    # What waits, and its outcomes
 
-    # Items and their outcomes
-
-    def _offer(self, item: Item) -> None:
-        """Take an item: give its outcome, or let its next request wait to be asked."""
-        self.totals.n_items += 1
-        chain = Chain(item.id, item.request, self._policy.max_reasks)
-        if (outcome := chain.follow_stored(self._store)) is not None:
-            self.totals.n_from_store += 1
-            self._hand_on(outcome)
-        elif chain.key in self._waiting:
-            self._waiting[chain.key].item_ids.append(item.id)
+    def _wait(self, waiting: _Waiting) -> None:
+        """Let a request wait to be asked; items that want the same wait for the same."""
+        key = waiting.chain.key
+        if key in self._waiting:
+            self._waiting[key].item_ids += waiting.item_ids
         else:
-            self._waiting[chain.key] = _Waiting([item.id], self._keep(item.request))
-            self._to_ask.append(chain.key)
-
-    def _keep(self, request: Request) -> int:
-        """Keep a request on disk and return its place."""
-        if self._spool is None:
-            self._spool = nameless(self._store.folder)
-        with writing_to(self._store.folder):
-            place = self._spool.seek(0, 2)
-            pickle.dump(request, self._spool)
-        return place
-
-    def _chain(self, waiting: _Waiting) -> Chain:
-        assert self._spool is not None
-        self._spool.seek(waiting.place)
-        request: Request = pickle.load(self._spool)
-        return Chain(waiting.item_ids[0], request, self._policy.max_reasks, n_asked=waiting.n_asked)
+            self._waiting[key] = waiting
+            self._to_ask.append(key)
 
     def _hand_on(self, outcome: Outcome, *twins: str) -> None:
         for each in (outcome, *(outcome.for_item(item_id) for item_id in twins)):
@@ -270,16 +229,12 @@ class _Run:
         self.totals.usage += reply.usage or Usage()
         if waiting is None:
             return
-        waiting.n_asked += 1
-        chain = self._chain(waiting)
-        if (outcome := chain.follow_stored(self._store)) is not None:
+        waiting.chain.n_asked += 1
+        if (outcome := waiting.chain.follow_stored(self._store)) is not None:
             self._hand_on(outcome, *waiting.item_ids[1:])
-        elif chain.key in self._waiting:  # an item drawn since waits for the same
-            self._waiting[chain.key].item_ids += waiting.item_ids
         else:
             waiting.n_tries = 0
-            self._waiting[chain.key] = waiting
-            self._to_ask.append(chain.key)
+            self._wait(waiting)
 
     def _failed(self, key: str, failure: TryFailedError) -> None:
         """Let a request wait to be asked again, or give up on it."""
@@ -292,123 +247,95 @@ class _Run:
         del self._waiting[key]
         if failure.verdict != "reject" or not self.totals.n_asked:
             self._n_failed_in_a_row += 1  # a rejected request among others speaks for itself alone
-        chain = self._chain(waiting)
-        chain.follow_stored(self._store)
-        self._hand_on(chain.failed(failure), *waiting.item_ids[1:])
+        self._hand_on(waiting.chain.failed(failure), *waiting.item_ids[1:])
 
     # From waiting requests to batches
 
     def _send(self) -> None:
         """Put all waiting requests into batches, as far as the budget goes."""
-        has_more = self._stop is None and not self._is_paused
-        while has_more and not self._is_short and self._next_is_there():
+        while self._to_ask and self._stop is None and not (self._is_paused or self._is_short):
             with nameless(self._store.folder) as content:
-                has_more = self._create(self._filled(content))
+                keys, most, reserved_usd = self._fill(content)
+                if keys:
+                    self._create(content, keys, most, reserved_usd)
 
-    def _next_is_there(self) -> bool:
-        """Draw items until a request waits to be asked; say whether one does."""
-        while not self._to_ask and self._items is not None:
-            try:
-                item = next(self._items)
-            except StopIteration:
-                self._items = None
-            except Exception as error:  # what was drawn before is still asked
-                self._broken, self._items = error, None
-            else:
-                self._offer(item)
-        return bool(self._to_ask)
+    def _fill(self, content: IO[bytes]) -> tuple[list[str], Usage, float]:
+        """Write waiting requests to a file while there is room.
 
-    def _filled(self, content: IO[bytes]) -> _Input:
-        """Fill a file with waiting requests; await those that are in recorded batches."""
-        file, limit_key = _Input(content), self._settings.output_limit_key
-        while self._next_is_there():
-            key = self._to_ask.popleft()
-            if (record := self._recorded.get(key)) is not None:
-                self._await(record)
-                continue
-            if key not in self._waiting:
-                continue
-            chain = self._chain(self._waiting[key])
-            chain.follow_stored(self._store)
-            line = input_line(key, chain.request, output_limit_key=limit_key)
+        Returns their keys, the most tokens they can use, and the money reserved for these.
+        """
+        keys, most, reserved_usd = list[str](), Usage(), 0.0
+        while self._to_ask and len(keys) < self._most_requests:
+            key = self._to_ask[0]
+            request = self._waiting[key].chain.request
+            line = input_line(key, request, output_limit_key=self._settings.output_limit_key)
             if len(line) > self._most_bytes:
-                most = f"batch.max_mib {self._settings.batch.max_mib}"
-                words = f"{len(line)} bytes are more than {most} allows"
+                self._to_ask.popleft()
+                allowed = f"batch.max_mib {self._settings.batch.max_mib}"
+                words = f"{len(line)} bytes are more than {allowed} allows"
                 self._failed(key, TryFailedError("too_large", words, verdict="reject"))
-            elif self._has_room(file, line, chain.request) and self._reserve(file, chain.request):
-                with writing_to(self._store.folder):
-                    content.write(line)
-                file.n_bytes += len(line)
-                file.model = chain.request.model
-                file.tasks[key] = chain.request.response.name if chain.request.response else ""
-            else:
-                self._to_ask.appendleft(key)
+                continue
+            if content.tell() + len(line) > self._most_bytes:
                 break
-        return file
+            most_of_one = Call(request).most
+            if self._budget is not None:
+                money = self._budget.reserve(most_of_one, is_batch=True)
+                if money is None:
+                    self._is_short = True
+                    break
+                reserved_usd += money
+            with writing_to(self._store.folder):
+                content.write(line)
+            most += most_of_one
+            keys.append(self._to_ask.popleft())
+        return keys, most, reserved_usd
 
-    def _has_room(self, file: _Input, line: bytes, request: Request) -> bool:
-        return (
-            len(file.tasks) < self._most_requests
-            and file.n_bytes + len(line) <= self._most_bytes
-            and file.model in ("", request.model)
-        )
-
-    def _reserve(self, file: _Input, request: Request) -> bool:
-        most = Call(request).most
-        if self._budget is not None:
-            reserved_usd = self._budget.reserve(most, is_batch=True)
-            self._is_short = reserved_usd is None
-            file.reserved_usd += reserved_usd or 0.0
-        file.most += Usage() if self._is_short else most
-        return not self._is_short
-
-    def _await(self, record: _Record) -> None:
-        """Await a batch of an earlier run; its cost is spent whether the budget has room or not."""
-        if record.name not in self._under_way:
-            held = self._budget.hold(record.most, is_batch=True) if self._budget else 0.0
-            self._under_way[record.name] = _UnderWay(record, held)
-
-    def _create(self, file: _Input) -> bool:
-        """Create the batch of a file; say whether there was anything in it and it was created."""
-        if not file.tasks:
-            return False
+    def _create(
+        self, content: IO[bytes], keys: list[str], most: Usage, reserved_usd: float
+    ) -> None:
+        """Upload a file and create its batch."""
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(8)}"
         requests: dict[str, list[str]] = {}
-        for key, task in file.tasks.items():
-            requests.setdefault(task, []).append(key)
-        address = self._settings.base_url
+        for key in keys:
+            response = self._waiting[key].chain.request.response
+            requests.setdefault(response.name if response else "", []).append(key)
         try:
             with writing_to(self._store.folder):
-                file.content.seek(0)
-            file_id = self._server.upload(file.content, name)
-            record = _Record(name, address, file.model, file_id, requests, file.most)
+                content.seek(0)
+            file_id = self._server.upload(content, name)
+            settings = self._settings
+            record = _Record(name, settings.base_url, settings.model, file_id, requests, most)
             self._write(record)
             record = replace(record, batch_id=self._server.create(file_id, name))
             self._write(record)
         except TryFailedError as failure:
             if failure.verdict != "retry":  # else it may exist: the next run looks for it
                 self._path(name).unlink(missing_ok=True)
-            self._to_ask.extendleft(reversed(file.tasks))
             if self._budget is not None:
-                self._budget.settle(file.reserved_usd, Usage(), is_batch=True)
+                self._budget.settle(reserved_usd, Usage(), is_batch=True)
             self._halt(InputError(f"the server takes no batch: {failure}"))
-            return False
-        logger.info("batch %s: created, %d requests", record.batch_id, len(file.tasks))
-        self._under_way[name] = _UnderWay(record, file.reserved_usd)
-        return True
+            return
+        logger.info("batch %s: created, %d requests", record.batch_id, len(keys))
+        self._under_way[name] = _UnderWay(record, reserved_usd, is_own=True)
 
     # Records
 
-    def _read_records(self) -> None:
-        """Learn of the batches that earlier runs left behind at this server."""
+    def _await_earlier(self) -> None:
+        """Await the batches with waiting requests that earlier runs left behind at this server.
+
+        Their cost is spent whether the budget has room or not.
+        """
         for path in sorted(self._folder.glob("*.json")):
             record = _record(path)
             if record is None or record.server != self._settings.base_url:
                 continue
             if all(key in self._store for key in record.tasks):  # its reader was killed
                 path.unlink(missing_ok=True)
-            else:
-                self._recorded |= dict.fromkeys(record.tasks, record)
+            elif self._waiting.keys() & record.tasks.keys():
+                held = self._budget.hold(record.most, is_batch=True) if self._budget else 0.0
+                self._under_way[record.name] = _UnderWay(record, held, is_own=False)
+        awaited = {key for batch in self._under_way.values() for key in batch.record.tasks}
+        self._to_ask = deque(key for key in self._to_ask if key not in awaited)
 
     def _write(self, record: _Record) -> None:
         with writing_to(self._folder):
@@ -432,10 +359,9 @@ class _Run:
         elif state.status not in ("completed", "expired", "cancelled", "failed"):
             _tell(batch, state)
         else:
-            is_own = not any(key in self._recorded for key in batch.record.tasks)
             refusal = self._read(batch, state)
             self._forget(batch, ask_again=state.status == "failed")
-            self._see_to(batch, state, refusal, is_own=is_own)
+            self._see_to(batch, state, refusal)
 
     def _read(self, batch: _UnderWay, state: "Batch") -> TryFailedError | None:
         """Store every answer of a batch; return an error that all further requests would meet."""
@@ -445,15 +371,15 @@ class _Run:
                 if key not in record.tasks or key in seen:
                     continue
                 seen.add(key)
-                if isinstance(result, Reply):
-                    if result.usage is None and self._budget is not None:
-                        result = replace(result, usage=record.most_of_one)
-                    batch.used += result.usage or Usage()
-                    if key not in self._store:
-                        self._answered(key, record.tasks[key], result)
+                if isinstance(result, TryFailedError):
+                    self._failed(key, result)
+                    refusal = result if result.verdict == "stop" else refusal
                     continue
-                self._failed(key, result)
-                refusal = result if result.verdict == "stop" else refusal
+                if result.usage is None and self._budget is not None:
+                    result = replace(result, usage=record.most_of_one)
+                batch.used += result.usage or Usage()
+                if key not in self._store:
+                    self._answered(key, record.tasks[key], result)
         with writing_to(self._store.folder):
             self._store.sync()
         logger.info("batch %s: %s, %d lines read", state.id, state.status, len(seen))
@@ -465,21 +391,17 @@ class _Run:
 
     def _forget(self, batch: _UnderWay, *, ask_again: bool) -> None:
         """Take a batch that is over out of the books; perhaps let its requests wait again."""
-        record = batch.record
-        self._path(record.name).unlink(missing_ok=True)
-        for key in record.tasks:
-            self._recorded.pop(key, None)
+        self._path(batch.record.name).unlink(missing_ok=True)
         if ask_again:
-            self._to_ask.extend(key for key in record.tasks if key in self._waiting)
-        del self._under_way[record.name]
+            again = self._waiting.keys() & batch.record.tasks.keys() - set(self._to_ask)
+            self._to_ask.extend(key for key in batch.record.tasks if key in again)
+        del self._under_way[batch.record.name]
         self._is_paused = False
         if self._budget is not None:
             self._budget.settle(batch.reserved_usd, batch.used, is_batch=True)
             self._is_short &= self._budget.free_usd < FURTHER_SHARE * self._budget.limit_usd
 
-    def _see_to(
-        self, batch: _UnderWay, state: "Batch", refusal: TryFailedError | None, *, is_own: bool
-    ) -> None:
+    def _see_to(self, batch: _UnderWay, state: "Batch", refusal: TryFailedError | None) -> None:
         """Go on, slow down or halt, as the end of a batch asks for."""
         name, n_requests = f"batch {state.id}", len(batch.record.tasks)
         errors = (state.errors.data if state.errors else None) or []
@@ -492,7 +414,7 @@ class _Run:
         elif state.status == "failed" and is_limit and n_requests > 1:
             logger.warning("%s: %s; asking in smaller ones", name, words)
             self._most_requests = n_requests // 2
-        elif state.status == "failed" and is_own:
+        elif state.status == "failed" and batch.is_own:
             told = f"{name} failed: {words}. Nothing of it was asked; mend it and run again."
             self._halt(InputError(told))
         elif state.status == "cancelled":
@@ -514,7 +436,6 @@ def _record(path: Path) -> _Record | None:
     """Read a record; None if its reader removed it meanwhile."""
     try:
         given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        given.pop("renewed_s", None)  # of earlier versions
         return _Record(**{**given, "most": Usage(**given["most"])})
     except FileNotFoundError:
         return None
