@@ -19,7 +19,7 @@ from psibench.errors import InputError
 from psibench.llm import vllm as vllm_module
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.run import ask_all
-from psibench.llm.vllm import PortClaim, VllmProcess, free_port, http_get, vllm_command
+from psibench.llm.vllm import VllmProcess, free_port, http_get, vllm_command
 
 HERE = Path(__file__).parent
 MODEL = "acme/Tiny-1B"
@@ -174,12 +174,6 @@ def test_starts_answers_and_leaves_nothing_behind(tmp_path, monkeypatch, caplog)
     assert "vllm: healthy after" in caplog.text
 
 
-def test_a_run_with_nothing_left_to_ask_starts_no_server(tmp_path):
-    ask(vllm(), tmp_path, 5)
-    outcomes, totals = ask(vllm("--fake-fail", "started"), tmp_path, 5)
-    assert (len(outcomes), totals.n_asked, totals.n_from_store) == (5, 0, 5)
-
-
 def test_the_start_of_the_server_counts_against_no_deadline(tmp_path):
     asking = {"deadline_s": 2.0, "timeout_s": 2.0}
     outcomes, _ = ask(vllm("--fake-load-s", 2.5, asking=asking), tmp_path, 8)
@@ -261,20 +255,6 @@ def test_ports_that_are_always_taken_end_the_start(tmp_path, monkeypatch):
         monkeypatch.setattr(vllm_module, "free_port", lambda: other.getsockname()[1])
         with pytest.raises(InputError, match="taken before the server in 5 tries"):
             ask(vllm(), tmp_path, 1)
-
-
-def test_a_claimed_port_is_not_claimed_twice(monkeypatch):
-    one, other = free_port(), free_port()
-    ports = [one, one, other]
-    monkeypatch.setattr(vllm_module, "free_port", lambda: ports.pop(0))
-    first, second = PortClaim(), PortClaim()
-    assert (first.port, second.port) == (one, other)
-    first.close()
-    second.close()
-    ports = [one]
-    third = PortClaim()
-    assert third.port == one
-    third.close()
 
 
 def test_a_server_that_dies_while_asked_ends_the_run_at_once(tmp_path):

@@ -3,8 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -12,10 +15,8 @@ from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item, Totals, ask
-from psibench.llm.client import ChatClient, OpenAIChatClient
+from psibench.llm.client import OpenAIChatClient
 from psibench.llm.usage import Budget
-
-MakeClient = Callable[[Budget | None], ChatClient]
 
 
 def ask_all(
@@ -55,25 +56,23 @@ def ask_all(
         price = price_of(settings.model, prices or {})
         budget = Budget(settings.budget_usd, price, spent_usd=spent_usd)
 
-    async def run(make_client: MakeClient, answers: AnswerStore) -> Totals:
+    async def run(
+        answers: AnswerStore,
+        base_url: str | None,
+        obituary: Callable[[], str | None] = lambda: None,
+    ) -> Totals:
         async with contextlib.AsyncExitStack() as stack:
-            if settings.backend == "stand-in" and settings.base_url is None:
+            if settings.backend == "stand-in" and base_url is None:
                 from psibench.llm.standin.server import StandIn, serving
 
                 base_url = await stack.enter_async_context(serving(StandIn()))
-                client: ChatClient = OpenAIChatClient(settings, base_url=base_url, budget=budget)
-            else:
-                client = make_client(budget)
+            client = OpenAIChatClient(settings, base_url=base_url, budget=budget, obituary=obituary)
             stack.push_async_callback(client.close)
             return await ask(
                 items, client, answers, settings.asking, on_outcome, check_stop=check_stop
             )
 
-    with (
-        sigterm_exits(),
-        _server(settings, store) as make_client,
-        AnswerStore(store, fsync_every_s=settings.fsync_s) as answers,
-    ):
+    with sigterm_exits(), AnswerStore(store, fsync_every_s=settings.fsync_s) as answers:
         if settings.backend == "openai-batch":
             from psibench.llm.batch import ask_batches
 
@@ -85,19 +84,19 @@ def ask_all(
                 budget=budget,
                 check_stop=check_stop,
             )
-        return asyncio.run(run(make_client, answers))
+        if settings.backend == "vllm":
+            from psibench.llm.vllm import VllmProcess
+
+            with VllmProcess(settings, log=_log_of_server(store)) as server:
+                server.start(check_stop)
+                return asyncio.run(run(answers, server.base_url, server.obituary))
+        return asyncio.run(run(answers, settings.base_url))
 
 
-@contextlib.contextmanager
-def _server(settings: LlmSettings, store: str | Path) -> Iterator[MakeClient]:
-    """Start the server where that is up to the job; give what makes a client of it."""
-    if settings.backend == "vllm":
-        from psibench.llm.vllm import vllm_clients
-
-        with vllm_clients(settings, store=store) as make_client:
-            yield make_client
-    else:
-        yield lambda budget: OpenAIChatClient(settings, budget=budget)
+def _log_of_server(store: str | Path) -> Path:
+    """Name a file for what a server prints, in ``logs/`` of the store's folder."""
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return Path(store) / "logs" / f"vllm-{moment}-{socket.gethostname()}-{os.getpid()}.log"
 
 
 logger = logging.getLogger("psibench")
