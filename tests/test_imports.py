@@ -24,8 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         *("generate", "filters", "translate", "train", "probes"),
         # The stages of tasks, which the rooms of this layer define.
-        *("stages.ledger", "stages.llm_ask", "stages.llm_gather", "stages.llm_job"),
-        "stages.llm_requests",
+        *("stages.ledger", "stages.llm"),
         # What a recipe's text is cut from.
         "config.corpora",
     ),

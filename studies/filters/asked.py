@@ -19,14 +19,13 @@ from psibench.generate.benchmarks import Controlled
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.generate.personas import read_personas
 from psibench.generate.sampling import length_measure, sample_documents
-from psibench.llm.prompts import load_prompt
+from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.standin.server import LineWorker
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables
 from psibench.plan.config import load_config
 from psibench.sources.documents import read_documents
-from psibench.stages.llm_requests import requests_of
 from psibench.text.locate import locate_quote
 from psibench.text.segments import POSITIONS, equal_segments
 

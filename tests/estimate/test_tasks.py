@@ -25,12 +25,11 @@ from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
 from psibench.llm.expected import estimate_requests
-from psibench.llm.prompts import load_prompt
+from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.run import ask_all
 from psibench.llm.tasks import Replied
 from psibench.llm.usage import Usage
 from psibench.sources import reach
-from psibench.stages.llm_requests import requests_of
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import PAIRS, PERSONA_CANDIDATES
 from psibench.tables.domains import OfDomain, each_domain

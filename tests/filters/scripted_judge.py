@@ -9,7 +9,7 @@ from psibench.llm.answer import Answer, interpret
 from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import LlmTaskSection
 from psibench.llm.usage import Usage
-from psibench.stages.llm_gather import gather
+from psibench.stages.llm import gather
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import OUTCOMES, PAIRS
 from psibench.tables.provenance import Provenance

@@ -7,7 +7,7 @@ from psibench.errors import InputError
 from psibench.llm.prompts import load_prompt
 from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
-from psibench.stages.llm_gather import gather
+from psibench.stages.llm import gather
 from psibench.tables import conform
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.translation_schemas import TRANSLATION_GRADES

@@ -13,7 +13,7 @@ from psibench.llm.prompts import load_prompt
 from psibench.llm.request import ResponseSchema
 from psibench.llm.tasks import LlmTaskSection, Replied, shard_documents, shard_names
 from psibench.llm.usage import Usage
-from psibench.stages.llm_gather import gather as gather_outcomes
+from psibench.stages.llm import gather as gather_outcomes
 from psibench.tables.build_schemas import OUTCOMES, PAIRS
 
 SECTION = LlmTaskSection(llm="x")

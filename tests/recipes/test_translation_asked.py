@@ -11,7 +11,7 @@ from psibench.llm.request import Request
 from psibench.llm.standin.locales import ACCENTED, ARABIC
 from psibench.llm.standin.rules import fault_of
 from psibench.llm.tasks import Replied, shard_documents, shard_names
-from psibench.stages.llm_gather import gather
+from psibench.stages.llm import gather
 from psibench.tables import conform
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS

@@ -6,7 +6,7 @@ from answered_tasks import ask
 
 from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
-from psibench.stages.llm_gather import gather
+from psibench.stages.llm import gather
 from psibench.tables import Provenance, conform, read_table, write_table
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.domains import each_domain

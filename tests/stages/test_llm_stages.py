@@ -22,9 +22,8 @@ from psibench.llm.tasks import (
     shard_documents,
     shard_names,
 )
-from psibench.stages import llm_ask
-from psibench.stages.llm_ask import AskedDomain, Asking, run_ask
-from psibench.stages.llm_gather import gather, in_document_order, run_gather
+from psibench.stages import llm as stage_module
+from psibench.stages.llm import AskedDomain, Asking, gather, in_document_order, run_ask, run_gather
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, FLOW, LLM_USAGE, OUTCOMES, VERDICTS
 from psibench.tables.derived import provenance
@@ -129,7 +128,7 @@ def test_a_second_job_starts_no_server_and_says_so(folder, monkeypatch, caplog):
     def refuse(*args, **kwargs):
         raise AssertionError("asked again")
 
-    monkeypatch.setattr(llm_ask, "ask_all", refuse)
+    monkeypatch.setattr(stage_module, "ask_all", refuse)
     with caplog.at_level("INFO", logger="psibench"):
         assert ask(folder).equals(first)
     assert "4 items, all answered by the store, 0 requests asked" in caplog.text
@@ -146,9 +145,11 @@ def test_requests_without_a_reply_fail_the_job_and_leave_no_table(folder):
 def test_the_budget_counts_what_the_store_holds(folder, monkeypatch):
     ask(folder)
     seen = {}
-    monkeypatch.setattr(llm_ask, "ask_all", lambda *a, **k: seen.update(k) or pytest.fail("stop"))
+    monkeypatch.setattr(
+        stage_module, "ask_all", lambda *a, **k: seen.update(k) or pytest.fail("stop")
+    )
     (folder / "prompt.md").write_text(TEMPLATE + "!")
-    price = llm_ask.Price(input_usd=1e6, output_usd=0, as_of="2026-01-01")
+    price = stage_module.Price(input_usd=1e6, output_usd=0, as_of="2026-01-01")
     llm = LlmSettings(
         backend="stand-in",
         model="stand-in/rules",
@@ -344,7 +345,7 @@ def test_a_server_that_refuses_every_request_fails_the_job(folder, monkeypatch):
             on_outcome(Chain(item.id, item.request, 0).failed(TryFailedError("http_400", "no")))
         return Totals()
 
-    monkeypatch.setattr(llm_ask, "ask_all", refused)
+    monkeypatch.setattr(stage_module, "ask_all", refused)
     with pytest.raises(InputError, match=r"4 of 4 requests .*http_400 4") as told:
         ask(folder)
     assert "run again" not in str(told.value)
@@ -352,12 +353,12 @@ def test_a_server_that_refuses_every_request_fails_the_job(folder, monkeypatch):
 
 
 def test_one_request_refused_among_others_is_an_outcome(folder, monkeypatch):
-    real = llm_ask.ask_all
+    real = stage_module.ask_all
 
     def one_refused(requests, llm, *, on_outcome, **options):
         first, *others = requests
         on_outcome(Chain(first.id, first.request, 0).failed(TryFailedError("http_400", "no")))
         return real(others, llm, on_outcome=on_outcome, **options)
 
-    monkeypatch.setattr(llm_ask, "ask_all", one_refused)
+    monkeypatch.setattr(stage_module, "ask_all", one_refused)
     assert ask(folder)["status"].to_list() == ["failed", "ok", "ok", "ok"]

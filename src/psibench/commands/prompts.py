@@ -12,13 +12,12 @@ from psibench.config.paths import DEFAULT_CONFIG, PROMPTS, REGISTRY
 from psibench.errors import InputError
 from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.generate.recipes import tasks_of
-from psibench.llm.prompts import load_prompt
+from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.request import Request
 from psibench.llm.tasks import LlmTask, TaskItem
 from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
 from psibench.plan.config import Config, load_config, resolve_llms
-from psibench.stages.llm_ask import read_task_tables
-from psibench.stages.llm_requests import requests_of
+from psibench.stages.llm import read_task_tables
 from psibench.tables.domains import TablePath, domain_table
 from psibench.translate.steps import asked_in_translation, translation_task
 

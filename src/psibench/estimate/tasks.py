@@ -41,12 +41,11 @@ from psibench.llm.expected import (
     expected_reply,
     mean_stored_output,
 )
-from psibench.llm.prompts import load_prompt
+from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.request import Request
 from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, Replied, Tables
 from psibench.llm.usage import Usage
-from psibench.stages.llm_job import answer_folder
-from psibench.stages.llm_requests import requests_of
+from psibench.stages.llm import answer_folder
 from psibench.tables import read_table
 from psibench.tables.build_schemas import PAIRS
 from psibench.tables.domains import OfDomain

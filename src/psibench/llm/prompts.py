@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import cycle, islice
@@ -23,9 +23,11 @@ import jinja2.meta
 from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
+from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.replies import MisfitError, fit
-from psibench.llm.request import Message, ResponseSchema
+from psibench.llm.request import Message, Request, ResponseSchema
+from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
 from psibench.reading import parse_yaml, read_text_file, shown
 
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n(.*)\Z", re.DOTALL)
@@ -370,3 +372,43 @@ def _refuse_programs(parsed: nodes.Template, where: str) -> None:
             raise InputError(f"{line}: no test named {node.name!r}")
         if isinstance(node, nodes.For) and (node.recursive or list(node.find_all(nodes.For))):
             raise InputError(f"{line}: a loop inside a loop is not allowed")
+
+
+def requests_of(
+    task: LlmTask, section: LlmTaskSection, prompt: Prompt, llm: LlmSettings, tables: Tables
+) -> Iterator[tuple[TaskItem, Request]]:
+    """Yield every item of a task with the request that asks about it, one by one, in order.
+
+    Parameters
+    ----------
+    section
+        The task's part of the benchmark's config.
+    prompt
+        The task's template.
+    llm
+        The language model that ``section.llm`` names.
+    tables
+        Of some documents: the tables the task reads.
+
+    Raises
+    ------
+    InputError
+        If the template is of another task, or its variables are not those the task fills in.
+    """
+    if prompt.task != task.template:
+        raise InputError(
+            f"prompt of task {prompt.task!r} given for task {task.template!r}; the header's key "
+            "task has to name the task the template is used for"
+        )
+    sampling = llm.sampling.to_sampling()
+    for item in task.items(tables, section):
+        request = Request(
+            model=llm.model,
+            revision=llm.revision,
+            messages=prompt.render(item.values),
+            sampling=sampling,
+            response=prompt.response,
+            reply_format=llm.reply_format,
+            sample=item.sample,
+        )
+        yield item, request

@@ -21,7 +21,7 @@ from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
 from psibench.probes.settings import ProbeName
 from psibench.rerankers.protocols import RERANKER_VERSIONS
-from psibench.stages.llm_ask import llm_params, task_params
+from psibench.stages.llm import llm_params, task_params
 
 DEVICES = Path("/dev")
 

@@ -1,0 +1,554 @@
+"""Stages ``ask`` and ``gather``: from documents to a language model's outcomes, and to a table.
+
+A job asks one shard of one task about all domains of a language. How a model is asked (address,
+concurrency, patience, budget, prices) decides no answer, so it is no parameter of a rule and no
+reason to rerun: a job reads it from the config it was started with. The outcomes of all shards then
+become the task's table, domain by domain.
+"""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench.config.files import merge, read_yaml
+from psibench.config.llms import LlmSettings, Price, load_llms, load_prices, price_of
+from psibench.config.paths import DEFAULT_CONFIG
+from psibench.errors import InputError
+from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
+from psibench.generate.recipes import JUDGING, find_task, find_task_of, step_spec
+from psibench.llm.answer import Outcome
+from psibench.llm.answer_store import AnswerStore, stored_usage
+from psibench.llm.asking import Chain, Item
+from psibench.llm.expected import estimate_requests
+from psibench.llm.prompts import Prompt, load_prompt, requests_of
+from psibench.llm.request import Request
+from psibench.llm.run import ask_all
+from psibench.llm.tasks import (
+    DOCUMENTS_TABLE,
+    Gathered,
+    LlmTask,
+    LlmTaskSection,
+    TaskItem,
+    replied,
+    shard_documents,
+)
+from psibench.progress import Progress, warn
+from psibench.stages.ledger import check_balance
+from psibench.stages.stopping import Stop, job_end_time
+from psibench.tables import hash_file, read_table, write_table
+from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
+from psibench.tables.derived import derived, read_all
+from psibench.tables.domains import Domain, OutputPath, TablePath, each_domain
+from psibench.tables.dropped import (
+    Dropped,
+    Flow,
+    as_attrition,
+    dropped_frame,
+    flow_frame,
+    reasons_text,
+)
+from psibench.tables.schemas import ATTRITION
+from psibench.tables.stage import stage
+from psibench.translate.steps import translating_section, translation_task
+from psibench.translate.translate import TranslateSection
+
+logger = logging.getLogger("psibench")
+
+DETAIL_CHARS = 200
+PERMANENT = frozenset({"http_400", "http_413", "http_422"})
+"""Failures that lie in the request itself: asked again, it would fail again."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked of whom: a task, its section, the language model under its id."""
+
+    task: LlmTask
+    section: LlmTaskSection
+    llm_id: str
+    llm: LlmSettings
+    prompt: Path
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What decides the outcomes, apart from the documents."""
+        return task_params(self.section, load_prompt(self.prompt)) | llm_params(self.llm)
+
+
+def llm_params(llm: LlmSettings) -> dict[str, Any]:
+    """Return what of a language model's settings decides its answers: parameters of the rule."""
+    params = llm.model_dump(mode="json", include={"model", "revision", "sampling", "reply_format"})
+    return params | {"max_reasks": llm.asking.max_reasks}
+
+
+def task_params(section: LlmTaskSection, prompt: Prompt) -> dict[str, Any]:
+    """Return what of a task's section decides its items; of the template, what is sent."""
+    params = section.model_dump(mode="json", exclude={"llm", "prompt"})
+    return params | {"prompt_hash": prompt.hash}
+
+
+def read_task_tables(task: LlmTask, paths: Mapping[str, TablePath]) -> dict[str, pl.DataFrame]:
+    """Read the tables a task's items are made of, by name."""
+    return {
+        name: read_table(
+            paths[name], task.documents if name == DOCUMENTS_TABLE else step_spec(name)
+        )
+        for name in task.reads
+    }
+
+
+@dataclass(frozen=True)
+class AskedDomain:
+    """What is asked about one domain: the tables the task reads, by name, and where it goes."""
+
+    tables: Mapping[str, TablePath]
+    outcomes: OutputPath
+    usage: OutputPath
+
+
+def run_ask(
+    asking: Asking,
+    domains: Sequence[AskedDomain],
+    *,
+    shard: str,
+    prices: Mapping[str, Price],
+    store: str | Path,
+    check_stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Ask one shard of a task, of all domains at once; write outcomes and what they used.
+
+    Answers are stored under ``store``/llm/ID as they arrive: an interrupted or failed job asks
+    nothing twice. ``shard`` is like ``2-of-8``. ``check_stop`` raises if the job has to end now.
+
+    Raises
+    ------
+    InputError
+        If requests remain without a reply for a reason that may pass, if the server refuses all
+        requests, or if the budget is reached. Nothing is written then but the answers received.
+    """
+    template = load_prompt(asking.prompt)
+    frames = [
+        shard_documents(read_task_tables(asking.task, domain.tables), shard) for domain in domains
+    ]
+
+    def pairs(number: int) -> Iterator[tuple[TaskItem, Request]]:
+        return requests_of(asking.task, asking.section, template, asking.llm, frames[number])
+
+    def requests() -> Iterator[Item]:  # ids are unique in a domain
+        for number in range(len(domains)):
+            yield from (Item(f"{number}:{item.id}", request) for item, request in pairs(number))
+
+    items = [list(asking.task.items(of_domain, asking.section)) for of_domain in frames]
+    n_items = sum(map(len, items))
+    folder = Path(store) / "llm" / asking.llm_id
+    # Before anything is asked: what is said to have been expected knows no answers.
+    estimates = [
+        estimate_requests(((one.values, r) for one, r in pairs(n)), template, asking.llm)
+        for n in range(len(domains))
+    ]
+    found = _stored(requests(), asking, folder)
+    if len(found) < n_items:  # else no server is needed, and none is started
+        found = _ask(requests(), n_items, asking, prices, folder, check_stop)
+    else:
+        logger.info(
+            "%s, %s: %d items, all answered by the store, 0 requests asked",
+            *(asking.task.name, asking.llm.model, n_items),
+        )
+    _refuse_unanswered(found.values(), n_items, asking)
+    for number, domain in enumerate(domains):
+        source = derived(
+            "ask",
+            list(domain.tables.values()),
+            params=asking.params | {"task": asking.task.name, "shard": shard},
+            files={str(asking.prompt): hash_file(asking.prompt)},
+            prompt_hash=template.hash,
+            revisions=_judge_revision(asking, template) if asking.task.judges else None,
+            llm_backend=asking.llm.backend,
+            queries_by=None if asking.task.judges else f"llm:{asking.llm.model}",
+        )
+        of_domain = [_outcome_row(item, found[f"{number}:{item.id}"]) for item in items[number]]
+        rows = pl.DataFrame(of_domain, schema=OUTCOMES.empty().schema)
+        write_table(rows, domain.outcomes, OUTCOMES, provenance=source)
+        used = usage_row(asking, template, rows) | {
+            f"estimated_{name}": value for name, value in estimates[number].items()
+        }
+        usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
+        write_table(usage, domain.usage, LLM_USAGE, provenance=source)
+
+
+def usage_row(asking: Asking, template: Prompt, outcomes: pl.DataFrame) -> dict[str, Any]:
+    """Sum up what outcomes used; items that asked the same share one request."""
+    asked = outcomes.unique("key", keep="first", maintain_order=True)
+    sums = asked.select(
+        pl.col("n_replies", "input_tokens", "cached_input_tokens", "output_tokens").sum()
+    ).row(0, named=True)
+    return {
+        "stage": asking.task.name,
+        "llm": asking.llm_id,
+        "model": asking.llm.model,
+        "backend": asking.llm.backend,
+        "n_items": outcomes.height,
+        "n_ok": outcomes.filter(pl.col("status") == "ok").height,
+        "n_requests": sums.pop("n_replies"),
+        **sums,
+        "prompt_hash": template.hash,
+    }
+
+
+def _judge_revision(asking: Asking, template: Prompt) -> dict[str, str]:
+    """Say who judges, for the record of the judgements: model and template."""
+    model = "@".join(filter(None, (asking.llm.model, asking.llm.revision)))
+    return {f"llm:{asking.llm_id}": model, f"prompt:{asking.task.name}": template.hash}
+
+
+def _stored(requests: Iterable[Item], asking: Asking, folder: Path) -> dict[str, Outcome]:
+    """Return the outcomes of items from the answer store, up to the first that lacks one."""
+    found: dict[str, Outcome] = {}
+    with AnswerStore(folder) as answers:
+        answers.refresh()
+        for item in requests:
+            chain = Chain(item.id, item.request, asking.llm.asking.max_reasks)
+            outcome = chain.follow_stored(answers)
+            if outcome is None:
+                break
+            found[item.id] = outcome
+    return found
+
+
+def _ask(
+    requests: Iterable[Item],
+    n_items: int,
+    asking: Asking,
+    prices: Mapping[str, Price],
+    folder: Path,
+    check_stop: Callable[[], None],
+) -> dict[str, Outcome]:
+    """Ask all and return the outcomes by item."""
+    found: dict[str, Outcome] = {}
+    with Progress(f"asking {asking.task.name}", total=n_items, unit="items") as progress:
+
+        def take(outcome: Outcome) -> None:
+            found[outcome.item_id] = outcome
+            progress.advance(1)
+
+        totals = ask_all(
+            requests,
+            asking.llm,
+            store=folder,
+            on_outcome=take,
+            prices=prices,
+            spent_usd=_spent_usd(asking.llm, prices, folder),
+            check_stop=check_stop,
+        )
+    logger.info(
+        "%s, %s: %d items, %d answered by the store, %d requests asked, %s",
+        asking.task.name,
+        asking.llm.model,
+        totals.n_items,
+        totals.n_from_store,
+        totals.n_asked,
+        ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
+    )
+    return found
+
+
+def _spent_usd(llm: LlmSettings, prices: Mapping[str, Price], folder: Path) -> float:
+    """Return what all stored answers of a model cost, where it has a budget."""
+    if llm.budget_usd is None:
+        return 0.0
+    price = price_of(llm.model, prices)
+    return price.cost(stored_usage(folder), is_batch=llm.backend == "openai-batch")
+
+
+def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking) -> None:
+    """Raise InputError if items have no reply and might have one the next time, or none has one."""
+    found = list(outcomes)
+    failed = [o for o in found if o.status == "failed"]
+    if len(failed) < len(found):  # a request refused among others speaks for itself alone
+        failed = [o for o in failed if o.reason not in PERMANENT]
+    if not failed:
+        return
+    reasons = Counter(outcome.reason for outcome in failed)
+    may_pass = not all(outcome.reason in PERMANENT for outcome in failed)
+    advice = (
+        "run again to ask the rest"
+        if may_pass
+        else "asked again, these would be refused again: mend what the server names first (the "
+        "model's settings in `llms:`, or the length of the documents)"
+    )
+    raise InputError(
+        f"{asking.task.name}: {len(failed)} of {n_items} requests to {asking.llm.model} got no "
+        f"reply ({', '.join(f'{reason} {count}' for reason, count in reasons.most_common())}; "
+        f"the last: {failed[-1].text[:200]}). All answers are stored; {advice}."
+    )
+
+
+def _outcome_row(item: TaskItem, outcome: Outcome) -> dict[str, Any]:
+    is_ok = outcome.status == "ok"
+    return {
+        "item_id": item.id,
+        "doc_id": item.doc_id,
+        "target_position": item.target_position,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "value": json.dumps(outcome.value, ensure_ascii=False) if is_ok else None,
+        "reply": None if is_ok else outcome.text,
+        "key": outcome.key,
+        "model": outcome.model,
+        "n_replies": outcome.n_reasks + (outcome.status != "failed"),
+        "input_tokens": outcome.usage.input_tokens,
+        "cached_input_tokens": outcome.usage.cached_input_tokens,
+        "output_tokens": outcome.usage.output_tokens,
+    }
+
+
+# Stage ``gather``
+
+
+def run_gather(
+    task: LlmTask,
+    section: LlmTaskSection,
+    *,
+    step: int,
+    language: str,
+    domain: str,
+    tables: Mapping[str, TablePath],
+    outcomes: Sequence[TablePath],
+    rows: OutputPath,
+    dropped: OutputPath,
+    flow: OutputPath,
+    usages: Sequence[TablePath] = (),
+    usage: OutputPath | None = None,
+) -> None:
+    """Gather a task's shards and write its table, what it dropped, its counts.
+
+    And what the shards used in all, where there is a place for it.
+    """
+    frames = read_task_tables(task, tables)
+    found = in_document_order(read_all(outcomes, OUTCOMES), frames["documents"])
+    gathered, counts = gather(task, section, frames, found)
+    paths = [*tables.values(), *outcomes]
+    decides = section.model_dump(mode="json", exclude={"llm", "prompt"})
+    source = derived("gather", paths, params={"task": task.name, **decides})
+    for flow_of in counts:
+        if flow_of.entered and not flow_of.kept:
+            mine = gathered.dropped.filter(unit=flow_of.unit)
+            warn(
+                f"{task.name} keeps none of {flow_of.entered} {flow_of.unit} of {domain}, "
+                f"{language}: {reasons_text(mine)}. A row for each is in {dropped}"
+            )
+    left_out = as_attrition(gathered.dropped, language=language, domain=domain)
+    write_table(gathered.rows, rows, task.spec, provenance=source)
+    write_table(left_out, dropped, ATTRITION, provenance=source)
+    write_table(flow_frame(task.name, step, counts), flow, FLOW, provenance=source)
+    if usage is not None:
+        total = sum_usage(read_all(usages, LLM_USAGE))
+        write_table(total, usage, LLM_USAGE, provenance=derived("gather", usages, params={}))
+
+
+def in_document_order(outcomes: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
+    """Sort outcomes by the order of their documents; within one, they keep their order."""
+    places = documents.select(doc_id="_id").with_row_index("place")
+    joined = outcomes.join(places, on="doc_id", how="left", maintain_order="left")
+    return joined.sort("place", maintain_order=True).drop("place")
+
+
+def gather(
+    task: LlmTask,
+    section: LlmTaskSection,
+    tables: Mapping[str, pl.DataFrame],
+    outcomes: pl.DataFrame,
+) -> tuple[Gathered, list[Flow]]:
+    """Make a task's rows; unusable replies are added to what it dropped, with their reasons.
+
+    Returns
+    -------
+    gathered, flow
+        All that was dropped is accounted for: the counts of ``flow`` are those of ``dropped``.
+
+    Raises
+    ------
+    AssertionError
+        If they are not.
+    """
+    usable = outcomes.filter(pl.col("status") == "ok")
+    found = task.gather(tables, section, replied(usable))
+    unusable = _unusable(task, tables["documents"], outcomes.filter(pl.col("status") != "ok"))
+    counts = _merge(Flow(task.unit, outcomes.height, usable.height), found.flow)
+    dropped = pl.concat([unusable, found.dropped])
+    foreign = set(dropped.get_column("stage")) - {task.name}
+    if foreign:
+        raise AssertionError(f"{task.name}: rows dropped by another stage: {sorted(foreign)}")
+    check_balance(dropped, flow_frame(task.name, 0, counts))
+    return Gathered(found.rows, dropped, tuple(counts)), counts
+
+
+def sum_usage(usages: pl.DataFrame) -> pl.DataFrame:
+    """Add up the shards' usage."""
+    names = ["stage", "llm", "model", "backend", "prompt_hash"]
+    total = usages.group_by(names, maintain_order=True).agg(pl.exclude(names).sum())
+    return total.select(LLM_USAGE.column_names)
+
+
+def _merge(asked: Flow, inside: Sequence[Flow]) -> list[Flow]:
+    """Join the count of items asked with what the task counts itself in the same unit."""
+    same = [flow for flow in inside if flow.unit == asked.unit]
+    others = [flow for flow in inside if flow.unit != asked.unit]
+    if not same:
+        return [asked, *others]
+    (flow,) = same
+    entered = asked.entered + flow.entered - asked.kept
+    return [Flow(asked.unit, entered, flow.kept), *others]
+
+
+def _unusable(task: LlmTask, documents: pl.DataFrame, outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Turn outcomes without a value into dropped rows: the status is the reason."""
+    lengths = documents.select(doc_id="_id", char_length=pl.col("text").str.len_chars())
+    joined = outcomes.join(lengths, on="doc_id", how="left", maintain_order="left")
+    return dropped_frame(
+        Dropped(
+            task.name,
+            task.unit,
+            row["item_id"],
+            row["doc_id"],
+            row["status"],
+            f"{row['reason']}: {row['reply'] or ''}"[:DETAIL_CHARS],
+            target_position=row["target_position"],
+            char_length=row["char_length"],
+        )
+        for row in joined.iter_rows(named=True)
+    )
+
+
+# Both as jobs
+
+
+def asked_of(
+    config: Mapping[str, Any], *, benchmark: str, task: str, language: str, prompt: str | Path
+) -> tuple[Asking, dict[str, Price]]:
+    """Return what an ``ask`` job asks of whom, and the prices, from the config it was given."""
+    given = merge(read_yaml(DEFAULT_CONFIG), config)
+    section = parse_benchmark(given["benchmarks"][benchmark])
+    found = translation_task(task)
+    if found is not None:
+        chosen: LlmTaskSection = translating_section(section, task, language)
+    else:
+        assert isinstance(section, GeneratedBenchmark)
+        found, chosen = find_task_of(section, task)
+    llms, prices = load_llms(own=given.get("llms")), load_prices(own=given.get("prices"))
+    return Asking(found, chosen, chosen.llm, llms[chosen.llm], Path(prompt)), prices
+
+
+def gathered_of(params: Mapping[str, Any], task: str) -> tuple[LlmTask, LlmTaskSection]:
+    """Return a ``gather`` job's task and its section, from its parameters."""
+    translating = translation_task(task)
+    if translating is not None:
+        return translating, TranslateSection.model_validate(params["section"])
+    if params["judging"] is not None:
+        return JUDGING[params["judging"]](task), LlmTaskSection.model_validate(params["section"])
+    annotation = GENERATED_RECIPES[params["recipe"]].model_fields[task].annotation
+    assert isinstance(annotation, type)
+    assert issubclass(annotation, LlmTaskSection)
+    return find_task(params["recipe"], task), annotation.model_validate(params["section"])
+
+
+def task_tables(domain: Domain, task: LlmTask, given: Mapping[str, Any]) -> dict[str, TablePath]:
+    """Return the tables that a task reads of one domain, from a job's inputs."""
+    return {name: domain.table(given[name]) for name in task.reads}
+
+
+@stage("ask", version=3)
+def ask(
+    *,
+    config: Mapping[str, Any],
+    benchmark: str,
+    task: str,
+    language: str,
+    prompt: str | Path,
+    domains: Sequence[str],
+    inputs: Mapping[str, Any],
+    store: str,
+    outputs: Mapping[str, str],
+    shard: str = "0-of-1",
+    made: Mapping[str, Any] | None = None,
+) -> None:
+    """Ask about all domains of a language at once; without shards, make the task's table, too.
+
+    Parameters
+    ----------
+    config
+        The config that the workflow was started with.
+    inputs
+        The tables that the task reads, by name.
+    outputs
+        ``outcomes`` and ``usage``; of a job that asks for all shards those of `gather`, too.
+    made
+        What decides the task's table; not used where there are no outputs of `gather`.
+    """
+    asking, prices = asked_of(
+        config, benchmark=benchmark, task=task, language=language, prompt=prompt
+    )
+    asked = {name: outputs[name] for name in ("outcomes", "usage")}
+    with each_domain(domains, asked) as every:
+        run_ask(
+            asking,
+            [AskedDomain(task_tables(one, asking.task, inputs), **one.outputs) for one in every],
+            shard=shard,
+            prices=prices,
+            store=store,
+            check_stop=Stop(job_end_time()).check,
+        )
+    if rest := {name: path for name, path in outputs.items() if name not in asked}:
+        assert made is not None
+        gather_task(
+            made=made,
+            domains=domains,
+            task=task,
+            language=language,
+            inputs=inputs,
+            outcomes=[asked["outcomes"]],
+            outputs=rest,
+        )
+
+
+@stage("gather", version=2)
+def gather_task(
+    *,
+    made: Mapping[str, Any],
+    domains: Sequence[str],
+    task: str,
+    language: str,
+    inputs: Mapping[str, Any],
+    outcomes: Sequence[str],
+    outputs: Mapping[str, str],
+    usages: Sequence[str] = (),
+) -> None:
+    """Gather a task's outcomes, domain by domain; ``inputs`` has the tables it reads.
+
+    ``usages``, of all shards, are added up where ``outputs`` has ``usage``.
+    """
+    found, section = gathered_of(made, task)
+    with each_domain(domains, outputs) as every:
+        for domain in every:
+            run_gather(
+                found,
+                section,
+                step=made["step"],
+                language=language,
+                domain=domain.name,
+                tables=task_tables(domain, found, inputs),
+                outcomes=domain.tables(outcomes),
+                usages=domain.tables(usages),
+                **domain.outputs,
+            )
+
+
+def answer_folder(store: str | Path, llm: str) -> Path:
+    """Return the folder of a language model's answers."""
+    return Path(store) / "llm" / llm
