@@ -291,6 +291,15 @@ class Reader:
         wanted, used = self.length_tokenizer, self._loaded[1]
         return f"; lengths counted with {used}: {wanted} cannot be loaded here"
 
+    def texts(self, section: Benchmark, place: Place, data: Path, *, most: int) -> Texts | None:
+        """Return texts of one place of a benchmark that asks nobody: its tables', or the source's.
+
+        None where there are neither.
+        """
+        is_made = self.is_current_build(data, section, place)
+        made = self.made_texts(data, place, most=most) if is_made else None
+        return made or self.built_texts(section, place, most=most)
+
     def made_texts(self, data: Path, place: Place, *, most: int) -> Texts | None:
         """Return texts of the tables in a folder that an earlier run made; None without any."""
         paths = data / "corpus.parquet", data / "queries.parquet"

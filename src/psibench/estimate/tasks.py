@@ -3,10 +3,11 @@
 Some documents go through the chain of writing tasks as in the real run: items, requests, replies
 (stored or expected), rows; what was counted is scaled to all documents. Tasks that judge come
 after filters whose outcome nobody knows: every candidate with all its parts, at most, or the pairs
-that an earlier run found. Translations are counted by the parts of their texts.
+that an earlier run found. Translations are counted by the parts of their texts; tasks about
+translated texts are shown the originals, as long as their translations.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import ceil
@@ -36,39 +37,36 @@ from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.asking import Chain
 from psibench.llm.expected import (
     TRANSLATE,
+    ExpectedReply,
     RequestCounter,
     expansion,
     expected_reply,
     mean_stored_output,
+    stretch,
 )
 from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.request import Request
 from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, Replied, Tables
 from psibench.llm.usage import Usage
+from psibench.metrics.buckets import length_bucket
 from psibench.stages.llm import answer_folder
 from psibench.tables import read_table
 from psibench.tables.build_schemas import PAIRS
 from psibench.tables.domains import OfDomain
-from psibench.tables.schemas import DOCUMENTS
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
 from psibench.text.languages import english_name
-from psibench.text.prefixes import remove_prefix
 from psibench.text.segments import POSITIONS
-from psibench.translate.clean import read_prefixes
-from psibench.translate.quality import draw_quality_sample
+from psibench.translate.quality import Quality, draw_quality_sample
 from psibench.translate.refusals import READ_CHARS
 from psibench.translate.steps import (
     SAMPLED,
-    TRANSLATION_TASKS,
     asked_in_translation,
     translating_section,
     translation_task,
 )
-from psibench.translate.translate import join_items, text_parts
+from psibench.translate.translate import TranslateSection, text_parts
 from psibench.translate.translators import parts_of_documents
 
-BLOCK = 512
-"""Requests that are in memory, and tokenized, at once."""
 ENOUGH_ANSWERS = 20
 """Stored answers of a task from which their mean length counts for more than an example."""
 PAIRS_PER_DOCUMENT = 5
@@ -181,18 +179,6 @@ class LlmEstimate:
     left_usd: float | None
 
 
-@dataclass
-class _Walked:
-    """What going through some items gave: counts, and the usable replies in order."""
-
-    n_items: int = 0
-    n_requests: int = 0
-    n_answered: int = 0
-    usage: Usage = field(default_factory=Usage)
-    basis: str = "answered"
-    replies: list[Replied] = field(default_factory=list)
-
-
 def estimate_tasks(
     benchmarks: Mapping[str, Benchmark],
     asker: "Estimator",
@@ -267,25 +253,43 @@ class Estimator:
         *,
         basis: str = "documents",
         language: str | None = None,
-    ) -> tuple[_Walked, TaskEstimate]:
-        """Go through one task and scale it; for a bound, every item counts as a request.
+    ) -> tuple[list[Replied], TaskEstimate]:
+        """Go through the items of a task and scale what it uses; return its usable replies, too.
 
-        (Queries that are examples are all alike, and would share the requests about a document.)
+        A reply is the stored one, else the expected one. Output tokens are those of the expected
+        replies; but the mean of the task's stored answers where replies are examples and there are
+        enough answers. For a bound every item counts as a request: queries that are examples are
+        all alike, and would share the requests about a document.
 
         Raises
         ------
         InputError
             If the template does not fit the task, or what it will be answered cannot be told.
         """
-        walked, llm = self._walk(task, section, tables), self.llms[section.llm]
+        llm, store = self.llms[section.llm], self.answers(section.llm)
+        prompt = load_prompt(prompt_path(task.template, section.prompt))
+        values, replies, n_items = dict[str, Any](), list[Replied](), 0
+        asked: list[tuple[Request, ExpectedReply]] = []
+        for item, request in requests_of(task, section, prompt, llm, tables):
+            n_items += 1
+            chain = Chain(item.id, request, llm.asking.max_reasks)
+            if (key := chain.first_key) not in values:
+                if (outcome := chain.follow_stored(store)) is not None:
+                    values[key] = outcome.value
+                else:
+                    reply = expected_reply(chain.request, item.values, prompt, llm)
+                    values[key] = reply.value
+                    asked.append((chain.request, reply))
+            if values[key] is not None:
+                where = (item.id, item.doc_id, item.target_position)
+                replies.append(Replied(*where, values[key]))
         if basis == "at most":
-            scale *= walked.n_items / max(1, walked.n_requests)
-        requests, answered = round(walked.n_requests * scale), round(walked.n_answered * scale)
-        used, bound = walked.usage, llm.sampling.max_output_tokens
+            scale *= n_items / max(1, len(values))
+        used, output_basis = self._usage(section.llm, task.template, asked)
         usage = Usage(round(used.input_tokens * scale), round(used.output_tokens * scale))
-        most = bound and Usage(usage.input_tokens, bound * (requests - answered))
-        names = [getattr(section, key, "") for key in ("source_language", "target_language")]
-        is_longer = walked.basis == "expansion"
+        requests, answered = (round(n * scale) for n in (len(values), len(values) - len(asked)))
+        bound = llm.sampling.max_output_tokens
+        most = Usage(usage.input_tokens, bound * (requests - answered)) if bound else None
         estimate = TaskEstimate(
             task=task.name,
             language=language,
@@ -295,13 +299,30 @@ class Estimator:
             answered=answered,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
-            output_basis=walked.basis,
-            expansion=expansion(*map(english_name, names)) if is_longer else None,
+            output_basis=output_basis,
+            expansion=_growth(section) if output_basis == "expansion" else None,
             usd=self._cost(section.llm, usage),
-            at_most_usd=self._cost(section.llm, most or None),
+            at_most_usd=self._cost(section.llm, most),
             is_scaled=scale != 1.0,
         )
-        return walked, estimate
+        return replies, estimate
+
+    def _usage(
+        self, llm: str, template: str, asked: Sequence[tuple[Request, ExpectedReply]]
+    ) -> tuple[Usage, str]:
+        """Count the tokens of requests and their expected replies; say what the latter rest on."""
+        if not asked:
+            return Usage(), "answered"
+        requests, replies = zip(*asked, strict=True)
+        n_input = sum(self.counter(llm).count_requests(requests))
+        if (basis := replies[-1].source) == "example":
+            n_stored, mean = self._stored_mean(llm, template)
+            if n_stored >= ENOUGH_ANSWERS:
+                return Usage(n_input, round(mean * len(asked))), "stored answers"
+        counts = self.counter(llm).count_texts([reply.text for reply in replies])
+        known = (reply.output_tokens for reply in replies)
+        outputs = (n if own is None else own for own, n in zip(known, counts, strict=True))
+        return Usage(n_input, sum(outputs)), basis
 
     def total(self, llm: str, tasks: Iterable[TaskEstimate]) -> LlmEstimate:
         """Add up the tasks of one language model, and look at its budget."""
@@ -312,53 +333,6 @@ class Estimator:
             left = settings.budget_usd - (spent or 0.0) - (total.usd or 0.0)
         price, tokenizer = self._price(llm), self.counter(llm).tokenizer
         return LlmEstimate(llm, settings, price, tokenizer, total, spent, left)
-
-    def _walk(self, task: LlmTask, section: LlmTaskSection, tables: Tables) -> _Walked:
-        """Go through the items of a task: a reply is the stored one, else the expected one.
-
-        Output tokens are those of the expected replies; but the mean of the task's stored answers
-        where replies are examples and there are enough answers.
-        """
-        llm = self.llms[section.llm]
-        prompt = load_prompt(prompt_path(task.template, section.prompt))
-        counter, store = self.counter(section.llm), self.answers(section.llm)
-        walked = _Walked()
-        values: dict[str, Any] = {}
-        waiting: list[tuple[Request, str, int | None]] = []
-
-        def count() -> None:
-            inputs = counter.count_requests([request for request, _, _ in waiting])
-            texts = counter.count_texts([text for _, text, _ in waiting])
-            known = [n for _, _, n in waiting]
-            outputs = (n if own is None else own for own, n in zip(known, texts, strict=True))
-            walked.usage += Usage(sum(inputs), sum(outputs))
-            waiting.clear()
-
-        for item, request in requests_of(task, section, prompt, llm, tables):
-            walked.n_items += 1
-            chain = Chain(item.id, request, llm.asking.max_reasks)
-            if (key := chain.first_key) not in values:
-                walked.n_requests += 1
-                if (outcome := chain.follow_stored(store)) is not None:
-                    walked.n_answered += 1
-                    values[key] = outcome.value
-                else:
-                    reply = expected_reply(chain.request, item.values, prompt, llm)
-                    values[key], walked.basis = reply.value, reply.source
-                    waiting.append((chain.request, reply.text, reply.output_tokens))
-                    if len(waiting) == BLOCK:
-                        count()
-            if values[key] is not None:
-                where = (item.id, item.doc_id, item.target_position)
-                walked.replies.append(Replied(*where, values[key]))
-        count()
-        if walked.basis == "example":
-            n_stored, mean = self._stored_mean(section.llm, task.template)
-            if n_stored >= ENOUGH_ANSWERS:
-                n_output = round(mean * (walked.n_requests - walked.n_answered))
-                walked.usage = Usage(walked.usage.input_tokens, n_output)
-                walked.basis = "stored answers"
-        return walked
 
     def _price(self, llm: str) -> Price | None:
         try:
@@ -388,77 +362,77 @@ def estimate_benchmark(
     most
         Documents that go through, shared out among its places; 0 for all.
     """
-    places, language = places_of(section), section.language
-    n_native = sum(place.language == language for place in places)
+    if isinstance(section, GeneratedBenchmark):
+        return replace(_generated(section, asker, reader, folder, most), id=name)
+    return replace(_only_translated(section, asker, reader, folder, most), id=name)
 
-    def few(n_places: int) -> int:
-        """Return how many texts of some places go through their translation."""
-        return max(FEWEST_TEXTS, -(-most * n_places // n_native)) if most else 0
 
-    def folder_of(kind: str, place: Place) -> Path:
-        return folder / kind / place.language / place.domain
+def _only_translated(
+    section: Benchmark, asker: Estimator, reader: Reader, folder: Path, most: int
+) -> BenchmarkEstimate:
+    """Estimate a benchmark that asks about its translations alone, place by place."""
+    places = [place for place in places_of(section) if place.language == section.language]
+    few = _n_texts(1, len(places), most)
+    found = [reader.texts(section, place, _data(folder, place), most=few) for place in places]
+    texts = [one for one in found if one is not None]
+    return BenchmarkEstimate(
+        id="",
+        recipe=section.recipe,
+        places=[
+            {"language": at.language, "domain": at.domain, "n_documents": one and one.n_documents}
+            for at, one in zip(places, found, strict=True)
+        ],
+        documents_estimated=sum(one.corpus.height for one in texts),
+        tasks=_translated(section, texts, asker, reader, folder, few),
+        notes=list(_text_notes(texts)),
+        unread=[
+            f"{at.language}/{at.domain}"
+            for at, one in zip(places, found, strict=True)
+            if one is None
+        ],
+    )
 
-    texts: list[Texts] = []
-    if not isinstance(section, GeneratedBenchmark):
-        unread: list[str] = []
-        counts: list[int | None] = []
-        places = [place for place in places if place.language == language]
-        for place in places:
-            made, one = folder_of("data", place), None
-            if reader.is_current_build(made, section, place):
-                one = reader.made_texts(made, place, most=few(1))
-            one = one or reader.built_texts(section, place, most=few(1))
-            texts += [] if one is None else [one]
-            unread += [f"{place.language}/{place.domain}"] if one is None else []
-            counts.append(None if one is None else one.n_documents)
-        return BenchmarkEstimate(
-            id=name,
-            recipe=section.recipe,
-            places=_counted(places, counts),
-            documents_estimated=sum(one.corpus.height for one in texts),
-            tasks=_translations(section, texts, asker, reader, folder, few(1)),
-            notes=list(_text_notes(texts)),
-            unread=unread,
-        )
+
+def _generated(
+    section: GeneratedBenchmark, asker: Estimator, reader: Reader, folder: Path, most: int
+) -> BenchmarkEstimate:
+    """Estimate a benchmark whose queries are written; places out of reach are one group."""
+    places = places_of(section)  # type: ignore[arg-type]
+    n_native = sum(place.language == section.language for place in places)
     found = reader.documents(section, folder / "build", most=most)
-    written: list[TaskEstimate] = []
-    counted: list[set[str]] = []
+    each = {at.key: one.n_documents // len(one.places) for one in found for at in one.places}
+    written, texts, counted = list[TaskEstimate](), list[Texts](), list[set[str]]()
     for group in found:
         candidates, tasks = _written(section, group, asker)
-        build = folder / "build" if group.is_made else None
-        tasks += _judged(section, candidates, group, asker, build, group.n_here if most else 0)
+        tasks += _judged(section, candidates, group, asker, folder / "build", most)
         written += tasks
         counted.append({task.task for task in tasks})
-        own = tuple(place for place in group.places if place.language == language)
-        if section.translate is None or not own:
-            continue
-        of_run = None
-        if group.is_made:
-            of_run = reader.made_texts(folder_of("data", own[0]), own[0], most=few(len(own)))
-        share = len(own) / len(group.places)
-        expected = texts_of(
-            own,
-            group.tables[DOCUMENTS_TABLE],
-            candidates,
-            most=few(len(own)),
-            basis="at most",
-            n_documents=round(group.n_documents * share),
-            n_queries=round(candidates.height * group.scale * share),
-        )
-        texts.append(of_run or reader.with_tokens(expected))
-    n_texts = max((one.corpus.height for one in texts), default=0) if most else 0
-    translated = _translations(section, texts, asker, reader, folder, n_texts)
-    each = {
-        (at.language, at.domain): group.n_documents // len(group.places)
-        for group in found
-        for at in group.places
-    }
+        own = tuple(at for at in group.places if at.language == section.language)
+        if section.translate is not None and own:
+            few = _n_texts(len(own), n_native, most)
+            data = _data(folder, own[0])
+            of_run = reader.made_texts(data, own[0], most=few) if group.is_made else None
+            share = len(own) / len(group.places)
+            expected = texts_of(
+                own,
+                group.tables[DOCUMENTS_TABLE],
+                candidates,
+                most=few,
+                basis="at most",
+                n_documents=round(group.n_documents * share),
+                n_queries=round(candidates.height * group.scale * share),
+            )
+            texts.append(of_run or reader.with_tokens(expected))
+    few = max((one.corpus.height for one in texts), default=0) if most else 0
     return BenchmarkEstimate(
-        id=name,
+        id="",
         recipe=section.recipe,
-        places=_counted(places, [each[at.language, at.domain] for at in places]),
+        places=[
+            {"language": at.language, "domain": at.domain, "n_documents": each[at.key]}
+            for at in places
+        ],
         documents_estimated=sum(group.n_here for group in found),
-        tasks=[*_by_task(written), *translated],
+        tasks=[*_by_task(written), *_translated(section, texts, asker, reader, folder, few)],
         notes=[*_document_notes(found), *_text_notes(texts)],
         uncounted=[
             task.name
@@ -468,11 +442,13 @@ def estimate_benchmark(
     )
 
 
-def _counted(places: Sequence[Place], counts: Sequence[int | None]) -> list[dict[str, Any]]:
-    return [
-        {"language": place.language, "domain": place.domain, "n_documents": n}
-        for place, n in zip(places, counts, strict=True)
-    ]
+def _data(folder: Path, place: Place) -> Path:
+    return folder / "data" / place.language / place.domain
+
+
+def _n_texts(n_places: int, n_native: int, most: int) -> int:
+    """Return how many texts of some places go through their translation; 0 for all."""
+    return max(FEWEST_TEXTS, ceil(most * n_places / n_native)) if most else 0
 
 
 def merged(parts: Sequence[TaskEstimate]) -> TaskEstimate:
@@ -516,16 +492,16 @@ def _written(
         chosen = task_section(section, task.name)
         if isinstance(section, Posir) and hasattr(chosen, "share"):  # all here are asked about
             chosen = chosen.model_copy(update={"share": 1.0})
-        walked, estimate = asker.task(task, chosen, known, group.scale)
+        replies, estimate = asker.task(task, chosen, known, group.scale)
         before, estimates = dict(known), [*estimates, estimate]
-        known[task.name] = task.gather(known, chosen, walked.replies).rows
-    if walked.basis in KNOWN:
+        known[task.name] = task.gather(known, chosen, replies).rows
+    if estimate.output_basis in KNOWN:
         return known[task.name], estimates
     proposed = {}
     if len(task.reads) > 1 and "text" in before[task.reads[-1]].columns:
         proposed = dict(before[task.reads[-1]].select("_id", "text").iter_rows())
     rows = []
-    for reply in walked.replies:
+    for reply in replies:
         for number, entry in enumerate(reply.value.get("questions", [reply.value])):
             text = proposed.get(reply.item_id) or entry.get("question") or entry.get("query")
             query_id = f"{reply.item_id}-q{number}"
@@ -540,10 +516,10 @@ def _judged(
     candidates: pl.DataFrame,
     group: Documents,
     asker: Estimator,
-    made: Path | None,
+    build: Path,
     most: int,
 ) -> Iterator[TaskEstimate]:
-    """Estimate the judging tasks, by the pairs of an earlier run (below ``made``) or by bounds.
+    """Estimate the judging tasks, by the pairs of an earlier run (below ``build``) or by bounds.
 
     For the judges of false negatives there is not even a useful bound (every recalled document):
     nothing is estimated of them before their pairs are known.
@@ -552,8 +528,8 @@ def _judged(
     for judging in judging_of(section):
         table = pairs_table(judging.name)
         place = group.places[0]
-        path = None if made is None else made / place.language / f"{table}.parquet"
-        if path is not None and path.is_file():
+        path = build / place.language / f"{table}.parquet"
+        if group.is_made and path.is_file():
             pairs = read_table(OfDomain(str(path), place.domain), PAIRS)
             scale, basis = 1.0, "earlier run"
         elif judging.name in (*GRADE_ROUNDS, AUDIT):
@@ -564,7 +540,7 @@ def _judged(
                 scale *= min(1.0, drawn / max(1.0, scale * candidates.height))
         else:
             continue
-        few = thinned(pairs, PAIRS_PER_DOCUMENT * most)
+        few = thinned(pairs, PAIRS_PER_DOCUMENT * group.n_here if most else 0)
         tables = {DOCUMENTS_TABLE: few.select(_id="doc_id").unique(maintain_order=True), table: few}
         scale *= pairs.height / max(1, few.height)
         yield asker.task(judging.task, judging.section, tables, scale, basis=basis)[1]
@@ -585,7 +561,13 @@ def _bound(
     return pairs.join(first, on=["query_id", "part"], how="anti", maintain_order="left")
 
 
-def _translations(
+def _growth(section: LlmTaskSection) -> float:
+    """Return the tokens of a translation per token of its source, by a task's languages."""
+    assert isinstance(section, TranslateSection)
+    return expansion(*map(english_name, (section.source_language, section.target_language)))
+
+
+def _translated(
     section: Benchmark,
     texts: Sequence[Texts],
     asker: Estimator,
@@ -594,148 +576,116 @@ def _translations(
     most: int,
 ) -> list[TaskEstimate]:
     """Estimate the tasks of a translation, by language, all domains together."""
-    found: list[TaskEstimate] = []
-    if section.translate is not None:
-        size = section.translate.max_part_tokens
-        cut = [
-            (one, text_parts(every, one.queries, max_tokens=size, count_tokens=reader.count), every)
-            for one in texts
-            for every in [pl.concat([one.corpus, one.positives]).unique("_id", maintain_order=True)]
-        ]
-        for language in section.translate.to:
-            job = _Language(section, language, asker, folder / "build" / language, most)
-            tasks = (task for own in cut for task in job.tasks(*own))
-            found += _by_task(tasks)
+    if section.translate is None:
+        return []
+    size, found = section.translate.max_part_tokens, list[TaskEstimate]()
+    cut = []
+    for one in texts:
+        every = pl.concat([one.corpus, one.positives]).unique("_id", maintain_order=True)
+        parts = text_parts(every, one.queries, max_tokens=size, count_tokens=reader.count)
+        cut.append((one, every, parts))
+    for language in section.translate.to:
+        build = folder / "build" / language
+        found += _by_task(
+            task
+            for one in cut
+            for task in _translated_to(language, section, *one, asker, build, most)
+        )
     return found
 
 
-class _Language:
-    """The translation to one language; ``folder`` holds its build tables."""
+def _translated_to(
+    language: str,
+    section: Benchmark,
+    texts: Texts,
+    every: pl.DataFrame,
+    parts: pl.DataFrame,
+    asker: Estimator,
+    build: Path,
+    most: int,
+) -> Iterator[TaskEstimate]:
+    """Estimate all tasks of one language for one domain, or for several alike.
 
-    def __init__(
-        self, section: Benchmark, language: str, asker: Estimator, folder: Path, most: int
-    ) -> None:
-        assert section.translate is not None
-        self.language, self.asker, self.folder, self.most = language, asker, folder, most
-        self.quality = section.translate.quality
-        self.prefixes = read_prefixes(language) if section.translate.clean.prefixes else None
-        asked = asked_in_translation(section.translate)
-        self.asked = {task: translating_section(section, task, language) for task in asked}
+    ``parts`` are those of ``every`` text; ``build`` has the language's tables of an earlier run.
+    """
+    assert section.translate is not None
+    asked = asked_in_translation(section.translate)
 
-    def tasks(
-        self, texts: Texts, parts: pl.DataFrame, every: pl.DataFrame
-    ) -> Iterator[TaskEstimate]:
-        """Estimate all tasks for one domain, or for several alike: ``parts`` of ``every`` text."""
+    def of(name: str, tables: Tables, scale: float, basis: str = texts.basis) -> TaskEstimate:
+        task, own = translation_task(name), translating_section(section, name, language)
+        assert task is not None
+        return asker.task(task, own, tables, scale, basis=basis, language=language)[1]
 
-        def of(frame: pl.DataFrame) -> pl.DataFrame:
-            named = pl.col("doc_id").is_in(frame["_id"].implode())
-            return parts.filter(pl.col("kind") == "document", named)
-
-        per_document = texts.n_documents / max(1, texts.corpus.height)
-        per_query = texts.n_queries / max(1, texts.queries.height)
-        passages, first = self._translate(of(texts.corpus), every, per_document, texts.basis)
-        asked = parts.filter(pl.col("kind") == "query")
-        questions, second = self._translate(asked, every, per_query, texts.basis)
-        yield merged([first, second])
-        if "judge_refusals" in self.asked:
-            yield self._refusals(texts, passages)
-        if "relocate_spans" in self.asked:
-            positives, _ = self._translate(of(texts.positives), every, 1.0, texts.basis)
-            tables = {
-                DOCUMENTS_TABLE: texts.positives,
-                "queries": texts.queries,
-                "translated": pl.concat([positives, questions]),
-            }
-            yield self._task("relocate_spans", tables, per_query, texts.basis)[1]
-        if self.quality is not None:
-            yield self._graded(texts, passages, per_document)
-            yield from self._compared(texts, of(texts.corpus), per_document)
-
-    def _task(
-        self, task: str, tables: Tables, scale: float, basis: str
-    ) -> tuple[_Walked, TaskEstimate]:
-        found = translation_task(task)
-        assert found is not None
-        asked = found, self.asked[task], tables, scale
-        return self.asker.task(*asked, basis=basis, language=self.language)
-
-    def _translate(
-        self, parts: pl.DataFrame, every: pl.DataFrame, scale: float, basis: str
-    ) -> tuple[pl.DataFrame, TaskEstimate]:
-        """Have parts translated, and put the replies together: documents or queries."""
-        tables = {DOCUMENTS_TABLE: every, "text_parts": parts}
-        walked, estimate = self._task(TRANSLATE, tables, scale, basis)
-        task, section = TRANSLATION_TASKS[TRANSLATE], self.asked[TRANSLATE]
-        rows = task.gather(tables, section, walked.replies).rows
-        items = join_items(parts, rows, language=self.language, clean=self._clean).items
-        return items, estimate
-
-    def _clean(self, text: str, kind: str) -> tuple[str | None, str]:
-        if self.prefixes is None:
-            return None, text.strip()
-        is_whole = kind == "query"
-        return remove_prefix(text, whole=is_whole, language=self.language, listed=self.prefixes)
-
-    def _refusals(self, texts: Texts, passages: pl.DataFrame) -> TaskEstimate:
-        """Estimate the judge of refusals: by an earlier run's suspects, else a share of texts."""
-        path = self.folder / f"{REFUSAL_SUSPECTS.name}.parquet"
-        if is_made := texts.basis == "earlier run" and path.is_file():
-            suspects = read_table(OfDomain(str(path), texts.places[0].domain), REFUSAL_SUSPECTS)
-            n = suspects.height
-        else:
-            begun = pl.col("text").str.slice(0, READ_CHARS)
-            suspects = passages.select("_id", "doc_id", begun)
-            n = ceil(SUSPECT_SHARE * (texts.n_documents + texts.n_queries))
-        few = suspects.head(self.most) if self.most else suspects
-        documents = few.select(_id="doc_id").unique(maintain_order=True)
-        tables = {DOCUMENTS_TABLE: documents, REFUSAL_SUSPECTS.name: few}
-        basis = "earlier run" if is_made else "assumed share"
-        return self._task("judge_refusals", tables, n / max(1, few.height), basis)[1]
-
-    def _graded(self, texts: Texts, translated: pl.DataFrame, scale: float) -> TaskEstimate:
-        """Estimate the judge of quality: the same number of documents from each length stratum."""
-        domain = texts.places[0].domain
-        path = self.folder.parents[1] / "quality_sample.parquet"
-        if texts.basis == "earlier run" and path.is_file():
-            sample = read_table(path, DOCUMENTS).filter(pl.col("domain") == domain)
-            return self._task("judge_translation", {DOCUMENTS_TABLE: sample}, 1.0, "earlier run")[1]
-        known = texts.corpus.join(translated.select("_id"), on="_id", how="semi")
-        drawn, scale = self._sample(texts, known, scale)
-        sample = drawn.join(translated.select(doc_id="_id", translation="text"), on="doc_id")
-        sample = sample.with_columns(language=pl.lit(self.language))
-        return self._task("judge_translation", {DOCUMENTS_TABLE: sample}, scale, texts.basis)[1]
-
-    def _compared(self, texts: Texts, parts: pl.DataFrame, scale: float) -> Iterator[TaskEstimate]:
-        """Estimate the translators that are compared on a sample of the source, and their judge."""
-        assert self.quality is not None
-        drawn, scale = self._sample(texts, texts.corpus, scale)
-        sample = drawn.with_columns(origin="domain").join(parts_of_documents(parts), on="doc_id")
-        translating, judging = SAMPLED
-        for number in range(1, len(self.quality.translators or ()) + 1):
-            name, tables = f"{translating}{number}", {DOCUMENTS_TABLE: sample}
-            walked, estimate = self._task(name, tables, scale, texts.basis)
-            yield estimate
-            task = translation_task(name)
-            assert task is not None
-            made = task.gather(tables, self.asked[name], walked.replies).rows
-            judged = {DOCUMENTS_TABLE: made}
-            yield self._task(f"{judging}{number}", judged, scale, texts.basis)[1]
-
-    def _sample(
-        self, texts: Texts, known: pl.DataFrame, scale: float
-    ) -> tuple[pl.DataFrame, float]:
-        """Draw documents to grade, with their texts; and how many times as many there will be."""
-        assert self.quality is not None
-        domain, n_places = texts.places[0].domain, len(texts.places)
-        per_stratum = self.quality.per_stratum
-        every, drawn = (
-            draw_quality_sample(known, domain=domain, per_stratum=n, seed=self.quality.seed)
-            for n in (max(1, known.height), per_stratum)
+    per_document = texts.n_documents / max(1, texts.corpus.height)
+    per_query = texts.n_queries / max(1, texts.queries.height)
+    of_corpus = pl.col("doc_id").is_in(texts.corpus["_id"].implode())
+    documents = parts.filter(of_corpus, kind="document")
+    halves = ((documents, per_document), (parts.filter(kind="query"), per_query))
+    yield merged(
+        [of(TRANSLATE, {DOCUMENTS_TABLE: every, "text_parts": one}, n) for one, n in halves]
+    )
+    factor = _growth(translating_section(section, TRANSLATE, language))
+    made = pl.concat(
+        frame.select("_id", "text", kind=pl.lit(kind))
+        for frame, kind in ((every, "document"), (texts.queries, "query"))
+    ).with_columns(
+        pl.col("text").map_elements(lambda text: stretch(text, factor), return_dtype=pl.String)
+    )
+    if "judge_refusals" in asked:
+        yield _refusals(texts, made, of, build, most)
+    if "relocate_spans" in asked:
+        tables = {"queries": texts.queries, "translated": made}
+        yield of("relocate_spans", tables | {DOCUMENTS_TABLE: texts.positives}, per_query)
+    if (quality := section.translate.quality) is not None:
+        drawn, scale = _quality_sample(texts, quality, per_document)
+        sample = (
+            drawn.join(made.select(doc_id="_id", translation="text"), on="doc_id")
+            .join(parts_of_documents(documents), on="doc_id")
+            .with_columns(language=pl.lit(language))
         )
-        strata = every.group_by("length_bin").len()["len"].to_list()
-        wanted = n_places * sum(min(per_stratum, n * scale / n_places) for n in strata)
-        found = drawn.join(texts.corpus.select(doc_id="_id", text="text"), on="doc_id")
-        return found, wanted / max(1, drawn.height)
+        for name in asked:
+            if name == "judge_translation" or name.startswith(SAMPLED):
+                yield of(name, {DOCUMENTS_TABLE: sample}, scale)
+
+
+def _refusals(
+    texts: Texts,
+    made: pl.DataFrame,
+    of: Callable[..., TaskEstimate],
+    build: Path,
+    most: int,
+) -> TaskEstimate:
+    """Estimate the judge of refusals: by an earlier run's suspects, else a share of texts."""
+    path = build / f"{REFUSAL_SUSPECTS.name}.parquet"
+    if is_made := texts.basis == "earlier run" and path.is_file():
+        suspects = read_table(OfDomain(str(path), texts.places[0].domain), REFUSAL_SUSPECTS)
+        n = suspects.height
+    else:
+        begun = pl.col("text").str.slice(0, READ_CHARS)
+        suspects = made.filter(kind="document").select("_id", begun, doc_id="_id")
+        n = ceil(SUSPECT_SHARE * (texts.n_documents + texts.n_queries))
+    few = suspects.head(min(n, most) if most else n)
+    documents = few.select(_id="doc_id").unique(maintain_order=True)
+    tables = {DOCUMENTS_TABLE: documents, REFUSAL_SUSPECTS.name: few}
+    basis = "earlier run" if is_made else "assumed share"
+    return of("judge_refusals", tables, n / max(1, few.height), basis)
+
+
+def _quality_sample(
+    texts: Texts, quality: Quality, per_document: float
+) -> tuple[pl.DataFrame, float]:
+    """Draw documents to grade, with their texts; and how many times as many there will be."""
+    drawn = draw_quality_sample(
+        texts.corpus,
+        domain=texts.places[0].domain,
+        per_stratum=quality.per_stratum,
+        seed=quality.seed,
+    )
+    strata = texts.corpus.group_by(length_bucket(pl.col("token_length")).alias("bin")).len()["len"]
+    n_places = len(texts.places)
+    each = (min(quality.per_stratum, n * per_document / n_places) for n in strata)
+    found = drawn.join(texts.corpus.select(doc_id="_id", text="text"), on="doc_id")
+    return found, n_places * sum(each) / max(1, drawn.height)
 
 
 def _document_notes(found: Sequence[Documents]) -> Iterator[str]:

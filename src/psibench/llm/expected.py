@@ -6,8 +6,9 @@ long as its language makes it; any other reply is the example in the prompt's he
 
 import heapq
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -245,38 +246,31 @@ def estimate_requests(
     ``requests``, ``input_tokens``, ``output_tokens``. Without an example of a reply, output tokens
     are taken to be the bound that the settings give.
     """
-    seen: set[bytes] = set()
-    kept: list[tuple[int, int, Mapping[str, Any], Request]] = []  # keys differ: no further ties
-    n_chars = 0
-    for values, request in asked:
-        key = bytes.fromhex(request.key)
-        if key in seen:
-            continue
-        seen.add(key)
-        size = sum(len(message.content) for message in request.messages)
-        n_chars += size
-        entry = (-int.from_bytes(key), size, values, request)
-        if len(kept) < most:
-            heapq.heappush(kept, entry)
-        elif entry > kept[0]:
-            heapq.heapreplace(kept, entry)
+    sizes: dict[str, int] = {}
+
+    def distinct() -> Iterator[tuple[str, Mapping[str, Any], Request]]:
+        for values, request in asked:
+            if (key := request.key) not in sizes:
+                sizes[key] = sum(len(message.content) for message in request.messages)
+                yield key, values, request
+
+    kept = heapq.nsmallest(most, distinct(), key=itemgetter(0))
     counter = RequestCounter(llm)
     inputs = counter.count_requests([request for *_, request in kept])
     try:
-        replies = [expected_reply(request, v, prompt, llm) for *_, v, request in kept]
+        replies = [expected_reply(request, values, prompt, llm) for _, values, request in kept]
     except InputError:
         outputs = [llm.sampling.max_output_tokens or 0] * len(kept)
     else:
         counts = counter.count_texts([reply.text for reply in replies])
         known = [reply.output_tokens for reply in replies]
-        outputs = [n if own is None else own for own, n in zip(known, counts, strict=True)]
-    sizes = np.array([size for _, size, *_ in kept], dtype=float)
+        outputs = [n if told is None else told for told, n in zip(known, counts, strict=True)]
+    own = np.array([sizes[key] for key, *_ in kept], dtype=float)
+    n, n_chars = len(sizes), sum(sizes.values())
     return {
-        "requests": len(seen),
-        **{
-            name: infer_total(sizes, np.array(counts, dtype=float), len(seen), n_chars)
-            for name, counts in (("input_tokens", inputs), ("output_tokens", outputs))
-        },
+        "requests": n,
+        "input_tokens": infer_total(own, np.array(inputs, dtype=float), n, n_chars),
+        "output_tokens": infer_total(own, np.array(outputs, dtype=float), n, n_chars),
     }
 
 
