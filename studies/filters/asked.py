@@ -4,6 +4,9 @@ The stand-in is called without its server; a request gets the same reply as thro
 same faults.
 """
 
+import hashlib
+import json
+import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +24,8 @@ from psibench.generate.personas import read_personas
 from psibench.generate.sampling import length_measure, sample_documents
 from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.replies import parse_reply
+from psibench.llm.standin.completion import complete
 from psibench.llm.standin.imperfections import Imperfections
-from psibench.llm.standin.server import LineWorker
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables
 from psibench.plan.config import load_config
 from psibench.sources.documents import read_documents
@@ -122,14 +125,17 @@ def ask(
     faults: Imperfections | None = None,
 ) -> list[Replied]:
     """Put a task's items to the stand-in, each once, as its server would be asked."""
-    worker, llm = LineWorker(Counter(), Counter()), load_llms()[section.llm]
+    asked, llm, chosen = Counter[str](), load_llms()[section.llm], faults or Imperfections()
     prompt = load_prompt(prompt_path(task.template, section.prompt))
     assert prompt.response is not None
     replies = []
     for item, request in requests_of(task, section, prompt, llm, tables):
         body = request.body(output_limit_key=llm.output_limit_key)
-        line = worker.answer({"custom_id": item.id, "body": body}, faults or Imperfections(), "")
-        message: Mapping[str, Any] = line["response"]["body"]["choices"][0]["message"]
+        name = hashlib.sha256(json.dumps(body).encode()).hexdigest()
+        asked[name] += 1
+        _, _, fault = chosen.draw(name, asked[name])
+        reply = complete(body, random.Random(name), fault, chosen.huge_mb)
+        message: Mapping[str, Any] = reply["choices"][0]["message"]
         value = parse_reply(message["content"], prompt.response.schema)
         replies.append(Replied(item.id, item.doc_id, item.target_position, value))
     return replies

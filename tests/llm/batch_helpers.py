@@ -11,20 +11,21 @@ import threading
 import urllib.request
 
 from llm_helpers import MODEL, Run, items, shorten_pauses
+from standin_batches import BatchStandIn
 
 from psibench.config.llms import LlmSettings
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch import ask_batches
 from psibench.llm.run import ask_all
 from psibench.llm.standin.imperfections import HEADER
-from psibench.llm.standin.server import StandIn, serving
+from psibench.llm.standin.server import serving
 
 
 class Server:
     """A stand-in that runs in a thread of its own."""
 
     def __init__(self, port=0):
-        self.stand_in, self.url = StandIn(), ""
+        self.stand_in, self.url = BatchStandIn(), ""
         self._port, self._started, self._loop = port, threading.Event(), None
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
 

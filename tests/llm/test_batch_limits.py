@@ -8,13 +8,13 @@ import pytest
 from batch_helpers import Server, ask, batch_settings, n_stored, records
 from llm_helpers import items, request
 from pydantic import ValidationError
+from standin_batches import BatchImperfections
 
 from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
 from psibench.llm.asking import Item
 from psibench.llm.batch_server import BatchServer, read_line
 from psibench.llm.request import Message, Sampling
-from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 KEY = "planted-key-0123456789abcdef"
@@ -80,7 +80,7 @@ def test_a_budget_without_room_creates_nothing(server, tmp_path):
 
 def test_a_server_with_a_short_queue_gets_one_batch_after_the_other(server, tmp_path):
     # A prompt has about 20 tokens: one batch of five fits into 150, two do not.
-    server.stand_in.imperfections = Imperfections(enqueued_tokens=150, batch_delay_s=0.5)
+    server.stand_in.imperfections = BatchImperfections(enqueued_tokens=150, batch_delay_s=0.5)
     run = ask(items(15), tmp_path, batch_settings(server.url, batch={"max_requests": 5}))
     assert (run.error, run.statuses) == (None, {"ok": 15})
     assert server.stats["n_requests"] == 15
@@ -89,7 +89,7 @@ def test_a_server_with_a_short_queue_gets_one_batch_after_the_other(server, tmp_
 
 
 def test_batches_too_long_for_the_servers_queue_are_halved(server, tmp_path):
-    server.stand_in.imperfections = Imperfections(enqueued_tokens=150)
+    server.stand_in.imperfections = BatchImperfections(enqueued_tokens=150)
     run = ask(items(16), tmp_path, batch_settings(server.url))
     assert (run.error, run.statuses) == (None, {"ok": 16})
     assert server.stats["n_requests"] == 16
@@ -99,7 +99,7 @@ def test_batches_too_long_for_the_servers_queue_are_halved(server, tmp_path):
 
 
 def test_a_queue_too_short_for_one_request_ends_the_run(server, tmp_path):
-    server.stand_in.imperfections = Imperfections(enqueued_tokens=3)
+    server.stand_in.imperfections = BatchImperfections(enqueued_tokens=3)
     run = ask(items(4), tmp_path, batch_settings(server.url))
     assert isinstance(run.error, InputError)
     assert "token_limit_exceeded" in str(run.error)
@@ -154,7 +154,7 @@ def test_a_stand_in_model_is_named_for_batches_only_with_an_address(changes, is_
 def test_a_key_is_on_disk_neither_under_way_nor_with_a_reply_that_holds_it(
     server, tmp_path, monkeypatch
 ):
-    server.stand_in.imperfections = Imperfections(batch_delay_s=0.2)
+    server.stand_in.imperfections = BatchImperfections(batch_delay_s=0.2)
     seen, retrieve = [], BatchServer.retrieve
 
     def seeing(self, batch_id):
@@ -174,7 +174,7 @@ def test_a_key_is_on_disk_neither_under_way_nor_with_a_reply_that_holds_it(
 def test_no_other_key_of_the_environment_is_sent(server, tmp_path, monkeypatch):
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, f"other-{name}")
-    server.stand_in.imperfections = Imperfections(batch_http_error=1.0, echo_key=1.0)
+    server.stand_in.imperfections = BatchImperfections(batch_http_error=1.0, echo_key=1.0)
     run = ask(items(1), tmp_path, batch_settings(server.url, max_tries=1))
     assert "you sent Bearer" in str(run.error)
     assert "other-" not in str(run.error)

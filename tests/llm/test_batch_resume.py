@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from batch_helpers import Server, ask, batch_settings, n_stored, records
 from llm_helpers import answer, items, request
+from standin_batches import BatchImperfections
 
 from psibench.config.llms import Price
 from psibench.errors import InputError
@@ -20,7 +21,6 @@ from psibench.llm.batch import ask_batches
 from psibench.llm.batch_server import BatchServer
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Sampling
-from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.usage import Budget
 
 CLIENT = Path(__file__).with_name("batch_helpers.py")
@@ -46,7 +46,7 @@ def wait_for(condition, timeout_s=300.0):
 
 
 def delayed(server, seconds):
-    server.stand_in.imperfections = Imperfections(batch_delay_s=seconds)
+    server.stand_in.imperfections = BatchImperfections(batch_delay_s=seconds)
 
 
 @pytest.mark.parametrize("n_wanted", [200, 3])
@@ -79,13 +79,13 @@ def test_a_run_killed_around_the_creation_of_its_batch_asks_nothing_twice(
 
 
 def test_reasks_of_a_killed_run_are_awaited_and_batches_that_failed_asked_again(server, tmp_path):
-    server.stand_in.imperfections = Imperfections(malformed=1.0, batch_delay_s=0.5)
+    server.stand_in.imperfections = BatchImperfections(malformed=1.0, batch_delay_s=0.5)
     client = start_client(server, tmp_path, 10)
     wait_for(lambda: len(server.batches()) == 2 and records(tmp_path))
     client.kill()
     client.communicate()
     assert n_stored(tmp_path) == 10
-    server.stand_in.imperfections = Imperfections()
+    server.stand_in.imperfections = BatchImperfections()
     run = ask(items(10), tmp_path, batch_settings(server.url))
     assert (run.error, run.statuses) == (None, {"ok": 10})
     assert {outcome.n_reasks for outcome in run.outcomes} == {2}

@@ -6,13 +6,12 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from standin_batches import BatchImperfections, LineWorker
 
 from psibench.config.llms import load_llms
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.standin.completion import answer_directly
-from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.standin.rules import JUDGES, by_words, judge_of, rarity
-from psibench.llm.standin.server import LineWorker
 
 PIER = "The stone pier of Vardo protected fishing boats. Dutch merchants paid for it in time."
 NAMES = sorted(JUDGES)  # rare, rules, sentence
@@ -137,7 +136,7 @@ def test_a_batch_is_judged_by_the_model_its_lines_name(name, expected):
     schema = ResponseSchema("grade_relevance", {})
     request = Request(f"stand-in/{name}", (Message("user", user),), response=schema)
     line = {"custom_id": "a", "body": request.body()}
-    result = LineWorker(Counter(), Counter()).answer(line, Imperfections(), "")
+    result = LineWorker(Counter(), Counter()).answer(line, BatchImperfections(), "")
     body = result["response"]["body"]
     assert body["model"] == f"stand-in/{name}"
     assert json.loads(body["choices"][0]["message"]["content"]) == {"grade": expected}

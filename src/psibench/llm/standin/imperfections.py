@@ -2,11 +2,17 @@
 
 import random
 from dataclasses import dataclass, fields, replace
+from typing import Self
 
 from psibench.errors import InputError
 
 HEADER = "X-Stand-In"
 """Header of a request that overrides the server's options, in the same notation."""
+TRANSPORT = ("rate_limited", "server_error", "reset", "hang")
+CONTENT = (
+    *("malformed", "untidy", "refusal", "truncated", "filtered", "huge"),
+    "wrong_position",
+)
 
 
 @dataclass(frozen=True)
@@ -18,8 +24,6 @@ class Imperfections:
     ``malformed`` (half a JSON text), ``untidy`` (readable, but no plain JSON), ``refusal``,
     ``truncated``, ``filtered``, ``huge`` (``huge_mb`` of reply), ``wrong_position``.
 
-    In a batch, lines of the first four get 429, 500, status 0 and ``request_timeout``.
-
     Attributes
     ----------
     delay_s
@@ -28,18 +32,6 @@ class Imperfections:
         A share of the replies takes ``slow_s`` more.
     retry_after_s
         What a 429 asks for.
-    batch_delay_s
-        A batch is in progress so long before its lines are answered.
-    expire_after
-        A batch expires when so many of its lines are answered; 0: none does.
-    fail_batch
-        Share of batches that fail.
-    enqueued_tokens
-        Prompt tokens of all batches in progress; one that would pass it fails. 0: no limit.
-    batch_http_error
-        Share of calls to files and batches answered with 500.
-    create_reset
-        Share of creations of a batch whose reply gets lost; the batch is made.
     echo_key
         Errors repeat the Authorization header, as careless servers do.
     seed
@@ -62,17 +54,11 @@ class Imperfections:
     slow_s: float = 1.0
     retry_after_s: float = 0.0
     huge_mb: float = 5.0
-    batch_delay_s: float = 0.0
-    expire_after: float = 0.0
-    fail_batch: float = 0.0
-    enqueued_tokens: float = 0.0
-    batch_http_error: float = 0.0
-    create_reset: float = 0.0
     echo_key: float = 0.0
     seed: float = 0.0
 
     @classmethod
-    def parse(cls, text: str, base: "Imperfections | None" = None) -> "Imperfections":
+    def parse(cls, text: str, base: Self | None = None) -> Self:
         """Read ``malformed=0.2,delay_s=0.05`` over ``base``.
 
         Raises
@@ -93,18 +79,17 @@ class Imperfections:
                 raise InputError(f"stand-in option {name!r}; known: {', '.join(known)}")
         return replace(base, **given)
 
-    def transport_fault(self, rng: random.Random) -> str | None:
-        """Draw one of rate_limited, server_error, reset, hang, or None."""
-        return self._draw(("rate_limited", "server_error", "reset", "hang"), rng)
+    def draw(self, body: str, number: int) -> tuple[float, str | None, str | None]:
+        """Draw what the ``number``-th reply to a body, given by its hash, is to suffer.
 
-    def content_fault(self, rng: random.Random) -> str | None:
-        """Draw one of the faults of content, or None."""
-        kinds = ("malformed", "untidy", "refusal", "truncated", "filtered", "huge")
-        return self._draw((*kinds, "wrong_position"), rng)
-
-    def wait_s(self, rng: random.Random) -> float:
-        """Draw how long the reply takes."""
-        return self.delay_s + (self.slow_s if rng.random() < self.slow else 0.0)
+        Returns
+        -------
+        Seconds it takes; rate_limited, server_error, reset, hang or None; a fault of content or
+        None.
+        """
+        rng = random.Random(f"{self.seed}:{body}:{number}")
+        wait_s = self.delay_s + (self.slow_s if rng.random() < self.slow else 0.0)
+        return wait_s, self._draw(TRANSPORT, rng), self._draw(CONTENT, rng)
 
     def _draw(self, names: tuple[str, ...], rng: random.Random) -> str | None:
         place = rng.random()
