@@ -23,7 +23,15 @@ from psibench.estimate.documents import Documents, Reader, Texts, texts_of, thin
 from psibench.filters.decide import all_parts
 from psibench.filters.grade import pairs_table, part_pairs, round_pairs
 from psibench.filters.verify import MARGIN_THRESHOLDS
-from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark, Place, Posir, places_of
+from psibench.generate.benchmarks import (
+    Benchmark,
+    Controlled,
+    FinewebPosq,
+    GeneratedBenchmark,
+    Place,
+    Posir,
+    places_of,
+)
 from psibench.generate.recipes import (
     AUDIT,
     GRADE_ROUNDS,
@@ -394,10 +402,14 @@ def _only_translated(
 
 
 def _generated(
-    section: GeneratedBenchmark, asker: Estimator, reader: Reader, folder: Path, most: int
+    section: Controlled | FinewebPosq | Posir,
+    asker: Estimator,
+    reader: Reader,
+    folder: Path,
+    most: int,
 ) -> BenchmarkEstimate:
     """Estimate a benchmark whose queries are written; places out of reach are one group."""
-    places = places_of(section)  # type: ignore[arg-type]
+    places = places_of(section)
     n_native = sum(place.language == section.language for place in places)
     found = reader.documents(section, folder / "build", most=most)
     each = {at.key: one.n_documents // len(one.places) for one in found for at in one.places}
