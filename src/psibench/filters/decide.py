@@ -7,7 +7,7 @@ everything was scored or only what was needed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -119,14 +119,21 @@ def as_table(
 ) -> pl.DataFrame:
     """Make a frame of a declared table: its columns, order and types; NaN becomes null.
 
-    Of rows by name every one has all columns; without rows the frame is empty.
+    Columns that a frame lacks are null. Of rows by name every one has all columns; without rows the
+    frame is empty.
     """
-    schema = pl.DataFrame(pl.from_arrow(spec.schema.empty_table())).schema
+    schema = spec.empty().schema
     if not isinstance(rows, pl.DataFrame):
-        named = [{name: row[name] for name in schema} for row in rows]
-        rows = pl.DataFrame(named, schema=schema)
-    made = rows.select(pl.col(name).cast(kind) for name, kind in schema.items())
-    return made.with_columns(pl.selectors.float().fill_nan(None))
+        rows = pl.DataFrame([{name: row[name] for name in schema} for row in rows], schema=schema)
+    return with_schema(rows, schema).with_columns(pl.selectors.float().fill_nan(None))
+
+
+def with_schema(rows: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
+    """Give a frame the columns of a schema, in its order and types; those it lacks are null."""
+    return rows.select(
+        (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind)
+        for name, kind in schema.items()
+    )
 
 
 def part_text(text: str, span: Sequence[int], part: str) -> str:
@@ -284,15 +291,8 @@ def make_decisions(rule: str, outcome: pl.DataFrame, reason: pl.Expr) -> pl.Data
 
     ``reason`` is an item's reason code; null or empty where it is kept.
     """
-    known = [name for name in ("score", "decided_by") if name in outcome.columns]
-    made = outcome.select("item_id", *known, reason=reason.fill_null(""), rule=pl.lit(rule))
-    absent = [name for name in ("score", "decided_by") if name not in known]
-    return as_table(
-        DECISIONS,
-        made.with_columns(pl.lit(None).alias(name) for name in absent).with_columns(
-            kept=pl.col("reason") == ""
-        ),
-    )
+    reasons = outcome.with_columns(reason=reason.fill_null(""), rule=pl.lit(rule))
+    return as_table(DECISIONS, reasons.with_columns(kept=pl.col("reason") == ""))
 
 
 def kept_items(items: pl.DataFrame, decisions: pl.DataFrame, key: str = "_id") -> pl.DataFrame:
@@ -425,14 +425,9 @@ def ledger_rows(
     dropped = dropped.with_columns(
         stage=pl.lit(stage), unit=pl.lit(unit), detail=pl.lit("by ") + pl.col("decided_by")
     )
-    absent = [name for name in DROPPED_SCHEMA if name not in dropped.columns]
-    dropped = dropped.with_columns(pl.lit(None).alias(name) for name in absent)
     counts = {"entered": decisions.height, "kept": decisions.height - dropped.height}
     flow = {"stage": stage, "step": step, "unit": unit, **counts, "dropped": dropped.height}
-    return (
-        dropped.select(pl.col(name).cast(kind) for name, kind in DROPPED_SCHEMA.items()),
-        as_table(FLOW, [flow]),
-    )
+    return with_schema(dropped, DROPPED_SCHEMA), as_table(FLOW, [flow])
 
 
 def write_ledger(

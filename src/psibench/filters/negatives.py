@@ -341,25 +341,53 @@ def _votes(
     return pl.concat(laid).sort("pair", "place").with_columns(is_yes=usable)
 
 
-def _count(votes: pl.DataFrame, *, n_voters: int, needed: int) -> pl.DataFrame:
-    """Count the votes of each pair, in order, with what they settle.
+def _settle(
+    pairs: pl.DataFrame,
+    votes: pl.DataFrame,
+    voters: Sequence[str],
+    *,
+    n_voters: int,
+    needed: int,
+) -> pl.DataFrame:
+    """Find the vote that settles each pair, of ``n_voters`` of which ``voters`` were asked.
 
-    A pair is settled once it has ``needed`` votes, or so many against it that the rest of the
-    ``n_voters`` cannot make them up.
+    A pair is settled once it has ``needed`` votes, or so many against it that the rest cannot make
+    them up.
+
+    Returns
+    -------
+    A row per pair, in their order: that vote, else the last one, with ``n_votes`` and ``n_yes`` up
+    to it, ``is_settled``, ``is_positive``, and ``is_doubtful``: votes that could not be used might
+    have made it positive.
+
+    Raises
+    ------
+    InputError
+        If a vote is missing before a pair is settled.
     """
-    n_votes, enough_against = pl.col("place") + 1, n_voters - needed + 1
+    enough_against = n_voters - needed + 1
+    against = pl.col("n_votes") - pl.col("n_yes")
     counted = votes.with_columns(
-        n_votes=n_votes,
+        n_votes=pl.col("place") + 1,
         n_yes=pl.col("is_yes").cast(pl.Int32).cum_sum().over("pair"),
         n_unusable=pl.col("value").is_null().cast(pl.Int32).cum_sum().over("pair"),
+    ).with_columns(
+        is_positive=pl.col("n_yes") >= needed,
+        is_settled=(pl.col("n_yes") >= needed) | (against >= enough_against),
+        is_doubtful=(pl.col("n_yes") < needed) & (against - pl.col("n_unusable") < enough_against),
     )
-    against = pl.col("n_votes") - pl.col("n_yes")
-    is_positive = pl.col("n_yes") >= needed
-    return counted.with_columns(
-        is_positive=is_positive,
-        is_settled=is_positive | (against >= enough_against),
-        is_doubtful=~is_positive & (against - pl.col("n_unusable") < enough_against),
-    )
+    is_end = pl.col("is_cast").is_null() | (pl.col("n_votes") == len(voters))
+    at = counted.filter(pl.col("is_settled") | is_end)
+    at = at.unique("pair", keep="first", maintain_order=True)
+    missing = at.filter(pl.col("is_cast").is_null())
+    if missing.height:
+        pair, place = missing.select("pair", "place").row(0)
+        query_id, doc_id = pairs.select(PAIR).row(pair)
+        raise InputError(
+            f"no vote of {voters[place]!r} on query {query_id!r} and document {doc_id!r} "
+            f"({missing.height} such votes are missing); score them, or leave it out"
+        )
+    return at
 
 
 def _undecided(
@@ -368,11 +396,8 @@ def _undecided(
     """Leave the pairs that the voters asked so far have not settled."""
     if not voters:
         return pairs
-    counted = _count(votes, n_voters=n_voters, needed=needed)
-    settled = counted.filter("is_settled").select("pair").unique()
-    _refuse_missing(counted.filter(~pl.col("is_settled")), pairs, voters)
-    left = pairs.with_row_index("pair").join(settled, on="pair", how="anti", maintain_order="left")
-    return left.drop("pair")
+    at = _settle(pairs, votes, voters, n_voters=n_voters, needed=needed)
+    return pairs.filter(~at.get_column("is_settled"))
 
 
 def _decide_pairs(
@@ -385,10 +410,7 @@ def _decide_pairs(
     positive: str,
 ) -> pl.DataFrame:
     """Make PAIR_DECISIONS rows, one per pair, in order; ``positive`` is their reason code."""
-    counted = _count(votes, n_voters=len(voters), needed=needed)
-    stops = counted.filter(pl.col("is_settled") | pl.col("is_cast").is_null())
-    at = stops.unique("pair", keep="first", maintain_order=True)
-    _refuse_missing(at, pairs, voters)
+    at = _settle(pairs, votes, voters, n_voters=len(voters), needed=needed)
     reason = (
         pl.when("is_positive")
         .then(pl.lit(positive))
@@ -401,17 +423,6 @@ def _decide_pairs(
         rule=pl.lit(rule), reason=reason, score="value", decided_by=names
     )
     return as_table(PAIR_DECISIONS, made)
-
-
-def _refuse_missing(votes: pl.DataFrame, pairs: pl.DataFrame, voters: Sequence[str]) -> None:
-    missing = votes.filter(pl.col("is_cast").is_null())
-    if missing.height:
-        pair, place = missing.select("pair", "place").row(0)
-        query_id, doc_id = pairs.select(PAIR).row(pair)
-        raise InputError(
-            f"no vote of {voters[place]!r} on query {query_id!r} and document {doc_id!r} "
-            f"({missing.height} such votes are missing); score them, or leave it out"
-        )
 
 
 def _refuse_not_one_positive(recalled: Recalled) -> None:
@@ -673,9 +684,7 @@ def make_judgements(
     order = [f"reranker {name}" for name in section.rerankers] + [f"judge {j}" for j in judges]
     named = pl.concat_str("kind", "scorer", separator=" ")
     place = named.replace_strict(order, range(len(order)), return_dtype=pl.Int32)
-    said = said.with_columns(place=place).sort("pair", "place")
-    absent = [name for name in JUDGEMENTS.column_names if name not in said.columns]
-    return as_table(JUDGEMENTS, said.with_columns(pl.lit(None).alias(name) for name in absent))
+    return as_table(JUDGEMENTS, said.with_columns(place=place).sort("pair", "place"))
 
 
 # The stages; the rerankers' is in `psibench.filters.panel`.
