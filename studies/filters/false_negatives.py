@@ -29,8 +29,8 @@ from psibench.filters.negatives import (
     Votes,
     decide_candidates,
     decide_final,
-    remove_false_negatives,
 )
+from psibench.filters.removal import remove_false_negatives
 
 THRESHOLDS = (0.5, 0.4, 0.3, 0.2, 0.1)
 QUANTILES = (0.5, 0.25, 0.1, 0.05)

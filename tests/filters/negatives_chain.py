@@ -13,9 +13,9 @@ from psibench.filters.negatives import (
     read_panel,
     run_judge_pairs,
     run_negatives,
-    run_remove_negatives,
 )
 from psibench.filters.panel import run_score_pairs
+from psibench.filters.removal import run_remove_negatives
 from psibench.tables import Provenance, read_table, write_table
 
 SOURCE = Provenance("assemble", 1, queries_by="llm:stand-in/rules", llm_backend="stand-in")

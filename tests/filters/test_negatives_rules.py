@@ -27,10 +27,10 @@ from psibench.filters.negatives import (
     decide_candidates,
     decide_final,
     recalled_pairs,
-    remove_false_negatives,
     wanted_gradings,
     wanted_pairs,
 )
+from psibench.filters.removal import remove_false_negatives
 from psibench.tables import conform
 
 RECALL = {"model": "bm25"}

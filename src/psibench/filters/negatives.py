@@ -12,7 +12,7 @@ pairs where it might have changed the outcome. Voters are asked in order: a pair
 vote that makes up the number needed, or that leaves too few for it, and no later one is asked.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -24,23 +24,12 @@ from psibench.config.base import Id, Section, refuse_repeats
 from psibench.errors import InputError
 from psibench.filters.decide import (
     ABOVE_POSITIVE,
-    FALSE_NEGATIVE,
     JUDGED_RELEVANT,
     MAJORITY_POSITIVE,
-    POSITIVE_REMOVED,
     RAW_TEXT,
     SCORE_TEXT,
-    SCORING_SAVINGS,
     UNUSABLE_VOTE,
-    Outputs,
-    Place,
     as_table,
-    candidate_facts,
-    count_savings,
-    kept_items,
-    ledger_rows,
-    make_decisions,
-    write_ledger,
 )
 from psibench.filters.grade import document_pairs
 from psibench.filters.verify import Panel
@@ -55,7 +44,6 @@ from psibench.tables.stage import stage
 RULE_RERANKERS = "majority_of_rerankers"
 RULE_JUDGES = "majority_of_judges"
 RULE_ABOVE = "above_positive"
-LEDGER_STAGE = "false_negatives"
 PAIR = ["query_id", "doc_id"]
 
 # Config.
@@ -267,7 +255,7 @@ def recalled_pairs(
             f"queries; first query: {known.item(0, 0)!r}, first in the run: "
             f"{recall.get_column('query_id')[0]!r}. Recall with the queries of this benchmark."
         )
-    labelled = _positives(qrels)
+    labelled = positives_of(qrels)
     near = own if top_k is None else own.filter(pl.col("rank") <= top_k)
     pairs = near.select(PAIR).join(labelled, on=PAIR, how="anti", maintain_order="left")
     return beside_positives(pairs, qrels)
@@ -275,11 +263,12 @@ def recalled_pairs(
 
 def beside_positives(pairs: pl.DataFrame, qrels: pl.DataFrame) -> Recalled:
     """Put the positives of their queries beside pairs to decide on."""
-    own = _positives(qrels).join(pairs, on="query_id", how="semi", maintain_order="left")
+    own = positives_of(qrels).join(pairs, on="query_id", how="semi", maintain_order="left")
     return Recalled(pairs.select(PAIR), own)
 
 
-def _positives(qrels: pl.DataFrame) -> pl.DataFrame:
+def positives_of(qrels: pl.DataFrame) -> pl.DataFrame:
+    """List ``query_id`` and ``doc_id`` of the pairs with a score above 0."""
     return qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
 
 
@@ -552,142 +541,7 @@ def decide_final(
     )
 
 
-# What is removed.
-
-
-@dataclass(frozen=True)
-class Cleaned:
-    """A benchmark's tables without what a protocol removes, and the DECISIONS behind it.
-
-    Those on documents are None where a protocol leaves the corpus alone.
-    """
-
-    corpus: pl.DataFrame
-    queries: pl.DataFrame
-    qrels: pl.DataFrame
-    query_decisions: pl.DataFrame
-    document_decisions: pl.DataFrame | None = None
-
-
-def remove_false_negatives(
-    section: FinewebNegatives | PosirNegatives,
-    found: pl.DataFrame,
-    *,
-    corpus: pl.DataFrame,
-    queries: pl.DataFrame,
-    qrels: pl.DataFrame,
-) -> Cleaned:
-    """Remove what the protocol removes for the false negatives ``found`` (of `decide_final`).
-
-    ``decided_by`` of a query is the document with the highest score among its false negatives (the
-    first id of equal ones), of a document that pair's query; ``score`` is that score. With
-    ``posir`` all false negatives leave at once: whether a query is dropped itself has no influence
-    on what it removes, so the order of the queries does not matter. (The paper leaves the order
-    open; query by query, with dropped queries removing nothing, fewer documents might go.) A query
-    with several positives is dropped if one of them leaves.
-    """
-    if isinstance(section, FinewebNegatives):
-        hits = best_positive_pair(found, "query_id", "doc_id")
-        decisions = decisions_from_hits("false_negatives", queries, hits, FALSE_NEGATIVE)
-        left = kept_items(queries, decisions), kept_items(qrels, decisions, key="query-id")
-        return Cleaned(corpus, *left, decisions)
-    present = corpus.select(doc_id="_id")
-    removed = best_positive_pair(found.join(present, on="doc_id"), "doc_id", "query_id")
-    of_documents = decisions_from_hits(RULE_ABOVE, corpus, removed, FALSE_NEGATIVE)
-    hit = (
-        _positives(qrels)
-        .join(removed, left_on="doc_id", right_on="item_id")
-        .with_columns(is_positive=pl.lit(True))
-    )
-    hits = best_positive_pair(hit, "query_id", "doc_id")
-    of_queries = decisions_from_hits(RULE_ABOVE, queries, hits, POSITIVE_REMOVED)
-    labelled = qrels.join(
-        hits, left_on="query-id", right_on="item_id", how="anti", maintain_order="left"
-    ).join(removed, left_on="corpus-id", right_on="item_id", how="anti", maintain_order="left")
-    return Cleaned(
-        kept_items(corpus, of_documents),
-        kept_items(queries, of_queries),
-        labelled,
-        of_queries,
-        of_documents,
-    )
-
-
-def best_positive_pair(decided: pl.DataFrame, item: str, other: str) -> pl.DataFrame:
-    """Find the positive pair with the highest score for every item that has one.
-
-    Returns
-    -------
-    frame of ``item_id``, ``score``, ``decided_by`` (the other one; of equal scores the first id),
-    in order of ``item_id``.
-    """
-    return (
-        decided.filter("is_positive")
-        .sort(item, "score", other, descending=[False, True, False], nulls_last=True)
-        .unique(item, keep="first", maintain_order=True)
-        .select("score", item_id=item, decided_by=other)
-    )
-
-
-def decisions_from_hits(
-    rule: str, items: pl.DataFrame, hits: pl.DataFrame, reason: str
-) -> pl.DataFrame:
-    """Make DECISIONS rows of the items, of which those in ``hits`` are dropped."""
-    known = items.select(item_id="_id").join(
-        hits.with_columns(is_hit=pl.lit(True)), on="item_id", how="left", maintain_order="left"
-    )
-    return make_decisions(rule, known, pl.when("is_hit").then(pl.lit(reason)))
-
-
-def make_judgements(
-    section: FinewebNegatives | PosirNegatives,
-    found: pl.DataFrame,
-    *,
-    scores: pl.DataFrame,
-    positives: pl.DataFrame,
-    grades: pl.DataFrame,
-) -> pl.DataFrame:
-    """List what every reranker and judge said of the pairs that a verdict is about.
-
-    Parameters
-    ----------
-    found
-        PAIR_DECISIONS rows of the verdicts; no other pair is listed.
-    scores, positives
-        PAIR_SCORES rows, and the positives of the queries.
-    grades
-        ``query_id, doc_id, judge, grade``.
-
-    Returns
-    -------
-    JUDGEMENTS rows in order of the pairs, the rerankers and the judges of the panels. A vote that
-    was cast is listed whether or not the verdict still needed it.
-    """
-    pairs = found.select(*PAIR, "reason", is_false_negative="is_positive").with_row_index("pair")
-    own = scores.join(positives, on=PAIR, how="semi").select(
-        "query_id", "reranker", positive_score="score"
-    )
-    scored = pairs.join(scores.fill_nan(None), on=PAIR)
-    if isinstance(section, PosirNegatives):
-        scored = scored.join(own, on=["query_id", "reranker"], how="left")
-        vote = pl.col("score") > pl.col("positive_score")
-        judges: Sequence[str] = ()
-    else:
-        vote = pl.col("score") > section.threshold
-        judges = section.judges
-    said = scored.with_columns(vote=vote, kind=pl.lit("reranker"), scorer="reranker")
-    if isinstance(section, FinewebNegatives):
-        graded = pairs.join(grades, on=PAIR).with_columns(
-            vote=pl.col("grade") >= section.min_grade, kind=pl.lit("judge"), scorer="judge"
-        )
-        said = pl.concat([said, graded], how="diagonal")
-    order = [f"reranker {name}" for name in section.rerankers] + [f"judge {j}" for j in judges]
-    named = pl.concat_str("kind", "scorer", separator=" ")
-    place = named.replace_strict(order, range(len(order)), return_dtype=pl.Int32)
-    return as_table(JUDGEMENTS, said.with_columns(place=place).sort("pair", "place"))
-
-
-# The stages; the rerankers' is in `psibench.filters.panel`.
+# The stages; the rerankers' is in `psibench.filters.panel`, the last one's in `removal`.
 
 
 @stage("negatives", version=1, each="domains")
@@ -754,7 +608,7 @@ def run_judge_pairs(
         If a grade of an earlier judge is missing.
     """
     decided = read_table(negatives, PAIR_DECISIONS)
-    grades = _read_grades(section.judges, earlier)
+    grades = read_grades(section.judges, earlier)
     wanted = wanted_gradings(section, decided, grades, number=number)
     pairs = document_pairs(wanted, read_table(queries, QUERIES), read_table(corpus, CORPUS))
     source = derived(
@@ -765,7 +619,7 @@ def run_judge_pairs(
     write_table(pairs, output, PAIRS, provenance=source)
 
 
-def _read_grades(judges: Sequence[str], paths: Sequence[TablePath]) -> pl.DataFrame:
+def read_grades(judges: Sequence[str], paths: Sequence[TablePath]) -> pl.DataFrame:
     """Read the GRADES of the first judges, one table each, with a column ``judge``."""
     frames = [
         read_table(path, GRADES).select(*PAIR, "grade", judge=pl.lit(judge))
@@ -773,106 +627,3 @@ def _read_grades(judges: Sequence[str], paths: Sequence[TablePath]) -> pl.DataFr
     ]
     schema = dict.fromkeys((*PAIR, "grade", "judge"), pl.String) | {"grade": pl.Int32}
     return pl.concat([pl.DataFrame(schema=schema), *frames])
-
-
-@stage("remove_negatives", version=1)
-def run_remove_negatives(
-    section: NegativesProtocol,
-    *,
-    place: Place,
-    corpus: str | Path,
-    queries: str | Path,
-    qrels: str | Path,
-    negatives: TablePath,
-    scores: Sequence[TablePath],
-    judged: Sequence[TablePath],
-    outputs: Outputs,
-) -> None:
-    """Remove what the protocol removes; write the benchmark, the judgements, the ledger.
-
-    Parameters
-    ----------
-    negatives
-        PAIR_DECISIONS by the rerankers.
-    scores
-        Score tables of the rerankers, in their order.
-    judged
-        GRADES of the judges, in their order; none for ``posir``.
-    outputs
-        corpus, queries, qrels, judgements, dropped, flow, savings.
-
-    Raises
-    ------
-    InputError
-        If a grade is missing that decides, or no query is left.
-    """
-    documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
-    labelled, decided = read_table(qrels, QRELS), read_table(negatives, PAIR_DECISIONS)
-    scored = read_all(scores, PAIR_SCORES)
-    grades = _read_grades(section.judges if isinstance(section, FinewebNegatives) else (), judged)
-    recalled = beside_positives(decided, labelled)
-    found = decide_final(section, decided, grades)
-    left = remove_false_negatives(section, found, corpus=documents, queries=asked, qrels=labelled)
-    _refuse_nothing_left(section, left, asked, where=str(queries))
-    judgements = make_judgements(
-        section, found, scores=scored, positives=recalled.positives, grades=grades
-    )
-    source = derived(
-        "remove_negatives",
-        [corpus, queries, qrels, negatives, *scores, *judged],
-        params=section.model_dump(mode="json", exclude={"prompt", "recall"}),
-    )
-    write_ledger(_ledger(left, documents, asked, place), place, outputs, source)
-    savings = pl.concat(_savings(section, recalled, found, scored, grades))
-    for frame, name, spec in (
-        (left.corpus, "corpus", CORPUS),
-        (left.queries, "queries", QUERIES),
-        (left.qrels, "qrels", QRELS),
-        (judgements, "judgements", JUDGEMENTS),
-        (savings, "savings", SCORING_SAVINGS),
-    ):
-        write_table(frame, outputs[name], spec, provenance=source)
-
-
-def _ledger(
-    left: Cleaned, corpus: pl.DataFrame, queries: pl.DataFrame, place: Place
-) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    """Yield what is dropped and counted: of documents, if they were decided on, and of queries."""
-    where: dict[str, Any] = {"stage": LEDGER_STAGE, "step": place.step}
-    if left.document_decisions is not None:
-        facts = corpus.select("_id", "char_length", doc_id="_id")
-        yield ledger_rows(left.document_decisions, facts, unit="documents", **where)
-    facts = candidate_facts(queries, corpus)
-    yield ledger_rows(left.query_decisions, facts, unit=place.unit, **where)
-
-
-def _savings(
-    section: FinewebNegatives | PosirNegatives,
-    recalled: Recalled,
-    found: pl.DataFrame,
-    scores: pl.DataFrame,
-    grades: pl.DataFrame,
-) -> Iterator[pl.DataFrame]:
-    """Count the scorings that were saved, then the gradings where judges were asked."""
-    pairs, panel = scored_pairs(section, recalled), section.rerankers
-    if isinstance(section, PosirNegatives):
-        yield count_savings(RULE_ABOVE, scores, pairs, scorers=panel)
-        return
-    yield count_savings(RULE_RERANKERS, scores, pairs, scorers=panel)
-    yield count_savings(RULE_JUDGES, grades, found.select(PAIR), scorers=section.judges)
-
-
-def _refuse_nothing_left(
-    section: FinewebNegatives | PosirNegatives, left: Cleaned, queries: pl.DataFrame, *, where: str
-) -> None:
-    if left.queries.height or queries.is_empty():
-        return
-    if isinstance(section, FinewebNegatives):
-        remedy = "raise false_negatives.threshold, min_grade or needed, choose"
-    else:
-        remedy = "set false_negatives.under to all, choose" if section.under == "any" else "choose"
-    raise InputError(
-        f"{where}: false negatives (protocol {section.protocol}) leave none of {queries.height} "
-        f"queries; {remedy} other rerankers, recall fewer documents (recall.top_k), or build on "
-        "more documents. What was scored and judged is kept."
-    )
