@@ -396,11 +396,9 @@ def run_filter_study(
     queries, conditions = study_conditions(section, scored, asked)
     kept = kept_without(votes)
     configured = {label: label == configured_label(section) for label, _, _ in conditions}
-    counts = (
-        row | {"is_configured": configured[row["condition"]]}
-        for row in count_by_position(queries, conditions)
-    )
-    cells = count_by_cell(queries, conditions, length_bins=read_length_bins(sampling))
+    counts = count_by_position(queries, conditions)
+    counts = (row | {"is_configured": configured[row["condition"]]} for row in counts)
+    bins = read_length_bins(sampling)
     read = [candidates, *scores, documents, sampling]
     said: dict[str, Any] = {"section": section.model_dump(mode="json")}
     source = derived("filter_study", read, params=said)
@@ -408,43 +406,60 @@ def run_filter_study(
         ("thresholds", FILTER_COUNTS, counts),
         ("agreement", RERANKER_AGREEMENT, reranker_agreement(votes)),
         ("leave_one_out", LEAVE_ONE_OUT, leave_one_out(kept, queries)),
+        ("cells", CELL_TABLE, count_by_cell(queries, conditions, length_bins=bins)),
     ):
         write_table(as_table(spec, rows), outputs[name], spec, provenance=source)
-    write_table(cells, outputs["cells"], CELL_TABLE, provenance=source)
-    every = read_table(query_scores, QUERY_SCORES)
-    known = {
-        model: aligned_scores(
-            every.filter(pl.col("model") == model),
-            asked,
-            metric=metric,
-            where=f"{query_scores}, {model}",
-        )
-        for model in models
-    }
+    known = _scores_of_models(query_scores, models, asked, metric)
+
+    def estimates(labels: Mapping[str, Any], members: pl.Series) -> Iterator[dict[str, Any]]:
+        for model, frame in known.items():
+            yield {**labels, **_estimate(frame, members, model, metric, uncertainty)}
+
     by_threshold = [
-        {"condition": label, "threshold": threshold, "is_configured": configured[label]}
-        | _estimate(frame, queries.select(members).to_series(), model, metric, uncertainty)
+        row
         for label, threshold, members in _kept_sets(conditions, queries)
-        for model, frame in known.items()
+        for row in estimates(
+            {"condition": label, "threshold": threshold, "is_configured": configured[label]},
+            queries.select(members).to_series(),
+        )
     ]
     by_panel = [
-        {"left_out": left_out} | _estimate(frame, members, model, metric, uncertainty)
-        for left_out, members in kept.items()
-        for model, frame in known.items()
+        row for name, members in kept.items() for row in estimates({"left_out": name}, members)
     ]
-    whole = {row["model"]: row for row in by_panel if row["left_out"] == WHOLE_PANEL}
-    for row in by_panel:
-        base = whole[row["model"]]
-        for name in ("mean", "psi"):
-            is_known = row[name] is not None and base[name] is not None
-            row[f"{name}_change"] = row[name] - base[name] if is_known else None
     said |= {"metric": metric, "settings": asdict(uncertainty)}
     source = derived("filter_study", [*read, query_scores], params=said)
     for name, spec, made in (
         ("threshold_psi", FILTER_PSI, by_threshold),
-        ("leave_one_out_psi", LEAVE_ONE_OUT_PSI, by_panel),
+        ("leave_one_out_psi", LEAVE_ONE_OUT_PSI, _with_changes(by_panel)),
     ):
         write_table(as_table(spec, made), outputs[name], spec, provenance=source)
+
+
+def _scores_of_models(
+    path: str | Path, models: Sequence[str], candidates: pl.DataFrame, metric: str
+) -> dict[str, pl.DataFrame]:
+    """Read every model's scores, in order of the candidates."""
+    every = read_table(path, QUERY_SCORES)
+    return {
+        model: aligned_scores(
+            every.filter(pl.col("model") == model),
+            candidates,
+            metric=metric,
+            where=f"{path}, {model}",
+        )
+        for model in models
+    }
+
+
+def _with_changes(by_panel: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Add what each row's mean and PSI changed from those under the whole panel."""
+    whole = {row["model"]: row for row in by_panel if row["left_out"] == WHOLE_PANEL}
+    for row in by_panel:
+        base, changes = whole[row["model"]], {}
+        for name in ("mean", "psi"):
+            is_known = row[name] is not None and base[name] is not None
+            changes[f"{name}_change"] = row[name] - base[name] if is_known else None
+        yield row | changes
 
 
 def _kept_sets(conditions: Sequence[Condition], queries: pl.DataFrame) -> Iterator[Condition]:

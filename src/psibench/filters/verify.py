@@ -485,11 +485,8 @@ def run_verify(
     """
     asked, scored = read_table(candidates, CANDIDATES), read_all(scores, SEGMENT_SCORES)
     facts = candidate_facts(asked, read_table(documents, DOCUMENTS))
-    source = derived(
-        "verify",
-        [candidates, documents, sampling, *scores],
-        params=section.model_dump(mode="json"),
-    )
+    read = [candidates, documents, sampling, *scores]
+    source = derived("verify", read, params=section.model_dump(mode="json"))
     decided = [(section.stage, decide_verify(section, scored, asked))]
     if section.balance:
         left = evidence_targets(kept_items(asked, decided[0][1]))

@@ -8,6 +8,7 @@ its queries with it, a query its judgements. Spans, lengths and positions of que
 the original.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -40,6 +41,7 @@ from psibench.text.prefixes import PrefixList, compile_prefixes, remove_prefix
 from psibench.translate.refusals import (
     REFUSALS,
     Refusals,
+    Suspect,
     find_suspect,
     read_list,
     read_refusals,
@@ -47,6 +49,7 @@ from psibench.translate.refusals import (
 )
 from psibench.translate.relocate import Method, relocated
 from psibench.translate.translate import (
+    Clean,
     JoinedItems,
     join_items,
     pieces_of,
@@ -55,6 +58,10 @@ from psibench.translate.translate import (
 PREFIXES = CLEANING / "prefixes.yaml"
 
 Measure = Literal["length", "ratio"]
+KEEP_MORE = (
+    "Keep more (translate.clean: outliers with larger bounds or null, another judge of refusals), "
+    "translate with another model, or from more documents."
+)
 
 
 class Outliers(Section):
@@ -325,18 +332,11 @@ def run_mark_translations(
     """
     name = "mark_translations"
     documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
-    listed = read_prefixes(language, prefix_list) if prefixes else None
-
-    def clean(text: str, kind: str) -> tuple[str | None, str]:
-        if listed is None:
-            return None, text.strip()
-        return remove_prefix(text, whole=kind == "query", language=language, listed=listed)
-
     joined = join_items(
         read_table(text_parts, TEXT_PARTS),
         read_table(translations, TRANSLATIONS),
         language=language,
-        clean=clean,
+        clean=_cleaner(language, read_prefixes(language, prefix_list) if prefixes else None),
     )
     left = _without_untranslated(joined, documents, asked, where=str(text_parts))
     if left.queries.is_empty() and asked.height:
@@ -357,38 +357,40 @@ def run_mark_translations(
         else find_suspect(pieces_of(text, joins), language=language, patterns=patterns)
         for text, joins in items.select("text", "joins").iter_rows()
     ]
-    rows = [
-        (f"{kind[0]}:{item_id}", doc_id, item_id, kind, suspect.text)
-        for (item_id, kind, doc_id), suspect in zip(
-            items.select("_id", "kind", "doc_id").iter_rows(), found, strict=True
-        )
-        if suspect
-    ]
     marks = pl.Series("suspect", [one and one.suspicion for one in found], dtype=pl.String)
     lists = ((prefixes, prefix_list), (refusals, refusal_list))
-    source = derived(
-        name,
-        [corpus, queries, text_parts, translations],
-        params={"language": language, "prefixes": prefixes, "refusals": refusals},
-        files={Path(path).name: hash_file(path) for is_used, path in lists if is_used},
-    )
-    write_table(
-        items.with_columns(marks).select(TRANSLATED.column_names),
-        translated,
-        TRANSLATED,
-        provenance=source,
-    )
-    write_table(
-        pl.DataFrame(rows, schema=REFUSAL_SUSPECTS.empty().schema, orient="row"),
-        suspects,
-        REFUSAL_SUSPECTS,
-        provenance=source,
-    )
+    files = {Path(path).name: hash_file(path) for is_used, path in lists if is_used}
+    params = {"language": language, "prefixes": prefixes, "refusals": refusals}
+    read = [corpus, queries, text_parts, translations]
+    source = derived(name, read, params=params, files=files)
     gone = _dropped_rows(left, documents, asked, stage=name)
-    write_table(
-        as_attrition(gone, language=language, domain=domain), dropped, ATTRITION, provenance=source
+    for frame, path, spec in (
+        (items.with_columns(marks).select(TRANSLATED.column_names), translated, TRANSLATED),
+        (_suspects(items, found), suspects, REFUSAL_SUSPECTS),
+        (as_attrition(gone, language=language, domain=domain), dropped, ATTRITION),
+        (_flow(left, name, step), flow, FLOW),
+    ):
+        write_table(frame, path, spec, provenance=source)
+
+
+def _cleaner(language: str, listed: PrefixList | None) -> Clean:
+    """Return what takes a prefix off a translation; without a list it takes white space alone."""
+    if listed is None:
+        return lambda text, _: (None, text.strip())
+    return lambda text, kind: remove_prefix(
+        text, whole=kind == "query", language=language, listed=listed
     )
-    write_table(_flow(left, name, step), flow, FLOW, provenance=source)
+
+
+def _suspects(items: pl.DataFrame, found: Sequence[Suspect | None]) -> pl.DataFrame:
+    """Make REFUSAL_SUSPECTS rows of the items that are suspect."""
+    columns = items.select("_id", "kind", "doc_id").iter_rows()
+    rows = [
+        (f"{kind[0]}:{item_id}", doc_id, item_id, kind, suspect.text)
+        for (item_id, kind, doc_id), suspect in zip(columns, found, strict=True)
+        if suspect
+    ]
+    return pl.DataFrame(rows, schema=REFUSAL_SUSPECTS.empty().schema, orient="row")
 
 
 def _without_untranslated(
@@ -493,19 +495,17 @@ def run_clean_translations(
     originals = read_table(source_corpus, CORPUS)
     questions = read_table(source_queries, QUERIES)
     items = read_table(translated, TRANSLATED)
-    documents = with_lengths(
-        items.filter(kind="document"), count_tokens=token_counter(clean.length_tokenizer)
-    )
+    count_tokens = token_counter(clean.length_tokenizer)
+    documents = with_lengths(items.filter(kind="document"), count_tokens=count_tokens)
     refusals = refused(items, _verdicts(items, verdicts))
     leaving = refusals.filter(kind="document").drop("kind")
     if clean.outliers:
         leaving = pl.concat([leaving, _unusual(documents, leaving, originals, clean.outliers)])
+    known = questions.select("_id", "pos_corpus_id")
     asked = items.filter(kind="query").select("_id")
     left = cascade(
         documents.get_column("_id"),
-        asked.join(
-            questions.select("_id", "pos_corpus_id"), on="_id", how="left", maintain_order="left"
-        ),
+        asked.join(known, on="_id", how="left", maintain_order="left"),
         read_table(source_qrels, QRELS),
         documents_out=leaving,
         queries_out=refusals.filter(kind="query").drop("kind"),
@@ -513,25 +513,20 @@ def run_clean_translations(
     if left.queries.is_empty():
         raise InputError(
             f"{translated}: no query of {domain} is left in {language}; {left.drop_summary()}. "
-            "Keep more (translate.clean: outliers with larger bounds or null, another judge of "
-            "refusals), translate with another model, or from more documents."
+            + KEEP_MORE
         )
     kept = _in_order(documents, left.documents)
     made = _translated_queries(_in_order(questions, left.queries), items, kept)
     if clean.relocate:
         made = relocated(made, originals, kept, method=clean.relocate, relocations=relocations)
     gone = _dropped_rows(left, originals, questions, stage=name)
-    paths: list[TablePath] = [source_corpus, source_queries, source_qrels, translated]
-    paths += [path for path in (verdicts, relocations) if path is not None]
-    source = derived(
-        name,
-        paths,
-        params={
-            "relocate": clean.relocate,
-            "outliers": clean.outliers and clean.outliers.model_dump(mode="json"),
-            "length_tokenizer": clean.length_tokenizer,
-        },
-    )
+    decides = {
+        "relocate": clean.relocate,
+        "outliers": clean.outliers and clean.outliers.model_dump(mode="json"),
+        "length_tokenizer": clean.length_tokenizer,
+    }
+    read = [source_corpus, source_queries, source_qrels, translated, verdicts, relocations]
+    source = derived(name, [path for path in read if path is not None], params=decides)
     for frame, path, spec in (
         (kept, corpus, CORPUS),
         (made, queries, QUERIES),
