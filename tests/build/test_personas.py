@@ -92,19 +92,6 @@ def test_no_documents_give_no_rows():
     assert rows.columns == list(PERSONA_CANDIDATES.column_names)
 
 
-@pytest.mark.parametrize(
-    ("personas", "n", "message"),
-    [
-        ([], 1, "no personas"),
-        (PEOPLE, 0, "n is 0"),
-        ([*PEOPLE, PEOPLE[0]], 1, "'A cook .*' occurs twice"),
-    ],
-)
-def test_unusable_input_is_refused(personas, n, message):
-    with pytest.raises(InputError, match=message):
-        persona_candidates(documents(TEXTS), personas, encode=hashed, n=n)
-
-
 def section(tmp_path, people=PEOPLE, **fields) -> Personas:
     path = tmp_path / "people.jsonl"
     frame = pl.DataFrame({"persona": people}, schema={"persona": pl.String})

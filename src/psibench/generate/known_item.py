@@ -14,7 +14,6 @@ added, so that a score by position says something about the retriever and not ab
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,19 +87,6 @@ class DrawRules:
     n_draws: int
     min_document_frequency: int
     max_document_share: float
-
-    def check(self) -> None:
-        """Raise InputError where a field is out of its range."""
-        if not 1 <= self.n_terms <= self.max_span_words or self.n_draws < 1:
-            raise InputError(
-                f"n_terms={self.n_terms}, max_span_words={self.max_span_words}, "
-                f"n_draws={self.n_draws}; allowed: 1 <= n_terms <= max_span_words, n_draws >= 1"
-            )
-        if self.min_document_frequency < 1 or not 0 < self.max_document_share <= 1:
-            raise InputError(
-                f"min_document_frequency={self.min_document_frequency}, "
-                f"max_document_share={self.max_document_share}; allowed: at least 1, and (0, 1]"
-            )
 
 
 @dataclass(frozen=True)
@@ -455,10 +441,13 @@ def simulate_known_items(
     Raises
     ------
     InputError
-        If there are no documents, an id occurs twice, or a setting is not allowed.
+        If there are no documents, or an id occurs twice.
     """
     rules = DrawRules(n_terms, max_span_words, n_draws, min_document_frequency, max_document_share)
-    _check(documents, rules, queries_per_third, seed)
+    if documents.is_empty():
+        raise InputError("no documents to simulate queries for; give a table of at least one row")
+    for doc_id in documents.filter(pl.col("_id").is_duplicated())["_id"].head(1):
+        raise InputError(f"document id {doc_id!r} occurs more than once; make the ids unique")
     index = LexicalIndex.build(documents["text"].to_list(), language=language)
     kept: list[dict[str, object]] = []
     dropped: list[Dropped] = []
@@ -526,17 +515,3 @@ def _dropped_row(doc_id: str, text: str, failed: Failed) -> Dropped:
     position, k, reason, score = failed
     item = (f"{doc_id}-{position}-{k}", doc_id, reason)
     return Dropped(STAGE, "queries", *item, None, score, position, len(text))
-
-
-def _check(documents: pl.DataFrame, rules: DrawRules, queries_per_third: int, seed: int) -> None:
-    if documents.is_empty():
-        raise InputError("no documents to simulate queries for; give a table of at least one row")
-    repeated: Iterable[str] = documents.filter(pl.col("_id").is_duplicated())["_id"].head(1)
-    for doc_id in repeated:
-        raise InputError(f"document id {doc_id!r} occurs more than once; make the ids unique")
-    if queries_per_third < 1 or seed < 0:
-        raise InputError(
-            f"queries_per_third={queries_per_third}, seed={seed}; "
-            "allowed: queries_per_third >= 1, seed >= 0"
-        )
-    rules.check()

@@ -147,16 +147,10 @@ def persona_candidates(
     Returns
     -------
     PERSONA_CANDIDATES rows, in order of the documents. The blocks change no row.
-
-    Raises
-    ------
-    InputError
-        If there are no personas, one occurs twice, or ``n`` is below 1.
     """
     from psibench.search.exact import search_vectors
     from psibench.search.vectors import ArrayVectors
 
-    _check(personas, n)
     vectors = ArrayVectors(encode(personas, "query"))
     names = pl.Series("personas", personas, dtype=pl.String)
     frames = [pl.DataFrame(schema=PERSONAS_SCHEMA)]
@@ -171,18 +165,6 @@ def _rows(ids: pl.Series, names: pl.Series, found: np.ndarray) -> pl.DataFrame:
     """Turn (n_documents, n_kept) numbers of personas into rows."""
     lists = names.gather(found.reshape(-1)).reshape(found.shape).arr.to_list()
     return pl.DataFrame({"_id": ids, "personas": lists}, schema=PERSONAS_SCHEMA)
-
-
-def _check(personas: Sequence[str], n: int) -> None:
-    if n < 1:
-        raise InputError(f"n is {n}; allowed: at least 1 candidate per document")
-    if not personas:
-        raise InputError("no personas; give a table with at least one")
-    seen: set[str] = set()
-    for persona in personas:
-        if persona in seen:
-            raise InputError(f"persona {persona!r} occurs twice; leave out the repetition")
-        seen.add(persona)
 
 
 def read_personas(section: Personas) -> list[str]:
