@@ -6,9 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 import yaml
+from embedding_standin import EmbeddingServer, EmbeddingStandIn
 
 from psibench.cli import main
-from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.counting import token_counter
 from psibench.models.manifests import Manifest, manifest_name

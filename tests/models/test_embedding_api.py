@@ -8,6 +8,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from embedding_standin import EmbeddingServer, EmbeddingStandIn
 from openai import _base_client
 from tiny_checkpoints import save_tokenizer
 from transformers import AutoTokenizer
@@ -16,7 +17,7 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.errors import InputError
 from psibench.llm import asking
 from psibench.llm.connection import TryFailedError
-from psibench.llm.standin.embedding_server import STYLES, EmbeddingServer, EmbeddingStandIn, embed
+from psibench.llm.standin.embedding_server import STYLES, embed
 from psibench.llm.usage import BudgetReachedError
 from psibench.models.api.ledger import ApiRequest, Ledger
 from psibench.models.api.service import (

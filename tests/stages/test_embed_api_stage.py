@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import polars as pl
 import pytest
+from embedding_standin import EmbeddingServer, EmbeddingStandIn
 from openai import _base_client
 
 from psibench.config.embedding_apis import EmbeddingApiModel
@@ -20,7 +21,7 @@ from psibench.config.registry import load_registry
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
 from psibench.llm import asking
-from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn, embed
+from psibench.llm.standin.embedding_server import embed
 from psibench.llm.usage import BudgetReachedError
 from psibench.models.api.texts import load_api_texts
 from psibench.stages import embed_api

@@ -7,9 +7,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from embedding_standin import EmbeddingServer, EmbeddingStandIn
 from workflow_project import ENVIRONMENT, Project, tiny_config, write_squad
-
-from psibench.llm.standin.embedding_server import EmbeddingServer, EmbeddingStandIn
 
 N_CONTEXTS = 60
 N_TEXTS = 3 * N_CONTEXTS
