@@ -10,9 +10,9 @@ import pytrec_eval
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from psibench.config import Encoding, Uncertainty
 from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
+from psibench.config.sections import Encoding, Uncertainty
 from psibench.encode.job import run_encode
 from psibench.generate.benchmarks import SquadPosq
 from psibench.generate.recipes import build_params, run_build

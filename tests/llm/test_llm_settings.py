@@ -20,8 +20,6 @@ from psibench.llm.secret import Secret
         ({"backend": "stand-in"}, "models of the stand-in"),
         ({"budget_usd": 1.0}, "needs sampling.max_output_tokens"),
         ({"api_key": "x"}, "Extra inputs"),
-        ({"asking": {"refresh_s": 5.0}}, "refresh_s is no longer a key: answers of other jobs"),
-        ({"asking": {"backoff_s": 1.0}}, "max_tries and deadline_s say how long .* Delete it"),
         ({"asking": {"concurrency": 0}}, "greater than or equal to 1"),
     ],
 )

@@ -15,8 +15,8 @@ from tiny_architectures import save_new_type_gte, save_nv_embed, save_qwen3_embe
 from tiny_checkpoints import save_bert
 from tiny_late_checkpoints import save_bge_m3, save_colbert, save_jina_colbert, save_pylate
 
-from psibench.config import parse_model
 from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.registry import parse_model
 from psibench.errors import InputError
 from psibench.models.api.texts import load_api_texts
 from psibench.models.counting import load_tokenizer, token_counter

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from psibench.config import parse_model
 from psibench.config.models import RunFilesModel, RunFormat
+from psibench.config.registry import parse_model
 from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
 from psibench.models.run_files import check_run_files, run_files

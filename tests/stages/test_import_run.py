@@ -6,7 +6,7 @@ import logging
 import polars as pl
 import pytest
 
-from psibench.config import parse_model
+from psibench.config.registry import parse_model
 from psibench.errors import InputError
 from psibench.stages.import_run import run_import_run
 from psibench.tables import Provenance, read_provenance, read_table, write_table

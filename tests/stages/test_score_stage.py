@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from psibench.config import Uncertainty
+from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
 from psibench.metrics import scoring
 from psibench.metrics.aggregate import RowLabels

@@ -46,17 +46,6 @@ class SamplingSettings(Section):
         return Sampling(**{**fields, "stop": tuple(fields["stop"])})
 
 
-_PAUSES = (
-    "pauses are now half a second, doubled each time up to eight, or what the server's Retry-After "
-    "says; max_tries and deadline_s say how long a request is tried"
-)
-_GONE = {
-    "backoff_s": _PAUSES,
-    "max_backoff_s": _PAUSES,
-    "refresh_s": "answers of other jobs are read once, when a job starts",
-}
-
-
 class AskPolicy(Section):
     """How requests are sent: at once, per minute, and again."""
 
@@ -77,14 +66,6 @@ class AskPolicy(Section):
     """Further samples asked for after a malformed or truncated reply."""
     give_up_after: int = Field(default=50, ge=1)
     """Requests failed in a row after which the run stops: the server is gone, or refuses all."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _keys_are_current(cls, given: Any) -> Any:
-        gone = sorted(_GONE.keys() & given.keys()) if isinstance(given, Mapping) else []
-        if gone:
-            raise ValueError(f"{gone[0]} is no longer a key: {_GONE[gone[0]]}. Delete it")
-        return given
 
 
 class BatchPolicy(Section):

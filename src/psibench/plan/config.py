@@ -27,7 +27,7 @@ from psibench.metrics.definitions import DEFAULT_METRICS
 from psibench.plan.training import TrainedModel, trained_models
 from psibench.probes.settings import Probes, why_not
 from psibench.train.sections import Training
-from psibench.translate.steps import Translate
+from psibench.translate.relocate import Relocate
 
 Metric = Annotated[
     str, StringConstraints(pattern=r"^(ndcg|ndcg-tie-averaged|recall|mrr)@[1-9][0-9]*$")
@@ -238,11 +238,9 @@ def _check_budgets(config: Config) -> None:
 
 def _named_rerankers(config: Config, models: Mapping[str, Model]) -> Iterator[tuple[str, str]]:
     """Yield (config key, id) of every reranker that a benchmark or one of ``models`` names."""
-    for benchmark, section in config.benchmarks.items():
-        for key in ("verify", "false_negatives"):
-            filtering = getattr(section, key, None)
-            for name in filtering.rerankers if filtering is not None else ():
-                yield f"benchmarks.{benchmark}.{key}.rerankers", name
+    for path, section in _sections(config.benchmarks, "benchmarks"):
+        for name in getattr(section, "rerankers", ()):
+            yield f"{path}.rerankers", name
     for model, entry in models.items():
         if isinstance(entry, RerankModel):
             yield f"registry.{model}.reranker", entry.reranker
@@ -250,25 +248,18 @@ def _named_rerankers(config: Config, models: Mapping[str, Model]) -> Iterator[tu
 
 def _named_llms(config: Config) -> Iterator[tuple[str, str]]:
     """Yield (config key, id) of every language model that a task of a benchmark names."""
-    for name, section in config.benchmarks.items():
-        for key in type(section).model_fields:
-            value = getattr(section, key)
-            if isinstance(value, LlmTaskSection):
-                yield f"benchmarks.{name}.{key}.llm", value.llm
-            if isinstance(value, Translate):
-                yield from _translating(f"benchmarks.{name}.{key}", value)
-            elif isinstance(value, FinewebNegatives):
-                for number, judge in enumerate(value.judges):
-                    yield f"benchmarks.{name}.{key}.judges.{number}", judge
+    for path, section in _sections(config.benchmarks, "benchmarks"):
+        if isinstance(section, LlmTaskSection | Relocate) and section.llm is not None:
+            yield f"{path}.llm", section.llm
+        elif isinstance(section, FinewebNegatives):
+            yield from ((f"{path}.judges.{n}", judge) for n, judge in enumerate(section.judges))
 
 
-def _translating(key: str, section: Translate) -> Iterator[tuple[str, str]]:
-    """Yield those who clean, find again and grade translations."""
-    if section.clean.refusals is not None:
-        yield f"{key}.clean.refusals.llm", section.clean.refusals.llm
-    if section.relocate is not None and section.relocate.llm is not None:
-        yield f"{key}.relocate.llm", section.relocate.llm
-    if section.quality is not None:
-        yield f"{key}.quality.llm", section.quality.llm
-        for name, one in (section.quality.translators or {}).items():
-            yield f"{key}.quality.translators.{name}.llm", one.llm
+def _sections(value: Any, path: str) -> Iterator[tuple[str, Section]]:
+    """Yield all sections in a value with their config keys, outer ones first."""
+    if isinstance(value, Section):
+        yield path, value
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _sections(inner, f"{path}.{name}")
