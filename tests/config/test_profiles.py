@@ -57,6 +57,5 @@ def test_models_that_vllm_runs_have_the_gpus_of_their_entry() -> None:
     profile = yaml.safe_load((REPOSITORY / "profiles" / "slurm" / "config.yaml").read_text())
     given = profile["set-resources"]
     named = {name for name in given if name.endswith("_vllm")}
-    probes = {"probe_cosines_vllm", "probe_reversal_vllm", "probe_regression_vllm"}
-    assert named == {"encode_vllm", "encode_shard_vllm", "ask_vllm", "ask_shard_vllm", *probes}
+    assert named == {"encode_vllm", "encode_shard_vllm", "ask_vllm", "ask_shard_vllm", "probe_vllm"}
     assert all("gpu" not in given[name] for name in named)

@@ -43,4 +43,4 @@ def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(t
 
     project.write_config(config | {"probes": probes | {"places": 4}})
     collected = {"probe_table": 1, "probe_page": 1, "probes": 1}
-    assert project.planned("probes") == {"probe_cosines": 1} | collected
+    assert project.planned("probes") == {"probe": 1} | collected

@@ -8,8 +8,7 @@ rule probes:
     localrule: True
 
 
-# Insertion, removal, segments, moved evidence.
-rule probe_cosines:
+rule probe:
     input:
         corpora=per_job(paths.domain_tables, table="corpus"),
         queries=per_job(paths.probe_queries, table="queries"),
@@ -25,7 +24,6 @@ rule probe_cosines:
     benchmark:
         "benchmarks/probes/{probe}/{benchmark}/{model}/{lang}.tsv"
     wildcard_constraints:
-        probe="insertion|removal|segments|moving",
         model=patterns["encoded without vllm"],
     conda:
         "../../envs/gpu.yaml"
@@ -51,79 +49,16 @@ rule probe_cosines:
         dtype=settings.encoding.dtype,
         storage=settings.encoding.storage,
         store=settings.store,
-        stage=STAGES["probe_cosines"],
+        stage=STAGES["probe"],
     message:
         "Probing {wildcards.model} by {wildcards.probe} on {wildcards.benchmark}, {wildcards.lang}"
     script:
         "../scripts/stage.py"
 
 
-use rule probe_cosines as probe_cosines_vllm with:
+use rule probe as probe_vllm with:
     wildcard_constraints:
-        probe="insertion|removal|segments|moving",
         model=patterns["encoded by vllm"],
-
-
-# Every document reversed.
-use rule probe_cosines as probe_reversal with:
-    wildcard_constraints:
-        probe="reversal",
-        model=patterns["encoded without vllm"],
-    params:
-        entry=per_job(jobs.entry),
-        model_version=per_job(jobs.model_version),
-        domains=domains,
-        level=settings.uncertainty.level,
-        dtype=settings.encoding.dtype,
-        storage=settings.encoding.storage,
-        store=settings.store,
-        stage=STAGES["probe_reversal"],
-
-
-use rule probe_reversal as probe_reversal_vllm with:
-    wildcard_constraints:
-        probe="reversal",
-        model=patterns["encoded by vllm"],
-
-
-# Document vectors as sums of sentence vectors.
-use rule probe_cosines as probe_regression with:
-    wildcard_constraints:
-        probe="regression",
-        model=patterns["encoded without vllm"],
-    params:
-        entry=per_job(jobs.entry),
-        model_version=per_job(jobs.model_version),
-        domains=domains,
-        probes=per_job(jobs.probes),
-        level=settings.uncertainty.level,
-        dtype=settings.encoding.dtype,
-        storage=settings.encoding.storage,
-        store=settings.store,
-        stage=STAGES["probe_regression"],
-
-
-use rule probe_regression as probe_regression_vllm with:
-    wildcard_constraints:
-        probe="regression",
-        model=patterns["encoded by vllm"],
-
-
-# Gradients by the tokens of a document.
-use rule probe_cosines as probe_saliency with:
-    wildcard_constraints:
-        probe="saliency",
-        model=patterns["encoded without vllm"],
-    params:
-        entry=per_job(jobs.entry),
-        model_version=per_job(jobs.model_version),
-        domains=domains,
-        probes=per_job(jobs.probes),
-        level=settings.uncertainty.level,
-        dtype=settings.encoding.dtype,
-        storage=settings.encoding.storage,
-        store=settings.store,
-        stage=STAGES["probe_saliency"],
 
 
 rule probe_table:

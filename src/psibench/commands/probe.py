@@ -18,12 +18,9 @@ from psibench.errors import InputError, supported
 from psibench.formats.beir import read_qrels, read_queries, read_texts
 from psibench.models.counting import token_counter
 from psibench.models.declared import declared_positions
-from psibench.probes.cosines import run_probe_cosines
-from psibench.probes.regression import run_probe_regression
-from psibench.probes.retrieval import run_probe_reversal
-from psibench.probes.saliency import run_probe_saliency
+from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
-from psibench.probes.tables import PROBE_TABLE
+from psibench.probes.tables import PROBE_TABLE, ProbeRun
 from psibench.sources.files import read_document_files
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import provenance
@@ -81,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_probe(args: argparse.Namespace) -> None:
+def probe(args: argparse.Namespace) -> None:
     """Run the probe, print its summary and write it where asked."""
     _check(args)
     entry = find_model(args.model, max_tokens=args.max_tokens)
@@ -90,38 +87,21 @@ def run_probe(args: argparse.Namespace) -> None:
     assert isinstance(entry, EncoderModel)
     with tempfile.TemporaryDirectory(prefix="psibench-probe-") as folder:
         place = Path(folder)
-        corpora, queries, qrels = _as_tables(args, place)
+        asked = ProbeRun(
+            probe=args.name,
+            entry=entry,  # type: ignore[arg-type]
+            model=Path(args.model).name,
+            benchmark=args.corpus.name,
+            language="und",
+            domains=[DOMAIN],
+            probes=Probes(n_documents=args.n, seed=args.seed, saliency_min_tokens=args.min_tokens),
+            length_tokenizer=args.tokenizer,
+            level=args.level,
+            store=str(args.store or place / "store"),
+        )
         rows, table = place / "rows.parquet", place / "table.parquet"
-        given: dict[str, Any] = {
-            "probe": args.name,
-            "model": Path(args.model).name,
-            "benchmark": args.corpus.name,
-            "language": "und",
-            "domains": [DOMAIN],
-            "corpora": corpora,
-            "level": args.level,
-            "store": args.store or place / "store",
-            "settings": Encoding(device=args.device),
-            "rows": rows,
-            "table": table,
-        }
-        sampled = Probes(n_documents=args.n, seed=args.seed)
-        if args.name == "reversal":
-            run_probe_reversal(entry, queries=queries, qrels=qrels, **given)  # type: ignore[arg-type]
-        elif args.name == "saliency":
-            anywhere = sampled.model_copy(update={"saliency_min_tokens": args.min_tokens})
-            run_probe_saliency(entry, queries=queries, probes=anywhere, **given)  # type: ignore[arg-type]
-        elif args.name == "regression":
-            run_probe_regression(entry, probes=sampled, **given)  # type: ignore[arg-type]
-        else:
-            run_probe_cosines(
-                entry,  # type: ignore[arg-type]
-                queries=queries,
-                qrels=qrels,
-                probes=sampled,
-                length_tokenizer=args.tokenizer,
-                **given,
-            )
+        written = _as_tables(args, place)
+        run_probe(asked, Encoding(device=args.device), **written, rows=rows, table=table)
         found = read_table(table, PROBE_TABLE)
         if args.out is not None:
             _write(found, table, rows, args.out)
@@ -177,14 +157,14 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError(f"--queries: {args.name} has no queries; leave it out")
 
 
-def _as_tables(args: argparse.Namespace, folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """Write what is given as a benchmark's tables, which the stages read."""
-    origin = provenance("probe_cosines", params={}, inputs={})
+def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, list[Path]]:
+    """Write what is given as a benchmark's tables, which the stage reads: files by name."""
+    origin = provenance("probe", params={}, inputs={})
     documents = read_document_files([args.corpus], text_column=args.text_column)
     corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
     write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=origin)
     if args.queries is None:
-        return [folder / "corpus.parquet"], [], []
+        return {"corpora": [folder / "corpus.parquet"]}
     asked = read_queries(args.queries)
     texts = read_texts([args.queries], asked["_id"]).select("_id", "text")
     queries = asked.join(texts, on="_id", maintain_order="left")
@@ -204,9 +184,8 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> tuple[list[Path], list
     else:
         qrels = read_qrels(args.qrels)
     write_table(qrels, folder / "qrels.parquet", QRELS, provenance=origin)
-    names = ("corpus", "queries", "qrels")
-    a, b, c = ([folder / f"{name}.parquet"] for name in names)
-    return a, b, c
+    names = {"corpora": "corpus", "queries": "queries", "qrels": "qrels"}
+    return {given: [folder / f"{name}.parquet"] for given, name in names.items()}
 
 
 def _positives(queries: pl.DataFrame, corpus: pl.DataFrame) -> list[str]:
@@ -247,5 +226,5 @@ LISTED = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())
 COMMAND = Command(
     f"Run one probe of a model on a corpus and print its summary.\n\nprobes:\n{LISTED}",
     add_arguments,
-    run_probe,
+    probe,
 )

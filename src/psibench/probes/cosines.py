@@ -8,31 +8,29 @@ control: what it is about is the same at each.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from psibench.config.models import EncoderEntry
-from psibench.config.sections import Encoding
 from psibench.models.counting import token_counter
 from psibench.probes.encoding import EncodedTexts, ProbeEncoder, cosines
 from psibench.probes.filler import filler
 from psibench.probes.retrieval import METRIC, Collection, ndcg_with_variants
-from psibench.probes.settings import OF_QUERIES, ProbeName, Probes
+from psibench.probes.settings import ProbeName, Probes
 from psibench.probes.tables import (
     ABOUT,
-    Inputs,
+    Figures,
+    ProbeFiles,
+    ProbeRun,
     Row,
     Texts,
     by_domain,
-    log_left_out,
     mean_row,
     n_of_documents,
     profile_rows,
     read_sample,
-    write_probe,
+    rows_frame,
 )
 from psibench.probes.variants import (
     UnfitError,
@@ -43,7 +41,6 @@ from psibench.probes.variants import (
     segments,
 )
 from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
-from psibench.tables.stage import stage
 from psibench.text.lengths import TokenCounter
 from psibench.text.segments import POSITIONS
 
@@ -177,7 +174,7 @@ def _measure(
             row |= {"left_out": NO_VECTOR} if np.isnan(cosine) else {"cosine": float(cosine)}
             place += 1
         out.append(row)
-    return Measured(_frame(out), scores, read_references.keys[owners])
+    return Measured(rows_frame(PROBE_COSINES, out), scores, read_references.keys[owners])
 
 
 def _cases(
@@ -268,12 +265,6 @@ def _seen(
     }
 
 
-def _frame(rows: Sequence[Row]) -> pl.DataFrame:
-    empty = PROBE_COSINES.empty().drop("benchmark", "language", "model", "probe")
-    filled = [[row.get(name) for name in empty.columns] for row in rows]
-    return pl.DataFrame(filled, schema=empty.schema, orient="row")
-
-
 # --- Summary ---
 
 OF_THREE: Mapping[str, str] = {"insertion": "in", "removal": "out"}
@@ -301,7 +292,7 @@ def summarise(probe: ProbeName, rows: pl.DataFrame, *, level: float) -> list[Row
                 if kept.is_empty():
                     continue
                 about = {
-                    **{"domain": domain, "probe": probe, "read": read},
+                    **{"domain": domain, "read": read},
                     **{"size": size, "n_places": n_places},
                     "n_left_out": n_of_documents(part) - n_of_documents(kept),
                 }
@@ -349,71 +340,14 @@ def _complete(part: pl.DataFrame, n_places: int, *, is_whole: bool) -> pl.DataFr
     return part.filter(good)
 
 
-@stage("probe_cosines", version=3, offline=True)
-def run_probe_cosines(
-    entry: EncoderEntry,
-    *,
-    probe: ProbeName,
-    model: str,
-    benchmark: str,
-    language: str,
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    probes: Probes,
-    length_tokenizer: str,
-    level: float,
-    store: str | Path,
-    settings: Encoding,
-    rows: str | Path,
-    table: str | Path,
-    qrels: Sequence[str | Path] = (),
-) -> None:
-    """Run a cosine probe on a benchmark's documents in one language.
-
-    Parameters
-    ----------
-    corpora, queries
-        CORPUS and QUERIES tables, domain by domain; queries only for moved evidence.
-    qrels
-        QRELS tables likewise: with them moved evidence is also searched for in its whole corpus.
-    probes
-        What of the section the probe goes by; the rest does not count.
-    rows, table
-        PROBE_COSINES and PROBE_TABLE.
-
-    Raises
-    ------
-    InputError
-        If the model cannot be probed or loaded, or a table does not fit its schema.
-    """
-    texts = read_sample(
-        domains,
-        corpora,
-        queries,
-        n_documents=probes.n_documents,
-        seed=probes.seed,
-        with_queries=probe in OF_QUERIES,
-    )
-    encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
-    count_tokens = token_counter(length_tokenizer)
-    found = measure(probe, texts, encoder, settings=probes, count_tokens=count_tokens)
-    scored = found.rows
-    if probe == "moving" and qrels:
-        collection = Collection.read(domains, corpora, qrels)
-        ndcg = ndcg_with_variants(found.rows, found.scores, found.references, collection, encoder)
-        scored = scored.with_columns(pl.Series(METRIC, ndcg).fill_nan(None))
-    log_left_out(scored["left_out"])
-    labels = {"benchmark": benchmark, "language": language, "model": model, "probe": probe}
-    named = scored.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
-    about = Inputs("probe_cosines", entry, model, [*corpora, *queries, *qrels], encoder.dtype)
-    write_probe(
-        named.select(PROBE_COSINES.column_names),
-        PROBE_COSINES,
-        summarise(probe, scored, level=level),
-        labels=labels,
-        about=about,
-        params=probes.of(probe) | {"probe": probe, "level": level},
-        rows=rows,
-        table=table,
-    )
+def probe_cosines(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> Figures:
+    """Run a cosine probe; moved evidence is also searched for in its whole corpus, with qrels."""
+    texts = read_sample(run, files)
+    count_tokens = token_counter(run.length_tokenizer)
+    found = measure(run.probe, texts, encoder, settings=run.probes, count_tokens=count_tokens)
+    rows = found.rows
+    if run.probe == "moving" and files.qrels:
+        collection = Collection.read(run.domains, files)
+        ndcg = ndcg_with_variants(rows, found.scores, found.references, collection, encoder)
+        rows = rows.with_columns(pl.Series(METRIC, ndcg).fill_nan(None))
+    return Figures(PROBE_COSINES, rows, summarise(run.probe, rows, level=run.level))

@@ -1,4 +1,4 @@
-"""Stage ``probe_regression``: a document's vector as a weighted sum of its sentences' (Needles, 4).
+"""Regression: a document's vector as a weighted sum of its sentences' (Needles, 4).
 
 Ordinary least squares of the unit vector of a document on the unit vectors of its sentences; the
 dimensions are the observations. The coefficients, divided by their L2 norm, are the sentences'
@@ -6,34 +6,32 @@ importance. A sentence may weigh much for what it says: the same sentences in an
 control, where what remains of a slope is the model's.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 import numpy as np
 import polars as pl
 
-from psibench.config.models import EncoderEntry
-from psibench.config.sections import Encoding
 from psibench.metrics.inference import FEWEST_DOCUMENTS, clustered_effect
 from psibench.probes.encoding import ProbeEncoder
-from psibench.probes.settings import ProbeName, Probes, priority
+from psibench.probes.settings import priority
 from psibench.probes.tables import (
     ABOUT,
-    Inputs,
+    Figures,
+    ProbeFiles,
+    ProbeRun,
     Row,
     by_domain,
+    by_reading,
     in_parts,
-    log_left_out,
     mean_row,
     n_of_documents,
     read_sample,
-    write_probe,
+    rows_frame,
 )
 from psibench.probes.variants import permuted
 from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
-from psibench.tables.stage import stage
 from psibench.text.alignment import sentence_spans
 
 SENTENCE_WEIGHTS = TableSpec(
@@ -122,55 +120,13 @@ def decompose(document: np.ndarray, sentences: np.ndarray) -> Decomposition:
     return Decomposition(coefficients, shares[0], float(np.abs(rest).mean()), shares[1])
 
 
-@stage("probe_regression", version=1, offline=True)
-def run_probe_regression(
-    entry: EncoderEntry,
-    *,
-    probe: ProbeName,
-    model: str,
-    benchmark: str,
-    language: str,
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    probes: Probes,
-    level: float,
-    store: str | Path,
-    settings: Encoding,
-    rows: str | Path,
-    table: str | Path,
-) -> None:
-    """Decompose the vectors of a sample of documents, as they are and with sentences shuffled.
-
-    Raises
-    ------
-    InputError
-        If the model cannot be probed or loaded, or a table does not fit its schema.
-    """
-    documents = read_sample(
-        domains,
-        corpora,
-        [],
-        n_documents=probes.n_documents,
-        seed=probes.seed,
-        with_queries=False,
-    ).documents
-    encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
+def probe_regression(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> Figures:
+    """Decompose the vectors of a sample of documents, as they are and with sentences shuffled."""
+    documents = read_sample(run, files).documents
     found = pl.concat(
-        measure_regression(part, encoder, seed=probes.seed) for part in in_parts(documents)
+        measure_regression(part, encoder, seed=run.probes.seed) for part in in_parts(documents)
     )
-    log_left_out(found.filter(~pl.col("shuffled"))["left_out"])
-    labels = {"benchmark": benchmark, "language": language, "model": model}
-    named = found.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
-    write_probe(
-        named.select(SENTENCE_WEIGHTS.column_names),
-        SENTENCE_WEIGHTS,
-        summarise_regression(found, level=level),
-        labels=labels | {"probe": probe},
-        about=Inputs("probe_regression", entry, model, corpora, encoder.dtype),
-        params=probes.of(probe) | {"probe": probe, "level": level},
-        rows=rows,
-        table=table,
-    )
+    return Figures(SENTENCE_WEIGHTS, found, summarise_regression(found, level=run.level))
 
 
 def measure_regression(
@@ -238,9 +194,7 @@ def measure_regression(
                         "r2_equal": fitted.r2_equal,
                     }
                 )
-    empty = SENTENCE_WEIGHTS.empty().drop("benchmark", "language", "model")
-    filled = [[row.get(name) for name in empty.columns] for row in rows]
-    return pl.DataFrame(filled, schema=empty.schema, orient="row")
+    return rows_frame(SENTENCE_WEIGHTS, rows)
 
 
 def _unfit(sentences: np.ndarray, document: np.ndarray) -> str | None:
@@ -273,19 +227,8 @@ def summarise_regression(rows: pl.DataFrame, *, level: float) -> list[Row]:
     found: list[Row] = []
     for domain, own in by_domain(rows):
         for is_shuffled in (False, True):
-            part = own.filter(shuffled=is_shuffled)
-            for read in ("all", "whole"):
-                kept = part.filter(pl.col("left_out").is_null())
-                if read == "whole":
-                    kept = kept.filter(pl.col("read") >= 1)
-                if kept.is_empty():
-                    continue
-                about = {
-                    "domain": domain,
-                    "read": read,
-                    "probe": "regression",
-                    "n_left_out": n_of_documents(part) - n_of_documents(kept),
-                }
+            for counted, kept in by_reading(own.filter(shuffled=is_shuffled)):
+                about = {"domain": domain, **counted}
                 order = "shuffled" if is_shuffled else "as it is"
                 found += [
                     about | row | {"condition": f"{row['condition']}, {order}".removeprefix(", ")}

@@ -1,35 +1,32 @@
 """Probes of retrieval: nDCG@10 with moved evidence, and with every document reversed.
 
 Moved evidence (Controlled, section 6.2) replaces one document of the corpus; mirror reversal
-(Controlled, appendix E.1; stage ``probe_reversal``) all of them. Both ask the same queries of the
+(Controlled, appendix E.1) all of them. Both ask the same queries of the
 same texts before and after, so that what changes is where the evidence is, not what it is.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from psibench.config.models import EncoderEntry
-from psibench.config.sections import Encoding
 from psibench.encode.store import StoredDocuments
 from psibench.metrics.definitions import ndcg_of_query
 from psibench.metrics.inference import FEWEST_DOCUMENTS, clustered_effect
 from psibench.metrics.ranking import ranking_metrics
 from psibench.models.dtypes import pick_device
 from psibench.probes.encoding import ProbeEncoder
-from psibench.probes.settings import ProbeName
 from psibench.probes.tables import (
     ABOUT,
-    Inputs,
+    Figures,
+    ProbeFiles,
+    ProbeRun,
     Row,
     by_domain,
-    log_left_out,
-    n_of_documents,
+    by_reading,
     read_queries,
-    write_probe,
+    rows_frame,
 )
 from psibench.probes.variants import (
     Permuted,
@@ -45,7 +42,6 @@ from psibench.tables import read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QRELS
 from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
-from psibench.tables.stage import stage
 
 DEPTH = 10
 METRIC = f"ndcg@{DEPTH}"
@@ -70,19 +66,17 @@ class Collection:
     qrels: pl.DataFrame
 
     @classmethod
-    def read(
-        cls, domains: Sequence[str], corpora: Sequence[str | Path], qrels: Sequence[str | Path]
-    ) -> "Collection":
+    def read(cls, domains: Sequence[str], files: ProbeFiles) -> "Collection":
         """Read CORPUS and QRELS tables; the texts of all documents are in memory."""
         documents = pl.concat(
             read_columns(path, CORPUS, ["_id", "text"])
             .sort("_id", descending=True)  # as ties rank
             .select(pl.lit(domain).alias("domain"), pl.col("_id").alias("document_id"), "text")
-            for domain, path in zip(domains, corpora, strict=True)
+            for domain, path in zip(domains, files.corpora, strict=True)
         )
         judged = pl.concat(
             read_table(path, QRELS).select(pl.lit(domain).alias("domain"), *QRELS.column_names)
-            for domain, path in zip(domains, qrels, strict=True)
+            for domain, path in zip(domains, files.qrels, strict=True)
         )
         return cls(tuple(domains), documents, judged)
 
@@ -197,50 +191,13 @@ REVERSAL_SCORES = TableSpec(
 )
 
 
-@stage("probe_reversal", version=2, offline=True)
-def run_probe_reversal(
-    entry: EncoderEntry,
-    *,
-    probe: ProbeName,
-    model: str,
-    benchmark: str,
-    language: str,
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    qrels: Sequence[str | Path],
-    level: float,
-    store: str | Path,
-    settings: Encoding,
-    rows: str | Path,
-    table: str | Path,
-) -> None:
-    """Reverse every document of a benchmark, ask all queries before and after.
-
-    Raises
-    ------
-    InputError
-        If the model cannot be probed or loaded, or a table does not fit its schema.
-    """
-    collection = Collection.read(domains, corpora, qrels)
+def probe_reversal(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> Figures:
+    """Reverse every document of a benchmark, ask all queries before and after."""
     asked = pl.concat(
-        read_queries(path, domain) for domain, path in zip(domains, queries, strict=True)
+        read_queries(path, domain) for domain, path in zip(run.domains, files.queries, strict=True)
     )
-    encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
-    found = measure_reversal(collection, asked, encoder)
-    log_left_out(found["left_out"])
-    labels = {"benchmark": benchmark, "language": language, "model": model}
-    named = found.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
-    write_probe(
-        named.select(REVERSAL_SCORES.column_names),
-        REVERSAL_SCORES,
-        summarise_reversal(found, level=level),
-        labels=labels | {"probe": probe},
-        about=Inputs("probe_reversal", entry, model, [*corpora, *queries, *qrels], encoder.dtype),
-        params={"probe": probe, "level": level},
-        rows=rows,
-        table=table,
-    )
+    found = measure_reversal(Collection.read(run.domains, files), asked, encoder)
+    return Figures(REVERSAL_SCORES, found, summarise_reversal(found, level=run.level))
 
 
 def measure_reversal(
@@ -306,9 +263,7 @@ def measure_reversal(
                 "read": min(limits[0][place], limits[1][place]) / len(text),
             }
         )
-    empty = REVERSAL_SCORES.empty().drop("benchmark", "language", "model")
-    filled = [[one.get(name) for name in empty.columns] for one in rows]
-    return pl.DataFrame(filled, schema=empty.schema, orient="row")
+    return rows_frame(REVERSAL_SCORES, rows)
 
 
 def _reversed(text: str) -> tuple[tuple[Span, ...], Permuted] | str:
@@ -372,16 +327,9 @@ def summarise_reversal(rows: pl.DataFrame, *, level: float) -> list[Row]:
     """
     found: list[Row] = []
     for domain, own in by_domain(rows):
-        n_documents = n_of_documents(own)
-        for read in ("all", "whole"):
-            kept = own.filter(pl.col("left_out").is_null())
-            if read == "whole":
-                kept = kept.filter(pl.col("read") >= 1)
-            if kept.is_empty():
-                continue
-            about = {"domain": domain, "read": read, "probe": "reversal"}
-            for row in _origins(kept, level=level):
-                found.append(about | row | {"n_left_out": n_documents - n_of_documents(kept)})
+        for counted, kept in by_reading(own):
+            about = {"domain": domain, **counted}
+            found += [about | row for row in _origins(kept, level=level)]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Stage ``probe_saliency``: which tokens a query's cosine hangs on (PosIR, section 4.3).
+"""Saliency: which tokens a query's cosine hangs on (PosIR, section 4.3).
 
 The gradient of cosine(query, document) by the document's input embeddings, its L2 norm per token,
 special tokens and the prompt left out. A document's norms are divided by their 99th percentile and
@@ -7,31 +7,25 @@ points. Evidence is in the middle of the documents taken: a curve that is high a
 model that looks there whatever is asked.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 
-from psibench.config.models import SentenceTransformerModel
-from psibench.config.sections import Encoding
 from psibench.probes.encoding import ProbeEncoder
-from psibench.probes.settings import ProbeName, Probes
 from psibench.probes.tables import (
     ABOUT,
-    Inputs,
+    Figures,
+    ProbeFiles,
+    ProbeRun,
     Row,
     Texts,
     by_domain,
-    log_left_out,
+    by_reading,
     mean_row,
-    n_of_documents,
     profile_rows,
     read_sample,
-    write_probe,
+    rows_frame,
 )
 from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
-from psibench.tables.stage import stage
 
 SALIENCY = TableSpec(
     "saliency",
@@ -71,56 +65,10 @@ def normalised(norms: np.ndarray) -> np.ndarray:
     return found
 
 
-@stage("probe_saliency", version=1, offline=True)
-def run_probe_saliency(
-    entry: SentenceTransformerModel,
-    *,
-    probe: ProbeName,
-    model: str,
-    benchmark: str,
-    language: str,
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    probes: Probes,
-    level: float,
-    store: str | Path,
-    settings: Encoding,
-    rows: str | Path,
-    table: str | Path,
-) -> None:
-    """Take a query of each document whose evidence is in the middle, and its gradients.
-
-    Raises
-    ------
-    InputError
-        If the model cannot be probed or loaded, or a table does not fit its schema.
-    """
-    texts = read_sample(
-        domains,
-        corpora,
-        queries,
-        n_documents=probes.n_documents,
-        seed=probes.seed,
-        with_queries=True,
-        positions=probes.saliency_positions,
-        min_tokens=probes.saliency_min_tokens,
-    )
-    encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
-    found = measure_saliency(texts, encoder)
-    log_left_out(found["left_out"])
-    labels = {"benchmark": benchmark, "language": language, "model": model}
-    named = found.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
-    write_probe(
-        named.select(SALIENCY.column_names),
-        SALIENCY,
-        summarise_saliency(found, level=level),
-        labels=labels | {"probe": probe},
-        about=Inputs("probe_saliency", entry, model, [*corpora, *queries], encoder.dtype),
-        params=probes.of(probe) | {"probe": probe, "level": level},
-        rows=rows,
-        table=table,
-    )
+def probe_saliency(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> Figures:
+    """Take a query of each document whose evidence is in the middle, and its gradients."""
+    found = measure_saliency(read_sample(run, files), encoder)
+    return Figures(SALIENCY, found, summarise_saliency(found, level=run.level))
 
 
 def measure_saliency(texts: Texts, encoder: ProbeEncoder) -> pl.DataFrame:
@@ -155,27 +103,15 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder) -> pl.DataFrame:
             about | {"point": point, "saliency": float(value)}
             for point, value in enumerate(normalised(norms), 1)
         ]
-    empty = SALIENCY.empty().drop("benchmark", "language", "model")
-    filled = [[one.get(name) for name in empty.columns] for one in rows]
-    return pl.DataFrame(filled, schema=empty.schema, orient="row")
+    return rows_frame(SALIENCY, rows)
 
 
 def summarise_saliency(rows: pl.DataFrame, *, level: float) -> list[Row]:
     """Return the rows of PROBE_TABLE: mean and ``saliency sd`` of 100 points, profile of tenths."""
     found: list[Row] = []
     for domain, own in by_domain(rows):
-        for read in ("all", "whole"):
-            kept = own.filter(pl.col("left_out").is_null())
-            if read == "whole":
-                kept = kept.filter(pl.col("read") >= 1)
-            if kept.is_empty():
-                continue
-            about = {
-                "domain": domain,
-                "read": read,
-                "probe": "saliency",
-                "n_left_out": n_of_documents(own) - n_of_documents(kept),
-            }
+        for counted, kept in by_reading(own):
+            about = {"domain": domain, **counted}
             matrix = (
                 kept.sort("domain", "document_id", "query_id", "point")["saliency"]
                 .to_numpy()

@@ -1,8 +1,6 @@
-"""What a probe reads and writes: its documents and queries, and the table of all its figures."""
+"""What a probe is and reads: its documents and queries, and the table of all probes' figures."""
 
-import logging
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,24 +8,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.config.model_params import retrieval_params
 from psibench.config.models import EncoderEntry
-from psibench.encode.job import revisions_of
 from psibench.metrics.inference import (
     FEWEST_DOCUMENTS,
     DocumentTable,
     clustered_effect,
     within_documents,
 )
-from psibench.probes.settings import priority
+from psibench.probes.settings import OF_QUERIES, ProbeName, Probes, priority
 from psibench.tables import write_csv, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.spec import FLOAT64, INT32, POOLED, STRING, Column, TableSpec
 from psibench.tables.stage import stage
-
-logger = logging.getLogger("psibench")
 
 ABOUT = (
     Column("benchmark", STRING, "benchmark id, or the name of a corpus"),
@@ -90,6 +84,68 @@ PART_DOCUMENTS = 500
 Row = dict[str, Any]
 
 
+# --- A probe ---
+
+
+@dataclass(frozen=True)
+class ProbeRun:
+    """One probe of one model on a benchmark's documents in one language.
+
+    Attributes
+    ----------
+    domains
+        In the order of the files.
+    probes
+        What of the section the probe goes by; the rest does not count.
+    length_tokenizer
+        What counts the tokens that the lengths of fillers go by.
+    level
+        Of the intervals.
+    store
+        Where vectors are kept.
+    """
+
+    probe: ProbeName
+    entry: EncoderEntry
+    model: str
+    benchmark: str
+    language: str
+    domains: Sequence[str]
+    probes: Probes
+    length_tokenizer: str
+    level: float
+    store: str
+
+
+@dataclass(frozen=True)
+class ProbeFiles:
+    """CORPUS, QUERIES and QRELS tables, domain by domain; no queries for a probe of documents."""
+
+    corpora: Sequence[str | Path]
+    queries: Sequence[str | Path] = ()
+    qrels: Sequence[str | Path] = ()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a probe finds: rows of ``spec`` less their labels, and the rows of PROBE_TABLE."""
+
+    spec: TableSpec
+    rows: pl.DataFrame
+    summary: Sequence[Row]
+
+
+LABELS = ("benchmark", "language", "model", "probe")
+"""Columns that are the same in all rows of a probe's tables."""
+
+
+def rows_frame(spec: TableSpec, rows: Sequence[Row]) -> pl.DataFrame:
+    """Make a frame of rows without their labels; what a row lacks is null."""
+    empty = spec.empty().drop(LABELS, strict=False)
+    filled = [[row.get(name) for name in empty.columns] for row in rows]
+    return pl.DataFrame(filled, schema=empty.schema, orient="row")
+
+
 # --- Documents and queries ---
 
 
@@ -123,50 +179,34 @@ def in_parts(documents: pl.DataFrame) -> Iterator[pl.DataFrame]:
         yield documents.slice(start, PART_DOCUMENTS)
 
 
-def read_sample(
-    domains: Sequence[str],
-    corpora: Sequence[str | Path],
-    queries: Sequence[str | Path],
-    *,
-    n_documents: int,
-    seed: int,
-    with_queries: bool,
-    positions: Sequence[float] = (0, 1),
-    min_tokens: int = 0,
-) -> Texts:
-    """Read the documents of a sample over all domains, with a query of each where asked for.
+def read_sample(run: ProbeRun, files: ProbeFiles) -> Texts:
+    """Read the documents of a sample over all domains, with a query of each where the probe asks.
 
     Only the sample's texts are read. A document is drawn by a hash of seed, domain and id, its
-    query, one of those whose evidence it holds, likewise.
-
-    Parameters
-    ----------
-    corpora, queries
-        CORPUS and QUERIES tables, domain by domain.
-    with_queries
-        Whether documents without a query are left out.
-    positions, min_tokens
-        Which queries count: of evidence whose middle is between these shares of the length, in
-        documents of so many tokens. The defaults take all, also without a span.
+    query, one of those whose evidence it holds, likewise; a document without one is left out where
+    the probe asks queries. Saliency takes queries of evidence in the middle of long documents.
     """
-    ids = [read_columns(path, CORPUS, ["_id"]).get_column("_id") for path in corpora]
+    section, domains = run.probes, run.domains
+    narrowed: dict[str, Any] = {}
+    if run.probe == "saliency":
+        narrowed = {
+            "positions": section.saliency_positions,
+            "min_tokens": section.saliency_min_tokens,
+        }
+    ids = [read_columns(path, CORPUS, ["_id"]).get_column("_id") for path in files.corpora]
     asked: list[pl.DataFrame] = []
-    if with_queries:
+    if run.probe in OF_QUERIES:
         asked = [
-            drawn_queries(
-                read_queries(path, domain, positions=positions, min_tokens=min_tokens),
-                domain,
-                seed=seed,
-            )
-            for domain, path in zip(domains, queries, strict=True)
+            drawn_queries(read_queries(path, domain, **narrowed), domain, seed=section.seed)
+            for domain, path in zip(domains, files.queries, strict=True)
         ]
         ids = [own.filter(own.is_in(q["document_id"])) for own, q in zip(ids, asked, strict=True)]
-    drawn = draw(domains, ids, n_documents=n_documents, seed=seed)
+    drawn = draw(domains, ids, n_documents=section.n_documents, seed=section.seed)
     documents = pl.concat(
         read_columns(path, CORPUS, ["_id", "text"], ids=drawn[domain]).select(
             pl.lit(domain).alias("domain"), pl.col("_id").alias("document_id"), "text"
         )
-        for domain, path in zip(domains, corpora, strict=True)
+        for domain, path in zip(domains, files.corpora, strict=True)
     )
     held = pl.concat([EMPTY_QUERIES, *asked]).join(
         documents, on=["domain", "document_id"], how="semi", maintain_order="left"
@@ -193,7 +233,14 @@ def read_queries(
     positions: Sequence[float] = (0, 1),
     min_tokens: int = 0,
 ) -> pl.DataFrame:
-    """Read a QUERIES table: domain, query_id, document_id, text, span; see `read_sample`."""
+    """Read a QUERIES table: domain, query_id, document_id, text, span.
+
+    Parameters
+    ----------
+    positions, min_tokens
+        Which queries count: of evidence whose middle is between these shares of the length, in
+        documents of so many tokens. The defaults take all, also without a span.
+    """
     found = read_columns(path, QUERIES, QUERY_COLUMNS)
     span = pl.col("pos_char_span").cast(pl.List(pl.Int64))
     if min_tokens or tuple(positions) != (0, 1):
@@ -309,43 +356,17 @@ def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
         yield from ((str(domain), rows) for (domain,), rows in own.items())
 
 
-# --- What a probe writes ---
+def by_reading(rows: pl.DataFrame) -> Iterator[tuple[Row, pl.DataFrame]]:
+    """Yield the rows that count: of all documents, then of those read whole; none where none are.
 
-
-@dataclass(frozen=True)
-class Inputs:
-    """What a probe's tables are computed from, for their provenance."""
-
-    stage: str
-    entry: EncoderEntry
-    model: str
-    paths: Sequence[str | Path]
-    dtype: str
-
-
-def write_probe(
-    frame: pl.DataFrame,
-    spec: TableSpec,
-    summary: Sequence[Row],
-    *,
-    labels: Mapping[str, str],
-    about: Inputs,
-    params: Mapping[str, Any],
-    rows: str | Path,
-    table: str | Path,
-) -> None:
-    """Write a probe's own table and its PROBE_TABLE; what a row of the summary lacks is null."""
-    origin = derived(
-        about.stage,
-        about.paths,
-        params=retrieval_params(about.entry) | {"dtype": about.dtype} | dict(params),
-        revisions=revisions_of(about.model, about.entry),
-    )
-    write_table(frame, rows, spec, provenance=origin)
-    columns = PROBE_TABLE.column_names
-    filled = [[{**labels, **row}.get(name) for name in columns] for row in summary]
-    found = pl.DataFrame(filled, schema=PROBE_TABLE.empty().schema, orient="row")
-    write_table(found, table, PROBE_TABLE, provenance=origin)
+    Before each ``read`` and ``n_left_out``, the documents that do not count.
+    """
+    fits = pl.col("left_out").is_null()
+    for read, counts in (("all", fits), ("whole", fits & (pl.col("read") >= 1))):
+        kept = rows.filter(counts)
+        if not kept.is_empty():
+            n_left_out = n_of_documents(rows) - n_of_documents(kept)
+            yield {"read": read, "n_left_out": n_left_out}, kept
 
 
 @stage("probe_table", version=1)
@@ -355,11 +376,3 @@ def run_probe_table(tables: Sequence[str | Path], *, parquet: str | Path, csv: s
     origin = derived("probe_table", tables, params={})
     write_table(found, parquet, PROBE_TABLE, provenance=origin)
     write_csv(found, csv)
-
-
-def log_left_out(reasons: pl.Series) -> None:
-    """Log how much a probe left out, by reason, and where there was nothing to take."""
-    if reasons.is_empty():
-        logger.warning("no document or query fits this probe; its tables are empty")
-    for reason, count in Counter(reasons.drop_nulls()).most_common():
-        logger.warning("%d left out: %s", count, reason)
