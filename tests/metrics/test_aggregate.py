@@ -423,6 +423,30 @@ def test_mixed_evidence_is_in_no_third_and_has_a_row_of_its_own():
     assert "unplaced" not in psi(frame, schemes=["squad"]).item(0, "flags")
 
 
+def test_evidence_that_was_not_found_counts_in_the_means_and_is_in_no_bucket():
+    # A document that is read in part: what was given of evidence without a place is not known.
+    frame = made(
+        [(10, 1.0), (700, 0.5), (20, 0.3)], target_position=["beginning", "end", "unknown"]
+    )
+    is_lost = pl.col("target_position") == "unknown"
+    frame = frame.with_columns(
+        pl.when(is_lost).then(pl.lit(value)).otherwise(name).alias(name)
+        for name, value in NO_SPAN.items()
+    )
+    table = psi(frame, schemes=["thirds"])
+    columns = ("evidence", "n_queries", "n_buckets", "mean", "psi")
+    assert table.select(columns).filter(pl.col("evidence") != "whole").rows() == [
+        ("all", 3, 2, pytest.approx(0.6), 0.5),
+        # Without it the other queries' evidence would have no row.
+        ("visible", 2, 2, pytest.approx(0.75), 0.5),
+    ]
+    assert "unplaced" in table.item(0, "flags")
+    assert table.item(0, "seen") == 1.0  # of the two that are known to be somewhere
+    for scheme in ("thirds", "relative-20"):
+        held = buckets(frame, schemes=[scheme]).filter(evidence="all")
+        assert held["n_queries"].sum() == 2
+
+
 def test_what_is_known_by_class_alone_has_no_rows_of_visible_evidence():
     many_classes = ["beginning", "middle", "end"] * 160
     frame = many().with_columns(target_position=pl.Series(many_classes))

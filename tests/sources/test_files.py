@@ -36,6 +36,18 @@ def test_a_folder_is_read_recursively_in_sorted_order():
     ]
 
 
+def test_a_list_of_records_in_a_json_file_is_read_where_the_file_is_named():
+    Path("d").mkdir()
+    Path("d/a.txt").write_text("one")
+    Path("d/b.json").write_text('[{"_id": "x", "text": "two"}, {"_id": "y", "text": "three"}]')
+    assert read_document_files(["d/b.json"]).select("_id", "text").rows() == [
+        ("x", "two"),
+        ("y", "three"),
+    ]
+    # In a folder a .json file may be anything.
+    assert read_document_files(["d"])["text"].to_list() == ["one"]
+
+
 def write_jsonl(name, *records, opened=open):
     with opened(name, "wt", encoding="utf-8") as handle:
         for record in records:
@@ -114,7 +126,7 @@ def test_parquet_rows_are_numbered_across_row_groups():
         ("f.parquet", b"", "f.parquet: not a readable Parquet file"),
         ("f.parquet", b"%PDF-1.4 and more", "f.parquet: not a readable Parquet file"),
         ("f.csv", b"a,b", "f.csv: unknown suffix '.csv'. Supported: .jsonl, .jsonl.gz, .parquet"),
-        ("f.json", b"{}", "f.json: unknown suffix '.json'"),
+        ("f.json", b"{}", "f.json: no list of records; expected [{...}, {...}], or jsonl"),
         ("f.txt", b"", "f.txt: every document is empty; expected text"),
         ("f.jsonl", b"\n", "f.jsonl: every document is empty; expected text"),
     ],

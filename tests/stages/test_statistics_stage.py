@@ -86,6 +86,29 @@ LAW = (corpus([2, 4, 6, 8]), asked(["What is it?", "is it so"]))
 GAME = (corpus([10]), asked(["why", "how", "who"]))
 
 
+def test_where_evidence_begins_is_told_by_thirds_and_as_a_mean(tmp_path):
+    # Begins at 0, 10 ... 90 of 100 characters: 4 before 33.3, 3 from 40 on, 3 from 70 on.
+    found, _, _ = run(tmp_path, {"law": (corpus([2]), asked([f"q {k}" for k in range(10)]))})
+    names = ("mean", "beginning", "middle", "end")
+    starts = [found["law"][f"start:{name}"] for name in names]
+    assert starts == pytest.approx([0.45, 0.4, 0.3, 0.3])
+
+
+def test_evidence_that_was_not_found_is_counted_and_begins_nowhere(tmp_path):
+    queries = asked(["a b", "c d"]).with_columns(
+        pos_char_span=pl.Series([[50, 52], None], dtype=pl.Array(pl.Int32, 2)),
+        target_position=pl.Series([None, "unknown"], dtype=pl.String),
+    )
+    found, _, _ = run(tmp_path, {"law": (corpus([2]), queries)})
+    assert found["law"]["start:mean"] == 0.5
+    assert found["law"]["n_queries_unknown"] == 1
+    lost = queries.with_columns(
+        pos_char_span=pl.lit(None, pl.Array(pl.Int32, 2)), target_position=pl.lit("unknown")
+    )
+    found, _, _ = run(tmp_path, {"law": (corpus([2]), lost)})
+    assert not any(name.startswith("start:") for name in found["law"])
+
+
 def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
     found, histogram, relocation = run(tmp_path, {"law": LAW, "game": GAME})
     assert list(found) == ["law", "game", "all"]

@@ -1,4 +1,4 @@
-"""Config of a benchmark that is read in the layout of PosIR's release."""
+"""Config of benchmarks that are read in a published layout: PosIR's release, BEIR."""
 
 from typing import Literal
 
@@ -11,5 +11,21 @@ class PosirReleaseSource(Section):
     kind: Literal["posir_release"] = "posir_release"
     path: str
     """The release's folder, relative to the working directory; or owner/name on the hub."""
+    revision: str | None = None
+    """Commit of the dataset on the hub. Pin it: a branch name moves."""
+
+
+class BeirSource(Section):
+    """A dataset in BEIR's layout, local or on the hub as MTEB keeps it.
+
+    A folder holds corpus.jsonl and queries.jsonl (or .jsonl.gz, .parquet) and qrels/{split}.tsv (or
+    .jsonl, .parquet); a dataset on the hub the configurations corpus, queries and default.
+    """
+
+    kind: Literal["beir"] = "beir"
+    path: str
+    """The dataset's folder, relative to the working directory; or owner/name on the hub."""
+    split: str = "test"
+    """Whose qrels count: the queries are those that they judge."""
     revision: str | None = None
     """Commit of the dataset on the hub. Pin it: a branch name moves."""

@@ -21,6 +21,7 @@ import polars as pl
 from psibench.config.sources import HubSource
 from psibench.errors import InputError
 from psibench.generate.benchmarks import (
+    Beir,
     Benchmark,
     Controlled,
     FinewebPosqRelease,
@@ -320,7 +321,7 @@ class Reader:
             If the source cannot be read.
         """
         alone = section_at(section, place)
-        if isinstance(alone, PosirRelease):
+        if isinstance(alone, PosirRelease | Beir):
             is_here = Path(alone.source.path).is_dir()
         else:
             is_here = not is_remote(alone.source) or (

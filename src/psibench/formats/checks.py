@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.metrics.buckets import MIXED, THIRDS
+from psibench.metrics.buckets import MIXED, THIRDS, UNKNOWN
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 from psibench.search.ranking import repeated_pairs
 from psibench.text.lengths import MOST_CHARS
@@ -51,7 +51,10 @@ def refuse_other_positions(queries: pl.DataFrame, *, source: str) -> None:
     """
     target, tags = pl.col("target_position"), pl.col("positions")
     unknown = {
-        "target_position": (target.is_not_null() & ~target.is_in([*THIRDS, MIXED]), MIXED),
+        "target_position": (
+            target.is_not_null() & ~target.is_in([*THIRDS, MIXED, UNKNOWN]),
+            f"{MIXED}, {UNKNOWN}",
+        ),
         "positions": (tags.list.eval(~pl.element().is_in(THIRDS)).list.any(), "a list of these"),
     }
     for name, (is_unknown, more) in unknown.items():

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from psibench.config.corpora import Corpus, QuestionCorpus
-from psibench.config.release import PosirReleaseSource
+from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.sources import DocumentSource, QuestionSource
 from psibench.errors import InputError
 from psibench.generate.base import GeneratedBenchmark
+from psibench.generate.beir import Beir
 from psibench.generate.controlled import Controlled
 from psibench.generate.fineweb_posq import FinewebPosq
 from psibench.generate.fineweb_posq_release import FinewebPosqRelease
@@ -30,7 +31,14 @@ GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
     "controlled": Controlled,
 }
 Benchmark = Annotated[
-    SquadPosq | FinewebPosqRelease | PosirRelease | KnownItem | FinewebPosq | Posir | Controlled,
+    SquadPosq
+    | FinewebPosqRelease
+    | PosirRelease
+    | Beir
+    | KnownItem
+    | FinewebPosq
+    | Posir
+    | Controlled,
     Field(discriminator="recipe"),
 ]
 
@@ -43,7 +51,7 @@ def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:
 
 # Places
 
-Source = DocumentSource | QuestionSource | PosirReleaseSource
+Source = DocumentSource | QuestionSource | PosirReleaseSource | BeirSource
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ the record says. Other data in this layout is read as well.
 """
 
 import random
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import polars as pl
@@ -20,9 +19,8 @@ from psibench.generate.squad_posq import TINY_SEED, context_ids, relevant_carrie
 from psibench.metrics.buckets import EVERY_TAG, MIXED, THIRDS, bucket_scheme, class_of
 from psibench.reading import shown
 from psibench.sources.checks import require_text
-from psibench.sources.files import file_records
-from psibench.sources.hub import hub_records, require_columns
-from psibench.sources.where import RecordFilter
+from psibench.sources.documents import source_records
+from psibench.sources.hub import require_columns
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
 
@@ -92,29 +90,12 @@ def read_records(source: HubSource | FilesSource) -> pl.DataFrame:
         If the source cannot be read, a passage is blank, or a question has no class or one that is
         none.
     """
-    place = source.name if isinstance(source, HubSource) else ", ".join(source.paths)
-    chosen = RecordFilter(source.where, place=place)
+    columns = (QUESTION, source.text_column, CLASSES)
     rows = [
         _row(record, source.text_column, origin)
-        for origin, record in _records_of(source)
-        if chosen.keeps(record, origin=origin)
+        for origin, record in source_records(source, columns)
     ]
-    chosen.finish()
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
-def _records_of(source: HubSource | FilesSource) -> Iterator[tuple[str, dict[str, Any]]]:
-    if isinstance(source, FilesSource):
-        named = [QUESTION, source.text_column, CLASSES, *(one.column for one in source.where)]
-        return file_records(source.paths, named)
-    return hub_records(
-        source.name,
-        source.splits,
-        source.config,
-        source.revision,
-        source.streaming,
-        source.max_documents,
-    )
 
 
 def _row(

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from psibench.config.paths import workflow_path
 from psibench.config.sources import PythonDocsSource
 from psibench.errors import InputError
 from psibench.filters.decide import NO_TARGET, REASONS, REPEATED_TEXT, evidence_targets
@@ -21,9 +22,10 @@ from psibench.filters.grade import grading_task, verdict_task
 from psibench.filters.mixtures import Tiny, tiny_subset
 from psibench.filters.negatives import FinewebNegatives
 from psibench.formats.posir import dataset_files
-from psibench.generate import fineweb_posq_release, known_item, posir_release, squad_posq
+from psibench.generate import beir, fineweb_posq_release, known_item, posir_release, squad_posq
 from psibench.generate.base import Build, complete_build
 from psibench.generate.benchmarks import (
+    Beir,
     Benchmark,
     FinewebPosqRelease,
     GeneratedBenchmark,
@@ -60,6 +62,7 @@ RECIPES: Mapping[str, Callable[[Any, TokenCounter], Build]] = {
     "fineweb_posq_release": fineweb_posq_release.build,
     "known_item": known_item.build,
     "posir_release": posir_release.build,
+    "beir": beir.build,
 }
 """Recipe that asks no language model -> from its section to the tables."""
 
@@ -161,6 +164,10 @@ def source_files(section: Benchmark) -> list[str]:
     """List the local files a benchmark is read from, in order; none for a name on the hub."""
     if isinstance(section, PosirRelease):
         return [path for at in places_of(section) for path in dataset_files(section.source, at)]
+    if isinstance(section, Beir):
+        own = (section.evidence.source, section.evidence.documents)
+        annotated = [path for one in own if one is not None for path in local_files(one)]
+        return [*map(workflow_path, beir.beir_files(section.source)), *annotated]
     assert section.source is not None
     return local_files(section.source)
 
@@ -169,18 +176,22 @@ def queries_by_of(section: Benchmark) -> str | None:
     """Say who wrote the queries of a benchmark that asks no language model."""
     if isinstance(section, KnownItem):
         return "simulation"
-    assert isinstance(section, SquadPosq | FinewebPosqRelease | PosirRelease)
+    assert isinstance(section, SquadPosq | FinewebPosqRelease | PosirRelease | Beir)
     return section.queries_by
 
 
 def revisions_of(section: Benchmark) -> dict[str, str]:
     """Return the pinned revision of what is read from the hub, as provenance records it."""
-    if not isinstance(section, PosirRelease):
+    if not isinstance(section, PosirRelease | Beir):
         assert section.source is not None
         return dataset_revisions(section.source)
-    source = section.source
-    is_local = Path(source.path).is_dir()
-    return {} if is_local else {f"dataset:{source.path}": source.revision or "not pinned"}
+    source, found = section.source, {}
+    if not Path(source.path).is_dir():
+        found = {f"dataset:{source.path}": source.revision or "not pinned"}
+    if isinstance(section, Beir):
+        for one in (section.evidence.source, section.evidence.documents):
+            found |= dataset_revisions(one) if one is not None else {}
+    return found
 
 
 # Stages ``assemble`` and ``subset``

@@ -14,6 +14,7 @@ from psibench.metrics.buckets import (
     LENGTH_BUCKETS,
     MIXED,
     THIRDS,
+    UNKNOWN,
     BucketScheme,
     Memberships,
     assign,
@@ -113,6 +114,8 @@ class _Queries:
     members: dict[str, tuple[BucketScheme, Memberships]]
     unplaced: dict[str, BoolArray]
     """Queries that a scheme has no bucket for, as their evidence has no one place."""
+    found: BoolArray
+    """Queries of which it is known where the evidence is."""
 
 
 def result_tables(
@@ -260,12 +263,18 @@ def _shared(
         parts,
         members,
         unplaced,
+        _found(frame),
     )
 
 
 def _mixed(frame: pl.DataFrame) -> BoolArray:
     """Say whose evidence lies in several thirds."""
     return (frame.get_column("target_position").cast(pl.String) == MIXED).to_numpy()
+
+
+def _found(frame: pl.DataFrame) -> BoolArray:
+    """Say of whose evidence it is known where it is."""
+    return frame.get_column("target_position").cast(pl.String).ne_missing(UNKNOWN).to_numpy()
 
 
 def _order_in_document() -> pl.Expr:
@@ -287,10 +296,10 @@ def _model(evaluated: Evaluated, asked: pl.DataFrame, metrics: Sequence[str]) ->
             f"{frame.height} and {asked.height} rows; models are compared on the same queries"
         )
     views = {"all": np.ones(frame.height, dtype=np.bool_)}
+    placed = frame.filter(_found(frame))
     for name, column in (("visible", "visible"), ("whole", "pos_visible")):
-        share = frame.get_column(column)
-        if evaluated.reading_known and not share.null_count():
-            views[name] = share.to_numpy() >= 1.0
+        if evaluated.reading_known and not placed[column].null_count():
+            views[name] = frame[column].fill_null(0.0).to_numpy() >= 1.0
     if _mixed(frame).any():
         views[MIXED] = _mixed(frame)
     scores = {name: frame.get_column(name).to_numpy().astype(np.float64) for name in metrics}
@@ -380,6 +389,7 @@ def _estimate(
         lengths=queries.lengths[chosen],
         positions=queries.positions[chosen],
         seen=None if model.seen is None else model.seen[chosen],
+        found=queries.found[chosen],
         control=None if control is None else control.scores[metric][chosen],
     )
     return estimate_row(

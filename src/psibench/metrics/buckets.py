@@ -22,6 +22,8 @@ from psibench.errors import InputError
 THIRDS = ("beginning", "middle", "end")
 MIXED = "mixed"
 """Class of evidence that lies in several thirds."""
+UNKNOWN = "unknown"
+"""Class of evidence that was not found in its document: in no bucket, and in the means."""
 EVERY_TAG = "thirds-every-tag"
 SQUAD_EDGES = (0, 100, 200, 300, 400, 500, 3120)
 LENGTH_EDGES = (0, 512, 1024, 1536)
@@ -120,10 +122,9 @@ def assign(frame: pl.DataFrame, scheme: BucketScheme) -> Memberships:
     Memberships
         squad: both ends inclusive, so a start of exactly 100 sits in two buckets and one beyond
         3120 in none. thirds-every-tag: a query of two tags sits in two. thirds and relative-N: one
-        bucket per query; none where thirds has `mixed`, or a scheme of spans null. relative-N:
-        right-closed bins,
-        the first includes 0, computed in whole numbers (a middle on an edge is never rounded
-        across it).
+        bucket per query; none where thirds has `mixed` or `unknown`, or a scheme of spans null.
+        relative-N: right-closed bins, the first includes 0, computed in whole numbers (a middle on
+        an edge is never rounded across it).
     """
     inside = _RULES[scheme.rule](frame, scheme)
     query_index, bucket_index = np.nonzero(inside)

@@ -78,6 +78,9 @@ class RowData:
         Middle of the evidence, characters: the order of a document's queries.
     seen : bool array of shape (n_queries,), or None
         Whether the evidence lay wholly inside the model's input; None: not known.
+    found : bool array of shape (n_queries,), or None
+        Whether it is known where the evidence is; None: of all. Others are not counted as seen or
+        not.
     control : float64 array of shape (n_queries,), or None
         Scores of the position-blind control on the same queries.
     """
@@ -87,6 +90,7 @@ class RowData:
     lengths: FloatArray
     positions: FloatArray
     seen: BoolArray | None = None
+    found: BoolArray | None = None
     control: FloatArray | None = None
 
 
@@ -162,6 +166,12 @@ class PsiEstimate:
     psi_noise_mean: float | None
     psi_noise_p95: float | None
     flags: str
+
+
+def _share_seen(row: RowData) -> float | None:
+    """Return the share of the evidence that is known to be somewhere and was seen."""
+    seen = row.seen if row.seen is None or row.found is None else row.seen[row.found]
+    return None if seen is None or not len(seen) else float(seen.mean())
 
 
 def estimate_row(
@@ -260,7 +270,7 @@ def estimate_row(
         p_control=against.p if against else None,
         p_control_hit=against.p_hit if against else None,
         p_control_miss=against.p_miss if against else None,
-        seen=float(row.seen.mean()) if row.seen is not None and len(row.seen) else None,
+        seen=_share_seen(row),
         truncation=cut.value if cut else None,
         truncation_low=cut.low if cut else None,
         truncation_high=cut.high if cut else None,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from psibench.metrics.buckets import MIXED, BucketScheme, assign, bucket_scheme
+from psibench.metrics.buckets import MIXED, THIRDS, UNKNOWN, BucketScheme, assign, bucket_scheme
 from psibench.metrics.query_scores import EVIDENCE_LISTS, evidence_positions
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
@@ -24,6 +24,7 @@ from psibench.translate.relocate import RELOCATED_COLUMNS, relocation_table
 HISTOGRAM_BIN_CHARS = 50
 RELATIVE_BINS = 20
 QUERY_TYPE_PREFIX = "query_type:"
+START_PREFIX = "start:"
 LOCATED = "located_char_span"
 DOMAIN_STATISTICS = (
     "passage_tokens_min",
@@ -110,12 +111,14 @@ def query_type_counts(queries: pl.DataFrame, *, language: str) -> pl.DataFrame:
 def bucket_counts(query_positions: pl.DataFrame, schemes: Sequence[BucketScheme]) -> pl.DataFrame:
     """Count the queries in each bucket of each scheme, as statistics named ``bucket:LABEL``.
 
-    Where there are such, also ``n_queries_mixed``, whose evidence is in several thirds, and
-    ``n_queries_without_span``, whose evidence is not one span.
+    Where there are such, also ``n_queries_mixed``, whose evidence is in several thirds,
+    ``n_queries_unknown``, whose evidence was not found, and ``n_queries_without_span``, whose
+    evidence is not one span.
     """
     values: dict[str, float] = {}
     without_place = {
         "n_queries_mixed": (query_positions["target_position"] == MIXED).sum(),
+        "n_queries_unknown": (query_positions["target_position"] == UNKNOWN).sum(),
         "n_queries_without_span": query_positions["span_mid_char"].null_count(),
     }
     for scheme in schemes:
@@ -124,6 +127,22 @@ def bucket_counts(query_positions: pl.DataFrame, schemes: Sequence[BucketScheme]
         for bucket, count in zip(scheme.buckets, counts, strict=True):
             values[f"bucket:{bucket.label}"] = float(count)
     return _long(values | {name: float(n) for name, n in without_place.items() if n})
+
+
+def evidence_starts(query_positions: pl.DataFrame) -> pl.DataFrame:
+    """Say where evidence begins over the length of its document (Controlled, Figure 9).
+
+    ``start:mean``, and the share of queries whose evidence begins in each third, as
+    ``start:beginning``; of the queries whose evidence is one span, nothing where there are none.
+    A bucket goes by the middle of the span.
+    """
+    placed = query_positions.drop_nulls("span_start_char")
+    if placed.is_empty():
+        return _long({})
+    starts = (placed["span_start_char"] / placed["pos_char_length"]).to_numpy()
+    third = np.minimum(np.floor(3 * starts), 2)
+    shares = {f"{START_PREFIX}{name}": (third == k).mean() for k, name in enumerate(THIRDS)}
+    return _long({f"{START_PREFIX}mean": starts.mean(), **shares})
 
 
 def position_histogram(query_positions: pl.DataFrame) -> pl.DataFrame:
@@ -178,7 +197,7 @@ Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""
 
 
-@stage("statistics", version=3)
+@stage("statistics", version=4)
 def run_statistics(
     *,
     benchmark: str,
@@ -249,6 +268,7 @@ def _statistics(
         [
             benchmark_statistics(corpus, queries, qrels),
             bucket_counts(positions, [bucket_scheme(name) for name in schemes]),
+            evidence_starts(positions),
             domain_statistics(corpus, queries, n_documents=n_documents, n_queries=n_queries),
             query_type_counts(queries, language=language),
         ]

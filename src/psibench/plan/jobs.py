@@ -11,7 +11,7 @@ from typing import Any
 from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel
 from psibench.config.model_params import retrieval_params
-from psibench.config.release import PosirReleaseSource
+from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.reranker_registry import reranker_params
 from psibench.generate.benchmarks import PosirRelease
 from psibench.generate.recipes import UNITS, build_params, grade_rule
@@ -43,7 +43,7 @@ def sample(plan: Plan, benchmark: str, lang: str) -> dict[str, dict[str, Any]]:
     planned, found = plan.benchmarks[benchmark], {}
     for domain in planned.domains(lang):
         place = planned.place(lang, domain)
-        assert not isinstance(place.source, PosirReleaseSource)
+        assert not isinstance(place.source, PosirReleaseSource | BeirSource)
         found[domain] = sample_params(
             place.source,
             place.passages,

@@ -19,6 +19,7 @@ RECIPE_SCHEMES = {
     "controlled": "thirds",
     "posir": "relative-20",
     "posir_release": "relative-20",
+    "beir": "thirds",
 }
 SCHEME_ORDER = ("squad", "thirds", "thirds-every-tag", "relative-20")
 SLICE = ("query_lang", "corpus_lang", "domain", "length_bucket")

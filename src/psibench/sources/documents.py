@@ -1,16 +1,18 @@
 """Documents of every kind of source, in batches: a source need not fit into memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
 from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
-from psibench.sources.files import document_file_batches
-from psibench.sources.hub import hub_document_batches
+from psibench.sources.files import document_file_batches, file_records
+from psibench.sources.hub import hub_document_batches, hub_records
 from psibench.sources.python_docs import collect_python_docs
 from psibench.sources.squad import read_squad_files
+from psibench.sources.where import RecordFilter
 from psibench.tables.dropped import dropped_frame
 
 
@@ -65,6 +67,42 @@ def read_documents(
         )
         return SourceDocuments(batches)
     return SourceDocuments(iter([_contexts(read_squad_files(source.paths))]))
+
+
+def source_records(
+    source: HubSource | FilesSource, columns: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield ``(origin, record)`` of a source that ``where`` keeps, in order.
+
+    Parameters
+    ----------
+    columns
+        What is read of Parquet files.
+
+    Raises
+    ------
+    InputError
+        If the source cannot be read, or ``where`` leaves nothing.
+    """
+    if isinstance(source, FilesSource):
+        place = ", ".join(source.paths)
+        named = [*columns, *(one.column for one in source.where)]
+        records = file_records(source.paths, named)
+    else:
+        place = source.name
+        records = hub_records(
+            source.name,
+            source.splits,
+            source.config,
+            source.revision,
+            source.streaming,
+            source.max_documents,
+        )
+    chosen = RecordFilter(source.where, place=place)
+    for origin, record in records:
+        if chosen.keeps(record, origin=origin):
+            yield origin, record
+    chosen.finish()
 
 
 def _file_batches(source: FilesSource) -> Iterator[pl.DataFrame]:

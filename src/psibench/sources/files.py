@@ -1,4 +1,4 @@
-"""Documents from folders and files of jsonl, parquet, txt and md."""
+"""Documents from folders and files of jsonl, parquet, json, txt and md."""
 
 import logging
 from collections import Counter
@@ -14,7 +14,7 @@ from psibench.config.paths import shipped
 from psibench.config.sources import Condition
 from psibench.errors import InputError, MissingError
 from psibench.formats.text import read_records
-from psibench.reading import read_text_file, require_file
+from psibench.reading import parse_json, read_text_file, require_file
 from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import require_id, require_text
 from psibench.sources.where import RecordFilter
@@ -91,7 +91,7 @@ def _rows(
 
 
 def file_records(paths: Sequence[str], columns: Sequence[str]) -> Iterator[Record]:
-    """Yield ``(origin, record)`` of jsonl and parquet files, folders in sorted order.
+    """Yield ``(origin, record)`` of jsonl, json and parquet files, folders in sorted order.
 
     Of Parquet files only ``columns`` are read, if they have them all.
 
@@ -117,9 +117,10 @@ def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
     found: list[tuple[Path, Path]] = []
     for path in map(Path, paths):
         if path.is_dir():
-            inside = [p for p in sorted(path.rglob("*")) if p.is_file() and _suffix(p) in SUFFIXES]
+            files = (inner for inner in sorted(path.rglob("*")) if inner.is_file())
+            inside = [inner for inner in files if _suffix(inner) in IN_FOLDERS]
             if not inside:
-                raise MissingError(f"{path}: no document in this folder. Supported: {SUPPORTED}")
+                raise MissingError(f"{path}: no document in this folder. Supported: {FOLDERS}")
             found += [(p, path) for p in inside]
         elif not path.exists():
             raise MissingError(f"{path}: no such file or folder")
@@ -137,18 +138,27 @@ def unread_files(paths: Sequence[str | Path]) -> str:
         path.suffix.lower() or "no suffix"
         for folder in folders
         for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".") and _suffix(path) not in SUFFIXES
+        if path.is_file() and not path.name.startswith(".") and _suffix(path) not in IN_FOLDERS
     )
     if not others:
         return ""
     listed = ", ".join(f"{suffix} {count}" for suffix, count in others.most_common(5))
-    return f"{others.total():,} files are not read ({listed}). Supported: {SUPPORTED}"
+    return f"{others.total():,} files are not read ({listed}). Supported: {FOLDERS}"
 
 
 def read_jsonl(path: Path, _columns: Sequence[str] = ()) -> Iterator[Record]:
     """Yield ``(origin, record)`` of a jsonl file, gzipped or not."""
     for number, record in read_records(path):
         yield f"{path}, line {number}", record
+
+
+def _read_json(path: Path, _columns: Sequence[str]) -> Iterator[Record]:
+    """Yield ``(origin, record)`` of a JSON file that is one list of records."""
+    text = read_text_file(path, expected="a JSON file")
+    records = parse_json(text, where=str(path), what="not valid JSON")
+    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
+        raise InputError(f"{path}: no list of records; expected [{{...}}, {{...}}], or jsonl")
+    yield from ((f"{path}, record {number}", one) for number, one in enumerate(records))
 
 
 def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
@@ -211,7 +221,11 @@ READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
     ".jsonl": read_jsonl,
     ".jsonl.gz": read_jsonl,
     ".parquet": _read_parquet,
+    ".json": _read_json,
 }
 WHOLE_FILE = (".txt", ".md")
 SUFFIXES = (*READERS, *WHOLE_FILE)
 SUPPORTED = ", ".join(SUFFIXES)
+IN_FOLDERS = tuple(suffix for suffix in SUFFIXES if suffix != ".json")
+"""What is read of a folder: a .json file in one may be anything, and is read where it is named."""
+FOLDERS = ", ".join(IN_FOLDERS)

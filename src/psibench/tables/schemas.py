@@ -72,7 +72,7 @@ QUERIES = TableSpec(
             "pos_char_span",
             CHAR_SPAN,
             "evidence span [start, end) in the positive, chars; null: known by class alone "
-            "(target_position), or several spans, in a further column pos_char_spans",
+            "(target_position), or not found, or several spans, in a further column pos_char_spans",
             True,
         ),
         Column("pos_char_length", INT32, "characters in the positive"),
@@ -80,7 +80,8 @@ QUERIES = TableSpec(
         Column(
             "target_position",
             STRING,
-            "beginning, middle, end or mixed (in several); null: not targeted, the spans say it",
+            "beginning, middle, end, mixed (in several) or unknown (evidence that was not found); "
+            "null: not targeted, the spans say it",
             True,
         ),
     ),
@@ -159,7 +160,11 @@ QUERY_SCORES = TableSpec(
             "min(span middle, length) / length, in [0, 1]; null without one span",
             True,
         ),
-        Column("target_position", STRING, "beginning, middle, end, or mixed: in several thirds"),
+        Column(
+            "target_position",
+            STRING,
+            "beginning, middle, end, mixed: in several thirds, or unknown: not found",
+        ),
         Column("target_positions", STRING, "every position it is tagged with, joined by commas"),
         Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive; null if unknown", True),
         Column(

@@ -8,7 +8,9 @@ reference spans likewise and drops what is not found, or found more than once.
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from unicodedata import normalize
 
 import regex
 
@@ -146,3 +148,76 @@ def _without_marks(quote: str) -> str:
     assert before
     assert after  # both match the empty text, too
     return quote[before.end() : max(before.end(), len(quote) - after.end())]
+
+
+# --- Sentences of a document in another edition of it
+
+
+PENN_BRACKETS = {
+    **{"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"},
+    "-COLON-": ":",
+}
+"""How FEVER's pages and titles write brackets and colons."""
+_ESCAPED = re.compile("|".join(map(re.escape, PENN_BRACKETS)))
+
+
+def unescape_brackets(text: str) -> str:
+    """Write brackets and colons as they are."""
+    return _ESCAPED.sub(lambda found: PENN_BRACKETS[found[0]], text)
+
+
+def locate_sentences(text: str, sentences: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Find the sentences of a document, one after the other, in another edition of its text.
+
+    Editions differ in white space, in marks and how they are written (``-LRB-`` for a bracket), in
+    case and in how accents are encoded: letters and digits are compared alone, without these. Each
+    sentence is looked for behind the one before it, so that one that is there twice is found where
+    it belongs.
+
+    Returns
+    -------
+    list
+        [start, end) in characters of ``text`` of each sentence, with the marks that its last word
+        carries; None for one that is not there or has neither letter nor digit.
+    """
+    bare, sources = _letters(text)
+    found: list[tuple[int, int] | None] = []
+    behind = 0
+    for sentence in sentences:
+        wanted, _ = _letters(unescape_brackets(sentence))
+        at = bare.find(wanted, behind) if wanted else -1
+        while at >= 0 and not (
+            _is_word_edge(text, sources[at])
+            and _is_word_edge(text, sources[at + len(wanted) - 1] + 1)
+        ):
+            at = bare.find(wanted, at + 1)
+        if at < 0:
+            found.append(None)
+            continue
+        behind = at + len(wanted)
+        end = sources[behind - 1] + 1
+        while end < len(text) and not (text[end].isspace() or text[end].isalnum()):
+            end += 1
+        found.append((sources[at], end))
+    return found
+
+
+def _is_word_edge(text: str, place: int) -> bool:
+    """Say whether no word goes on across a place; in a script without spaces each does end."""
+    if not 0 < place < len(text):
+        return True
+    before, after = text[place - 1], text[place]
+    is_inside = before.isalnum() and after.isalnum()
+    return not is_inside or any(map(_UNSPACED.match, (before, after)))
+
+
+def _letters(text: str) -> tuple[str, list[int]]:
+    """Return the letters and digits of a text, folded, and the place each one came from."""
+    letters: list[str] = []
+    sources: list[int] = []
+    for place, char in enumerate(text):
+        for folded in normalize("NFKD", char.casefold()):
+            if folded.isalnum():
+                letters.append(folded)
+                sources.append(place)
+    return "".join(letters), sources

@@ -1,0 +1,229 @@
+"""BEIR datasets with the place of their evidence (Controlled, section 5, Tables 4 and 14).
+
+Corpus, queries and qrels are BEIR's own, so that nDCG@10 is what others report; the evidence of a
+query is found in its relevant document by the annotation of the dataset it comes from
+(`sources.evidence`). A query whose evidence is not found counts in the means and is in no position
+bucket: BEIR calls documents relevant that hold no annotated sentence, too.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import Field
+
+from psibench.config.release import BeirSource
+from psibench.config.sources import FilesSource, HubSource
+from psibench.errors import InputError, MissingError
+from psibench.formats.beir import read_qrels
+from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
+from psibench.metrics.buckets import UNKNOWN
+from psibench.sources.batches import Row, batch_documents
+from psibench.sources.checks import require_id, require_text
+from psibench.sources.documents import source_records
+from psibench.sources.evidence import Annotation, Evidence, page_key, read_evidence
+from psibench.sources.hub import require_columns
+from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.text.lengths import TokenCounter
+
+logger = logging.getLogger("psibench")
+
+STAGE = "beir"
+TEXT_FILES = (".jsonl", ".jsonl.gz", ".parquet")
+QRELS_FILES = (".tsv", ".jsonl", ".parquet")
+NOT_ANNOTATED, ELSEWHERE, NOT_FOUND = "not_annotated", "not_in_positive", "not_found"
+"""Why evidence has no place: none is annotated, none in a relevant document, its words are not."""
+
+
+class Beir(BenchmarkBase):
+    """A BEIR dataset, its evidence found by the annotation of the dataset it comes from."""
+
+    recipe: Literal["beir"]
+    source: BeirSource
+    evidence: Evidence
+    titles: bool = True
+    """Documents begin with their title and a blank, as BEIR evaluates; places count from there."""
+    queries_by: str | None = "people"
+    """Who wrote the queries: people, or for example llm:NAME; null: not recorded."""
+    buckets: BucketSchemes = Field(default=["thirds", "relative-20"], min_length=1)
+    """Bucket schemes to report; the first one is the headline."""
+
+
+def build(section: Beir, count_tokens: TokenCounter) -> Build:
+    """Read a dataset and find its evidence.
+
+    Of several relevant documents with evidence the first in the order of the annotation is the
+    query's positive; of several pieces of evidence in it the first is the span.
+
+    Raises
+    ------
+    InputError
+        If a source cannot be read, or no query's evidence is found.
+    """
+    judged = _qrels(section.source)
+    positives: dict[str, list[str]] = {}
+    for query_id, document, grade in judged.iter_rows():
+        if grade > 0:
+            positives.setdefault(query_id, []).append(document)
+    corpus, titled = _corpus(section, {one for own in positives.values() for one in own})
+    queries = _queries(section.source, positives)
+    usable = judged.join(corpus.select("_id"), left_on="corpus-id", right_on="_id", how="semi")
+    kept = usable.filter(pl.col("score") > 0).get_column("query-id").unique()
+    lost = queries.filter(~pl.col("_id").is_in(kept.implode()))
+    queries = queries.filter(pl.col("_id").is_in(kept.implode()))
+    evidence: dict[str, list[Annotation]] = {}
+    for one in read_evidence(section.evidence, set(queries.get_column("_id"))):
+        evidence.setdefault(one.query_id, []).append(one)
+    rows = []
+    for query_id, text in queries.iter_rows():
+        own = [one for one in positives[query_id] if one in titled]
+        rows.append((query_id, text, *_place(own, titled, evidence.get(query_id, ()))))
+    _log(rows, where=section.source.path)
+    schema: dict[str, Any] = {
+        **dict.fromkeys(("_id", "text", "pos_corpus_id"), pl.String),
+        "pos_char_span": pl.Array(pl.Int32, 2),
+        **dict.fromkeys(("target_position", "without_place"), pl.String),
+    }
+    return complete_build(
+        corpus,
+        pl.DataFrame(rows, schema=schema, orient="row"),
+        usable.filter(pl.col("query-id").is_in(kept.implode())),
+        dropped_frame(
+            Dropped(STAGE, "queries", query_id, positives[query_id][0], "positive_missing")
+            for query_id in lost.get_column("_id")
+        ),
+        count_tokens=count_tokens,
+    )
+
+
+Titled = Mapping[str, tuple[str, str]]
+"""Title and text of documents, by id."""
+
+
+def _place(
+    positives: Sequence[str], titled: Titled, evidence: Sequence[Annotation]
+) -> tuple[str, list[int] | None, str | None, str | None]:
+    """Return a query's positive and the span in it; without one a class and the reason."""
+    reason = NOT_ANNOTATED
+    for annotation in evidence:
+        if not annotation.numbers and not annotation.quotes:
+            continue
+        named = (annotation.document, page_key(annotation.document))
+        found = next(
+            (one for one in positives if {page_key(one), page_key(titled[one][0])} & {*named}), None
+        )
+        if found is None:
+            reason = ELSEWHERE if reason == NOT_ANNOTATED else reason
+            continue
+        title, text = titled[found]
+        if places := annotation.locate(text):
+            shift = len(_joined(title, text)) - len(text)
+            return found, [places[0][0] + shift, places[0][1] + shift], None, None
+        reason = NOT_FOUND
+    return positives[0], None, UNKNOWN, reason
+
+
+def _log(rows: Sequence[tuple[Any, ...]], *, where: str) -> None:
+    reasons = Counter(row[-1] for row in rows)
+    if reasons[None] == 0:
+        raise InputError(
+            f"{where}: the evidence of none of {len(rows)} queries was found: "
+            f"{dict(reasons)}. Is `evidence` of this dataset, and of this split?"
+        )
+    logger.info("%s: evidence of %d of %d queries was found", where, reasons.pop(None), len(rows))
+    for reason, count in reasons.most_common():
+        logger.warning("%s: %d queries are in no position bucket: %s", where, count, reason)
+
+
+# --- Reading BEIR's three tables
+
+
+def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, tuple[str, str]]]:
+    """Read `_id` and `text` of all documents, and title and text apart of those wanted."""
+    source, titled = _part(section.source, "corpus"), {}
+
+    def read() -> Iterator[Row]:
+        for origin, record in source_records(source, ("_id", "title", "text")):
+            require_columns(record, ("_id", "text"), origin)
+            key = require_id(record["_id"], "_id", origin=origin)
+            text = require_text(record["text"], "text", origin=origin).strip()
+            title = ""
+            if section.titles and record.get("title"):
+                title = require_text(record["title"], "title", origin=origin).strip()
+            if key in wanted and (title or text):
+                titled[key] = title, text
+            yield key, _joined(title, text), origin
+
+    empty = f"{section.source.path}: every document is empty; expected text"
+    batches = batch_documents(read, place=section.source.path, empty=empty)
+    return pl.concat(batch.select("_id", "text") for batch in batches), titled
+
+
+def _joined(title: str, text: str) -> str:
+    return f"{title} {text}".strip()
+
+
+def _queries(source: BeirSource, judged: Mapping[str, object]) -> pl.DataFrame:
+    """Read `_id` and `text` of the queries that have a positive, in file order."""
+    rows = []
+    for origin, record in source_records(_part(source, "queries"), ("_id", "text")):
+        require_columns(record, ("_id", "text"), origin)
+        key = require_id(record["_id"], "_id", origin=origin)
+        if key in judged:
+            rows.append((key, require_text(record["text"], "text", origin=origin)))
+    found = pl.DataFrame(rows, schema={"_id": pl.String, "text": pl.String}, orient="row")
+    lacking = judged.keys() - set(found.get_column("_id"))
+    if lacking or found.get_column("_id").is_duplicated().any():
+        odd = sorted(lacking) or found.filter(pl.col("_id").is_duplicated())["_id"].to_list()
+        problem = "no text of" if lacking else "twice the text of"
+        raise InputError(f"{source.path}: {problem} query {odd[0]!r} ({len(odd)} such queries)")
+    return found
+
+
+def _qrels(source: BeirSource) -> pl.DataFrame:
+    """Read QRELS rows of the split."""
+    if Path(source.path).is_dir():
+        found = read_qrels(_file(source, f"qrels/{source.split}", QRELS_FILES))
+    else:
+        hub = HubSource(
+            kind="hub", name=source.path, revision=source.revision, splits=[source.split]
+        )
+        columns = ("query-id", "corpus-id", "score")
+        rows = []
+        for origin, record in source_records(hub, columns):
+            require_columns(record, columns, origin)
+            rows.append(tuple(str(record[name]) for name in columns))
+        found = pl.DataFrame(rows, schema=columns, orient="row")
+    return found.select("query-id", "corpus-id", pl.col("score").cast(pl.Float64).cast(pl.Int32))
+
+
+def _part(source: BeirSource, table: str) -> FilesSource | HubSource:
+    if Path(source.path).is_dir():
+        return FilesSource(kind="files", paths=[str(_file(source, table, TEXT_FILES))])
+    return HubSource(
+        kind="hub", name=source.path, config=table, revision=source.revision, splits=[table]
+    )
+
+
+def beir_files(source: BeirSource) -> list[str]:
+    """List the files of a local dataset; none for a name on the hub."""
+    if not Path(source.path).is_dir():
+        if source.path.count("/") == 1 and not source.path.startswith((".", "/")):
+            return []
+        raise MissingError(f"{source.path}: no such folder in {Path.cwd()}")
+    return [
+        str(_file(source, "corpus", TEXT_FILES)),
+        str(_file(source, "queries", TEXT_FILES)),
+        str(_file(source, f"qrels/{source.split}", QRELS_FILES)),
+    ]
+
+
+def _file(source: BeirSource, name: str, suffixes: Sequence[str]) -> Path:
+    paths = [Path(source.path) / f"{name}{suffix}" for suffix in suffixes]
+    for path in paths:
+        if path.is_file():
+            return path
+    raise MissingError(f"{paths[0]}: no such file; allowed endings: {', '.join(suffixes)}")

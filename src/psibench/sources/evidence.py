@@ -1,0 +1,292 @@
+"""Where the evidence of BEIR's queries is, by the annotation of the datasets they come from.
+
+BEIR says which documents are relevant; which of their sentences are evidence stands in the
+datasets' own files. SciFact and FEVER number the sentences of abstracts and pages that have to be
+read beside, HotpotQA gives the paragraphs with its questions, Climate-FEVER quotes its sentences.
+Files and the tables of the hub are read. A layout of our own, ``quotes``, says what is evidence in
+any other dataset: a query, a document, one or several quotes of it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+from unicodedata import normalize
+
+from pydantic import Field, model_validator
+
+from psibench.config.base import Section
+from psibench.config.sources import FilesSource, HubSource
+from psibench.errors import InputError
+from psibench.sources.checks import require_id
+from psibench.sources.documents import source_records
+from psibench.text.locate import locate_sentences, unescape_brackets
+
+Layout = Literal["scifact", "fever", "hotpotqa", "climate-fever", "quotes"]
+RecordSource = Annotated[FilesSource | HubSource, Field(discriminator="kind")]
+
+
+class Evidence(Section):
+    """Which sentences of relevant documents are evidence, in the datasets' own layouts."""
+
+    layout: Layout
+    """scifact: claims; fever: claims; hotpotqa: questions with paragraphs; climate-fever: claims
+    with quotes; quotes: records of `query_id`, `document_id` and `quotes`, a text or several."""
+    source: RecordSource
+    """The annotation: the dataset's files (jsonl, json, parquet), or its tables on the hub."""
+    documents: RecordSource | None = None
+    """What the numbers of sentences are of: SciFact's corpus, FEVER's pages."""
+
+    @model_validator(mode="after")
+    def _has_documents(self) -> "Evidence":
+        if (self.documents is not None) != (self.layout in DOCUMENTS):
+            needs = "needs" if self.documents is None else "has no"
+            raise ValueError(
+                f"layout {self.layout} {needs} `documents`; those that number sentences need it: "
+                f"{', '.join(DOCUMENTS)}"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """The evidence of a query in one document.
+
+    Attributes
+    ----------
+    query_id, document
+        As the dataset has them; a document's id or title, see `page_key`.
+    sentences, numbers
+        All sentences of the document in order, and which of them are evidence, from 0, in order;
+        without sentences where the dataset does not have the document.
+    quotes
+        Evidence that is quoted.
+    """
+
+    query_id: str
+    document: str
+    sentences: tuple[str, ...]
+    numbers: tuple[int, ...]
+    quotes: tuple[str, ...]
+
+    def locate(self, text: str) -> list[tuple[int, int]]:
+        """Find the evidence in the document's text: [start, end) in order, neighbours as one."""
+        places = locate_sentences(text, self.sentences)
+        found = [places[number] for number in self.numbers if number < len(places)]
+        found += [locate_sentences(text, [quote])[0] for quote in self.quotes]
+        joined: list[tuple[int, int]] = []
+        for start, end in sorted(place for place in found if place is not None):
+            if joined and not any(char.isalnum() for char in text[joined[-1][1] : start]):
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+            else:
+                joined.append((start, end))
+        return joined
+
+
+@dataclass
+class _Marked:
+    """What a record says of a document: numbers of sentences or quotes, and maybe all sentences."""
+
+    numbers: list[int] = field(default_factory=list)
+    quotes: list[str] = field(default_factory=list)
+    sentences: tuple[str, ...] = ()
+
+
+Read = tuple[str, dict[str, _Marked]]
+"""Query and what is marked in each of its documents, in order."""
+
+
+def page_key(name: str) -> str:
+    """Return what ids and titles of one document have in common, however they are written.
+
+    FEVER's files and pages differ in the normal form of letters; ids have underscores for blanks.
+    """
+    return normalize("NFC", unescape_brackets(name)).replace("_", " ").strip()
+
+
+def read_evidence(section: Evidence, asked: Collection[str]) -> list[Annotation]:
+    """Read what is evidence for some queries, in the order of the files.
+
+    A document that several records of a query name, or several sets of evidence in one, is there
+    once, with all its sentences.
+
+    Parameters
+    ----------
+    asked
+        Ids of the queries.
+
+    Raises
+    ------
+    InputError
+        If a source cannot be read or a record is not in the layout.
+    """
+    read, columns = READERS[section.layout]
+    found: dict[str, dict[str, _Marked]] = {}
+    for origin, record in source_records(section.source, columns):
+        query_id, marked = _in_layout(section.layout, read, record, origin)
+        if query_id not in asked:
+            continue
+        own = found.setdefault(query_id, {})
+        for document, one in marked.items():
+            known = own.setdefault(document, _Marked(sentences=one.sentences))
+            known.numbers += one.numbers
+            known.quotes += one.quotes
+    if section.documents is not None:
+        wanted = {document for own in found.values() for document in own}
+        pages = _read_pages(section, wanted)
+        for own in found.values():
+            for document, one in own.items():
+                one.sentences = pages.get(document, ())
+    return [
+        Annotation(
+            query_id,
+            document,
+            one.sentences,
+            tuple(sorted(set(one.numbers))),
+            tuple(dict.fromkeys(one.quotes)),
+        )
+        for query_id, own in found.items()
+        for document, one in own.items()
+    ]
+
+
+def _in_layout(
+    layout: str, read: Callable[..., Any], record: Mapping[str, Any], origin: str
+) -> Any:
+    try:
+        return read(record, origin)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{origin}: not {layout}'s layout ({type(error).__name__}: {error}); found "
+            f"{', '.join(record)}. Expected {EXPECTED[layout]}"
+        ) from error
+
+
+def _marked(pairs: Iterable[tuple[str, int]]) -> dict[str, _Marked]:
+    found: dict[str, _Marked] = {}
+    for document, number in pairs:
+        found.setdefault(page_key(document), _Marked()).numbers.append(int(number))
+    return found
+
+
+# --- The layouts
+
+
+def _scifact(record: Mapping[str, Any], origin: str) -> Read:
+    query_id = require_id(record["id"], "id", origin=origin)
+    if "evidence_doc_id" in record:  # the hub's table: a row per set of sentences
+        document, numbers = str(record["evidence_doc_id"]), record["evidence_sentences"]
+        return query_id, _marked((document, number) for number in numbers if document)
+    return query_id, _marked(
+        (str(document), number)
+        for document, rationales in record["evidence"].items()
+        for rationale in rationales
+        for number in rationale["sentences"]
+    )
+
+
+def _fever(record: Mapping[str, Any], origin: str) -> Read:
+    query_id = require_id(record["id"], "id", origin=origin)
+    if "evidence_wiki_url" in record:  # the hub's table: a row per sentence
+        page, number = record["evidence_wiki_url"], record["evidence_sentence_id"]
+        return query_id, _marked([(page, number)] if page and number >= 0 else [])
+    return query_id, _marked(
+        (page, number)
+        for sentences in record.get("evidence") or []
+        for _, _, page, number in sentences
+        if page is not None and number is not None
+    )
+
+
+def _hotpotqa(record: Mapping[str, Any], origin: str) -> Read:
+    name = "_id" if "_id" in record else "id"
+    facts, context = record["supporting_facts"], record["context"]
+    if isinstance(facts, Mapping):  # the hub's table: lists in place of pairs
+        facts = zip(facts["title"], facts["sent_id"], strict=True)
+        context = zip(context["title"], context["sentences"], strict=True)
+    marked = _marked((title, number) for title, number in facts)
+    for title, sentences in context:
+        if (key := page_key(title)) in marked:
+            marked[key].sentences = tuple(sentences)
+    return require_id(record[name], name, origin=origin), marked
+
+
+NO_EVIDENCE = ("NOT_ENOUGH_INFO", 2)
+"""Climate-FEVER's label of sentences that say neither that a claim is so nor that it is not."""
+
+
+def _climate_fever(record: Mapping[str, Any], origin: str) -> Read:
+    marked: dict[str, _Marked] = {}
+    for one in record["evidences"]:
+        if one["evidence_label"] not in NO_EVIDENCE:
+            marked.setdefault(page_key(one["article"]), _Marked()).quotes.append(one["evidence"])
+    return require_id(record["claim_id"], "claim_id", origin=origin), marked
+
+
+def _quotes(record: Mapping[str, Any], origin: str) -> Read:
+    query_id, document = (
+        require_id(record[name], name, origin=origin) for name in ("query_id", "document_id")
+    )
+    quotes = record["quotes"]
+    quotes = [quotes] if isinstance(quotes, str) else [str(one) for one in quotes]
+    return query_id, {page_key(document): _Marked(quotes=quotes)}
+
+
+READERS: Mapping[str, tuple[Callable[[Mapping[str, Any], str], Read], tuple[str, ...]]] = {
+    "scifact": (_scifact, ("id", "evidence")),
+    "fever": (_fever, ("id", "evidence")),
+    "hotpotqa": (_hotpotqa, ("_id", "id", "supporting_facts", "context")),
+    "climate-fever": (_climate_fever, ("claim_id", "evidences")),
+    "quotes": (_quotes, ("query_id", "document_id", "quotes")),
+}
+"""How a record is read, and what of it."""
+EXPECTED = {
+    "scifact": "id and evidence: {document: [{sentences: [0, ...], label}]}",
+    "fever": "id and evidence: [[[annotation, evidence, page, sentence], ...], ...]",
+    "hotpotqa": "_id, supporting_facts: [[title, sentence], ...], context: [[title, [text]], ...]",
+    "climate-fever": "claim_id and evidences: [{article, evidence, evidence_label}, ...]",
+    "quotes": "query_id, document_id and quotes: a text or a list of texts",
+}
+
+
+# --- Numbered sentences
+
+
+def _abstract(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, ...]]:
+    document = require_id(record["doc_id"], "doc_id", origin=origin)
+    return document, tuple(str(sentence) for sentence in record["abstract"])
+
+
+def _page(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, ...]]:
+    """Return a page of FEVER: lines of a number, a sentence and its links, parted by tabs."""
+    numbered = {}
+    for line in record["lines"].split("\n"):
+        number, _, rest = line.partition("\t")
+        if number.isdecimal():
+            numbered[int(number)] = rest.partition("\t")[0]
+    sentences = tuple(numbered.get(place, "") for place in range(max(numbered, default=-1) + 1))
+    return require_id(record["id"], "id", origin=origin), sentences
+
+
+DOCUMENTS: Mapping[
+    str, tuple[Callable[[Mapping[str, Any], str], tuple[str, tuple[str, ...]]], tuple[str, ...]]
+] = {"scifact": (_abstract, ("doc_id", "abstract")), "fever": (_page, ("id", "lines"))}
+"""How a document with numbered sentences is read, and what of it."""
+EXPECTED_DOCUMENT = {
+    "scifact": "doc_id and abstract: [sentence, ...]",
+    "fever": "id and lines: number, sentence and links parted by tabs, a line each",
+}
+
+
+def _read_pages(section: Evidence, wanted: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Read the sentences of some documents, by `page_key`; of all pages few are kept."""
+    assert section.documents is not None
+    read, columns = DOCUMENTS[section.layout]
+    found = {}
+    for origin, record in source_records(section.documents, columns):
+        name = record.get(columns[0])
+        if name is None or page_key(str(name)) in wanted:
+            document, sentences = _in_layout(section.layout, read, record, origin)
+            found[page_key(document)] = sentences
+    return found

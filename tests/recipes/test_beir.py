@@ -1,0 +1,416 @@
+"""BEIR datasets with the place of their evidence: tiny files in the layouts of the real ones."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from psibench.errors import InputError, MissingError
+from psibench.generate.benchmarks import parse_benchmark
+from psibench.generate.recipes import build_benchmark, queries_by_of, revisions_of, source_files
+from psibench.tables import conform
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens
+
+FIRST = "Zinc lowers fever in mice."
+SECOND = "We gave zinc to ten mice (p < .05)."
+THIRD = "Zinc lowers fever in mice."
+
+
+def jsonl(path: Path, *records: dict) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
+    return str(path)
+
+
+def write_beir(folder: Path, corpus: dict, queries: dict, qrels: list) -> str:
+    """A folder as BEIR distributes them; corpus: id -> (title, text)."""
+    jsonl(
+        folder / "corpus.jsonl",
+        *(
+            {"_id": key, "title": title, "text": text, "metadata": {}}
+            for key, (title, text) in corpus.items()
+        ),
+    )
+    asked = ({"_id": key, "text": text, "metadata": {}} for key, text in queries.items())
+    jsonl(folder / "queries.jsonl", *asked)
+    (folder / "qrels").mkdir(exist_ok=True)
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in qrels)]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(lines), encoding="utf-8")
+    return str(folder)
+
+
+def section(path: str, evidence: dict, **more):
+    given = {"recipe": "beir", "source": {"path": path}, "evidence": evidence}
+    return parse_benchmark(given | more)
+
+
+def files(*paths: str) -> dict:
+    return {"kind": "files", "paths": list(paths)}
+
+
+def build(path: str, evidence: dict, **more):
+    built = build_benchmark(section(path, evidence, **more), count_tokens=count_whitespace_tokens)
+    for frame, spec in ((built.corpus, CORPUS), (built.queries, QUERIES), (built.qrels, QRELS)):
+        conform(frame, spec, where=spec.name)
+    return built
+
+
+def found(built) -> dict[str, tuple]:
+    """Positive and evidence by query; without a place its class and the reason."""
+    texts = dict(built.corpus.select("_id", "text").iter_rows())
+    columns = ("_id", "pos_corpus_id", "pos_char_span", "target_position", "without_place")
+    return {
+        key: (document, target, reason)
+        if span is None
+        else (document, texts[document][slice(*span)])
+        for key, document, span, target, reason in built.queries.select(columns).iter_rows()
+    }
+
+
+# --- SciFact
+
+
+def scifact(tmp_path: Path) -> tuple[str, dict]:
+    path = write_beir(
+        tmp_path / "scifact",
+        {
+            "4983": ("Zinc", f"{FIRST} {SECOND} {THIRD}"),
+            "17": ("Iron", "Iron is heavy. It rusts."),
+            "18": ("", "Tin is not."),
+        },
+        {"1": "zinc lowers fever", "3": "iron is light", "5": "tin", "9": "of another split"},
+        [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1)],
+    )
+    claims = jsonl(
+        tmp_path / "claims_dev.jsonl",
+        {
+            "id": 1,
+            "claim": "zinc lowers fever",
+            "evidence": {"4983": [{"sentences": [2], "label": "SUPPORT"}]},
+            "cited_doc_ids": [4983],
+        },
+        {"id": 3, "claim": "iron is light", "evidence": {}, "cited_doc_ids": [17]},
+        {
+            "id": 5,
+            "claim": "tin",
+            "evidence": {"4983": [{"sentences": [0], "label": "SUPPORT"}]},
+            "cited_doc_ids": [18],
+        },
+        {
+            "id": 9,
+            "claim": "of another split",
+            "evidence": {"4983": [{"sentences": [0], "label": "CONTRADICT"}]},
+            "cited_doc_ids": [4983],
+        },
+    )
+    abstracts = jsonl(
+        tmp_path / "abstracts.jsonl",
+        *(
+            {"doc_id": key, "title": "", "abstract": abstract, "structured": False}
+            for key, abstract in (
+                (4983, [FIRST, SECOND, THIRD]),
+                (17, ["Iron is heavy.", "It rusts."]),
+            )
+        ),
+    )
+    return path, {"layout": "scifact", "source": files(claims), "documents": files(abstracts)}
+
+
+def test_scifacts_sentences_are_found_where_they_belong_and_the_title_is_in_front(tmp_path):
+    path, evidence = scifact(tmp_path)
+    built = build(path, evidence)
+    assert found(built) == {
+        # The third sentence, which is the first one's twin.
+        "1": ("4983", THIRD),
+        "3": ("17", "unknown", "not_annotated"),
+        "5": ("18", "unknown", "not_in_positive"),
+    }
+    whole = f"Zinc {FIRST} {SECOND} {THIRD}"
+    assert built.corpus.filter(_id="4983")["text"].to_list() == [whole]
+    span = built.queries.filter(_id="1")["pos_char_span"].to_list()[0]
+    assert span == [len(whole) - len(THIRD), len(whole)]
+    # BEIR's qrels as they are, of the split alone.
+    assert built.qrels.rows() == [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1)]
+
+
+def test_without_titles_places_count_from_the_text(tmp_path):
+    path, evidence = scifact(tmp_path)
+    built = build(path, evidence, titles=False)
+    assert found(built)["1"] == ("4983", THIRD)
+    assert built.corpus.filter(_id="4983")["text"].to_list() == [f"{FIRST} {SECOND} {THIRD}"]
+
+
+def test_scifacts_table_on_the_hub_has_a_row_per_rationale(tmp_path):
+    path, evidence = scifact(tmp_path)
+    rows = {
+        "id": [1, 1, 3],
+        "claim": ["", "", ""],
+        "evidence_doc_id": ["4983", "4983", ""],
+        "evidence_label": ["SUPPORT", "SUPPORT", ""],
+        "evidence_sentences": [[2], [1], []],
+        "cited_doc_ids": [[4983], [4983], [17]],
+    }
+    schema = {"evidence_sentences": pl.List(pl.Int32)}
+    pl.DataFrame(rows, schema_overrides=schema).write_parquet(tmp_path / "claims.parquet")
+    built = build(path, evidence | {"source": files(str(tmp_path / "claims.parquet"))})
+    # Neighbours are one piece of evidence.
+    assert found(built)["1"] == ("4983", f"{SECOND} {THIRD}")
+
+
+# --- FEVER
+
+PAGE = "Café_-LRB-film-RRB-"
+
+
+def fever(tmp_path: Path) -> tuple[str, str]:
+    path = write_beir(
+        tmp_path / "fever",
+        {
+            PAGE: ("Café (film)", "Café ( 2011 ) is a film . It was shot in Philadelphia ."),
+            "Paris": ("Paris", "Paris is a city ."),
+        },
+        {"137334": "Café was shot in Philadelphia.", "7": "Paris is a city.", "8": "Nobody knows."},
+        [("137334", PAGE, 1), ("7", "Paris", 1), ("8", "Paris", 1)],
+    )
+    pages = jsonl(
+        tmp_path / "wiki-pages" / "wiki-001.jsonl",
+        {"id": "", "text": "", "lines": ""},
+        {
+            # The pages' letters are composed, the claims' are not.
+            "id": PAGE,
+            "text": "",
+            "lines": "0\tCafé -LRB- 2011 -RRB- is a film .\tfilm\tFilm\n"
+            "1\tIt was shot in Philadelphia .\tPhiladelphia\tPhiladelphia\n2\t",
+        },
+        {"id": "Rome", "text": "", "lines": "0\tRome is elsewhere ."},
+        {"id": "Paris", "text": "", "lines": "0\tParis was another city ."},
+    )
+    return path, str(Path(pages).parent)
+
+
+def test_fevers_numbered_sentences_come_from_its_pages(tmp_path):
+    path, pages = fever(tmp_path)
+    decomposed = PAGE.replace("é", "e\u0301")
+    claims = jsonl(
+        tmp_path / "paper_test.jsonl",
+        {
+            "id": 137334,
+            "verifiable": "VERIFIABLE",
+            "label": "SUPPORTS",
+            "claim": "Café was shot in Philadelphia.",
+            "evidence": [[[289914, 283015, decomposed, 1]], [[1, 2, decomposed, 1]]],
+        },
+        {"id": 7, "label": "SUPPORTS", "claim": "", "evidence": [[[3, 4, "Paris", 0]]]},
+        {"id": 8, "label": "NOT ENOUGH INFO", "claim": "", "evidence": [[[5, None, None, None]]]},
+    )
+    evidence = {"layout": "fever", "source": files(claims), "documents": files(pages)}
+    assert found(build(path, evidence)) == {
+        "137334": (PAGE, "It was shot in Philadelphia"),
+        "7": ("Paris", "unknown", "not_found"),
+        "8": ("Paris", "unknown", "not_annotated"),
+    }
+
+
+def test_fevers_table_on_the_hub_has_a_row_per_sentence(tmp_path):
+    path, pages = fever(tmp_path)
+    rows = {
+        "id": [137334, 137334, 8],
+        "label": ["SUPPORTS", "SUPPORTS", "NOT ENOUGH INFO"],
+        "claim": ["", "", ""],
+        "evidence_annotation_id": [1, 1, 5],
+        "evidence_id": [2, 2, -1],
+        "evidence_wiki_url": [PAGE, PAGE, ""],
+        "evidence_sentence_id": [0, 1, -1],
+    }
+    pl.DataFrame(rows).write_parquet(tmp_path / "paper_test.parquet")
+    evidence = {
+        "layout": "fever",
+        "source": files(str(tmp_path / "paper_test.parquet")),
+        "documents": files(pages),
+    }
+    whole = "Café ( 2011 ) is a film . It was shot in Philadelphia"
+    assert found(build(path, evidence))["137334"] == (PAGE, whole)
+
+
+# --- HotpotQA
+
+HOTPOT = {
+    "_id": "5a8b57f25542995d1e6f1371",
+    "question": "Are both rivers?",
+    "answer": "no",
+    "type": "comparison",
+    "level": "hard",
+    "supporting_facts": [["Elbe", 1], ["Alps", 0]],
+    "context": [
+        ["Rhine", ["The Rhine is a river."]],
+        ["Alps", ["The Alps are mountains.", " They are high."]],
+        ["Elbe", ["The Elbe has 1,094 km.", " It is a river."]],
+    ],
+}
+
+
+def hotpot(tmp_path: Path) -> str:
+    return write_beir(
+        tmp_path / "hotpotqa",
+        {
+            "12": ("Alps", "The Alps are mountains. They are high."),
+            "39": ("Elbe", "The Elbe has 1,094 km. It is a river."),
+            "40": ("Rhine", "The Rhine is a river."),
+        },
+        {HOTPOT["_id"]: HOTPOT["question"]},
+        [(HOTPOT["_id"], "12", 1), (HOTPOT["_id"], "39", 1)],
+    )
+
+
+def test_hotpotqas_first_supporting_fact_is_found_by_the_title_of_its_paragraph(tmp_path):
+    path = hotpot(tmp_path)
+    questions = tmp_path / "hotpot_dev_distractor_v1.json"
+    questions.write_text(json.dumps([HOTPOT]))
+    evidence = {"layout": "hotpotqa", "source": files(str(questions))}
+    built = build(path, evidence)
+    assert found(built) == {HOTPOT["_id"]: ("39", "It is a river.")}
+    assert built.qrels.height == 2
+
+
+def test_hotpotqas_table_on_the_hub_has_lists_in_place_of_pairs(tmp_path):
+    path = hotpot(tmp_path)
+    titles, numbers = zip(*HOTPOT["supporting_facts"], strict=True)
+    names, sentences = zip(*HOTPOT["context"], strict=True)
+    row = {
+        "id": HOTPOT["_id"],
+        "question": HOTPOT["question"],
+        "supporting_facts": {"title": list(titles), "sent_id": list(numbers)},
+        "context": {"title": list(names), "sentences": list(sentences)},
+    }
+    pl.DataFrame([row]).write_parquet(tmp_path / "validation.parquet")
+    evidence = {"layout": "hotpotqa", "source": files(str(tmp_path / "validation.parquet"))}
+    assert found(build(path, evidence)) == {HOTPOT["_id"]: ("39", "It is a river.")}
+
+
+# --- Climate-FEVER, and quotes of one's own
+
+
+@pytest.mark.parametrize("labels", [("SUPPORTS", "NOT_ENOUGH_INFO"), (0, 2)])
+def test_climate_fevers_sentences_that_say_something_are_found_by_their_words(tmp_path, labels):
+    path = write_beir(
+        tmp_path / "climate-fever",
+        {"Polar_bear": ("Polar bear", "Polar bears live on ice. The ice melts. They swim.")},
+        {"0": "Ice melts.", "1": "Bears fly."},
+        [("0", "Polar_bear", 1), ("1", "Polar_bear", 1)],
+    )
+    says, nothing = labels
+
+    def evidence_of(label, text):
+        return {
+            "evidence_id": "Polar bear:1",
+            "evidence_label": label,
+            "article": "Polar bear",
+            "evidence": text,
+            "entropy": 0.0,
+            "votes": ["SUPPORTS", None],
+        }
+
+    claims = jsonl(
+        tmp_path / "climate-fever-dataset-r1.jsonl",
+        {
+            "claim_id": "0",
+            "claim": "Ice melts.",
+            "claim_label": says,
+            "evidences": [
+                evidence_of(nothing, "Polar bears live on ice."),
+                evidence_of(says, '"They swim".'),
+                evidence_of(says, "The ice melts."),
+            ],
+        },
+        {
+            "claim_id": "1",
+            "claim": "Bears fly.",
+            "claim_label": nothing,
+            "evidences": [evidence_of(nothing, "They swim.")],
+        },
+    )
+    assert found(build(path, {"layout": "climate-fever", "source": files(claims)})) == {
+        "0": ("Polar_bear", "The ice melts. They swim."),
+        "1": ("Polar_bear", "unknown", "not_annotated"),
+    }
+
+
+def test_quotes_say_what_is_evidence_in_any_other_dataset(tmp_path):
+    path = write_beir(
+        tmp_path / "mine",
+        {"d1": ("", "雨が降る。道が濡れる。傘をさす。"), "d2": ("", "Nothing here.")},
+        {"a": "道は?", "b": "which?"},
+        [("a", "d1", 2), ("a", "d2", 0), ("b", "d2", 1)],
+    )
+    quotes = jsonl(
+        tmp_path / "quotes.jsonl",
+        {"query_id": "a", "document_id": "d1", "quotes": "道が濡れる。"},
+        {"query_id": "b", "document_id": "d2", "quotes": ["not", "there"]},
+    )
+    built = build(path, {"layout": "quotes", "source": files(quotes)})
+    assert found(built) == {
+        "a": ("d1", "道が濡れる。"),
+        "b": ("d2", "unknown", "not_found"),
+    }
+    assert built.qrels.filter(score=2).rows() == [("a", "d1", 2)]
+
+
+# --- What is refused, dropped and recorded
+
+
+def test_a_query_whose_positive_is_not_in_the_corpus_is_dropped_with_the_reason(tmp_path):
+    path, evidence = scifact(tmp_path)
+    with (Path(path) / "qrels" / "test.tsv").open("a") as file:
+        file.write("\n9\t404\t1")
+    built = build(path, evidence)
+    assert built.dropped.select("item_id", "doc_id", "reason").rows() == [
+        ("9", "404", "positive_missing")
+    ]
+    assert "9" not in built.queries["_id"]
+
+
+def test_evidence_of_another_dataset_is_refused(tmp_path):
+    path, evidence = scifact(tmp_path)
+    other = jsonl(tmp_path / "other.jsonl", {"id": 1, "evidence": {}})
+    with pytest.raises(InputError, match=r"none of 3 queries was found.*not_annotated"):
+        build(path, evidence | {"source": files(other)})
+
+
+def test_a_record_in_another_layout_is_named(tmp_path):
+    path, evidence = scifact(tmp_path)
+    with pytest.raises(InputError, match=r"claims_dev.jsonl, line 1: not fever's layout"):
+        build(path, evidence | {"layout": "fever"})
+    with pytest.raises(InputError, match=r"line 1: not hotpotqa's layout .*KeyError"):
+        build(path, {"layout": "hotpotqa", "source": evidence["source"]})
+
+
+def test_numbered_sentences_need_their_documents_and_quotes_have_none():
+    with pytest.raises(ValidationError, match="layout fever needs `documents`"):
+        section("x", {"layout": "fever", "source": files("a.jsonl")})
+    with pytest.raises(ValidationError, match="layout quotes has no `documents`"):
+        section(
+            "x", {"layout": "quotes", "source": files("a.jsonl"), "documents": files("b.jsonl")}
+        )
+
+
+def test_a_folder_without_its_files_is_refused_and_a_name_on_the_hub_has_none(tmp_path):
+    path, evidence = scifact(tmp_path)
+    assert [Path(one).name for one in source_files(section(path, evidence))] == [
+        *("corpus.jsonl", "queries.jsonl", "test.tsv"),
+        *("claims_dev.jsonl", "abstracts.jsonl"),
+    ]
+    (Path(path) / "qrels" / "test.tsv").unlink()
+    with pytest.raises(MissingError, match=r"qrels/test.tsv: no such file"):
+        source_files(section(path, evidence))
+    with pytest.raises(MissingError, match="no such folder"):
+        source_files(section("./nowhere", evidence))
+    remote = section("mteb/scifact", evidence | {"documents": {"kind": "hub", "name": "a/b"}})
+    assert [Path(one).name for one in source_files(remote)] == ["claims_dev.jsonl"]
+    assert revisions_of(remote) == {
+        "dataset:mteb/scifact": "not pinned",
+        "dataset:a/b": "not pinned",
+    }
+    assert queries_by_of(remote) == "people"
