@@ -4,7 +4,7 @@ A table is declared beside the stage that writes it; those of several capabiliti
 """
 
 from psibench.filters import audit, decide, mixtures, negatives, study, verify
-from psibench.probes import cosines, reading, regression, retrieval, saliency
+from psibench.probes import comparison, cosines, reading, regression, retrieval, saliency
 from psibench.probes.tables import PROBE_TABLE
 from psibench.tables import SPECS
 from psibench.tables.spec import TableSpec
@@ -21,6 +21,7 @@ STAGE_SPECS = (
     PROBE_TABLE,
     reading.READING_TABLE,
     reading.DOCUMENT_READING,
+    comparison.PROBE_COMPARISON,
     verify.SEGMENT_SCORES,
     verify.MARGINS,
     verify.MARGIN_TABLE,

@@ -11,7 +11,7 @@ from psibench.config.sections import Encoding
 from psibench.errors import InputError
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.saliency import measure_saliency, normalised, summarise_saliency
-from psibench.probes.settings import why_not
+from psibench.probes.settings import Probes, why_not
 from psibench.probes.tables import Texts
 
 TEXT = " ".join(f"The river number {k} is cold." for k in range(12))
@@ -56,8 +56,38 @@ def test_norms_are_over_their_99th_percentile_cut_at_1_and_100_points():
     assert normalised(np.array([0.0] * 300 + [2.0])).max() == 1  # the percentile is 0: the maximum
 
 
+def test_norms_over_their_maximum_are_not_cut():
+    norms = np.arange(1.0, 202.0)
+    found = normalised(norms, "max")
+    assert found[0] == pytest.approx(1 / 201)
+    assert found[50] == pytest.approx((1 + 200 * 50 / 99) / 201)
+    spiked = np.concatenate([np.ones(300), [100.0]])  # 99th percentile 1
+    assert normalised(spiked).tolist() == [1.0] * 100
+    assert normalised(spiked, "max")[0] == 0.01
+
+
+def test_integrated_gradients_say_how_far_they_are_from_their_sum_and_a_bad_one_is_left_out(load):
+    encoder, both = load(), texts(TEXT, TEXT[40:])
+    settings = Probes(saliency_method="integrated", saliency_steps=64, saliency_divide_by="max")
+    found = measure_saliency(both, encoder, settings)
+    assert found["left_out"].null_count() == found.height == 200
+    assert 0 < found["delta"].max() < 0.01
+    assert (
+        found.group_by("document_id").agg(pl.col("saliency").max())["saliency"].to_list()
+        == [pytest.approx(1, abs=0.3)] * 2
+    )
+    least = found["delta"].min() / 2
+    strict = settings.model_copy(update={"saliency_most_delta": least})
+    left_out = measure_saliency(both, encoder, strict)
+    assert set(left_out["left_out"]) == {"convergence delta above saliency_most_delta"}
+    assert left_out.height == 2
+    plain = measure_saliency(both, encoder, Probes(saliency_divide_by="max"))
+    assert set(plain["delta"]) == {0.0}
+    assert np.abs(plain["saliency"] - found["saliency"]).max() > 0.05
+
+
 def test_special_tokens_are_left_out_and_what_was_not_read_is_said(load):
-    found = measure_saliency(texts(TEXT), load(max_tokens=32))
+    found = measure_saliency(texts(TEXT), load(max_tokens=32), Probes())
     assert set(found["n_tokens"]) == {30}  # 32 less [CLS] and [SEP]
     assert 0.2 < found["read"][0] < 0.6
     assert found["point"].to_list() == list(range(1, 101))
@@ -66,12 +96,14 @@ def test_special_tokens_are_left_out_and_what_was_not_read_is_said(load):
 
 def test_curves_do_not_depend_on_the_batch(load):
     documents = texts(TEXT, TEXT[: len(TEXT) // 2], TEXT[40:])
-    one, many = (measure_saliency(documents, load(tokens_per_batch=n)) for n in (64, 8192))
+    one, many = (
+        measure_saliency(documents, load(tokens_per_batch=n), Probes()) for n in (64, 8192)
+    )
     assert one["saliency"].to_numpy() == pytest.approx(many["saliency"].to_numpy(), abs=1e-4)
 
 
 def test_the_summary_has_100_points_with_their_spread_and_the_tenths(load):
-    found = measure_saliency(texts(TEXT, TEXT[40:], "x"), load())
+    found = measure_saliency(texts(TEXT, TEXT[40:], "x"), load(), Probes())
     assert found["left_out"].drop_nulls().to_list() == ["no gradient"]
     rows = [row for row in summarise_saliency(found, level=0.95) if row["read"] == "all"]
     points = [row for row in rows if row["n_places"] == 100 and row["measure"] == "saliency"]
@@ -91,4 +123,4 @@ def test_a_model_without_gradients_is_refused(tmp_path):
     assert "transformer" in (why_not(entry, "saliency") or "")
     encoder = ProbeEncoder(entry, model="blind", store=tmp_path, settings=Encoding(device="cpu"))
     with pytest.raises(InputError, match="transformer"):
-        measure_saliency(texts(TEXT), encoder)
+        measure_saliency(texts(TEXT), encoder, Probes())

@@ -1,10 +1,12 @@
 # Probes: texts changed at known places, what becomes of their vectors. `make probes`.
+compared_probes = ["results/probe_comparison.csv"] * bool(paths.compared_probes(plan))
 
 
 rule probes:
     input:
         "results/probe_table.csv",
         "results/probes.html",
+        compared_probes,
     localrule: True
 
 
@@ -85,9 +87,38 @@ rule probe_table:
         "../scripts/stage.py"
 
 
+# Two models on the same documents: before and after training.
+rule probe_comparison:
+    input:
+        rows=paths.compared_rows(plan, "model"),
+        others=paths.compared_rows(plan, "other"),
+    output:
+        parquet="results/probe_comparison.parquet",
+        csv="results/probe_comparison.csv",
+    log:
+        "logs/probe_comparison.log",
+    benchmark:
+        "benchmarks/probe_comparison.tsv"
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        compared=paths.compared_probes(plan),
+        level=settings.uncertainty.level,
+        stage=STAGES["probe_comparison"],
+    message:
+        "Writing {output.csv}"
+    script:
+        "../scripts/stage.py"
+
+
 rule probe_page:
     input:
         table="results/probe_table.parquet",
+        comparison=[path.replace(".csv", ".parquet") for path in compared_probes],
         psi=paths.probe_psi(plan),
     output:
         html=in_report("results/probes.html"),

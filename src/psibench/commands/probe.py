@@ -4,7 +4,7 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 
@@ -70,6 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=defaults.saliency_min_tokens,
         help="saliency: documents of so many tokens (1024)",
     )
+    parser.add_argument(
+        "--method",
+        choices=get_args(Probes.model_fields["saliency_method"].annotation),
+        default=defaults.saliency_method,
+        help="saliency: gradient, or integrated gradients (gradient)",
+    )
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals (0.95)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--store", type=Path, help="keep the vectors in this folder")
@@ -94,7 +100,12 @@ def probe(args: argparse.Namespace) -> None:
             benchmark=args.corpus.name,
             language="und",
             domains=[DOMAIN],
-            probes=Probes(n_documents=args.n, seed=args.seed, saliency_min_tokens=args.min_tokens),
+            probes=Probes(
+                n_documents=args.n,
+                seed=args.seed,
+                saliency_min_tokens=args.min_tokens,
+                saliency_method=args.method,
+            ),
             length_tokenizer=args.tokenizer,
             level=args.level,
             store=str(args.store or place / "store"),

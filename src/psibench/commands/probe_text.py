@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from psibench.commands.text_table import aligned
+from psibench.probes.comparison import contrasts
 from psibench.probes.settings import PROBES
 from psibench.report.wording import p_value
 from psibench.tables.spec import POOLED
@@ -32,6 +33,26 @@ def probe_lines(table: pl.DataFrame, *, every_domain: bool = False) -> Iterator[
         else:
             first = pl.col("place").is_null() | (pl.col("place") <= FIRST_PLACES)
             yield from _figures(part if every_domain else part.filter(first))
+        yield ""
+
+
+def comparison_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterator[str]:
+    """Yield the lines of PROBE_COMPARISON rows: what sums each probe up, or all of them."""
+    shown = table if every_row else contrasts(table.filter(domain=POOLED))
+    head = ["probe", "model", "other", "measure", "condition", "size", "value", "other's"]
+    head += ["difference", "interval", "p", "docs"]
+    for place, part in shown.group_by("benchmark", "language", "domain", maintain_order=True):
+        yield ", ".join(map(str, place))
+        lines = [
+            [
+                *(row[name] for name in ("probe", "model", "other", "measure", "condition")),
+                "-" if row["size"] is None else f"{100 * row['size']:g} %",
+                *(f"{row[name]:.4f}" for name in ("value", "other_value")),
+                *(f"{row['difference']:+.4f}", _interval(row), _p(row), str(row["n_documents"])),
+            ]
+            for row in part.iter_rows(named=True)
+        ]
+        yield from aligned([head, *lines], n_text=6)
         yield ""
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import polars as pl
 
 from psibench.commands.base import Command
-from psibench.commands.probe_text import probe_lines
+from psibench.commands.probe_text import comparison_lines, probe_lines
 from psibench.commands.psi_text import author_text, format_flags, format_psi_table, format_verdicts
 from psibench.commands.text_table import aligned
 from psibench.metrics.aggregate import POOLED
+from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE
 from psibench.report.wording import p_text
 from psibench.tables import read_provenance, read_table
@@ -20,7 +21,9 @@ from psibench.train.results import TABLES
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the file and how much of it to show."""
     parser.add_argument(
-        "file", type=Path, help="a psi_table, training_table or probe_table.parquet"
+        "file",
+        type=Path,
+        help="a psi_table, training_table, probe_table or probe_comparison.parquet",
     )
     parser.add_argument(
         "--all",
@@ -38,6 +41,10 @@ def run_show(args: argparse.Namespace) -> None:
     if record.get("table") == PROBE_TABLE.name:
         for line in probe_lines(read_table(args.file, PROBE_TABLE), every_domain=args.all):
             print(line)
+        return
+    if record.get("table") == PROBE_COMPARISON.name:
+        compared = read_table(args.file, PROBE_COMPARISON)
+        print("\n".join(comparison_lines(compared, every_row=args.all)))
         return
     table = read_table(args.file, PSI_TABLE)
     benchmarks = table.get_column("benchmark").unique().to_list()

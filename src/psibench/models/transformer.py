@@ -33,6 +33,25 @@ from psibench.tables.provenance import hash_params
 
 
 @dataclass(frozen=True)
+class IntegratedGradients:
+    """What each input embedding adds to a text's cosine with a direction.
+
+    Attributes
+    ----------
+    attributions
+        (n_tokens, hidden) float32, 0 for special tokens and prompt.
+    delta
+        Their sum less ``change``: 0 if the integral were exact (convergence delta).
+    change
+        The cosine less that of the text with padding in place of its content.
+    """
+
+    attributions: np.ndarray
+    delta: float
+    change: float
+
+
+@dataclass(frozen=True)
 class TransformerEncoder:
     """An ``Encoder`` over a transformer; see ``load_transformer``.
 
@@ -162,28 +181,103 @@ class TransformerEncoder:
             (n_tokens, hidden) float32 arrays: by the word embedding of each token of the window,
             before positions are added.
         """
+        _, gradients, _, starts = self._gradients(windows, content, directions)
+        return self._by_window(gradients, windows, starts)
+
+    def integrated_gradients(
+        self,
+        windows: Sequence[np.ndarray],
+        content: Sequence[np.ndarray],
+        directions: np.ndarray,
+        *,
+        n_steps: int,
+    ) -> list["IntegratedGradients"]:
+        """Return the integrated gradients of each text's cosine with a direction.
+
+        The path leads from the text with padding in place of all its content, special tokens and
+        prompt as they are, to the text: a straight line between their input embeddings
+        (Sundararajan et al., 2017), at Gauss and Legendre's points.
+
+        Parameters
+        ----------
+        windows, content, directions
+            As in `embedding_gradients`.
+        n_steps
+            Points on the path, a forward and a backward pass each.
+        """
+        places, weights = np.polynomial.legendre.leggauss(n_steps)
+        before, after = (
+            self._gradients(windows, content, directions, scale=scale)[0] for scale in (0.0, 1.0)
+        )
+        total: Any = 0.0
+        for place, weight in zip((places + 1) / 2, weights / 2, strict=True):
+            _, gradients, change, starts = self._gradients(
+                windows, content, directions, scale=float(place)
+            )
+            total = total + float(weight) * gradients.float() * change.float()
+        changes = (after - before).cpu().numpy().astype(np.float64)
+        return [
+            IntegratedGradients(own, float(own.sum(dtype=np.float64)) - change, change)
+            for own, change in zip(self._by_window(total, windows, starts), changes, strict=True)
+        ]
+
+    def _gradients(
+        self,
+        windows: Sequence[np.ndarray],
+        content: Sequence[np.ndarray],
+        directions: np.ndarray,
+        *,
+        scale: float = 1.0,
+    ) -> tuple[Any, Any, Any, list[int]]:
+        """Return cosines, their gradients by the input embeddings, and where each text begins.
+
+        ``scale`` is how far the content is on its way from padding, 0, to what it is, 1. Third are
+        the embeddings less those of padding, 0 for what is no content.
+        """
         import torch
 
-        embedded: list[torch.Tensor] = []
+        layer = self.model.transformer.get_input_embeddings()
+        mask = pad_windows(content, pad_id=0, side=self._side, device=self.device)["input_ids"]
+        with torch.no_grad():
+            padding = layer(torch.tensor([self._pad_id], device=self.device))
+        leaves: list[torch.Tensor] = []
+        changes: list[torch.Tensor] = []
 
-        def keep(_module: object, _inputs: object, output: "torch.Tensor") -> "torch.Tensor":
-            leaf = output.detach().requires_grad_()
-            embedded.append(leaf)
+        def replace_content(
+            _module: object, _inputs: object, output: "torch.Tensor"
+        ) -> "torch.Tensor":
+            change = (output - padding).detach() * mask[..., None]
+            leaf = output.detach() if scale == 1 else output.detach() - (1 - scale) * change
+            leaves.append(leaf.requires_grad_())
+            changes.append(change)
             return leaf
 
-        hook = self.model.transformer.get_input_embeddings().register_forward_hook(keep)
+        hook = layer.register_forward_hook(replace_content)
         try:
             with torch.enable_grad():
                 vectors, starts = self._run(windows, content)
                 aims = torch.as_tensor(directions, dtype=torch.float32, device=self.device)
-                (found,) = torch.autograd.grad((vectors * aims).sum(), embedded[0])
+                cosines = (vectors * aims).sum(dim=-1)
+                (found,) = torch.autograd.grad(cosines.sum(), leaves[0])
         finally:
             hook.remove()
-        rows = found.float().cpu().numpy()
-        return [
-            row[start : start + len(window)]
-            for row, window, start in zip(rows, windows, starts, strict=True)
-        ]
+        return cosines.detach(), found, changes[0], starts
+
+    @staticmethod
+    def _by_window(
+        values: Any, windows: Sequence[np.ndarray], starts: Sequence[int]
+    ) -> list[np.ndarray]:
+        """Cut the padding off the rows of a batch: (n_tokens, hidden) float32 arrays."""
+        rows = zip(values.float().cpu().numpy(), windows, starts, strict=True)
+        return [row[start : start + len(window)] for row, window, start in rows]
+
+    @property
+    def _side(self) -> Side:
+        return self.entry.padding_side if self.model.first_position is not None else "right"
+
+    @property
+    def _pad_id(self) -> int:
+        return self.model.tokenizer.pad_token_id or 0
 
     def _run(
         self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
@@ -195,11 +289,9 @@ class TransformerEncoder:
         import torch
         from torch.nn.functional import normalize
 
-        side = self.entry.padding_side if self.model.first_position is not None else "right"
+        side = self._side
         by_token = self.entry.scoring == "maxsim"
-        inputs = pad_windows(
-            windows, pad_id=self.model.tokenizer.pad_token_id or 0, side=side, device=self.device
-        )
+        inputs = pad_windows(windows, pad_id=self._pad_id, side=side, device=self.device)
         if "position_ids" in inputs and self.model.first_position is not None:
             inputs["position_ids"] += self.model.first_position
         pooled = inputs["attention_mask"]

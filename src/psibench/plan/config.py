@@ -115,6 +115,9 @@ class Config(Section):
             unknown = [name for name in getattr(self.probes, key) or () if name not in known]
             if unknown:
                 raise ValueError(f"probes.{key} {unknown} are not among {key} {known}")
+        known = self.probes.models or [*self.models, *trained_models(self.training)]
+        for one in {*self.probes.compare, *self.probes.compare.values()}.difference(known):
+            raise ValueError(f"probes.compare: {one!r} is not among the models probed, {known}")
         return self
 
     @model_validator(mode="after")

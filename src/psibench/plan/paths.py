@@ -589,6 +589,23 @@ def probe_tables(plan: Plan) -> list[str]:
     return [path.format(**labels) for labels in probed(plan)]
 
 
+def compared_probes(plan: Plan) -> list[dict[str, str]]:
+    """List the jobs of probes whose model is compared: their labels, and the ``other`` model."""
+    every = probed(plan)
+    return [
+        labels | {"other": other}
+        for labels in every
+        if (other := plan.config.probes.compare.get(labels["model"])) is not None
+        and labels | {"model": other} in every
+    ]
+
+
+def compared_rows(plan: Plan, side: str) -> list[str]:
+    """List the probes' own tables that are compared, of the ``model`` or the ``other``."""
+    path = "results/probes/{probe}/{benchmark}/{model}/{lang}.parquet"
+    return [path.format(**one | {"model": one[side]}) for one in compared_probes(plan)]
+
+
 def probe_psi(plan: Plan) -> list[str]:
     """List the PSI tables of what is probed: they stand beside."""
     path = "results/{benchmark}/tables/{lang}-{lang}.psi.parquet"

@@ -20,7 +20,6 @@ from psibench.probes.retrieval import METRIC, Collection, ndcg_with_variants
 from psibench.probes.settings import ProbeName, Probes
 from psibench.probes.tables import (
     ABOUT,
-    Figures,
     ProbeFiles,
     ProbeRun,
     Row,
@@ -340,14 +339,13 @@ def _complete(part: pl.DataFrame, n_places: int, *, is_whole: bool) -> pl.DataFr
     return part.filter(good)
 
 
-def probe_cosines(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> Figures:
+def probe_cosines(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
     """Run a cosine probe; moved evidence is also searched for in its whole corpus, with qrels."""
     texts = read_sample(run, files)
     count_tokens = token_counter(run.length_tokenizer)
     found = measure(run.probe, texts, encoder, settings=run.probes, count_tokens=count_tokens)
-    rows = found.rows
-    if run.probe == "moving" and files.qrels:
-        collection = Collection.read(run.domains, files)
-        ndcg = ndcg_with_variants(rows, found.scores, found.references, collection, encoder)
-        rows = rows.with_columns(pl.Series(METRIC, ndcg).fill_nan(None))
-    return Figures(PROBE_COSINES, rows, summarise(run.probe, rows, level=run.level))
+    if run.probe != "moving" or not files.qrels:
+        return found.rows
+    collection = Collection.read(run.domains, files)
+    ndcg = ndcg_with_variants(found.rows, found.scores, found.references, collection, encoder)
+    return found.rows.with_columns(pl.Series(METRIC, ndcg).fill_nan(None))

@@ -41,6 +41,26 @@ class EncodedTexts:
     visible_chars: np.ndarray
 
 
+@dataclass(frozen=True)
+class TokenNorms:
+    """How much each token of a document moves its cosine with a direction.
+
+    Attributes
+    ----------
+    norms
+        (n_tokens,) L2 norms of what `embedding_gradients` or `integrated_gradients` gives, without
+        special tokens and prompt.
+    visible_chars
+        Characters that the model read.
+    delta
+        Convergence delta over the change of the cosine; 0 for gradients.
+    """
+
+    norms: np.ndarray
+    visible_chars: int
+    delta: float
+
+
 class ProbeEncoder:
     """A model of one vector per text, and its store.
 
@@ -103,21 +123,17 @@ class ProbeEncoder:
             self.encode([texts[place] for place in lacking], role)
         return key_array(keys)
 
-    def gradient_norms(
-        self, texts: Sequence[str], directions: np.ndarray
-    ) -> list[tuple[np.ndarray, int]]:
+    def token_norms(
+        self, texts: Sequence[str], directions: np.ndarray, *, n_steps: int | None = None
+    ) -> list["TokenNorms"]:
         """Return how much each token of a document moves its cosine with a direction.
 
         Parameters
         ----------
         directions
             (n_texts, dim) unit vectors.
-
-        Returns
-        -------
-        list
-            (n_tokens,) L2 norms of the gradients by the tokens' input embeddings, without special
-            tokens and prompt, and the characters read, in the order of ``texts``.
+        n_steps
+            Of integrated gradients; None: gradients.
 
         Raises
         ------
@@ -130,7 +146,7 @@ class ProbeEncoder:
         items = encoder.tokenize(texts, "document")
         order = sorted(range(len(texts)), key=lambda place: -len(items[place].windows[0]))
         room = max(1, self._settings.tokens_per_batch // GRADIENT_ROOM)
-        found: list[np.ndarray] = [np.empty(0)] * len(texts)
+        found: dict[int, TokenNorms] = {}
         described = f"gradients of {self._about['model']}"
         with (
             watched_stop() as stop,
@@ -141,14 +157,19 @@ class ProbeEncoder:
                 size = max(1, room // max(1, len(items[order[0]].windows[0])))
                 batch, order = order[:size], order[size:]
                 content = [items[place].content[0] for place in batch]
-                gradients = encoder.embedding_gradients(
-                    [items[place].windows[0] for place in batch], content, directions[batch]
-                )
-                for place, gradient, keep in zip(batch, gradients, content, strict=True):
-                    found[place] = np.linalg.norm(gradient[keep].astype(np.float64), axis=1)
+                windows = [items[place].windows[0] for place in batch]
+                aims, deltas = directions[batch], [0.0] * len(batch)
+                if n_steps is None:
+                    moved = encoder.embedding_gradients(windows, content, aims)
+                else:
+                    whole = encoder.integrated_gradients(windows, content, aims, n_steps=n_steps)
+                    moved = [one.attributions for one in whole]
+                    deltas = [abs(one.delta) / max(abs(one.change), 1e-12) for one in whole]
+                for place, by_token, keep, delta in zip(batch, moved, content, deltas, strict=True):
+                    norms = np.linalg.norm(by_token[keep].astype(np.float64), axis=1)
+                    found[place] = TokenNorms(norms, items[place].visible_char_end, delta)
                 progress.advance(len(batch))
-        ends = [item.visible_char_end for item in items]
-        return list(zip(found, ends, strict=True))
+        return [found[place] for place in range(len(texts))]
 
     def vectors(self, encoded: EncodedTexts) -> np.ndarray:
         """Load the vectors of encoded texts, (n_texts, dim) float32."""

@@ -18,7 +18,6 @@ from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import priority
 from psibench.probes.tables import (
     ABOUT,
-    Figures,
     ProbeFiles,
     ProbeRun,
     Row,
@@ -120,13 +119,12 @@ def decompose(document: np.ndarray, sentences: np.ndarray) -> Decomposition:
     return Decomposition(coefficients, shares[0], float(np.abs(rest).mean()), shares[1])
 
 
-def probe_regression(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> Figures:
+def probe_regression(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
     """Decompose the vectors of a sample of documents, as they are and with sentences shuffled."""
     documents = read_sample(run, files).documents
-    found = pl.concat(
+    return pl.concat(
         measure_regression(part, encoder, seed=run.probes.seed) for part in in_parts(documents)
     )
-    return Figures(SENTENCE_WEIGHTS, found, summarise_regression(found, level=run.level))
 
 
 def measure_regression(

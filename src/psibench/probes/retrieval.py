@@ -19,7 +19,6 @@ from psibench.models.dtypes import pick_device
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.tables import (
     ABOUT,
-    Figures,
     ProbeFiles,
     ProbeRun,
     Row,
@@ -191,13 +190,12 @@ REVERSAL_SCORES = TableSpec(
 )
 
 
-def probe_reversal(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> Figures:
+def probe_reversal(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
     """Reverse every document of a benchmark, ask all queries before and after."""
     asked = pl.concat(
         read_queries(path, domain) for domain, path in zip(run.domains, files.queries, strict=True)
     )
-    found = measure_reversal(Collection.read(run.domains, files), asked, encoder)
-    return Figures(REVERSAL_SCORES, found, summarise_reversal(found, level=run.level))
+    return measure_reversal(Collection.read(run.domains, files), asked, encoder)
 
 
 def measure_reversal(

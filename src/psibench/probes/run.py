@@ -7,6 +7,8 @@ tables is the same for all of them.
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -14,27 +16,63 @@ import polars as pl
 from psibench.config.model_params import retrieval_params
 from psibench.config.sections import Encoding
 from psibench.encode.job import revisions_of
-from psibench.probes.cosines import probe_cosines
+from psibench.probes.cosines import PROBE_COSINES, probe_cosines, summarise
 from psibench.probes.encoding import ProbeEncoder
-from psibench.probes.regression import probe_regression
-from psibench.probes.retrieval import probe_reversal
-from psibench.probes.saliency import probe_saliency
+from psibench.probes.regression import (
+    SENTENCE_WEIGHTS,
+    probe_regression,
+    summarise_regression,
+)
+from psibench.probes.retrieval import (
+    METRIC,
+    REVERSAL_SCORES,
+    probe_reversal,
+    summarise_reversal,
+)
+from psibench.probes.saliency import SALIENCY, probe_saliency, summarise_saliency
 from psibench.probes.settings import ProbeName
-from psibench.probes.tables import LABELS, PROBE_TABLE, Figures, ProbeFiles, ProbeRun, rows_frame
+from psibench.probes.tables import LABELS, PROBE_TABLE, ProbeFiles, ProbeRun, Row, rows_frame
 from psibench.tables import write_table
 from psibench.tables.derived import derived
+from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
-FIGURES: Mapping[ProbeName, Callable[[ProbeRun, ProbeFiles, ProbeEncoder], Figures]] = {
-    "insertion": probe_cosines,
-    "removal": probe_cosines,
-    "segments": probe_cosines,
-    "moving": probe_cosines,
-    "reversal": probe_reversal,
-    "regression": probe_regression,
-    "saliency": probe_saliency,
+
+@dataclass(frozen=True)
+class Probe:
+    """What a probe is made of.
+
+    Attributes
+    ----------
+    measure
+        Makes the rows of ``spec`` less `LABELS`.
+    summarise
+        Makes the rows of PROBE_TABLE of them.
+    values
+        The columns that a model decides: means of them are what the summary has.
+    """
+
+    spec: TableSpec
+    measure: Callable[[ProbeRun, ProbeFiles, ProbeEncoder], pl.DataFrame]
+    summarise: Callable[..., list[Row]]
+    values: tuple[str, ...]
+
+
+ALL_PROBES: Mapping[ProbeName, Probe] = {
+    **{
+        name: Probe(PROBE_COSINES, probe_cosines, partial(summarise, name), ("cosine", METRIC))
+        for name in ("insertion", "removal", "segments", "moving")
+    },
+    "reversal": Probe(REVERSAL_SCORES, probe_reversal, summarise_reversal, ("before", "after")),
+    "regression": Probe(
+        SENTENCE_WEIGHTS,
+        probe_regression,
+        summarise_regression,
+        ("coefficient", "importance", "r2", "mae", "r2_equal"),
+    ),
+    "saliency": Probe(SALIENCY, probe_saliency, summarise_saliency, ("saliency",)),
 }
 
 
@@ -62,8 +100,9 @@ def run_probe(
         If the model cannot be probed or loaded, or a table does not fit its schema.
     """
     encoder = ProbeEncoder(run.entry, model=run.model, store=run.store, settings=settings)
-    found = FIGURES[run.probe](run, ProbeFiles(corpora, queries, qrels), encoder)
-    _log_left_out(found.rows["left_out"])
+    probe = ALL_PROBES[run.probe]
+    found = probe.measure(run, ProbeFiles(corpora, queries, qrels), encoder)
+    _log_left_out(found["left_out"])
     origin = derived(
         "probe",
         [*corpora, *queries, *qrels],
@@ -72,13 +111,11 @@ def run_probe(
         | run.probes.of(run.probe),
         revisions=revisions_of(run.model, run.entry),
     )
-    labels = {name: getattr(run, name) for name in LABELS}
-    named = found.rows.with_columns(pl.lit(value).alias(name) for name, value in labels.items())
-    write_table(named.select(found.spec.column_names), rows, found.spec, provenance=origin)
-    summary = rows_frame(PROBE_TABLE, found.summary).with_columns(
-        pl.lit(value).alias(name) for name, value in labels.items()
-    )
-    write_table(summary.select(PROBE_TABLE.column_names), table, PROBE_TABLE, provenance=origin)
+    summary = rows_frame(PROBE_TABLE, probe.summarise(found, level=run.level))
+    for frame, path, spec in ((found, rows, probe.spec), (summary, table, PROBE_TABLE)):
+        labels = (pl.lit(getattr(run, name)).alias(name) for name in LABELS)
+        named = frame.with_columns(labels).select(spec.column_names)
+        write_table(named, path, spec, provenance=origin)
 
 
 def _log_left_out(reasons: pl.Series) -> None:

@@ -5,15 +5,22 @@ special tokens and the prompt left out. A document's norms are divided by their 
 cut at 1 (the paper says their maximum, its code has the percentile), then interpolated to 100
 points. Evidence is in the middle of the documents taken: a curve that is high at the front shows a
 model that looks there whatever is asked.
+
+A gradient says where a small change would move the cosine. Integrated gradients say what the
+tokens add to it, as against padding in their place; their sum has to be the change of the cosine,
+and a document where it is not is left out. Both are a few lines over torch.autograd; captum, the
+library for them, would add a dependency and its own batches beside the encoder's padding.
 """
+
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.settings import Probes
 from psibench.probes.tables import (
     ABOUT,
-    Figures,
     ProbeFiles,
     ProbeRun,
     Row,
@@ -40,42 +47,56 @@ SALIENCY = TableSpec(
         Column("relative_position", FLOAT64, "middle of the evidence over the length", True),
         Column("point", INT32, "from 1, evenly spaced over what was read; null: left out", True),
         Column(
-            "saliency", FLOAT64, "norm of the gradient over its 99th percentile, at most 1", True
+            "saliency",
+            FLOAT64,
+            "norm of the gradient over its 99th percentile, at most 1, or over the maximum",
+            True,
+        ),
+        Column(
+            "delta",
+            FLOAT64,
+            "integrated gradients: convergence delta over the change of the cosine; 0: gradient",
+            True,
         ),
         Column("left_out", STRING, "why there is none; null: there is", True),
     ),
     key=("benchmark", "language", "domain", "model", "document_id", "query_id", "point"),
 )
+NOT_CONVERGED = "convergence delta above saliency_most_delta"
 N_POINTS = 100
 N_TENTHS = 10
 
 
-def normalised(norms: np.ndarray) -> np.ndarray:
+def normalised(norms: np.ndarray, divide_by: Literal["p99", "max"] = "p99") -> np.ndarray:
     """Divide norms by their 99th percentile, cut at 1 and interpolate linearly to 100 points.
 
     Parameters
     ----------
     norms
         (n_tokens,), at least two, not all 0.
+    divide_by
+        ``max``: their maximum instead, which cuts nothing.
     """
-    top = float(np.percentile(norms, 99)) or float(norms.max())
+    highest = float(norms.max())
+    top = highest if divide_by == "max" else float(np.percentile(norms, 99)) or highest
     scaled = np.clip(norms.astype(np.float64) / top, 0.0, 1.0)
     at = np.linspace(0, 1, N_POINTS)
     found: np.ndarray = np.interp(at, np.linspace(0, 1, len(scaled)), scaled)
     return found
 
 
-def probe_saliency(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> Figures:
+def probe_saliency(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
     """Take a query of each document whose evidence is in the middle, and its gradients."""
-    found = measure_saliency(read_sample(run, files), encoder)
-    return Figures(SALIENCY, found, summarise_saliency(found, level=run.level))
+    return measure_saliency(read_sample(run, files), encoder, run.probes)
 
 
-def measure_saliency(texts: Texts, encoder: ProbeEncoder) -> pl.DataFrame:
+def measure_saliency(texts: Texts, encoder: ProbeEncoder, settings: Probes) -> pl.DataFrame:
     """Return SALIENCY rows less what is the same in all.
 
-    Left out are documents of fewer than two tokens and gradients of 0.
+    Left out are documents of fewer than two tokens, gradients of 0, and integrated gradients whose
+    sum is too far from what it has to be.
     """
+    n_steps = settings.saliency_steps if settings.saliency_method == "integrated" else None
     given = texts.queries.join(
         texts.documents.rename({"text": "document"}),
         on=["domain", "document_id"],
@@ -85,23 +106,28 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder) -> pl.DataFrame:
     documents = given["document"].to_list()
     rows: list[Row] = []
     columns = ("domain", "document_id", "query_id", "span", "document")
-    for row, (norms, visible) in zip(
+    for row, found in zip(
         given.select(columns).iter_rows(named=True),
-        encoder.gradient_norms(documents, asked),
+        encoder.token_norms(documents, asked, n_steps=n_steps),
         strict=True,
     ):
+        norms = found.norms
         span, text = row.pop("span"), row.pop("document")
         about = row | {
             "n_tokens": len(norms),
-            "read": min(visible / max(len(text), 1), 1.0),
+            "read": min(found.visible_chars / max(len(text), 1), 1.0),
             "relative_position": sum(span) / 2 / len(text),
+            "delta": found.delta,
         }
         if len(norms) < 2 or not norms.any():
             rows.append(about | {"left_out": "no gradient"})
             continue
+        if found.delta > settings.saliency_most_delta:
+            rows.append(about | {"left_out": NOT_CONVERGED})
+            continue
         rows += [
             about | {"point": point, "saliency": float(value)}
-            for point, value in enumerate(normalised(norms), 1)
+            for point, value in enumerate(normalised(norms, settings.saliency_divide_by), 1)
         ]
     return rows_frame(SALIENCY, rows)
 

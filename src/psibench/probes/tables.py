@@ -126,15 +126,6 @@ class ProbeFiles:
     qrels: Sequence[str | Path] = ()
 
 
-@dataclass(frozen=True)
-class Figures:
-    """What a probe finds: rows of ``spec`` less their labels, and the rows of PROBE_TABLE."""
-
-    spec: TableSpec
-    rows: pl.DataFrame
-    summary: Sequence[Row]
-
-
 LABELS = ("benchmark", "language", "model", "probe")
 """Columns that are the same in all rows of a probe's tables."""
 
