@@ -241,6 +241,7 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
             | {"corpus": folder.write("corpus", frame(CORPUS, [document]), CORPUS)}
         ],
         published_page=["published.html"],
+        probes_page=["probes.html"],
         training={},
         title="Page",
         output=tmp_path / "report.html",
@@ -250,5 +251,6 @@ def test_stage_writes_a_page_with_verification_and_views(folder: Folder, tmp_pat
     assert "Quality of the translations" in page
     assert "<mark>box</mark>" in page
     assert 'href="published.html"' in page
+    assert 'href="probes.html"' in page
     assert "raw and clean labels" in page
     assert "fineweb-raw" not in page

@@ -191,6 +191,10 @@ rule report:
         },
         examples=summaries.example_files(plan),
         published_page=[Path(path).name for path in published_page],
+        # What was probed before is linked; `make probes` comes after the report, or never.
+        probes_page=lambda wildcards: [
+            path.name for path in [Path("results/probes.html")] if path.exists()
+        ],
         training=summaries.training_tables(plan),
         prices={
             name: dump(price) for name, price in summaries.used_prices(plan).items()

@@ -20,7 +20,7 @@ from psibench.generate.benchmarks import (
     GeneratedBenchmark,
     SquadPosq,
 )
-from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX
+from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX, START_PREFIX
 from psibench.report.examples import Example, example_section, read_examples
 from psibench.report.filters import (
     GenerationFacts,
@@ -82,7 +82,12 @@ SPECS: Mapping[str, TableSpec] = {
     "position_histogram": POSITION_HISTOGRAM,
     "comparisons": COMPARISONS,
 }
-BUCKET_PREFIX = "bucket:"
+STATISTICS_TABLES = {
+    "": "Sizes",
+    "bucket:": "Queries per bucket",
+    START_PREFIX: "Where evidence begins: mean of start over length, and shares by third",
+}
+"""Prefix of names of statistics -> title of the table of those that have it."""
 UNIT_TEXTS = {
     "start_char": "start of the evidence, characters",
     "relative": "middle of the evidence / length of the passage",
@@ -101,7 +106,7 @@ class ReportInput:
     were removed) and ``tiny``. A view is shown beside its benchmark and has no section of its own.
 
     ``languages`` and ``summaries`` tell of language pairs, translations and domains; ``examples``
-    are queries with their evidence; ``published`` is the address of the page of published figures,
+    are queries with their evidence; ``published`` and ``probes`` are the addresses of other pages,
     relative to this one, or empty; ``training`` is what training on distributions of positions did.
     """
 
@@ -119,6 +124,7 @@ class ReportInput:
     summaries: Summaries = field(default_factory=Summaries)
     examples: tuple[Example, ...] = ()
     published: str = ""
+    probes: str = ""
     training: TrainingTables = field(default_factory=TrainingTables)
     provenance: Mapping[str, str] = field(default_factory=dict)
     title: str = "Position bias of retrievers"
@@ -146,6 +152,7 @@ def run_report(
     summaries: Mapping[str, str],
     examples: Sequence[Mapping[str, str]],
     published_page: Sequence[str],
+    probes_page: Sequence[str],
     training: Mapping[str, str],
     title: str,
     output: str | Path,
@@ -163,8 +170,8 @@ def run_report(
         As `read_verification`, `read_languages`, `read_summaries` and `read_examples` take them.
     views
         As of `ReportInput`.
-    published_page
-        Address of the page of published figures, or none.
+    published_page, probes_page
+        Addresses of the pages of published figures and of probes, or none.
     training
         Tables of what was trained, by name; none where nothing was.
     """
@@ -205,6 +212,7 @@ def run_report(
         summaries=read_summaries(summaries),
         examples=tuple(read_examples(examples)),
         published="".join(published_page),
+        probes="".join(probes_page),
         training=read_training(training),
         provenance=made_of | revisions,
         title=title,
@@ -331,6 +339,7 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
         "training": training_blocks(inputs.training, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),
         "published": inputs.published,
+        "probes": inputs.probes,
     }
 
 
@@ -367,7 +376,7 @@ def _data(
 
 
 def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
-    """Return a benchmark's statistics: one table of sizes and one of queries per bucket.
+    """Return a benchmark's statistics: sizes, queries per bucket, and where evidence begins.
 
     Rows are language and domain in the order given, pooled ones first; names without a known
     meaning are shown as they are. What the tables of languages and domains show is left out. No
@@ -380,10 +389,10 @@ def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
     groups = list(dict.fromkeys(mine.select("language", "domain").iter_rows()))
     groups.sort(key=lambda group: (group[0] != POOLED, group[1] != POOLED))
     tables = []
-    for title, is_bucket in (("Sizes", False), ("Queries per bucket", True)):
+    for prefix, title in STATISTICS_TABLES.items():
         names = dict.fromkeys(mine["statistic"])
-        chosen = [one for one in names if one.startswith(BUCKET_PREFIX) is is_bucket]
-        header = [statistic_text(one).removeprefix(BUCKET_PREFIX) for one in chosen]
+        chosen = [one for one in names if _prefix(one) == prefix]
+        header = [statistic_text(one).removeprefix(prefix) for one in chosen]
         rows = []
         for group in groups:
             found = (values.get((*group, one)) for one in chosen)
@@ -391,6 +400,11 @@ def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
         if chosen:
             tables.append(Table(title, ("language", "domain", *header), tuple(rows)))
     return tables
+
+
+def _prefix(statistic: str) -> str:
+    """Return which of `STATISTICS_TABLES` a statistic is in."""
+    return next((one for one in STATISTICS_TABLES if one and statistic.startswith(one)), "")
 
 
 def _histograms(table: pl.DataFrame, benchmark: str, leading: Headline | None) -> list[Panel]:

@@ -13,6 +13,7 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
+from psibench.probes.comparison import PROBE_COMPARISON, contrasts
 from psibench.probes.settings import PROBES
 from psibench.probes.tables import PROBE_TABLE
 from psibench.report.plots import (
@@ -92,15 +93,17 @@ class Section:
     id: str
     title: str
     agreement: Table
+    compared: Table
     figures: tuple[FigureView, ...]
     tables: tuple[Table, ...]
 
 
-@stage("probe_page", version=1)
+@stage("probe_page", version=2)
 def run_probe_page(
     *,
     table: str | Path,
     psi: Sequence[str | Path],
+    comparison: Sequence[str | Path] = (),
     controls: Mapping[str, str | None],
     html: str | Path,
 ) -> None:
@@ -112,21 +115,32 @@ def run_probe_page(
         PROBE_TABLE of all probes.
     psi
         PSI_TABLE tables of the benchmarks that were probed.
+    comparison
+        PROBE_COMPARISON of pairs of models, if any are compared.
     controls
         Model -> position-blind, truncating or None, in the order of the models.
     """
     rows = read_table(table, PROBE_TABLE).filter(domain=POOLED)
     psi_rows = read_all(psi, PSI_TABLE)
+    pairs = read_all(comparison, PROBE_COMPARISON).filter(domain=POOLED)
     styles = model_styles(dict(controls))
     shown = [
-        section(str(benchmark), str(language), own, psi_rows, styles)
+        section(
+            str(benchmark),
+            str(language),
+            own,
+            psi_rows,
+            pairs.filter(benchmark=benchmark, language=language),
+            styles,
+        )
         for (benchmark, language), own in rows.group_by(
             "benchmark", "language", maintain_order=True
         )
     ]
     made_of = {"psibench": __version__}
     made_of |= {
-        str(path): str((read_provenance(path) or {}).get("rows_hash", "")) for path in (table, *psi)
+        str(path): str((read_provenance(path) or {}).get("rows_hash", ""))
+        for path in (table, *comparison, *psi)
     }
     page = render(
         "probes.html",
@@ -146,9 +160,10 @@ def section(
     language: str,
     rows: pl.DataFrame,
     psi: pl.DataFrame,
+    pairs: pl.DataFrame,
     styles: Mapping[str, LineStyle],
 ) -> Section:
-    """Return what the page shows of a benchmark in one language; ``rows`` are pooled."""
+    """Return what the page shows of a benchmark in one language; rows and pairs are pooled."""
     named = slug(benchmark, language)
     own = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
     figures = [*_moved_by_size(rows, named), *_by_place(rows, named, styles)]
@@ -157,6 +172,7 @@ def section(
         named,
         f"{benchmark}, {language}",
         agreement(rows, own),
+        compared(pairs),
         tuple(figures),
         tuple(table for table in tables if table.rows),
     )
@@ -191,6 +207,29 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
         groups=(("", 1), *((model, 2) for model in models)),
         note=note,
     )
+
+
+def compared(pairs: pl.DataFrame) -> Table:
+    """Return what two models differ in: gaps, ranges and contrasts; means over all sizes."""
+    texts = tuple(
+        (
+            *(row[name] for name in ("model", "other", "probe", "measure", "condition")),
+            *(number(row[name]) for name in ("value", "other_value")),
+            f"{number(row['difference'])} {interval(row['low'], row['high'])}".strip(),
+            p_value(row["p"]),
+            f"{row['n_documents']:,}",
+        )
+        for row in contrasts(pairs).iter_rows(named=True)
+    )
+    header = (
+        *("model", "compared with", "probe", "measure", "condition"),
+        *("value", "the other's", "difference", "p", "documents"),
+    )
+    note = (
+        "On the documents that fit both models, as pairs. p of a range: of the differences being "
+        "the same at all places."
+    )
+    return Table("Compared", header, texts, 5, note=note)
 
 
 def _end(rows: pl.DataFrame, sign: Sign) -> str:
