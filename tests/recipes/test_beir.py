@@ -358,6 +358,60 @@ def test_quotes_say_what_is_evidence_in_any_other_dataset(tmp_path):
     assert built.qrels.filter(score=2).rows() == [("a", "d1", 2)]
 
 
+# --- The hub
+
+MTEB_CARD = """---
+configs:
+- config_name: default
+  data_files:
+  - {split: train, path: qrels/train.jsonl}
+  - {split: test, path: qrels/test.jsonl}
+- config_name: corpus
+  data_files:
+  - {split: corpus, path: corpus.jsonl}
+- config_name: queries
+  data_files:
+  - {split: queries, path: queries.jsonl}
+---
+"""
+"""Configurations of mteb/scifact, as its card has them; other datasets are laid out alike."""
+
+
+def test_a_dataset_as_mteb_keeps_it_on_the_hub_is_the_same_as_beirs_folder(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    path, evidence = scifact(tmp_path)
+    expected = build(path, evidence)
+    folder = tmp_path / "mteb"
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        records = map(json.loads, (Path(path) / name).read_text().splitlines())
+        jsonl(
+            folder / name, *({k: v for k, v in one.items() if k != "metadata"} for one in records)
+        )
+    rows = [("1", "4983", 1.0), ("3", "17", 1.0), ("5", "18", 1.0)]
+    for split, judged in (("test", rows), ("train", [("9", "4983", 1.0)])):
+        columns = ("query-id", "corpus-id", "score")
+        records = (dict(zip(columns, row, strict=True)) for row in judged)
+        jsonl(folder / "qrels" / f"{split}.jsonl", *records)
+    (folder / "README.md").write_text(MTEB_CARD)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    load, asked = datasets.load_dataset, []
+
+    def from_folder(name, config, *, split, revision):
+        asked.append((name, config, split, revision))
+        return load(str(folder), config, split=split)
+
+    monkeypatch.setattr(datasets, "load_dataset", from_folder)
+    source = {"path": "mteb/scifact", "revision": "abc"}
+    built = build("", evidence, source=source)
+    for name in ("corpus", "queries", "qrels"):
+        assert getattr(built, name).equals(getattr(expected, name))
+    assert {one[1:] for one in asked} == {
+        (None, "test", "abc"),
+        ("corpus", "corpus", "abc"),
+        ("queries", "queries", "abc"),
+    }
+
+
 # --- What is refused, dropped and recorded
 
 

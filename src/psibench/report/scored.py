@@ -85,7 +85,7 @@ def render_scores(inputs: Scored) -> str:
     """Return a page of scores alone as HTML: the same inputs give the same text."""
     absent = ("languages", "leaderboards", "mitigations", "training", "data", "examples")
     nothing: dict[str, Any] = dict.fromkeys(absent, ())
-    return render("report.html", **score_context(inputs), **nothing, published="")
+    return render("report.html", **score_context(inputs), **nothing, published="", probes="")
 
 
 def _leading_pairs(psi_table: pl.DataFrame, leading: Mapping[str, Headline]) -> dict[str, str]:
