@@ -276,11 +276,11 @@ def judged_rows(
     except (OSError, pa.ArrowException):
         read_any_table(run)  # says what is wrong with the file
         raise
-    rows = pl.DataFrame(pl.from_arrow(conform(pl.concat(kept), RUN, where=str(run))))
+    hits = pl.DataFrame(pl.from_arrow(conform(pl.concat(kept), RUN, where=str(run))))
     if averages_ties:
-        rows = with_ties(rows).filter(pl.col("tied_from") <= deepest)
-        rows = rows.join(pairs, on=["query_id", "doc_id"], how="semi", maintain_order="left")
-    return rows
+        hits = with_ties(hits).filter(pl.col("tied_from") <= deepest)
+        hits = hits.join(pairs, on=["query_id", "doc_id"], how="semi", maintain_order="left")
+    return hits
 
 
 def visible_ends(

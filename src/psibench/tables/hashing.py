@@ -32,10 +32,11 @@ def _update(digest: "hashlib._Hash", array: pa.Array | pa.ChunkedArray) -> None:
     if isinstance(array, pa.ChunkedArray):
         array = _one_array(array)
     if array.null_count:
-        digest.update(np.packbits(array.is_null().to_numpy(zero_copy_only=False)).tobytes())
+        nulls = np.frombuffer(_bytes(array.is_null().cast(pa.uint8())), np.uint8)
+        digest.update(np.packbits(nulls).tobytes())
     kind = array.type
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind):
-        lengths = pc.fill_null(pc.list_value_length(array), -1)
+        lengths = _filled(pc.list_value_length(array).cast(pa.int64()), b"\xff")  # null: -1
         _update_numbers(digest, lengths, pa.int64())
         _update(digest, pc.list_flatten(array))
     elif pa.types.is_struct(kind):
@@ -61,15 +62,39 @@ def _one_array(array: pa.ChunkedArray) -> pa.Array:
     """Join the chunks; text gets 64-bit offsets first, so that it may exceed 2 GiB in all."""
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         array = array.cast(pa.large_binary())
-    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
 
 
 def _update_numbers(digest: "hashlib._Hash", array: pa.Array, kind: pa.DataType) -> None:
-    digest.update(b"n" + pc.fill_null(array.cast(kind), 0).to_numpy(zero_copy_only=False).tobytes())
+    digest.update(b"n")
+    digest.update(_bytes(_filled(array.cast(kind), b"\0")))
 
 
 def _update_binary(digest: "hashlib._Hash", array: pa.Array) -> None:
-    filled = pc.fill_null(array, b"")
+    filled = _filled(array, b"\0")
     _update_numbers(digest, pc.binary_length(filled), pa.int64())
     for value in filled.to_pylist():
         digest.update(value)
+
+
+# Not `to_numpy`, and no value of Python's for what is null: pyarrow imports pandas for either,
+# which takes longer than most tables to write.
+
+
+def _bytes(array: pa.Array) -> memoryview:
+    """Return the numbers of an array without nulls as they are in memory."""
+    width = array.type.bit_width // 8
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return memoryview(b"")
+    return memoryview(buffer)[width * array.offset : width * (array.offset + len(array))]
+
+
+def _filled(array: pa.Array, byte: bytes) -> pa.Array:
+    """Return an array of 64-bit numbers, null: eight such bytes; or of binary, null: empty."""
+    if not array.null_count:
+        return array
+    is_binary = pa.types.is_large_binary(array.type)
+    parts = (bytes(16), b"") if is_binary else (byte * 8,)
+    buffers = [None, *map(pa.py_buffer, parts)]
+    return pc.fill_null(array, pa.Array.from_buffers(array.type, 1, buffers)[0])
