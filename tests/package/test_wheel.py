@@ -90,6 +90,7 @@ def test_a_config_of_ones_own_is_written_checked_and_planned(
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert "benchmark my-docs: known_item" in done.stdout, "checked first"
+    assert "Written:" not in done.stdout
     assert re.search(r"(?m)^summaries +1$", said)
     assert not (folder / "results").exists()
 
