@@ -99,7 +99,7 @@ def test_an_unknown_kind_ends_with_code_2_and_says_which_there_are(capsys):
 def test_every_backend_of_the_config_can_be_asked_for():
     assert " ".join(command._choices("backend")) == (
         "bm25s colbert embedding-api flag-embedding fusion rerank runs sentence-transformers "
-        "static-embeddings vllm"
+        "sparse-encoder static-embeddings vllm"
     )
 
 

@@ -83,7 +83,7 @@ TINY = {
     "bge-m3-multi-vector": late.save_bge_m3,
     "splade-v3": sparse.save_splade,
     "opensearch-sparse-v2-distill": sparse.save_splade,
-    "opensearch-sparse-doc-v3-distill": sparse.save_inference_free,
+    "opensearch-sparse-doc-v3": sparse.save_inference_free,
 }
 """Id -> what saves a checkpoint of its architecture. Every entry of a hub checkpoint needs one."""
 
