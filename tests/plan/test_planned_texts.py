@@ -122,8 +122,15 @@ def test_the_store_holds_a_vector_for_each_text_window_or_token(fields, vectors)
     assert texts.store_bytes(encoder(dim=384, **fields), half) == vectors * 384 * 2
 
 
+def test_the_store_holds_at_most_max_terms_of_a_learned_sparse_model():
+    entry = encoder(backend="sparse-encoder", max_terms=100)
+    settings = config_of(POSIR, storage="float16").encoding
+    assert texts_of(POSIR).store_bytes(entry, settings) == 8000 * 100 * 3 * 2
+
+
 def test_without_dimensions_or_vectors_of_ours_the_store_is_not_known():
-    for entry in (encoder(), parse_model({"backend": "bm25s"})):
+    sparse = encoder(backend="sparse-encoder", dim=384)
+    for entry in (encoder(), sparse, parse_model({"backend": "bm25s"})):
         assert texts_of(POSIR).store_bytes(entry, config_of(POSIR).encoding) is None
 
 

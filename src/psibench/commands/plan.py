@@ -79,8 +79,8 @@ def run_plan(args: argparse.Namespace) -> None:
 def _unsized(plan: "pl.DataFrame") -> Iterator[str]:
     """Say why a model's minutes or its room are not known, where its texts are."""
     for column, key, what in (
-        ("gpu_minutes", "parameters_m", "minutes"),
-        ("store_bytes", "dim", "room"),
+        ("gpu_minutes", "`parameters_m`", "minutes"),
+        ("store_bytes", "`dim` (of a sparse encoder `max_terms`)", "room"),
     ):
         lacking = (
             plan.filter(plan[column].is_null()).get_column("model").unique(maintain_order=True)
@@ -88,7 +88,7 @@ def _unsized(plan: "pl.DataFrame") -> Iterator[str]:
         if len(lacking):
             yield (
                 f"'-': no {what} of {', '.join(lacking)}: neither its entry nor a checkpoint on "
-                f"this machine says how large it is; set `{key}` in `registry:`."
+                f"this machine says how large it is; set {key} in `registry:`."
             )
 
 

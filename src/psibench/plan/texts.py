@@ -133,12 +133,16 @@ class PlannedTexts:
     def store_bytes(self, entry: ModelBase, encoding: Encoding) -> int | None:
         """Return the bytes of the vectors that encoding stores; None where they cannot be told.
 
-        That is without the model's ``dim``, and of sparse vectors, whose terms nobody knows yet.
+        That is without the model's ``dim``, of learned sparse vectors without ``max_terms``: these
+        have at most so many terms of three numbers each.
 
         One vector per text, window or chunk, of late interaction one per token at most (some leave
         out punctuation), times ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``.
         Addresses (some tens of bytes a text) are left out, and so is what compression saves.
         """
+        size = 2 if encoding.storage == "float16" else 4
+        if (terms := getattr(entry, "max_terms", None)) is not None:
+            return self.n_texts * int(terms) * 3 * size
         if not isinstance(entry, EncoderModel) or entry.dim is None or entry.scores_by == "sparse":
             return None
         windows: Windows | None = getattr(entry, "windows", None)
@@ -150,7 +154,7 @@ class PlannedTexts:
             most = 2 if windows and windows.keep == "head-and-tail" else math.inf
             found = (min(part.pieces(pieces), most * part.n_documents) for part in self.bins)
             n_vectors = round(sum(found)) + self.n_queries
-        return n_vectors * entry.dim * (2 if encoding.storage == "float16" else 4)
+        return n_vectors * entry.dim * size
 
     @property
     def threads(self) -> int:

@@ -130,9 +130,7 @@ class SparseTextEncoder:
     @property
     def is_asymmetric(self) -> bool:
         """Whether queries have modules of their own."""
-        return self.modules["query"] is not self.modules["document"] and (
-            self.modules["query"][0] is not self.modules["document"][0]
-        )
+        return self.modules["query"][0] is not self.modules["document"][0]
 
     def salt(self, role: Role) -> str:
         """Return the role's prompt, and whether queries are read another way."""
