@@ -5,11 +5,15 @@ import json
 import polars as pl
 import pytest
 import yaml
-from built_benchmark import DOMAINS, LANGUAGES, N_DOCUMENTS, make_benchmark, table
+from built_benchmark import DOMAINS, LANGUAGES, N_DOCUMENTS, SOURCE, make_benchmark, table
 
+import psibench
 from psibench.cli import main
 from psibench.formats.beir import read_qrels, read_queries, read_texts
 from psibench.formats.runs import read_run
+from psibench.publish.mteb import FIGURES, position_scores
+from psibench.tables import write_table
+from psibench.tables.schemas import QUERIES
 
 
 def export(root, out, layout, *options):
@@ -59,6 +63,56 @@ def test_ids_that_domains_share_get_the_domain_in_front_in_every_table(tmp_path)
     assert export(results, tmp_path / "apart", "mteb", "--by-domain") == 0
     one = pl.read_parquet(tmp_path / "apart" / "eng-Latn-mining" / "corpus" / "test.parquet")
     assert one["_id"].to_list() == [f"d{i}" for i in range(N_DOCUMENTS)]
+
+
+def test_evidence_that_mteb_cannot_batch_has_a_config_of_its_own(tmp_path):
+    """MTEB puts all columns of queries into batches, and fails at nulls and ragged lists."""
+    results = make_benchmark(tmp_path / "odd", languages=["eng-Latn"])
+    path = results / "data" / "eng-Latn" / "game" / "queries.parquet"
+    queries = pl.read_parquet(path)
+    several = pl.lit([[0, 5], [300, 310]], pl.List(pl.List(pl.Int64)))
+    first = pl.int_range(pl.len()) == 0
+    odd = queries.with_columns(
+        pos_char_span=pl.when(~first).then("pos_char_span"),
+        pos_char_spans=pl.when(first).then(several),
+    )
+    write_table(odd, path, QUERIES, provenance=SOURCE)
+    assert export(results, tmp_path / "out", "mteb") == 0
+    folder = tmp_path / "out" / "eng-Latn"
+    plain = pl.read_parquet(folder / "queries" / "test.parquet")
+    assert plain.null_count().sum_horizontal().item() == 0
+    assert {"pos_corpus_id", "pos_char_length", "domain"} < set(plain.columns)
+    assert not {"pos_char_span", "pos_char_spans", "positions"} & set(plain.columns)
+    evidence = read_queries(folder / "evidence" / "test.parquet")
+    assert evidence["pos_char_spans"][0].to_list() == [[0, 5], [300, 310]]
+    assert evidence["pos_char_span"].null_count() == 1
+    assert evidence["_id"].to_list() == plain["_id"].to_list()
+    named = [one["config_name"] for one in front_matter(tmp_path / "out")["configs"]]
+    assert named[-1] == "eng-Latn-evidence"
+
+
+def test_the_figures_of_an_mteb_task_are_those_of_evaluate(tmp_path):
+    """What the task computes of MTEB's ranking, without MTEB."""
+    results = make_benchmark(tmp_path / "one", languages=["eng-Latn"], domains=("game",))
+    run = pl.read_parquet(results / "runs" / "bm25" / "eng-Latn-eng-Latn.parquet")
+    ranking: dict[str, dict[str, float]] = {}
+    for query, document, score in run.select("query_id", "doc_id", "score").iter_rows():
+        ranking.setdefault(query, {})[document] = score
+    assert export(results, tmp_path / "out", "mteb") == 0
+    qrels = table(results, "eng-Latn", "qrels", ("game",))
+    judged = {query: {document: grade} for query, document, grade in qrels.iter_rows()}
+    queries = read_queries(tmp_path / "out" / "eng-Latn" / "queries" / "test.parquet")
+    found = position_scores(ranking, queries, judged)
+    own = psibench.evaluate(
+        lambda queries, corpus, *, k: ranking, results, buckets=["thirds"], metrics=["ndcg@10"]
+    )
+    row = own.psi.row(0, named=True)
+    for name in FIGURES:
+        assert found.get(name) == row[name], name  # what is null is left out
+    means = dict(own.buckets.select("bucket", "mean").iter_rows())
+    assert {f"ndcg_at_10_{bucket}": mean for bucket, mean in means.items()} == {
+        name: value for name, value in found.items() if name not in FIGURES
+    }
 
 
 def test_beir_files_are_read_back_with_their_evidence(tmp_path, results):
