@@ -11,18 +11,20 @@ from llm_helpers import items
 from psibench.config.llms import LlmSettings
 from psibench.llm.run import ask_all
 from psibench.stages.job import job
+from psibench.stages.stopping import watched_stop
 
 
 def main() -> None:
     text, store, n_items = sys.argv[1:]
     settings = LlmSettings.model_validate_json(text)
-    with job():
+    with job(), watched_stop() as stop:
         logging.getLogger().setLevel(logging.WARNING)
         totals = ask_all(
             items(int(n_items), model=settings.model),
             settings,
             store=store,
             on_outcome=lambda outcome: print(outcome.item_id, outcome.status, flush=True),
+            check_stop=stop.check,
         )
     print("asked", totals.n_asked, "from store", totals.n_from_store, flush=True)
 

@@ -25,7 +25,7 @@ from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Chain, Item, Totals
+from psibench.llm.asking import LOOK_S, Chain, Item, Totals
 from psibench.llm.batch_server import MIB, BatchServer, input_line, nameless, writing_to
 from psibench.llm.client import Reply
 from psibench.llm.connection import TryFailedError
@@ -191,8 +191,11 @@ class _Run:
             self._send()
             if not self._under_way:
                 break
+            until = time.monotonic() + self._settings.batch.poll_s
             check_stop()
-            time.sleep(self._settings.batch.poll_s)
+            while (left_s := until - time.monotonic()) > 0:
+                time.sleep(min(left_s, LOOK_S))
+                check_stop()
             for batch in list(self._under_way.values()):
                 self._look_at(batch)
         if self._budget is not None and self._is_short:

@@ -2,13 +2,10 @@
 
 import asyncio
 import contextlib
-import logging
 import os
-import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from psibench.config.llms import LlmSettings, Price, price_of
@@ -44,7 +41,8 @@ def ask_all(
     spent_usd
         What counts as spent of the budget before this run.
     check_stop
-        Raises if the job has to end now; it then does so within seconds, in order.
+        Raises if the job has to end now; it then does so within seconds, in order: what is under
+        way has a few to be answered, and what was is stored.
 
     Raises
     ------
@@ -72,7 +70,7 @@ def ask_all(
                 items, client, answers, settings.asking, on_outcome, check_stop=check_stop
             )
 
-    with sigterm_exits(), AnswerStore(store, fsync_every_s=settings.fsync_s) as answers:
+    with AnswerStore(store, fsync_every_s=settings.fsync_s) as answers:
         if settings.backend == "openai-batch":
             from psibench.llm.batch import ask_batches
 
@@ -97,48 +95,3 @@ def _log_of_server(store: str | Path) -> Path:
     """Name a file for what a server prints, in ``logs/`` of the store's folder."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     return Path(store) / "logs" / f"vllm-{moment}-{socket.gethostname()}-{os.getpid()}.log"
-
-
-logger = logging.getLogger("psibench")
-
-
-@contextlib.contextmanager
-def sigterm_exits() -> Iterator[None]:
-    """Let SIGTERM end the block by SystemExit(143), so that ``finally`` clauses run.
-
-    Inside `asyncio.run` it is raised between two steps of the event loop, which then cancels all
-    tasks: no task is broken off in the middle of a write. Only the first SIGTERM counts, so that
-    a second one does not break off the cleaning up. The handler found before is put back.
-
-    Signals reach the main thread alone; in other threads this does nothing.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ending = SystemExit(128 + signal.SIGTERM)
-    is_told = False
-
-    def end(*_: object) -> None:
-        nonlocal is_told
-        if is_told:
-            return
-        is_told = True
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise ending from None
-        loop.call_soon_threadsafe(_raise, ending)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-        if is_told:  # too late for the event loop
-            raise ending
-    finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
-        if is_told:
-            logger.warning("SIGTERM: stopped; the answers received are stored")
-
-
-def _raise(error: BaseException) -> None:
-    raise error

@@ -84,7 +84,7 @@ class VllmProcess:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stop()
-        if kind is None or not issubclass(kind, Exception):
+        if kind is None or not issubclass(kind, InputError):
             self._log.unlink(missing_ok=True)
 
     def start(self, check_stop: Callable[[], None] = lambda: None) -> None:

@@ -40,7 +40,7 @@ from psibench.llm.tasks import (
 )
 from psibench.progress import Progress, warn
 from psibench.stages.ledger import check_balance
-from psibench.stages.stopping import Stop, job_end_time
+from psibench.stages.stopping import watched_stop
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
 from psibench.tables.derived import derived, read_all
@@ -495,14 +495,14 @@ def ask(
         config, benchmark=benchmark, task=task, language=language, prompt=prompt
     )
     asked = {name: outputs[name] for name in ("outcomes", "usage")}
-    with each_domain(domains, asked) as every:
+    with each_domain(domains, asked) as every, watched_stop() as stop:
         run_ask(
             asking,
             [AskedDomain(task_tables(one, asking.task, inputs), **one.outputs) for one in every],
             shard=shard,
             prices=prices,
             store=store,
-            check_stop=Stop(job_end_time()).check,
+            check_stop=stop.check,
         )
     if rest := {name: path for name, path in outputs.items() if name not in asked}:
         assert made is not None
