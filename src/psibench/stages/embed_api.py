@@ -8,7 +8,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import StopCheck, TokenizedText
 from psibench.progress import Progress
 from psibench.stages.stopping import watched_stop
-from psibench.tables import Provenance, write_table
+from psibench.tables import write_table
 from psibench.tables.derived import derived
 from psibench.tables.embedding_schemas import EMBEDDING_USAGE
 from psibench.tables.schemas import ENCODINGS
@@ -105,36 +105,27 @@ def run_embed_api(
         frames = job.run(sources)
     finally:
         ledger.close()
+    # A service can be pinned no further: model, version, tokenizer.
+    named = "@".join(filter(None, (entry.model, entry.version)))
+    tokenizer = checkpoint_identity(entry.tokenizer, None, part="tokenizer")
+    answered_by = f"{named}, tokenizer {tokenizer}"
     provenance = derived(
         "embed_api",
         [*corpora, *queries],
         params=retrieval_params(entry)
         | {"fingerprint": store_fingerprint(texts.fingerprint, storage)},
-        revisions={f"model:{model}": _revision(entry)},
+        revisions={f"model:{model}": answered_by},
     )
-    named = [
+    tables = [
         rows.select(
             pl.lit(source.role).alias("role"), pl.lit(source.domain).alias("domain"), own, "*"
         )
         for source, own, rows in zip(sources, ids, frames, strict=True)
     ]
-    write_table(pl.concat(named), encodings, ENCODINGS, provenance=provenance)
-    _write_usage(ledger, model, usage, job=str(encodings), provenance=provenance)
-
-
-def _write_usage(
-    ledger: Ledger, model: str, path: str | Path, *, job: str, provenance: Provenance
-) -> None:
-    row = {"model": model} | asdict(ledger.spending(job=job))
-    empty = EMBEDDING_USAGE.empty()
-    frame = pl.DataFrame([row], schema=empty.schema)
-    write_table(frame, path, EMBEDDING_USAGE, provenance=provenance)
-
-
-def _revision(entry: EmbeddingApiModel) -> str:
-    """Name what answered, as far as a service can be pinned: model, version, tokenizer."""
-    named = "@".join(filter(None, (entry.model, entry.version)))
-    return f"{named}, tokenizer {checkpoint_identity(entry.tokenizer, None, part='tokenizer')}"
+    write_table(pl.concat(tables), encodings, ENCODINGS, provenance=provenance)
+    used = {"model": model} | asdict(ledger.spending(job=str(encodings)))
+    frame = pl.DataFrame([used], schema=EMBEDDING_USAGE.empty().schema)
+    write_table(frame, usage, EMBEDDING_USAGE, provenance=provenance)
 
 
 class EmbedJob:
@@ -157,7 +148,9 @@ class EmbedJob:
     ) -> None:
         self._entry, self._model, self._texts = entry, model, texts
         self._store, self._ledger, self._stop = store, ledger, stop
-        self._parts = Parts(store)
+        self._keys: list[bytes] = []
+        self._vectors: list[np.ndarray] = []
+        self._n_requests, self._since = 0, 0.0
         self._blank: list[bytes] = []
         self._dim: int | None = None
         self._asker: ApiAsker | None = None
@@ -174,7 +167,7 @@ class EmbedJob:
             try:
                 frames = [self._source(source, runner) for source in sources]
             finally:
-                self._parts.flush()
+                self._flush()
                 if self._asker is not None:
                     runner.run(self._asker.close())
         self._store_blank()
@@ -232,7 +225,7 @@ class EmbedJob:
         )
         with Progress(title, total=sum(counts), unit="tokens") as self._progress:
             runner.run(self._ask(requests))
-        self._parts.flush()
+        self._flush()
 
     async def _ask(self, requests: Iterator[ApiRequest]) -> None:
         assert self._stop is not None
@@ -243,8 +236,21 @@ class EmbedJob:
         self._dim = self._asker.dim
 
     def _take(self, request: ApiRequest, vectors: np.ndarray) -> None:
-        self._parts.take(request, vectors)
+        """Keep the vectors of one request; write a part of the store if it is time."""
+        if not self._keys:
+            self._since = time.monotonic()
+        self._keys += request.keys
+        self._vectors += [vector[None, :] for vector in vectors]
+        self._n_requests += 1
+        is_late = time.monotonic() - self._since >= SECONDS_PER_PART
+        if is_late or self._n_requests >= REQUESTS_PER_PART:
+            self._flush()
         self._progress.advance(request.n_tokens)
+
+    def _flush(self) -> None:
+        if self._keys:
+            self._store.add(self._keys, self._vectors)
+        self._keys, self._vectors, self._n_requests = [], [], 0
 
     def _learn_dim(self, keys: Sequence[bytes], missing: Sequence[int]) -> None:
         """Look up the dimensions of what is stored, once: new vectors have to have the same."""
@@ -280,31 +286,3 @@ def _blocks(source: Source) -> Iterator[list[str]]:
         n_chars += len(text)
     if texts:
         yield texts
-
-
-@dataclass
-class Parts:
-    """Vectors on their way into the store."""
-
-    store: EmbeddingStore
-    keys: list[bytes] = field(default_factory=list)
-    vectors: list[np.ndarray] = field(default_factory=list)
-    n_requests: int = 0
-    since: float = 0.0
-
-    def take(self, request: ApiRequest, vectors: np.ndarray) -> None:
-        """Keep the vectors of one request; write a part if it is time."""
-        if not self.keys:
-            self.since = time.monotonic()
-        self.keys += request.keys
-        self.vectors += [vector[None, :] for vector in vectors]
-        self.n_requests += 1
-        is_late = time.monotonic() - self.since >= SECONDS_PER_PART
-        if is_late or self.n_requests >= REQUESTS_PER_PART:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what is kept as a part."""
-        if self.keys:
-            self.store.add(self.keys, self.vectors)
-        self.keys, self.vectors, self.n_requests = [], [], 0
