@@ -69,6 +69,16 @@ $(VENV)/.installed-bench: $(VENV)/.installed requirements-bench.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.lock
 	@touch $@
 
+docs: setup-docs
+	@sphinx-build -W --keep-going --quiet -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+setup-docs: $(VENV)/.installed-docs
+
+$(VENV)/.installed-docs: $(VENV)/.installed requirements-docs.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.lock
+	@touch $@
+
 setup-peers: $(VENV)/.installed-peers
 
 $(VENV)/.installed-peers: $(VENV)/.installed requirements-peers.lock

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -22,10 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--corpus",
         nargs="+",
-        default=["texts"],
         metavar="PATH",
-        help="folders or txt, md, jsonl and parquet files with your texts, as seen from FOLDER; "
-        "default: texts",
+        help="folders or txt, md, jsonl and parquet files with your texts (default: FOLDER/texts)",
     )
     parser.add_argument(
         "--profile",
@@ -48,15 +47,19 @@ def run_init(args: argparse.Namespace) -> None:
     if there := [str(path) for path in made if path.exists()]:
         raise InputError(f"{', '.join(there)}: there already, and kept; name another folder")
     args.folder.mkdir(parents=True, exist_ok=True)
+    corpus = [
+        path if Path(path).is_absolute() else os.path.relpath(path, args.folder)
+        for path in args.corpus or [args.folder / "texts"]
+    ]
     text = TEMPLATE.read_text(encoding="utf-8")
     with config.open("x", encoding="utf-8") as file:
-        file.write(text.replace(TEMPLATE_PATHS, json.dumps(args.corpus, ensure_ascii=False)))
+        file.write(text.replace(TEMPLATE_PATHS, json.dumps(corpus, ensure_ascii=False)))
     if args.profile is not None:
         shutil.copytree(PROFILES / args.profile, args.folder / args.profile)
     print("Written:", *made)
-    missing = [path for path in args.corpus if not (args.folder / path).exists()]
+    missing = [args.folder / path for path in corpus if not (args.folder / path).exists()]
     if missing:
-        print(f"Not there yet: {', '.join(missing)}. Put your texts there.")
+        print(f"Not there yet: {', '.join(map(os.path.normpath, missing))}. Put your texts there.")
     here = "" if args.folder == Path() else f"cd {args.folder}; "
     print(f"Next: {here}psibench check {CONFIG_NAME}; psibench run {CONFIG_NAME}")
 
