@@ -121,6 +121,7 @@ def test_pyterrier_reads_topics_qrels_and_run_without_java(peer, exported, bm25,
     qrels = io.read_qrels(str(folder / "qrels.trec"))
     run = io.read_results(str(folder / "runs" / "bm25.trec"))
     found = evaluate(run, qrels, metrics=["ndcg_cut_10"], perquery=True)
+    assert not peer("pyterrier").java.started()
     per_query = {query: scores["ndcg_cut_10"] for query, scores in found.items()}
     assert per_query == pytest.approx(bm25[1], abs=1e-6)
 
