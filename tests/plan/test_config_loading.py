@@ -187,6 +187,8 @@ def test_an_unknown_model_is_named_with_the_nearest_ones():
         ({"models": ["bge-m3"]}, "probes.models ['bge-m3'] are not among models"),
         ({"benchmarks": ["other"]}, "probes.benchmarks ['other'] are not among benchmarks"),
         ({"names": ["attention"]}, "probes.names"),
+        ({"compare": {"bge-m3": "bm25"}}, "probes.compare: 'bge-m3' is not among the models"),
+        ({"compare": {"bm25": "bm25"}}, "probes.compare: 'bm25' cannot be probed: it has no vec"),
         ({"removal_sizes": [1.0]}, "probes.removal_sizes"),
     ],
 )

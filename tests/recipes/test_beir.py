@@ -270,9 +270,10 @@ def test_hotpotqas_first_supporting_fact_is_found_by_the_title_of_its_paragraph(
     questions = tmp_path / "hotpot_dev_distractor_v1.json"
     questions.write_text(json.dumps([HOTPOT]))
     evidence = {"layout": "hotpotqa", "source": files(str(questions))}
-    built = build(path, evidence)
-    assert found(built) == {HOTPOT["_id"]: ("39", "It is a river.")}
-    assert built.qrels.height == 2
+    for titles in (True, False):
+        built = build(path, evidence, titles=titles)
+        assert found(built) == {HOTPOT["_id"]: ("39", "It is a river.")}
+        assert built.qrels.height == 2
 
 
 def test_hotpotqas_table_on_the_hub_has_lists_in_place_of_pairs(tmp_path):

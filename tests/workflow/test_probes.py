@@ -44,3 +44,10 @@ def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(t
     project.write_config(config | {"probes": probes | {"places": 4}})
     collected = {"probe_table": 1, "probe_page": 1, "probes": 1}
     assert project.planned("probes") == {"probe": 1} | collected
+
+    models = {"models": ["bm25", "one", "minilm-static"]}
+    project.write_config(config | models | {"probes": probes | {"compare": {"one": "bm25"}}})
+    assert "probes.compare: 'bm25' cannot be probed" in project.run("probes", check=False).stderr
+    compared = probes | {"compare": {"one": "minilm-static"}}
+    project.write_config(config | models | {"probes": compared})
+    assert project.planned("probes")["probe_comparison"] == 1

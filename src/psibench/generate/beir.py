@@ -7,8 +7,10 @@ bucket: BEIR calls documents relevant that hold no annotated sentence, too.
 """
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +21,7 @@ from psibench.config.release import BeirSource
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_qrels
+from psibench.formats.posir import REPOSITORY
 from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
 from psibench.metrics.buckets import UNKNOWN
 from psibench.sources.batches import Row, batch_documents
@@ -68,7 +71,7 @@ def build(section: Beir, count_tokens: TokenCounter) -> Build:
     for query_id, document, grade in judged.iter_rows():
         if grade > 0:
             positives.setdefault(query_id, []).append(document)
-    corpus, titled = _corpus(section, {one for own in positives.values() for one in own})
+    corpus, known = _corpus(section, {one for own in positives.values() for one in own})
     queries = _queries(section.source, positives)
     usable = judged.join(corpus.select("_id"), left_on="corpus-id", right_on="_id", how="semi")
     kept = usable.filter(pl.col("score") > 0).get_column("query-id").unique()
@@ -79,8 +82,8 @@ def build(section: Beir, count_tokens: TokenCounter) -> Build:
         evidence.setdefault(one.query_id, []).append(one)
     rows = []
     for query_id, text in queries.iter_rows():
-        own = [one for one in positives[query_id] if one in titled]
-        rows.append((query_id, text, *_place(own, titled, evidence.get(query_id, ()))))
+        own = [one for one in positives[query_id] if one in known]
+        rows.append((query_id, text, *_place(own, known, evidence.get(query_id, ()))))
     _log(rows, where=section.source.path)
     schema: dict[str, Any] = {
         **dict.fromkeys(("_id", "text", "pos_corpus_id"), pl.String),
@@ -99,29 +102,30 @@ def build(section: Beir, count_tokens: TokenCounter) -> Build:
     )
 
 
-Titled = Mapping[str, tuple[str, str]]
-"""Title and text of documents, by id."""
+@dataclass(frozen=True)
+class _Positive:
+    """A relevant document: its title, its own text, and where that begins in the corpus's."""
+
+    title: str
+    text: str
+    start: int
 
 
 def _place(
-    positives: Sequence[str], titled: Titled, evidence: Sequence[Annotation]
+    positives: Sequence[str], known: Mapping[str, _Positive], evidence: Sequence[Annotation]
 ) -> tuple[str, list[int] | None, str | None, str | None]:
     """Return a query's positive and the span in it; without one a class and the reason."""
     reason = NOT_ANNOTATED
     for annotation in evidence:
         if not annotation.numbers and not annotation.quotes:
             continue
-        named = (annotation.document, page_key(annotation.document))
-        found = next(
-            (one for one in positives if {page_key(one), page_key(titled[one][0])} & {*named}), None
-        )
+        names = {one: (page_key(one), page_key(known[one].title)) for one in positives}
+        found = next((one for one in positives if annotation.document in names[one]), None)
         if found is None:
             reason = ELSEWHERE if reason == NOT_ANNOTATED else reason
             continue
-        title, text = titled[found]
-        if places := annotation.locate(text):
-            shift = len(_joined(title, text)) - len(text)
-            return found, [places[0][0] + shift, places[0][1] + shift], None, None
+        if places := annotation.locate(known[found].text):
+            return found, [place + known[found].start for place in places[0]], None, None
         reason = NOT_FOUND
     return positives[0], None, UNKNOWN, reason
 
@@ -141,29 +145,25 @@ def _log(rows: Sequence[tuple[Any, ...]], *, where: str) -> None:
 # --- Reading BEIR's three tables
 
 
-def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, tuple[str, str]]]:
-    """Read `_id` and `text` of all documents, and title and text apart of those wanted."""
-    source, titled = _part(section.source, "corpus"), {}
+def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _Positive]]:
+    """Read `_id` and `text` of all documents; of those wanted also what these are made of."""
+    source = _part(section.source, "corpus")
+    known: dict[str, _Positive] = {}
 
     def read() -> Iterator[Row]:
         for origin, record in source_records(source, ("_id", "title", "text")):
             require_columns(record, ("_id", "text"), origin)
             key = require_id(record["_id"], "_id", origin=origin)
             text = require_text(record["text"], "text", origin=origin).strip()
-            title = ""
-            if section.titles and record.get("title"):
-                title = require_text(record["title"], "title", origin=origin).strip()
-            if key in wanted and (title or text):
-                titled[key] = title, text
-            yield key, _joined(title, text), origin
+            title = require_text(record.get("title") or "", "title", origin=origin).strip()
+            whole = f"{title} {text}".strip() if section.titles else text
+            if key in wanted and whole:
+                known[key] = _Positive(title, text, len(whole) - len(text))
+            yield key, whole, origin
 
     empty = f"{section.source.path}: every document is empty; expected text"
     batches = batch_documents(read, place=section.source.path, empty=empty)
-    return pl.concat(batch.select("_id", "text") for batch in batches), titled
-
-
-def _joined(title: str, text: str) -> str:
-    return f"{title} {text}".strip()
+    return pl.concat(batch.select("_id", "text") for batch in batches), known
 
 
 def _queries(source: BeirSource, judged: Mapping[str, object]) -> pl.DataFrame:
@@ -211,7 +211,7 @@ def _part(source: BeirSource, table: str) -> FilesSource | HubSource:
 def beir_files(source: BeirSource) -> list[str]:
     """List the files of a local dataset; none for a name on the hub."""
     if not Path(source.path).is_dir():
-        if source.path.count("/") == 1 and not source.path.startswith((".", "/")):
+        if re.match(REPOSITORY, source.path):
             return []
         raise MissingError(f"{source.path}: no such folder in {Path.cwd()}")
     return [

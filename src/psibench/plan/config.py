@@ -211,9 +211,11 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
                 f"model {name!r}: it mitigates {base!r}, which is not among models "
                 f"{config.models}. Evaluate that model, too, or take `mitigates` out of the entry"
             )
-    for name in config.probes.models or ():
+    compared = [name for pair in config.probes.compare.items() for name in pair]
+    probed = [("models", name) for name in config.probes.models or ()]
+    for key, name in [*probed, *(("compare", name) for name in compared)]:
         if name in evaluated and (reason := why_not(evaluated[name])) is not None:
-            yield f"config key probes.models: {name!r} cannot be probed: {reason}"
+            yield f"config key probes.{key}: {name!r} cannot be probed: {reason}"
     llms, rerankers = list(_named_llms(config)), list(_named_rerankers(config, evaluated))
     known_llms = load_llms(own=config.llms) if llms else {}
     known_rerankers = load_rerankers(own=config.rerankers) if rerankers else {}
