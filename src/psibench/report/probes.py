@@ -148,7 +148,7 @@ def run_probe_page(
         created=now(),
         version=__version__,
         style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
-        probes=PROBES,
+        probes={name: text for name, text in PROBES.items() if name in set(rows["probe"])},
         sections=shown,
         provenance=provenance_table(made_of),
     )
@@ -182,12 +182,14 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
     """Say of each model which end each probe finds it to look at, and its PSI.
 
     *front* or *back* where the interval leaves 0 out. Mean over all sizes for insertion and
-    removal; the fewest segments. Once of all documents, once of those read whole.
+    removal; the fewest segments. Once of all documents, once of those read whole. Figures that no
+    model has are left out.
     """
     models = rows["model"].unique(maintain_order=True).to_list()
     sides = [(model, read) for model in models for read in ("all", "whole")]
     parts = [rows.filter(model=model, read=read) for model, read in sides]
-    found = [(sign.title, *(_end(part, sign) for part in parts)) for sign in SIGNS]
+    signs = [(sign.title, *(_end(part, sign) for part in parts)) for sign in SIGNS]
+    found = [row for row in signs if set(row[1:]) != {MISSING}]
     beside = [
         _psi(psi.filter(model=model), "all" if read == "all" else "visible")
         for model, read in sides
@@ -205,6 +207,7 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
         tuple(found),
         1,
         groups=(("", 1), *((model, 2) for model in models)),
+        css="narrow",
         note=note,
     )
 
@@ -247,7 +250,12 @@ def _end(rows: pl.DataFrame, sign: Sign) -> str:
     end = "" if row["low"] <= 0 <= row["high"] else ": front"
     if end and (row["value"] > 0) != (sign.front > 0):
         end = ": back"
-    return f"{text} {interval(row['low'], row['high'])}{end}"
+    return f"{text} {_unbroken(row['low'], row['high'])}{end}"
+
+
+def _unbroken(low: float | None, high: float | None) -> str:
+    """Return an interval that a line does not end in: a narrow cell has the figure above it."""
+    return interval(low, high).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
@@ -259,7 +267,7 @@ def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
     if own.is_empty():
         return MISSING, MISSING
     row = own.row(0, named=True)
-    value = f"{number(row['psi_same'])} {interval(row['psi_same_low'], row['psi_same_high'])}"
+    value = f"{number(row['psi_same'])} {_unbroken(row['psi_same_low'], row['psi_same_high'])}"
     return value.strip(), p_value(row["p_adjusted"])
 
 
