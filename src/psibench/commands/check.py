@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,19 @@ def check_table(path: Path) -> str:
     return f"{path}: {name}, {table.num_rows} rows, unchanged since written\n" + _lines(record)
 
 
-def check_config(path: Path) -> str:
+def _lay_over(config: dict[str, Any], other: Mapping[str, Any]) -> None:
+    """Update ``config`` by ``other``, mappings key by key."""
+    for key, value in other.items():
+        if isinstance(value, Mapping) and isinstance(config.get(key), dict):
+            _lay_over(config[key], value)
+        else:
+            config[key] = value
+
+
+def check_config(*paths: Path) -> str:
     """Validate a config laid over the default one; return what it would run, and on what texts.
+
+    Of several, each is laid over the one before, key by key, as Snakemake does.
 
     All problems of one kind (schema, unknown ids, files, texts) are told at once. Local files and
     folders need not exist yet: those missing are named.
@@ -76,11 +88,14 @@ def check_config(path: Path) -> str:
     InputError
         If the workflow would refuse the config, whatever files there were, or cannot read a file.
     """
-    config, models = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
+    given: dict[str, Any] = {}
+    for path in paths:
+        _lay_over(given, read_yaml(path))
+    config, models = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
     not_there: list[str] = []
     plan = make_plan(config, models, missing=not_there)
     missing = f", but {len(not_there)} that it needs not there yet" if not_there else ""
-    lines, problems = [f"{path}: valid{missing}"], list[str]()
+    lines, problems = [f"{', '.join(map(str, paths))}: valid{missing}"], list[str]()
     for name, section in config.benchmarks.items():
         lines.append(f"  benchmark {name}: {_steps(section)}")
         lines += [f"    {line}" for line in language_lines(plan, name)]

@@ -26,8 +26,11 @@ TABLES = {
     "training_table": "training_table",
 }
 """Which table is printed after a run, by the target or by the name of a target's file."""
-WRITTEN = ("psi_table.csv", "bucket_scores.csv", "report.html", "published.html")
-"""What `all` writes that one looks at first; the last where a paper has figures of it."""
+WRITTEN = {
+    "all": ("psi_table.csv", "bucket_scores.csv", "report.html", "published.html"),
+    "probes": ("probe_table.csv", "probe_comparison.csv", "probes.html"),
+}
+"""What a target writes that one looks at first, where it is there."""
 GIVEN_OTHERWISE = {
     "--configfile": "name the config before `--`",
     "--configfiles": "name the config before `--`",
@@ -46,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="CONFIG|TARGET",
         help="your config, which ends in .yaml (shipped:presets/squad_posq.yaml is one of "
-        "psibench's; without any, the embedded default); files of results/ to make, or `probes`, "
+        "psibench's; of several each is laid over the one before; without any, the embedded "
+        "default); files of results/ to make, or `probes`, "
         "`study` (without any, the PSI table and the report)",
     )
     parser.add_argument(
@@ -70,15 +74,15 @@ def run_workflow(args: argparse.Namespace) -> None:
     SystemExit
         With Snakemake's exit code, if it is not 0.
     """
-    config, targets, options = split_words(args.words)
+    configs, targets, options = split_words(args.words)
     if find_spec("snakemake") is None:
         raise ModuleNotFoundError("no Snakemake", name="snakemake")
     given = []
-    if config is not None:
+    if configs:
         from psibench.commands.check import check_config
 
-        print(check_config(config), flush=True)
-        given = ["--configfile", str(config)]
+        print(check_config(*configs), flush=True)
+        given = ["--configfile", *map(str, configs)]
     given += [] if args.cores is None else ["--cores", args.cores]
     given += ["--dry-run"] if args.dry_run else []
     status = run_snakemake(
@@ -99,29 +103,27 @@ def run_workflow(args: argparse.Namespace) -> None:
         show_results(targets)
 
 
-def split_words(words: Sequence[str]) -> tuple[Path | None, list[str], list[str]]:
-    """Tell the config, the targets and Snakemake's own options in a command line.
+def split_words(words: Sequence[str]) -> tuple[list[Path], list[str], list[str]]:
+    """Tell the configs, the targets and Snakemake's own options in a command line.
 
     Returns
     -------
-    config, targets, options
+    configs, targets, options
         What ends in .yaml, the other words, and all words from the first that begins with ``-``.
 
     Raises
     ------
     InputError
-        On a second config, and on an option of Snakemake that the command itself has to give.
+        On an option of Snakemake that the command itself has to give.
     """
     start = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     targets, options = list(words[:start]), list(words[start:])
     configs = [word for word in targets if word.lower().endswith(CONFIG_SUFFIXES)]
-    if len(configs) > 1:
-        raise InputError(f"found {len(configs)} configs ({', '.join(configs)}); give one")
     for option in options:
         if (instead := GIVEN_OTHERWISE.get(option.split("=")[0])) is not None:
             raise InputError(f"{option} cannot be passed to Snakemake here; {instead}")
     targets = [word for word in targets if word not in configs]
-    return (config_file(configs[0]) if configs else None), targets, options
+    return [config_file(config) for config in configs], targets, options
 
 
 def profile_path(name: str) -> str:
@@ -151,8 +153,14 @@ def show_results(targets: Sequence[str]) -> None:
     names = dict.fromkeys(TABLES[stem] for t in asked if (stem := Path(t).stem) in TABLES)
     for name in names:
         run_show(argparse.Namespace(file=RESULTS / f"{name}.parquet", all=False))
-    files = [Path(target) for target in targets] or [RESULTS / name for name in WRITTEN]
-    print("Written:", *(str(path) for path in files if path.exists()))
+    files = [
+        path
+        for target in asked
+        for path in ([RESULTS / name for name in WRITTEN.get(target, ())] or [Path(target)])
+        if path.is_file()
+    ]
+    if files:
+        print("Written:", *files)
 
 
 COMMAND = Command(
