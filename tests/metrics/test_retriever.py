@@ -39,7 +39,7 @@ def first_third(queries, corpus, *, k):
 
 
 def test_the_tables_are_those_that_score_makes_of_the_same_rankings(tmp_path, results):
-    found = psibench.evaluate(shared_words, results, model="words", languages=["eng-Latn"], k=8)
+    found = psibench.evaluate(shared_words, results, model="words", languages=["eng-Latn"])
     run = found.run.select("query_id", "doc_id", "score")
     run.write_parquet(tmp_path / "run.parquet")
     data = results / "data" / "eng-Latn"
@@ -75,7 +75,8 @@ def test_it_is_asked_domain_by_domain_with_that_domains_texts(results):
         )
         return {query_id: {} for query_id in queries}
 
-    found = psibench.evaluate(search, results, languages=["eng-Latn"], k=5, by_domain=True)
+    options = {"languages": ["eng-Latn"], "metrics": ["ndcg@5", "mrr@2"], "by_domain": True}
+    found = psibench.evaluate(search, results, k=5, **options)
     assert calls == [("two-languages", "eng-Latn", domain, 108, 5) for domain in DOMAINS]
     assert set(found.psi["domain"]) == {"all", *DOMAINS}
     assert found.psi["mean"].to_list() == [0.0] * found.psi.height  # no answer scores 0
@@ -99,6 +100,13 @@ def test_rankings_that_are_none_are_refused_with_where(results, answer, message)
             lambda queries, corpus, *, k: answer(queries), results, domains=["game"], model="mine"
         )
     assert "mine, deu-Latn/game" in str(refused.value)
+
+
+def test_fewer_documents_than_a_metric_counts_are_refused(results):
+    with pytest.raises(InputError, match="k=5: ndcg@10 counts 10 documents"):
+        psibench.evaluate(shared_words, results, k=5)
+    with pytest.raises(InputError, match="k=100: recall@200 counts 200"):
+        psibench.evaluate(shared_words, results, metrics=["ndcg@10", "recall@200"])
 
 
 def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):

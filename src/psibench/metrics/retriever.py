@@ -16,6 +16,7 @@ from psibench.errors import InputError
 from psibench.formats.built import Dataset, find_datasets
 from psibench.metrics.aggregate import Evaluated, RowLabels, UncertaintySettings, result_tables
 from psibench.metrics.buckets import fitting_schemes
+from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import name_some, query_scores
 from psibench.search.ranking import rank_documents
 from psibench.tables.derived import queries_by
@@ -132,9 +133,15 @@ def evaluate(
     Raises
     ------
     InputError
-        If the benchmark is not built, or a ranking names an unknown query or document or has a
-        score that is no number.
+        If the benchmark is not built, `k` is less than a metric counts, or a ranking names an
+        unknown query or document or has a score that is no number.
     """
+    deepest = max(parse_metrics(metrics), key=lambda metric: metric.k)
+    if k < deepest.k:
+        raise InputError(
+            f"k={k}: {deepest.name} counts {deepest.k} documents; ask for as many, or name metrics "
+            "of fewer"
+        )
     root = Path(benchmark)
     datasets = find_datasets(root, languages=languages, domains=domains)
     retrievers = {model: search} | ({CONTROL: control} if control else {})
