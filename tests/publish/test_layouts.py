@@ -1,6 +1,7 @@
 """Layouts for MTEB, BEIR and TREC hold what was built, language by language, and are read back."""
 
 import json
+import shutil
 
 import polars as pl
 import pytest
@@ -174,6 +175,18 @@ def test_domains_kept_apart_have_their_own_part_of_a_run(tmp_path, results):
     assert sum(part.height for part in parts) == was.height
     for domain, part in zip(DOMAINS, parts, strict=True):
         assert part["doc_id"].str.starts_with(domain).all()
+
+
+def test_a_domain_that_the_queries_language_lacks_has_no_topics_of_it(tmp_path):
+    results = make_benchmark(tmp_path / "uneven")
+    shutil.rmtree(results / "data" / "deu-Latn" / "mining")
+    assert export(results, tmp_path / "apart", "trec", "--by-domain") == 0
+    asked = {path.parent.name for path in (tmp_path / "apart").glob("*/topics.tsv")}
+    own = {"deu-Latn-game", "eng-Latn-game", "eng-Latn-mining"}
+    assert asked == own | {"deu-Latn-eng-Latn-game"}  # the run is of both domains
+    assert export(results, tmp_path / "pooled", "trec") == 0
+    topics = (tmp_path / "pooled" / "deu-Latn-eng-Latn" / "topics.tsv").read_text()
+    assert {line.split("/")[0] for line in topics.splitlines()} == {"game"}
 
 
 def test_a_run_scores_the_same_on_what_was_built_and_on_what_was_exported(tmp_path, results):

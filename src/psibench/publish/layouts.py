@@ -359,6 +359,8 @@ def write_trec(export: Export) -> list[Written]:
             if language != one.language:
                 folder = f"{language}-{one.name}"
                 known = _asked_in(export, one, language, asked)
+                if known.is_empty():
+                    continue  # nothing of this collection is asked in that language
             written += _write_topics(export, one, folder, known, judged)
             written += [_write_run(export, one, folder, run, known) for run in own]
     return written
@@ -375,9 +377,8 @@ def _asked_in(
         for dataset in other.datasets
         if other.language == language and dataset.domain in domains
     ]
-    texts = pl.concat(
-        export.renamed(one.read("queries").select("_id", "text"), one.domain) for one in others
-    )
+    own = [export.renamed(one.read("queries").select("_id", "text"), one.domain) for one in others]
+    texts = pl.concat(own) if own else asked.select("_id", "text").clear()
     return asked.drop("text").join(texts, on="_id", how="inner").select(asked.columns)
 
 
