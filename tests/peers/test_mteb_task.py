@@ -107,6 +107,23 @@ def test_other_data_is_another_revision(peer, one_domain, tmp_path):
     assert len(revisions) == 2
 
 
+def test_another_bucket_scheme_is_not_answered_from_the_cache(
+    peer, one_domain, random_model, tmp_path
+):
+    mteb = peer("mteb")
+    tasks = [mteb_task(one_domain[1], buckets=buckets) for buckets in ("thirds", "relative-20")]
+    assert [task.metadata.name for task in tasks] == ["two-languages", "two-languages-relative-20"]
+    assert len({task.metadata.dataset["revision"] for task in tasks}) == 2
+    cache = mteb.ResultCache(tmp_path)
+    found = [mteb.evaluate(random_model, [task], cache=cache).task_results[0] for task in tasks]
+    by_thirds, by_bins = (one.scores["test"][0] for one in found)
+    assert by_thirds["hf_subset"] == by_bins["hf_subset"]
+    assert by_thirds["ndcg_at_10"] == by_bins["ndcg_at_10"]
+    assert abs(by_thirds["psi"] - by_bins["psi"]) > 1e-4  # files have 5 digits
+    assert "ndcg_at_10_beginning" in by_thirds
+    assert "ndcg_at_10_beginning" not in by_bins
+
+
 def test_folders_that_are_no_export_for_mteb_are_refused(peer, tmp_path, exported):
     peer("mteb")
     with pytest.raises(InputError, match=r"no README.md in it"):

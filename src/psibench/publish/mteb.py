@@ -31,16 +31,23 @@ FIGURES = (
     *("p_shape", "p_trend", "n_queries", "n_documents"),
 )
 """Columns of psi_table that are reported, docs/tables.md; those without a value are left out."""
+VERSION = 1
+"""Of how the figures are computed: goes into the task's revision. Raise it when they change."""
+DEFAULT_BUCKETS = "thirds"
 
 
 def mteb_task(
-    folder: str | Path, *, name: str | None = None, buckets: str = "thirds"
+    folder: str | Path, *, name: str | None = None, buckets: str = DEFAULT_BUCKETS
 ) -> "AbsTaskRetrieval":
     """Return a retrieval task of an exported benchmark, for `mteb.evaluate`.
 
     Its scores have, besides MTEB's own, for each subset (a language; with `--by-domain` a language
     and domain): `psi` and `psi_same` (the PSI at equal documents, docs/psi.md) of nDCG@10 with
     their intervals, the tests' p, and `ndcg_at_10_BUCKET` for each position bucket.
+
+    The task's revision hashes the data, the bucket scheme and the version of the figures. MTEB 2.26
+    takes results from its cache by the task's name, and where no subset is missing does not look
+    at the revision: after a change of the data ask for `overwrite_strategy="always"`.
 
     Parameters
     ----------
@@ -49,7 +56,7 @@ def mteb_task(
     name
         The task's name; the benchmark's when None.
     buckets
-        A bucket scheme, as of `psibench score`.
+        A bucket scheme, as of `psibench score`. One other than thirds is added to the name.
 
     Raises
     ------
@@ -66,11 +73,12 @@ def mteb_task(
     files = _files(front)
     subsets = _subsets(files, root)
     bucket_scheme(buckets)
+    called = name or str(front.get("pretty_name", root.name))
     described = TaskMetadata(
-        name=name or str(front.get("pretty_name", root.name)),
+        name=called if buckets == DEFAULT_BUCKETS else f"{called}-{buckets}",
         description="Retrieval with the place of each query's evidence known: nDCG@10 by position "
         "and the Position Sensitivity Index (psibench).",
-        dataset={"path": str(root), "revision": _revision(root)},
+        dataset={"path": str(root), "revision": _revision(root, buckets)},
         type="Retrieval",
         category="t2t",
         modalities=["text"],
@@ -106,7 +114,7 @@ def position_scores(
     queries: pl.DataFrame,
     qrels: Mapping[str, Mapping[str, int]],
     *,
-    buckets: str = "thirds",
+    buckets: str = DEFAULT_BUCKETS,
 ) -> dict[str, float]:
     """Compute the figures of one ranking.
 
@@ -193,8 +201,9 @@ def _subsets(files: Mapping[str, str], root: Path) -> dict[str, str]:
     return {name: "-".join(name.split("-")[:2]) for name in found}
 
 
-def _revision(root: Path) -> str:
-    """Hash the metadata, which has the hash of every file: results of other data are not taken."""
+def _revision(root: Path, buckets: str) -> str:
+    """Hash the metadata, which has the hash of every file, and what the figures depend on."""
     metadata = root / "croissant.json"
     content = metadata if metadata.is_file() else root / "README.md"
-    return hashlib.sha256(content.read_bytes()).hexdigest()[:40]
+    figures = f"{METRIC} by {buckets}, version {VERSION}\n".encode()
+    return hashlib.sha256(figures + content.read_bytes()).hexdigest()[:40]
