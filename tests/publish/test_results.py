@@ -2,6 +2,7 @@
 
 import json
 
+import polars as pl
 import pytest
 import yaml
 from built_benchmark import SOURCE, make_benchmark
@@ -56,6 +57,29 @@ def test_each_corpus_has_its_score_and_its_psi_in_the_notes(tmp_path, psi):
         assert one.notes.endswith("108 queries by llm:writer-1")
         assert (one.dataset_id, one.dataset_revision) == ("me/two", "abc")
     json.dumps([one.notes for one in entries])
+
+
+def notes_of(psi, folder, *, change=None):
+    """The notes of each result of a table, with some columns set to other values."""
+    path = folder / "psi_table.parquet"
+    changed = psi.with_columns(**{n: pl.lit(v, pl.Float64) for n, v in (change or {}).items()})
+    write_table(changed, path, PSI_TABLE, provenance=SOURCE)
+    assert main(["publish", str(path), MODEL, str(folder / "out"), *OPTIONS]) == 0
+    written = yaml.safe_load((folder / "out" / ".eval_results" / "two.yaml").read_text())
+    return [one["notes"] for one in written]
+
+
+@pytest.mark.parametrize(
+    ("p_adjusted", "worded"),
+    [
+        (0.00001, "(adjusted p < 0.001)"),
+        (0.0312, "(adjusted p = 0.031)"),
+        (None, "(no test)"),
+    ],
+)
+def test_the_notes_have_the_adjusted_p_as_other_pages_word_it(tmp_path, psi, p_adjusted, worded):
+    for notes in notes_of(psi[1], tmp_path, change={"p_shape": 0.012, "p_adjusted": p_adjusted}):
+        assert worded in notes
 
 
 def test_the_older_index_is_front_matter_of_a_models_card(tmp_path, psi):

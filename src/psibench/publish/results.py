@@ -16,6 +16,7 @@ import yaml
 
 from psibench.errors import InputError
 from psibench.formats.posir import REPOSITORY
+from psibench.report.wording import p_text
 from psibench.tables.spec import POOLED
 
 METRIC = "ndcg@10"
@@ -126,7 +127,7 @@ def _notes(row: dict[str, Any]) -> str:
     same = "cannot be told"
     if row["psi_same"] is not None:
         same = f"{row['psi_same']:.3f} [{row['psi_same_low']:.3f}, {row['psi_same_high']:.3f}]"
-    shape = "no test" if row["p_shape"] is None else f"p {max(row['p_shape'], 0.001):.3f}"
+    shape = "no test" if row["p_adjusted"] is None else f"adjusted {p_text(row['p_adjusted'])}"
     return (
         f"nDCG@10. PSI by thirds {psi}, at equal documents {same} ({shape}); "
         f"{row['n_queries']} queries by {row['queries_by']}"
