@@ -95,6 +95,28 @@ def test_the_older_index_is_front_matter_of_a_models_card(tmp_path, psi):
     assert found["eng-Latn-game", "psi"] == pytest.approx(row["psi"], abs=1e-5)
 
 
+def test_rows_of_all_domains_are_a_corpus_only_where_that_is_said(tmp_path, psi, capsys):
+    path, pooled = tmp_path / "psi_table.parquet", psi[1].filter(domain="all")
+    write_table(pooled, path, PSI_TABLE, provenance=SOURCE)
+    command = ["publish", str(path), MODEL, str(tmp_path / "out"), *OPTIONS]
+    assert main(command) == 2
+    assert "searched as one corpus" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert main([*command, "--pooled"]) == 0
+    # Of a table that has both, too: the user says what was searched.
+    assert main(["publish", str(psi[0]), MODEL, str(tmp_path / "both"), *OPTIONS, "--pooled"]) == 0
+    for folder in ("out", "both"):
+        written = yaml.safe_load((tmp_path / folder / ".eval_results" / "two.yaml").read_text())
+        tasks = [one["dataset"]["task_id"] for one in written]
+        assert tasks == ["two_deu-Latn_test", "two_eng-Latn_test"]
+
+
+def test_a_language_of_one_domain_beside_one_of_two_is_a_corpus(tmp_path, psi):
+    is_german = pl.col("corpus_lang") == "deu-Latn"
+    notes = notes_of(psi[1].filter(~is_german | (pl.col("domain") == "all")), tmp_path)
+    assert len(notes) == 3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

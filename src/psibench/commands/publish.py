@@ -19,6 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dataset", required=True, metavar="OWNER/NAME", help="the benchmark on the hub"
     )
+    parser.add_argument(
+        "--pooled",
+        action="store_true",
+        help="the domains of a language were searched as one corpus, or there is one domain: take "
+        "the rows of all domains (else those of each domain)",
+    )
     parser.add_argument("--revision", metavar="COMMIT", help="of the dataset")
     parser.add_argument(
         "--source", required=True, metavar="URL", help="where the evaluation is to be read"
@@ -28,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_publish(args: argparse.Namespace) -> None:
     """Write `.eval_results/BENCHMARK.yaml` and `model-index.yaml`."""
     rows = corpus_rows(
-        read_table(args.table, PSI_TABLE), benchmark=args.benchmark, model=args.model
+        read_table(args.table, PSI_TABLE),
+        benchmark=args.benchmark,
+        model=args.model,
+        pooled=args.pooled,
     )
     day = str((read_provenance(args.table) or {}).get("created", ""))[:10]
     results = eval_results(

@@ -3,8 +3,8 @@
 A file of `.eval_results` in a model's repository puts its scores on the model's page and on the
 leaderboard of the dataset (https://huggingface.co/docs/hub/eval-results). A leaderboard orders one
 number, the largest first: that is nDCG@10 in percent, as MTEB publishes it, and the PSI goes into
-the notes beside it. Each result is of one corpus: a language, or a language and domain, since
-psibench searches domain by domain; its task is MTEB's, `NAME_SUBSET_test`.
+the notes beside it. Each result is of one corpus: a language and domain, since psibench searches
+domain by domain, or a language; its task is MTEB's, `NAME_SUBSET_test`.
 """
 
 import re
@@ -24,18 +24,25 @@ BUCKETS = "thirds"
 SOURCE = "psibench"
 
 
-def corpus_rows(psi: pl.DataFrame, *, benchmark: str, model: str) -> pl.DataFrame:
+def corpus_rows(
+    psi: pl.DataFrame, *, benchmark: str, model: str, pooled: bool = False
+) -> pl.DataFrame:
     """Return the rows of a model that a result is made of, one for each corpus.
 
     Parameters
     ----------
     psi
         In the columns of psi_table.
+    pooled
+        A language was searched as one corpus: take its rows of all domains. A table does not say
+        so: rows of all domains are the mean over corpora where domains were searched apart. When
+        False the rows of domains are taken; a language without these has one domain if another
+        language of the table has them.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is none, or if no row is of a domain and `pooled` is False.
     """
     own = psi.filter(pl.col("query_lang") == pl.col("corpus_lang"), benchmark=benchmark)
     rows = own.filter(
@@ -46,6 +53,15 @@ def corpus_rows(psi: pl.DataFrame, *, benchmark: str, model: str) -> pl.DataFram
         raise InputError(
             f"no {METRIC} by {BUCKETS} of the model {model!r} on {benchmark!r} in the table; "
             f"models of the benchmark: {found}"
+        )
+    if pooled:
+        return rows.filter(domain=POOLED).sort("corpus_lang")
+    if rows.filter(pl.col("domain") != POOLED).is_empty():
+        raise InputError(
+            f"the rows of {model!r} on {benchmark!r} are of all domains together, and the table "
+            "does not say whether these were searched as one corpus. If they were, or if there is "
+            "one domain, give --pooled; if not, take a table with rows of domains: "
+            "`psibench score --by-domain`"
         )
     has_domains = (pl.col("domain") != POOLED).any().over("corpus_lang")
     return rows.filter(pl.col("domain").eq(POOLED) != has_domains).sort("corpus_lang", "domain")
