@@ -1,4 +1,4 @@
-"""Measure what an OpenSearch server retrieves (Elasticsearch's client has the same three calls).
+"""Measure what an OpenSearch server retrieves (Elasticsearch's client has the same calls).
 
 pip install opensearch-py
 python examples/opensearch_retriever.py results/python-docs --url http://localhost:9200
@@ -17,7 +17,11 @@ BATCH = 64
 
 
 class OpenSearchRetriever:
-    """Searches an index for each language and domain, which it fills when there is none."""
+    """Searches an index for each language and domain, which it fills.
+
+    An index of as many documents as there are texts is taken as filled: remove it when texts or
+    the mapping change and their number does not.
+    """
 
     def __init__(self, client: OpenSearch, mapping: Mapping[str, Any] | None = None) -> None:
         self.client = client
@@ -28,11 +32,8 @@ class OpenSearchRetriever:
     ) -> dict[str, dict[str, float]]:
         """Rank documents for each query by the server's own score, BM25 by default."""
         index = f"{corpus.benchmark}-{corpus.language}-{corpus.domain}".lower()
-        if not self.client.indices.exists(index=index):
-            self.client.indices.create(index=index, body={"mappings": dict(self.mapping)})
-            rows = ({"_index": index, "_id": i, "text": t} for i, t in corpus.texts.items())
-            helpers.bulk(self.client, rows)
-            self.client.indices.refresh(index=index)
+        if not self._is_filled(index, len(corpus.texts)):
+            self._fill(index, corpus.texts)
         found = {}
         for batch in batches(queries.items()):
             body: list[dict[str, Any]] = []
@@ -44,6 +45,21 @@ class OpenSearchRetriever:
                     raise RuntimeError(f"query {query_id!r}: {answer['error']}")
                 found[query_id] = {hit["_id"]: hit["_score"] for hit in answer["hits"]["hits"]}
         return found
+
+    def _is_filled(self, index: str, n_texts: int) -> bool:
+        """Say whether all is there: a fill that was cut short, or of other texts, is not."""
+        if not self.client.indices.exists(index=index):
+            return False
+        self.client.indices.refresh(index=index)
+        return bool(self.client.count(index=index)["count"] == n_texts)
+
+    def _fill(self, index: str, texts: Mapping[str, str]) -> None:
+        if self.client.indices.exists(index=index):
+            self.client.indices.delete(index=index)
+        self.client.indices.create(index=index, body={"mappings": dict(self.mapping)})
+        rows = ({"_index": index, "_id": i, "text": t} for i, t in texts.items())
+        helpers.bulk(self.client, rows)
+        self.client.indices.refresh(index=index)
 
     def query(self, text: str) -> dict[str, Any]:
         """Say what is asked of the server: put your own query, hybrid or neural, here."""

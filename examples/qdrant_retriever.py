@@ -22,7 +22,11 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 
 
 class QdrantRetriever:
-    """Searches a collection for each language and domain, which it fills when there is none."""
+    """Searches a collection for each language and domain, which it fills.
+
+    A collection of as many points as there are texts is taken as filled: remove it when texts or
+    the encoder change and their number does not.
+    """
 
     def __init__(self, client: QdrantClient, encode: Encode, *, exact: bool = False) -> None:
         self.client, self.encode, self.exact = client, encode, exact
@@ -32,7 +36,7 @@ class QdrantRetriever:
     ) -> dict[str, dict[str, float]]:
         """Rank documents for each query by the server's own score."""
         name = f"{corpus.benchmark}-{corpus.language}-{corpus.domain}"
-        if not self.client.collection_exists(name):
+        if not self._is_filled(name, len(corpus.texts)):
             self._fill(name, corpus.texts)
         found = {}
         for batch in batches(queries.items()):
@@ -52,8 +56,15 @@ class QdrantRetriever:
                 found[query_id] = {p.payload["doc_id"]: p.score for p in answer.points}
         return found
 
+    def _is_filled(self, name: str, n_texts: int) -> bool:
+        """Say whether all is there: a fill that was cut short, or of other texts, is not."""
+        if not self.client.collection_exists(name):
+            return False
+        return self.client.count(name, exact=True).count == n_texts
+
     def _fill(self, name: str, texts: Mapping[str, str]) -> None:
         """Store every document; Qdrant's own ids are numbers, so ours go into the payload."""
+        self.client.delete_collection(name)
         dim = self.encode([""]).shape[1]
         vectors = models.VectorParams(size=dim, distance=models.Distance.COSINE)
         self.client.create_collection(name, vectors_config=vectors)

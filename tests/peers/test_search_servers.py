@@ -63,13 +63,29 @@ def test_qdrant_is_asked_by_its_client_and_scores_as_exact_cosines_do(peer, exam
     assert found.psi["mean"][0] == pytest.approx(expected.psi["mean"][0], abs=0.02)
     names = {one.name for one in client.get_collections().collections}
     assert names == {f"two-languages-{LANGUAGES[1]}-{domain}" for domain in DOMAINS}
-    # A second time it finds the collections filled.
+    # A second time it finds the collections filled, and asks for vectors of queries alone.
+    encoded = []
+    retriever.encode = lambda texts: encoded.extend(texts) or bags(texts)
     again = psibench.evaluate(retriever, built, k=20, **options)
+    assert again.psi.equals(found.psi)
+    assert len(encoded) == 2 * 108
+
+
+def test_a_qdrant_collection_that_lacks_texts_is_filled_anew(peer, example, built):
+    qdrant = peer("qdrant_client")
+    client = qdrant.QdrantClient(":memory:")
+    retriever = example("qdrant_retriever").QdrantRetriever(client, bags)
+    options = {"languages": [LANGUAGES[1]], "buckets": ["thirds"], "metrics": ["ndcg@10"]}
+    found = psibench.evaluate(retriever, built, k=20, **options)
+    name = f"two-languages-{LANGUAGES[1]}-{DOMAINS[0]}"
+    client.delete(name, points_selector=list(range(20)))  # as a fill that was killed leaves it
+    again = psibench.evaluate(retriever, built, k=20, **options)
+    assert client.count(name).count == 36
     assert again.psi.equals(found.psi)
 
 
 class StandIn(BaseHTTPRequestHandler):
-    """Four calls of OpenSearch's HTTP API: index there?, create, _bulk, _msearch."""
+    """OpenSearch's HTTP API: index there?, create, delete, _bulk, _refresh, _count, _msearch."""
 
     indices: ClassVar[dict[str, dict[str, str]]] = {}
 
@@ -91,8 +107,13 @@ class StandIn(BaseHTTPRequestHandler):
 
     def do_PUT(self):
         (body,) = self.lines()
+        assert self.path.strip("/") not in self.indices
         assert body["mappings"]["properties"]["text"] == {"type": "text"}
         self.indices[self.path.strip("/")] = {}
+        self.answer({"acknowledged": True})
+
+    def do_DELETE(self):
+        del self.indices[self.path.strip("/")]
         self.answer({"acknowledged": True})
 
     def do_POST(self):
@@ -105,6 +126,8 @@ class StandIn(BaseHTTPRequestHandler):
         elif self.path.startswith("/_msearch"):
             pairs = zip(lines[::2], lines[1::2], strict=True)
             self.answer({"responses": [self.search(*pair) for pair in pairs]})
+        elif self.path.endswith("/_count"):
+            self.answer({"count": len(self.indices[self.path.split("/")[1]])})
         else:
             assert self.path.endswith("/_refresh"), self.path
             self.answer({})
@@ -126,11 +149,18 @@ def test_opensearchs_client_fills_and_asks_an_index_for_each_domain(peer, exampl
     try:
         client = peer("opensearchpy").OpenSearch(f"http://127.0.0.1:{server.server_port}")
         retriever = example("opensearch_retriever").OpenSearchRetriever(client)
-        found = psibench.evaluate(retriever, built, languages=[LANGUAGES[1]], buckets=["thirds"])
+        options = {"languages": [LANGUAGES[1]], "buckets": ["thirds"]}
+        found = psibench.evaluate(retriever, built, **options)
+        # What a fill that was killed leaves is not taken for the whole.
+        game = StandIn.indices[f"two-languages-eng-latn-{DOMAINS[0]}"]
+        for document in list(game)[:20]:
+            del game[document]
+        again = psibench.evaluate(retriever, built, **options)
     finally:
         server.shutdown()
         server.server_close()
     assert found.psi["mean"][0] > 0.5
+    assert again.psi.equals(found.psi)
     assert set(StandIn.indices) == {f"two-languages-eng-latn-{domain}" for domain in DOMAINS}
     ran = found.run.filter(domain="game")["query_id"].n_unique()
     assert ran == 108  # every query found something
