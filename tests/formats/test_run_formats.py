@@ -159,6 +159,12 @@ def lz4_frame(data: bytes) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def test_ranx_ids_may_be_whole_numbers(tmp_path):
+    written = lz4_frame(lz4_frame(cbor2.dumps({1: {7: 2.5}, "q2": {"d1": 1.0}})))
+    found = read_run(write(tmp_path / "run.lz4", written))
+    assert found.frame.rows() == [("1", "7", 2.5), ("q2", "d1", 1.0)]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -216,14 +216,14 @@ def nested_pairs(content: Mapping[str, Any], columns: Sequence[str], where: str)
     """Return ``{query id: {document id: number}}`` as rows of the three columns named."""
     queries, docs, values = [], [], []
     for query_id, ranking in content.items():
-        identifier(query_id, where=where, column="a query id")
+        name = identifier(query_id, where=where, column="a query id")
         if not isinstance(ranking, Mapping):
             raise InputError(
                 f"{where}, query {query_id!r}: {type(ranking).__name__}, expected "
                 "{document id: score}"
             )
         for doc_id, value in ranking.items():
-            queries.append(query_id)
+            queries.append(name)
             docs.append(identifier(doc_id, where=where, column="a document id"))
             values.append(number(value, where=f"{where}, query {query_id!r}", column=repr(doc_id)))
     schema = dict(zip(columns, (pl.String, pl.String, pl.Float64), strict=True))
