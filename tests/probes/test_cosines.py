@@ -222,7 +222,12 @@ def test_a_sample_is_drawn_by_hash_and_a_larger_one_holds_the_smaller():
 
 @pytest.mark.parametrize(
     ("model", "word"),
-    [("bm25", "no vectors"), ("minilm-maxsim", "late interaction"), ("minilm-maxp", "windows")],
+    [
+        ("bm25", "no vectors"),
+        ("minilm-maxsim", "late interaction"),
+        ("minilm-maxp", "windows"),
+        ("opensearch-sparse-doc-v3", "sparse"),
+    ],
 )
 def test_models_without_one_vector_per_text_are_refused_with_the_reason(model, word, tmp_path):
     entry = load_registry(REGISTRY)[model]

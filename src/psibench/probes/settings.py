@@ -115,6 +115,10 @@ def why_not(entry: ModelBase, probe: ProbeName | None = None) -> str | None:
         return "its vectors come from a service; probes encode in the job: give a checkpoint"
     if not isinstance(entry, EncoderModel):
         return "it has no vectors"
+    if entry.scores_by == "sparse":
+        return (
+            "its vectors are sparse, weights of terms compared by inner product and not by cosine"
+        )
     if entry.scores_by != "cosine":
         return "late interaction has a vector per token, not one per text"
     windows = getattr(entry, "windows", None)
