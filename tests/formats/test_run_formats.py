@@ -135,6 +135,24 @@ def test_a_headerless_tsv_of_ranks_is_msmarcos(tmp_path, name):
     assert list(doubts(found)) == []
 
 
+@pytest.mark.parametrize(
+    "numbers",
+    [(30, 20, 10), (3, 2, 1), (1, 1, 2), (10, 20, 30), (1, 1.5, 2), (-1, 0, 1)],
+)
+def test_whole_numbers_without_a_header_that_are_no_ranks_are_not_reversed(tmp_path, numbers):
+    rows = [f"q{i % 2}\td{i}\t{1 + i // 2}" for i in range(4)]
+    rows += [f"q2\td{i}\t{number}" for i, number in enumerate(numbers)]
+    path = write(tmp_path / "r.tsv", "\n".join(rows))
+    with pytest.raises(InputError, match="'q2', document .* if they are ranks, add --run-format"):
+        read_run(path)
+    assert read_run(path, run_format="msmarco").frame["score"][-1] == -numbers[-1]
+
+
+def test_ranks_may_begin_at_0_have_gaps_and_alternate_between_queries(tmp_path):
+    text = "q1\td1\t0\nq2\td1\t1\nq1\td2\t4\nq2\td2\t2\n"
+    assert read_run(write(tmp_path / "r.tsv", text)).frame["score"].to_list() == [0, -1, -4, -2]
+
+
 def test_msmarcos_format_can_be_named(tmp_path):
     found = read_run(write(tmp_path / "run.txt", MSMARCO), run_format="msmarco")
     assert found.frame["score"].to_list() == [-1, -2, -1]

@@ -3,7 +3,7 @@
 Columns may have the names that ranx (``q_id``), PyTerrier (``qid``, ``docno``) and BEIR
 (``query-id``, ``corpus-id``) give them. ranx writes its ``.lz4`` as CBOR, compressed twice
 (``ranx/io.py``): ``{query id: {document id: score}}``. A ``.tsv`` whose first line is two ids and
-a whole number is MS MARCO's.
+a whole number is MS MARCO's, if the numbers of every query are ranks.
 
 Of MTEB (version 2) the prediction files are read: scores per query, under subset and split, as
 ``{"mteb_model_meta": {"model_name", "revision"}, subset: {split: {query id: {document id:
@@ -95,6 +95,8 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
         frame = read_trec_run(path)
     elif chosen == "msmarco":
         frame = read_msmarco_run(path)
+        if run_format is None:
+            _refuse_scores(frame, path)
     else:
         frame = read_scored_pairs(path, chosen, COLUMNS, optional=("rank",))
     if "rank" in frame.columns:
@@ -109,6 +111,22 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
             f"a 32-bit number holds ({lost.height} such rows); scale the scores"
         )
     return RunFile(frame, model or stem(path), ranks)
+
+
+def _refuse_scores(frame: pl.DataFrame, path: Path) -> None:
+    """Refuse what a file without a header says instead of ranks: as ranks, scores are reversed."""
+    rank, place = -pl.col("score"), pl.int_range(pl.len()).over("query_id")
+    expected = (
+        pl.when(place == 0).then(rank.is_in([0.0, 1.0])).otherwise(rank.diff().over("query_id") > 0)
+    )
+    wrong = frame.filter(~expected | (rank != rank.round()))
+    for query_id, doc_id, score in wrong.head(1).iter_rows():
+        raise InputError(
+            f"{path} has no header, and no ranks as MS MARCO's runs have them, which begin at 0 or "
+            f"1 and rise for each query: query {query_id!r}, document {doc_id!r} has "
+            f"{0 - score:g}. If these are scores, put query_id, doc_id, score on the first line, "
+            "between tabs; if they are ranks, add --run-format msmarco"
+        )
 
 
 # --- Whether the scores can be meant as they are ----------------------------------------------
