@@ -125,6 +125,8 @@ def test_the_examples_tables_are_psibenchs(example):
     [
         (["--example", "--run", "a.trec"], "--example has its own; leave out --run"),
         (["--example", "--qrels", "q", "--max-tokens", "9"], "leave out --qrels, --max-tokens"),
+        (["--example", "--benchmark", "x"], "leave out --benchmark"),
+        (["--example", "--query-lang", "deu-Latn", "--kind", "k"], "out --kind, --query-lang"),
         (["--run", "a.trec"], "--queries, --qrels, --out: not given"),
         ([], "try --example"),
     ],
@@ -132,3 +134,11 @@ def test_the_examples_tables_are_psibenchs(example):
 def test_files_of_ones_own_or_the_example(options, said, capsys):
     assert main(["score", *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_metrics_and_length_buckets_of_the_example_are_those_asked_for(tmp_path):
+    options = ["--metrics", "recall@10", "mrr@10", "--length-buckets", "--out", str(tmp_path)]
+    assert main(["score", "--example", *options]) == 0
+    table = read_table(tmp_path / "psi_table.parquet", PSI_TABLE)
+    assert set(table["metric"]) == {"recall@10", "mrr@10"}
+    assert table["length_bucket"].n_unique() > 1

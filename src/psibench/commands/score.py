@@ -13,7 +13,13 @@ from psibench import __version__
 from psibench.commands.base import Command, refuse_unwritable
 from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
 from psibench.commands.score_example import load_example
-from psibench.commands.score_options import Reading, add_arguments, find_reading, token_limits
+from psibench.commands.score_options import (
+    Reading,
+    add_arguments,
+    find_reading,
+    token_limits,
+    with_defaults,
+)
 from psibench.errors import InputError
 from psibench.formats.beir import read_qrels, read_queries
 from psibench.formats.checks import check_queries, evidence_doubts, keep_known, match_qrels
@@ -55,7 +61,7 @@ class Judgements:
 def run_score(args: argparse.Namespace) -> None:
     """Score every run, write the tables and the page, print the PSI table and what it says."""
     example = load_example(args) if args.example else None
-    args = example.arguments if example else args
+    args = example.arguments if example else with_defaults(args)
     schemes, settings = _checked_options(args)
     judgements = read_judgements(args)
     if args.buckets == "all":

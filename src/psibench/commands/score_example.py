@@ -18,7 +18,9 @@ FOLDER = Path(__file__).parents[1] / "example"
 FACTS = "example.json"
 OUT = Path("psibench-example")
 PAGE = "report.html"
-REPLACED = ("run", "model", "queries", "qrels", "corpus", "max_tokens", "tokenizer", "control")
+FILES = ("run", "model", "queries", "qrels", "corpus", "max_tokens", "tokenizer", "control")
+LABELS = ("kind", "benchmark", "query_lang", "corpus_lang")
+REPLACED = (*FILES, *LABELS)
 """Options that the example has its own values of."""
 
 
@@ -50,7 +52,7 @@ def load_example(args: argparse.Namespace) -> Example:
     Raises
     ------
     InputError
-        If an option names files or models of one's own.
+        If an option names files or models of one's own, or says what they are.
     """
     given = [f"--{name.replace('_', '-')}" for name in REPLACED if getattr(args, name) is not None]
     if given:
@@ -67,9 +69,10 @@ def load_example(args: argparse.Namespace) -> Example:
         "benchmark": facts["benchmark"],
         "query_lang": facts["language"],
         "corpus_lang": facts["language"],
-        "metrics": ["ndcg@10"],
+        "kind": "run",
+        "metrics": args.metrics or ["ndcg@10"],
         "buckets": "thirds" if args.buckets == "all" else args.buckets,
-        "length_buckets": False,
+        "length_buckets": bool(args.length_buckets),
         "out": out,
         "report": args.report or out / PAGE,
     }

@@ -87,6 +87,23 @@ def add_judgements(group: argparse._ArgumentGroup) -> None:
     )
 
 
+UNLESS_SAID = {
+    "benchmark": "custom",
+    "kind": "run",
+    "query_lang": "und",
+    "corpus_lang": "und",
+    "metrics": list(METRICS),
+    "length_buckets": True,
+}
+"""What holds for files of one's own where an option is not given; --example has others."""
+
+
+def with_defaults(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the options of a command on files of one's own, those not given included."""
+    lacking = {name: value for name, value in UNLESS_SAID.items() if getattr(args, name) is None}
+    return argparse.Namespace(**vars(args) | lacking)
+
+
 def _add_rows(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--buckets",
@@ -95,28 +112,26 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         help="squad, thirds, relative-20 (any relative-N), thirds-every-tag, or all of the first "
         "three (default; thirds alone where no query has one evidence span)",
     )
-    group.add_argument("--benchmark", default="custom", metavar="NAME", help="default: custom")
+    group.add_argument("--benchmark", metavar="NAME", help="default: custom")
     group.add_argument(
         "--model",
         action="append",
         metavar="NAME",
         help="one per --run, in order; default: the name in an MTEB file, else the file's name",
     )
-    group.add_argument("--kind", default="run", help="kind of the models (default: run)")
-    group.add_argument("--query-lang", default="und", help="e.g. eng-Latn (default: und)")
-    group.add_argument("--corpus-lang", default="und", help="e.g. eng-Latn (default: und)")
+    group.add_argument("--kind", help="kind of the models (default: run)")
+    group.add_argument("--query-lang", help="e.g. eng-Latn (default: und)")
+    group.add_argument("--corpus-lang", help="e.g. eng-Latn (default: und)")
     group.add_argument(
         "--metrics",
         nargs="+",
-        default=list(METRICS),
         metavar="METRIC",
         help=f"ndcg@K, recall@K, mrr@K, ndcg-tie-averaged@K (default: {' '.join(METRICS)})",
     )
     group.add_argument(
         "--length-buckets",
         action=argparse.BooleanOptionalAction,
-        default=True,
-        help="also rows per length bucket, where pos_token_length is given",
+        help="also rows per length bucket, where pos_token_length is given (default: with them)",
     )
     group.add_argument("--by-domain", action="store_true", help="also rows per domain")
 
