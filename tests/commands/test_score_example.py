@@ -142,3 +142,10 @@ def test_metrics_and_length_buckets_of_the_example_are_those_asked_for(tmp_path)
     table = read_table(tmp_path / "psi_table.parquet", PSI_TABLE)
     assert set(table["metric"]) == {"recall@10", "mrr@10"}
     assert table["length_bucket"].n_unique() > 1
+
+
+@pytest.mark.parametrize(("page", "place"), [("t/p.html", "beside this page"), ("p.html", "in t/")])
+def test_the_page_names_the_folder_of_its_tables(tmp_path, page, place):
+    out = ["--out", str(tmp_path / "t"), "--report", str(tmp_path / page)]
+    assert main(["score", "--example", *out]) == 0
+    assert f"psi_table.csv {place} has all of them" in (tmp_path / page).read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """`psibench score`: nDCG and PSI of any retriever's run over queries whose evidence has a place."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -321,8 +322,15 @@ def _page(
             },
             title=f"Position sensitivity on {args.benchmark}",
             created=now(),
+            csv_folder=_folder_from(args.report.parent, args.out),
         )
     )
+
+
+def _folder_from(here: Path, folder: Path) -> str:
+    """Return a folder as seen from another one, with a slash at the end; empty if it is that."""
+    way = Path(os.path.relpath(folder, here)).as_posix()
+    return "" if way == "." else f"{way}/"
 
 
 def _names(paths: Sequence[Path]) -> str:

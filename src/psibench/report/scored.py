@@ -26,7 +26,8 @@ from psibench.report.wording import SCHEME_TEXTS, pair_text
 class Scored:
     """Scores of models on benchmarks: the tables, and what is on the page in which order.
 
-    ``languages`` decide which pair a benchmark with several leads with.
+    ``languages`` decide which pair a benchmark with several leads with. ``csv_folder`` is where
+    the tables are as CSV, as seen from the page and with a slash at the end; empty: beside it.
     """
 
     psi_table: pl.DataFrame
@@ -38,6 +39,7 @@ class Scored:
     provenance: Mapping[str, str] = field(default_factory=dict)
     title: str = "Position bias of retrievers"
     created: str = ""
+    csv_folder: str = ""
 
 
 def score_context(inputs: Scored) -> dict[str, Any]:
@@ -62,6 +64,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         "created": inputs.created,
         "version": __version__,
         "metric": metric,
+        "csv_folder": inputs.csv_folder,
         "benchmarks": benchmarks,
         "n_models": len(models),
         "models": _model_table(table, models),
