@@ -143,7 +143,7 @@ def test_whole_numbers_without_a_header_that_are_no_ranks_are_not_reversed(tmp_p
     rows = [f"q{i % 2}\td{i}\t{1 + i // 2}" for i in range(4)]
     rows += [f"q2\td{i}\t{number}" for i, number in enumerate(numbers)]
     path = write(tmp_path / "r.tsv", "\n".join(rows))
-    with pytest.raises(InputError, match="'q2', document .* if they are ranks, add --run-format"):
+    with pytest.raises(InputError, match=r"'q2', document .* if they are ranks, add --run-format"):
         read_run(path)
     assert read_run(path, run_format="msmarco").frame["score"][-1] == -numbers[-1]
 
