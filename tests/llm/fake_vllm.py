@@ -2,7 +2,8 @@
 
 Takes the arguments of `vllm serve` that psibench gives, and --fake-* ones that make it misbehave.
 Its replies follow the schema of the request, with the first value allowed for every field.
-Like vLLM it takes the port first, loads for a while, and listens only then; starts a worker
+Like vLLM it takes the port first, and shares it with whoever does so too (SO_REUSEPORT), loads for
+a while, and listens only then; starts a worker
 process that does not end with it; and asks for a key if VLLM_API_KEY is set.
 """
 
@@ -112,7 +113,8 @@ def main() -> None:
         sys.stderr.write(args.fake_fail + "\n")
         sys.exit(3)
     sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        sock.setsockopt(socket.SOL_SOCKET, option, 1)
     sock.bind((args.host, args.port))
     if args.fake_pids:
         start_worker(args)

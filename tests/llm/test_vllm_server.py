@@ -216,7 +216,7 @@ def test_what_ignores_sigterm_is_killed(tmp_path, session):
     with VllmProcess(settings, log=tmp_path / "log") as server:
         server.start()
         url = server.base_url
-        assert http_get(f"{url}/models")[0] == 200
+        assert http_get(f"{url}/models", key=server.secret)[0] == 200
         assert all(is_alive(pid) for pid in pids(tmp_path / "pids"))
         began = time.monotonic()
     assert 0.5 <= time.monotonic() - began < 60
@@ -248,6 +248,24 @@ def test_a_port_that_another_program_takes_is_given_up_for_the_next(tmp_path, mo
         outcomes, _ = ask(vllm(), tmp_path, 4)
     assert [o.status for o in outcomes] == ["ok"] * 4
     assert f"took port {taken}" in caplog.text
+
+
+def test_a_port_shared_with_another_jobs_server_of_the_model_is_given_up(
+    tmp_path, monkeypatch, caplog
+):
+    """Both take it, as vLLM's do, and the other one answers while the own one loads."""
+    with VllmProcess(vllm(revision="old"), log=tmp_path / "log") as other:
+        other.start()
+        assert http_get(f"{other.base_url}/models")[0] == 401
+        shared, free = int(other.base_url.split(":")[2].split("/")[0]), free_port()
+        ports = [shared, free]
+        monkeypatch.setattr(vllm_module, "free_port", lambda: ports.pop(0))
+        settings = vllm("--fake-load-s", 1, revision="new")
+        with VllmProcess(settings, log=tmp_path / "log2") as server:
+            server.start()
+            assert f":{free}/" in server.base_url
+            assert http_get(f"{other.base_url}/models", key=server.secret)[0] == 401
+    assert f"took port {shared}" in caplog.text
 
 
 def test_ports_that_are_always_taken_end_the_start(tmp_path, monkeypatch):

@@ -62,6 +62,8 @@ class OpenAIChatClient(Connection):
         Address, model, format and policy. The key is read from the environment here.
     base_url
         Overrides the address (the stand-in's port is known only once it runs).
+    secret
+        Overrides the key (that of a server that the job starts).
     budget
         What may be spent.
     obituary
@@ -73,6 +75,7 @@ class OpenAIChatClient(Connection):
         settings: LlmSettings,
         *,
         base_url: str | None = None,
+        secret: Secret | None = None,
         budget: Budget | None = None,
         obituary: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -80,7 +83,7 @@ class OpenAIChatClient(Connection):
             settings.asking,
             model=settings.model,
             address=base_url or settings.base_url,
-            secret=Secret.from_environment(settings.api_key_env),
+            secret=secret or Secret.from_environment(settings.api_key_env),
             headers=settings.headers,
             budget=budget,
             obituary=obituary,

@@ -13,6 +13,7 @@ from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item, Totals, ask
 from psibench.llm.client import OpenAIChatClient
+from psibench.llm.secret import Secret
 from psibench.llm.usage import Budget
 
 
@@ -58,13 +59,16 @@ def ask_all(
         answers: AnswerStore,
         base_url: str | None,
         obituary: Callable[[], str | None] = lambda: None,
+        secret: Secret | None = None,
     ) -> Totals:
         async with contextlib.AsyncExitStack() as stack:
             if settings.backend == "stand-in" and base_url is None:
                 from psibench.llm.standin.server import StandIn, serving
 
                 base_url = await stack.enter_async_context(serving(StandIn()))
-            client = OpenAIChatClient(settings, base_url=base_url, budget=budget, obituary=obituary)
+            client = OpenAIChatClient(
+                settings, base_url=base_url, secret=secret, budget=budget, obituary=obituary
+            )
             stack.push_async_callback(client.close)
             return await ask(
                 items, client, answers, settings.asking, on_outcome, check_stop=check_stop
@@ -87,7 +91,7 @@ def ask_all(
 
             with VllmProcess(settings, log=_log_of_server(store)) as server:
                 server.start(check_stop)
-                return asyncio.run(run(answers, server.base_url, server.obituary))
+                return asyncio.run(run(answers, server.base_url, server.obituary, server.secret))
         return asyncio.run(run(answers, settings.base_url))
 
 

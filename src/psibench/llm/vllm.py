@@ -1,9 +1,16 @@
-"""`vllm serve` as part of the job: started on a free port, waited for, and stopped with it."""
+"""`vllm serve` as part of the job: started on a free port, waited for, and stopped with it.
+
+vLLM shares its port with whoever asks for that (SO_REUSEPORT), so that servers of two jobs that
+start at once may have one, and each gets some of the other's requests. Hence every server has a key
+of its own, which it asks for with every request (VLLM_API_KEY): another job's server refuses, and
+no answer comes from another model or revision.
+"""
 
 import contextlib
 import json
 import logging
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -16,6 +23,7 @@ from pathlib import Path
 
 from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
+from psibench.llm.secret import Secret
 
 logger = logging.getLogger("psibench")
 
@@ -36,7 +44,7 @@ RESERVED = {
     "--uds": "the job asks over a port",
     "--model": "set `model`",
     "--revision": "set `revision`: it is part of every request's key",
-    "--api-key": "a server that only this machine reaches needs none, and secrets are no config",
+    "--api-key": "the job's server has a key of the job's, and secrets are no config",
     "--hf-token": "secrets are no config; export HF_TOKEN",
 }
 """Arguments of `vllm serve` that are refused, and what to do instead."""
@@ -66,6 +74,8 @@ class VllmProcess:
     ----------
     base_url
         Address up to ``/v1``, once started.
+    secret
+        Key that this server alone asks for.
 
     Raises
     ------
@@ -76,6 +86,7 @@ class VllmProcess:
     def __init__(self, settings: LlmSettings, *, log: str | Path) -> None:
         vllm_command(settings, 0)  # its complaints come before any work
         self.base_url = ""
+        self.secret = Secret(secrets.token_hex(16))
         self._settings, self._log = settings, Path(log)
         self._launcher: subprocess.Popen[bytes] | None = None
 
@@ -101,8 +112,8 @@ class VllmProcess:
         began = time.monotonic()
         for _ in range(MAX_PORTS):
             port = self._launch()
-            if self._is_healthy_by(began + self._settings.vllm.start_s, check_stop):
-                self._check_model()
+            deadline = began + self._settings.vllm.start_s
+            if self._is_healthy_by(deadline, check_stop) and self._is_own():
                 logger.info("vllm: healthy after %.0f s", time.monotonic() - began)
                 return
             logger.warning("vllm: another program took port %d; trying another", port)
@@ -135,7 +146,7 @@ class VllmProcess:
         Ctrl-C in a terminal reaches this process alone, which stops the server. What it prints goes
         to a file, which takes any amount, while a full pipe blocks.
         """
-        environment, port = vllm_environment(), free_port()
+        environment, port = vllm_environment(self.secret), free_port()
         command = found_program(vllm_command(self._settings, port), environment)
         launcher = [sys.executable, "-m", "psibench.llm.launcher", str(os.getpid())]
         logger.info("vllm: starting %s; output in %s", shlex.join(command), self._log)
@@ -174,8 +185,11 @@ class VllmProcess:
         words = f"was not healthy within vllm.start_s = {start_s:g} s and was stopped"
         raise InputError(self._words(words))
 
-    def _check_model(self) -> None:
-        status, body = http_get(f"{self.base_url}/models")
+    def _is_own(self) -> bool:
+        """Check what is served; False if another job's server answers, which refuses the key."""
+        status, body = http_get(f"{self.base_url}/models", key=self.secret)
+        if status == 401:
+            return False
         try:
             names = [str(entry["id"]) for entry in json.loads(body)["data"]]
         except (ValueError, LookupError, TypeError):
@@ -186,6 +200,7 @@ class VllmProcess:
                 f"{', '.join(map(repr, names))}. Set --served-model-name in vllm.arguments to "
                 "`model`, or leave it out"
             )
+        return True
 
     def _words(self, what: str) -> str:
         end = "\n".join(self._tail().splitlines()[-TAIL_LINES:])[-TAIL_CHARS:]
@@ -246,15 +261,16 @@ def vllm_command(settings: LlmSettings, port: int) -> list[str]:
     return command + vllm.arguments
 
 
-def vllm_environment() -> dict[str, str]:
+def vllm_environment(key: Secret) -> dict[str, str]:
     """Return the job's environment, as the server gets it.
 
-    VLLM_API_KEY is left out: with it the server asks for a key. Programs beside this Python are
-    found last, so that `vllm` of an environment that is not activated is, and `ninja` for it.
+    VLLM_API_KEY is the key that the server asks for, whatever it is in the job. Programs beside
+    this Python are found last, so that `vllm` of an environment that is not activated is, and
+    `ninja` for it.
     """
-    environment = {k: v for k, v in os.environ.items() if k != "VLLM_API_KEY"}
-    folders = [environment.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-    return environment | {"PATH": os.pathsep.join(folders)}
+    folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
+    own = {"PATH": os.pathsep.join(folders), "VLLM_API_KEY": key.reveal()}
+    return dict(os.environ) | own
 
 
 def found_program(command: list[str], environment: dict[str, str]) -> list[str]:
@@ -288,12 +304,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def http_get(url: str) -> tuple[int, bytes]:
+def http_get(url: str, *, key: Secret | None = None) -> tuple[int, bytes]:
     """Return status and body of a GET past all proxies; status 0 if no one answers."""
     import httpx2
 
     try:
-        reply = httpx2.get(url, timeout=HTTP_S, trust_env=False)
+        headers = {} if key is None else {"Authorization": f"Bearer {key.reveal()}"}
+        reply = httpx2.get(url, headers=headers, timeout=HTTP_S, trust_env=False)
         return reply.status_code, reply.content
     except httpx2.HTTPError:
         return 0, b""
