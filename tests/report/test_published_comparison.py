@@ -83,6 +83,20 @@ def test_a_bucket_is_held_against_both_papers_in_zero_to_one() -> None:
     assert rows["inside"].to_list() == [True, True]
 
 
+def test_figures_of_data_whose_authors_average_ties_are_held_against_such() -> None:
+    averaged = {"metric": "ndcg-tie-averaged@10"}
+    psi = [squad_row(psi=0.05), squad_row(psi=0.06) | averaged]
+    buckets = [squad_bucket("0-100", 0.7), squad_bucket("0-100", 0.8) | averaged]
+    rows = found(psi, buckets, squad=SQUAD)
+    assert set(rows["metric"]) == {"ndcg-tie-averaged@10"}
+    assert set(rows["own"]) == {0.06, 0.8}
+    rows = found(psi[:1], buckets[:1], squad=SQUAD)
+    assert set(rows["metric"]) == {"ndcg@10"}
+    assert set(rows["own"]) == {0.05, 0.7}
+    both = [release_row(psi=0.1), release_row(psi=0.2) | averaged]
+    assert set(found(both, release=RELEASE)["metric"]) == {"ndcg@10"}
+
+
 def test_other_numbers_of_queries_and_other_rules_are_told() -> None:
     fact = {"data": "squad_posq", "differs": "labels"}
     rows = found([squad_row(n_queries=1_190)], squad=fact)

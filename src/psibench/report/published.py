@@ -234,7 +234,9 @@ def _figure(
 
 # --- a run's figures beside them
 
-METRIC = "ndcg@10"
+METRIC, TIES_AVERAGED = "ndcg@10", "ndcg-tie-averaged@10"
+AVERAGES_TIES = ("squad_posq", "fineweb_posq", "fineweb_myopic")
+"""Data whose authors' nDCG gives documents of equal score the mean of their places."""
 _ROW = ("benchmark", "model", "query_lang", "corpus_lang", "length_bucket", "buckets")
 Facts = Mapping[str, Mapping[str, str]]
 """Benchmark id -> ``data`` and ``differs``, as of `published_facts`."""
@@ -269,7 +271,8 @@ def compare(
         As `published_figures` returns them.
     psi_table, bucket_scores
         PSI_TABLE and BUCKET_SCORES rows of a run, any metrics and views; those over all domains
-        and all queries with ndcg@10 count.
+        and all queries with ndcg@10 count, or with ndcg-tie-averaged@10 where the benchmark has it
+        and its data are of `AVERAGES_TIES`.
     facts
         Benchmarks without an entry are left out.
 
@@ -316,17 +319,21 @@ def _own_figures(
     """Return a run's figures one by one, in the terms of `FIGURES`; see `compare`.
 
     Undefined values have no row. Columns: COUNTERPART, benchmark, own, low, high, n_queries (of
-    the benchmark in that language pair, any length) and own_differs.
+    the benchmark in that language pair, any length), metric and own_differs.
     """
     known = pl.DataFrame(
         [(name, fact["data"], fact["differs"]) for name, fact in facts.items()],
         schema=dict.fromkeys(("benchmark", "data", "own_differs"), pl.String),
         orient="row",
     )
-    wanted = {"domain": POOLED, "evidence": "all", "metric": METRIC}
-    table, scores = psi_table.filter(**wanted), bucket_scores.filter(**wanted)
+    table, scores = (
+        rows.filter(domain=POOLED, evidence="all").join(
+            _metrics(psi_table, facts), on=["benchmark", "metric"], how="semi"
+        )
+        for rows in (psi_table, bucket_scores)
+    )
     table = table.join(mean_intervals(table, scores), on=_ROW, how="left")
-    columns = (*_ROW, "bucket", "quantity", "own", "low", "high")
+    columns = (*_ROW, "metric", "bucket", "quantity", "own", "low", "high")
     parts = [
         table.with_columns(
             pl.lit("").alias("bucket"),
@@ -342,6 +349,17 @@ def _own_figures(
     sizes = table.filter(length_bucket=POOLED).group_by(pair).agg(pl.col("n_queries").max())
     every = pl.concat(parts).filter(pl.col("own").is_not_null())
     return every.join(known, on="benchmark").join(sizes, on=pair, how="left")
+
+
+def _metrics(psi_table: pl.DataFrame, facts: Facts) -> pl.DataFrame:
+    """Return which metric of a benchmark stands beside the papers' figures: benchmark, metric."""
+    averaged = set(psi_table.filter(metric=TIES_AVERAGED)["benchmark"])
+    rows = [
+        (name, TIES_AVERAGED if name in averaged and fact["data"] in AVERAGES_TIES else METRIC)
+        for name, fact in facts.items()
+    ]
+    schema = {"benchmark": pl.String, "metric": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def mean_intervals(table: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
@@ -414,7 +432,7 @@ def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
     return (
         own.filter(data="posir")
         .join(pairs, on=["query_lang", "corpus_lang"], how="semi")
-        .group_by(*keys, "own_differs", is_crossed, maintain_order=True)
+        .group_by(*keys, "metric", "own_differs", is_crossed, maintain_order=True)
         .agg(pl.len().alias("n"), pl.col("own").mean(), pl.col("n_queries").sum())
         .filter(pl.col("n") == pl.col("is_crossed").replace_strict(wanted, default=None))
         .with_columns(
@@ -616,7 +634,7 @@ def _wide(
     return Table(title, header, tuple(rows), len(keys), headings, note)
 
 
-@stage("published", version=2)
+@stage("published", version=3)
 def run_published(
     *,
     psi_table: str | Path,
@@ -643,9 +661,11 @@ def run_published(
         )
     (folder,) = folders
     figures = published_figures(folder)
+    own = read_table(psi_table, PSI_TABLE)
+    metrics = dict(_metrics(own, facts).iter_rows())
     found = compare(
         figures,
-        psi_table=read_table(psi_table, PSI_TABLE),
+        psi_table=own,
         bucket_scores=read_table(bucket_scores, BUCKET_SCORES),
         facts=facts,
     )
@@ -675,7 +695,10 @@ def run_published(
         version=__version__,
         style=Markup("\n".join((TEMPLATES / n).read_text(encoding="utf-8") for n in STYLES)),
         sections=shown,
-        benchmarks=[(n, DATA_TEXTS[fact["data"]], fact["differs"]) for n, fact in facts.items()],
+        benchmarks=[
+            (name, DATA_TEXTS[fact["data"]], metrics[name], fact["differs"])
+            for name, fact in facts.items()
+        ],
         summary=Table("What was run here", SUMMARY_HEADER, summary),
         tables=printed_tables(folder),
         provenance=provenance_table(made_of),

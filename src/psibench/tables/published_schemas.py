@@ -15,6 +15,7 @@ PUBLISHED_COMPARISON = TableSpec(
         Column("buckets", STRING, "bucket scheme"),
         Column("bucket", STRING, "bucket label; empty where the figure is about all buckets"),
         Column("quantity", STRING, "mean, mean_of_buckets, bucket_mean (all of nDCG@10) or psi"),
+        Column("metric", STRING, "of the own figure: ndcg-tie-averaged@10 or ndcg@10"),
         Column("published", FLOAT64, "the paper's figure, in [0, 1]"),
         Column("own", FLOAT64, "this run's figure, in [0, 1]"),
         Column("difference", FLOAT64, "own - published"),
