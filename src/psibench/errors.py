@@ -16,6 +16,7 @@ EXTRAS = {
         *("langchain_text_splitters", "openai", "py3langid", "snakemake"),
     ),
     "train": ("accelerate",),
+    "peers": ("mteb",),
 }
 """Modules that the package imports where it needs them, by the extra that installs them."""
 

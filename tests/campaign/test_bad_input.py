@@ -21,7 +21,6 @@ import pytest
 from psibench.cli import main
 from psibench.encode.batches import MARK
 from psibench.errors import InputError
-from psibench.llm.answer_store import AnswerStore
 from psibench.llm.prompts import load_prompt
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import CORPUS
@@ -473,7 +472,7 @@ READERS = {
     "m.yaml": lambda path: ("models", "--config", path),
     "p.yaml": lambda path: ("plan", "--config", path),
     "query_scores.parquet": lambda path: ("compare", path, path),
-    "results": lambda path: ("export", path, path.parent / "out"),
+    "results": lambda path: ("export", path, path.parent / "out", "--licence", "cc0-1.0"),
 }
 
 
@@ -930,24 +929,6 @@ def test_the_log_of_a_job(tmp_path, capsys, line):
     )
 
 
-KEYS = [bytes([n]) * 32 for n in range(3)]
-PARTS = [
-    b"",
-    b"PAR1",
-    b"\x00" * 99,
-    parquet(key=KEYS)[:-9],
-    parquet(key=KEYS)[:9] + b"\xff" * 60 + parquet(key=KEYS)[69:],
-    parquet(other=KEYS),
-]
-
-
-@pytest.mark.parametrize("data", PARTS, ids=[str(n) for n in range(len(PARTS))])
-def test_a_damaged_part_of_the_answer_store(tmp_path, data):
-    (tmp_path / "part-0001.parquet").write_bytes(data)
-    with pytest.raises(InputError, match=r"part-0001\.parquet: damaged part of the answer store"):
-        AnswerStore(tmp_path).refresh()
-
-
 @pytest.fixture
 def full_disk():
     """No file may grow beyond a few bytes: what writes gets an error of the system."""
@@ -973,10 +954,10 @@ def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys, request):
         whole = frame.with_columns(pl.lit(None if c.nullable else 9).alias(c.name) for c in more)
         path = tmp_path / "b" / "data" / "eng-Latn" / "law" / f"{spec.name}.parquet"
         write_table(whole, path, spec, provenance=Provenance("build", 1))
-    assert run("export", tmp_path / "b", tmp_path / "sound") == OK
+    assert run("export", tmp_path / "b", tmp_path / "sound", "--licence", "cc0-1.0") == OK
     capsys.readouterr()
     request.getfixturevalue("full_disk")
-    assert run("export", tmp_path / "b", tmp_path / "out") == REFUSED
+    assert run("export", tmp_path / "b", tmp_path / "out", "--licence", "cc0-1.0") == REFUSED
     said = capsys.readouterr().err
     assert "cannot read or write" in said
     assert said.count("\n") == 1
@@ -994,6 +975,6 @@ def test_an_export_of_a_damaged_table(tmp_path, capsys, table, data):
     path.unlink()
     if data is not None:
         path.write_bytes(data if isinstance(data, bytes) else parquet(_id=data))
-    assert run("export", tmp_path / "b", tmp_path / "out") == REFUSED
+    assert run("export", tmp_path / "b", tmp_path / "out", "--licence", "cc0-1.0") == REFUSED
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "out").exists()

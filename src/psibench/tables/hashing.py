@@ -65,7 +65,11 @@ def _one_array(array: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
 
 
-def _update_numbers(digest: "hashlib._Hash", array: pa.Array, kind: pa.DataType) -> None:
+def _update_numbers(
+    digest: "hashlib._Hash", array: pa.Array | pa.ChunkedArray, kind: pa.DataType
+) -> None:
+    if isinstance(array, pa.ChunkedArray):
+        array = _one_array(array)
     digest.update(b"n")
     digest.update(_bytes(_filled(array.cast(kind), b"\0")))
 
