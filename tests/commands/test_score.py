@@ -81,7 +81,8 @@ def test_writes_all_tables_and_prints_the_psi_table(files, capsys):
 
 def test_files_of_ms_marco_and_of_pyterrier_score_as_treces_do(files):
     lines = [line.split() for line in (files / "bm25.trec").read_text().splitlines()]
-    (files / "marco.tsv").write_text("".join(f"{q}\t{d}\t{r}\n" for q, _, d, r, _, _ in lines))
+    ranked = sorted((query, int(rank), document) for query, _, document, rank, _, _ in lines)
+    (files / "marco.tsv").write_text("".join(f"{q}\t{d}\t{rank}\n" for q, rank, d in ranked))
     frame = pl.DataFrame(
         lines, schema=["qid", "Q0", "docno", "rank", "score", "name"], orient="row"
     )
