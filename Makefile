@@ -99,10 +99,10 @@ lint: setup
 
 dry: setup
 	@for config in config/config.yaml config/presets/*.yaml config/examples/*.yaml; do \
-	  snakemake --profile profiles/local --nolock --dry-run --quiet all --configfile $$config \
+	  snakemake --profile profiles/local --nolock --dry-run --quiet all --configfile $$config >/dev/null \
 	    && echo "dry run: $$config" || exit 1; \
 	done
-	@snakemake results/psi_table.csv --profile slurm --nolock --dry-run --quiet all \
+	@snakemake results/psi_table.csv --profile slurm --nolock --dry-run --quiet all >/dev/null \
 	  && echo "dry run: --profile slurm"
 
 format: setup
