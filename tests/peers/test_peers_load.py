@@ -9,6 +9,7 @@ import pytest
 from built_benchmark import DOMAINS, LANGUAGES, table
 
 from psibench.metrics.query_scores import query_scores
+from psibench.search.ranking import rank_documents
 
 LANGUAGE = LANGUAGES[1]
 
@@ -126,7 +127,7 @@ def test_pyterrier_reads_topics_qrels_and_run_without_java(peer, exported, bm25,
     assert per_query == pytest.approx(bm25[1], abs=1e-6)
 
 
-def test_a_pyterrier_run_is_scored_by_psibench(peer, exported, tmp_path, bm25):
+def test_a_pyterrier_run_is_scored_by_psibench(peer, exported, tmp_path, bm25, built):
     """A pipeline's results written by PyTerrier itself, read by `psibench score`."""
     from psibench.formats.runs import read_run
 
@@ -138,8 +139,11 @@ def test_a_pyterrier_run_is_scored_by_psibench(peer, exported, tmp_path, bm25):
         (tmp_path / "a.trec").open("w") as out,
     ):
         shutil.copyfileobj(lines, out)
-    again = read_run(tmp_path / "a.trec").frame
+    again = rank_documents(read_run(tmp_path / "a.trec").frame, source="a.trec")
     assert again.height == sum(map(len, bm25[0].values()))
+    asked, judged = (table(built, LANGUAGE, name) for name in ("queries", "qrels"))
+    scored = query_scores(again, asked, judged, domain="all").select("query_id", "ndcg@10")
+    assert dict(scored.iter_rows()) == pytest.approx(bm25[1], abs=1e-9)
 
 
 @pytest.mark.parametrize("layout", ["posir", "mteb", "beir", "trec"])
@@ -160,11 +164,18 @@ def test_croissant_metadata_is_valid_and_leads_to_the_rows(peer, exported, layou
     assert found == table(built, LANGUAGE, "corpus", domains)["text"].to_list()
 
 
-def test_datasets_loads_every_config_of_the_card(peer, exported):
+def test_datasets_loads_every_config_of_the_card(peer, exported, built):
     datasets = peer("datasets")
     for layout in ("mteb", "posir"):
         folder = str(exported(layout))
         configs = datasets.get_dataset_config_names(folder)
         assert len(configs) == {"mteb": 6, "posir": 12}[layout]
-        loaded = datasets.load_dataset(folder, configs[0], split="test")
-        assert loaded.num_rows > 0
+        for config in configs:
+            loaded = datasets.load_dataset(folder, config, split="test")
+            language, name = config[:8], config.rpartition("-")[2]
+            domains = DOMAINS if layout == "mteb" else (config.split("-")[2],)
+            key = "query-id" if name == "qrels" else "text"
+            expected = table(built, language, name, domains)[key]
+            if layout == "posir":  # its ids lose the domain
+                expected = expected.str.strip_prefix(f"{domains[0]}/")
+            assert list(loaded[key]) == expected.to_list(), config
