@@ -1,0 +1,260 @@
+"""CPU time and peak memory of each stage's work at n, 2n, 4n and 8n, and the exponent that fits.
+
+Work grows as n to the exponent: 1 is proportional. Each measurement is a process of its own, from
+the first call after imports to the last, with one thread; the peak is what it adds to the imports.
+Inputs are made up from a seed and Python's own documentation. Search is queries x documents: here
+documents grow and 200 queries stay. The plan is of PosIR's release with 1, 2, 4 and 8 of its
+languages, from the start of `snakemake --dry-run` to its end. Goal: no exponent above 1.1.
+
+    python bench/growth.py [--only NAME] [--sizes 4]
+"""
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SEED = 42
+GOAL = 1.1
+ROOT = Path(__file__).resolve().parents[1]
+Work = Callable[[], object]
+
+
+def made_up_texts(n: int, n_words: int = 120) -> list[str]:
+    """Texts of words drawn by Zipf's law, all different."""
+    import numpy as np
+
+    rng = np.random.default_rng(SEED)
+    ranks = np.minimum(rng.zipf(1.3, size=(n, n_words)), 30_000)
+    return [" ".join(f"w{rank}" for rank in row) for row in ranks]
+
+
+def sampling(n: int) -> Work:
+    """Draw half of n documents by length, near duplicates left out."""
+    import polars as pl
+
+    from psibench.generate.sampling import Sample, sample_documents
+
+    texts = made_up_texts(n)
+    ids = [f"d{number}" for number in range(n)]
+    frame = pl.DataFrame({"_id": ids, "text": texts, "origin": ids})
+    sample = Sample(unit="chars", edges=[0, 10_000], n_documents=n // 2)
+
+    def measure(some: Any) -> Any:
+        return frame_lengths(some)
+
+    return lambda: sample_documents(frame.iter_slices(1000), sample=sample, measure=measure)
+
+
+def frame_lengths(texts: Any) -> Any:
+    """Characters of texts, (n_texts,)."""
+    import numpy as np
+
+    return np.array([len(text) for text in texts], dtype=np.int64)
+
+
+def bm25(n: int) -> Work:
+    """Index n documents and search them for 200 queries."""
+    from psibench.config.models import Bm25Model
+    from psibench.models.bm25 import build_index, search_index
+
+    texts, asked = made_up_texts(n), made_up_texts(200, 8)
+    model = Bm25Model(backend="bm25s")
+    return lambda: search_index(build_index(model, texts, language="eng-Latn"), asked, k=100)
+
+
+def encoding(n: int) -> Work:
+    """Encode n texts with static word vectors: reading, tokenizing, storing."""
+    from psibench.config.paths import REGISTRY
+    from psibench.config.registry import load_registry
+    from psibench.config.sections import Encoding
+    from psibench.encode.batches import encode_texts
+    from psibench.encode.job import open_encoder
+    from psibench.encode.store import EmbeddingStore
+
+    entry = load_registry(REGISTRY)["minilm-static"]
+    settings, texts = Encoding(device="cpu"), made_up_texts(n)
+    encoder, _ = open_encoder(entry, settings, model="growth")
+    folder = tempfile.mkdtemp()
+    store = EmbeddingStore(folder, encoder.fingerprint)
+    return lambda: encode_texts(
+        encoder, texts, "document", store=store, settings=settings, description="growth"
+    )
+
+
+def search(n: int) -> Work:
+    """Search n vectors of 256 numbers for 200 queries, 100 kept."""
+    import numpy as np
+
+    from psibench.search.exact import search_vectors
+    from psibench.search.vectors import Vectors
+
+    rng = np.random.default_rng(SEED)
+    vectors = rng.standard_normal((n, 256), dtype=np.float32)
+
+    class Source:
+        n_documents = n
+
+        def blocks(self, block_bytes: int) -> Any:
+            step = max(1, block_bytes // 1024)
+            for first in range(0, n, step):
+                part = vectors[first : first + step]
+                yield (
+                    np.arange(first, first + len(part)),
+                    Vectors(part, np.arange(len(part) + 1)),
+                )
+
+    queries = rng.standard_normal((200, 256), dtype=np.float32)
+    return lambda: search_vectors(queries, Source(), k=100)
+
+
+def scoring(n: int) -> Work:
+    """nDCG, recall and MRR of n queries with ten documents each."""
+    import numpy as np
+    import polars as pl
+
+    from psibench.metrics.ranking import ranking_metrics
+    from psibench.search.ranking import rank_documents
+
+    rng = np.random.default_rng(SEED)
+    ids = pl.Series([f"q{number}" for number in range(n)])
+    run = pl.DataFrame(
+        {
+            "query_id": ids.gather(np.repeat(np.arange(n), 10)),
+            "doc_id": [f"d{number}" for number in rng.permutation(10 * n)],
+            "score": rng.random(10 * n),
+        }
+    )
+    answers = run.gather_every(13).select("query_id", "doc_id")
+    qrels = answers.rename({"query_id": "query-id", "doc_id": "corpus-id"})
+    qrels = qrels.with_columns(score=pl.lit(1, pl.Int64))
+    metrics = ("ndcg@10", "recall@10", "mrr@10")
+    return lambda: ranking_metrics(rank_documents(run), qrels, metrics=metrics)
+
+
+def inference(n: int) -> Work:
+    """One row of the PSI table over n queries in twenty buckets, nine to a document."""
+    import numpy as np
+
+    from psibench.metrics.estimate import RowData, estimate_row
+
+    rng = np.random.default_rng(SEED)
+    documents = rng.integers(0, n // 9, n)
+    _, documents = np.unique(documents, return_inverse=True)
+    positions = rng.random(n)
+    row = RowData(
+        scores=rng.random(n) * (1 - 0.2 * positions),
+        documents=documents,
+        lengths=rng.lognormal(7, 1, n // 9)[documents % (n // 9)],
+        positions=positions,
+        control=rng.random(n),
+    )
+    buckets = (20 * positions).astype(np.int64)
+    return lambda: estimate_row(row, np.arange(n), buckets, n_buckets=20)
+
+
+def planning(n: int) -> Work:
+    """Plan PosIR's release with n of its languages: a dry run."""
+    import yaml
+
+    preset = ROOT / "config" / "presets" / "posir_release.yaml"
+    config = yaml.safe_load(preset.read_text(encoding="utf-8"))
+    section = config["benchmarks"]["posir-release"]
+    kept = section["languages"] = section["languages"][:n]
+    section["cross_lingual"] = [
+        pair for pair in section["cross_lingual"] if pair.removesuffix("-eng-Latn") in kept
+    ]
+    folder = Path(tempfile.mkdtemp())
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+    command += ["--directory", str(folder), "--configfile", str(folder / "config.yaml")]
+    command += ["--profile", str(ROOT / "profiles" / "local"), "--nolock", "--dry-run"]
+    return lambda: subprocess.run([*command, "--quiet", "all"], check=True)
+
+
+STAGES: dict[str, tuple[Callable[[int], Work], int, str]] = {
+    "sampling, near duplicates": (sampling, 8_000, "documents"),
+    "BM25": (bm25, 20_000, "documents"),
+    "encoding (static vectors)": (encoding, 8_000, "texts"),
+    "exact search, 200 queries": (search, 100_000, "documents"),
+    "scoring": (scoring, 200_000, "queries"),
+    "PSI with its inference": (inference, 200_000, "queries"),
+    "planning the workflow": (planning, 1, "languages"),
+}
+
+
+def measure(name: str, n: int) -> dict[str, float]:
+    """Measure one stage at one size in this process: CPU seconds, and MiB beyond the imports."""
+    import torch
+
+    torch.set_num_threads(1)
+    work = STAGES[name][0](n)
+    STAGES[name][0](max(1, n // 50))() if n > 100 else None  # imports and compiled kernels
+    who = resource.RUSAGE_CHILDREN if name == "planning the workflow" else resource.RUSAGE_SELF
+    before = resource.getrusage(who)
+    began = time.perf_counter()
+    work()
+    seconds, after = time.perf_counter() - began, resource.getrusage(who)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"s": seconds, "cpu_s": cpu, "mib": (after.ru_maxrss - before.ru_maxrss) / 1024}
+
+
+def in_fresh_process(name: str, n: int) -> dict[str, float]:
+    """Measure in a process of its own."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure", name, "--n", str(n)],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | dict.fromkeys(names, "1"),
+    )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def exponent(sizes: list[int], values: list[float]) -> float:
+    """Slope of log value on log size, by least squares."""
+    x, y = [math.log(n) for n in sizes], [math.log(max(value, 1e-9)) for value in values]
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    top = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    return top / sum((a - mean_x) ** 2 for a in x)
+
+
+def main() -> None:
+    """Print a row a stage."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", choices=STAGES, help="one stage")
+    parser.add_argument("--sizes", type=int, default=4, help="how many: n, 2n, 4n, ...")
+    parser.add_argument("--measure", choices=STAGES, help=argparse.SUPPRESS)
+    parser.add_argument("--n", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.measure:
+        print(json.dumps(measure(args.measure, args.n)))
+        return
+    from support.goals import tell_goal
+
+    print(f"{'stage':28}{'n':>8}  {'CPU s at n, 2n, 4n, ...':36}{'MiB':32}{'exponent':>8}")
+    for name, (_, first, unit) in STAGES.items():
+        if args.only not in (None, name):
+            continue
+        sizes = [first << step for step in range(args.sizes)]
+        found = [in_fresh_process(name, n) for n in sizes]
+        grows = exponent(sizes, [row["cpu_s"] for row in found])
+        seconds = "".join(f"{row['cpu_s']:9.2f}" for row in found)
+        memory = "".join(f"{row['mib']:8.0f}" for row in found)
+        print(f"{name:28}{first:8,}  {seconds:36}{memory:32}{grows:8.2f}  of {unit}", flush=True)
+        tell_goal(f"growth: {name}, exponent of CPU time", grows, GOAL, at_most=True)
+
+
+if __name__ == "__main__":
+    main()
