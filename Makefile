@@ -23,6 +23,10 @@ BIN := $(VENV)/bin
 CONFIG ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM ?= true
+# uv, where it is there, installs in seconds what pip takes minutes for; `UV=` for pip and its settings.
+UV ?= $(shell command -v uv)
+INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,\
+  $(BIN)/python -m pip install --quiet --disable-pip-version-check)
 
 .PHONY: psi train probes docs test workflow-test slurm-test peers setup setup-bench setup-peers setup-docs lint format dry bench wheel lock schema clean
 .DEFAULT_GOAL := psi
@@ -58,15 +62,15 @@ setup: $(VENV)/.installed
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "psibench needs Python 3.11 or newer; none found. Name one: make setup PYTHON=/path/to/python3.11"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV) (some minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "Installing into $(VENV) with $(if $(UV),uv (some seconds),pip (some minutes the first time))"
+	@$(INSTALL) -r requirements.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 setup-bench: $(VENV)/.installed-bench
 
 $(VENV)/.installed-bench: $(VENV)/.installed requirements-bench.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.lock
+	@$(INSTALL) -r requirements-bench.lock
 	@touch $@
 
 docs: setup-docs
@@ -76,13 +80,13 @@ docs: setup-docs
 setup-docs: $(VENV)/.installed-docs
 
 $(VENV)/.installed-docs: $(VENV)/.installed requirements-docs.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.lock
+	@$(INSTALL) -r requirements-docs.lock
 	@touch $@
 
 setup-peers: $(VENV)/.installed-peers
 
 $(VENV)/.installed-peers: $(VENV)/.installed requirements-peers.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-peers.lock
+	@$(INSTALL) -r requirements-peers.lock
 	@touch $@
 
 lint: setup
