@@ -1,0 +1,83 @@
+"""Seconds until a command or a job does its work: imports, reading the config, planning.
+
+Commands run in an empty folder, each in a process of its own, the least of the repeats; the plan of
+PosIR's release once. A stage's start is what its job takes before it reads a table: Python, the
+package and the stage's own module. What loads a network imports torch only then, and is not in it.
+Goals: the help in .5 s, the example in 2 s, a stage's start .6 CPU seconds, the dry run of the
+embedded default 3 s and of PosIR 60 s.
+
+    python bench/cold_start.py [--repeats 3]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.goals import tell_goal
+
+from psibench.tables.stage import read_stages
+
+ROOT = Path(__file__).resolve().parents[1]
+PSIBENCH = str(Path(sys.executable).with_name("psibench"))
+PRESETS = ROOT / "config" / "presets"
+# What is typed, the goal in seconds of wall, and whether it is repeated.
+COMMANDS: tuple[tuple[tuple[str, ...], float, bool], ...] = (
+    (("--help",), 0.5, True),
+    (("score", "--example"), 2.0, True),
+    (("run", "--dry-run"), 3.0, True),
+    (("run", str(PRESETS / "posir.yaml"), "--dry-run"), 60.0, False),
+)
+STAGE_GOAL = 0.6
+
+
+def time_process(arguments: Sequence[str], folder: str) -> tuple[float, float]:
+    """Run a process to its end; its wall and CPU seconds, those of its children among them."""
+    before, began = os.times(), time.perf_counter()
+    subprocess.run(
+        arguments, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    took, after = time.perf_counter() - began, os.times()
+    used = after.children_user + after.children_system
+    return took, used - before.children_user - before.children_system
+
+
+def least(arguments: Sequence[str], repeats: int) -> tuple[float, float]:
+    """The least wall and CPU seconds of several runs, each in an empty folder."""
+    runs = []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            runs.append(time_process(arguments, folder))
+    return min(wall for wall, _ in runs), min(cpu for _, cpu in runs)
+
+
+def main() -> None:
+    """Print a row a command and a row a module of stages."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    print(f"{'command':44}{'wall s':>8}{'CPU s':>8}")
+    for words, goal, is_repeated in COMMANDS:
+        told = " ".join(["psibench", *(Path(word).name for word in words)])
+        wall, cpu = least([PSIBENCH, *words], args.repeats if is_repeated else 1)
+        print(f"{told:44}{wall:8.2f}{cpu:8.2f}", flush=True)
+        tell_goal(f"`{told}`: seconds", wall, goal, at_most=True)
+    modules: dict[str, list[str]] = {}
+    for name, stage in read_stages().items():
+        modules.setdefault(stage.module, []).append(name)
+    print(f"\n{'start of a stage':44}{'wall s':>8}{'CPU s':>8}")
+    most = 0.0
+    for module, names in sorted(modules.items()):
+        start = f"import psibench.stages.job, {module}"
+        wall, cpu = least([sys.executable, "-c", start], args.repeats)
+        most = max(most, cpu)
+        print(f"{', '.join(names)[:43]:44}{wall:8.2f}{cpu:8.2f}", flush=True)
+    tell_goal("start of a stage, the slowest: CPU seconds", most, STAGE_GOAL, at_most=True)
+
+
+if __name__ == "__main__":
+    main()
