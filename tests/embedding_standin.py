@@ -4,7 +4,6 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Any
 
 from aiohttp import web
@@ -141,12 +140,7 @@ class EmbeddingServer:
         self._is_up.wait(START_S)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(START_S)
 

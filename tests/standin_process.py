@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from types import TracebackType
 
 from psibench.errors import InputError
 from psibench.llm.standin.imperfections import Imperfections
@@ -46,12 +45,7 @@ class StandInProcess:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

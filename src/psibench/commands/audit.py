@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from psibench.commands.base import Command
-from psibench.commands.probe import find_model
+from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
 from psibench.commands.text_table import aligned
 from psibench.config.embedding_apis import EmbeddingApiModel
@@ -77,16 +77,9 @@ class Audit:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the model, the corpus, and what to ask."""
-    parser.add_argument(
-        "model", metavar="MODEL", help="an id of the registry, or a folder with a checkpoint"
+    add_model_and_corpus(
+        parser, documents="documents: a folder of txt, md, jsonl or parquet, or one such file"
     )
-    parser.add_argument(
-        "corpus",
-        metavar="CORPUS",
-        type=Path,
-        help="documents: a folder of txt, md, jsonl or parquet, or one such file",
-    )
-    parser.add_argument("--text-column", default="text", help="field of the texts (text)")
     parser.add_argument(
         "--max-tokens", type=int, help="longest input of a folder's checkpoint, if not its own"
     )
@@ -111,8 +104,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "are searched for in all documents: every one is encoded",
     )
     parser.add_argument("--seed", type=int, default=42, help="of the samples (42)")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--store", type=Path, help="keep the vectors in this folder")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="for the picture (.png, .svg) and the tables"
     )

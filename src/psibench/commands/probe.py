@@ -35,14 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the probe, the model, the corpus, and how much of it."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("name", metavar="NAME", choices=list(PROBES), help="one of the above")
-    parser.add_argument(
-        "model", metavar="MODEL", help="an id of the registry, or a folder with a checkpoint"
-    )
-    parser.add_argument(
-        "corpus",
-        metavar="CORPUS",
-        type=Path,
-        help="documents: corpus.parquet, a jsonl file, or a folder of txt, md, jsonl or parquet",
+    add_model_and_corpus(
+        parser,
+        documents="documents: corpus.parquet, a jsonl file, or a folder of txt, md, jsonl or "
+        "parquet",
     )
     parser.add_argument(
         "--queries",
@@ -52,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--qrels", type=Path, help="qrels; without them pos_corpus_id is the one positive"
     )
-    parser.add_argument("--text-column", default="text", help="field of the texts (text)")
     defaults = Probes()
     parser.add_argument("--n", type=int, default=defaults.n_documents, help="documents (200)")
     parser.add_argument("--seed", type=int, default=defaults.seed, help="of the sample (42)")
@@ -77,11 +72,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="saliency: gradient, or integrated gradients (gradient)",
     )
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals (0.95)")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--store", type=Path, help="keep the vectors in this folder")
     parser.add_argument(
         "--out", type=Path, help="write the summary: .parquet or .csv; beside it rows.parquet"
     )
+
+
+def add_model_and_corpus(parser: argparse.ArgumentParser, *, documents: str) -> None:
+    """Add what is encoded, by which model and where; `documents` says what a corpus may be."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="an id of the registry, or a folder with a checkpoint"
+    )
+    parser.add_argument("corpus", metavar="CORPUS", type=Path, help=documents)
+    parser.add_argument("--text-column", default="text", help="field of the texts (text)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--store", type=Path, help="keep the vectors in this folder")
 
 
 def probe(args: argparse.Namespace) -> None:
