@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from psibench.probes.filler import filler
 from psibench.probes.variants import (
     UnfitError,
+    filler,
     insertions,
     moved_evidence,
     moved_pieces,

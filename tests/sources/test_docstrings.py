@@ -1,4 +1,4 @@
-from psibench.sources.docstrings import Docstring, module_name, read_docstrings, source_files
+from psibench.sources.python_pages import Docstring, module_name, read_docstrings, source_files
 
 SOURCE = '''"""About the module."""
 raise SystemExit("this file must never run")

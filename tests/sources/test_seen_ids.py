@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.sources.seen_ids import SeenHashes
+from psibench.sources.batches import SeenHashes
 
 SMALL = st.integers(0, 30).map(lambda value: value << 58 | value)  # all parts, many repeats
 CALLS = st.lists(st.lists(SMALL, max_size=20), max_size=12)

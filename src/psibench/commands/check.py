@@ -2,25 +2,34 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pyarrow.parquet as pq
 
 from psibench.all_tables import ALL_TABLES
 from psibench.commands.base import Command, config_file
-from psibench.commands.check_languages import language_lines
-from psibench.commands.check_sources import source_lines
 from psibench.config.files import read_yaml
+from psibench.config.model_base import Windows
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
-from psibench.errors import InputError, refuse
-from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark
+from psibench.config.sources import FilesSource, SquadSource
+from psibench.errors import InputError, MissingError, refuse
+from psibench.generate.benchmarks import Benchmark, FinewebPosqRelease, GeneratedBenchmark, Place
+from psibench.generate.fineweb_posq_release import read_records
+from psibench.models.checkpoints import local_folder
 from psibench.plan.config import load_config, resolve_rerankers
-from psibench.plan.plan import make_plan
+from psibench.plan.plan import Plan, make_plan
+from psibench.sources.documents import read_documents
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
 from psibench.tables.provenance import hash_params
+from psibench.text.passages import cut_documents
+from psibench.translate.clean import Outliers
+from psibench.translate.steps import Translate
 
 CONFIG_SUFFIXES = {".yaml", ".yml"}
 
@@ -137,6 +146,179 @@ def _lines(record: dict[str, Any]) -> str:
     return "\n".join(
         f"  {key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for key, value in sorted(shown.items())
+    )
+
+
+# --- A benchmark's languages, domains, pairs and translation -----------------------------------
+
+MOST_NAMED = {"domain": 5}
+"""Domains that are named; of more, these and how many there are. Of others:"""
+USUALLY_NAMED = 10
+
+
+def language_lines(plan: Plan, name: str) -> Iterator[str]:
+    """Yield lines about one benchmark; none if it is one domain in one language.
+
+    Nothing is said of a release whose folders are not there yet.
+    """
+    planned = plan.benchmarks[name]
+    section, places = planned.section, planned.places
+    if not places or (len(places) == 1 and section.translate is None):
+        return
+    for language, domains in planned.native.items():
+        yield f"{language}: {_counted(domains, 'domain')}"
+    alone, crossed = [], []
+    for queries, documents in planned.pairs:
+        if queries == documents:
+            alone.append(queries)
+        else:
+            crossed.append(f"{queries} in {documents}")
+    yield f"evaluated in {_counted(alone, 'language')}"
+    if crossed:
+        yield f"across languages: {_counted(crossed, 'pair')}"
+    if section.translate is not None:
+        steps = [*translation_chain(section.translate, section.language)]
+        steps += [_evaluated(plan, name)] if section.translate.models is not None else []
+        yield f"translated {', '.join(steps)}"
+
+
+def _evaluated(plan: Plan, name: str) -> str:
+    """Say which of the models that run on a benchmark run on its translations, and which do not."""
+    planned = plan.benchmarks[name]
+    source, target = planned.section.language, planned.translated[0]
+    every = plan.models_of(name, source, source)
+    chosen = plan.models_of(name, target, target)
+    left_out = ", ".join(model for model in every if model not in chosen)
+    said = f"evaluated with {_counted(chosen, 'model') if chosen else 'no model'}"
+    return f"{said}; translate.models leaves out {left_out}" if left_out else said
+
+
+def translation_chain(section: Translate, source: str) -> Iterator[str]:
+    """Yield the steps of a translation, in their order."""
+    yield f"from {source} to {' '.join(section.to)} by {section.llm}"
+    yield f"in parts of {section.max_part_tokens:,} tokens"
+    clean = section.clean
+    if clean.prefixes:
+        yield "prefixes removed"
+    if clean.refusals is not None:
+        yield f"refusals judged by {clean.refusals.llm}"
+    if section.relocate is not None and section.relocate.llm is not None:
+        yield f"spans quoted by {section.relocate.llm}"
+    if clean.outliers is not None:
+        yield f"outliers removed {_bounds(clean.outliers)}"
+    if section.relocate is not None and section.relocate.llm is None:
+        yield "spans found by aligned sentences"
+    if section.quality is not None:
+        yield f"quality graded by {section.quality.llm}, {section.quality.per_stratum} per stratum"
+
+
+def _bounds(outliers: Outliers) -> str:
+    of = "" if outliers.of == "length" else "by the ratio to the original "
+    return f"{of}(below Q1 - {outliers.low:g} IQR, above Q3 + {outliers.high:g} IQR)"
+
+
+def _counted(names: Sequence[str], what: str) -> str:
+    """Count names and give the first of them: ``2 domains (law, mining)``."""
+    plural, most = "" if len(names) == 1 else "s", MOST_NAMED.get(what, USUALLY_NAMED)
+    named = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    return f"{len(names)} {what}{plural} ({named})"
+
+
+# --- A benchmark's own texts: how many, how long, and who sees them ----------------------------
+
+MOST_DOCUMENTS = 10_000
+"""Documents that are read of a source; the others are as long, and broken ones are found later."""
+SAMPLED = 1_000
+"""Documents whose tokens are counted."""
+EMBEDDED = "embedded:all-MiniLM-L6-v2"
+
+
+def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
+    """Yield lines about the texts of one place of a benchmark, where they lie in local files.
+
+    Raises
+    ------
+    InputError
+        If the source cannot be read, or holds no text.
+    """
+    if not isinstance(place.source, SquadSource | FilesSource):
+        return
+    try:
+        documents = _documents(plan.config.benchmarks[name], place)
+    except MissingError:
+        return  # named among what is not there yet
+    except InputError as error:
+        raise error.under(f"config key benchmarks.{name}.{place.key}") from error
+    more = "the first " if documents.height == MOST_DOCUMENTS else ""
+    yield (
+        f"{place.language}, {place.domain}: {more}{documents.height:,} documents; words: "
+        f"{_words(documents)}"
+    )
+    if place.passages is not None:
+        documents, _ = cut_documents(documents, **place.passages.model_dump())
+        yield f"  cut into {documents.height:,} passages; words: {_words(documents)}"
+    yield from (f"  {line}" for line in _reach_lines(plan, documents.get_column("text")))
+
+
+def _words(documents: pl.DataFrame) -> str:
+    return _spread(documents.get_column("text").str.count_matches(r"\S+").to_numpy())
+
+
+def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
+    if isinstance(section, FinewebPosqRelease):
+        texts = read_records(section.source).get_column("content").unique(maintain_order=True)
+        return texts.alias("text").to_frame()
+    frames, n_rows = [], 0
+    for batch in read_documents(place.source).batches:  # type: ignore[arg-type]
+        frames.append(batch)
+        n_rows += batch.height
+        if n_rows >= MOST_DOCUMENTS:
+            break
+    return pl.concat(frames).head(MOST_DOCUMENTS)
+
+
+def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
+    """Say what share of the text lies beyond what each encoder is given."""
+    some = texts.gather_every(-(-len(texts) // SAMPLED)).to_list()
+    counts: dict[str, np.ndarray] = {}
+    for model, entry in plan.models.items():
+        limit, checkpoint = getattr(entry, "max_tokens", None), getattr(entry, "checkpoint", None)
+        if limit is None or checkpoint is None:
+            continue
+        is_local = local_folder(checkpoint) is not None
+        counted_by = checkpoint if is_local else EMBEDDED
+        tokenizer = _tokenizer(counted_by)
+        if counted_by not in counts:
+            ids = tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]
+            counts[counted_by] = np.array([len(one) for one in ids])
+            yield f"tokens ({counted_by}): {_spread(counts[counted_by])}"
+        tokens = counts[counted_by]
+        beyond = (tokens - (limit - tokenizer.num_special_tokens_to_add())).clip(0)
+        about = "" if is_local else "about "
+        windows: Windows | None = getattr(entry, "windows", None)
+        if windows is not None and windows.keep == "head-and-tail":
+            yield f"{model} reads the first and the last {windows.tokens:,} tokens of a document"
+        elif windows is not None:
+            yield f"{model} reads all of the text in windows"
+        else:
+            yield (
+                f"{model} is given {limit:,} tokens: it will not see {about}"
+                f"{beyond.sum() / max(tokens.sum(), 1):.0%} of the text, the end of "
+                f"{(beyond > 0).mean():.0%} of the documents"
+            )
+
+
+@cache
+def _tokenizer(name: str) -> Any:
+    from psibench.models.counting import load_tokenizer
+
+    return load_tokenizer(name, option="checkpoint")
+
+
+def _spread(numbers: np.ndarray) -> str:
+    return (
+        f"median {np.median(numbers):,.0f}, nine in ten below "
+        f"{np.quantile(numbers, 0.9) + 1:,.0f}, at most {numbers.max():,}"
     )
 
 

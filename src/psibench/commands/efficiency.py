@@ -42,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_efficiency(args: argparse.Namespace) -> None:
     """Print a row per rule and model, and their sum."""
-    from psibench.cluster.efficiency import summarise
-    from psibench.cluster.job_records import read_records
+    from psibench.cluster.job_records import read_records, summarise
     from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)

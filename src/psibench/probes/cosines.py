@@ -15,7 +15,6 @@ import polars as pl
 
 from psibench.models.counting import token_counter
 from psibench.probes.encoding import EncodedTexts, ProbeEncoder, cosines
-from psibench.probes.filler import filler
 from psibench.probes.retrieval import METRIC, Collection, ndcg_with_variants
 from psibench.probes.settings import ProbeName, Probes
 from psibench.probes.tables import (
@@ -34,6 +33,7 @@ from psibench.probes.tables import (
 from psibench.probes.variants import (
     UnfitError,
     Variant,
+    filler,
     insertions,
     moved_evidence,
     removals,

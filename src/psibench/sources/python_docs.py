@@ -9,19 +9,31 @@ between paragraphs into passages of varied length.
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
 from psibench.sources.python_pages import Page, python_pages
-from psibench.sources.python_parts import Part, part_of
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.near_duplicates import SeenText
 from psibench.text.passages import cut_passages
 
 STAGE = "read_python_docs"
 DETAIL_CHARS = 80
+Part = Literal["all", "language", "network", "library"]
+
+LANGUAGE_PREFIX = "pydoc_data.topics:"
+"""How the origins of the language's own topics begin."""
+NETWORK_PACKAGES = frozenset(
+    """
+    _socket _ssl asynchat asyncio asyncore base64 cgi cgitb email ftplib html http imaplib imghdr
+    ipaddress json mailbox mailcap mimetypes netrc nntplib poplib quopri select selectors smtpd
+    smtplib socket socketserver ssl telnetlib urllib uu uuid webbrowser wsgiref xdrlib xml xmlrpc
+    """.split()
+)
+"""Modules and packages about networks, mail and the web, with their formats."""
 
 
 @dataclass(frozen=True)
@@ -149,3 +161,11 @@ def _drop(page: Page, unit: str, place: str, reason: str, text: str, score: floa
     slug = page.name.lower()
     facts = (f"{slug}-{place}", slug, reason, text[:DETAIL_CHARS], float(score))
     return Dropped(STAGE, unit, *facts, char_length=len(text))
+
+
+def part_of(name: str, origin: str) -> Part:
+    """Return the part that a page belongs to, by its name and origin."""
+    if origin.startswith(LANGUAGE_PREFIX):
+        return "language"
+    package = name.lower().partition(".")[0]
+    return "network" if package in NETWORK_PACKAGES else "library"

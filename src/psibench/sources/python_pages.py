@@ -1,7 +1,12 @@
-"""The pages of the running interpreter's documentation: its topics and its modules."""
+"""The pages of the running interpreter's documentation: its topics and its modules.
 
+Docstrings of source files are read from the syntax tree: nothing is imported or run.
+"""
+
+import ast
 import importlib
 import sysconfig
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -9,7 +14,6 @@ from pathlib import Path
 from types import BuiltinFunctionType
 
 from psibench.errors import InputError
-from psibench.sources.docstrings import Docstring, module_name, read_docstrings, source_files
 from psibench.text.paragraphs import prose_paragraphs
 
 # Compiled modules of every CPython: importing them has no side effect and needs no other library.
@@ -18,6 +22,10 @@ COMPILED_MODULES = (
     "_socket select _thread _json _random _datetime array zlib _bisect _heapq _pickle gc marshal "
     "_codecs _contextvars _asyncio _signal faulthandler mmap unicodedata _csv _sre atexit binascii"
 ).split()
+# Folders that are no library: third-party packages, test suites, an editor, demonstrations.
+SKIPPED_FOLDERS = frozenset(
+    {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "turtledemo"}
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,14 @@ class Page:
     name: str
     origin: str
     paragraphs: list[str]
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """One docstring: what it documents (``module:Class.method``, or the module) and its text."""
+
+    name: str
+    text: str
 
 
 def python_pages() -> Iterator[Page]:
@@ -102,3 +118,53 @@ def _module_page(module: str, docstrings: list[Docstring]) -> Page:
             prose[0] = f"{name.rpartition(':')[2]}: {prose[0]}"
         paragraphs += prose
     return Page(module, f"{module} (docstrings)", paragraphs)
+
+
+def source_files(root: Path) -> list[Path]:
+    """List the library's ``.py`` files under ``root``, sorted by path; none if it is no folder.
+
+    Folders named in `SKIPPED_FOLDERS` or with a hyphen in their name (they cannot be imported as
+    a package) are left out.
+    """
+    files = []
+    for path in root.rglob("*.py"):
+        folders = path.relative_to(root).parts[:-1]
+        if not any(name in SKIPPED_FOLDERS or "-" in name for name in folders):
+            files.append(path)
+    return sorted(files, key=lambda path: path.relative_to(root).parts)
+
+
+def module_name(path: Path, root: Path) -> str:
+    """Give the dotted name of the module in ``path`` (a package for ``__init__.py``)."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def read_docstrings(path: Path, module: str) -> list[Docstring]:
+    """Read a source file's docstrings in source order: the module's, then of classes, functions.
+
+    Definitions inside functions are left out. A file that cannot be decoded or parsed has none.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a source's own invalid escapes are not ours
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return []
+    own = ast.get_docstring(tree)
+    found = [Docstring(module, own)] if own else []
+    return found + [Docstring(f"{module}:{name}", text) for name, text in _definitions(tree, "")]
+
+
+def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield (qualified name, docstring) of the definitions below ``node``."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{prefix}{child.name}"
+            text = ast.get_docstring(child)
+            if text:
+                yield name, text
+            if isinstance(child, ast.ClassDef):
+                yield from _definitions(child, f"{name}.")
+        elif isinstance(child, ast.If | ast.Try | ast.With | ast.ExceptHandler):
+            yield from _definitions(child, prefix)
