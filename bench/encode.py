@@ -32,7 +32,7 @@ def make_texts(n_texts: int) -> list[str]:
 
     from psibench.sources.python_docs import read_python_docs
 
-    passages = read_python_docs(seed=SEED).get_column("text").to_list()
+    passages = read_python_docs(seed=SEED).documents.get_column("text").to_list()
     rng = np.random.default_rng(SEED)
     rng.shuffle(passages)
     texts: dict[str, None] = {}

@@ -58,7 +58,7 @@ def make_pairs(n_pairs: int) -> list[tuple[str, str]]:
 
     from psibench.sources.python_docs import read_python_docs
 
-    texts = read_python_docs(seed=SEED).get_column("text").to_list()
+    texts = read_python_docs(seed=SEED).documents.get_column("text").to_list()
     rng = np.random.default_rng(SEED)
     pairs: dict[tuple[str, str], None] = {}
     while len(pairs) < n_pairs:

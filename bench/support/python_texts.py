@@ -41,5 +41,5 @@ def sentences(n_texts: int) -> list[str]:
 def _passages() -> list[str]:
     from psibench.sources.python_docs import read_python_docs
 
-    texts: list[str] = read_python_docs(seed=SEED)["text"].to_list()
+    texts: list[str] = read_python_docs(seed=SEED).documents["text"].to_list()
     return texts

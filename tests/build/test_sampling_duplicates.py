@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from psibench.generate.sampling import (
-    DUPLICATE_SCHEMA,
     Sample,
     length_measure,
     priority,
     sample_documents,
 )
+from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.text.near_duplicates import normalise
 
 WORDS = [f"w{i}" for i in range(3000)]
@@ -55,7 +55,7 @@ def test_a_sample_without_duplicates_is_the_same_whatever_is_looked_for(n_docume
     assert samples[0].documents.equals(samples[2].documents)
     for sampled in samples:
         assert sampled.duplicates.is_empty()
-        assert sampled.duplicates.schema == DUPLICATE_SCHEMA
+        assert sampled.duplicates.schema == DROPPED_SCHEMA | {"length_bin": pl.String}
         assert sampled.sampling.get_column("n_duplicates").sum() == 0
 
 

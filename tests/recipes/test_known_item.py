@@ -88,7 +88,7 @@ def test_spans_are_exact_in_other_scripts_and_with_astral_characters(text):
 
 @pytest.fixture(scope="module")
 def interpreter_docs():
-    return read_python_docs(seed=0)
+    return read_python_docs(seed=0).documents
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.sources.hub import read_hub_documents, read_hub_questions
+from psibench.sources.hub import hub_document_batches, read_hub_questions
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,10 @@ def lay_out(tmp_path):
     return write
 
 
+def read_documents(name, **options) -> pl.DataFrame:
+    return pl.concat(hub_document_batches(name, **options))
+
+
 SQUAD_COLUMNS = ("id", "question", "context", "answers")
 BOTH = ("train", "validation")
 
@@ -72,12 +76,12 @@ def test_questions_are_read_over_the_splits_in_order(lay_out, kind, streaming):
 def test_documents_are_read_and_empty_ones_left_out(lay_out, kind, streaming):
     name = lay_out(DOCUMENTS, ("key", "body"), kind=kind)
     options = {"splits": BOTH, "text_column": "body", "streaming": streaming}
-    assert read_hub_documents(name, id_column="key", **options).rows() == [
+    assert read_documents(name, id_column="key", **options).rows() == [
         ("a", "one", f"{name}, train[0]"),
         ("c", "two é😀", f"{name}, train[2]"),
         ("d", "three", f"{name}, validation[0]"),
     ]
-    counted = read_hub_documents(name, **options).get_column("_id").to_list()
+    counted = read_documents(name, **options).get_column("_id").to_list()
     assert counted == ["d0000000", "d0000002", "d0000003"]
 
 
@@ -86,13 +90,13 @@ def test_documents_are_read_and_empty_ones_left_out(lay_out, kind, streaming):
 def test_reading_stops_after_so_many_records(lay_out, streaming, most, expected):
     name = lay_out(DOCUMENTS, ("key", "text"))
     options = {"splits": BOTH, "id_column": "key", "streaming": streaming}
-    frame = read_hub_documents(name, max_documents=most, **options)
+    frame = read_documents(name, max_documents=most, **options)
     assert "".join(frame.get_column("_id")) == expected
 
 
 def test_a_split_that_is_not_needed_is_not_loaded(lay_out):
     name = lay_out(DOCUMENTS, ("key", "text"))
-    assert read_hub_documents(name, splits=("train", "none"), max_documents=3).height == 2
+    assert read_documents(name, splits=("train", "none"), max_documents=3).height == 2
 
 
 @pytest.mark.parametrize(
@@ -118,17 +122,17 @@ def test_a_bad_question_record_is_refused_with_its_place(lay_out, columns, row, 
 def test_bad_document_records_are_refused(lay_out):
     name = lay_out({"train": [(1, 2.5), (1, 3.5)]}, ("key", "number"))
     with pytest.raises(InputError, match=r"train\[0\]: missing column text; found key, number"):
-        read_hub_documents(name, splits=("train",))
+        read_documents(name, splits=("train",))
     with pytest.raises(InputError, match=r"train\[0\]: field 'number' is float, expected text"):
-        read_hub_documents(name, splits=("train",), text_column="number")
+        read_documents(name, splits=("train",), text_column="number")
 
 
 def test_repeated_ids_and_a_set_without_text_are_refused(lay_out):
     name = lay_out({"train": [("a", "x"), ("a", "y")], "test": [("b", "")]}, ("key", "text"))
     with pytest.raises(InputError, match="id 'a' occurs 2 times"):
-        read_hub_documents(name, splits=("train",), id_column="key")
+        read_documents(name, splits=("train",), id_column="key")
     with pytest.raises(InputError, match="no text in column 'text' of test"):
-        read_hub_documents(name, splits=("test",))
+        read_documents(name, splits=("test",))
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -137,13 +141,13 @@ def test_a_broken_file_of_a_dataset_is_refused(lay_out, streaming):
     with open(f"{name}/train.jsonl", "a") as handle:
         handle.write('{"key": ')
     with pytest.raises(InputError, match="split 'train', revision None: cannot be loaded"):
-        read_hub_documents(name, splits=("train",), streaming=streaming)
+        read_documents(name, splits=("train",), streaming=streaming)
 
 
 @pytest.mark.parametrize(("name", "split"), [("set", "none"), ("no-such-set", "train")])
 def test_an_unknown_dataset_or_split_is_refused(lay_out, tmp_path, name, split):
     lay_out(DOCUMENTS, ("key", "text"))
     with pytest.raises(InputError) as raised:
-        read_hub_documents(str(tmp_path / name), splits=(split,))
+        read_documents(str(tmp_path / name), splits=(split,))
     assert f"split {split!r}" in str(raised.value)
     assert "Check name, split and revision" in str(raised.value)

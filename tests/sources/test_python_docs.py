@@ -8,7 +8,6 @@ import pytest
 from psibench.errors import InputError
 from psibench.sources import python_pages
 from psibench.sources.python_docs import (
-    collect_python_docs,
     cut_passages,
     drop_seen_paragraphs,
     read_python_docs,
@@ -19,7 +18,7 @@ from psibench.tables.dropped import DROPPED_SCHEMA
 
 @pytest.fixture(scope="module")
 def docs():
-    return collect_python_docs(seed=0)
+    return read_python_docs(seed=0)
 
 
 def n_words(text):
@@ -76,7 +75,7 @@ def test_a_paragraph_left_out_is_named_by_its_place_on_its_page():
 
 
 def test_a_passage_too_long_is_not_called_too_short():
-    dropped = collect_python_docs(min_words=60, max_words=100, seed=3).dropped
+    dropped = read_python_docs(min_words=60, max_words=100, seed=3).dropped
     unfit = dropped.filter(unit="passages")
     limits = dict(unfit.group_by("reason").agg("score").iter_rows())
     assert set(limits) == {"passage_too_short", "passage_too_long"}
@@ -85,7 +84,7 @@ def test_a_passage_too_long_is_not_called_too_short():
 
 
 def test_the_same_seed_gives_the_same_rows(docs):
-    assert read_python_docs(seed=0).equals(docs.documents)
+    assert read_python_docs(seed=0).documents.equals(docs.documents)
 
 
 def test_another_seed_cuts_elsewhere():
@@ -149,8 +148,8 @@ def test_a_page_without_paragraphs_has_no_passages():
 def test_parts_share_out_all_passages_between_them(monkeypatch):
     pages = tuple(python_pages.python_pages())  # read once
     monkeypatch.setattr("psibench.sources.python_docs.python_pages", lambda: pages)
-    every = collect_python_docs(seed=1)
-    parts = [collect_python_docs(seed=1, part=part) for part in ("language", "network", "library")]
+    every = read_python_docs(seed=1)
+    parts = [read_python_docs(seed=1, part=part) for part in ("language", "network", "library")]
     ids = [name for docs in parts for name in docs.documents["_id"]]
     assert sorted(ids) == sorted(every.documents["_id"])
     assert sum(docs.dropped.height for docs in parts) == every.dropped.height

@@ -37,7 +37,6 @@ Outputs = Mapping[str, OutputPath]
 """Where a stage writes, by the names that its rule gives them."""
 
 SPAN_PARTS = ("document", "removed")
-PARTS = (*POSITIONS, "removed", "document")
 PART_TEXT = "what of the document: beginning, middle, end, removed (without the span) or document"
 SCORE_TEXT = "score in [0, 1]; null for an empty text, NaN if the reranker gave no number"
 RAW_TEXT = "the reranker's own score, unbounded; null and NaN as for score"

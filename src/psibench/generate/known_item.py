@@ -43,7 +43,6 @@ QUERIES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "answer": pl.String,
     "idf_sum": pl.Float64,
 }
-QRELS_SCHEMA = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int32}
 # What one unit of spread is for each matched quantity: idf summed over the terms (natural
 # logarithm), occurrences of the terms, and the natural logarithm of the span's characters.
 SCALES = np.array([1.0, 1.0, 0.25])

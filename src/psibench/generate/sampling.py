@@ -30,7 +30,7 @@ from psibench.tables import content_hash, read_provenance, write_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.derived import provenance
 from psibench.tables.domains import OfDomain, OutputPath, domain_params
-from psibench.tables.dropped import DROPPED_SCHEMA, Dropped, dropped_frame
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.parts import write_table_parts
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 from psibench.tables.stage import stage
@@ -42,7 +42,6 @@ logger = logging.getLogger("psibench")
 
 OUTSIDE = "outside"
 DETAIL_CHARS = 80
-DUPLICATE_SCHEMA = DROPPED_SCHEMA | {"length_bin": pl.String}
 SAMPLED_SCHEMA = dict.fromkeys(("_id", "text", "origin", "length", "length_bin"), pl.String) | {
     "length": pl.Int32
 }
@@ -347,8 +346,9 @@ class Sampled:
     sampling
         SAMPLING rows; what lies outside of all bins is the last.
     duplicates
-        `DUPLICATE_SCHEMA` rows: the documents left out for repeating another, in order of the
-        source. ``detail`` is the id of the document repeated, ``score`` the Jaccard index.
+        The documents left out for repeating another, in order of the source, as `Dropped` with
+        their ``length_bin``. ``detail`` is the id of the document repeated, ``score`` the Jaccard
+        index.
     """
 
     held: Sequence[tuple[Held, str]]

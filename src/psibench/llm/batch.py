@@ -335,7 +335,7 @@ class _Run:
             if all(key in self._store for key in record.tasks):  # its reader was killed
                 path.unlink(missing_ok=True)
             elif self._waiting.keys() & record.tasks.keys():
-                held = self._budget.hold(record.most, is_batch=True) if self._budget else 0.0
+                held = self._budget.hold(record.most) if self._budget else 0.0
                 self._under_way[record.name] = _UnderWay(record, held, is_own=False)
         awaited = {key for batch in self._under_way.values() for key in batch.record.tasks}
         self._to_ask = deque(key for key in self._to_ask if key not in awaited)

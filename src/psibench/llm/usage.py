@@ -108,9 +108,9 @@ class Budget:
         self._reserved_usd += money
         return money
 
-    def hold(self, most: Usage, *, is_batch: bool = False) -> float:
-        """Reserve the cost of what is under way already, whether it fits or not."""
-        money = self.price.cost(most, is_batch=is_batch)
+    def hold(self, most: Usage) -> float:
+        """Reserve the cost of what is under way in a batch already, whether it fits or not."""
+        money = self.price.cost(most, is_batch=True)
         self._reserved_usd += money
         return money
 

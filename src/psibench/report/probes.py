@@ -7,7 +7,6 @@ Then a figure and a table per probe.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from markupsafe import Markup
@@ -47,7 +46,6 @@ from psibench.tables.schemas import PSI_TABLE
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 
-Row = dict[str, Any]
 PLACES = ("beginning", "middle", "end")
 PLACE_STYLES = tuple(
     LineStyle(colour, marker) for colour, marker in zip(SERIES, ("o", "s", "^"), strict=False)

@@ -47,7 +47,7 @@ def batch_documents(
     for rows in _cut(read()):
         frame = pl.DataFrame(rows, schema=DOCUMENT_SCHEMA, orient="row")
         rows.clear()
-        refuse_repeated(frame, "_id", where=place)
+        refuse_repeated(frame, where=place)
         ids = frame.get_column("_id")
         for key in ids.filter(pl.Series(seen.add(ids.hash().to_numpy()))):
             _refuse_second(key, read(), place)

@@ -29,15 +29,15 @@ def require_id(value: object, field: str, *, origin: str) -> str:
     return require_text(value, field, origin=origin)
 
 
-def refuse_repeated(frame: pl.DataFrame, column: str, *, where: str) -> None:
-    """Raise InputError if a non-null value of ``column`` occurs twice, naming the first."""
-    values = frame.filter(pl.col(column).is_not_null())
-    repeated = values.filter(pl.col(column).is_duplicated())
+def refuse_repeated(frame: pl.DataFrame, *, where: str) -> None:
+    """Raise InputError if a non-null ``_id`` occurs twice, naming the first."""
+    ids = pl.col("_id")
+    repeated = frame.filter(ids.is_not_null()).filter(ids.is_duplicated())
     if repeated.is_empty():
         return
-    first = repeated.get_column(column)[0]
-    origins = repeated.filter(pl.col(column) == first).get_column("origin").to_list()
+    first = repeated["_id"][0]
+    origins = repeated.filter(ids == first)["origin"].to_list()
     raise InputError(
         f"{where}: id {first!r} occurs {len(origins)} times ({'; '.join(origins[:3])}); "
-        f"{repeated.get_column(column).n_unique()} ids are repeated. Ids must be unique."
+        f"{repeated['_id'].n_unique()} ids are repeated. Ids must be unique."
     )

@@ -10,7 +10,7 @@ from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.sources.files import document_file_batches, file_records
 from psibench.sources.hub import hub_document_batches, hub_records
-from psibench.sources.python_docs import collect_python_docs
+from psibench.sources.python_docs import read_python_docs
 from psibench.sources.squad import read_squad_files
 from psibench.sources.where import RecordFilter
 from psibench.tables.dropped import dropped_frame
@@ -44,7 +44,7 @@ def read_documents(
         source read batch by batch, when the batch that shows it is asked for.
     """
     if isinstance(source, PythonDocsSource):
-        docs = collect_python_docs(
+        docs = read_python_docs(
             min_words=source.min_words,
             max_words=source.max_words,
             seed=source.seed,

@@ -273,10 +273,6 @@ DOCUMENTS: Mapping[
     str, tuple[Callable[[Mapping[str, Any], str], tuple[str, tuple[str, ...]]], tuple[str, ...]]
 ] = {"scifact": (_abstract, ("doc_id", "abstract")), "fever": (_page, ("id", "lines"))}
 """How a document with numbered sentences is read, and what of it."""
-EXPECTED_DOCUMENT = {
-    "scifact": "doc_id and abstract: [sentence, ...]",
-    "fever": "id and lines: number, sentence and links parted by tabs, a line each",
-}
 
 
 def _read_pages(section: Evidence, wanted: Collection[str]) -> dict[str, tuple[str, ...]]:

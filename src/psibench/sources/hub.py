@@ -53,33 +53,6 @@ def read_hub_questions(
     return questions_frame(rows, where=name)
 
 
-def read_hub_documents(
-    name: str,
-    *,
-    splits: Sequence[str],
-    config: str | None = None,
-    revision: str | None = None,
-    text_column: str = "text",
-    id_column: str | None = None,
-    streaming: bool = False,
-    max_documents: int | None = None,
-    where: Sequence[Condition] = (),
-) -> pl.DataFrame:
-    """Read a text dataset into one frame of DOCUMENTS rows; as `hub_document_batches`."""
-    batches = hub_document_batches(
-        name,
-        splits=splits,
-        config=config,
-        revision=revision,
-        text_column=text_column,
-        id_column=id_column,
-        streaming=streaming,
-        max_documents=max_documents,
-        where=where,
-    )
-    return pl.concat(batches)
-
-
 def hub_document_batches(
     name: str,
     *,

@@ -22,6 +22,8 @@ from psibench.text.passages import cut_passages
 
 STAGE = "read_python_docs"
 DETAIL_CHARS = 80
+MAX_SEEN = 0.5
+"""A paragraph of which a larger share was met before is left out."""
 Part = Literal["all", "language", "network", "library"]
 
 LANGUAGE_PREFIX = "pydoc_data.topics:"
@@ -49,12 +51,14 @@ class PythonDocs:
     dropped: pl.DataFrame
 
 
-def read_python_docs(*, min_words: int = 60, max_words: int = 700, seed: int) -> pl.DataFrame:
+def read_python_docs(
+    *, min_words: int = 60, max_words: int = 700, seed: int, part: Part = "all"
+) -> PythonDocs:
     """Read the interpreter's documentation as passages of ``min_words`` to ``max_words`` words.
 
     The lengths aimed at are squares of uniform draws between the roots of the bounds, so that
-    short and long passages are both common.
-    The rows depend on the interpreter, the two bounds and the seed alone.
+    short and long passages are both common. The rows depend on the interpreter, the two bounds and
+    the seed alone.
 
     Parameters
     ----------
@@ -62,27 +66,19 @@ def read_python_docs(*, min_words: int = 60, max_words: int = 700, seed: int) ->
         Bounds of a passage, words split at white space, ``1 <= min_words <= max_words``.
     seed
         Seed of the drawn lengths, at least 0.
+    part
+        Takes the pages of one part alone; what repeats another part's text is left out there, too,
+        so parts share no text.
 
     Returns
     -------
-    polars.DataFrame
-        The DOCUMENTS columns, in the order of the documentation.
+    PythonDocs
+        The DOCUMENTS columns, in the order of the documentation, and what was left out.
 
     Raises
     ------
     InputError
         If the interpreter ships without its documentation, or a bound is not allowed.
-    """
-    return collect_python_docs(min_words=min_words, max_words=max_words, seed=seed).documents
-
-
-def collect_python_docs(
-    *, min_words: int = 60, max_words: int = 700, seed: int, part: Part = "all"
-) -> PythonDocs:
-    """Read the interpreter's documentation; as `read_python_docs`, with what was left out.
-
-    ``part`` takes the pages of one part alone; what repeats another part's text is left out there,
-    too, so parts share no text.
     """
     if min_words < 1 or max_words < min_words or seed < 0:
         raise InputError(
@@ -104,10 +100,8 @@ def collect_python_docs(
     return PythonDocs(pl.DataFrame(documents, schema), dropped_frame(dropped))
 
 
-def drop_seen_paragraphs(
-    pages: Iterable[Page], *, max_share: float = 0.5
-) -> tuple[list[Page], list[Dropped]]:
-    """Leave out every paragraph of which more than ``max_share`` was met before.
+def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Dropped]]:
+    """Leave out every paragraph of which more than ``MAX_SEEN`` was met before.
 
     Pages are read in order, so an inherited or copied docstring stays where it comes first.
 
@@ -124,7 +118,7 @@ def drop_seen_paragraphs(
         for number, paragraph in enumerate(page.paragraphs, start=1):
             body = paragraph.partition(": ")[2] or paragraph
             share = seen.share(body)
-            if share > max_share:
+            if share > MAX_SEEN:
                 reason = "duplicate" if share == 1 else "near_duplicate"
                 dropped.append(
                     _drop(page, "paragraphs", f"p{number:03d}", reason, paragraph, share)

@@ -37,7 +37,7 @@ def questions_frame(rows: Sequence[Row], *, where: str) -> pl.DataFrame:
     frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     if frame.is_empty():
         raise InputError(f"{where}: no passages found; expected at least one")
-    refuse_repeated(frame, "_id", where=where)
+    refuse_repeated(frame, where=where)
     return frame
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from psibench.text.words import STOP_WORDS
 
+MIN_WORDS = 6
 SIGNATURE = re.compile(r"^[\w.]+\(.*\)?,?(\s*->.*)?:?$")
 RULER = re.compile(r"^\W{3,}$")
 DOCTEST = re.compile(r"^(>>>|\.\.\. |\$ )")
@@ -25,7 +26,7 @@ BOILERPLATE = re.compile(
 )
 
 
-def prose_paragraphs(text: str, *, min_words: int = 6) -> list[str]:
+def prose_paragraphs(text: str) -> list[str]:
     """Give the paragraphs of ``text`` that are prose, each on one line.
 
     Paragraphs are separated by blank lines. Signature lines, rulers with the heading above them,
@@ -35,8 +36,6 @@ def prose_paragraphs(text: str, *, min_words: int = 6) -> list[str]:
     ----------
     text
         Plain text or reStructuredText, as in a docstring.
-    min_words
-        Fewest words of a paragraph.
 
     Returns
     -------
@@ -44,17 +43,17 @@ def prose_paragraphs(text: str, *, min_words: int = 6) -> list[str]:
         In order; empty if nothing is prose.
     """
     cleaned = (_clean(lines) for lines in _blocks(text))
-    return [p for p in cleaned if is_prose(p, min_words=min_words) and not BOILERPLATE.search(p)]
+    return [p for p in cleaned if is_prose(p) and not BOILERPLATE.search(p)]
 
 
-def is_prose(paragraph: str, *, min_words: int = 6) -> bool:
+def is_prose(paragraph: str) -> bool:
     """Say whether a paragraph reads as English prose and not as code, a table or a list of names.
 
-    Prose has at least ``min_words`` words, a quarter of them function words, and characters of
+    Prose has at least ``MIN_WORDS`` words, a quarter of them function words, and characters of
     which at least four fifths are letters or spaces.
     """
     words = re.findall(r"[^\W\d_]+", paragraph)
-    if len(words) < min_words:
+    if len(words) < MIN_WORDS:
         return False
     n_plain = sum(char.isalpha() or char.isspace() for char in paragraph)
     n_function = sum(word.lower() in STOP_WORDS for word in words)

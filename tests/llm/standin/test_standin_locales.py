@@ -1,8 +1,6 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from psibench.llm.standin.locales import ACCENTED, ARABIC, LOCALES, locale_of
 from psibench.llm.standin.rules import sentences
@@ -13,8 +11,6 @@ TEXT = (
     'Salted cod left the harbour for 3.5 markets, e.g. in Spain: "don\'t" ask!\n\n'
     "A FIRE destroyed the wooden warehouses in 1843. Insurance paid for brick, see it?"
 )
-PLAIN = st.text(alphabet=st.characters(max_codepoint=0xFF))
-"""Text in letters of Western Europe, of which the locales have none."""
 
 
 def test_languages_are_known_by_their_english_names():
@@ -38,13 +34,6 @@ def test_a_text_is_written_from_right_to_left_letter_by_letter():
     assert ARABIC.translate("Cab 3") == "خاب 3"
     letters = [letter for letter in made if letter.isalpha()]
     assert {unicodedata.bidirectional(letter) for letter in letters} == {"AL"}
-
-
-@given(PLAIN)
-def test_a_text_comes_back_from_its_locale(text):
-    assert ACCENTED.invert(ACCENTED.translate(text)) == text
-    lowered = "".join(char.lower() if char.isascii() else char for char in text)
-    assert ARABIC.invert(ARABIC.translate(text)) == lowered
 
 
 @pytest.mark.parametrize("locale", [ACCENTED, ARABIC])

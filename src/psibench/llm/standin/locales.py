@@ -14,14 +14,13 @@ Any other language is given as the first one.
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from string import ascii_letters, ascii_lowercase, ascii_uppercase
+from string import ascii_letters
 
 LONG_WORD = 4
 """Letters from which on a word's vowels are doubled, where they are at all."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _VOWEL = re.compile(r"[AEIOUaeiou]")
-_DOUBLED = re.compile(r"([AEIOUaeiou])[aeiou]")
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,6 @@ class Locale:
         """Turn a text into the locale."""
         return _WORD.sub(lambda match: self._double(match[0]).translate(self._there), text)
 
-    def invert(self, text: str) -> str:
-        """Turn a text of the locale back; in lower case where the locale has no capitals.
-
-        Exact if the text it was made of had no letter of the locale.
-        """
-        return _WORD.sub(lambda match: self._single(match[0].translate(self._back)), text)
-
     def share(self, text: str) -> float:
         """Return the locale's letters as a share of them and of those it would have changed.
 
@@ -65,17 +57,9 @@ class Locale:
             return word
         return _VOWEL.sub(lambda match: match[0] + match[0].lower(), word)
 
-    def _single(self, word: str) -> str:
-        is_doubled = self.doubles and len(word) >= LONG_WORD
-        return _DOUBLED.sub(r"\1", word) if is_doubled else word
-
     @cached_property
     def _there(self) -> dict[int, int]:
         return str.maketrans(ascii_letters, self.lower + self.upper)
-
-    @cached_property
-    def _back(self) -> dict[int, int]:
-        return str.maketrans(self.upper + self.lower, ascii_uppercase + ascii_lowercase)
 
     @cached_property
     def _own(self) -> frozenset[str]:
