@@ -36,8 +36,7 @@ from psibench.metrics.inference import (
     truncation_effect,
     within_documents,
 )
-from psibench.metrics.psi import FloatArray
-from psibench.metrics.psi_inversion import invert_psi
+from psibench.metrics.psi import FloatArray, invert_psi
 
 LEVEL = 0.95
 RESOLUTION = 1e-4  # more than that of the inversion

@@ -33,8 +33,7 @@ from psibench.metrics.inference import (
     truncation_effect,
     within_documents,
 )
-from psibench.metrics.psi import FloatArray, position_sensitivity_index
-from psibench.metrics.psi_inversion import PsiInversion, invert_psi
+from psibench.metrics.psi import FloatArray, PsiInversion, invert_psi, position_sensitivity_index
 
 FLOOR, CEILING = 0.05, 0.95
 """Mean scores, as shares of the largest possible score, below and above which PSI says little: at
