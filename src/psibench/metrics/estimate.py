@@ -33,7 +33,7 @@ from psibench.metrics.inference import (
     truncation_effect,
     within_documents,
 )
-from psibench.metrics.psi import FloatArray, PsiInversion, invert_psi, position_sensitivity_index
+from psibench.metrics.psi import FloatArray, invert_psi, position_sensitivity_index
 
 FLOOR, CEILING = 0.05, 0.95
 """Mean scores, as shares of the largest possible score, below and above which PSI says little: at
@@ -224,13 +224,12 @@ def estimate_row(
         if is_within
         else between_documents(row.scores[queries], *placed, lengths)
     )
-    psi = position_sensitivity_index(raw.means) if raw else None
     found = _Found(table, level)
-    plain = found.inversion(raw, psi, p_of_equal_means(table) if raw else None)
-    psi_same = position_sensitivity_index(same.means) if same and psi is not None else None
-    equal = found.inversion(same, psi_same, test.p_any if is_within else None)
+    plain = found.psi(raw, p_of_equal_means(table) if raw else None)
+    has_psi = plain.psi is not None
+    equal = found.psi(same if has_psi else None, test.p_any if is_within else None)
     drop = found.drop(same if is_within else raw)
-    noise = noise_of_independent_queries(table) if psi is not None else None
+    noise = noise_of_independent_queries(table) if has_psi else None
     against = (
         compare_profiles(
             row.scores, row.control, row.documents, queries, buckets, row.lengths, within=is_within
@@ -241,24 +240,24 @@ def estimate_row(
     cut = None
     if row.seen is not None:
         cut = truncation_effect(row.scores[queries], *placed, ~row.seen[queries], level=level)
-    p_confounded = confounding(table, raw) if raw and is_within and psi is not None else None
+    p_confounded = confounding(table, raw) if raw and is_within and has_psi else None
     imbalance = length_imbalance(lengths, buckets)
     estimate = PsiEstimate(
         n_buckets=len(table.buckets),
         smallest_bucket=int(table.bucket_sizes.min(initial=np.inf)) if len(table.buckets) else 0,
         mean_of_buckets=float(raw.means.mean()) if raw else None,
-        psi=psi,
-        psi_low=plain.low if plain else None,
-        psi_high=plain.high if plain else None,
-        psi_corrected=plain.corrected if plain else None,
-        best_bucket=found.bucket(raw, psi, "argmax"),
-        worst_bucket=found.bucket(raw, psi, "argmin"),
-        psi_same=psi_same,
-        psi_same_low=equal.low if equal else None,
-        psi_same_high=equal.high if equal else None,
-        psi_same_corrected=equal.corrected if equal else None,
-        best_same=found.bucket(same, psi_same, "argmax"),
-        worst_same=found.bucket(same, psi_same, "argmin"),
+        psi=plain.psi,
+        psi_low=plain.low,
+        psi_high=plain.high,
+        psi_corrected=plain.corrected,
+        best_bucket=plain.best,
+        worst_bucket=plain.worst,
+        psi_same=equal.psi,
+        psi_same_low=equal.low,
+        psi_same_high=equal.high,
+        psi_same_corrected=equal.corrected,
+        best_same=equal.best,
+        worst_same=equal.worst,
         drop=drop[0],
         drop_low=drop[1],
         drop_high=drop[2],
@@ -317,22 +316,33 @@ def _flags(
 
 
 @dataclass(frozen=True)
+class _Psi:
+    """PSI of a profile with its interval; the first of its best and worst buckets, by number."""
+
+    psi: float | None = None
+    low: float | None = None
+    high: float | None = None
+    corrected: float | None = None
+    best: int | None = None
+    worst: int | None = None
+
+
+@dataclass(frozen=True)
 class _Found:
     """Intervals of one table's profiles at one level."""
 
     table: DocumentTable
     level: float
 
-    def inversion(
-        self, profile: Profile | None, psi: float | None, p: float | None
-    ) -> PsiInversion | None:
-        """Interval and corrected value of a profile's PSI, which reach 0 where its test does.
+    def psi(self, profile: Profile | None, p: float | None) -> _Psi:
+        """PSI of a profile; its interval and corrected value reach 0 where its test does.
 
         The test knows near the scores' limit, where errors are far from normal, that nothing was
         found: the interval then holds 0, and so does the corrected value from p = .5 on.
         """
-        if profile is None or psi is None:
-            return None
+        value = None if profile is None else position_sensitivity_index(profile.means)
+        if profile is None or value is None:
+            return _Psi()
         ends = invert_psi(
             profile.means,
             draw_errors(profile.covariance),
@@ -340,10 +350,14 @@ class _Found:
             level=self.level,
             score_limit=self.table.score_limit,
         )
-        if p is None:
-            return ends
-        low = 0.0 if p > (1 - self.level) / 2 else ends.low
-        return PsiInversion(low, ends.high, 0.0 if p > 0.5 else ends.corrected)
+        low, corrected = ends.low, ends.corrected
+        if p is not None:
+            low = 0.0 if p > (1 - self.level) / 2 else low
+            corrected = 0.0 if p > 0.5 else corrected
+        best, worst = (
+            int(self.table.buckets[end]) for end in (profile.means.argmax(), profile.means.argmin())
+        )
+        return _Psi(value, low, ends.high, corrected, best, worst)
 
     def drop(self, profile: Profile | None) -> tuple[float | None, float | None, float | None]:
         """1 - last / first bucket mean, with Student's t interval on the scale of log ratios."""
@@ -373,12 +387,6 @@ class _Found:
         from scipy.stats import t
 
         return np.asarray(t.ppf((1 + self.level) / 2, np.maximum(n_documents - 1, 1)))
-
-    def bucket(self, profile: Profile | None, psi: float | None, end: str) -> int | None:
-        """Number of a profile's best or worst bucket in the scheme; the first of ties."""
-        if profile is None or psi is None:
-            return None
-        return int(self.table.buckets[getattr(profile.means, end)()])
 
     def buckets(self, raw: Profile | None, same: Profile | None, n_buckets: int) -> BucketEstimate:
         """Means and intervals of all buckets of the scheme."""

@@ -144,10 +144,7 @@ def run_train_model(
         )
     if losses is None:  # not the first of several processes
         return
-    shutil.rmtree(folder, ignore_errors=True)
-    with quiet():
-        network.save_pretrained(str(folder), create_model_card=False)
-    manifest = {
+    facts = {
         "base": {
             "checkpoint": entry.checkpoint,
             "revision": entry.revision,
@@ -164,13 +161,20 @@ def run_train_model(
         "dtype": forward_dtype(entry, chosen),
         "inputs": {path: content_hash(path) for path in tables},
         "loss": losses,
-        "weights": weight_hashes(folder),
-        "versions": library_versions(),
     }
-    write_model_card(manifest, folder)
-    write_manifest(manifest, folder)
+    save_model(network, folder, facts)
     shutil.copyfile(model, done)
     shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def save_model(network: Any, folder: Path, facts: dict[str, Any]) -> None:
+    """Write a checkpoint's folder anew: weights, card, and last its manifest of ``facts``."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with quiet():
+        network.save_pretrained(str(folder), create_model_card=False)
+    manifest = facts | {"weights": weight_hashes(folder), "versions": library_versions()}
+    write_model_card(manifest, folder)
+    write_manifest(manifest, folder)
 
 
 def hash_rows(frame: pl.DataFrame) -> str:

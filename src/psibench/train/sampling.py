@@ -123,23 +123,7 @@ def training_pool(
     labels = bin_labels(edges)
     numbers = bin_numbers(asked.get_column("n_chars").to_numpy(), edges).tolist()
     bins = pl.Series([labels[n] if n >= 0 else None for n in numbers], dtype=pl.String)
-    third = pl.col("n_chars") // len(POSITIONS)
-    start = pl.col("pos_char_span").arr.first()
-    of_span = (
-        pl.when(start < third)
-        .then(pl.lit(POSITIONS[0]))
-        .when(start < 2 * third)
-        .then(pl.lit(POSITIONS[1]))
-        .when(start.is_not_null())
-        .then(pl.lit(POSITIONS[2]))
-    )
-    targeted = pl.col("target_position")
-    position = (
-        pl.when(targeted.is_not_null())
-        .then(pl.when(targeted.is_in(POSITIONS)).then(targeted))
-        .otherwise(of_span)
-    )
-    return asked.with_columns(length_bin=bins, position=position).select(
+    return asked.with_columns(length_bin=bins, position=_position()).select(
         "query_id",
         "doc_id",
         "length_bin",
@@ -153,6 +137,26 @@ def training_pool(
         .when(pl.col("length_bin").is_null())
         .then(pl.lit(OUTSIDE_BINS))
         .otherwise(pl.lit("")),
+    )
+
+
+def _position() -> pl.Expr:
+    """Return the third that a query was made for; else that in which its span starts."""
+    third = pl.col("n_chars") // len(POSITIONS)
+    start = pl.col("pos_char_span").arr.first()
+    of_span = (
+        pl.when(start < third)
+        .then(pl.lit(POSITIONS[0]))
+        .when(start < 2 * third)
+        .then(pl.lit(POSITIONS[1]))
+        .when(start.is_not_null())
+        .then(pl.lit(POSITIONS[2]))
+    )
+    targeted = pl.col("target_position")
+    return (
+        pl.when(targeted.is_not_null())
+        .then(pl.when(targeted.is_in(POSITIONS)).then(targeted))
+        .otherwise(of_span)
     )
 
 
