@@ -75,10 +75,10 @@ def serve(delay_s: float) -> None:
 
 def ask_with_engine(base_url: str, n_requests: int, concurrency: int, folder: Path) -> list[float]:
     """Run the engine; return peak MiB after each tenth of the requests."""
-    from psibench.config.llms import AskPolicy, LlmSettings
     from psibench.llm.asking import Item
     from psibench.llm.request import Message, Request, ResponseSchema
     from psibench.llm.run import ask_all
+    from psibench.llm.sections import AskPolicy, LlmSettings
 
     policy = AskPolicy(concurrency=concurrency)
     settings = LlmSettings(backend="stand-in", model=MODEL, base_url=base_url, asking=policy)

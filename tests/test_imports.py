@@ -10,23 +10,20 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "reading", "progress"),
-    # Locks of heads and jobs: no job may begin without them.
-    ("text", "tables", "store", "stages.stopping", "cluster.head_lock"),
+    ("errors", "reading", "progress", "stopping"),
+    # Locks of heads: no job may begin without them.
+    ("text", "tables", "store", "cluster.head_lock"),
     # What a config file says of one thing, as far as no room has it: sections, registries, paths.
     ("config",),
     (
         *("sources", "formats", "llm", "models", "rerankers", "encode", "search", "metrics"),
         # Stages that write runs and vectors.
         "stages",
-        *("config.llms", "config.downloads"),
     ),
     (
         *("generate", "filters", "translate", "train", "probes"),
         # The stages of tasks, which the rooms of this layer define.
         *("stages.ledger", "stages.llm"),
-        # What a recipe's text is cut from.
-        "config.corpora",
     ),
     ("all_tables", "report", "publish", "estimate"),
     # The whole config, and what follows from it.

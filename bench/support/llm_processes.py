@@ -17,12 +17,12 @@ from typing import Any
 
 from openai import _base_client
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
 from psibench.llm.request import Message, Request, ResponseSchema, Sampling
 from psibench.llm.run import ask_all
+from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.standin.server import StandIn, serving
 

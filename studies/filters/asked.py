@@ -15,7 +15,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.llms import load_llms
 from psibench.config.paths import DEFAULT_CONFIG, REGISTRY, prompt_path
 from psibench.filters.grade import grading_task, pairs_table, verdict_task
 from psibench.generate.benchmarks import Controlled
@@ -24,6 +23,7 @@ from psibench.generate.personas import read_personas
 from psibench.generate.sampling import length_measure, sample_documents
 from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.replies import parse_reply
+from psibench.llm.sections import load_llms
 from psibench.llm.standin.completion import complete
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables

@@ -3,16 +3,16 @@
 import pytest
 from pydantic import TypeAdapter
 
-from psibench.config.downloads import (
+from psibench.config.registry import parse_model
+from psibench.config.rerankers import RerankerModel
+from psibench.errors import InputError
+from psibench.plan.downloads import (
     Download,
     by_name,
     model_downloads,
     reranker_downloads,
     tokenizer_downloads,
 )
-from psibench.config.registry import parse_model
-from psibench.config.rerankers import RerankerModel
-from psibench.errors import InputError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ENCODER = {"backend": "sentence-transformers", "max_tokens": 64, "checkpoint": "owner/name"}

@@ -4,10 +4,10 @@ import pytest
 import yaml
 
 from psibench.config.files import read_yaml
-from psibench.config.llms import LlmSettings, load_llms, load_prices, price_of
 from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG, LLMS, PRICES, PROMPTS, REGISTRY
 from psibench.errors import InputError
 from psibench.llm.request import Message, Request
+from psibench.llm.sections import LlmSettings, load_llms, load_prices, price_of
 from psibench.plan.config import load_config, resolve_llms, resolve_prices
 from psibench.plan.plan import make_plan
 

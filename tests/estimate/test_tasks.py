@@ -12,7 +12,6 @@ import pytest
 from language_tables import write_domains
 from standin_process import StandInProcess
 
-from psibench.config.llms import LlmSettings, Price, load_llms
 from psibench.config.paths import prompt_path
 from psibench.errors import InputError
 from psibench.estimate import documents as documents_module
@@ -27,6 +26,7 @@ from psibench.llm.asking import Item
 from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.run import ask_all
+from psibench.llm.sections import LlmSettings, Price, load_llms
 from psibench.llm.tasks import Replied
 from psibench.llm.usage import Usage
 from psibench.sources import reach

@@ -13,10 +13,10 @@ import urllib.request
 from llm_helpers import MODEL, Run, items, shorten_pauses
 from standin_batches import BatchStandIn
 
-from psibench.config.llms import LlmSettings
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch import ask_batches
 from psibench.llm.run import ask_all
+from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.imperfections import HEADER
 from psibench.llm.standin.server import serving
 

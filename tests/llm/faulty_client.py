@@ -7,8 +7,8 @@ import sys
 
 from llm_helpers import MODEL, items, shorten_pauses
 
-from psibench.config.llms import LlmSettings
 from psibench.llm.run import ask_all
+from psibench.llm.sections import LlmSettings
 
 
 def main() -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from openai import _base_client
 
-from psibench.config.llms import LlmSettings
 from psibench.llm import asking
 from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item, Totals
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.request import Message, Request, ResponseSchema
+from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.standin.server import StandIn, serving
 from psibench.llm.usage import Usage

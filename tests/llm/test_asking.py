@@ -19,7 +19,6 @@ from llm_helpers import (
     settings,
 )
 
-from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
 from psibench.llm import asking
 from psibench.llm.answer import Answer
@@ -27,6 +26,7 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Chain, Item
 from psibench.llm.client import OpenAIChatClient, Reply
 from psibench.llm.request import REASK_STRIDE, Message, ResponseSchema, Sampling
+from psibench.llm.sections import LlmSettings, Price
 from psibench.llm.standin.imperfections import Imperfections
 from psibench.llm.standin.server import StandIn, serving
 from psibench.llm.usage import Budget, BudgetReachedError, Usage

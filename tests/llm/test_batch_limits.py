@@ -10,11 +10,11 @@ from llm_helpers import items, request
 from pydantic import ValidationError
 from standin_batches import BatchImperfections
 
-from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
 from psibench.llm.asking import Item
 from psibench.llm.batch_server import BatchServer, read_line
 from psibench.llm.request import Message, Sampling
+from psibench.llm.sections import LlmSettings, Price
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 KEY = "planted-key-0123456789abcdef"

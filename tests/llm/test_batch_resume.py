@@ -13,7 +13,6 @@ from batch_helpers import Server, ask, batch_settings, n_stored, records
 from llm_helpers import answer, items, request
 from standin_batches import BatchImperfections
 
-from psibench.config.llms import Price
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
@@ -21,6 +20,7 @@ from psibench.llm.batch import ask_batches
 from psibench.llm.batch_server import BatchServer
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Sampling
+from psibench.llm.sections import Price
 from psibench.llm.usage import Budget
 
 CLIENT = Path(__file__).with_name("batch_helpers.py")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from llm_helpers import MODEL, answer, ask, items, request
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm import expected
 from psibench.llm.answer_store import AnswerStore
@@ -23,6 +22,7 @@ from psibench.llm.expected import (
 )
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import ResponseSchema, Sampling
+from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.completion import answer_directly
 from psibench.sources import reach
 

@@ -15,10 +15,10 @@ import pytest
 from llm_helpers import MODEL, ask, items, settings
 from standin_process import StandInProcess
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.run import ask_all
+from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.server import StandIn
 
 CLIENT = Path(__file__).with_name("faulty_client.py")

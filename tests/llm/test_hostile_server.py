@@ -11,7 +11,6 @@ from aiohttp import web
 from llm_helpers import COMPLETION, ScriptedServer, ask, items, request, settings
 from pydantic import ValidationError
 
-from psibench.config.llms import LlmSettings, Price
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.asking import Item
@@ -19,6 +18,7 @@ from psibench.llm.connection import retry_after_s
 from psibench.llm.limits import Call
 from psibench.llm.replies import parse_reply
 from psibench.llm.request import Sampling
+from psibench.llm.sections import LlmSettings, Price
 from psibench.llm.usage import Budget, Usage
 from psibench.plan.config import load_config
 

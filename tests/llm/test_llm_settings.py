@@ -1,10 +1,10 @@
 import pytest
 from pydantic import ValidationError
 
-from psibench.config.llms import LlmSettings, SamplingSettings
 from psibench.errors import InputError
 from psibench.llm.request import Sampling
 from psibench.llm.secret import Secret
+from psibench.llm.sections import LlmSettings, SamplingSettings
 
 
 @pytest.mark.parametrize(

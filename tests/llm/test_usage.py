@@ -3,8 +3,8 @@ from datetime import date
 import pytest
 from pydantic import ValidationError
 
-from psibench.config.llms import Price, price_of
 from psibench.errors import InputError
+from psibench.llm.sections import Price, price_of
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 DAY = date(2026, 1, 1)

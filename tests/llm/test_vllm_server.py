@@ -14,13 +14,13 @@ import pytest
 from llm_helpers import items
 from pydantic import ValidationError
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm import vllm as vllm_module
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.run import ask_all
+from psibench.llm.sections import LlmSettings
 from psibench.llm.vllm import VllmProcess, free_port, http_get, vllm_command
-from psibench.stages.stopping import STOPPED_STATUS
+from psibench.stopping import STOPPED_STATUS
 
 HERE = Path(__file__).parent
 MODEL = "acme/Tiny-1B"

@@ -8,10 +8,10 @@ import sys
 
 from llm_helpers import items
 
-from psibench.config.llms import LlmSettings
 from psibench.llm.run import ask_all
+from psibench.llm.sections import LlmSettings
 from psibench.stages.job import job
-from psibench.stages.stopping import watched_stop
+from psibench.stopping import watched_stop
 
 
 def main() -> None:

@@ -6,12 +6,12 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.generate.recipes import run_assemble
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Chain, Totals
 from psibench.llm.connection import TryFailedError
+from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import (
     Gathered,
     LlmTask,

@@ -8,9 +8,9 @@ from datetime import datetime
 
 import pytest
 
-from psibench.stages import stopping
+from psibench import stopping
 from psibench.stages.job import job
-from psibench.stages.stopping import MARGIN_S, Stop, Stopped, job_end_time, watched_stop
+from psibench.stopping import MARGIN_S, Stop, Stopped, job_end_time, watched_stop
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ def test_no_squeue_on_the_node_means_no_known_end(monkeypatch, tmp_path):
 JOB = """
 import sys, time
 from psibench.stages.job import job
-from psibench.stages.stopping import watched_stop
+from psibench.stopping import watched_stop
 with job(sys.argv[1]), watched_stop() as stop:
     print("ready", flush=True)
     while True:

@@ -16,7 +16,7 @@ from tiny_training import SETTINGS, base_of
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
 from psibench.progress import Progress
-from psibench.stages.stopping import Stop, Stopped
+from psibench.stopping import Stop, Stopped
 from psibench.tables import read_table
 from psibench.tables.stage import DECLARED, call
 from psibench.train.batches import LengthBinBatches

@@ -7,13 +7,13 @@ from pathlib import Path
 from psibench.commands.base import Command, config_file
 from psibench.commands.text_table import aligned
 from psibench.config.files import read_yaml
-from psibench.config.llms import LlmSettings
 from psibench.config.paths import DEFAULT_CONFIG, PROMPTS, REGISTRY
 from psibench.errors import InputError
 from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.generate.recipes import tasks_of
 from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.request import Request
+from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, TaskItem
 from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
 from psibench.plan.config import Config, load_config, resolve_llms

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from psibench.commands.text_table import aligned
-from psibench.config.llms import STAND_IN_PREFIX
+from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.metrics.estimate import FLAGS
 from psibench.report.verdict import verdicts
 from psibench.report.wording import MISSING, p_value

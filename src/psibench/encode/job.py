@@ -30,7 +30,7 @@ from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.load import load_encoder
 from psibench.models.protocols import Encoder, Role, TokenizedText
 from psibench.progress import Progress
-from psibench.stages.stopping import watched_stop
+from psibench.stopping import watched_stop
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns

@@ -23,6 +23,7 @@ import pyarrow as pa
 from psibench.errors import InputError
 from psibench.search.vectors import Vectors, ragged_ranges
 from psibench.store.parts import KEY_BYTES, content_key, part_paths, read_part, write_part
+from psibench.tables import read_provenance
 
 Storage = Literal["float32", "float16"]
 KEY = np.dtype(f"S{KEY_BYTES}")
@@ -391,3 +392,14 @@ def _read_vectors(path: Path) -> Vectors:
 
 def _read(path: Path, columns: list[str], optional: Sequence[str] = ()) -> pa.Table:
     return read_part(path, columns, marker=MARKER, holds="vectors", optional=optional)
+
+
+def fingerprint_of(encodings: str | Path) -> str:
+    """Return the fingerprint of the model whose vectors an encodings table points to."""
+    params = (read_provenance(encodings) or {}).get("params", {})
+    if "fingerprint" not in params:
+        raise InputError(
+            f"{encodings}: its metadata names no model fingerprint, so its vectors cannot be "
+            "found; make it again with the stage encode"
+        )
+    return str(params["fingerprint"])

@@ -16,7 +16,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.config.paths import prompt_path
 from psibench.errors import InputError
 from psibench.estimate.documents import Documents, Reader, Texts, texts_of, thinned
@@ -54,6 +53,7 @@ from psibench.llm.expected import (
 )
 from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.request import Request
+from psibench.llm.sections import LlmSettings, Price, price_of
 from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, Replied, Tables
 from psibench.llm.usage import Usage
 from psibench.metrics.buckets import length_bucket

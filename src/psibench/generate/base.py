@@ -8,7 +8,6 @@ import polars as pl
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from psibench.config.base import LANGUAGE_PATTERN, Id, Language, Section, refuse_repeats
-from psibench.config.corpora import Corpus, Domain, check_corpora
 from psibench.config.sources import DocumentSource
 from psibench.filters.audit import Audit
 from psibench.filters.decide import FilterSection
@@ -16,6 +15,7 @@ from psibench.filters.grade import Grade
 from psibench.filters.mixtures import Mixtures, Tiny
 from psibench.filters.negatives import NegativesProtocol
 from psibench.filters.verify import Verify, VerifyMargin
+from psibench.generate.corpora import Corpus, Domain, check_corpora
 from psibench.generate.sampling import Passages, Sample, prefixed
 from psibench.llm.tasks import Replied, reply_field
 from psibench.text.lengths import TokenCounter, with_lengths

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from psibench.config.corpora import Corpus, QuestionCorpus
 from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.sources import DocumentSource, QuestionSource
 from psibench.errors import InputError
 from psibench.generate.base import GeneratedBenchmark
 from psibench.generate.beir import Beir
 from psibench.generate.controlled import Controlled
+from psibench.generate.corpora import Corpus, QuestionCorpus
 from psibench.generate.fineweb_posq import FinewebPosq
 from psibench.generate.fineweb_posq_release import FinewebPosqRelease
 from psibench.generate.known_item import KnownItem

@@ -21,10 +21,10 @@ import numpy as np
 import polars as pl
 from pydantic import Field, model_validator
 
-from psibench.config.corpora import Corpus, check_corpora
 from psibench.config.sources import DocumentSource
 from psibench.errors import InputError
 from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
+from psibench.generate.corpora import Corpus, check_corpora
 from psibench.generate.sampling import Passages, cut_into_passages
 from psibench.sources.documents import read_documents
 from psibench.tables.dropped import Dropped, dropped_frame

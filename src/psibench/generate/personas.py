@@ -212,7 +212,7 @@ def _encode_all(
     from psibench.encode.batches import encode_texts
     from psibench.encode.job import open_encoder
     from psibench.encode.store import open_store
-    from psibench.stages.stopping import watched_stop
+    from psibench.stopping import watched_stop
 
     encoder, about = open_encoder(entry, settings, model=model)
     vectors = open_store(

@@ -12,11 +12,11 @@ from typing import Literal
 import polars as pl
 from pydantic import Field
 
-from psibench.config.corpora import Domain
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import FURTHER, ReleaseTables, read_dataset
 from psibench.generate.base import BenchmarkBase, BucketSchemes, Build
+from psibench.generate.corpora import Domain
 from psibench.metrics.query_scores import EVIDENCE_LISTS
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter, with_lengths

@@ -11,10 +11,10 @@ from typing import Literal
 import polars as pl
 from pydantic import Field, model_validator
 
-from psibench.config.corpora import QuestionCorpus, check_corpora
 from psibench.config.sources import QuestionSource, SquadSource
 from psibench.errors import InputError
 from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
+from psibench.generate.corpora import QuestionCorpus, check_corpora
 from psibench.sources.hub import read_hub_questions
 from psibench.sources.squad import read_squad_files
 from psibench.tables.dropped import Dropped, dropped_frame

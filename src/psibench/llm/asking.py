@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from psibench.config.llms import AskPolicy
 from psibench.errors import InputError
 from psibench.llm.answer import CONTEXT_FULL, REASKED, Answer, Outcome, interpret
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.client import ChatClient, Reply
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Request
+from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 
 T = TypeVar("T")

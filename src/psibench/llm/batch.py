@@ -21,7 +21,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
@@ -30,6 +29,7 @@ from psibench.llm.batch_server import MIB, BatchServer, input_line, nameless, wr
 from psibench.llm.client import Reply
 from psibench.llm.connection import TryFailedError
 from psibench.llm.limits import Call
+from psibench.llm.sections import LlmSettings
 from psibench.llm.usage import Budget, Usage
 from psibench.tables.atomic import write_text
 from psibench.tables.provenance import now

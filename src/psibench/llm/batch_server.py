@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.client import Reply, read_reply
 from psibench.llm.connection import (
@@ -21,6 +20,7 @@ from psibench.llm.connection import (
 )
 from psibench.llm.request import Request
 from psibench.llm.secret import Secret
+from psibench.llm.sections import LlmSettings
 
 if TYPE_CHECKING:
     from openai.types import Batch

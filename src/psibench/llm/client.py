@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from psibench.config.llms import STAND_IN_PREFIX, LlmSettings
 from psibench.llm.answer import Answer
 from psibench.llm.connection import DETAIL_CHARS, Connection, TryFailedError
 from psibench.llm.limits import Call
 from psibench.llm.request import Request
 from psibench.llm.secret import Secret
+from psibench.llm.sections import STAND_IN_PREFIX, LlmSettings
 from psibench.llm.usage import Budget, Usage
 from psibench.tables.provenance import now
 

@@ -19,10 +19,10 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from psibench.config.llms import AskPolicy
 from psibench.errors import InputError
 from psibench.llm.limits import Account, Call, Meter, Turnstile
 from psibench.llm.secret import Secret
+from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 
 if TYPE_CHECKING:

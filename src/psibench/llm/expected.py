@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.answer import interpret
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.prompts import Prompt
 from psibench.llm.request import Request
+from psibench.llm.sections import LlmSettings
 from psibench.models.checkpoints import EMBEDDED_PREFIX
 from psibench.models.counting import WORDS, token_counter
 from psibench.sources import reach

@@ -23,10 +23,10 @@ import jinja2.meta
 from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.replies import MisfitError, fit
 from psibench.llm.request import Message, Request, ResponseSchema
+from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
 from psibench.reading import parse_yaml, read_text_file, shown
 

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from psibench.config.llms import LlmSettings, Price, price_of
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item, Totals, ask
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.secret import Secret
+from psibench.llm.sections import LlmSettings, Price, price_of
 from psibench.llm.usage import Budget
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from psibench.config.llms import Price
 from psibench.errors import InputError
+from psibench.llm.sections import Price
 
 if TYPE_CHECKING:
     from psibench.llm.limits import Call

@@ -21,9 +21,9 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from psibench.config.llms import LlmSettings
 from psibench.errors import InputError
 from psibench.llm.secret import Secret
+from psibench.llm.sections import LlmSettings
 
 logger = logging.getLogger("psibench")
 

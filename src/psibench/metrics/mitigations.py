@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.encode.store import key_array, open_store
+from psibench.encode.store import fingerprint_of, key_array, open_store
 from psibench.metrics.comparison import psi_difference
-from psibench.stages.search import fingerprint_of
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived

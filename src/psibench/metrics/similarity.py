@@ -8,11 +8,10 @@ import polars as pl
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import EmbeddingApiModel, EncoderEntry
-from psibench.encode.store import EmbeddingStore, open_store
+from psibench.encode.store import EmbeddingStore, fingerprint_of, open_store
 from psibench.errors import InputError
-from psibench.stages.search import fingerprint_of, own_rows
 from psibench.tables import write_table
-from psibench.tables.columns import read_columns
+from psibench.tables.columns import own_rows, read_columns
 from psibench.tables.derived import derived
 from psibench.tables.quality_schemas import DOMAIN_SIMILARITY
 from psibench.tables.schemas import CORPUS, ENCODINGS

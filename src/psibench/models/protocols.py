@@ -86,7 +86,7 @@ class Encoder(Protocol):
 
 
 class StopCheck(Protocol):
-    """Says whether a job has to end now; see ``stages.stopping``."""
+    """Says whether a job has to end now; see ``psibench.stopping``."""
 
     def check(self, needed_s: float = 0.0) -> None:
         """Raise if the job was told to end, or has no time left for ``needed_s`` more seconds."""

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, mode
 from psibench.config.base import Id, Section, refuse_repeats
 from psibench.config.files import merge, read_yaml, validated
 from psibench.config.leaderboards import Leaderboard
-from psibench.config.llms import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.config.models import Model
 from psibench.config.paths import workflow_path
 from psibench.config.registry import load_registry
@@ -22,6 +21,7 @@ from psibench.config.sections import Encoding, Report, Search, Uncertainty
 from psibench.errors import InputError, refuse, supported
 from psibench.filters.negatives import FinewebNegatives
 from psibench.generate.benchmarks import Benchmark, view_id, view_names
+from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.llm.tasks import LlmTaskSection
 from psibench.metrics.definitions import DEFAULT_METRICS
 from psibench.plan.training import TrainedModel, trained_models

@@ -16,7 +16,6 @@ import polars as pl
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import VllmModel
-from psibench.config.llms import MILLION
 from psibench.config.model_base import EncoderModel
 from psibench.config.models import Model
 from psibench.encode.store import EmbeddingStore, Storage, text_key
@@ -24,6 +23,7 @@ from psibench.errors import InputError
 from psibench.estimate.documents import Reader, is_large, is_remote
 from psibench.generate.benchmarks import RAW, GeneratedBenchmark, places_of
 from psibench.llm.expected import EMBEDDED, count_tokens
+from psibench.llm.sections import MILLION
 from psibench.models.api.ledger import Ledger
 from psibench.models.api.service import pack
 from psibench.models.api.texts import ApiTexts, load_api_texts, remembered_tokenizer

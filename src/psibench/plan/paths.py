@@ -8,12 +8,6 @@ to the working directory; the Snakefile has their grammar.
 import re
 from collections.abc import Callable, Iterable
 
-from psibench.config.downloads import (
-    Download,
-    model_downloads,
-    reranker_downloads,
-    tokenizer_downloads,
-)
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase
@@ -33,6 +27,12 @@ from psibench.generate.recipes import judge_name
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
+from psibench.plan.downloads import (
+    Download,
+    model_downloads,
+    reranker_downloads,
+    tokenizer_downloads,
+)
 from psibench.plan.plan import Plan
 from psibench.probes.settings import OF_QUERIES, SEARCHING, why_not
 from psibench.translate.quality import JUDGE_TRANSLATION

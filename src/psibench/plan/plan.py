@@ -9,15 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from psibench.config.downloads import (
-    Download,
-    by_name,
-    model_downloads,
-    reranker_downloads,
-    tokenizer_downloads,
-)
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.llms import LlmSettings, Price
 from psibench.config.model_base import EncoderModel, Windows
 from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
 from psibench.config.models import Bm25Model, FusionModel, Model, RunFilesModel, StaticModel
@@ -31,6 +23,7 @@ from psibench.errors import InputError, MissingError, refuse
 from psibench.filters.mixtures import Tiny
 from psibench.generate.benchmarks import CANDIDATES, RAW, TINY, Controlled, view_id
 from psibench.generate.recipes import source_files
+from psibench.llm.sections import LlmSettings, Price
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.positions import refuse_beyond_positions
 from psibench.models.run_files import check_run_files
@@ -42,6 +35,13 @@ from psibench.plan.benchmarks import (
     views_of,
 )
 from psibench.plan.config import Config, resolve_llms, resolve_prices, resolve_rerankers
+from psibench.plan.downloads import (
+    Download,
+    by_name,
+    model_downloads,
+    reranker_downloads,
+    tokenizer_downloads,
+)
 from psibench.plan.texts import PlannedTexts, planned_texts, shards_of_minutes
 from psibench.sources.local import local_files
 

@@ -3,11 +3,11 @@
 from contextlib import suppress
 from typing import Any
 
-from psibench.config.llms import Price, price_of
 from psibench.config.paths import PUBLISHED
 from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
 from psibench.filters.verify import VerifyMargin
+from psibench.llm.sections import Price, price_of
 from psibench.plan.benchmarks import BY_DOMAIN
 from psibench.plan.paths import compared_domains, encodings, first_stage, translators_of
 from psibench.plan.plan import Plan

@@ -16,7 +16,7 @@ from psibench.models.protocols import Role
 from psibench.models.transformer import TransformerEncoder
 from psibench.probes.settings import NO_GRADIENTS, why_not
 from psibench.progress import Progress
-from psibench.stages.stopping import watched_stop
+from psibench.stopping import watched_stop
 
 GRADIENT_ROOM = 4
 """Tokens of a batch that are encoded at once, per token whose gradient is taken: states stay."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.config.llms import Price, price_of
 from psibench.errors import InputError
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.decide import SCORING_SAVINGS
@@ -15,6 +14,7 @@ from psibench.filters.mixtures import MIXTURE_CELLS, RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
 from psibench.filters.study import position_shift
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
+from psibench.llm.sections import Price, price_of
 from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm
 from psibench.report.plots import SERIES, LineStyle, draw_stacks

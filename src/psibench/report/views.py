@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from psibench.config.llms import STAND_IN_PREFIX
+from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.report.tables import Table
 from psibench.report.wording import MISSING, change, count, interval, number, percent
 from psibench.tables.spec import POOLED

@@ -27,7 +27,7 @@ from psibench.models.api.texts import ApiTexts, load_api_texts, remember_tokeniz
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import StopCheck, TokenizedText
 from psibench.progress import Progress
-from psibench.stages.stopping import watched_stop
+from psibench.stopping import watched_stop
 from psibench.tables import write_table
 from psibench.tables.derived import derived
 from psibench.tables.embedding_schemas import EMBEDDING_USAGE

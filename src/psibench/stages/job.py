@@ -11,7 +11,7 @@ from pathlib import Path
 from psibench.cluster.head_lock import end_with_head, job_lock
 from psibench.errors import InputError, missing_extra
 from psibench.models.checkpoints import run_offline
-from psibench.stages.stopping import STOPPED_STATUS, Stopped
+from psibench.stopping import STOPPED_STATUS, Stopped
 from psibench.tables.stage import DECLARED, Job, StageVersion, call
 
 INPUT_ERROR_STATUS = 2

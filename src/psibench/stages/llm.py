@@ -17,7 +17,6 @@ from typing import Any
 import polars as pl
 
 from psibench.config.files import merge, read_yaml
-from psibench.config.llms import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.config.paths import DEFAULT_CONFIG
 from psibench.errors import InputError
 from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
@@ -29,6 +28,7 @@ from psibench.llm.expected import estimate_requests
 from psibench.llm.prompts import Prompt, load_prompt, requests_of
 from psibench.llm.request import Request
 from psibench.llm.run import ask_all
+from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -40,7 +40,7 @@ from psibench.llm.tasks import (
 )
 from psibench.progress import Progress, warn
 from psibench.stages.ledger import check_balance
-from psibench.stages.stopping import watched_stop
+from psibench.stopping import watched_stop
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
 from psibench.tables.derived import derived, read_all

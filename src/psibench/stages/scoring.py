@@ -17,7 +17,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.rerankers.protocols import Pair, Reranker
 from psibench.rerankers.scoring import score_pairs
-from psibench.stages.stopping import watched_stop
+from psibench.stopping import watched_stop
 from psibench.store.pairs import PairStore
 
 FloatArray = npt.NDArray[np.float64]

@@ -10,8 +10,7 @@ import polars as pl
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import Bm25Model, EmbeddingApiModel, EncoderEntry
-from psibench.encode.store import StoredDocuments, key_array, open_store
-from psibench.errors import InputError
+from psibench.encode.store import StoredDocuments, fingerprint_of, key_array, open_store
 from psibench.models.bm25 import search_bm25
 from psibench.models.dtypes import pick_device
 from psibench.search.exact import search_vectors
@@ -19,11 +18,10 @@ from psibench.search.late import search_token_vectors
 from psibench.search.ranking import TopK, rank_documents
 from psibench.search.sparse import search_sparse_vectors
 from psibench.search.vectors import DocumentVectors, Groups, Vectors
-from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.columns import read_columns
+from psibench.tables import Provenance, read_table, write_table
+from psibench.tables.columns import own_rows, read_columns
 from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
-from psibench.tables.spec import TableSpec
 from psibench.tables.stage import stage
 
 
@@ -111,17 +109,6 @@ def run_vector_search(
     _write_run([scores], output, derived("search_vectors", paths, params=params))
 
 
-def fingerprint_of(encodings: str | Path) -> str:
-    """Return the fingerprint of the model whose vectors an encodings table points to."""
-    params = (read_provenance(encodings) or {}).get("params", {})
-    if "fingerprint" not in params:
-        raise InputError(
-            f"{encodings}: its metadata names no model fingerprint, so its vectors cannot be "
-            "found; make it again with the stage encode"
-        )
-    return str(params["fingerprint"])
-
-
 def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
     """Read the keys of a role's texts, domain by domain in the order given, the last id first."""
     columns = ("role", "domain", "_id", "key")
@@ -129,22 +116,6 @@ def _side(role: str, path: str | Path, domains: Sequence[str]) -> pl.DataFrame:
     order = pl.DataFrame({"domain": list(domains), "place": range(len(domains))})
     joined = frame.join(order, on="domain", maintain_order="left")
     return joined.sort("place", "_id", descending=[False, True])
-
-
-def own_rows(
-    side: pl.DataFrame, domains: Sequence[str], tables: Sequence[str | Path], spec: TableSpec
-) -> pl.DataFrame:
-    """Keep the rows of texts (``domain``, ``_id``) that are in the tables of their domains.
-
-    Without tables all are kept.
-    """
-    if not tables:
-        return side
-    own = [
-        read_columns(path, spec, ("_id",)).select(pl.lit(domain).alias("domain"), "_id")
-        for domain, path in zip(domains, tables, strict=True)
-    ]
-    return side.join(pl.concat(own), on=["domain", "_id"], how="semi", maintain_order="left")
 
 
 def _sizes(side: pl.DataFrame, domains: Sequence[str]) -> list[int]:

@@ -68,3 +68,19 @@ def _matching(file: pq.ParquetFile, columns: list[str], ids: Sequence[str]) -> p
         for batch in file.iter_batches(BATCH_ROWS, columns=columns)
     )
     return pa.Table.from_batches(kept, schema=schema)
+
+
+def own_rows(
+    side: pl.DataFrame, domains: Sequence[str], tables: Sequence[str | Path], spec: TableSpec
+) -> pl.DataFrame:
+    """Keep the rows of texts (``domain``, ``_id``) that are in the tables of their domains.
+
+    Without tables all are kept.
+    """
+    if not tables:
+        return side
+    own = [
+        read_columns(path, spec, ("_id",)).select(pl.lit(domain).alias("domain"), "_id")
+        for domain, path in zip(domains, tables, strict=True)
+    ]
+    return side.join(pl.concat(own), on=["domain", "_id"], how="semi", maintain_order="left")

@@ -23,7 +23,7 @@ from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.networks import usable_positions
 from psibench.models.positions import refuse_more
 from psibench.models.weights import checking_weights, quiet, tokenizer_folder
-from psibench.stages.stopping import watched_stop
+from psibench.stopping import watched_stop
 from psibench.tables import content_hash, read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.provenance import hash_params

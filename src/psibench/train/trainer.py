@@ -16,7 +16,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from psibench.errors import InputError
 from psibench.progress import Progress
-from psibench.stages.stopping import Stop, Stopped
+from psibench.stopping import Stop, Stopped
 from psibench.train.batches import Examples, LengthBinBatches
 from psibench.train.sections import Settings
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standin_batches import BatchImperfections, LineWorker
 
-from psibench.config.llms import load_llms
 from psibench.llm.request import Message, Request, ResponseSchema
+from psibench.llm.sections import load_llms
 from psibench.llm.standin.completion import answer_directly
 from psibench.llm.standin.rules import JUDGES, by_words, judge_of, rarity
 

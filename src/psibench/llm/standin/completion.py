@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from psibench.config.llms import STAND_IN_PREFIX
 from psibench.llm.answer import Answer
 from psibench.llm.client import read_reply
 from psibench.llm.request import Request
 from psibench.llm.secret import Secret
+from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.llm.standin.rules import HANDLERS, Task, count_tokens, judge_of
 
 REFUSAL = "I am sorry, but I cannot help with that."

@@ -28,7 +28,7 @@ from math import log1p
 from pathlib import Path
 from typing import Any
 
-from psibench.config.llms import STAND_IN_PREFIX
+from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.llm.standin.locales import LOCALES, locale_of
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.text.segments import POSITIONS, inner_thirds

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from psibench.config.llms import MILLION
 from psibench.llm.limits import Call
+from psibench.llm.sections import MILLION
 from psibench.llm.usage import BudgetReachedError, Usage
 from psibench.models.protocols import Role
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.llms import AskPolicy
 from psibench.errors import InputError
 from psibench.llm.asking import Workers
 from psibench.llm.connection import Connection, TryFailedError
 from psibench.llm.secret import Secret
+from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 from psibench.models.api.ledger import ApiCall, ApiRequest, Ledger, LedgerBudget
 from psibench.models.protocols import Role
