@@ -37,8 +37,6 @@ UP = {
     # A backend that is one module has its section of the registry beside its encoder.
     ("config.models", "models.backends"),
     ("config.models", "models.backends.static"),
-    # The table of what became of the evidence is translation's; statistics writes it.
-    ("metrics.statistics", "translate.relocate"),
 }
 """Imports from a layer above that are still there, and why. No new ones."""
 

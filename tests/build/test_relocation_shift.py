@@ -1,9 +1,10 @@
 import polars as pl
 import pytest
 
+from psibench.metrics.statistics import position_shifts, relocation_table
 from psibench.tables import conform
 from psibench.tables.quality_schemas import RELOCATION
-from psibench.translate.relocate import position_shifts, relocation_table, with_origins
+from psibench.translate.relocate import with_origins
 
 SPAN = pl.Array(pl.Int32, 2)
 

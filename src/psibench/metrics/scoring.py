@@ -32,11 +32,9 @@ from psibench.tables.schemas import (
     TableSpec,
 )
 from psibench.tables.stage import stage
+from psibench.tables.translation_schemas import TRANSLATED_LENGTH
 
 logger = logging.getLogger("psibench")
-
-TRANSLATED_LENGTH = "pos_translated_char_length"
-"""Column of translated queries: characters in the translated positive."""
 
 RUN_ROWS = 262_144
 """Rows of a run in memory at a time: PosIR at depth 1,000 has 42 million."""

@@ -17,15 +17,23 @@ from psibench.tables.quality_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
 from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
+from psibench.tables.translation_schemas import (
+    LOCATED_BY,
+    LOCATED_FROM,
+    LOCATED_SPAN,
+    RELOCATED_COLUMNS,
+    TRANSLATED_LENGTH,
+)
 from psibench.text.lengths import count_words
 from psibench.text.query_types import QUERY_TYPES, has_query_types, query_types
-from psibench.translate.relocate import RELOCATED_COLUMNS, relocation_table
 
 HISTOGRAM_BIN_CHARS = 50
 RELATIVE_BINS = 20
 QUERY_TYPE_PREFIX = "query_type:"
 START_PREFIX = "start:"
-LOCATED = "located_char_span"
+CLOSE = 0.05
+"""The width of one of PosIR's twenty bins."""
+ROUNDING = 1e-12
 DOMAIN_STATISTICS = (
     "passage_tokens_min",
     "passage_tokens_q1",
@@ -92,8 +100,10 @@ def domain_statistics(
         values["share_of_queries"] = queries.height / n_queries
         chars = queries.get_column("text").str.len_chars()
         values["query_chars_mean"] = float(chars.to_numpy().mean())
-        if LOCATED in queries.columns:
-            values["share_located"] = 1 - queries.get_column(LOCATED).null_count() / queries.height
+        if LOCATED_SPAN in queries.columns:
+            values["share_located"] = (
+                1 - queries.get_column(LOCATED_SPAN).null_count() / queries.height
+            )
     return _long(values)
 
 
@@ -191,6 +201,71 @@ def _long(values: Mapping[str, float]) -> pl.DataFrame:
     numbers = [float(value) for value in values.values()]
     schema = {"statistic": pl.String, "value": pl.Float64}
     return pl.DataFrame({"statistic": list(values), "value": numbers}, schema=schema)
+
+
+def relocation_table(queries: Mapping[str, pl.DataFrame], *, language: str) -> pl.DataFrame:
+    """Compare where evidence is in the originals and in their translations: RELOCATION rows.
+
+    The relative position of a span is min(middle, length) / length, as in the evaluation; the
+    original's comes from ``pos_char_span`` and ``pos_char_length``, the translation's from
+    ``located_char_span`` and ``pos_translated_char_length``. What was located by sentences is
+    whole sentences; so its original is, too: ``located_from_span`` where that is given. A query
+    whose evidence was not found counts in ``n_queries`` only.
+
+    Parameters
+    ----------
+    queries
+        Domain -> QUERIES rows of a translated language; a domain without the columns of relocation
+        has no row.
+
+    Returns
+    -------
+    A row ``all`` per domain, then one per method where there are several.
+    """
+    rows: list[dict[str, str | int | float | None]] = []
+    for domain, asked in queries.items():
+        if not {LOCATED_SPAN, LOCATED_BY, TRANSLATED_LENGTH} <= set(asked.columns):
+            continue
+        shifts = position_shifts(asked)
+        methods = shifts.get_column(LOCATED_BY).drop_nulls().unique().sort().to_list()
+        by_method = [(one, shifts.filter(pl.col(LOCATED_BY) == one)) for one in methods]
+        sides = [(POOLED, shifts), *by_method]
+        for method, own in sides if len(methods) > 1 else sides[:1]:
+            shift = own.get_column("shift").to_numpy()
+            n = len(shift)
+            rows.append(
+                {
+                    "language": language,
+                    "domain": domain,
+                    "method": method,
+                    "n_queries": asked.height,
+                    "n_located": n,
+                    "share_located": n / asked.height if asked.height else None,
+                    "median_shift": float(np.median(shift)) if n else None,
+                    "share_within_0.05": float((shift <= CLOSE + ROUNDING).mean()) if n else None,
+                }
+            )
+    return pl.DataFrame(rows, schema=RELOCATION.empty().schema, orient="row")
+
+
+def position_shifts(queries: pl.DataFrame) -> pl.DataFrame:
+    """Return (n_located, 3) ``_id``, ``located_by`` and ``shift``: absolute, in [0, 1]."""
+    located = queries.filter(pl.col(LOCATED_SPAN).is_not_null())
+    offsets = pl.List(pl.Int64)
+    spans = [
+        pl.col(name).cast(offsets)
+        for name in (LOCATED_FROM, "pos_char_span")
+        if name in queries.columns
+    ]
+    original = _relative(pl.coalesce(spans), "pos_char_length")
+    shift = (original - _relative(pl.col(LOCATED_SPAN).cast(offsets), TRANSLATED_LENGTH)).abs()
+    return located.select("_id", LOCATED_BY, shift=shift)
+
+
+def _relative(span: pl.Expr, length: str) -> pl.Expr:
+    middle = (span.list.get(0) + span.list.get(1)) / 2
+    size = pl.col(length).cast(pl.Float64)
+    return pl.min_horizontal(middle, size) / size
 
 
 Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]

@@ -12,12 +12,12 @@ from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import count
 from psibench.tables.columns import read_columns
 from psibench.tables.schemas import CORPUS, QUERIES
+from psibench.tables.translation_schemas import LOCATED_BY, LOCATED_SPAN, TRANSLATED_LENGTH
 from psibench.text.languages import english_name, html_lang, is_rtl
-from psibench.translate.relocate import BY, LENGTH, SPAN
 
 N_EXAMPLES = 3
 WHY_NOT, TARGET = "not_located", "target_position"
-EXTRA_COLUMNS = (LENGTH, SPAN, BY, WHY_NOT, SEVERAL_SPANS)
+EXTRA_COLUMNS = (TRANSLATED_LENGTH, LOCATED_SPAN, LOCATED_BY, WHY_NOT, SEVERAL_SPANS)
 """Columns that an example tells of, of translated queries and of those with several spans."""
 CONTEXT = 200
 """Characters shown before and after the evidence."""
@@ -130,7 +130,7 @@ def make_example(
         Its positive. The span is taken to be of this text unless the row tells of a translation,
         or the text has another length than the row says.
     """
-    is_original = row.get(LENGTH) is None and row["pos_char_length"] == len(text)
+    is_original = row.get(TRANSLATED_LENGTH) is None and row["pos_char_length"] == len(text)
     spans: Sequence[Sequence[int]] = row.get(SEVERAL_SPANS) or []
     if row["pos_char_span"] is None and not (spans and is_original):
         shown = excerpt_at(text, 0.0)
@@ -142,7 +142,7 @@ def make_example(
         return Example(benchmark, language, domain, row["_id"], row["text"], shown, facts)
     start, end = row["pos_char_span"] or spans[0]
     middle = _middle(start, end, row["pos_char_length"])
-    located = row.get(SPAN)
+    located = row.get(LOCATED_SPAN)
     if is_original and spans:
         shown = excerpt(text, (start, end))
         named = "; ".join(f"{count(first)} to {count(last)}" for first, last in spans)
@@ -154,12 +154,16 @@ def make_example(
         shown, facts = excerpt(text, (start, end)), _place_facts(start, end, len(text))
     elif located is not None:
         shown = excerpt(text, (located[0], located[1]))
-        how = f"found again in the translation ({row.get(BY) or 'method unknown'})"
+        how = f"found again in the translation ({row.get(LOCATED_BY) or 'method unknown'})"
         place = _place_facts(located[0], located[1], len(text))
         facts = (how, *place, f"in the original: at {middle:.2f}")
     else:
         shown = excerpt_at(text, middle)
-        why = "not located in the translation" if SPAN in row else "not looked for in this text"
+        why = (
+            "not located in the translation"
+            if LOCATED_SPAN in row
+            else "not looked for in this text"
+        )
         why += f" ({row[WHY_NOT]})" if row.get(WHY_NOT) else ""
         unmarked = f"shown unmarked: the text at the original's place, {middle:.2f}"
         facts = (f"evidence: {why}", unmarked)

@@ -9,6 +9,12 @@ from psibench.tables.spec import BOOL, CHAR_SPAN, INT32, STRING, Column, TableSp
 
 DOC_TEXT = "the document; of a query, its positive"
 KIND_TEXT = "document or query"
+LOCATED_SPAN, LOCATED_BY = "located_char_span", "located_by"
+LOCATED_FROM = "located_from_span"
+TRANSLATED_LENGTH = "pos_translated_char_length"
+"""Characters in the translated positive."""
+RELOCATED_COLUMNS = (LOCATED_SPAN, LOCATED_BY, TRANSLATED_LENGTH, LOCATED_FROM)
+"""What is read of translated queries; `LOCATED_FROM` is there only if sentences were aligned."""
 GRADE_TEXT = "1 (poor) to 5 (flawless); null without a usable reply"
 
 TEXT_PARTS = TableSpec(

@@ -30,9 +30,8 @@ from psibench.llm.tasks import (
 )
 from psibench.tables import read_table
 from psibench.tables.domains import TablePath
-from psibench.tables.quality_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS
-from psibench.tables.translation_schemas import RELOCATED
+from psibench.tables.translation_schemas import LOCATED_BY, LOCATED_FROM, LOCATED_SPAN, RELOCATED
 from psibench.text.alignment import MOST_CELLS, Bead, align_lengths, sentence_spans
 from psibench.text.locate import locate_quote
 from psibench.translate.translate import TranslateSection, language_names
@@ -54,15 +53,6 @@ MOST_UNALIGNED = 0.2
 """Largest share of either text that may be left without a counterpart."""
 MOST_BEAD_COST = 6.0
 """Largest cost of the lengths of a bead that evidence lies in: a chance of 1 in 400."""
-
-SPAN, BY, LENGTH = "located_char_span", "located_by", "pos_translated_char_length"
-ORIGIN = "located_from_span"
-RELOCATED_COLUMNS = (SPAN, BY, LENGTH, ORIGIN)
-"""What is read of translated queries; `ORIGIN` is there only if sentences were aligned."""
-EVERY = "all"
-CLOSE = 0.05
-"""The width of one of PosIR's twenty bins."""
-ROUNDING = 1e-12
 
 Offsets = tuple[int, int]
 SPAN_TYPE = pl.Array(pl.Int32, 2)
@@ -126,8 +116,8 @@ def relocated(
         "".join(f"; {n} {reason}" for reason, n in counts),
     )
     columns = found.select(
-        pl.col("span").alias(SPAN),
-        pl.when(is_found).then(pl.lit(method)).alias(BY),
+        pl.col("span").alias(LOCATED_SPAN),
+        pl.when(is_found).then(pl.lit(method)).alias(LOCATED_BY),
         not_located="reason",
     )
     located = queries.hstack(columns)
@@ -278,7 +268,7 @@ def with_origins(queries: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
         ``_id, text`` of the original documents.
     """
     texts = dict(source.select("_id", "text").iter_rows())
-    asked = queries.select("pos_corpus_id", "pos_char_span", SPAN).rows()
+    asked = queries.select("pos_corpus_id", "pos_char_span", LOCATED_SPAN).rows()
     sentences = {
         doc: sentence_spans(texts[doc]) for doc, _, located in asked if located is not None
     }
@@ -286,7 +276,7 @@ def with_origins(queries: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
         None if located is None else _whole_sentences(sentences[doc], *span)
         for doc, span, located in asked
     ]
-    return queries.with_columns(pl.Series(ORIGIN, origins, dtype=SPAN_TYPE))
+    return queries.with_columns(pl.Series(LOCATED_FROM, origins, dtype=SPAN_TYPE))
 
 
 def _whole_sentences(sentences: Sequence[Offsets], start: int, end: int) -> list[int]:
@@ -397,68 +387,3 @@ RELOCATE_SPANS = LlmTask(
     prompt="relocate_span",
     documents=CORPUS,
 )
-
-
-# How far the position of evidence survives translation
-
-
-def relocation_table(queries: Mapping[str, pl.DataFrame], *, language: str) -> pl.DataFrame:
-    """Compare where evidence is in the originals and in their translations: RELOCATION rows.
-
-    The relative position of a span is min(middle, length) / length, as in the evaluation; the
-    original's comes from ``pos_char_span`` and ``pos_char_length``, the translation's from
-    ``located_char_span`` and ``pos_translated_char_length``. What was located by sentences is
-    whole sentences; so its original is, too: ``located_from_span`` where that is given. A query
-    whose evidence was not found counts in ``n_queries`` only.
-
-    Parameters
-    ----------
-    queries
-        Domain -> QUERIES rows of a translated language; a domain without the columns of relocation
-        has no row.
-
-    Returns
-    -------
-    A row ``all`` per domain, then one per method where there are several.
-    """
-    rows: list[dict[str, str | int | float | None]] = []
-    for domain, asked in queries.items():
-        if not {SPAN, BY, LENGTH} <= set(asked.columns):
-            continue
-        shifts = position_shifts(asked)
-        methods = shifts.get_column(BY).drop_nulls().unique().sort().to_list()
-        sides = [(EVERY, shifts), *((one, shifts.filter(pl.col(BY) == one)) for one in methods)]
-        for method, own in sides if len(methods) > 1 else sides[:1]:
-            shift = own.get_column("shift").to_numpy()
-            n = len(shift)
-            rows.append(
-                {
-                    "language": language,
-                    "domain": domain,
-                    "method": method,
-                    "n_queries": asked.height,
-                    "n_located": n,
-                    "share_located": n / asked.height if asked.height else None,
-                    "median_shift": float(np.median(shift)) if n else None,
-                    "share_within_0.05": float((shift <= CLOSE + ROUNDING).mean()) if n else None,
-                }
-            )
-    return pl.DataFrame(rows, schema=RELOCATION.empty().schema, orient="row")
-
-
-def position_shifts(queries: pl.DataFrame) -> pl.DataFrame:
-    """Return (n_located, 3) ``_id``, ``located_by`` and ``shift``: absolute, in [0, 1]."""
-    located = queries.filter(pl.col(SPAN).is_not_null())
-    offsets = pl.List(pl.Int64)
-    spans = [
-        pl.col(name).cast(offsets) for name in (ORIGIN, "pos_char_span") if name in queries.columns
-    ]
-    original = _relative(pl.coalesce(spans), "pos_char_length")
-    shift = (original - _relative(pl.col(SPAN).cast(offsets), LENGTH)).abs()
-    return located.select("_id", BY, shift=shift)
-
-
-def _relative(span: pl.Expr, length: str) -> pl.Expr:
-    middle = (span.list.get(0) + span.list.get(1)) / 2
-    size = pl.col(length).cast(pl.Float64)
-    return pl.min_horizontal(middle, size) / size
