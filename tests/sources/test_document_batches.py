@@ -152,6 +152,10 @@ def test_a_large_file_is_read_in_little_memory(monkeypatch):
     assert peak < 5_000_000
 
 
+def dataset_batches(name, **options):
+    return hub_document_batches(HubSource(kind="hub", name=name, **options))
+
+
 def write_dataset(name, **splits):
     Path(name).mkdir()
     for split, records in splits.items():
@@ -163,9 +167,9 @@ def write_dataset(name, **splits):
 def test_a_dataset_comes_in_batches_over_its_splits(streaming):
     write_dataset("s", train=[*texts(3), {"text": "", "key": "e"}], test=texts(2))
     options = {"splits": ["train", "test"], "streaming": streaming}
-    batches = list(hub_document_batches("s", **options))
+    batches = list(dataset_batches("s", **options))
     assert keys(batches) == [["d0000000", "d0000001", "d0000002"], ["d0000004", "d0000005"]]
-    few = hub_document_batches("s", max_documents=2, id_column="key", **options)
+    few = dataset_batches("s", max_documents=2, id_column="key", **options)
     assert keys(few) == [["k0", "k1"]]
 
 
@@ -173,9 +177,7 @@ def test_a_dataset_comes_in_batches_over_its_splits(streaming):
 @pytest.mark.parametrize("streaming", [False, True])
 def test_an_id_of_a_dataset_repeated_in_a_later_batch_is_refused(streaming):
     write_dataset("s", train=texts(5), test=texts(1))
-    batches = hub_document_batches(
-        "s", splits=["train", "test"], id_column="key", streaming=streaming
-    )
+    batches = dataset_batches("s", splits=["train", "test"], id_column="key", streaming=streaming)
     assert next(batches).height == 3
     with pytest.raises(InputError) as raised:
         next(batches)

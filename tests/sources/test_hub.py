@@ -3,6 +3,7 @@ import json
 import polars as pl
 import pytest
 
+from psibench.config.sources import HubSource
 from psibench.errors import InputError
 from psibench.sources.hub import hub_document_batches, read_hub_questions
 
@@ -52,18 +53,22 @@ def lay_out(tmp_path):
 
 
 def read_documents(name, **options) -> pl.DataFrame:
-    return pl.concat(hub_document_batches(name, **options))
+    return pl.concat(hub_document_batches(HubSource(kind="hub", name=name, **options)))
+
+
+def read_questions(name, **options) -> pl.DataFrame:
+    return read_hub_questions(HubSource(kind="hub", name=name, **options))
 
 
 SQUAD_COLUMNS = ("id", "question", "context", "answers")
-BOTH = ("train", "validation")
+BOTH = ["train", "validation"]
 
 
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_questions_are_read_over_the_splits_in_order(lay_out, kind, streaming):
     name = lay_out(QUESTIONS, SQUAD_COLUMNS, kind=kind)
-    frame = read_hub_questions(name, splits=BOTH, streaming=streaming)
+    frame = read_questions(name, splits=BOTH, streaming=streaming)
     assert frame.drop("context").rows() == [
         ("q1", "Who?", "Ada", 0, f"{name}, train[0]"),
         ("q2", "Why?", None, None, f"{name}, train[1]"),
@@ -96,7 +101,7 @@ def test_reading_stops_after_so_many_records(lay_out, streaming, most, expected)
 
 def test_a_split_that_is_not_needed_is_not_loaded(lay_out):
     name = lay_out(DOCUMENTS, ("key", "text"))
-    assert read_documents(name, splits=("train", "none"), max_documents=3).height == 2
+    assert read_documents(name, splits=["train", "none"], max_documents=3).height == 2
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_a_split_that_is_not_needed_is_not_loaded(lay_out):
 def test_a_bad_question_record_is_refused_with_its_place(lay_out, columns, row, message):
     name = lay_out({"train": [row]}, columns)
     with pytest.raises(InputError) as raised:
-        read_hub_questions(name, splits=("train",))
+        read_questions(name, splits=["train"])
     assert str(raised.value).startswith(f"{name}, train[0]: ")
     assert message in str(raised.value)
 
@@ -122,17 +127,17 @@ def test_a_bad_question_record_is_refused_with_its_place(lay_out, columns, row, 
 def test_bad_document_records_are_refused(lay_out):
     name = lay_out({"train": [(1, 2.5), (1, 3.5)]}, ("key", "number"))
     with pytest.raises(InputError, match=r"train\[0\]: missing column text; found key, number"):
-        read_documents(name, splits=("train",))
+        read_documents(name, splits=["train"])
     with pytest.raises(InputError, match=r"train\[0\]: field 'number' is float, expected text"):
-        read_documents(name, splits=("train",), text_column="number")
+        read_documents(name, splits=["train"], text_column="number")
 
 
 def test_repeated_ids_and_a_set_without_text_are_refused(lay_out):
     name = lay_out({"train": [("a", "x"), ("a", "y")], "test": [("b", "")]}, ("key", "text"))
     with pytest.raises(InputError, match="id 'a' occurs 2 times"):
-        read_documents(name, splits=("train",), id_column="key")
+        read_documents(name, splits=["train"], id_column="key")
     with pytest.raises(InputError, match="no text in column 'text' of test"):
-        read_documents(name, splits=("test",))
+        read_documents(name, splits=["test"])
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -141,13 +146,13 @@ def test_a_broken_file_of_a_dataset_is_refused(lay_out, streaming):
     with open(f"{name}/train.jsonl", "a") as handle:
         handle.write('{"key": ')
     with pytest.raises(InputError, match="split 'train', revision None: cannot be loaded"):
-        read_documents(name, splits=("train",), streaming=streaming)
+        read_documents(name, splits=["train"], streaming=streaming)
 
 
 @pytest.mark.parametrize(("name", "split"), [("set", "none"), ("no-such-set", "train")])
 def test_an_unknown_dataset_or_split_is_refused(lay_out, tmp_path, name, split):
     lay_out(DOCUMENTS, ("key", "text"))
     with pytest.raises(InputError) as raised:
-        read_documents(str(tmp_path / name), splits=(split,))
+        read_documents(str(tmp_path / name), splits=[split])
     assert f"split {split!r}" in str(raised.value)
     assert "Check name, split and revision" in str(raised.value)

@@ -237,8 +237,11 @@ def test_questions_of_a_dataset_are_filtered_too():
         return base | {"field": field}
 
     write("s/train.jsonl", [question("q0", "law"), question("q1", "mining")])
-    law = [Condition(column="field", equals="law")]
-    frame = read_hub_questions("s", splits=["train"], where=law)
+    law, other = (
+        HubSource(kind="hub", name="s", where=[Condition(column="field", equals=field)])
+        for field in ("law", "x")
+    )
+    frame = read_hub_questions(law)
     assert frame.get_column("_id").to_list() == ["q0"]
     with pytest.raises(InputError, match="left out all 2 records"):
-        read_hub_questions("s", splits=["train"], where=[Condition(column="field", equals="x")])
+        read_hub_questions(other)

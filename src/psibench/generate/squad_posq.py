@@ -54,15 +54,7 @@ def build(section: SquadPosq, count_tokens: TokenCounter) -> Build:
     if isinstance(source, SquadSource):
         questions = read_squad_files(source.paths)
     else:
-        questions = read_hub_questions(
-            source.name,
-            splits=source.splits,
-            config=source.config,
-            revision=source.revision,
-            streaming=source.streaming,
-            max_documents=source.max_documents,
-            where=source.where,
-        )
+        questions = read_hub_questions(source)
     return build_squad_posq(
         questions, labels=section.labels, subset=section.subset, count_tokens=count_tokens
     )

@@ -54,18 +54,7 @@ def read_documents(
     if isinstance(source, FilesSource):
         return SourceDocuments(_file_batches(source))
     if isinstance(source, HubSource):
-        batches = hub_document_batches(
-            source.name,
-            splits=source.splits,
-            config=source.config,
-            revision=source.revision,
-            text_column=source.text_column,
-            id_column=source.id_column,
-            streaming=source.streaming,
-            max_documents=source.max_documents,
-            where=source.where,
-        )
-        return SourceDocuments(batches)
+        return SourceDocuments(hub_document_batches(source))
     return SourceDocuments(iter([_contexts(read_squad_files(source.paths))]))
 
 
@@ -90,14 +79,7 @@ def source_records(
         records = file_records(source.paths, named)
     else:
         place = source.name
-        records = hub_records(
-            source.name,
-            source.splits,
-            source.config,
-            source.revision,
-            source.streaming,
-            source.max_documents,
-        )
+        records = hub_records(source)
     chosen = RecordFilter(source.where, place=place)
     for origin, record in records:
         if chosen.keeps(record, origin=origin):

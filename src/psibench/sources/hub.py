@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.sources import Condition
+from psibench.config.sources import HubSource
 from psibench.errors import InputError
 from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import require_id, require_text
@@ -18,16 +18,7 @@ PARQUET_ROWS = 256
 STREAM_BUFFER = 8 << 20
 
 
-def read_hub_questions(
-    name: str,
-    *,
-    splits: Sequence[str],
-    config: str | None = None,
-    revision: str | None = None,
-    streaming: bool = False,
-    max_documents: int | None = None,
-    where: Sequence[Condition] = (),
-) -> pl.DataFrame:
+def read_hub_questions(source: HubSource) -> pl.DataFrame:
     """Read a SQuAD-like dataset (id, question, context, answers) into QUESTIONS rows.
 
     Raises
@@ -37,8 +28,8 @@ def read_hub_questions(
         ``where`` leaves nothing.
     """
     rows: list[QuestionRow] = []
-    chosen = RecordFilter(where, place=name)
-    for origin, record in hub_records(name, splits, config, revision, streaming, max_documents):
+    chosen = RecordFilter(source.where, place=source.name)
+    for origin, record in hub_records(source):
         if not chosen.keeps(record, origin=origin):
             continue
         require_columns(record, ("id", "question", "context", "answers"), origin)
@@ -50,21 +41,10 @@ def read_hub_questions(
         question = require_text(record["question"], "question", origin=origin)
         rows.append((identifier, question, context, answer, start, origin))
     chosen.finish()
-    return questions_frame(rows, where=name)
+    return questions_frame(rows, where=source.name)
 
 
-def hub_document_batches(
-    name: str,
-    *,
-    splits: Sequence[str],
-    config: str | None = None,
-    revision: str | None = None,
-    text_column: str = "text",
-    id_column: str | None = None,
-    streaming: bool = False,
-    max_documents: int | None = None,
-    where: Sequence[Condition] = (),
-) -> Iterator[pl.DataFrame]:
+def hub_document_batches(source: HubSource) -> Iterator[pl.DataFrame]:
     """Yield a text dataset as DOCUMENTS rows in batches; blank texts are left out.
 
     Without ``id_column``, ids count the records over all splits, those that are blank or that
@@ -76,12 +56,12 @@ def hub_document_batches(
         If the dataset cannot be loaded, lacks a column, holds no text (or none that ``where``
         keeps), or repeats an id.
     """
+    name, text_column, id_column = source.name, source.text_column, source.id_column
     columns = (text_column,) if id_column is None else (text_column, id_column)
 
     def read() -> Iterator[Row]:
-        chosen = RecordFilter(where, place=name)
-        records = hub_records(name, splits, config, revision, streaming, max_documents)
-        for number, (origin, record) in enumerate(records):
+        chosen = RecordFilter(source.where, place=name)
+        for number, (origin, record) in enumerate(hub_records(source)):
             if not chosen.keeps(record, origin=origin):
                 continue
             require_columns(record, columns, origin)
@@ -92,18 +72,11 @@ def hub_document_batches(
             yield identifier, text, origin
         chosen.finish()
 
-    empty = f"{name}: no text in column {text_column!r} of {', '.join(splits)}"
+    empty = f"{name}: no text in column {text_column!r} of {', '.join(source.splits)}"
     yield from batch_documents(read, place=name, empty=empty)
 
 
-def hub_records(
-    name: str,
-    splits: Sequence[str],
-    config: str | None,
-    revision: str | None,
-    streaming: bool,
-    max_documents: int | None,
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def hub_records(source: HubSource) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield ``(origin, record)`` over the splits in order, at most ``max_documents``.
 
     Raises
@@ -113,14 +86,15 @@ def hub_records(
     """
     from datasets import load_dataset
 
-    left = max_documents
-    for split in splits:
+    name, config, revision = source.name, source.config, source.revision
+    left = source.max_documents
+    for split in source.splits:
         if left == 0:
             return
         try:
             dataset = (
                 _stream(name, config, split, revision)
-                if streaming
+                if source.streaming
                 else load_dataset(name, config, split=split, revision=revision)
             )
             for index, record in enumerate(islice(dataset, left)):
