@@ -9,7 +9,7 @@ import yaml
 from psibench.cli import main
 from psibench.config.release import PosirReleaseSource
 from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
-from psibench.generate.posir_release import build_posir_release
+from psibench.generate.posir_release import PosirRelease, build
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -48,13 +48,14 @@ def release(root):
 def built(root, results, *, prefix_ids=True, places=PLACES):
     """The tables of results/ for a release."""
     for language, domain in places:
-        made = build_posir_release(
-            PosirReleaseSource(path=str(root)),
+        section = PosirRelease(
+            recipe="posir_release",
+            source=PosirReleaseSource(path=str(root)),
             language=language,
             domain=domain,
             prefix_ids=prefix_ids,
-            count_tokens=count_whitespace_tokens,
         )
+        made = build(section, count_whitespace_tokens)
         folder = results / "data" / language / domain
         for name, spec in (("corpus", CORPUS), ("queries", QUERIES), ("qrels", QRELS)):
             frame = getattr(made, name)

@@ -8,7 +8,8 @@ import pytest
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import ReleaseTables, write_dataset
-from psibench.generate.posir_release import build_posir_release
+from psibench.generate import posir_release
+from psibench.generate.posir_release import PosirRelease
 from psibench.metrics.query_scores import evidence_positions
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
@@ -32,13 +33,14 @@ def build(tmp_path, *, texts=TEXTS, asked=ASKED, judged=JUDGED, prefix_ids=False
         pl.DataFrame(judged, schema=["query-id", "corpus-id", "score"], orient="row"),
     )
     write_dataset(tables, tmp_path, language="eng-Latn", domain="game", extra=bool(further))
-    return build_posir_release(
-        PosirReleaseSource(path=str(tmp_path)),
+    section = PosirRelease(
+        recipe="posir_release",
+        source=PosirReleaseSource(path=str(tmp_path)),
         language="eng-Latn",
         domain="game",
         prefix_ids=prefix_ids,
-        count_tokens=count_whitespace_tokens,
     )
+    return posir_release.build(section, count_whitespace_tokens)
 
 
 def dropped(built):

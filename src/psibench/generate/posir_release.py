@@ -48,25 +48,7 @@ class PosirRelease(BenchmarkBase):
 
 
 def build(section: PosirRelease, count_tokens: TokenCounter) -> Build:
-    """Read one place of a release."""
-    return build_posir_release(
-        section.source,
-        language=section.language,
-        domain=section.domain,
-        prefix_ids=section.prefix_ids,
-        count_tokens=count_tokens,
-    )
-
-
-def build_posir_release(
-    source: PosirReleaseSource,
-    *,
-    language: str,
-    domain: str,
-    prefix_ids: bool,
-    count_tokens: TokenCounter,
-) -> Build:
-    """Read one language and domain of a release.
+    """Read one language and domain of a release: those of ``section``.
 
     A query's positive is the one in ``pos_corpus_id`` where the release has that column; else its
     document of the highest grade among those in the corpus; of several, the first whose length is
@@ -76,10 +58,7 @@ def build_posir_release(
     (``span_outside``). A span that only ends beyond it is kept: PosIR's relative position takes
     its middle as at most the length.
 
-    Parameters
-    ----------
-    prefix_ids : put ``{domain}/`` before the ids of documents and queries.
-    count_tokens : counts the documents' tokens; those of the positives stay as published.
+    ``count_tokens`` counts the documents' tokens; those of the positives stay as published.
 
     Raises
     ------
@@ -87,8 +66,9 @@ def build_posir_release(
         If the dataset cannot be read, no query is left, or what it says of a positive is not so: it
         is not in corpus and qrels, or has another length.
     """
+    source, language, domain = section.source, section.language, section.domain
     tables = read_dataset(source.path, language=language, domain=domain, revision=source.revision)
-    tables = _prefixed(tables, f"{domain}/") if prefix_ids else tables
+    tables = _prefixed(tables, f"{domain}/") if section.prefix_ids else tables
     corpus = with_lengths(tables.corpus, count_tokens=count_tokens)
     usable = tables.qrels.join(
         corpus.select(pl.col("_id").alias("corpus-id"), own_length="char_length"),
