@@ -73,14 +73,13 @@ def bm25(n: int) -> Work:
 
 def encoding(n: int) -> Work:
     """Encode n texts with static word vectors: reading, tokenizing, storing."""
-    from psibench.config.paths import REGISTRY
     from psibench.config.registry import load_registry
     from psibench.config.sections import Encoding
     from psibench.encode.batches import encode_texts
     from psibench.encode.job import open_encoder
     from psibench.encode.store import EmbeddingStore
 
-    entry = load_registry(REGISTRY)["minilm-static"]
+    entry = load_registry()["minilm-static"]
     settings, texts = Encoding(device="cpu"), made_up_texts(n)
     encoder, _ = open_encoder(entry, settings, model="growth")
     folder = tempfile.mkdtemp()

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY, prompt_path
+from psibench.config.paths import prompt_path
 from psibench.filters.grade import grading_task, pairs_table, verdict_task
 from psibench.generate.benchmarks import Controlled
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
@@ -63,7 +63,7 @@ class Written:
 @cache
 def default_section() -> Controlled:
     """Return the default config's benchmark."""
-    config, _ = load_config(DEFAULT_CONFIG, registry=REGISTRY)
+    config, _ = load_config()
     section = config.benchmarks[BENCHMARK]
     assert isinstance(section, Controlled)
     return section

@@ -8,7 +8,6 @@ from asked import PAIRS_SCHEMA, draw_documents, write_queries
 from near_duplicates import one_query_per_document, plant
 
 from psibench.config.models import Bm25Model
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.filters.negatives import recalled_pairs
 from psibench.models.bm25 import search_bm25
@@ -68,7 +67,7 @@ def planted_benchmark(n_documents: int, *, top_k: int, seed: int) -> Planted:
 
 def recalled(corpus: pl.DataFrame, queries: pl.DataFrame, top_k: int) -> pl.DataFrame:
     """Recall by the registry's BM25: ``query_id``, ``doc_id``, best first."""
-    entry = load_registry(REGISTRY)["bm25"]
+    entry = load_registry()["bm25"]
     assert isinstance(entry, Bm25Model)
     best = search_bm25(
         entry, corpus.get_column("text").to_list(), queries.get_column("text").to_list(), k=top_k

@@ -117,11 +117,10 @@ def cost_text(measured: Measured) -> str:
 def score_all(config: Path, model: str, *, threads: int) -> None:
     """Score and aggregate every pair of a model; print a JSON line per pair."""
     from psibench.config.files import read_yaml
-    from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
     from psibench.plan.config import load_config
     from psibench.plan.plan import make_plan
 
-    settings, models = load_config(DEFAULT_CONFIG, read_yaml(config), registry=REGISTRY)
+    settings, models = load_config(read_yaml(config))
     plan = make_plan(settings, models)
     runs = [row for row in plan.runs if row["model"] == model]
     with tempfile.TemporaryDirectory() as folder:

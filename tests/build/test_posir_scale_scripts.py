@@ -21,7 +21,6 @@ from shape import (
 )
 
 from psibench.config.files import read_yaml
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.plan.config import load_config
 
 FOLDER = Path(__file__).parents[2] / "studies" / "posir_scale"
@@ -125,7 +124,7 @@ def test_a_run_has_its_rows_by_query_with_falling_scores():
 
 @pytest.mark.parametrize("name", ["posir_scale.yaml", "posir_scale_encoders.yaml"])
 def test_both_configs_are_valid_and_have_ten_models(name):
-    _, models = load_config(DEFAULT_CONFIG, read_yaml(FOLDER / name), registry=REGISTRY)
+    _, models = load_config(read_yaml(FOLDER / name))
     assert len(models) == 10
 
 

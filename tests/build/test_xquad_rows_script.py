@@ -10,7 +10,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "xquad"))
 from check_rows import Row, by_hand, count_characters, show
 
 from psibench.config.files import read_yaml
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.plan.config import load_config
 
 
@@ -47,5 +46,5 @@ def test_a_value_that_differs_is_shown_and_counted(capsys):
 
 def test_the_config_is_valid():
     path = Path(__file__).parents[2] / "studies" / "xquad" / "xquad.yaml"
-    config, _ = load_config(DEFAULT_CONFIG, read_yaml(path), registry=REGISTRY)
+    config, _ = load_config(read_yaml(path))
     assert len(config.benchmarks["xquad"].corpora) == 4

@@ -8,7 +8,6 @@ import yaml
 from psibench.cli import main
 from psibench.commands import models as command
 from psibench.commands.models import model_row, size_text, table_lines
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers
 
@@ -76,7 +75,7 @@ def test_a_terminals_width_cuts_checkpoint_and_description_only():
 
 
 def test_kind_and_backend_narrow_the_list(capsys):
-    known = load_registry(REGISTRY)
+    known = load_registry()
     assert main(["models", "--kind", "late-interaction", "--backend", "colbert"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert listed == [
@@ -109,7 +108,7 @@ def test_json_has_all_fields_of_the_registry_and_of_a_configs_own_entries(tmp_pa
     path.write_text(yaml.safe_dump({"registry": {"mine": mine}}), encoding="utf-8")
     assert main(["models", "--json", "--config", str(path)]) == 0
     records = json.loads(capsys.readouterr().out)
-    assert [record["id"] for record in records] == [*load_registry(REGISTRY), "mine"]
+    assert [record["id"] for record in records] == [*load_registry(), "mine"]
     assert records[-1] | mine == records[-1]
     assert records[-1]["append"] == ""  # a field that the entry does not name
 
@@ -117,7 +116,7 @@ def test_json_has_all_fields_of_the_registry_and_of_a_configs_own_entries(tmp_pa
 def test_entries_named_are_shown_whole_as_a_config_would_have_them(tmp_path, capsys):
     assert main(["models", "bge-m3", "bm25"]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)
-    known = load_registry(REGISTRY)
+    known = load_registry()
     assert list(shown) == ["bge-m3", "bm25"]
     assert validate_registry(shown, "here") == {name: known[name] for name in shown}
     assert shown["bge-m3"]["revision"] == known["bge-m3"].revision

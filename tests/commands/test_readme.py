@@ -20,8 +20,7 @@ def test_a_config_of_the_readme_is_valid(text, tmp_path, monkeypatch):
     (tmp_path / "path/to/folder/a.txt").write_text("A text.")
     (tmp_path / "checkpoints/my-model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    default, registry = (REPOSITORY / "config" / name for name in ("config.yaml", "models.yaml"))
-    settings, models = load_config(default, yaml.safe_load(text), registry=registry)
+    settings, models = load_config(yaml.safe_load(text))
     assert set(settings.models) <= models.keys()
     assert make_plan(settings, models).runs
 

@@ -1,6 +1,5 @@
 import pytest
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError
 from psibench.plan.config import load_config
@@ -68,5 +67,5 @@ def test_what_only_resembles_a_secret_passes(config):
 def test_a_secret_is_refused_before_anything_else_is_shown():
     override = {"pathvars": {"x": HIDDEN}, "search": {"top_k": HIDDEN}}
     with pytest.raises(InputError) as raised:
-        load_config(DEFAULT_CONFIG, override, registry=REGISTRY)
+        load_config(override)
     assert HIDDEN not in str(raised.value)

@@ -2,12 +2,13 @@ import re
 
 import pytest
 import yaml
+from pydantic import TypeAdapter
 
-from psibench.config.files import read_yaml
-from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG, LLMS, PRICES, PROMPTS, REGISTRY
+from psibench.config.files import read_entries, read_yaml
+from psibench.config.paths import CONFIG_FOLDER, PROMPTS
 from psibench.errors import InputError
 from psibench.llm.request import Message, Request
-from psibench.llm.sections import LlmSettings, load_llms, load_prices, price_of
+from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.plan.config import load_config, resolve_llms, resolve_prices
 from psibench.plan.plan import make_plan
 
@@ -23,7 +24,7 @@ PRICE = {"input_usd": 1.0, "output_usd": 2.0, "as_of": "2026-01-31"}
 
 def load(**changes):
     override = {"benchmarks": {"b": POSIR}, "llms": {"mine": MINE}} | changes
-    return load_config(DEFAULT_CONFIG, override, registry=REGISTRY)[0]
+    return load_config(override)[0]
 
 
 def test_only_the_language_models_that_a_benchmark_names_are_resolved():
@@ -63,26 +64,26 @@ def test_a_benchmark_without_language_model_needs_none():
 
 
 @pytest.mark.parametrize(
-    ("read", "entry", "message"),
+    ("kind", "entry", "message"),
     [
-        (load_llms, {"m": {"backend": "openai"}}, "own.yaml is not valid:\n  m.model: missing"),
-        (load_llms, {"m": MINE | {"modle": "x"}}, "m.modle: unknown key"),
-        (load_llms, {"m": MINE | {"api_key": "sk"}}, "m.api_key: holds a secret"),
-        (load_prices, {"m": {"input_usd": 1, "output_usd": 1}}, "m.as_of: missing"),
-        (load_prices, {"m": PRICE | {"input_usd": -1}}, "m.input_usd: found -1"),
+        (LlmSettings, {"m": {"backend": "openai"}}, "own.yaml is not valid:\n  m.model: missing"),
+        (LlmSettings, {"m": MINE | {"modle": "x"}}, "m.modle: unknown key"),
+        (LlmSettings, {"m": MINE | {"api_key": "sk"}}, "m.api_key: holds a secret"),
+        (Price, {"m": {"input_usd": 1, "output_usd": 1}}, "m.as_of: missing"),
+        (Price, {"m": PRICE | {"input_usd": -1}}, "m.input_usd: found -1"),
     ],
 )
-def test_a_faulty_file_is_refused_with_the_entry(tmp_path, read, entry, message):
+def test_a_faulty_file_is_refused_with_the_entry(tmp_path, kind, entry, message):
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(entry))
     with pytest.raises(InputError) as refused:
-        read(path)
+        read_entries(path, TypeAdapter(dict[str, kind]))
     assert message in str(refused.value)
 
 
 def test_every_shipped_model_that_is_paid_per_token_has_a_dated_price_with_a_source():
-    prices = load_prices(PRICES)
-    for llm in load_llms(LLMS).values():
+    prices = load_prices()
+    for llm in load_llms().values():
         if llm.backend != "vllm":
             price = price_of(llm.model, prices)
             assert price.source
@@ -118,7 +119,7 @@ def test_every_shipped_model_makes_a_request_that_its_server_understands(name):
 )
 def test_every_preset_is_valid_and_its_language_models_are_known(preset):
     given = read_yaml(CONFIG_FOLDER / "presets" / f"{preset}.yaml")
-    config, _ = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
+    config, _ = load_config(given)
     assert set(resolve_llms(config)) <= set(load_llms())
 
 
@@ -142,8 +143,6 @@ def test_a_template_that_does_not_fit_is_refused_before_the_run(tmp_path, old, n
         "propose_questions": {"llm": "stand-in"},
         "locate_span": {"llm": "stand-in", "prompt": str(own)},
     }
-    config, models = load_config(
-        DEFAULT_CONFIG, {"benchmarks": {"b": section}, "models": ["bm25"]}, registry=REGISTRY
-    )
+    config, models = load_config({"benchmarks": {"b": section}, "models": ["bm25"]})
     with pytest.raises(InputError, match=rf"benchmarks\.b\.locate_span\.prompt: .*{message}"):
         make_plan(config, models)

@@ -10,7 +10,6 @@ import pytrec_eval
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding, Uncertainty
 from psibench.encode.job import run_encode
@@ -41,7 +40,7 @@ def folder(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = ("corpus", "queries", "qrels", "dropped")
     params = build_params(section, length_tokenizer="words")
     run_build(params, **{name: out / f"{name}.parquet" for name in names})
-    registry = load_registry(REGISTRY)
+    registry = load_registry()
     tables = {"corpora": [out / "corpus.parquet"], "queries": [out / "queries.parquet"]}
     run_lexical_search(
         registry["bm25"],

@@ -4,7 +4,6 @@ import json
 import logging
 import time
 import zlib
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -22,7 +21,6 @@ from psibench.llm.sections import LlmSettings, Price
 from psibench.llm.usage import Budget, Usage
 from psibench.plan.config import load_config
 
-CONFIG = Path(__file__).parents[2] / "config"
 PRICE = Price(input_usd=1.0, output_usd=10.0, as_of="2026-01-01")
 LIES = [
     {"prompt_tokens": 10**30, "completion_tokens": 1},
@@ -247,7 +245,7 @@ def test_an_address_with_a_secret_or_that_is_none_is_refused_without_showing_it(
         "embedding": {"registry": {"x": api | {"tokenizer": "embedded:all-MiniLM-L6-v2"}}},
     }
     with pytest.raises(InputError) as refusal:
-        load_config(CONFIG / "config.yaml", chosen[kind], registry=CONFIG / "models.yaml")
+        load_config(chosen[kind])
     assert HIDDEN not in str(refusal.value)
 
 

@@ -29,14 +29,14 @@ from psibench.config.models import (
     RerankModel,
     VllmModel,
 )
-from psibench.config.paths import CONFIG_FOLDER, REGISTRY
+from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers
 from psibench.models.api.service import check_paths, read_tokens, read_vectors, request_body
 from psibench.models.load import load_encoder
 
 REPOSITORY = CONFIG_FOLDER.parent
-KNOWN = load_registry(REGISTRY)
+KNOWN = load_registry()
 CLASSES = get_args(get_args(Model)[0])
 TEXTS = ["w1 w2 w3", "w4 w5"]
 TINY_TOKENS = 48  # of the 64 positions of the tiny checkpoints; the longest prompt takes 22

@@ -5,7 +5,6 @@ import pytest
 import yaml
 
 from psibench.config.files import merge, read_yaml
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.registry import load_registry
 from psibench.errors import InputError
 from psibench.plan.config import load_config
@@ -18,7 +17,7 @@ DENSE = {"backend": "sentence-transformers", "checkpoint": "c", "max_tokens": 64
 
 
 def load(override):
-    return load_config(DEFAULT_CONFIG, override, registry=REGISTRY)
+    return load_config(override)
 
 
 def refusal(override) -> str:

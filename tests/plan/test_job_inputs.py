@@ -2,7 +2,6 @@
 
 import pytest
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.plan import jobs, paths
 from psibench.plan.config import load_config
@@ -34,7 +33,7 @@ SECOND = {"backend": "rerank", "reranker": "embedded-bm25", "first_stage": "mini
 def plan_of(models=("bm25", "minilm-static"), **changes) -> Plan:
     section = FILTERED | {"corpora": CORPORA, "cross_lingual": ["spa-Latn-eng-Latn"]} | changes
     given = {"benchmarks": {"x": section}, "models": list(models), "registry": {"second": SECOND}}
-    return make_plan(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
+    return make_plan(*load_config(given))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.plan import jobs
 from psibench.plan.config import load_config
@@ -32,7 +31,7 @@ MODELS = ["bm25", "minilm-maxsim", "all-minilm-l6-v2", "second"]
 
 def plan_of(benchmarks, models=MODELS, **more) -> Plan:
     override = {"benchmarks": benchmarks, "models": models, "registry": ENTRIES, **more}
-    return make_plan(*load_config(DEFAULT_CONFIG, override, registry=REGISTRY))
+    return make_plan(*load_config(override))
 
 
 def models_by_benchmark(plan) -> dict[str, list[str]]:
@@ -172,7 +171,7 @@ def test_mitigations_are_compared_where_both_are_evaluated_and_their_cost_is_loo
 
 def test_without_a_mitigation_there_is_no_table_of_them():
     assert mitigation_tables(plan_of({"b": PLAIN})) == []
-    plain = load_config(DEFAULT_CONFIG, {}, registry=REGISTRY)
+    plain = load_config({})
     assert mitigation_tables(make_plan(*plain)) == []
 
 

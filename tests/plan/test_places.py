@@ -2,7 +2,6 @@ import re
 
 import pytest
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.plan.config import load_config
 from psibench.plan.paths import NOTHING, translator_grades, wildcard_patterns
@@ -34,9 +33,7 @@ def translate(*languages, **changes):
 
 
 def plan_of(models=MODELS, **benchmarks):
-    config, entries = load_config(
-        DEFAULT_CONFIG, {"benchmarks": benchmarks, "models": models}, registry=REGISTRY
-    )
+    config, entries = load_config({"benchmarks": benchmarks, "models": models})
     return make_plan(config, entries)
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.registry import parse_model
 from psibench.plan import jobs
 from psibench.plan.config import load_config
@@ -31,7 +30,7 @@ RELEASE = {
 
 def config_of(section, **encoding):
     given = {"benchmarks": {"mine": section}, "models": ["bm25"], "encoding": PLANNED | encoding}
-    return load_config(DEFAULT_CONFIG, given, registry=REGISTRY)[0]
+    return load_config(given)[0]
 
 
 def encoder(**fields):
@@ -239,7 +238,7 @@ def plan_of(section, **encoding):
         "encoding": PLANNED | encoding,
         "registry": {"large": encoder(max_tokens=2048).model_dump()},
     }
-    return make_plan(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
+    return make_plan(*load_config(given))
 
 
 def test_models_without_vectors_of_ours_are_one_job():
@@ -272,7 +271,7 @@ def test_the_plan_of_a_config_has_a_row_per_encoding(tmp_path):
         "encoding": PLANNED,
         "registry": {"large": encoder(max_tokens=2048).model_dump()},
     }
-    config, models = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
+    config, models = load_config(given)
     plan = encoding_plan(config, models, results=tmp_path)
     places = plan.select("benchmark", "language", "model").rows()
     assert sorted(places) == [

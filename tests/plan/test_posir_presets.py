@@ -4,11 +4,10 @@ import pytest
 import yaml
 
 from psibench.config.model_base import EncoderModel
-from psibench.config.paths import CONFIG_FOLDER, REGISTRY
+from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.registry import load_registry
 from psibench.plan.config import load_config
 
-DEFAULT = CONFIG_FOLDER / "config.yaml"
 INSTRUCTION = (
     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
 )
@@ -17,7 +16,7 @@ INSTRUCTION = (
 def read(name: str):
     """Read a preset over the default config, as Snakemake does."""
     override = yaml.safe_load((CONFIG_FOLDER / "presets" / f"{name}.yaml").read_text())
-    return load_config(DEFAULT, override, registry=REGISTRY)[0]
+    return load_config(override)[0]
 
 
 @pytest.mark.parametrize("name", ["posir", "posir_release", "posir_release_script"])
@@ -29,7 +28,7 @@ def test_the_script_s_preset_gives_every_model_the_script_s_prompt_and_changes_n
     own, script = (read(f"posir_release{end}") for end in ("", "_script"))
     assert script.benchmarks == own.benchmarks
     assert set(script.models) == set(own.models) - {"bm25", "minilm-first-128", "minilm-static"}
-    known = load_registry(REGISTRY)
+    known = load_registry()
     entries = {name: script.registry.get(name, known[name]) for name in script.models}
     presented = {"query_prompt", "document_prompt", "description"}
     for name, entry in entries.items():

@@ -2,7 +2,6 @@
 
 import pytest
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.plan import paths, summaries
 from psibench.plan.config import load_config
@@ -22,7 +21,7 @@ IDS = [f"net-{name}-s{seed}" for name in ("begin", "middle", "end", "uniform") f
 
 def plan_of(benchmarks=BENCHMARKS, training=TRAINING, **more) -> Plan:
     override = {"benchmarks": benchmarks, "models": ["bm25"], "training": {"t": training}, **more}
-    return make_plan(*load_config(DEFAULT_CONFIG, override, registry=REGISTRY))
+    return make_plan(*load_config(override))
 
 
 def benchmarks_of(plan) -> dict[str, set[str]]:
@@ -97,7 +96,7 @@ def test_two_trainings_may_not_make_one_model():
         "training": {"t": TRAINING, "u": TRAINING},
     }
     with pytest.raises(InputError, match="choose another id for the base"):
-        load_config(DEFAULT_CONFIG, override, registry=REGISTRY)
+        load_config(override)
 
 
 def test_a_local_base_that_is_not_there_is_named(tmp_path):

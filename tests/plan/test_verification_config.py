@@ -1,6 +1,5 @@
 import pytest
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.reranker_registry import load_rerankers, reranker_params
 from psibench.errors import InputError
 from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity
@@ -30,7 +29,7 @@ def load(verify, recipe="controlled", keys=None, **more):
     section = {"recipe": recipe, "source": {"kind": "python_docs"}, "verify": verify}
     section |= keys or {}
     section |= {task: {"llm": "stand-in"} for task in TASKS[recipe]}
-    return load_config(DEFAULT_CONFIG, {"benchmarks": {"b": section}, **more}, registry=REGISTRY)
+    return load_config({"benchmarks": {"b": section}, **more})
 
 
 def plan_of(verify, recipe="controlled", **more) -> Plan:
@@ -202,9 +201,9 @@ def test_an_id_that_a_view_of_another_benchmark_has_is_refused(recipe, keys, vie
         docs = {"recipe": "known_item", "source": {"kind": "python_docs"}}
         return {"benchmarks": {"b": section, other: docs}}
 
-    load_config(DEFAULT_CONFIG, both("b-other"), registry=REGISTRY)
+    load_config(both("b-other"))
     with pytest.raises(InputError, match=f"benchmark id 'b-{view}' is taken: results of 'b' have"):
-        load_config(DEFAULT_CONFIG, both(f"b-{view}"), registry=REGISTRY)
+        load_config(both(f"b-{view}"))
 
 
 def test_own_rerankers_stand_beside_the_shipped_ones_and_may_replace_them():
@@ -326,5 +325,5 @@ def test_no_protocol_of_false_negatives_may_be_called_none(nothing):
     section = {"recipe": "controlled", "source": {"kind": "python_docs"}}
     section |= {task: {"llm": "stand-in"} for task in TASKS["controlled"]}
     section |= {"false_negatives": nothing}
-    config, _ = load_config(DEFAULT_CONFIG, {"benchmarks": {"b": section}}, registry=REGISTRY)
+    config, _ = load_config({"benchmarks": {"b": section}})
     assert config.benchmarks["b"].false_negatives is None

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.plan import jobs
 from psibench.plan.config import load_config
@@ -53,7 +52,7 @@ BENCHMARKS = {"full": FULL, "purged": PURGED, "bare": BARE, "direct": DIRECT}
 
 def plan_of(benchmarks=BENCHMARKS, **more) -> Plan:
     override = {"benchmarks": benchmarks, "models": ["bm25"], **more}
-    return make_plan(*load_config(DEFAULT_CONFIG, override, registry=REGISTRY))
+    return make_plan(*load_config(override))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from psibench.config.models import SentenceTransformerModel
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.errors import InputError
@@ -49,7 +48,7 @@ def texts_of(documents: list[str], *, spans: list[tuple[int, int] | None] | None
 @pytest.fixture
 def load(tmp_path) -> Load:
     def loaded(model: str = "minilm-static", *, tokens_per_batch: int = 8192, **fields):
-        entry = None if fields else load_registry(REGISTRY)[model]
+        entry = None if fields else load_registry()[model]
         if entry is None:
             entry = SentenceTransformerModel(
                 backend="sentence-transformers", checkpoint="embedded:all-MiniLM-L6-v2", **fields
@@ -230,7 +229,7 @@ def test_a_sample_is_drawn_by_hash_and_a_larger_one_holds_the_smaller():
     ],
 )
 def test_models_without_one_vector_per_text_are_refused_with_the_reason(model, word, tmp_path):
-    entry = load_registry(REGISTRY)[model]
+    entry = load_registry()[model]
     assert word in (why_not(entry) or "")
     with pytest.raises(InputError, match=word):
         ProbeEncoder(entry, model=model, store=tmp_path, settings=Encoding())

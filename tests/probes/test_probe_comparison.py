@@ -5,7 +5,6 @@ import polars as pl
 import pytest
 from scipy.stats import ttest_rel
 
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.probes.comparison import PROBE_COMPARISON, compare, contrasts, run_probe_comparison
@@ -110,7 +109,7 @@ def test_ranges_have_their_own_places_and_no_interval(cosines):
 
 def test_the_position_blind_encoder_compared_with_itself_in_a_regression(tmp_path):
     encoder = ProbeEncoder(
-        load_registry(REGISTRY)["minilm-static"],
+        load_registry()["minilm-static"],
         model="minilm-static",
         store=tmp_path,
         settings=Encoding(device="cpu"),

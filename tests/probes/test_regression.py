@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.probes.encoding import ProbeEncoder
@@ -14,7 +13,7 @@ from psibench.probes.regression import decompose, measure_regression, summarise_
 @pytest.fixture
 def blind(tmp_path) -> ProbeEncoder:
     return ProbeEncoder(
-        load_registry(REGISTRY)["minilm-static"],
+        load_registry()["minilm-static"],
         model="minilm-static",
         store=tmp_path,
         settings=Encoding(device="cpu"),

@@ -5,7 +5,6 @@ import polars as pl
 import pytest
 
 from psibench.config.models import SentenceTransformerModel
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.metrics.definitions import ndcg_of_query
@@ -67,7 +66,7 @@ def queries(collection: Collection, *, sentence: int) -> pl.DataFrame:
 
 def load(tmp_path, name="minilm-static", **fields) -> ProbeEncoder:
     entry = (
-        load_registry(REGISTRY)[name]
+        load_registry()[name]
         if not fields
         else SentenceTransformerModel(
             backend="sentence-transformers", checkpoint="embedded:all-MiniLM-L6-v2", **fields

@@ -5,7 +5,6 @@ import polars as pl
 import pytest
 
 from psibench.config.models import SentenceTransformerModel
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.errors import InputError
@@ -118,7 +117,7 @@ def test_the_summary_has_100_points_with_their_spread_and_the_tenths(load):
 
 
 def test_a_model_without_gradients_is_refused(tmp_path):
-    entry = load_registry(REGISTRY)["minilm-static"]
+    entry = load_registry()["minilm-static"]
     assert why_not(entry) is None
     assert "transformer" in (why_not(entry, "saliency") or "")
     encoder = ProbeEncoder(entry, model="blind", store=tmp_path, settings=Encoding(device="cpu"))

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from report_tables import frame
 
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
@@ -153,7 +152,7 @@ def plan(domains: Sequence[str] = ("law", "game"), **changes: Any) -> Plan:
         "translate": translate,
     }
     given = {"benchmarks": {"b": section}, "models": ["bm25", "minilm-static"], **changes}
-    return make_plan(*load_config(DEFAULT_CONFIG, given, registry=REGISTRY))
+    return make_plan(*load_config(given))
 
 
 def test_workflow_is_asked_for_what_a_translated_benchmark_has() -> None:

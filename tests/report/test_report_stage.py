@@ -16,7 +16,6 @@ from verification_tables import (
 )
 
 from psibench.config.models import Bm25Model
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.decide import SCORING_SAVINGS
@@ -157,7 +156,7 @@ def test_table_of_another_kind_is_refused(folder: Folder) -> None:
 def test_workflow_gives_files_under_the_names_that_are_read() -> None:
     plain = {name: one.model_dump(mode="json") for name, one in sections().items()}
     plain["controlled"] |= {"audit": ASKED, "mixtures": {}}
-    plan = make_plan(*load_config(DEFAULT_CONFIG, {"benchmarks": plain}, registry=REGISTRY))
+    plan = make_plan(*load_config({"benchmarks": plain}))
     found = verification_files(plan)
     assert {"margin_table", "audit_table", "mixture_cells"} <= set(found[0])
     assert {name for files in found for name in files} <= set(KEYS)

@@ -16,7 +16,6 @@ from embedding_standin import EmbeddingServer, EmbeddingStandIn
 from openai import _base_client
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
@@ -354,7 +353,7 @@ def test_a_killed_job_asks_nothing_again_but_what_was_under_way(tmp_path, number
 
 
 def shipped() -> dict[str, EmbeddingApiModel]:
-    registry = load_registry(REGISTRY)
+    registry = load_registry()
     return {name: entry for name, entry in registry.items() if isinstance(entry, EmbeddingApiModel)}
 
 

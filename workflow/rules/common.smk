@@ -8,7 +8,7 @@ from snakemake.exceptions import WorkflowError
 try:
     from psibench.cluster.environment import set_environment
     from psibench.cluster.head import start_head
-    from psibench.config.paths import CLEANING, DEFAULT_CONFIG, REGISTRY
+    from psibench.config.paths import CLEANING
     from psibench.errors import InputError, missing_extra
     from psibench.plan import jobs, paths, summaries
     from psibench.plan.config import load_config
@@ -30,7 +30,7 @@ if (
     )
 
 try:
-    settings, model_entries = load_config(DEFAULT_CONFIG, config, registry=REGISTRY)
+    settings, model_entries = load_config(config)
     plan = make_plan(settings, model_entries)
 except InputError as error:
     raise WorkflowError(str(error))

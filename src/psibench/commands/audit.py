@@ -16,7 +16,6 @@ from psibench.commands.psi_text import author_text, format_psi_table, format_ver
 from psibench.commands.text_table import aligned
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RunFilesModel
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.reranking import RerankModel
 from psibench.config.sections import Encoding
@@ -211,7 +210,7 @@ def _ask(
     """Ask known-item queries of the model and of the control beside it."""
     searchers = [(vectors, kind, rows)]
     if vectors.model != CONTROL:
-        entry = load_registry(REGISTRY)[CONTROL]
+        entry = load_registry()[CONTROL]
         assert isinstance(entry, EncoderModel)
         reader, _ = open_encoder(entry, vectors.settings, model=CONTROL)
         own = open_store(CONTROL, store=store, fingerprint=reader.fingerprint)

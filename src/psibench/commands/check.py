@@ -15,7 +15,6 @@ from psibench.all_tables import ALL_TABLES
 from psibench.commands.base import Command, config_file
 from psibench.config.files import read_yaml
 from psibench.config.model_base import Windows
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError, refuse
 from psibench.generate.benchmarks import Benchmark, FinewebPosqRelease, GeneratedBenchmark, Place
@@ -100,7 +99,7 @@ def check_config(*paths: Path) -> str:
     given: dict[str, Any] = {}
     for path in paths:
         _lay_over(given, read_yaml(path))
-    config, models = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
+    config, models = load_config(given)
     not_there: list[str] = []
     plan = make_plan(config, models, missing=not_there)
     missing = f", but {len(not_there)} that it needs not there yet" if not_there else ""

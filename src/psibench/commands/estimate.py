@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from psibench.commands.base import Command, config_file
 from psibench.commands.text_table import aligned
 from psibench.config.files import read_yaml
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.errors import InputError
 from psibench.plan.config import load_config, resolve_llms, resolve_prices
 
@@ -79,7 +78,7 @@ def run_estimate(args: argparse.Namespace) -> None:
     if args.documents < 0:
         raise InputError(f"--documents {args.documents}; give a number from 1 up, or 0 for all")
     given = read_yaml(args.config) if args.config is not None else {}
-    config, models = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
+    config, models = load_config(given)
     only, sections = args.benchmark, config.benchmarks
     apis = estimate_embeddings(
         config, models, results=RESULTS, exact=args.documents == 0, only=only

@@ -15,7 +15,6 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import read_yaml
 from psibench.config.model_base import ModelBase
 from psibench.config.models import FusionModel, Model, RunFilesModel, VllmModel
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers
 from psibench.config.rerankers import RerankerModel
@@ -58,7 +57,7 @@ def run_models(args: argparse.Namespace) -> None:
     SystemExit
         With code 1, if an entry that is checked departs from its checkpoint.
     """
-    entries = load_registry(REGISTRY)
+    entries = load_registry()
     if args.config is not None:
         raw = read_yaml(args.config).get("registry") or {}
         refuse_secrets(raw, key="registry")

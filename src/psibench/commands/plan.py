@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from psibench.commands.base import Command, config_file, refuse_unwritable
 from psibench.commands.text_table import aligned
 from psibench.config.files import read_yaml
-from psibench.config.paths import DEFAULT_CONFIG, REGISTRY
 from psibench.plan.config import load_config
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def run_plan(args: argparse.Namespace) -> None:
 
     refuse_unwritable("--csv", args.csv)
     given = read_yaml(args.config) if args.config is not None else {}
-    config, models = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
+    config, models = load_config(given)
     plan = encoding_plan(config, models, results=RESULTS)
     if plan.is_empty():
         print("No model of this config encodes texts.")

@@ -11,7 +11,6 @@ import polars as pl
 from psibench.commands.base import Command, refuse_unwritable
 from psibench.commands.probe_text import probe_lines
 from psibench.config.models import EncoderModel, SentenceTransformerModel
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.errors import InputError, supported
@@ -134,7 +133,7 @@ def find_model(name: str, *, max_tokens: int | None = None) -> Any:
     InputError
         If it is neither.
     """
-    known = load_registry(REGISTRY)
+    known = load_registry()
     if name in known:
         if max_tokens is not None:
             raise InputError(f"--max-tokens: the registry says it of {name!r}; give a folder")

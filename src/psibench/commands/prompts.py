@@ -7,7 +7,7 @@ from pathlib import Path
 from psibench.commands.base import Command, config_file
 from psibench.commands.text_table import aligned
 from psibench.config.files import read_yaml
-from psibench.config.paths import DEFAULT_CONFIG, PROMPTS, REGISTRY
+from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.generate.recipes import tasks_of
@@ -52,7 +52,7 @@ def run_prompts(args: argparse.Namespace) -> None:
         print("\n".join(_listing()))
         return
     given = read_yaml(args.config) if args.config is not None else {}
-    config, _ = load_config(DEFAULT_CONFIG, given, registry=REGISTRY)
+    config, _ = load_config(given)
     name = _benchmark_of(config, args.task, args.benchmark)
     chosen = config.model_copy(update={"benchmarks": {name: config.benchmarks[name]}})
     print(

@@ -5,7 +5,6 @@ from typing import Any
 
 from psibench.config.model_base import ModelBase
 from psibench.config.models import Model
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry, validate_registry
 from psibench.errors import InputError
 
@@ -46,7 +45,7 @@ def registry_entry(config: Mapping[str, Any], model: str) -> Model:
         If there is no such model.
     """
     own = validate_registry(config.get("registry") or {}, "config key registry")
-    known = load_registry(REGISTRY) | own
+    known = load_registry() | own
     if model not in known:
         raise InputError(f"unknown model {model!r}. Supported: {', '.join(sorted(known))}")
     return known[model]

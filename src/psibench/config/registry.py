@@ -9,9 +9,10 @@ from pydantic import TypeAdapter
 from psibench.config.base import Id
 from psibench.config.files import read_entries, validated
 from psibench.config.models import Model
+from psibench.config.paths import REGISTRY
 
 
-def load_registry(path: str | Path) -> dict[str, Model]:
+def load_registry(path: str | Path = REGISTRY) -> dict[str, Model]:
     """Read a model registry file: model id -> entry."""
     return read_entries(path, TypeAdapter(dict[Id, Model]))
 

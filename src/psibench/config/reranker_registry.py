@@ -1,7 +1,6 @@
 """The registry of rerankers: the shipped entries and the config's own."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -16,17 +15,15 @@ from psibench.config.rerankers import BiEncoderReranker, CheckpointReranker, Rer
 PRESENTATION_FIELDS = frozenset({"description", "tokens_per_batch"})
 
 
-def load_rerankers(
-    path: str | Path = RERANKERS, own: Mapping[str, RerankerModel] | None = None
-) -> dict[str, RerankerModel]:
-    """Read a reranker registry file, id -> entry; ``own`` entries take their place.
+def load_rerankers(own: Mapping[str, RerankerModel] | None = None) -> dict[str, RerankerModel]:
+    """Read the shipped registry of rerankers, id -> entry; ``own`` entries take their place.
 
     Raises
     ------
     InputError
         If the file cannot be read or an entry is not valid.
     """
-    return read_entries(path, TypeAdapter(dict[Id, RerankerModel])) | dict(own or {})
+    return read_entries(RERANKERS, TypeAdapter(dict[Id, RerankerModel])) | dict(own or {})
 
 
 def parse_reranker(entry: Mapping[str, Any]) -> RerankerModel:

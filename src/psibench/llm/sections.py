@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, TypeAdapter, field_validator, model_validator
@@ -214,20 +213,16 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price:
     return prices[max(fitting, key=len)]
 
 
-def load_llms(
-    path: str | Path = LLMS, own: Mapping[str, Any] | None = None
-) -> dict[str, LlmSettings]:
-    """Read a file of language models, id -> settings.
+def load_llms(own: Mapping[str, Any] | None = None) -> dict[str, LlmSettings]:
+    """Read the shipped language models, id -> settings.
 
     ``own`` entries, typed or plain as a config has them, take their place.
     """
     kind = TypeAdapter(dict[Id, LlmSettings])
-    return read_entries(path, kind) | validated(own or {}, kind, "config key llms")
+    return read_entries(LLMS, kind) | validated(own or {}, kind, "config key llms")
 
 
-def load_prices(
-    path: str | Path = PRICES, own: Mapping[str, Any] | None = None
-) -> dict[str, Price]:
-    """Read a price table, model name -> price; ``own`` entries likewise."""
+def load_prices(own: Mapping[str, Any] | None = None) -> dict[str, Price]:
+    """Read the shipped prices, model name -> price; ``own`` entries likewise."""
     kind = TypeAdapter(dict[str, Price])
-    return read_entries(path, kind) | validated(own or {}, kind, "config key prices")
+    return read_entries(PRICES, kind) | validated(own or {}, kind, "config key prices")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
@@ -11,7 +10,7 @@ from psibench.config.base import Id, Section, refuse_repeats
 from psibench.config.files import merge, read_yaml, validated
 from psibench.config.leaderboards import Leaderboard
 from psibench.config.models import Model
-from psibench.config.paths import workflow_path
+from psibench.config.paths import DEFAULT_CONFIG, workflow_path
 from psibench.config.registry import load_registry
 from psibench.config.reranker_registry import load_rerankers
 from psibench.config.rerankers import RerankerModel
@@ -134,14 +133,12 @@ class Config(Section):
 
 
 def load_config(
-    default: str | Path, override: Mapping[str, Any] | None = None, *, registry: str | Path
+    override: Mapping[str, Any] | None = None,
 ) -> tuple[Config, dict[str, Model]]:
     """Load the default config, lay the user's over it, validate, and resolve the models.
 
     Parameters
     ----------
-    default, registry
-        The shipped ``config/config.yaml`` and ``config/models.yaml``.
     override
         The user's config as a mapping (what Snakemake read from ``--configfile``).
 
@@ -156,10 +153,10 @@ def load_config(
         On unknown keys, values out of range and secrets; on unknown ids of models, language models
         and rerankers, all of them at once; and on a language model with a budget and no price.
     """
-    raw = merge(read_yaml(default), override or {})
+    raw = merge(read_yaml(DEFAULT_CONFIG), override or {})
     refuse_secrets(raw)
     config = validated(raw, TypeAdapter(Config), "config")
-    known = load_registry(registry) | config.registry
+    known = load_registry() | config.registry
     config = config.model_copy(update={"models": [*config.models, *config.trained]})
     for name, model in config.trained.items():
         if name in known:
@@ -175,19 +172,19 @@ def load_config(
 
 def resolve_llms(config: Config) -> dict[str, LlmSettings]:
     """Return the language models that the benchmarks name, by id, in order of first use."""
-    known = load_llms(own=config.llms)
+    known = load_llms(config.llms)
     return {llm: known[llm] for _, llm in _named_llms(config)}
 
 
 def resolve_prices(config: Config) -> dict[str, Price]:
     """Return all prices: the shipped ones and, in place of them, the config's own."""
-    return load_prices(own=config.prices)
+    return load_prices(config.prices)
 
 
 def resolve_rerankers(config: Config, models: Mapping[str, Model]) -> dict[str, RerankerModel]:
     """Return the rerankers that benchmarks and ``models`` name, by id, in order of first use."""
     named = [name for _, name in _named_rerankers(config, models)]
-    known = load_rerankers(own=config.rerankers) if named else {}
+    known = load_rerankers(config.rerankers) if named else {}
     return {name: known[name] for name in named}
 
 
@@ -217,8 +214,8 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
         if name in evaluated and (reason := why_not(evaluated[name])) is not None:
             yield f"config key probes.{key}: {name!r} cannot be probed: {reason}"
     llms, rerankers = list(_named_llms(config)), list(_named_rerankers(config, evaluated))
-    known_llms = load_llms(own=config.llms) if llms else {}
-    known_rerankers = load_rerankers(own=config.rerankers) if rerankers else {}
+    known_llms = load_llms(config.llms) if llms else {}
+    known_rerankers = load_rerankers(config.rerankers) if rerankers else {}
     for what, section, known, named in (
         ("language model", "llms", known_llms, llms),
         ("reranker", "rerankers", known_rerankers, rerankers),

@@ -13,7 +13,6 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel, Windows
 from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
 from psibench.config.models import Bm25Model, FusionModel, Model, RunFilesModel, StaticModel
-from psibench.config.paths import REGISTRY
 from psibench.config.registry import load_registry
 from psibench.config.reranker_registry import checkpoint_of
 from psibench.config.rerankers import BiEncoderReranker, RerankerModel
@@ -384,7 +383,7 @@ def make_plan(
 
 
 def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) -> Plan:
-    known: dict[str, Model] = load_registry(REGISTRY) | config.registry
+    known: dict[str, Model] = load_registry() | config.registry
     benchmarks = plan_benchmarks(config, looking)
     entries = dict(_recalling(config, known)) | dict(models)
     entries |= _taken(config, entries, known)

@@ -441,7 +441,7 @@ def asked_of(
     else:
         assert isinstance(section, GeneratedBenchmark)
         found, chosen = find_task_of(section, task)
-    llms, prices = load_llms(own=given.get("llms")), load_prices(own=given.get("prices"))
+    llms, prices = load_llms(given.get("llms")), load_prices(given.get("prices"))
     return Asking(found, chosen, chosen.llm, llms[chosen.llm], Path(prompt)), prices
 
 
