@@ -26,7 +26,7 @@ from psibench.models.api.texts import load_api_texts
 from psibench.stages import embed_api
 from psibench.stages.embed_api import run_embed_api
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.embedding_schemas import EMBEDDING_USAGE
+from psibench.tables.encoding_schemas import EMBEDDING_USAGE
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 

@@ -381,8 +381,7 @@ def _estimate(
     n_buckets: int,
     settings: UncertaintySettings,
 ) -> tuple[PsiEstimate, BucketEstimate]:
-    held = chosen[members.query_index]
-    number = np.cumsum(chosen) - 1
+    own = members.among(chosen)
     row = RowData(
         scores=model.scores[metric][chosen],
         documents=queries.documents[chosen],
@@ -394,8 +393,8 @@ def _estimate(
     )
     return estimate_row(
         row,
-        number[members.query_index[held]],
-        members.bucket_index[held],
+        own.query_index,
+        own.bucket_index,
         n_buckets=n_buckets,
         level=settings.level,
         min_bucket_size=settings.min_bucket_size,
@@ -492,21 +491,20 @@ def _compared(
         chosen = first.views.get(view)
         if chosen is None or not chosen.any() or (view == "visible" and chosen.all()):
             continue
-        number = np.cumsum(chosen) - 1
-        held = chosen[members.query_index]
+        placed = members.among(chosen)
         documents = queries.documents[chosen]
         own = psi.filter(
             metric=metric, buckets=scheme.name, domain=POOLED, length_bucket=POOLED
         ).filter(pl.col("model").is_in([first.model, second.model]))
         found = {(row["model"], row["evidence"]): row for row in own.iter_rows(named=True)}
         mine = found[first.model, view]
-        order = np.argsort(queries.positions[members.query_index[held]], kind="stable")
+        order = np.argsort(queries.positions[chosen][placed.query_index], kind="stable")
         profile = compare_profiles(
             a[chosen],
             b[chosen],
             documents,
-            number[members.query_index[held]][order],
-            members.bucket_index[held][order],
+            placed.query_index[order],
+            placed.bucket_index[order],
             queries.lengths[chosen],
             within=mine["test"] != "between",
         )

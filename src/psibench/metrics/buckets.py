@@ -70,6 +70,12 @@ class Memberships:
     query_index: np.ndarray
     bucket_index: np.ndarray
 
+    def among(self, chosen: np.ndarray) -> "Memberships":
+        """Keep those of some queries, bool ``(n_queries,)``; these are numbered from 0 anew."""
+        held = chosen[self.query_index]
+        number = np.cumsum(chosen) - 1
+        return Memberships(number[self.query_index[held]], self.bucket_index[held])
+
 
 def bucket_scheme(name: str) -> BucketScheme:
     """Return the scheme of a name: ``squad``, ``thirds``, ``thirds-every-tag``, ``relative-N``."""

@@ -8,7 +8,6 @@ columns only where ``TableSpec.open`` is true (what a recipe knows about its que
 import pyarrow as pa
 
 from psibench.tables.build_schemas import BUILD_SPECS
-from psibench.tables.embedding_schemas import EMBEDDING_SPECS
 from psibench.tables.encoding_schemas import ENCODING_SPECS
 from psibench.tables.published_schemas import PUBLISHED_SPECS
 from psibench.tables.quality_schemas import QUALITY_SPECS
@@ -442,6 +441,5 @@ SPECS: dict[str, TableSpec] = {
         *SUMMARY_SPECS,
         *PUBLISHED_SPECS,
         *ENCODING_SPECS,
-        *EMBEDDING_SPECS,
     )
 }

@@ -9,6 +9,7 @@ graded is the reply as it is. The tasks of translator N are ``translator_N`` and
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -42,8 +43,6 @@ from psibench.text.parts import join_parts
 from psibench.translate.quality import (
     JUDGE_TRANSLATION,
     draw_quality_sample,
-    gather_quality,
-    quality_items,
     quality_table,
 )
 from psibench.translate.translate import KINDS, TRANSLATE, TranslateSection, language_names
@@ -164,15 +163,7 @@ def _joined(texts: list[str | None], separators: list[str], between: str) -> str
 
 def judging_task(name: str) -> LlmTask:
     """Return the task that grades one translator's sample, by its name."""
-    return LlmTask(
-        name,
-        "translations",
-        (DOCUMENTS_TABLE,),
-        TRANSLATION_GRADES,
-        quality_items,
-        gather_quality,
-        prompt=JUDGE_TRANSLATION.name,
-    )
+    return replace(JUDGE_TRANSLATION, name=name)
 
 
 # Stage ``translator_quality``
