@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.store.journal import ROW, read_journal
-from psibench.store.pairs import KEY, PairStore, pair_keys
+from psibench.store.pairs import KEY, ROW, PairStore, pair_keys, read_journal
 
 PAIRS = [("q1", "a"), ("q1", "b"), ("q2", "a")]
 KEYS = pair_keys(PAIRS)
