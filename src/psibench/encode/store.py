@@ -15,18 +15,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from psibench.config.sections import Storage
 from psibench.errors import InputError
-from psibench.search.vectors import Vectors, ragged_ranges
-from psibench.store.parts import KEY_BYTES, content_key, part_paths, read_part, write_part
+from psibench.search.vectors import Vectors, cuts, ragged_ranges
+from psibench.store.parts import KEY, content_key, key_heads, part_paths, read_part, write_part
 from psibench.tables import read_provenance
 
-Storage = Literal["float32", "float16"]
-KEY = np.dtype(f"S{KEY_BYTES}")
 MARKER = "vectors_per_text"
 PART_BYTES = 32 * 1024 * 1024
 """Vectors in one part, so that a part can be read into memory."""
@@ -168,11 +167,11 @@ class EmbeddingStore:
         texts, dim = texts[order], self._parts.dim
         offsets = np.concatenate([[0], np.cumsum(self._parts.counts[texts], dtype=np.int64)])
         # A text without vectors needs room for its place, too.
-        cuts = _cuts(offsets + np.arange(len(offsets)) // dim, max(1, block_bytes // (4 * dim)))
-        ends = iter(cuts[1:])
+        runs = cuts(offsets + np.arange(len(offsets)) // dim, max(1, block_bytes // (4 * dim)))
+        ends = iter(runs[1:])
         end, start = next(ends, 0), 0
         values = np.empty((0, dim), dtype=np.float32)
-        for run, found in self._parts.read(texts, cuts[:-1]):
+        for run, found in self._parts.read(texts, runs[:-1]):
             if run.start == start:
                 values = np.empty((offsets[end] - offsets[start], dim), dtype=np.float32)
             shift = offsets[start]
@@ -180,15 +179,6 @@ class EmbeddingStore:
             if run.stop == end:
                 yield order[start:end], Vectors(values, offsets[start : end + 1] - shift)
                 start, end = end, next(ends, end)
-
-
-def _cuts(offsets: np.ndarray, room: int) -> list[int]:
-    """Cut texts into runs of at most ``room`` vectors, at least one text each."""
-    cuts = [0]
-    while cuts[-1] < len(offsets) - 1:
-        last = int(np.searchsorted(offsets, offsets[cuts[-1]] + room, side="right")) - 1
-        cuts.append(max(cuts[-1] + 1, last))
-    return cuts
 
 
 @dataclass(frozen=True)
@@ -241,14 +231,14 @@ class _Parts:
         self.counts = np.concatenate([self.counts, *(counts for _, counts, _ in heads)])
         keys = np.concatenate([self._keys, *(keys for keys, _, _ in heads)])
         numbers = np.concatenate([self._numbers, np.arange(first, self._starts[-1])])
-        order = np.argsort(_head(keys), kind="stable")  # merges what is sorted already
-        self._heads, self._keys = _head(keys)[order], keys[order]
+        order = np.argsort(key_heads(keys), kind="stable")  # merges what is sorted already
+        self._heads, self._keys = key_heads(keys)[order], keys[order]
         self._numbers = numbers[order]
 
     def find(self, keys: np.ndarray) -> np.ndarray:
         """Return the number of each key's text, (n,) int64: the first, if several; -1 if none."""
         found = np.full(len(keys), -1)
-        heads, left = _head(keys), np.arange(len(keys))
+        heads, left = key_heads(keys), np.arange(len(keys))
         at = np.searchsorted(self._heads, heads)
         while len(left):
             # Keys that share their first 8 bytes follow each other: each is compared whole.
@@ -298,11 +288,6 @@ class _Parts:
             if part[first] != current:
                 current, vectors = part[first], next(parts)
             yield slice(first, last), _take(vectors, texts[first:last] - self._starts[current])
-
-
-def _head(keys: np.ndarray) -> np.ndarray:
-    """Return the first 8 bytes of keys as numbers."""
-    return np.ascontiguousarray(keys).view(">u8")[::2].astype(np.uint64)
 
 
 def _read_ahead(paths: Sequence[Path]) -> Iterator[Vectors]:

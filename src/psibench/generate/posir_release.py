@@ -19,11 +19,11 @@ from psibench.generate.base import BenchmarkBase, BucketSchemes, Build
 from psibench.generate.corpora import Domain
 from psibench.metrics.query_scores import EVIDENCE_LISTS
 from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.translation_schemas import TRANSLATED_LENGTH
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Languages
 
 STAGE = "posir_release"
-OWN_LENGTH = "pos_translated_char_length"
 QUERY_IDS = ("_id", "pos_corpus_id")
 
 logger = logging.getLogger("psibench")
@@ -113,7 +113,7 @@ def _with_further(queries: pl.DataFrame) -> pl.DataFrame:
     lacking = {n: kind for n, kind in FURTHER["queries"].items() if n not in queries.columns}
     return queries.with_columns(
         pl.lit(None, dtype=kind).alias(name) for name, kind in lacking.items()
-    ).rename({"pos_corpus_id": "stated", OWN_LENGTH: "stated_length"})
+    ).rename({"pos_corpus_id": "stated", TRANSLATED_LENGTH: "stated_length"})
 
 
 def _refuse_contradictions(asked: pl.DataFrame, where: str) -> None:
@@ -128,8 +128,8 @@ def _refuse_contradictions(asked: pl.DataFrame, where: str) -> None:
     columns = ("_id", "stated_length", "pos_corpus_id", "own_length")
     for query_id, stated, document, length in asked.filter(is_other).select(columns).iter_rows():
         raise InputError(
-            f"{where}: query {query_id!r} has {OWN_LENGTH} {stated}, and its positive {document!r} "
-            f"has {length} characters; correct it, or leave the column out"
+            f"{where}: query {query_id!r} has {TRANSLATED_LENGTH} {stated}, and its positive "
+            f"{document!r} has {length} characters; correct it, or leave the column out"
         )
 
 
@@ -176,12 +176,12 @@ def _queries(kept: pl.DataFrame) -> pl.DataFrame:
         pl.col("pos_char_length").cast(pl.Int32),
         pl.col("pos_token_length").cast(pl.Int32),
         "target_position",
-        pl.col("own_length").cast(pl.Int32).alias(OWN_LENGTH),
+        pl.col("own_length").cast(pl.Int32).alias(TRANSLATED_LENGTH),
         *(name for name in EVIDENCE_LISTS if kept.get_column(name).count()),
     )
-    is_other = queries.get_column(OWN_LENGTH) != queries.get_column("pos_char_length")
+    is_other = queries.get_column(TRANSLATED_LENGTH) != queries.get_column("pos_char_length")
     is_stated = kept.get_column("stated_length").is_not_null()
-    return queries if is_other.any() or is_stated.any() else queries.drop(OWN_LENGTH)
+    return queries if is_other.any() or is_stated.any() else queries.drop(TRANSLATED_LENGTH)
 
 
 def _dropped(left_out: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.filters.audit import AUDIT_TABLE
+from psibench.filters.audit import AUDIT_TABLE, RATES
 from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.mixtures import MIXTURE_CELLS, RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
@@ -346,7 +346,6 @@ AUDIT_NOTE = (
     "A language model said of each third, seen alone, whether it answers. Exclusive: yes for the "
     "target and no for both others. Brackets: 95 % Wilson intervals, in per cent."
 )
-AUDIT_METRICS = ("target_yes", "distractor_no", "exclusive")
 SAVINGS_NOTE = (
     "What is decided is not scored further: cheapest scorer first, and the same items are kept. "
     "Rerankers score texts, language models grade them."
@@ -497,14 +496,14 @@ def audit_table(table: pl.DataFrame) -> Table:
         if low is not None:
             text = _pool(low) if high is None else f"{low:g} ≤ m < {high:g}"
         shares = []
-        for name in AUDIT_METRICS:
+        for name in RATES:
             ends = [row[f"{name}_{end}"] for end in ("low", "high")]
             told = f"\n[{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if None not in ends else ""
             shares.append(percent(row[name]) + (told if row[name] is not None else ""))
         beside = known.get((low, high), {})
-        theirs = (percent(beside.get(name)) for name in AUDIT_METRICS)
+        theirs = (percent(beside.get(name)) for name in RATES)
         rows.append((text, count(row["n"]), count(row["n_unusable"]), *shares, *theirs))
-    names = tuple(name.replace("_", " ") for name in AUDIT_METRICS)
+    names = tuple(name.replace("_", " ") for name in RATES)
     return Table(
         "Audit of the margin by a language model",
         ("stratum", "queries", "not usable", *names, *names),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from psibench.filters.audit import AUDIT_TABLE, wilson_interval
+from psibench.filters.audit import AUDIT_TABLE, RATES, wilson_interval
 from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.mixtures import MIXTURE_CELLS
 from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
@@ -12,7 +12,6 @@ from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.text.segments import POSITIONS
 
 POSITION_COUNTS = [f"n_{position}" for position in POSITIONS]
-RATES = ("target_yes", "distractor_no", "exclusive")
 EVERY_BIN = "all"
 
 

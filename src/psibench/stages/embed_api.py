@@ -18,7 +18,7 @@ import polars as pl
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_params import registry_entry, retrieval_params
 from psibench.config.sections import Storage
-from psibench.encode.job import Source, list_sources, read_ids, read_texts
+from psibench.encode.job import ENCODED, Source, list_sources, read_ids, read_texts
 from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError
 from psibench.models.api.ledger import ApiRequest, Ledger
@@ -39,7 +39,6 @@ logger = logging.getLogger("psibench")
 BLOCK_CHARS = 64_000_000
 """Characters of the texts in memory: about 0.4 GB with their tokens."""
 
-ENCODED = {"key": pl.Binary, "n_tokens": pl.Int32, "visible_char_end": pl.Int32}
 REQUESTS_PER_PART = 16
 SECONDS_PER_PART = 20.0
 """A part of the store is written after so many answers, or so long: ``kill -9`` loses no more."""

@@ -18,10 +18,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from psibench.store.parts import KEY_BYTES, content_key, part_paths, read_part, write_part
+from psibench.store.parts import (
+    KEY,
+    KEY_BYTES,
+    content_key,
+    key_heads,
+    part_paths,
+    read_part,
+    write_part,
+)
 
 MARKER = "pair-scores"
-KEY = np.dtype(f"S{KEY_BYTES}")
 
 
 def pair_keys(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
@@ -82,12 +89,12 @@ class PairStore:
             If a part is damaged.
         """
         wanted, places = np.unique(keys, return_inverse=True)
-        heads = _heads(wanted)
+        heads = key_heads(wanted)
         found = nothing_found(wanted)
         known, raw, score = found.known, found.raw, found.score
         for stored, stored_raw, stored_score in self._stored() if len(wanted) else ():
             # Looked up by their first 8 bytes, as numbers; then compared whole.
-            at = np.minimum(np.searchsorted(heads, _heads(stored)), len(wanted) - 1)
+            at = np.minimum(np.searchsorted(heads, key_heads(stored)), len(wanted) - 1)
             # From the last to the first, so that of a key stored twice the first one stays.
             hits = np.flatnonzero((wanted[at] == stored) & ~known[at])[::-1]
             known[at[hits]] = True
@@ -127,11 +134,6 @@ class PairStore:
             table = read_part(path, ["key", "raw", "score"], marker=MARKER, holds="pair scores")
             raw, score = (table.column(name).to_numpy() for name in ("raw", "score"))
             yield _key_column(table.column("key")), raw, score
-
-
-def _heads(keys: np.ndarray) -> np.ndarray:
-    """Return the first 8 bytes of keys as numbers in the keys' order."""
-    return np.ascontiguousarray(keys).view(">u8")[::2].astype(np.uint64)
 
 
 def _key_column(column: pa.ChunkedArray) -> np.ndarray:

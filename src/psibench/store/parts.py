@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -15,12 +16,18 @@ from psibench.errors import InputError
 from psibench.tables.atomic import atomic_path
 
 KEY_BYTES = 16
+KEY = np.dtype(f"S{KEY_BYTES}")
 
 
 def content_key(first: str, second: str) -> bytes:
     """Address of what two strings decide: 16 bytes of a sha256 that tells where one ends."""
     payload = f"{len(first)}\0{first}\0{second}".encode("utf-8", errors="surrogatepass")
     return hashlib.sha256(payload).digest()[:KEY_BYTES]
+
+
+def key_heads(keys: np.ndarray) -> np.ndarray:
+    """Return the first 8 bytes of keys as numbers in the keys' order."""
+    return np.ascontiguousarray(keys).view(">u8")[::2].astype(np.uint64)
 
 
 def part_paths(folder: Path) -> Iterator[Path]:
