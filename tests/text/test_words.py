@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.errors import InputError
 from psibench.text.words import is_content_word, tokenise
 
 
@@ -33,11 +32,6 @@ def test_offsets_survive_letters_whose_lower_case_is_longer():
 
 def test_an_empty_text_has_no_words():
     assert len(tokenise("")) == 0
-
-
-def test_an_unknown_language_names_the_supported_ones():
-    with pytest.raises(InputError, match=r"klingon.*english"):
-        tokenise("a text", language="klingon")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from psibench.formats.beir import NEEDED, QRELS_FORMATS, QUERIES_FORMATS, read_t
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.query_scores import evidence_documents, name_some
+from psibench.metrics.retriever import METRICS
 
-METRICS = ("ndcg@10", "recall@10", "mrr@10")
 DEFAULTS = UncertaintySettings()
 
 

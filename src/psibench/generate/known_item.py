@@ -43,6 +43,10 @@ QUERIES_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "answer": pl.String,
     "idf_sum": pl.Float64,
 }
+MAX_SPAN_WORDS = 60
+"""Most words of an evidence span."""
+N_DRAWS = 48
+"""Draws per third and query, from which the best matched three are kept."""
 # What one unit of spread is for each matched quantity: idf summed over the terms (natural
 # logarithm), occurrences of the terms, and the natural logarithm of the span's characters.
 SCALES = np.array([1.0, 1.0, 0.25])
@@ -82,8 +86,6 @@ class DrawRules:
     """What a query is drawn from; the fields are explained at `simulate_known_items`."""
 
     n_terms: int
-    max_span_words: int
-    n_draws: int
     min_document_frequency: int
     max_document_share: float
 
@@ -108,9 +110,9 @@ class LexicalIndex:
     documents_of: dict[str, set[int]]
 
     @classmethod
-    def build(cls, texts: list[str], *, language: str) -> "LexicalIndex":
+    def build(cls, texts: list[str]) -> "LexicalIndex":
         """Tokenise and stem ``texts``; document numbers are their indices."""
-        words = [tokenise(text, language=language) for text in texts]
+        words = [tokenise(text) for text in texts]
         documents_of: dict[str, set[int]] = defaultdict(set)
         for number, found in enumerate(words):
             for stem in found.stems:
@@ -146,7 +148,7 @@ def draw_queries(
     n_queries: int,
     rng: np.random.Generator,
 ) -> list[Draw] | str:
-    """Draw ``rules.n_draws * n_queries`` queries from spans of one range of a document.
+    """Draw ``N_DRAWS * n_queries`` queries from spans of one range of a document.
 
     A span's window is placed uniformly among those that hold enough terms; of its terms,
     ``n_terms`` are drawn without replacement with probability proportional to tf x idf.
@@ -164,7 +166,7 @@ def draw_queries(
     windows = _windows(terms, inside, rules)
     if not len(windows):
         return "no_unambiguous_span"
-    allowed = windows[rng.integers(len(windows), size=rules.n_draws * n_queries)]
+    allowed = windows[rng.integers(len(windows), size=N_DRAWS * n_queries)]
     draws: dict[str, Draw] = {}
     for chosen in _draw_terms(terms.frequency * terms.idf, allowed, rules.n_terms, rng):
         if index.is_answered_by_one([terms.stems[i] for i in chosen]):
@@ -239,7 +241,7 @@ def _windows(terms: _Terms, inside: range, rules: DrawRules) -> np.ndarray:
     numpy.ndarray
         Shape (n_windows, n_terms_in_all), bool.
     """
-    width = min(rules.max_span_words, len(inside))
+    width = min(MAX_SPAN_WORDS, len(inside))
     starts = np.arange(inside.start, inside.stop - width + 1)[:, None]
     held = (terms.first >= starts) & (terms.last < starts + width)
     return held[held.sum(axis=1) >= rules.n_terms]
@@ -397,12 +399,9 @@ def simulate_known_items(
     seed: int,
     n_terms: int = 5,
     queries_per_third: int = 1,
-    max_span_words: int = 60,
-    n_draws: int = 48,
     min_document_frequency: int = 2,
     max_document_share: float = 0.3,
     max_spread: float = 2.0,
-    language: str = "english",
 ) -> KnownItems:
     """Simulate known-item queries whose evidence lies in a chosen third of a document.
 
@@ -416,10 +415,6 @@ def simulate_known_items(
         Terms of a query, at least 1.
     queries_per_third
         Queries for each third of each document, at least 1.
-    max_span_words
-        Most words of an evidence span, at least ``n_terms``.
-    n_draws
-        Draws per third and query, from which the best matched three are kept, at least 1.
     min_document_frequency
         A term occurs in at least so many documents: 2 leaves out names found in one only.
     max_document_share
@@ -428,8 +423,6 @@ def simulate_known_items(
     max_spread
         Largest allowed spread of the three matched draws: 1 is a difference of 1.0 in the sum of
         the idf, of one occurrence, or of a quarter in span length (see `match_thirds`).
-    language
-        Snowball stemmer.
 
     Returns
     -------
@@ -442,12 +435,12 @@ def simulate_known_items(
     InputError
         If there are no documents, or an id occurs twice.
     """
-    rules = DrawRules(n_terms, max_span_words, n_draws, min_document_frequency, max_document_share)
+    rules = DrawRules(n_terms, min_document_frequency, max_document_share)
     if documents.is_empty():
         raise InputError("no documents to simulate queries for; give a table of at least one row")
     for doc_id in documents.filter(pl.col("_id").is_duplicated())["_id"].head(1):
         raise InputError(f"document id {doc_id!r} occurs more than once; make the ids unique")
-    index = LexicalIndex.build(documents["text"].to_list(), language=language)
+    index = LexicalIndex.build(documents["text"].to_list())
     kept: list[dict[str, object]] = []
     dropped: list[Dropped] = []
     for number, (doc_id, text) in enumerate(documents.select("_id", "text").iter_rows()):

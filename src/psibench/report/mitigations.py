@@ -6,7 +6,7 @@ import polars as pl
 
 from psibench.report.tables import Table
 from psibench.report.views import BenchmarkInfo, Row, with_interval
-from psibench.report.wording import MISSING, change, interval, number, pair_text, percent
+from psibench.report.wording import MISSING, change, number, pair_text, percent
 
 NOTE = (
     "PSI at equal documents, noise taken out; where it is not to be told, the published PSI with "
@@ -53,19 +53,14 @@ def _cells(row: Row, *, pairs: bool, schemes: bool) -> tuple[str, ...]:
         row["verdict"] + (f" ({row['flags']})" if row["flags"] else ""),
         with_interval(row, "psi_same_before"),
         with_interval(row, "psi_same_after"),
-        _difference(row, "psi_same_difference"),
+        with_interval(row, "psi_same_difference", shown=change),
         _both(number(row["mean_before"]), number(row["mean_after"])),
-        _difference(row, "mean_difference"),
+        with_interval(row, "mean_difference", shown=change),
         _both(percent(row["given_before"]), percent(row["given_after"])),
         _cost(row, "vectors", decimals=1),
         _cost(row, "tokens"),
         _cost(row, "pairs"),
     )
-
-
-def _difference(row: Row, name: str) -> str:
-    ends = interval(row[f"{name}_low"], row[f"{name}_high"])
-    return f"{change(row[name])}\n{ends}" if ends else change(row[name])
 
 
 def _both(before: str, after: str) -> str:

@@ -1,6 +1,6 @@
 """What a page leads with, and the views of a benchmark beside it: raw and tiny."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -245,7 +245,7 @@ def _psi(row: Row | None, name: str) -> str:
     return "undefined" if row["psi"] is None else with_interval(row, name)
 
 
-def with_interval(row: Row, name: str) -> str:
+def with_interval(row: Row, name: str, *, shown: Callable[[float | None], str] = number) -> str:
     """Return a value and, below it, its interval."""
     ends = interval(row[f"{name}_low"], row[f"{name}_high"])
-    return f"{number(row[name])}\n{ends}" if ends else number(row[name])
+    return f"{shown(row[name])}\n{ends}" if ends else shown(row[name])
