@@ -109,13 +109,13 @@ def test_reading_imports_no_module_for_its_docstring():
 def test_a_python_without_topics_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(InputError, match="pydoc_data"):
-        read_python_docs(seed=0)
+        list(python_pages.python_pages())
 
 
 def test_a_python_without_its_sources_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(python_pages.sysconfig, "get_path", lambda name: str(tmp_path / "none"))
     with pytest.raises(InputError, match="source files"):
-        read_python_docs(seed=0)
+        list(python_pages.python_pages())
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,7 @@ def test_a_page_without_paragraphs_has_no_passages():
     assert cut_passages([], 2, 4, np.random.default_rng(0)) == ([], [])
 
 
-def test_parts_share_out_all_passages_between_them(monkeypatch):
-    pages = tuple(python_pages.python_pages())  # read once
-    monkeypatch.setattr("psibench.sources.python_docs.python_pages", lambda: pages)
+def test_parts_share_out_all_passages_between_them():
     every = read_python_docs(seed=1)
     parts = [read_python_docs(seed=1, part=part) for part in ("language", "network", "library")]
     ids = [name for docs in parts for name in docs.documents["_id"]]

@@ -9,6 +9,7 @@ between paragraphs into passages of varied length.
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -85,7 +86,7 @@ def read_python_docs(
             f"min_words={min_words}, max_words={max_words}, seed={seed}; "
             "allowed: min_words >= 1, max_words >= min_words, seed >= 0"
         )
-    pages, dropped = _of_part(python_pages(), part)
+    pages, dropped = _of_part(part)
     documents = []
     for page in pages:
         rng = np.random.default_rng([seed, zlib.crc32(page.name.encode())])
@@ -131,12 +132,18 @@ def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Droppe
     return kept, dropped
 
 
-def _of_part(pages: Iterable[Page], part: Part) -> tuple[list[Page], list[Dropped]]:
-    """Leave out what was met before, over all pages, then those of other parts."""
-    every = tuple(pages)
-    kept, dropped = drop_seen_paragraphs(every)
+@cache
+def _distinct_pages() -> tuple[tuple[Page, ...], list[Page], list[Dropped]]:
+    """Read all pages, and leave out what was met before: once for all parts that a job reads."""
+    every = tuple(python_pages())
+    return every, *drop_seen_paragraphs(every)
+
+
+def _of_part(part: Part) -> tuple[list[Page], list[Dropped]]:
+    """Of what is left of all pages and of what was left out, take one part's."""
+    every, kept, dropped = _distinct_pages()
     if part == "all":
-        return kept, dropped
+        return kept, list(dropped)
     own = {page.name.lower() for page in every if part_of(page.name, page.origin) == part}
     return (
         [page for page in kept if page.name.lower() in own],
