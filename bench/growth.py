@@ -1,12 +1,12 @@
-"""CPU time and peak memory of each stage's work at n, 2n, 4n and 8n, and the exponent that fits.
+"""CPU time and peak memory of each stage's work at n, 2n and 4n, and the exponent that fits.
 
 Work grows as n to the exponent: 1 is proportional. Each measurement is a process of its own, from
 the first call after imports to the last, with one thread; the peak is what it adds to the imports.
 Inputs are made up from a seed and Python's own documentation. Search is queries x documents: here
-documents grow and 200 queries stay. The plan is of PosIR's release with 1, 2, 4 and 8 of its
+documents grow and 200 queries stay. The plan is of PosIR's release with 1, 2 and 4 of its
 languages, from the start of `snakemake --dry-run` to its end. Goal: no exponent above 1.1.
 
-    python bench/growth.py [--only NAME] [--sizes 4]
+    python bench/growth.py [--only NAME] [--sizes 3]
 """
 
 import argparse
@@ -192,9 +192,6 @@ STAGES: dict[str, tuple[Callable[[int], Work], int, str]] = {
 
 def measure(name: str, n: int) -> dict[str, float]:
     """Measure one stage at one size in this process: CPU seconds, and MiB beyond the imports."""
-    import torch
-
-    torch.set_num_threads(1)
     work = STAGES[name][0](n)
     STAGES[name][0](max(1, n // 50))() if n > 100 else None  # imports and compiled kernels
     who = resource.RUSAGE_CHILDREN if name == "planning the workflow" else resource.RUSAGE_SELF
@@ -233,7 +230,7 @@ def main() -> None:
     """Print a row a stage."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", choices=STAGES, help="one stage")
-    parser.add_argument("--sizes", type=int, default=4, help="how many: n, 2n, 4n, ...")
+    parser.add_argument("--sizes", type=int, default=3, help="how many, from 2: n, 2n, 4n, ...")
     parser.add_argument("--measure", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--n", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
