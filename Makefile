@@ -102,12 +102,7 @@ lint: setup
 	@$(MAKE) --no-print-directory dry
 
 dry: setup
-	@for config in config/config.yaml config/presets/*.yaml config/examples/*.yaml; do \
-	  snakemake --profile profiles/local --nolock --dry-run --quiet all --configfile $$config >/dev/null \
-	    && echo "dry run: $$config" || exit 1; \
-	done
-	@snakemake results/psi_table.csv --profile slurm --nolock --dry-run --quiet all >/dev/null \
-	  && echo "dry run: --profile slurm"
+	@python tools/dry_runs.py
 
 format: setup
 	ruff format .

@@ -1,0 +1,48 @@
+"""Dry run of every shipped config, and of the SLURM profile; the first that fails ends it.
+
+Each is a process forked from one that has imported what all of them import first.
+"""
+
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+CONFIGS = ["config/config.yaml"] + [
+    path.relative_to(HERE).as_posix()
+    for folder in ("presets", "examples")
+    for path in sorted((HERE / "config" / folder).glob("*.yaml"))
+]
+LOCAL = ["--profile", "profiles/local", "--configfile"]
+RUNS = {config: [*LOCAL, config] for config in CONFIGS} | {
+    "--profile slurm": ["results/psi_table.csv", "--profile", "slurm"]
+}
+
+
+def snakemake(arguments: list[str]) -> None:
+    """Run Snakemake in this process, which ends with its exit code."""
+    from snakemake.cli import main
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    main(arguments)
+
+
+def main() -> None:
+    """Run them one after the other, in the repository's folder."""
+    os.chdir(HERE)
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["snakemake.cli", "psibench.plan.jobs", "psibench.plan.summaries"])
+    for name, arguments in RUNS.items():
+        run = forks.Process(
+            target=snakemake, args=([*arguments, "--nolock", "--dry-run", "--quiet", "all"],)
+        )
+        run.start()
+        run.join()
+        if run.exitcode:
+            sys.exit(f"dry run failed: {name}")
+        print(f"dry run: {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
