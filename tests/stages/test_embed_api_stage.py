@@ -334,9 +334,7 @@ def test_a_killed_job_asks_nothing_again_but_what_was_under_way(tmp_path, number
         assert process.returncode == {signal.SIGTERM: 75, signal.SIGKILL: -9}[number]
         before = len(texts_asked(server))
         assert before < 160
-        process = start_job(tmp_path, server)
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said
+        embed_all(tmp_path, entry_of(server, concurrency=2, price=1.0))
         asked = texts_asked(server)
     assert set(asked) == set(documents.values())
     # SIGTERM: what is under way is waited for. SIGKILL: two requests of two texts under way, and
