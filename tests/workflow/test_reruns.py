@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from workflow_project import Project
+from workflow_project import Project, planned_jobs
 
 from psibench.tables import read_provenance
 from psibench.tables.stage import read_stages
@@ -41,17 +41,7 @@ def test_touching_inputs_and_config_does_nothing(project: Project) -> None:
     assert project.planned() == {}
 
 
-def test_touching_every_file_of_the_workflow_does_nothing(
-    own_repository: Callable[[], Project],
-) -> None:
-    project = own_repository()
-    for path in project.repository.rglob("*"):
-        if not path.is_symlink():
-            touch(path)
-    assert project.planned() == {}
-
-
-def test_a_comment_in_the_script_a_rule_file_or_a_module_does_nothing(
+def test_a_comment_in_the_workflow_or_a_module_and_touching_every_file_do_nothing(
     own_repository: Callable[[], Project],
 ) -> None:
     project = own_repository()
@@ -61,7 +51,9 @@ def test_a_comment_in_the_script_a_rule_file_or_a_module_does_nothing(
         if path.is_symlink():
             continue
         path.write_text(path.read_text() + "\n# a thought\n")
-        touch(path)
+    for path in project.repository.rglob("*"):
+        if not path.is_symlink():
+            touch(path)
     assert project.planned() == {}
 
 
@@ -69,11 +61,11 @@ def test_editing_one_models_entry_reruns_that_model_only(project: Project) -> No
     config = project.read_config()
     config["registry"]["two"]["max_tokens"] = 20
     project.write_config(config)
-    assert project.planned() == MODEL_CHAIN | COLLECTED
-    paths = project.planned_paths()
-    assert "encodings/two/" in paths
-    assert "encodings/one/" not in paths
-    assert "runs/bm25/" not in paths
+    said = project.dry_run()
+    assert planned_jobs(said) == MODEL_CHAIN | COLLECTED
+    assert "encodings/two/" in said
+    assert "encodings/one/" not in said
+    assert "runs/bm25/" not in said
 
 
 def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Project) -> None:
@@ -81,8 +73,9 @@ def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Proj
 
     save_checkpoint(project.folder / "checkpoint", hidden=64)
     chain = dict.fromkeys(MODEL_CHAIN, 2) | {"score": 1}  # both encoders use this checkpoint
-    assert project.planned() == chain | COLLECTED
-    assert "runs/bm25/" not in project.planned_paths()
+    said = project.dry_run()
+    assert planned_jobs(said) == chain | COLLECTED
+    assert "runs/bm25/" not in said
 
 
 def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:
@@ -123,8 +116,9 @@ def test_adding_a_model_runs_that_model_only(project: Project) -> None:
     config["registry"]["three"] = config["registry"]["one"] | {"pooling": "cls"}
     config["models"].append("three")
     project.write_config(config)
-    assert project.planned() == MODEL_CHAIN | COLLECTED
-    assert "encodings/three/" in project.planned_paths()
+    said = project.dry_run()
+    assert planned_jobs(said) == MODEL_CHAIN | COLLECTED
+    assert "encodings/three/" in said
 
 
 def test_editing_the_source_reruns_everything_and_encodes_only_the_new_text(
