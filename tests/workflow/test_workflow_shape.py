@@ -98,22 +98,6 @@ def test_a_dry_run_loads_no_model_library() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_slurm_profile_resolves_in_the_repository_root(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run"),
-            *("--directory", str(tmp_path), "results/psi_table.csv"),
-        ],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        cwd=REPOSITORY,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "encode" in done.stdout + done.stderr
-
-
 @pytest.mark.parametrize(("shards", "rule"), [(1, "encode_vllm"), (3, "encode_shard_vllm")])
 def test_a_model_that_vllm_runs_has_a_rule_of_its_own(
     tmp_path: Path, shards: int, rule: str
