@@ -43,17 +43,20 @@ def test_pooled_slice_leads_and_without_one_the_largest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schemes", "recipe", "expected"),
+    ("schemes", "first", "expected"),
     [
-        (["squad", "thirds"], "fineweb_posq", "thirds"),
-        (["thirds"], "squad_posq", "thirds"),
-        (["thirds", "thirds-every-tag"], "fineweb_posq", "thirds"),
-        ([], "posir", None),
+        (["squad", "thirds"], "thirds", "thirds"),
+        (["thirds", "relative-10"], "relative-10", "relative-10"),
+        (["thirds"], "squad", "thirds"),
+        (["thirds", "squad"], "", "squad"),
+        ([], "relative-20", None),
     ],
 )
-def test_main_scheme_follows_the_recipe(schemes, recipe, expected) -> None:
+def test_main_scheme_is_the_first_of_the_config_where_there_are_rows_of_it(
+    schemes, first, expected
+) -> None:
     table = frame(PSI_TABLE, [psi_row("a", benchmark="x", buckets=name) for name in schemes])
-    assert main_scheme(table, BenchmarkInfo("x", recipe)) == expected
+    assert main_scheme(table, BenchmarkInfo("x", "posir", headline=first)) == expected
 
 
 def test_statistics_lead_with_pooled_groups_and_split_off_buckets() -> None:

@@ -92,6 +92,9 @@ class AttentionCalibration(Section):
 class EncoderModel(ModelBase):
     """What every model made of vectors has."""
 
+    is_network: ClassVar[bool] = True
+    """Whether the checkpoint's network runs; else vectors are looked up, and what else has the
+    checkpoint is another model."""
     checkpoint: str
     """embedded:all-MiniLM-L6-v2, a local folder, or a name on the hub."""
     revision: Commit | None = None

@@ -15,7 +15,7 @@ added, so that a score by position says something about the retriever and not ab
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -55,6 +55,7 @@ SCALES = np.array([1.0, 1.0, 0.25])
 class KnownItem(BenchmarkBase):
     """Known-item queries simulated from each third of each passage, without an LLM."""
 
+    queries_by: ClassVar[str] = "simulation"
     recipe: Literal["known_item"]
     source: DocumentSource | None = None
     corpora: list[Corpus] | None = Field(default=None, min_length=1)

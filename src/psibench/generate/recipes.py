@@ -17,7 +17,7 @@ import polars as pl
 from psibench.config.paths import workflow_path
 from psibench.config.sources import PythonDocsSource
 from psibench.errors import InputError
-from psibench.filters.decide import NO_TARGET, REASONS, REPEATED_TEXT, evidence_targets
+from psibench.filters.decide import NO_TARGET, REPEATED_TEXT, evidence_targets
 from psibench.filters.grade import grading_task, verdict_task
 from psibench.filters.mixtures import Tiny, tiny_subset
 from psibench.filters.negatives import FinewebNegatives
@@ -27,11 +27,8 @@ from psibench.generate.base import Build, complete_build
 from psibench.generate.benchmarks import (
     Beir,
     Benchmark,
-    FinewebPosqRelease,
     GeneratedBenchmark,
-    KnownItem,
     PosirRelease,
-    SquadPosq,
     parse_benchmark,
     places_of,
 )
@@ -56,6 +53,10 @@ logger = logging.getLogger("psibench")
 
 TOO_FEW = "tiny: %d queries with target %s wanted, %d found; the subset takes all of them"
 NOT_TAKEN = "tiny: %d queries of %s are left out: %s"
+NOT_TAKEN_FOR = {
+    NO_TARGET: "no target position is declared",
+    REPEATED_TEXT: "its text is in the sample already",
+}
 
 RECIPES: Mapping[str, Callable[[Any, TokenCounter], Build]] = {
     "squad_posq": squad_posq.build,
@@ -174,10 +175,8 @@ def source_files(section: Benchmark) -> list[str]:
 
 def queries_by_of(section: Benchmark) -> str | None:
     """Say who wrote the queries of a benchmark that asks no language model."""
-    if isinstance(section, KnownItem):
-        return "simulation"
-    assert isinstance(section, SquadPosq | FinewebPosqRelease | PosirRelease | Beir)
-    return section.queries_by
+    author: str | None = getattr(section, "queries_by", None)
+    return author
 
 
 def revisions_of(section: Benchmark) -> dict[str, str]:
@@ -294,10 +293,10 @@ def _draw(queries: pl.DataFrame, section: Tiny, *, where: str) -> pl.DataFrame:
         if size < section.per_position:
             logger.warning(TOO_FEW, section.per_position, position, size)
     decisions = tiny_subset(targets, per_position=section.per_position, seed=section.seed)
-    for reason in (NO_TARGET, REPEATED_TEXT):
+    for reason, why in NOT_TAKEN_FOR.items():
         n = decisions.filter(pl.col("reason") == reason).height
         if n:
-            logger.warning(NOT_TAKEN, n, where, REASONS[reason])
+            logger.warning(NOT_TAKEN, n, where, why)
     return queries.filter(decisions.get_column("kept"))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel, Windows
 from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
-from psibench.config.models import Bm25Model, FusionModel, Model, RunFilesModel, StaticModel
+from psibench.config.models import Bm25Model, FusionModel, Model, RunFilesModel
 from psibench.config.registry import load_registry
 from psibench.config.reranker_registry import checkpoint_of
 from psibench.config.rerankers import BiEncoderReranker, RerankerModel
@@ -238,7 +238,7 @@ class Plan:
             )
         if isinstance(entry, RerankModel):
             own = checkpoint_of(self.rerankers[entry.reranker])
-        elif isinstance(entry, EncoderModel) and not isinstance(entry, StaticModel):
+        elif isinstance(entry, EncoderModel) and entry.is_network:
             own = (entry.checkpoint, entry.revision)
         else:
             return False

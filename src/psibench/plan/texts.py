@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from psibench.config.encoders import ColbertModel, VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase, Overlapping, Windows
-from psibench.config.models import StaticModel
 from psibench.config.sections import Encoding
 from psibench.generate.benchmarks import (
     Benchmark,
@@ -121,9 +120,11 @@ class PlannedTexts:
         each of the model's GPUs. Input embeddings are looked up, not multiplied: parameters without
         them where the entry says how many they are; static embeddings compute nothing.
         """
-        if isinstance(entry, StaticModel):
+        if not isinstance(entry, EncoderModel):
+            return None
+        if not entry.is_network:
             return 0.0
-        if not isinstance(entry, EncoderModel) or entry.parameters_m is None:
+        if entry.parameters_m is None:
             return None
         gpus = entry.gpus if isinstance(entry, VllmModel) else 1
         active = entry.parameters_m - (entry.embedding_parameters_m or 0)

@@ -12,15 +12,6 @@ from psibench.report.wording import MISSING, change, count, interval, number, pe
 from psibench.tables.spec import POOLED
 
 PREFERRED_METRIC = "ndcg@10"
-RECIPE_SCHEMES = {
-    "squad_posq": "squad",
-    "fineweb_posq": "thirds",
-    "fineweb_posq_release": "thirds",
-    "controlled": "thirds",
-    "posir": "relative-20",
-    "posir_release": "relative-20",
-    "beir": "thirds",
-}
 SCHEME_ORDER = ("squad", "thirds", "thirds-every-tag", "relative-20")
 SLICE = ("query_lang", "corpus_lang", "domain", "length_bucket")
 NEGATIVES_STAGES = ("false_negatives", "above_positive")
@@ -57,11 +48,12 @@ class BenchmarkInfo:
 
     ``recipe`` and ``subset`` decide which figures apply; ``note`` says what was simulated and how.
     ``length_unit`` is what length bins count, ``margin_threshold`` the margin that queries were
-    kept from; both as far as they apply.
+    kept from; both as far as they apply. ``headline`` is the first of its bucket schemes.
     """
 
     id: str
     recipe: str
+    headline: str = ""
     subset: str = ""
     description: str = ""
     simulated: bool = False
@@ -135,10 +127,9 @@ def schemes_of(frame: pl.DataFrame, benchmark: str) -> list[str]:
 
 
 def main_scheme(frame: pl.DataFrame, info: BenchmarkInfo) -> str | None:
-    """Return the bucket scheme that the recipe's paper reports; else the first, or None."""
+    """Return the benchmark's headline scheme; of a table without it the first, or None."""
     schemes = schemes_of(frame, info.id)
-    preferred = RECIPE_SCHEMES.get(info.recipe.lower())
-    return preferred if preferred in schemes else next(iter(schemes), None)
+    return info.headline if info.headline in schemes else next(iter(schemes), None)
 
 
 def leading_rows(table: pl.DataFrame, info: BenchmarkInfo, metric: str) -> pl.DataFrame:

@@ -19,6 +19,7 @@ class StaticModel(OwnBackend):
     """Mean of a checkpoint's input word embeddings over the whole text; no transformer."""
 
     version: ClassVar[int] = 2
+    is_network: ClassVar[bool] = False
     backend: Literal["static-embeddings"]
     kind: Literal["dense", "control"] = "control"
 
