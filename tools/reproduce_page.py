@@ -20,7 +20,8 @@ PAGE = ROOT / "docs" / "reproduce.md"
 MOST_ROWS = 12
 """Rows of a published table that are shown here; longer ones are files to open."""
 TARGETS = {"psi", "probes", "train"}
-KEYS = {"id", "tables", "what", "command", "needs", "output", "differs", "small"}
+KEYS = {"id", "tables", "what", "command", "needs", "output", "differs", "obtained", "small"}
+SMALL_KEYS = {"command", "obtained", "shows"}
 
 
 def read_recipes() -> list[dict[str, Any]]:
@@ -29,10 +30,12 @@ def read_recipes() -> list[dict[str, Any]]:
     wrong = []
     for recipe in recipes:
         name = recipe.get("id")
-        if missing := KEYS - {"small"} - set(recipe):
+        if missing := KEYS - {"small", "obtained"} - set(recipe):
             wrong.append(f"{name}: lacks {', '.join(sorted(missing))}")
         if unknown := set(recipe) - KEYS:
             wrong.append(f"{name}: unknown keys {', '.join(sorted(unknown))}")
+        if "small" in recipe and set(recipe["small"]) != SMALL_KEYS:
+            wrong.append(f"{name}: small has not just {', '.join(sorted(SMALL_KEYS))}")
         for table in recipe.get("tables", []):
             if not (PUBLISHED / f"{table}.csv").is_file():
                 wrong.append(f"{name}: there is no config/published/{table}.csv")
@@ -72,30 +75,44 @@ def published_table(name: str) -> str:
     return f"{source} ({link}):\n\n" + "\n".join(lines)
 
 
+def heading(recipe: dict[str, Any]) -> str:
+    """Return a recipe's title."""
+    what: str = recipe["what"]
+    return what if what.startswith("nDCG") else what[0].upper() + what[1:]
+
+
+def status(recipe: dict[str, Any]) -> str:
+    """Return a recipe's row of the table of what was obtained when."""
+    when = [recipe.get("obtained", "not yet"), recipe.get("small", {}).get("obtained", "-")]
+    return f"| {heading(recipe)} | " + " | ".join(text.partition(":")[0] for text in when) + " |"
+
+
 def page(recipes: list[dict[str, Any]]) -> str:
     """Return the page as Markdown."""
     parts = [
         "# The papers' tables",
-        "How to obtain each published table, what it says, what it needs and what differs. Nothing "
-        "was obtained at the papers' size yet; the protocols are tested on small data, whose "
-        "figures are where *here, small* points. `results/published.html` puts a run's own figures "
-        "beside the published ones by itself.",
+        "How to obtain each published table, what it says, what it needs, what was obtained and "
+        "what differs. Figures on small data test the protocol and are not the paper's. "
+        "`results/published.html` puts a run's own figures beside the published ones by itself.",
         "Written by `tools/reproduce_page.py` from "
         "[recipes.yaml](../config/published/recipes.yaml). `psibench check`, `plan` and `estimate` "
         "say of each config what it would run and cost.",
+        "| | at the paper's size | on small data |\n|---|---|---|\n"
+        + "\n".join(map(status, recipes)),
     ]
     shown: set[str] = set()
     for recipe in recipes:
-        what = recipe["what"]
         facts = [
             ("needs", recipe["needs"]),
             ("figures", recipe["output"]),
             ("differs", recipe["differs"]),
+            ("obtained", recipe.get("obtained", "not yet")),
         ]
         if small := recipe.get("small"):
-            facts.append(("here, small", f"`{small['command']}`: {small['shows']}"))
+            facts.append(("on small data", f"`{small['command']}`: {small['shows']}"))
+            facts.append(("obtained there", small["obtained"]))
         parts += [
-            f"## {what if what.startswith('nDCG') else what[0].upper() + what[1:]}",
+            f"## {heading(recipe)}",
             f"```\n{recipe['command']}\n```",
             "\n".join(f"- **{name}**: {' '.join(text.split())}" for name, text in facts),
             *(published_table(table) for table in recipe["tables"] if table not in shown),
