@@ -17,8 +17,15 @@ from psibench.config.files import read_yaml
 from psibench.config.model_base import Windows
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError, refuse
-from psibench.generate.benchmarks import Benchmark, FinewebPosqRelease, GeneratedBenchmark, Place
-from psibench.generate.fineweb_posq_release import read_records
+from psibench.generate.benchmarks import (
+    Benchmark,
+    GeneratedBenchmark,
+    KnownItem,
+    Place,
+    SquadPosq,
+    section_at,
+)
+from psibench.generate.recipes import build_benchmark
 from psibench.models.checkpoints import local_folder
 from psibench.plan.config import load_config, resolve_rerankers
 from psibench.plan.plan import Plan, make_plan
@@ -26,6 +33,7 @@ from psibench.sources.documents import read_documents
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
 from psibench.tables.provenance import hash_params
+from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.passages import cut_documents
 from psibench.translate.clean import Outliers
 from psibench.translate.steps import Translate
@@ -264,9 +272,9 @@ def _words(documents: pl.DataFrame) -> str:
 
 
 def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
-    if isinstance(section, FinewebPosqRelease):
-        texts = read_records(section.source).get_column("content").unique(maintain_order=True)
-        return texts.alias("text").to_frame()
+    if not isinstance(section, GeneratedBenchmark | KnownItem | SquadPosq):  # a layout of its own
+        alone = section_at(section, place)
+        return build_benchmark(alone, count_tokens=count_whitespace_tokens).corpus
     frames, n_rows = [], 0
     for batch in read_documents(place.source).batches:  # type: ignore[arg-type]
         frames.append(batch)
