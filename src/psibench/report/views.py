@@ -53,13 +53,13 @@ class BenchmarkInfo:
 
     id: str
     recipe: str
-    headline: str = ""
     subset: str = ""
     description: str = ""
     simulated: bool = False
     note: str = ""
     length_unit: str = ""
     margin_threshold: float | None = None
+    headline: str = ""
 
 
 def simulation_note(queries_by: str) -> str:
