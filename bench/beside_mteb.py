@@ -52,7 +52,7 @@ def make_benchmark(root: Path, n_documents: int) -> None:
     from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
     rng = np.random.default_rng(SEED)
-    read = read_python_docs(seed=SEED)
+    read = read_python_docs(seed=SEED).documents
     documents, asked = [], []
     for place in rng.permutation(read.height):
         name, text = f"d{place}", read.item(int(place), "text").strip()
