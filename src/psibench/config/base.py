@@ -52,5 +52,5 @@ class Section(BaseModel):
     """A config section: frozen, unknown keys forbidden, numbers not taken from strings."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+        extra="forbid", frozen=True, strict=True, defer_build=True
     )

@@ -1,8 +1,12 @@
 """What is generated from the typed config: its JSON schema and the reference page."""
 
+import ast
 import json
 from collections.abc import Iterator
-from inspect import isclass
+from functools import cache
+from inspect import cleandoc, getsource, isclass
+from itertools import pairwise
+from textwrap import dedent
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -36,6 +40,12 @@ def schema_text() -> str:
     schema["title"] = "psibench config"
     # A user's file may name only what it changes.
     schema.pop("required", None)
+    for sections in chapters().values():
+        for section in sections:
+            told = schema if section is Config else schema["$defs"][section.__name__]
+            for name in section.model_fields:
+                if meaning := _meaning(section, name):
+                    told["properties"][name]["description"] = meaning
     return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -86,11 +96,26 @@ def _section(section: type[Section]) -> Iterator[str]:
 
 def _meaning(section: type[Section], name: str) -> str:
     """Return what a key means; a key that only changes the default means what it meant before."""
-    for kind in section.__mro__:
-        info = getattr(kind, "model_fields", {}).get(name)
-        if info is not None and info.description:
-            return str(info.description)
-    return ""
+    described = (_described(kind) for kind in section.__mro__ if issubclass(kind, Section))
+    return next((meanings[name] for meanings in described if name in meanings), "")
+
+
+@cache
+def _described(section: type[Section]) -> dict[str, str]:
+    """Return the texts under the fields in a section's source.
+
+    Pydantic can read them, too, but does so whenever the class is imported: half a second of
+    every job.
+    """
+    (definition,) = ast.parse(dedent(getsource(section))).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: cleandoc(text.value.value)
+        for field, text in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+        if isinstance(text.value.value, str)
+    }
 
 
 def _type(info: FieldInfo) -> str:
