@@ -97,7 +97,7 @@ def test_evidence_that_is_no_one_span_is_counted_apart_and_in_no_bin():
 
 @pytest.mark.parametrize("name", ["squad-v2-train-10-articles.json", "xquad.en.json"])
 def test_the_histogram_of_real_data_counts_every_query(real_data, name):
-    from psibench.generate.squad_posq import build_squad_posq
+    from psibench.generate.loaders.squad_posq import build_squad_posq
     from psibench.sources.squad import read_squad_files
     from psibench.text.lengths import count_whitespace_tokens
 

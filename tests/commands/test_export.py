@@ -9,7 +9,7 @@ import yaml
 from psibench.cli import main
 from psibench.config.release import PosirReleaseSource
 from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
-from psibench.generate.posir_release import PosirRelease, build
+from psibench.generate.loaders.posir_release import PosirRelease
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -55,7 +55,7 @@ def built(root, results, *, prefix_ids=True, places=PLACES):
             domain=domain,
             prefix_ids=prefix_ids,
         )
-        made = build(section, count_whitespace_tokens)
+        made = section.build(count_whitespace_tokens)
         folder = results / "data" / language / domain
         for name, spec in (("corpus", CORPUS), ("queries", QUERIES), ("qrels", QRELS)):
             frame = getattr(made, name)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from psibench.errors import InputError, MissingError
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.generate.recipes import build_benchmark, queries_by_of, revisions_of, source_files
+from psibench.generate.recipes import queries_by_of, source_files
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -52,7 +52,7 @@ def files(*paths: str) -> dict:
 
 
 def build(path: str, evidence: dict, **more):
-    built = build_benchmark(section(path, evidence, **more), count_tokens=count_whitespace_tokens)
+    built = section(path, evidence, **more).build(count_whitespace_tokens)
     for frame, spec in ((built.corpus, CORPUS), (built.queries, QUERIES), (built.qrels, QRELS)):
         conform(frame, spec, where=spec.name)
     return built
@@ -464,7 +464,7 @@ def test_a_folder_without_its_files_is_refused_and_a_name_on_the_hub_has_none(tm
         source_files(section("./nowhere", evidence))
     remote = section("mteb/scifact", evidence | {"documents": {"kind": "hub", "name": "a/b"}})
     assert [Path(one).name for one in source_files(remote)] == ["claims_dev.jsonl"]
-    assert revisions_of(remote) == {
+    assert remote.revisions() == {
         "dataset:mteb/scifact": "not pinned",
         "dataset:a/b": "not pinned",
     }

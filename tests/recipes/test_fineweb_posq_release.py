@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from psibench.errors import InputError
-from psibench.generate import fineweb_posq_release
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.generate.fineweb_posq_release import build_fineweb_posq_release, read_records
-from psibench.generate.recipes import build_benchmark, queries_by_of, source_files
+from psibench.generate.loaders import fineweb_posq_release
+from psibench.generate.loaders.fineweb_posq_release import build_fineweb_posq_release, read_records
+from psibench.generate.recipes import queries_by_of, source_files
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -40,7 +40,7 @@ def section(tmp_path, records=RECORDS, *, suffix=".jsonl", source=None, **more):
 
 def build(tmp_path, records=RECORDS, **more):
     chosen = section(tmp_path, records, **more)
-    return build_benchmark(chosen, count_tokens=count_whitespace_tokens)
+    return chosen.build(count_whitespace_tokens)
 
 
 def test_the_corpus_is_every_distinct_passage_and_queries_have_a_class_and_no_span(tmp_path):

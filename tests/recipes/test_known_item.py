@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.generate.known_item import Draw, match_thirds, simulate_known_items
+from psibench.generate.loaders.known_item import Draw, match_thirds, simulate_known_items
 from psibench.sources.python_docs import read_python_docs
 from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.tables.schemas import QRELS

@@ -6,7 +6,7 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.generate.recipes import build_benchmark, source_files
+from psibench.generate.recipes import source_files
 from psibench.text.lengths import count_whitespace_tokens
 
 
@@ -18,7 +18,7 @@ def section(folder: Path, **changes):
 def test_a_corpus_that_gives_no_query_is_refused_with_the_reasons(tmp_path):
     (tmp_path / "one.txt").write_text("far too short to ask about")
     with pytest.raises(InputError) as raised:
-        build_benchmark(section(tmp_path), count_tokens=count_whitespace_tokens)
+        section(tmp_path).build(count_whitespace_tokens)
     message = str(raised.value)
     assert "made no query from 1 documents" in message
     assert "text_too_short 3" in message  # one planned query per third

@@ -8,8 +8,7 @@ import pytest
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import ReleaseTables, write_dataset
-from psibench.generate import posir_release
-from psibench.generate.posir_release import PosirRelease
+from psibench.generate.loaders.posir_release import PosirRelease
 from psibench.metrics.query_scores import evidence_positions
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
@@ -40,7 +39,7 @@ def build(tmp_path, *, texts=TEXTS, asked=ASKED, judged=JUDGED, prefix_ids=False
         domain="game",
         prefix_ids=prefix_ids,
     )
-    return posir_release.build(section, count_whitespace_tokens)
+    return section.build(count_whitespace_tokens)
 
 
 def dropped(built):

@@ -4,10 +4,10 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.generate import squad_posq
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.generate.recipes import build_benchmark, source_files
-from psibench.generate.squad_posq import build_squad_posq
+from psibench.generate.loaders import squad_posq
+from psibench.generate.loaders.squad_posq import build_squad_posq
+from psibench.generate.recipes import source_files
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import evidence_positions
 from psibench.metrics.statistics import bucket_counts
@@ -170,7 +170,7 @@ def section(path, **more):
 )
 def test_real_data_build_whole(real_data, name, n_passages, n_queries, n_dropped):
     benchmark = section(real_data / name)
-    built = build_benchmark(benchmark, count_tokens=count_whitespace_tokens)
+    built = benchmark.build(count_whitespace_tokens)
     assert source_files(benchmark) == [str(real_data / name)]
     sizes = (built.corpus.height, built.queries.height, built.dropped.height)
     assert sizes == (n_passages, n_queries, n_dropped)
@@ -189,14 +189,14 @@ def test_a_known_item_benchmark_takes_the_contexts_of_squad_files(real_data):
             "source": {"kind": "squad", "paths": [str(real_data / "xquad.en.json")]},
         }
     )
-    built = build_benchmark(benchmark, count_tokens=count_whitespace_tokens)
+    built = benchmark.build(count_whitespace_tokens)
     contexts = read_squad_files([real_data / "xquad.en.json"]).get_column("context")
     assert built.corpus.height == len({c.strip() for c in contexts})
 
 
 def test_published_labels_on_real_data_give_one_label_per_query(real_data):
     benchmark = section(real_data / "squad-v2-train-10-articles.json", labels="published")
-    built = build_benchmark(benchmark, count_tokens=count_whitespace_tokens)
+    built = benchmark.build(count_whitespace_tokens)
     assert built.qrels.height == built.queries.height
 
 

@@ -25,7 +25,7 @@ from psibench.generate.benchmarks import (
     SquadPosq,
     section_at,
 )
-from psibench.generate.recipes import build_benchmark
+from psibench.generate.loaders import Loader
 from psibench.models.checkpoints import local_folder
 from psibench.plan.config import load_config, resolve_rerankers
 from psibench.plan.plan import Plan, make_plan
@@ -274,7 +274,8 @@ def _words(documents: pl.DataFrame) -> str:
 def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
     if not isinstance(section, GeneratedBenchmark | KnownItem | SquadPosq):  # a layout of its own
         alone = section_at(section, place)
-        return build_benchmark(alone, count_tokens=count_whitespace_tokens).corpus
+        assert isinstance(alone, Loader)
+        return alone.build(count_whitespace_tokens).corpus
     frames, n_rows = [], 0
     for batch in read_documents(place.source).batches:  # type: ignore[arg-type]
         frames.append(batch)

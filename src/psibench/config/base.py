@@ -51,6 +51,4 @@ def refuse_reserved(values: list[str]) -> list[str]:
 class Section(BaseModel):
     """A config section: frozen, unknown keys forbidden, numbers not taken from strings."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, defer_build=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)

@@ -33,9 +33,10 @@ from psibench.generate.benchmarks import (
     places_of,
     section_at,
 )
+from psibench.generate.loaders import Loader
 from psibench.generate.personas import PERSONAS_SCHEMA, Personas
 from psibench.generate.posir import is_drawn
-from psibench.generate.recipes import build_benchmark, build_params, source_files
+from psibench.generate.recipes import build_params, source_files
 from psibench.generate.sampling import (
     SAMPLED_SCHEMA,
     Measure,
@@ -329,7 +330,8 @@ class Reader:
             )
         if not is_here:
             return None
-        built = build_benchmark(alone, count_tokens=count_words)
+        assert isinstance(alone, Loader)
+        built = alone.build(count_words)
         return self.with_tokens(
             texts_of((place,), built.corpus, built.queries, most=most, basis="documents")
         )

@@ -12,13 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from psibench.config.base import ID_PATTERN, LANGUAGE_PATTERN
-from psibench.config.paths import workflow_path
-from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.checks import (
     refuse_odd_spans,
@@ -37,10 +35,6 @@ from psibench.formats.tabular import (
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 from psibench.tables import atomic_path
 from psibench.text.lengths import MOST_CHARS
-
-if TYPE_CHECKING:
-    from psibench.generate.benchmarks import Place
-
 
 COLUMNS: Mapping[str, dict[str, Any]] = {
     "corpus": {"_id": TEXT, "text": TEXT},
@@ -131,14 +125,6 @@ def release_files(
         raise MissingError(f"{path}: no such folder in {Path.cwd()}, and no name on the hub")
     wanted = {t: [f"{folder}/{place.format(table=t)}" for place in PLACES] for t in TABLES}
     return {table: _fetch(path, paths, revision) for table, paths in wanted.items()}
-
-
-def dataset_files(source: PosirReleaseSource, at: "Place") -> list[str]:
-    """List the local files of one place of a release; none for a name on the hub."""
-    if not Path(source.path).is_dir() and re.match(REPOSITORY, source.path):
-        return []
-    files = release_files(source.path, language=at.language, domain=at.domain)
-    return [workflow_path(str(path)) for path in files.values()]
 
 
 def read_dataset(

@@ -6,41 +6,44 @@ benchmark's queries or documents, evaluated under an id of its own.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, TypeAdapter
 
 from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.sources import DocumentSource, QuestionSource
-from psibench.errors import InputError
 from psibench.generate.base import GeneratedBenchmark
-from psibench.generate.beir import Beir
 from psibench.generate.controlled import Controlled
 from psibench.generate.corpora import Corpus, QuestionCorpus
 from psibench.generate.fineweb_posq import FinewebPosq
-from psibench.generate.fineweb_posq_release import FinewebPosqRelease
-from psibench.generate.known_item import KnownItem
+from psibench.generate.loaders import loaders
+from psibench.generate.loaders.beir import Beir
+from psibench.generate.loaders.fineweb_posq_release import FinewebPosqRelease
+from psibench.generate.loaders.known_item import KnownItem
+from psibench.generate.loaders.posir_release import PosirRelease
+from psibench.generate.loaders.squad_posq import SquadPosq
 from psibench.generate.posir import Posir
-from psibench.generate.posir_release import PosirRelease
 from psibench.generate.sampling import Passages
-from psibench.generate.squad_posq import SquadPosq
 
 GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
     "fineweb_posq": FinewebPosq,
     "posir": Posir,
     "controlled": Controlled,
 }
-Benchmark = Annotated[
-    SquadPosq
-    | FinewebPosqRelease
-    | PosirRelease
-    | Beir
-    | KnownItem
-    | FinewebPosq
-    | Posir
-    | Controlled,
-    Field(discriminator="recipe"),
-]
+if TYPE_CHECKING:  # loaders of their own are found when the config is read
+    Benchmark = (
+        SquadPosq
+        | FinewebPosqRelease
+        | PosirRelease
+        | Beir
+        | KnownItem
+        | FinewebPosq
+        | Posir
+        | Controlled
+    )
+else:
+    SECTIONS = (*loaders().values(), *GENERATED_RECIPES.values())
+    Benchmark = Annotated[Union[SECTIONS], Field(discriminator="recipe")]  # noqa: UP007
 
 
 def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:
@@ -80,7 +83,8 @@ def places_of(section: Benchmark) -> list[Place]:
         If the folders of a release have to be looked at and cannot be.
     """
     if isinstance(section, PosirRelease):
-        return _release_places(section)
+        named = section.languages_and_domains()
+        return [Place(*one, section.source, None, "source") for one in named]
     passages: Passages | None = getattr(section, "passages", None)
     corpora: Sequence[Corpus | QuestionCorpus] | None = getattr(section, "corpora", None)
     if corpora is None:
@@ -115,35 +119,6 @@ def section_at(section: Benchmark, place: Place) -> Benchmark:
         if hasattr(section, "passages"):
             changed["passages"] = place.passages
     return section.model_copy(update=changed)
-
-
-def _release_places(section: PosirRelease) -> list[Place]:
-    from psibench.formats.posir import discover
-
-    languages, domains = section.languages, section.domains
-    if languages is not None and domains is not None:
-        named = {language: list(domains) for language in languages}
-    else:
-        found = discover(section.source.path)
-        _refuse_absent("languages", languages, list(found))
-        _refuse_absent("domains", domains, [name for own in found.values() for name in own])
-        named = {
-            language: [name for name in own if domains is None or name in domains]
-            for language, own in found.items()
-            if languages is None or language in languages
-        }
-    return [
-        Place(language, domain, section.source, None, "source")
-        for language, own in named.items()
-        for domain in own
-    ]
-
-
-def _refuse_absent(key: str, wanted: Sequence[str] | None, found: Sequence[str]) -> None:
-    absent = [name for name in wanted or () if name not in found]
-    if absent:
-        there = ", ".join(dict.fromkeys(found)) or "none"
-        raise InputError(f"no {key} {', '.join(absent)} in the release; it has {there}")
 
 
 # Views

@@ -7,36 +7,31 @@ corpus.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from psibench.config.paths import workflow_path
 from psibench.config.sources import PythonDocsSource
 from psibench.errors import InputError
 from psibench.filters.decide import NO_TARGET, REPEATED_TEXT, evidence_targets
 from psibench.filters.grade import grading_task, verdict_task
 from psibench.filters.mixtures import Tiny, tiny_subset
 from psibench.filters.negatives import FinewebNegatives
-from psibench.formats.posir import dataset_files
-from psibench.generate import beir, fineweb_posq_release, known_item, posir_release, squad_posq
 from psibench.generate.base import Build, complete_build
 from psibench.generate.benchmarks import (
-    Beir,
     Benchmark,
     GeneratedBenchmark,
-    PosirRelease,
     parse_benchmark,
-    places_of,
 )
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
+from psibench.generate.loaders import Loader
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.llm.tasks import LlmTask, LlmTaskSection
-from psibench.sources.local import dataset_revisions, local_files
+from psibench.sources.local import local_files
 from psibench.tables import content_hash, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, PAIRS, PERSONA_CANDIDATES
 from psibench.tables.derived import derived, provenance
@@ -57,15 +52,6 @@ NOT_TAKEN_FOR = {
     NO_TARGET: "no target position is declared",
     REPEATED_TEXT: "its text is in the sample already",
 }
-
-RECIPES: Mapping[str, Callable[[Any, TokenCounter], Build]] = {
-    "squad_posq": squad_posq.build,
-    "fineweb_posq_release": fineweb_posq_release.build,
-    "known_item": known_item.build,
-    "posir_release": posir_release.build,
-    "beir": beir.build,
-}
-"""Recipe that asks no language model -> from its section to the tables."""
 
 TASKS: Mapping[str, tuple[LlmTask, ...]] = {
     "fineweb_posq": (SUMMARISE, GENERATE_QUESTIONS),
@@ -140,13 +126,13 @@ def run_build(
     job.pop("python", None)  # there to rerun under another interpreter
     length_tokenizer, id_prefix = job.pop("length_tokenizer"), job.pop("id_prefix")
     recipe = parse_benchmark(job)
-    built = build_benchmark(recipe, count_tokens=token_counter(length_tokenizer))
-    built = built.with_id_prefix(id_prefix)
+    assert isinstance(recipe, Loader)
+    built = recipe.build(token_counter(length_tokenizer)).with_id_prefix(id_prefix)
     source = provenance(
         "build",
         params=build_params(recipe, length_tokenizer=length_tokenizer, id_prefix=id_prefix),
-        inputs={path: content_hash(path) for path in source_files(recipe)},
-        revisions=revisions_of(recipe),
+        inputs={path: content_hash(path) for path in recipe.files()},
+        revisions=recipe.revisions(),
         queries_by=queries_by_of(recipe),
     )
     left_out = as_attrition(built.dropped, language=recipe.language, domain=recipe.domain)
@@ -156,19 +142,10 @@ def run_build(
     write_table(left_out, dropped, ATTRITION, provenance=source)
 
 
-def build_benchmark(section: Benchmark, *, count_tokens: TokenCounter) -> Build:
-    """Read a benchmark's source and run its recipe."""
-    return RECIPES[section.recipe](section, count_tokens)
-
-
 def source_files(section: Benchmark) -> list[str]:
     """List the local files a benchmark is read from, in order; none for a name on the hub."""
-    if isinstance(section, PosirRelease):
-        return [path for at in places_of(section) for path in dataset_files(section.source, at)]
-    if isinstance(section, Beir):
-        own = (section.evidence.source, section.evidence.documents)
-        annotated = [path for one in own if one is not None for path in local_files(one)]
-        return [*map(workflow_path, beir.beir_files(section.source)), *annotated]
+    if isinstance(section, Loader):
+        return section.files()
     assert section.source is not None
     return local_files(section.source)
 
@@ -177,20 +154,6 @@ def queries_by_of(section: Benchmark) -> str | None:
     """Say who wrote the queries of a benchmark that asks no language model."""
     author: str | None = getattr(section, "queries_by", None)
     return author
-
-
-def revisions_of(section: Benchmark) -> dict[str, str]:
-    """Return the pinned revision of what is read from the hub, as provenance records it."""
-    if not isinstance(section, PosirRelease | Beir):
-        assert section.source is not None
-        return dataset_revisions(section.source)
-    source, found = section.source, {}
-    if not Path(source.path).is_dir():
-        found = {f"dataset:{source.path}": source.revision or "not pinned"}
-    if isinstance(section, Beir):
-        for one in (section.evidence.source, section.evidence.documents):
-            found |= dataset_revisions(one) if one is not None else {}
-    return found
 
 
 # Stages ``assemble`` and ``subset``

@@ -3,7 +3,7 @@
 A model with a longest input cuts what is longer and says nothing. Here each document is tokenized
 as the model would be given it, and again whole; and the vector of the whole text is held against
 those of its thirds (PosQ, section 5; `psibench.probes.variants.segments`). Known-item queries of
-each third (`psibench.generate.known_item`) show what of that retrieval has to bear.
+each third (`psibench.generate.loaders.known_item`) show what of that retrieval has to bear.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from psibench.config.sections import Encoding
 from psibench.encode.batches import encode_texts
 from psibench.encode.store import EmbeddingStore, key_array, text_key
 from psibench.errors import InputError
-from psibench.generate.known_item import simulate_known_items
+from psibench.generate.loaders.known_item import simulate_known_items
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.query_scores import query_scores
 from psibench.models.protocols import Encoder, Role, TokenizedText

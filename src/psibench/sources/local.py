@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from psibench.config.paths import shipped, workflow_path
+from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.sources.files import find_files
 
@@ -30,8 +31,10 @@ def _files_of(source: Source) -> list[str]:
     return []
 
 
-def dataset_revisions(source: Source) -> dict[str, str]:
+def dataset_revisions(source: Source | PosirReleaseSource | BeirSource) -> dict[str, str]:
     """Return the pinned revision of a hub dataset, as provenance records it."""
     if isinstance(source, HubSource):
         return {f"dataset:{source.name}": source.revision or "not pinned"}
+    if isinstance(source, PosirReleaseSource | BeirSource) and not Path(source.path).is_dir():
+        return {f"dataset:{source.path}": source.revision or "not pinned"}
     return {}

@@ -14,8 +14,9 @@ from pydantic import AfterValidator, Field
 
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError
-from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
-from psibench.generate.squad_posq import TINY_SEED, context_ids, relevant_carriers
+from psibench.generate.base import BucketSchemes, Build, complete_build
+from psibench.generate.loaders import Loader
+from psibench.generate.loaders.squad_posq import TINY_SEED, context_ids, relevant_carriers
 from psibench.metrics.buckets import EVERY_TAG, MIXED, THIRDS, bucket_scheme, class_of
 from psibench.reading import shown
 from psibench.sources.checks import require_text
@@ -55,7 +56,7 @@ def _by_class(schemes: list[str]) -> list[str]:
 ClassSchemes = Annotated[BucketSchemes, AfterValidator(_by_class)]
 
 
-class FinewebPosqRelease(BenchmarkBase):
+class FinewebPosqRelease(Loader):
     """FineWeb-PosQ as published, or data in its layout: `question`, `content`, `span_class`."""
 
     recipe: Literal["fineweb_posq_release"]
@@ -70,15 +71,14 @@ class FinewebPosqRelease(BenchmarkBase):
     buckets: ClassSchemes = Field(default=["thirds"], min_length=1)
     """thirds; or thirds-every-tag, in which a question of several classes counts at each."""
 
-
-def build(section: FinewebPosqRelease, count_tokens: TokenCounter) -> Build:
-    """Read the release and build it."""
-    return build_fineweb_posq_release(
-        read_records(section.source),
-        labels=section.labels,
-        subset=section.subset,
-        count_tokens=count_tokens,
-    )
+    def build(self, count_tokens: TokenCounter) -> Build:
+        """Read the release and build it."""
+        return build_fineweb_posq_release(
+            read_records(self.source),
+            labels=self.labels,
+            subset=self.subset,
+            count_tokens=count_tokens,
+        )
 
 
 def read_records(source: HubSource | FilesSource) -> pl.DataFrame:

@@ -23,8 +23,9 @@ from pydantic import Field, model_validator
 
 from psibench.config.sources import DocumentSource
 from psibench.errors import InputError
-from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
+from psibench.generate.base import BucketSchemes, Build, complete_build
 from psibench.generate.corpora import Corpus, check_corpora
+from psibench.generate.loaders import Loader
 from psibench.generate.sampling import Passages, cut_into_passages
 from psibench.sources.documents import read_documents
 from psibench.tables.dropped import Dropped, dropped_frame
@@ -52,7 +53,7 @@ N_DRAWS = 48
 SCALES = np.array([1.0, 1.0, 0.25])
 
 
-class KnownItem(BenchmarkBase):
+class KnownItem(Loader):
     """Known-item queries simulated from each third of each passage, without an LLM."""
 
     queries_by: ClassVar[str] = "simulation"
@@ -77,6 +78,30 @@ class KnownItem(BenchmarkBase):
     def _has_corpora(self) -> "KnownItem":
         check_corpora(self.source, self.corpora, self.language)
         return self
+
+    def build(self, count_tokens: TokenCounter) -> Build:
+        """Read a benchmark's source, cut it into passages and simulate its queries."""
+        assert self.source is not None
+        source = read_documents(self.source)
+        documents, left_out = pl.concat(source.batches), source.dropped
+        if self.passages is not None:
+            documents, too_short = cut_into_passages(documents, self.passages)
+            left_out = pl.concat([left_out, too_short])
+        simulated = simulate_known_items(
+            documents,
+            seed=self.seed,
+            n_terms=self.n_terms,
+            queries_per_third=self.queries_per_third,
+        )
+        if simulated.queries.is_empty():
+            raise InputError(_no_queries(documents, simulated.dropped))
+        return complete_build(
+            documents,
+            simulated.queries,
+            simulated.qrels,
+            pl.concat([left_out, simulated.dropped]),
+            count_tokens=count_tokens,
+        )
 
 
 # Draws from an evidence span of one third
@@ -336,31 +361,6 @@ def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 # Queries of all documents
-
-
-def build(section: KnownItem, count_tokens: TokenCounter) -> Build:
-    """Read a benchmark's source, cut it into passages and simulate its queries."""
-    assert section.source is not None
-    source = read_documents(section.source)
-    documents, left_out = pl.concat(source.batches), source.dropped
-    if section.passages is not None:
-        documents, too_short = cut_into_passages(documents, section.passages)
-        left_out = pl.concat([left_out, too_short])
-    simulated = simulate_known_items(
-        documents,
-        seed=section.seed,
-        n_terms=section.n_terms,
-        queries_per_third=section.queries_per_third,
-    )
-    if simulated.queries.is_empty():
-        raise InputError(_no_queries(documents, simulated.dropped))
-    return complete_build(
-        documents,
-        simulated.queries,
-        simulated.qrels,
-        pl.concat([left_out, simulated.dropped]),
-        count_tokens=count_tokens,
-    )
 
 
 def _no_queries(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:

@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 
 from psibench.config.sources import QuestionSource, SquadSource
 from psibench.errors import InputError
-from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
+from psibench.generate.base import BucketSchemes, Build, complete_build
 from psibench.generate.corpora import QuestionCorpus, check_corpora
+from psibench.generate.loaders import Loader
 from psibench.sources.hub import read_hub_questions
 from psibench.sources.squad import read_squad_files
 from psibench.tables.dropped import Dropped, dropped_frame
@@ -25,7 +26,7 @@ TINY_QUERIES = 10_000  # PosQ, section 3.1
 TINY_SEED = 42  # the authors' choice
 
 
-class SquadPosq(BenchmarkBase):
+class SquadPosq(Loader):
     """SQuAD-PosQ (PosQ, section 3.1): questions by the character at which their answer starts."""
 
     recipe: Literal["squad_posq"]
@@ -46,18 +47,17 @@ class SquadPosq(BenchmarkBase):
         check_corpora(self.source, self.corpora, self.language)
         return self
 
-
-def build(section: SquadPosq, count_tokens: TokenCounter) -> Build:
-    """Read a benchmark's source and build it."""
-    source = section.source
-    assert source is not None
-    if isinstance(source, SquadSource):
-        questions = read_squad_files(source.paths)
-    else:
-        questions = read_hub_questions(source)
-    return build_squad_posq(
-        questions, labels=section.labels, subset=section.subset, count_tokens=count_tokens
-    )
+    def build(self, count_tokens: TokenCounter) -> Build:
+        """Read a benchmark's source and build it."""
+        source = self.source
+        assert source is not None
+        if isinstance(source, SquadSource):
+            questions = read_squad_files(source.paths)
+        else:
+            questions = read_hub_questions(source)
+        return build_squad_posq(
+            questions, labels=self.labels, subset=self.subset, count_tokens=count_tokens
+        )
 
 
 def build_squad_posq(

@@ -17,18 +17,21 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field
 
+from psibench.config.paths import workflow_path
 from psibench.config.release import BeirSource
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_qrels
 from psibench.formats.posir import REPOSITORY
-from psibench.generate.base import BenchmarkBase, BucketSchemes, Build, complete_build
+from psibench.generate.base import BucketSchemes, Build, complete_build
+from psibench.generate.loaders import Loader
 from psibench.metrics.buckets import UNKNOWN
 from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import require_id, require_text
 from psibench.sources.documents import source_records
 from psibench.sources.evidence import Annotation, Evidence, page_key, read_evidence
 from psibench.sources.hub import require_columns
+from psibench.sources.local import dataset_revisions, local_files
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
 
@@ -41,7 +44,7 @@ NOT_ANNOTATED, ELSEWHERE, NOT_FOUND = "not_annotated", "not_in_positive", "not_f
 """Why evidence has no place: none is annotated, none in a relevant document, its words are not."""
 
 
-class Beir(BenchmarkBase):
+class Beir(Loader):
     """A BEIR dataset, its evidence found by the annotation of the dataset it comes from."""
 
     recipe: Literal["beir"]
@@ -54,52 +57,76 @@ class Beir(BenchmarkBase):
     buckets: BucketSchemes = Field(default=["thirds", "relative-20"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
+    def files(self) -> list[str]:
+        """List the files of a local dataset, and of its evidence; none of what is on the hub."""
+        source, own = self.source, list[str]()
+        if Path(source.path).is_dir():
+            for name, suffixes in (
+                ("corpus", TEXT_FILES),
+                ("queries", TEXT_FILES),
+                (f"qrels/{source.split}", QRELS_FILES),
+            ):
+                own.append(workflow_path(str(_file(source, name, suffixes))))
+        elif not re.match(REPOSITORY, source.path):
+            raise MissingError(f"{source.path}: no such folder in {Path.cwd()}")
+        return own + [path for one in self._annotation() for path in local_files(one)]
 
-def build(section: Beir, count_tokens: TokenCounter) -> Build:
-    """Read a dataset and find its evidence.
+    def revisions(self) -> dict[str, str]:
+        """Return the pinned revisions of the dataset and of its evidence."""
+        found = super().revisions()
+        for one in self._annotation():
+            found |= dataset_revisions(one)
+        return found
 
-    Of several relevant documents with evidence the first in the order of the annotation is the
-    query's positive; of several pieces of evidence in it the first is the span.
+    def _annotation(self) -> list[FilesSource | HubSource]:
+        own = (self.evidence.source, self.evidence.documents)
+        return [one for one in own if one is not None]
 
-    Raises
-    ------
-    InputError
-        If a source cannot be read, or no query's evidence is found.
-    """
-    judged = _qrels(section.source)
-    positives: dict[str, list[str]] = {}
-    for query_id, document, grade in judged.iter_rows():
-        if grade > 0:
-            positives.setdefault(query_id, []).append(document)
-    corpus, known = _corpus(section, {one for own in positives.values() for one in own})
-    queries = _queries(section.source, positives)
-    usable = judged.join(corpus.select("_id"), left_on="corpus-id", right_on="_id", how="semi")
-    kept = usable.filter(pl.col("score") > 0).get_column("query-id").unique()
-    lost = queries.filter(~pl.col("_id").is_in(kept.implode()))
-    queries = queries.filter(pl.col("_id").is_in(kept.implode()))
-    evidence: dict[str, list[Annotation]] = {}
-    for one in read_evidence(section.evidence, set(queries.get_column("_id"))):
-        evidence.setdefault(one.query_id, []).append(one)
-    rows = []
-    for query_id, text in queries.iter_rows():
-        own = [one for one in positives[query_id] if one in known]
-        rows.append((query_id, text, *_place(own, known, evidence.get(query_id, ()))))
-    _log(rows, where=section.source.path)
-    schema: dict[str, Any] = {
-        **dict.fromkeys(("_id", "text", "pos_corpus_id"), pl.String),
-        "pos_char_span": pl.Array(pl.Int32, 2),
-        **dict.fromkeys(("target_position", "without_place"), pl.String),
-    }
-    return complete_build(
-        corpus,
-        pl.DataFrame(rows, schema=schema, orient="row"),
-        usable.filter(pl.col("query-id").is_in(kept.implode())),
-        dropped_frame(
-            Dropped(STAGE, "queries", query_id, positives[query_id][0], "positive_missing")
-            for query_id in lost.get_column("_id")
-        ),
-        count_tokens=count_tokens,
-    )
+    def build(self, count_tokens: TokenCounter) -> Build:
+        """Read a dataset and find its evidence.
+
+        Of several relevant documents with evidence the first in the order of the annotation is the
+        query's positive; of several pieces of evidence in it the first is the span.
+
+        Raises
+        ------
+        InputError
+            If a source cannot be read, or no query's evidence is found.
+        """
+        judged = _qrels(self.source)
+        positives: dict[str, list[str]] = {}
+        for query_id, document, grade in judged.iter_rows():
+            if grade > 0:
+                positives.setdefault(query_id, []).append(document)
+        corpus, known = _corpus(self, {one for own in positives.values() for one in own})
+        queries = _queries(self.source, positives)
+        usable = judged.join(corpus.select("_id"), left_on="corpus-id", right_on="_id", how="semi")
+        kept = usable.filter(pl.col("score") > 0).get_column("query-id").unique()
+        lost = queries.filter(~pl.col("_id").is_in(kept.implode()))
+        queries = queries.filter(pl.col("_id").is_in(kept.implode()))
+        evidence: dict[str, list[Annotation]] = {}
+        for one in read_evidence(self.evidence, set(queries.get_column("_id"))):
+            evidence.setdefault(one.query_id, []).append(one)
+        rows = []
+        for query_id, text in queries.iter_rows():
+            own = [one for one in positives[query_id] if one in known]
+            rows.append((query_id, text, *_place(own, known, evidence.get(query_id, ()))))
+        _log(rows, where=self.source.path)
+        schema: dict[str, Any] = {
+            **dict.fromkeys(("_id", "text", "pos_corpus_id"), pl.String),
+            "pos_char_span": pl.Array(pl.Int32, 2),
+            **dict.fromkeys(("target_position", "without_place"), pl.String),
+        }
+        return complete_build(
+            corpus,
+            pl.DataFrame(rows, schema=schema, orient="row"),
+            usable.filter(pl.col("query-id").is_in(kept.implode())),
+            dropped_frame(
+                Dropped(STAGE, "queries", query_id, positives[query_id][0], "positive_missing")
+                for query_id in lost.get_column("_id")
+            ),
+            count_tokens=count_tokens,
+        )
 
 
 @dataclass(frozen=True)
@@ -206,19 +233,6 @@ def _part(source: BeirSource, table: str) -> FilesSource | HubSource:
     return HubSource(
         kind="hub", name=source.path, config=table, revision=source.revision, splits=[table]
     )
-
-
-def beir_files(source: BeirSource) -> list[str]:
-    """List the files of a local dataset; none for a name on the hub."""
-    if not Path(source.path).is_dir():
-        if re.match(REPOSITORY, source.path):
-            return []
-        raise MissingError(f"{source.path}: no such folder in {Path.cwd()}")
-    return [
-        str(_file(source, "corpus", TEXT_FILES)),
-        str(_file(source, "queries", TEXT_FILES)),
-        str(_file(source, f"qrels/{source.split}", QRELS_FILES)),
-    ]
 
 
 def _file(source: BeirSource, name: str, suffixes: Sequence[str]) -> Path:

@@ -7,16 +7,29 @@ query's positive and which position it was made for: these are taken, too.
 """
 
 import logging
+import re
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
 from typing import Literal
 
 import polars as pl
 from pydantic import Field
 
+from psibench.config.paths import workflow_path
 from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
-from psibench.formats.posir import FURTHER, ReleaseTables, read_dataset
-from psibench.generate.base import BenchmarkBase, BucketSchemes, Build
+from psibench.formats.posir import (
+    FURTHER,
+    REPOSITORY,
+    ReleaseTables,
+    discover,
+    read_dataset,
+    release_files,
+)
+from psibench.generate.base import BucketSchemes, Build
 from psibench.generate.corpora import Domain
+from psibench.generate.loaders import Loader
 from psibench.metrics.query_scores import EVIDENCE_LISTS
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.translation_schemas import TRANSLATED_LENGTH
@@ -29,7 +42,7 @@ QUERY_IDS = ("_id", "pos_corpus_id")
 logger = logging.getLogger("psibench")
 
 
-class PosirRelease(BenchmarkBase):
+class PosirRelease(Loader):
     """A benchmark in the layout of PosIR's release, read as it is; nothing is built."""
 
     recipe: Literal["posir_release"]
@@ -46,55 +59,96 @@ class PosirRelease(BenchmarkBase):
     buckets: BucketSchemes = Field(default=["relative-20", "thirds"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
+    def languages_and_domains(self) -> list[tuple[str, str]]:
+        """List the folders to read: those of a local release that are not left out.
 
-def build(section: PosirRelease, count_tokens: TokenCounter) -> Build:
-    """Read one language and domain of a release: those of ``section``.
+        Raises
+        ------
+        InputError
+            If the release lacks a language or domain that is named.
+        """
+        languages, domains = self.languages, self.domains
+        if languages is not None and domains is not None:
+            return list(product(languages, domains))
+        found = discover(self.source.path)
+        _refuse_absent("languages", languages, list(found))
+        _refuse_absent("domains", domains, [name for own in found.values() for name in own])
+        return [
+            (language, domain)
+            for language, own in found.items()
+            if languages is None or language in languages
+            for domain in own
+            if domains is None or domain in domains
+        ]
 
-    A query's positive is the one in ``pos_corpus_id`` where the release has that column; else its
-    document of the highest grade among those in the corpus; of several, the first whose length is
-    the published one. ``target_position`` is the release's, or null. Queries are dropped, with the
-    reason, that have no positive in the qrels (``no_positive``) or none in the corpus
-    (``positive_missing``), or whose span is empty, or begins outside its document
-    (``span_outside``). A span that only ends beyond it is kept: PosIR's relative position takes
-    its middle as at most the length.
+    def files(self) -> list[str]:
+        """List the local files of its folders; none for a name on the hub."""
+        path = self.source.path
+        if not Path(path).is_dir() and re.match(REPOSITORY, path):
+            return []
+        return [
+            workflow_path(str(file))
+            for language, domain in self.languages_and_domains()
+            for file in release_files(path, language=language, domain=domain).values()
+        ]
 
-    ``count_tokens`` counts the documents' tokens; those of the positives stay as published.
+    def build(self, count_tokens: TokenCounter) -> Build:
+        """Read one language and domain of a release: those of the section.
 
-    Raises
-    ------
-    InputError
-        If the dataset cannot be read, no query is left, or what it says of a positive is not so: it
-        is not in corpus and qrels, or has another length.
-    """
-    source, language, domain = section.source, section.language, section.domain
-    tables = read_dataset(source.path, language=language, domain=domain, revision=source.revision)
-    tables = _prefixed(tables, f"{domain}/") if section.prefix_ids else tables
-    corpus = with_lengths(tables.corpus, count_tokens=count_tokens)
-    usable = tables.qrels.join(
-        corpus.select(pl.col("_id").alias("corpus-id"), own_length="char_length"),
-        on="corpus-id",
-        how="inner",
-        maintain_order="left",
-    )
-    named = _with_further(tables.queries)
-    asked = named.join(
-        _positives(usable, named), on="_id", how="left", maintain_order="left"
-    ).with_columns(reason=_reason(tables.qrels))
-    where = f"{source.path}, {language}/{domain}"
-    _refuse_contradictions(asked, where)
-    kept = asked.filter(pl.col("reason").is_null())
-    if kept.is_empty():
-        counts = asked.get_column("reason").value_counts().rows()
-        raise InputError(f"{where}: no query is left of {asked.height}; dropped: {counts}")
-    _log_overruns(kept, where)
-    ids = kept.select(pl.col("_id").alias("query-id"))
-    qrels = usable.join(ids, on="query-id", how="semi", maintain_order="left")
-    return Build(
-        corpus,
-        _queries(kept),
-        qrels.select("query-id", "corpus-id", pl.col("score").cast(pl.Int32)),
-        _dropped(asked.filter(pl.col("reason").is_not_null())),
-    )
+        A query's positive is the one in ``pos_corpus_id`` where the release has that column; else
+        its document of the highest grade among those in the corpus; of several, the first whose
+        length is the published one. ``target_position`` is the release's, or null. Queries are
+        dropped, with the reason, that have no positive in the qrels (``no_positive``) or none in
+        the corpus (``positive_missing``), or whose span is empty, or begins outside its document
+        (``span_outside``). A span that only ends beyond it is kept: PosIR's relative position takes
+        its middle as at most the length.
+
+        ``count_tokens`` counts the documents' tokens; those of the positives stay as published.
+
+        Raises
+        ------
+        InputError
+            If the dataset cannot be read, no query is left, or what it says of a positive is not
+            so: it is not in corpus and qrels, or has another length.
+        """
+        source, language, domain = self.source, self.language, self.domain
+        tables = read_dataset(
+            source.path, language=language, domain=domain, revision=source.revision
+        )
+        tables = _prefixed(tables, f"{domain}/") if self.prefix_ids else tables
+        corpus = with_lengths(tables.corpus, count_tokens=count_tokens)
+        usable = tables.qrels.join(
+            corpus.select(pl.col("_id").alias("corpus-id"), own_length="char_length"),
+            on="corpus-id",
+            how="inner",
+            maintain_order="left",
+        )
+        named = _with_further(tables.queries)
+        asked = named.join(
+            _positives(usable, named), on="_id", how="left", maintain_order="left"
+        ).with_columns(reason=_reason(tables.qrels))
+        where = f"{source.path}, {language}/{domain}"
+        _refuse_contradictions(asked, where)
+        kept = asked.filter(pl.col("reason").is_null())
+        if kept.is_empty():
+            counts = asked.get_column("reason").value_counts().rows()
+            raise InputError(f"{where}: no query is left of {asked.height}; dropped: {counts}")
+        _log_overruns(kept, where)
+        ids = kept.select(pl.col("_id").alias("query-id"))
+        qrels = usable.join(ids, on="query-id", how="semi", maintain_order="left")
+        return Build(
+            corpus,
+            _queries(kept),
+            qrels.select("query-id", "corpus-id", pl.col("score").cast(pl.Int32)),
+            _dropped(asked.filter(pl.col("reason").is_not_null())),
+        )
+
+
+def _refuse_absent(key: str, wanted: Sequence[str] | None, found: Sequence[str]) -> None:
+    absent = [name for name in wanted or () if name not in found]
+    if absent:
+        there = ", ".join(dict.fromkeys(found)) or "none"
+        raise InputError(f"no {key} {', '.join(absent)} in the release; it has {there}")
 
 
 def _prefixed(tables: ReleaseTables, prefix: str) -> ReleaseTables:
