@@ -133,7 +133,10 @@ def compare(max_tokens: int, texts: list[str], rounds: int) -> tuple[float, floa
     ours, theirs = Ours(max_tokens), load_theirs(max_tokens)
     lengths = [item.n_tokens for item in ours.encoder.tokenize(texts, "document")]
     cosine = float((ours(texts) * np.asarray(theirs(texts))).sum(axis=1).min())
-    known = {"psibench": ours, "SentenceTransformer.encode": theirs}
+    known: dict[str, Callable[[list[str]], Any]] = {
+        "psibench": ours,
+        "SentenceTransformer.encode": theirs,
+    }
     found = measure(known, texts, rounds)
     stats, dtype = ours.stats, ours.about["dtype"]
     print(f"{len(texts)} texts up to {max_tokens} tokens, {sum(lengths):,} tokens; {dtype}")

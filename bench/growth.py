@@ -73,6 +73,7 @@ def bm25(n: int) -> Work:
 
 def encoding(n: int) -> Work:
     """Encode n texts with static word vectors: reading, tokenizing, storing."""
+    from psibench.config.models import EncoderModel
     from psibench.config.registry import load_registry
     from psibench.config.sections import Encoding
     from psibench.encode.batches import encode_texts
@@ -80,6 +81,7 @@ def encoding(n: int) -> Work:
     from psibench.encode.store import EmbeddingStore
 
     entry = load_registry()["minilm-static"]
+    assert isinstance(entry, EncoderModel)
     settings, texts = Encoding(device="cpu"), made_up_texts(n)
     encoder, _ = open_encoder(entry, settings, model="growth")
     folder = tempfile.mkdtemp()

@@ -25,6 +25,8 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
+
 K = 100
 SEED = 42
 BLOCK_BYTES = 64 * 1024 * 1024
@@ -34,7 +36,6 @@ WORD = re.compile(r"\w+")
 
 def write_inputs(folder: Path, *, n_documents: int, dim: int, n_queries: int) -> None:
     """Write documents.npy, queries.npy and the store."""
-    import numpy as np
     from support.python_texts import paragraphs, sentences
 
     from psibench.encode.store import EmbeddingStore
@@ -94,7 +95,7 @@ class Peak:
         return (self._most - self._before) / 2**20
 
 
-def search_psibench(_folder: Path, queries, documents):
+def search_psibench(_folder: Path, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """The vectors from memory."""
     from psibench.search.exact import search_vectors
     from psibench.search.vectors import ArrayVectors
@@ -103,7 +104,7 @@ def search_psibench(_folder: Path, queries, documents):
     return found.documents
 
 
-def search_store(folder: Path, queries, documents):
+def search_store(folder: Path, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """The vectors from the Parquet parts of a store."""
     from psibench.encode.store import EmbeddingStore, StoredDocuments, key_array
     from psibench.search.exact import search_vectors
@@ -113,7 +114,7 @@ def search_store(folder: Path, queries, documents):
     return search_vectors(queries, source, k=K, block_bytes=BLOCK_BYTES).documents
 
 
-def search_faiss(_folder: Path, queries, documents):
+def search_faiss(_folder: Path, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """IndexFlatIP."""
     import faiss
 
@@ -122,10 +123,8 @@ def search_faiss(_folder: Path, queries, documents):
     return index.search(queries, K)[1]
 
 
-def search_full_matrix(_folder: Path, queries, documents):
+def search_full_matrix(_folder: Path, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """All scores, all sorted."""
-    import numpy as np
-
     return np.argsort(-(queries @ documents.T), axis=1)[:, :K].copy()
 
 
@@ -139,7 +138,6 @@ ENGINES = {
 
 def measure(engine: str, folder: Path, threads: int) -> dict[str, float]:
     """Search once, after a search of two queries that loads what the engine loads."""
-    import numpy as np
     import torch
 
     torch.set_num_threads(threads)
