@@ -30,7 +30,7 @@ LIBRARIES = (
 
 
 def run_script(path: Path) -> tuple[str, float]:
-    """Run a script, show what it prints, and return it with its minutes.
+    """Run a script, show what it prints, and return it with its minutes; nothing if it failed.
 
     What goes to stderr (progress) is shown and not kept.
     """
@@ -44,7 +44,8 @@ def run_script(path: Path) -> tuple[str, float]:
             print(line, end="", flush=True)
             lines.append(line)
     if process.returncode:
-        sys.exit(f"{path.relative_to(ROOT)} ended with status {process.returncode}")
+        print(f"{path.relative_to(ROOT)} ended with status {process.returncode}", flush=True)
+        return "", 0.0
     return "".join(lines), (os.times().elapsed - began) / 60
 
 
@@ -114,6 +115,8 @@ def main() -> None:
     for name in args.names or known:
         print(f"=== bench/{name}.py", flush=True)
         printed[name] = run_script(BENCH / f"{name}.py")
+    if failed := [name for name, (output, _) in printed.items() if not output]:
+        sys.exit(f"failed: {', '.join(failed)}; no page is written")
     if not args.names:
         args.page.write_text(page(printed), encoding="utf-8")
         print(f"written: {args.page}")

@@ -23,8 +23,10 @@ from psibench.llm.asking import Item
 from psibench.llm.request import Message, Request, ResponseSchema, Sampling
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
-from psibench.llm.standin.imperfections import Imperfections
-from psibench.llm.standin.server import StandIn, serving
+from psibench.llm.standin.server import serving
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "llm"))
+from standin_batches import BatchImperfections, BatchStandIn
 
 MODEL, SEED, IN_FLIGHT, STOPPED = "stand-in/bench", 42, 16, 3
 VERDICT = {
@@ -40,7 +42,8 @@ def serve(port: str, imperfections: str) -> None:
 
     It ends as a crash does: no request is answered after the count, and connections break.
     """
-    stand_in = StandIn(Imperfections.parse(f"seed={SEED},{imperfections}"))
+    stand_in = BatchStandIn()
+    stand_in.imperfections = BatchImperfections.parse(f"seed={SEED},{imperfections}")
 
     async def run() -> None:
         async with serving(stand_in, port=int(port)) as url:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from threadpoolctl import threadpool_limits
 
 from psibench.errors import InputError
 from psibench.metrics.buckets import (
@@ -118,6 +119,8 @@ class _Queries:
     """Queries of which it is known where the evidence is."""
 
 
+# Its products are small: a second thread of BLAS would wait, spinning, for nothing.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def result_tables(
     evaluated: Iterable[Evaluated],
     *,
