@@ -8,10 +8,10 @@ scripts, as Lucene's CJK analyser does. Every document is scored, so that ties h
 
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
@@ -21,7 +21,17 @@ from psibench.progress import Progress
 from psibench.search.ranking import TopK, top_k_of_row
 from psibench.text.languages import UNSPACED, UNSPACED_SCRIPTS
 
-Tokenizer = Callable[[Sequence[str]], list[list[str]]]
+
+class Tokenizer(Protocol):
+    """Cuts texts into terms."""
+
+    def __call__(self, texts: Sequence[str], *, numbered: bool = False) -> Any:
+        """Return a list of terms per text.
+
+        ``numbered``: as bm25s' ``Tokenized`` where bm25s does the cutting, which it indexes a
+        quarter faster than it does lists.
+        """
+
 
 AUTO = "auto"
 ENGLISH = "english"
@@ -137,16 +147,15 @@ def _word_tokenizer(stems: Any, stopwords: str | None, *, is_english: bool) -> T
 
     options = {} if is_english else {"token_pattern": _word_pattern()}
 
-    def tokenize(texts: Sequence[str]) -> list[list[str]]:
-        tokens: list[list[str]] = bm25s.tokenize(
+    def tokenize(texts: Sequence[str], *, numbered: bool = False) -> Any:
+        return bm25s.tokenize(
             list(texts) if is_english else [_folded(text) for text in texts],
             stopwords=stopwords,
             stemmer=stems,
-            return_ids=False,
+            return_ids=numbered,
             show_progress=False,
             **options,
         )
-        return tokens
 
     return tokenize
 
@@ -164,7 +173,10 @@ def _unspaced_tokenizer(stems: Any, stop_words: frozenset[str]) -> Tokenizer:
         kept = [term for term in found if term not in stop_words]
         return kept if stems is None else list(stems.stemWords(kept))
 
-    return lambda texts: [terms(text) for text in texts]
+    def tokenize(texts: Sequence[str], *, numbered: bool = False) -> list[list[str]]:  # noqa: ARG001
+        return [terms(text) for text in texts]
+
+    return tokenize
 
 
 def _pairs(run: str) -> list[str]:
@@ -234,8 +246,8 @@ def build_index(entry: Bm25Model, documents: Sequence[str], *, language: str) ->
     import bm25s
 
     tokenize = bm25_tokenizer(entry, language)
-    corpus_tokens = tokenize(documents)
-    if not any(corpus_tokens):
+    corpus_tokens = tokenize(documents, numbered=True)
+    if not any(getattr(corpus_tokens, "ids", corpus_tokens)):
         raise InputError("BM25: no document holds a term; is the corpus text in this language?")
     index = bm25s.BM25(method=entry.method, k1=entry.k1, b=entry.b, delta=entry.delta)
     index.index(corpus_tokens, show_progress=False)
