@@ -5,16 +5,15 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
-from psibench.config.release import PosirReleaseSource
 from psibench.errors import InputError
 from psibench.formats.posir import (
     COLUMNS,
     ReleaseTables,
-    dataset_files,
     discover,
     read_dataset,
     write_dataset,
 )
+from psibench.generate.loaders.posir_release import PosirRelease
 
 ENGLISH = {"language": "eng-Latn", "domain": "game"}
 CORPUS = pl.DataFrame({"_id": ["a", "b"], "text": ["chess has kings", "go has stones 😀"]})
@@ -122,13 +121,15 @@ def test_a_folder_without_languages_or_none_at_all_is_refused(tmp_path):
 
 
 def test_files_of_a_local_dataset_are_a_jobs_inputs_and_a_name_on_the_hub_has_none(tmp_path):
-    at = SimpleNamespace(**ENGLISH)
-    files = dataset_files(PosirReleaseSource(path=lay_out(tmp_path)), at)
-    assert files == [
+    def files(path):
+        places = {"languages": [ENGLISH["language"]], "domains": [ENGLISH["domain"]]}
+        return PosirRelease(recipe="posir_release", source={"path": path}, **places).files()
+
+    assert files(lay_out(tmp_path)) == [
         str(tmp_path / "eng-Latn" / "game" / table / "test.parquet")
         for table in ("corpus", "queries", "qrels")
     ]
-    assert dataset_files(PosirReleaseSource(path="owner/release"), at) == []
+    assert files("owner/release") == []
 
 
 @pytest.fixture
