@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from psibench.errors import InputError, MissingError
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.generate.recipes import queries_by_of, source_files
+from psibench.generate.recipes import queries_by_of
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -453,17 +453,17 @@ def test_numbered_sentences_need_their_documents_and_quotes_have_none():
 
 def test_a_folder_without_its_files_is_refused_and_a_name_on_the_hub_has_none(tmp_path):
     path, evidence = scifact(tmp_path)
-    assert [Path(one).name for one in source_files(section(path, evidence))] == [
+    assert [Path(one).name for one in section(path, evidence).files()] == [
         *("corpus.jsonl", "queries.jsonl", "test.tsv"),
         *("claims_dev.jsonl", "abstracts.jsonl"),
     ]
     (Path(path) / "qrels" / "test.tsv").unlink()
     with pytest.raises(MissingError, match=r"qrels/test.tsv: no such file"):
-        source_files(section(path, evidence))
+        section(path, evidence).files()
     with pytest.raises(MissingError, match="no such folder"):
-        source_files(section("./nowhere", evidence))
+        section("./nowhere", evidence).files()
     remote = section("mteb/scifact", evidence | {"documents": {"kind": "hub", "name": "a/b"}})
-    assert [Path(one).name for one in source_files(remote)] == ["claims_dev.jsonl"]
+    assert [Path(one).name for one in remote.files()] == ["claims_dev.jsonl"]
     assert remote.revisions() == {
         "dataset:mteb/scifact": "not pinned",
         "dataset:a/b": "not pinned",

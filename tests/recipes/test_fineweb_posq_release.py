@@ -11,7 +11,7 @@ from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.loaders import fineweb_posq_release
 from psibench.generate.loaders.fineweb_posq_release import build_fineweb_posq_release, read_records
-from psibench.generate.recipes import queries_by_of, source_files
+from psibench.generate.recipes import queries_by_of
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -102,7 +102,7 @@ def test_other_columns_and_conditions_are_those_of_the_source(tmp_path):
     }
     chosen = section(tmp_path, [{**r, "content": "not this"} for r in records], source=source)
     assert read_records(chosen.source).rows() == [("who?", "zeta A x", ["beginning"])]
-    assert source_files(chosen) == [str(tmp_path / "train.jsonl")]
+    assert chosen.files() == [str(tmp_path / "train.jsonl")]
     assert queries_by_of(chosen) is None
     assert queries_by_of(section(tmp_path, queries_by="llm:gpt-4o-mini")) == "llm:gpt-4o-mini"
 

@@ -6,7 +6,6 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.generate.recipes import source_files
 from psibench.text.lengths import count_whitespace_tokens
 
 
@@ -28,5 +27,5 @@ def test_a_corpus_that_gives_no_query_is_refused_with_the_reasons(tmp_path):
 def test_a_local_folder_laid_out_as_a_dataset_is_tracked_file_by_file(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"text": "a"}\n')
     source = {"kind": "hub", "name": str(tmp_path)}
-    assert source_files(section(tmp_path, source=source)) == [str(tmp_path / "train.jsonl")]
-    assert source_files(section(tmp_path, source=source | {"name": "owner/name"})) == []
+    assert section(tmp_path, source=source).files() == [str(tmp_path / "train.jsonl")]
+    assert section(tmp_path, source=source | {"name": "owner/name"}).files() == []

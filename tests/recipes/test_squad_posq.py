@@ -7,7 +7,6 @@ from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.loaders import squad_posq
 from psibench.generate.loaders.squad_posq import build_squad_posq
-from psibench.generate.recipes import source_files
 from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import evidence_positions
 from psibench.metrics.statistics import bucket_counts
@@ -171,7 +170,7 @@ def section(path, **more):
 def test_real_data_build_whole(real_data, name, n_passages, n_queries, n_dropped):
     benchmark = section(real_data / name)
     built = benchmark.build(count_whitespace_tokens)
-    assert source_files(benchmark) == [str(real_data / name)]
+    assert benchmark.files() == [str(real_data / name)]
     sizes = (built.corpus.height, built.queries.height, built.dropped.height)
     assert sizes == (n_passages, n_queries, n_dropped)
     texts = dict(built.corpus.select("_id", "text").iter_rows())

@@ -14,7 +14,6 @@ from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.generate.recipes import source_files
 from psibench.sources import batches as batching
 from psibench.sources.documents import read_documents
 from psibench.sources.files import document_file_batches, read_document_files
@@ -259,6 +258,6 @@ def test_shipped_and_own_files_keep_their_own_origins():
 def test_a_shipped_file_is_tracked_where_it_lies():
     source = {"kind": "files", "paths": ["shipped:prompts/summarise.md"]}
     section = parse_benchmark({"recipe": "known_item", "source": source})
-    assert source_files(section) == [str(CONFIG_FOLDER / "prompts" / "summarise.md")]
+    assert section.files() == [str(CONFIG_FOLDER / "prompts" / "summarise.md")]
     with pytest.raises(InputError, match="no such file or folder"):
         list(read_documents(FilesSource(kind="files", paths=["shipped:none.jsonl"])).batches)

@@ -36,7 +36,7 @@ from psibench.generate.benchmarks import (
 from psibench.generate.loaders import Loader
 from psibench.generate.personas import PERSONAS_SCHEMA, Personas
 from psibench.generate.posir import is_drawn
-from psibench.generate.recipes import build_params, source_files
+from psibench.generate.recipes import build_params
 from psibench.generate.sampling import (
     SAMPLED_SCHEMA,
     Measure,
@@ -356,7 +356,7 @@ class Reader:
         params = build_params(alone, length_tokenizer=self.length_tokenizer)
         made = {key: kept for key, kept in record.get("params", {}).items() if key != "id_prefix"}
         return made == json.loads(json.dumps(params)) and record.get("inputs") == {
-            path: content_hash(path) for path in source_files(alone)
+            path: content_hash(path) for path in alone.files()
         }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import polars as pl
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -18,6 +18,7 @@ from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.corpora import Corpus, Domain, check_corpora
 from psibench.generate.sampling import Passages, Sample, prefixed
 from psibench.llm.tasks import Replied, reply_field
+from psibench.sources.local import dataset_revisions, local_files
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Translate
 
@@ -49,6 +50,17 @@ class BenchmarkBase(Section):
     the documents of another. Null: from each translation to the language it was made from."""
     translate: Translate | None = None
     """Corpora and queries in further languages by a language model; null: none."""
+
+    if TYPE_CHECKING:  # a key of each
+        source: Any
+
+    def files(self) -> list[str]:
+        """List the local files it is read from, in order; none for a name on the hub."""
+        return local_files(self.source)
+
+    def revisions(self) -> dict[str, str]:
+        """Return the pinned revision of what is read from the hub, as provenance records it."""
+        return dataset_revisions(self.source)
 
 
 class GeneratedBenchmark(BenchmarkBase):

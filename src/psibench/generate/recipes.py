@@ -31,7 +31,6 @@ from psibench.generate.fineweb_posq import GENERATE_QUESTIONS, SUMMARISE
 from psibench.generate.loaders import Loader
 from psibench.generate.posir import LOCATE_SPAN, PROPOSE_QUESTIONS
 from psibench.llm.tasks import LlmTask, LlmTaskSection
-from psibench.sources.local import local_files
 from psibench.tables import content_hash, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, PAIRS, PERSONA_CANDIDATES
 from psibench.tables.derived import derived, provenance
@@ -140,14 +139,6 @@ def run_build(
     write_table(built.queries, queries, QUERIES, provenance=source)
     write_table(built.qrels, qrels, QRELS, provenance=source)
     write_table(left_out, dropped, ATTRITION, provenance=source)
-
-
-def source_files(section: Benchmark) -> list[str]:
-    """List the local files a benchmark is read from, in order; none for a name on the hub."""
-    if isinstance(section, Loader):
-        return section.files()
-    assert section.source is not None
-    return local_files(section.source)
 
 
 def queries_by_of(section: Benchmark) -> str | None:

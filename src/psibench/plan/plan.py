@@ -21,7 +21,6 @@ from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError, refuse
 from psibench.filters.mixtures import Tiny
 from psibench.generate.benchmarks import CANDIDATES, RAW, TINY, Controlled, view_id
-from psibench.generate.recipes import source_files
 from psibench.llm.sections import LlmSettings, Price
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.positions import refuse_beyond_positions
@@ -557,7 +556,7 @@ def _sources(
     for name, planned in benchmarks.items():
         for place in planned.places:
             with looking(f"config key benchmarks.{name}.{place.key}"):
-                files = source_files(planned.section_at(place.language, place.domain))
+                files = planned.section_at(place.language, place.domain).files()
                 for path in files:
                     if not Path(path).is_file():
                         raise MissingError(

@@ -5,11 +5,10 @@ section, jobs load it, and its version is among the rules' parameters.
 """
 
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import ClassVar
 
+from psibench.config.base import find_sections
 from psibench.config.model_base import EncoderModel
 from psibench.models.protocols import Encoder
 
@@ -33,14 +32,4 @@ class OwnBackend(EncoderModel):
 @cache
 def own_backends() -> dict[str, type[OwnBackend]]:
     """Find the sections of all modules here, by what ``backend`` says."""
-    modules = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__)]
-    sections = [
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, OwnBackend)
-        and value.__module__ == module.__name__
-    ]
-    names = [section.model_fields["backend"].annotation.__args__[0] for section in sections]  # type: ignore[union-attr]
-    return dict(zip(names, sections, strict=True))
+    return find_sections(__name__, OwnBackend, "backend")
