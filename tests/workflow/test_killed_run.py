@@ -13,14 +13,14 @@ from workflow_project import ENVIRONMENT, Project, save_checkpoint, tiny_config,
 from psibench.tables import read_table
 from psibench.tables.schemas import PSI_TABLE
 
-N_CONTEXTS = 150
+N_CONTEXTS = 80
 
 
 def slow_project(folder: Path) -> Project:
     """A project whose encoding takes some seconds, a shard every few texts."""
     folder.mkdir()
     write_squad(folder / "squad.json", n_contexts=N_CONTEXTS, n_words=110)
-    save_checkpoint(folder / "checkpoint", hidden=256, layers=8)
+    save_checkpoint(folder / "checkpoint", hidden=256, layers=6)
     config = tiny_config()
     config["models"] = ["one"]
     config["registry"] = {"one": config["registry"]["one"] | {"max_tokens": 120}}
