@@ -8,7 +8,7 @@ whoever goes first in turn; a ratio is the median over the rounds, above 1 where
 less. CPU seconds count all threads of this process: beside them, other processes on the machine
 blur the tokens per second. Goal: never below 1.
 
-    python bench/encode.py [--texts 300] [--rounds 3] [--threads 2]
+    python bench/encode.py [--texts 180] [--rounds 5] [--threads 2]
 """
 
 import argparse
@@ -150,8 +150,8 @@ def compare(max_tokens: int, texts: list[str], rounds: int) -> tuple[float, floa
 def main() -> None:
     """Compare at two lengths."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--texts", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--texts", type=int, default=180)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     import torch

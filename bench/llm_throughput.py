@@ -26,6 +26,10 @@ MODEL = "stand-in/bench"
 GOALS = {64: 96.0, 256: 93.0}
 """By requests at once: % of the ideal rate."""
 SETTINGS = ((0.5, 64), (0.5, 256), (0.05, 64), (0.05, 256))
+"""Seconds until an answer, and requests at once."""
+MOST_PER_S = 512
+"""So many requests at most a second of ``--seconds``: the ideal rate of a slow server. A fast one's
+is far above what any client does, and a run would take minutes."""
 WORDS = "the quick brown fox jumps over a lazy dog and goes home again "
 ANSWER = {"query": "where does the brown fox go", "answer": 4 * WORDS}
 SCHEMA = {
@@ -177,7 +181,7 @@ def print_throughput(seconds: float, repeat: int) -> None:
     shares = {}
     for delay_s, concurrency in SETTINGS:
         ideal = concurrency / delay_s
-        n_requests = int(min(ideal, 900) * seconds)
+        n_requests = int(min(ideal, MOST_PER_S) * seconds)
         for client in CLIENTS:
             runs = [
                 measure_in_fresh_process(client, delay_s, n_requests, concurrency)

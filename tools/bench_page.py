@@ -66,6 +66,13 @@ def processor() -> str:
     return f"{name}, {os.cpu_count()} cores ({', '.join(has)}), {memory:.0f} GiB"
 
 
+def commit() -> str:
+    """Name the commit that is measured, and whether files differ from it; "" outside a clone."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return f"commit {done.stdout.strip()}; " if done.returncode == 0 else ""
+
+
 def about(path: Path) -> str:
     """Return what a script says of itself, up to its command line."""
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
@@ -86,7 +93,7 @@ def page(printed: dict[str, tuple[str, float]]) -> str:
         "# Benchmarks",
         "Written by `make bench`; every ratio is of two things measured side by side in one run.",
         f"{date.today()}, {minutes:.0f} minutes. {processor()}; {platform.system()}, Python "
-        f"{platform.python_version()}; {versions}.",
+        f"{platform.python_version()}; {commit()}{versions}.",
         "| what | measured | goal | |\n|---|---|---|---|\n"
         + "\n".join(f"| {line} |" for line in goals),
     ]
