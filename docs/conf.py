@@ -18,7 +18,7 @@ html_show_sphinx = False
 
 myst_heading_anchors = 4  # [text](page.md#a-heading) is checked
 myst_enable_extensions = ["colon_fence"]
-suppress_warnings = ["misc.highlighting_failure"]  # console output that is no program
+highlight_language = "none"  # most blocks are commands and what they print
 autosummary_generate = False  # numpydoc loads it; nothing here asks for it
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc's sections say them
