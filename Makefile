@@ -3,7 +3,7 @@
 # make train          is the bias learned? A small network trained on four distributions of positions
 # make probes         what the models' vectors look at, on the default's documents; CONFIG=f: on yours
 # make test           the test suite, but for
-# make workflow-test  whole runs of the workflow: every recipe, edits, killed runs (as long again)
+# make workflow-test  whole runs of the workflow: every recipe, edits, killed runs
 # make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
 #                     FULL=1: and the embedded default through it, beside a local run's table
 # make peers          what is exported, loaded and scored by mteb, BEIR, ranx, ir-measures, PyTerrier and others
