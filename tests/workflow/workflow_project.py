@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -131,7 +132,6 @@ IMPORTED_BY_JOBS = [
     "transformers.models.bert.modeling_bert",
 ]
 HEADS.set_forkserver_preload([*IMPORTED_BY_HEADS, *IMPORTED_BY_JOBS])
-os.environ.update({"HF_HUB_OFFLINE": "1"})  # which is read when these are imported
 
 
 def snakemake_here(
@@ -198,7 +198,10 @@ class Project:
             head = HEADS.Process(
                 target=snakemake_here, args=(arguments, self.folder, environment, said)
             )
-            head.start()
+            with patch.dict(
+                os.environ, ENVIRONMENT
+            ):  # of what forks: it starts with the first head
+                head.start()
             head.join(RUN_S)
             head.kill()
             head.join()
