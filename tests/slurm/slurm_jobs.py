@@ -46,8 +46,12 @@ class Job:
         return self.facts()["JobState"]
 
     def wait_for(self, *states: str, seconds: float = 400) -> str:
+        """Wait for one of ``states``; AssertionError as soon as it ended in another one."""
+
         def reached() -> str | None:
-            return self.state if self.state in states else None
+            state = self.state
+            assert state in states or state not in FINAL, f"job {self.number} is {state}"
+            return state if state in states else None
 
         return str(wait_until(reached, f"job {self.number} in {states}", seconds=seconds))
 
