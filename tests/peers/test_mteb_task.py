@@ -10,6 +10,8 @@ from psibench.cli import main
 from psibench.errors import InputError
 from psibench.publish import mteb_task
 
+PAIR = "deu-Latn-eng-Latn"
+
 
 @pytest.fixture(scope="module")
 def one_domain(tmp_path_factory):
@@ -70,9 +72,10 @@ def test_mteb_reports_psibenchs_figures_for_each_language(
     evaluated = mteb.evaluate(random_model, [task], cache=cache, overwrite_strategy="always")
     (found,) = evaluated.task_results
     scores = {one["hf_subset"]: one for one in found.scores["test"]}
-    assert set(scores) == set(LANGUAGES)
+    assert set(scores) == {*LANGUAGES, PAIR}
     own = psibench.evaluate(searching(random_model), results, buckets=["thirds"], k=100)
-    for language, one in scores.items():
+    for language in LANGUAGES:
+        one = scores[language]
         rows = own.psi.filter(corpus_lang=language, metric="ndcg@10", evidence="all")
         row = rows.row(0, named=True)
         assert one["languages"] == [language]
@@ -84,8 +87,8 @@ def test_mteb_reports_psibenchs_figures_for_each_language(
             assert one[f"ndcg_at_10_{bucket}"] == pytest.approx(mean, abs=1e-6)
         assert one["ndcg_at_10_beginning"] > one["ndcg_at_10_end"] + 0.2  # not read
     printed = capsys.readouterr().out
-    for language in LANGUAGES:
-        assert f"two-languages, {language}: PSI {scores[language]['psi']:.3f}" in printed
+    for subset, one in scores.items():
+        assert f"two-languages, {subset}: PSI {one['psi']:.3f}" in printed
     # the file that a leaderboard reads
     (file,) = tmp_path.rglob("two-languages.json")
     stored = json.loads(file.read_text())
@@ -93,6 +96,36 @@ def test_mteb_reports_psibenchs_figures_for_each_language(
     for one in stored["scores"]["test"]:
         assert one["psi"] == pytest.approx(scores[one["hf_subset"]]["psi"], abs=1e-5)
         assert one["main_score"] == one["ndcg_at_10"]
+
+
+def test_mteb_evaluates_the_queries_of_one_language_on_the_documents_of_another(
+    peer, one_domain, random_model, tmp_path
+):
+    """As psibench does where the queries' texts are put in the place of the documents' own."""
+    mteb = peer("mteb")
+    results, folder = one_domain
+    task = mteb_task(folder).filter_languages(["deu"], hf_subsets=[PAIR])
+    (found,) = mteb.evaluate(
+        random_model, [task], cache=mteb.ResultCache(tmp_path), overwrite_strategy="always"
+    ).task_results
+    (scores,) = found.scores["test"]
+    assert scores["languages"] == ["deu-Latn", "eng-Latn"]
+    translated = dict(table(results, "deu-Latn", "queries", ("game",))["_id", "text"].iter_rows())
+    own = psibench.evaluate(
+        lambda queries, corpus, *, k: searching(random_model)(
+            {query: translated[query] for query in queries}, corpus, k=k
+        ),
+        results,
+        languages=["eng-Latn"],
+        buckets=["thirds"],
+        metrics=["ndcg@10"],
+    )
+    row = own.psi.row(0, named=True)
+    assert scores["ndcg_at_10"] == pytest.approx(row["mean"], abs=1e-5)  # 5 digits
+    for name in ("psi", "psi_low", "psi_high", "n_queries"):
+        assert scores[name] == pytest.approx(row[name], abs=1e-6), name
+    alone = psibench.evaluate(searching(random_model), results, languages=["eng-Latn"])
+    assert alone.psi["mean"][0] != pytest.approx(row["mean"], abs=0.01)  # other queries
 
 
 def test_other_data_is_another_revision(peer, one_domain, tmp_path):

@@ -72,6 +72,21 @@ def test_beir_loads_the_folder_of_a_language(peer, exported, texts):
     assert (queries, judged) == texts[1:]
 
 
+def test_beir_loads_a_pair_by_its_files(peer, exported, built, texts):
+    loader = peer("beir.datasets.data_loader").GenericDataLoader
+    folder = exported("beir")
+    pair = folder / f"{LANGUAGES[0]}-{LANGUAGE}"
+    corpus, queries, judged = loader(
+        corpus_file=str(folder / LANGUAGE / "corpus.jsonl"),
+        query_file=str(pair / "queries.jsonl"),
+        qrels_file=str(pair / "qrels" / "test.tsv"),
+    ).load_custom()
+    assert {key: one["text"] for key, one in corpus.items()} == texts[0]
+    asked = table(built, LANGUAGES[0], "queries")
+    assert queries == dict(asked.select("_id", "text").iter_rows())
+    assert judged == texts[2]
+
+
 def test_beirs_loader_of_datasets_loads_it_too(peer, exported, texts):
     loader = peer("beir.datasets.data_loader_hf").HFDataLoader
     folder = str(exported("beir") / LANGUAGE)
@@ -169,10 +184,12 @@ def test_datasets_loads_every_config_of_the_card(peer, exported, built):
     for layout in ("mteb", "posir"):
         folder = str(exported(layout))
         configs = datasets.get_dataset_config_names(folder)
-        assert len(configs) == {"mteb": 6, "posir": 12}[layout]
+        assert len(configs) == {"mteb": 9, "posir": 12}[layout]
         for config in configs:
             loaded = datasets.load_dataset(folder, config, split="test")
             language, name = config[:8], config.rpartition("-")[2]
+            if config == "deu-Latn-eng-Latn-corpus":
+                language = "eng-Latn"
             domains = DOMAINS if layout == "mteb" else (config.split("-")[2],)
             key = "query-id" if name == "qrels" else "text"
             expected = table(built, language, name, domains)[key]

@@ -35,10 +35,14 @@ def test_mteb_has_configs_for_each_language_and_no_file_of_two(tmp_path, results
     assert export(results, tmp_path / "out", "mteb") == 0
     configs = front_matter(tmp_path / "out")["configs"]
     tables = ("corpus", "queries", "qrels")
-    named = [f"{language}-{name}" for language in LANGUAGES for name in tables]
-    assert [one["config_name"] for one in configs] == named
+    subsets = (*LANGUAGES, "deu-Latn-eng-Latn")  # a run of this pair was made
+    named = {f"{subset}-{name}" for subset in subsets for name in tables}
+    assert {one["config_name"] for one in configs} == named
+    assert len(configs) == len(named)
     for one in configs:
         language, _, name = one["config_name"].rpartition("-")
+        if language not in LANGUAGES:
+            continue  # a pair, below
         frame = pl.read_parquet(tmp_path / "out" / one["data_files"][0]["path"])
         built = table(results, language, name)
         shared = [column for column in frame.columns if column in built.columns]
@@ -46,6 +50,59 @@ def test_mteb_has_configs_for_each_language_and_no_file_of_two(tmp_path, results
         assert frame.select(shared).rows() == built.select(shared).rows()
     queries = pl.read_parquet(tmp_path / "out" / LANGUAGES[0] / "queries" / "test.parquet")
     assert queries["domain"].unique(maintain_order=True).to_list() == list(DOMAINS)
+
+
+@pytest.mark.parametrize("domains", [("game", "mining"), ("game",)])
+def test_a_pair_has_the_queries_of_one_language_and_the_corpus_of_the_other(
+    tmp_path, results, domains
+):
+    """Evidence and grades are those of the searched documents; the corpus is there once."""
+    by_domain = ["--by-domain"] if len(domains) == 1 else []
+    asked, corpus, qrels = (
+        table(results, language, name, domains)
+        for language, name in (
+            ("deu-Latn", "queries"),
+            ("eng-Latn", "corpus"),
+            ("eng-Latn", "qrels"),
+        )
+    )
+    evidence = table(results, "eng-Latn", "queries", domains)
+    assert asked["text"].to_list() != evidence["text"].to_list()
+    tail = f"-{domains[0]}" if by_domain else ""
+    out = tmp_path / "mteb"
+    assert export(results, out, "mteb", *by_domain) == 0
+    files = {
+        one["config_name"]: out / one["data_files"][0]["path"]
+        for one in front_matter(out)["configs"]
+    }
+    subset = f"deu-Latn-eng-Latn{tail}"
+    assert files[f"{subset}-corpus"] == files[f"eng-Latn{tail}-corpus"]
+    found = read_queries(files[f"{subset}-queries"])
+    assert found["_id"].to_list() == asked["_id"].to_list()
+    assert pl.read_parquet(files[f"{subset}-queries"])["text"].to_list() == asked["text"].to_list()
+    for column in ("pos_corpus_id", "pos_char_span", "pos_char_length"):
+        assert found[column].to_list() == evidence[column].to_list(), column
+    assert pl.read_parquet(files[f"{subset}-qrels"]).rows() == qrels.rows()
+    assert set(pl.read_parquet(files[f"{subset}-corpus"])["_id"]) == set(corpus["_id"])
+    described = json.loads((out / "croissant.json").read_text())["distribution"]
+    assert len({one["@id"] for one in described}) == len(described)
+    beir = tmp_path / "beir"
+    assert export(results, beir, "beir", *by_domain) == 0
+    lines = [json.loads(line) for line in (beir / subset / "queries.jsonl").open()]
+    assert [line["text"] for line in lines] == asked["text"].to_list()
+    assert read_qrels(beir / subset / "qrels" / "test.tsv").rows() == qrels.rows()
+    assert not (beir / subset / "corpus.jsonl").exists()
+
+
+def test_a_pair_without_a_run_is_not_written(tmp_path, results):
+    alone = tmp_path / "alone"
+    shutil.copytree(results, alone)
+    shutil.rmtree(alone / "runs")
+    assert export(alone, tmp_path / "out", "mteb") == 0
+    named = [
+        one["config_name"].rpartition("-")[0] for one in front_matter(tmp_path / "out")["configs"]
+    ]
+    assert set(named) == set(LANGUAGES)
 
 
 def test_ids_that_domains_share_get_the_domain_in_front_in_every_table(tmp_path):

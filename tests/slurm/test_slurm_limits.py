@@ -6,7 +6,6 @@ from pathlib import Path
 
 from slurm_project import ENCODINGS, ON_CPU, SlurmProject
 
-
 # Minutes a loaded machine may take to start a job and store a first part: a job looks at its limit
 # between parts, and ends 20 s before it.
 LIMIT = 3
@@ -38,8 +37,8 @@ def test_a_job_stops_before_its_time_limit_and_the_next_goes_on(
     said = unencoded.resumed(stored)
     unencoded.ends_in(reference)
     note(
-        f"time limit near: stopped by itself after {taken:.0f} s of {60 * LIMIT}, retried with {limits[1]}; "
-        f"{said}; same table: yes"
+        f"time limit near: stopped by itself after {taken:.0f} s of {60 * LIMIT}, "
+        f"retried with {limits[1]}; {said}; same table: yes"
     )
 
 

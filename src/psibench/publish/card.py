@@ -255,16 +255,19 @@ _WHAT_IS_WHERE = {
         "domain has a corpus of its own, and an id may occur in several."
     ),
     "mteb": (
-        "the layout of MTEB: a config each for corpus, queries and qrels of every corpus below. "
+        "the layout of MTEB: a config each for corpus, queries and qrels of every corpus below, "
+        "and of every pair whose queries are of another language than the documents. "
         "`psibench.publish.mteb_task(folder)` is the task that reports the PSI, too."
     ),
     "beir": (
         "the layout of BEIR: `{corpus}/corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`. Where "
-        "the evidence is, is in the `metadata` of queries."
+        "the evidence is, is in the `metadata` of queries. A folder QUERY_LANG-CORPUS_LANG has "
+        "queries that search the documents of CORPUS_LANG."
     ),
     "trec": (
         "the files of TREC: `{corpus}/topics.tsv`, `qrels.trec`, `runs/*.trec`, documents in "
-        "`corpus.jsonl` (`docno`, `text`), and where the evidence is in `queries.jsonl`."
+        "`corpus.jsonl` (`docno`, `text`), and where the evidence is in `queries.jsonl`. A folder "
+        "QUERY_LANG-CORPUS_LANG has queries that search the documents of CORPUS_LANG."
     ),
 }
 

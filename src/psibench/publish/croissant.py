@@ -66,6 +66,7 @@ def croissant(
     name: str, facts: Facts, written: Sequence[Written], *, folder: Path, licence: Licence
 ) -> str:
     """Return the metadata of the files in a folder, as JSON."""
+    files = list({one.path: one for one in reversed(written)}.values())[::-1]
     described: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -80,8 +81,8 @@ def croissant(
         "license": licence.link or licence.id,
         "inLanguage": sorted({one.language for one in facts.counts}),
         "version": "1.0.0",
-        "distribution": [_file(one, folder) for one in written],
-        "recordSet": [_records(one) for one in written if _has_columns(one)],
+        "distribution": [_file(one, folder) for one in files],
+        "recordSet": [_records(one) for one in files if _has_columns(one)],
     }
     if facts.created:
         described["datePublished"] = facts.created

@@ -3,22 +3,26 @@
 A collection is what a retriever searches as a whole. Retrieval by psibench keeps to the domain of
 a query, PosIR's layout has a collection for each language and domain, too. In the other layouts the
 domains of a language are pooled into one collection, or kept apart by choice. Languages are never
-pooled.
+pooled. In a cross-lingual pair the queries of one language are asked of another's collection: it is
+written where a run of it was made, as `QUERY_LANG-CORPUS_LANG`, and has no corpus of its own.
 
 ===== ==========================================================================================
-posir `LANG/DOMAIN/{corpus,queries,qrels}/test.parquet`, in the columns of PosIR's release
+posir `LANG/DOMAIN/{corpus,queries,qrels}/test.parquet`, in the columns of PosIR's release; without
+      pairs, as there
 mteb  `LANG/{corpus,queries,qrels}/test.parquet`; the card's configs `LANG-corpus`, `LANG-queries`
-      and `LANG-qrels` are what MTEB's `RetrievalDatasetLoader` asks for. Evidence: columns of
-      queries, and where these cannot hold it `LANG-evidence`
+      and `LANG-qrels` are what MTEB's `RetrievalDatasetLoader` asks for (of a pair, `-corpus` is
+      the other language's file). Evidence: columns of queries, and where these cannot hold it
+      `LANG-evidence`
 beir  `LANG/corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`, as `GenericDataLoader` and
       `HFDataLoader` take them. Evidence: `metadata` of queries
 trec  `LANG/corpus.jsonl` (`docno`, `text`), `topics.tsv`, `qrels.trec`, `queries.jsonl` (evidence)
-      and `runs/MODEL.trec`; queries of another language in a folder `QUERY_LANG-CORPUS_LANG`
+      and `runs/MODEL.trec`
 ===== ==========================================================================================
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +59,34 @@ class Collection:
 
 
 @dataclass(frozen=True)
+class Subset:
+    """Queries of one language over a collection, with what is judged for them.
+
+    Attributes
+    ----------
+    name
+        The collection's; of a cross-lingual pair QUERY_LANG-COLLECTION.
+    language
+        Of the queries.
+    queries
+        A frame for each domain, their evidence that in the collection's documents.
+    """
+
+    name: str
+    language: str
+    collection: Collection
+    queries: tuple[pl.DataFrame, ...]
+    qrels: pl.DataFrame
+
+    @property
+    def is_pair(self) -> bool:
+        """Say whether queries and documents are of two languages."""
+        return self.language != self.collection.language
+
+
+@dataclass(frozen=True)
 class Written:
-    """A file of a table, or of a run.
+    """A file of a table, or of a run; a file that several configs load stands there for each.
 
     Attributes
     ----------
@@ -113,6 +143,54 @@ class Export:
         if domain in self.stripped:
             return frame.with_columns(pl.col(name).str.strip_prefix(prefix) for name in ids)
         return frame
+
+    def subsets(self, collection: Collection) -> Iterator[Subset]:
+        """Yield the collection with its own queries, then with those of other languages.
+
+        A pair has the queries of the collection that have a text in the other language; it is left
+        out where no run of it was made, or no query has one.
+        """
+        qrels = pl.concat([_columns_of(one, "qrels") for one in self.frames(collection, "qrels")])
+        own = tuple(
+            _columns_of(frame.with_columns(domain=pl.lit(dataset.domain)), "queries")
+            for dataset, frame in zip(
+                collection.datasets, self.frames(collection, "queries"), strict=True
+            )
+        )
+        yield Subset(collection.name, collection.language, collection, own, qrels)
+        over = [run for run in self.runs if run.corpus_language == collection.language]
+        asking = dict.fromkeys(run.query_language for run in over)
+        for language in (name for name in asking if name != collection.language):
+            texts = self._texts(collection, language)
+            asked = tuple(
+                frame.drop("text")
+                .join(texts, on="_id", how="inner", maintain_order="left")
+                .select(frame.columns)
+                for frame in own
+            )
+            ids = pl.concat([frame.get_column("_id") for frame in asked])
+            if len(ids):
+                judged = qrels.filter(pl.col("query-id").is_in(ids.implode()))
+                yield Subset(f"{language}-{collection.name}", language, collection, asked, judged)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The runs between the languages that are exported."""
+        return find_runs(
+            self.benchmark, list(dict.fromkeys(one.language for one in self.collections))
+        )
+
+    def _texts(self, collection: Collection, language: str) -> pl.DataFrame:
+        """Read the queries of a collection's domains in another language: `_id` and `text`."""
+        domains = {dataset.domain for dataset in collection.datasets}
+        found = [
+            self.renamed(dataset.read("queries").select("_id", "text"), dataset.domain)
+            for other in self.collections
+            for dataset in other.datasets
+            if other.language == language and dataset.domain in domains
+        ]
+        empty = pl.DataFrame(schema={"_id": pl.String, "text": pl.String})
+        return pl.concat([empty, *found])
 
 
 def collections_of(datasets: Sequence[Dataset], *, by_domain: bool) -> tuple[Collection, ...]:
@@ -184,31 +262,29 @@ def write_mteb(export: Export) -> list[Written]:
     """
     written = []
     for one in export.collections:
-        queries = [_columns_of(frame, "queries") for frame in _labelled(export, one, "queries")]
-        left_out = [name for name in EVIDENCE if any(_unfit(f.get_column(name)) for f in queries)]
-        frames: dict[str, Iterable[pl.DataFrame]] = {
-            "corpus": (_columns_of(frame, "corpus") for frame in export.frames(one, "corpus")),
-            "queries": (frame.drop(left_out) for frame in queries),
-            "qrels": (_columns_of(frame, "qrels") for frame in export.frames(one, "qrels")),
-        }
-        if any(frame.get_column(name).count() for frame in queries for name in left_out):
-            frames["evidence"] = (frame.drop("text") for frame in queries)
-        for table, own in frames.items():
-            path = f"{one.name}/{table}/test.parquet"
-            written.append(_write_parquet(export, one, table, path, own))
+        corpus = (_columns_of(frame, "corpus") for frame in export.frames(one, "corpus"))
+        searched = _write_parquet(export, one, one.name, "corpus", corpus)
+        for subset in export.subsets(one):
+            written.append(replace(searched, config=f"{subset.name}-corpus"))
+            left_out = [
+                name for name in EVIDENCE if any(_unfit(f.get_column(name)) for f in subset.queries)
+            ]
+            frames: dict[str, Iterable[pl.DataFrame]] = {
+                "queries": (frame.drop(left_out) for frame in subset.queries),
+                "qrels": [subset.qrels],
+            }
+            if any(frame.get_column(name).count() for frame in subset.queries for name in left_out):
+                frames["evidence"] = (frame.drop("text") for frame in subset.queries)
+            written += [
+                _write_parquet(export, one, subset.name, table, own)
+                for table, own in frames.items()
+            ]
     return written
 
 
 def _unfit(column: pl.Series) -> bool:
     """Say whether MTEB cannot put values of a column into one batch."""
     return column.null_count() > 0 or column.name in EVIDENCE_LISTS
-
-
-def _labelled(export: Export, collection: Collection, table: str) -> Iterator[pl.DataFrame]:
-    """Read a table domain by domain, with the domain as a column."""
-    pairs = zip(collection.datasets, export.frames(collection, table), strict=True)
-    for dataset, frame in pairs:
-        yield frame.with_columns(domain=pl.lit(dataset.domain))
 
 
 def _columns_of(frame: pl.DataFrame, table: str) -> pl.DataFrame:
@@ -229,9 +305,10 @@ def _columns_of(frame: pl.DataFrame, table: str) -> pl.DataFrame:
 
 
 def _write_parquet(
-    export: Export, collection: Collection, table: str, path: str, frames: Iterable[pl.DataFrame]
+    export: Export, collection: Collection, name: str, table: str, frames: Iterable[pl.DataFrame]
 ) -> Written:
     """Write frames of the same columns into one file, one after the other."""
+    path = f"{name}/{table}/test.parquet"
     target, writer, n_rows = export.out / path, None, 0
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -245,7 +322,7 @@ def _write_parquet(
     finally:
         if writer is not None:
             writer.close()
-    return _written(collection, table, path, first, n_rows=n_rows)
+    return _written(collection, table, path, first, name=name, n_rows=n_rows)
 
 
 def _written(
@@ -254,10 +331,11 @@ def _written(
     path: str,
     frame: pl.DataFrame,
     *,
+    name: str | None = None,
     n_rows: int | None = None,
 ) -> Written:
     return Written(
-        f"{collection.name}-{table}",
+        f"{name or collection.name}-{table}",
         Path(path),
         table,
         collection.name,
@@ -270,17 +348,19 @@ def _written(
 
 
 def write_beir(export: Export) -> list[Written]:
-    """Write JSON Lines and tab-separated qrels, a folder for each collection."""
+    """Write JSON Lines and tab-separated qrels, a folder for each collection and pair."""
     written = []
     for one in export.collections:
-        written += [_write_corpus(export, one, "_id"), _write_queries(export, one)]
-        qrels = [_columns_of(frame, "qrels") for frame in export.frames(one, "qrels")]
-        path = f"{one.name}/qrels/test.tsv"
-        judged = pl.concat(qrels)
-        _refuse_ids(judged, QUOTED, "tabs, quotes or line ends", "beir", one)
-        (export.out / path).parent.mkdir(parents=True, exist_ok=True)
-        judged.write_csv(export.out / path, separator="\t", quote_style="never")
-        written.append(_written(one, "qrels", path, judged))
+        written.append(_write_corpus(export, one, "_id"))
+        for subset in export.subsets(one):
+            _refuse_ids(subset.qrels, QUOTED, "tabs, quotes or line ends", "beir", one)
+            path = f"{subset.name}/qrels/test.tsv"
+            (export.out / path).parent.mkdir(parents=True, exist_ok=True)
+            subset.qrels.write_csv(export.out / path, separator="\t", quote_style="never")
+            written += [
+                _write_queries(export, subset),
+                _written(one, "qrels", path, subset.qrels, name=subset.name),
+            ]
     return written
 
 
@@ -291,31 +371,26 @@ def _write_corpus(export: Export, collection: Collection, id_name: str) -> Writt
         frame.select(pl.col("_id").alias(id_name), *title, "text")
         for frame in export.frames(collection, "corpus")
     )
-    return _write_lines(export, collection, "corpus", f"{collection.name}/corpus.jsonl", frames)
+    return _write_lines(export, collection, collection.name, "corpus", frames)
 
 
-def _write_queries(export: Export, collection: Collection) -> Written:
-    frames = (
-        _with_metadata(_columns_of(frame, "queries"))
-        for frame in _labelled(export, collection, "queries")
-    )
-    return _write_lines(export, collection, "queries", f"{collection.name}/queries.jsonl", frames)
-
-
-def _with_metadata(queries: pl.DataFrame) -> pl.DataFrame:
-    return queries.select("_id", "text", metadata=pl.struct(EVIDENCE))
+def _write_queries(export: Export, subset: Subset) -> Written:
+    """Write queries as JSON Lines, their evidence in `metadata`."""
+    frames = (frame.select("_id", "text", metadata=pl.struct(EVIDENCE)) for frame in subset.queries)
+    return _write_lines(export, subset.collection, subset.name, "queries", frames)
 
 
 def _write_lines(
-    export: Export, collection: Collection, table: str, path: str, frames: Iterable[pl.DataFrame]
+    export: Export, collection: Collection, name: str, table: str, frames: Iterable[pl.DataFrame]
 ) -> Written:
+    path = f"{name}/{table}.jsonl"
     target, n_rows = export.out / path, 0
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as stream:
         for frame in frames:
             frame.write_ndjson(stream)
             first, n_rows = frame.clear(), n_rows + frame.height
-    return _written(collection, table, path, first, n_rows=n_rows)
+    return _written(collection, table, path, first, name=name, n_rows=n_rows)
 
 
 def _refuse_ids(
@@ -342,88 +417,55 @@ def write_trec(export: Export) -> list[Written]:
     of its own domain.
     """
     written: list[Written] = []
-    languages = dict.fromkeys(one.language for one in export.collections)
-    runs = find_runs(export.benchmark, list(languages))
     for one in export.collections:
-        judged = pl.concat([_columns_of(frame, "qrels") for frame in export.frames(one, "qrels")])
-        _refuse_ids(judged, WHITE, "white space", "trec", one)
-        asked = pl.concat(
-            [_columns_of(frame, "queries") for frame in _labelled(export, one, "queries")],
-            how="vertical_relaxed",
-        )
         written.append(_write_corpus(export, one, "docno"))
-        over = [run for run in runs if run.corpus_language == one.language]
-        for language in dict.fromkeys([one.language, *(run.query_language for run in over)]):
-            own = [run for run in over if run.query_language == language]
-            folder, known = one.name, asked
-            if language != one.language:
-                folder = f"{language}-{one.name}"
-                known = _asked_in(export, one, language, asked)
-                if known.is_empty():
-                    continue  # nothing of this collection is asked in that language
-            written += _write_topics(export, one, folder, known, judged)
-            written += [_write_run(export, one, folder, run, known) for run in own]
+        for subset in export.subsets(one):
+            _refuse_ids(subset.qrels, WHITE, "white space", "trec", one)
+            written += _write_topics(export, subset)
+            written += [
+                _write_run(export, subset, run)
+                for run in export.runs
+                if (run.query_language, run.corpus_language) == (subset.language, one.language)
+            ]
     return written
 
 
-def _asked_in(
-    export: Export, collection: Collection, language: str, asked: pl.DataFrame
-) -> pl.DataFrame:
-    """Give queries the text they have in another language; those that it lacks are left out."""
-    domains = {dataset.domain for dataset in collection.datasets}
-    others = [
-        dataset
-        for other in export.collections
-        for dataset in other.datasets
-        if other.language == language and dataset.domain in domains
-    ]
-    own = [export.renamed(one.read("queries").select("_id", "text"), one.domain) for one in others]
-    texts = pl.concat(own) if own else asked.select("_id", "text").clear()
-    return asked.drop("text").join(texts, on="_id", how="inner").select(asked.columns)
-
-
-def _write_topics(
-    export: Export, collection: Collection, folder: str, asked: pl.DataFrame, judged: pl.DataFrame
-) -> list[Written]:
+def _write_topics(export: Export, subset: Subset) -> list[Written]:
     """Write topics (query id, tab, text in one line), qrels and the queries with their evidence."""
-    known = judged.filter(pl.col("query-id").is_in(asked.get_column("_id").implode()))
     one_line = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
-    topics = asked.select(qid="_id", query=one_line)
-    qrels = known.select("query-id", pl.lit("0").alias("iteration"), "corpus-id", "score")
+    asked = [frame.select(qid="_id", query=one_line) for frame in subset.queries]
+    qrels = subset.qrels.select("query-id", pl.lit("0").alias("iteration"), "corpus-id", "score")
     written = []
     for table, name, frame, separator in (
-        ("topics", "topics.tsv", topics, "\t"),
+        ("topics", "topics.tsv", pl.concat(asked), "\t"),
         ("qrels", "qrels.trec", qrels, " "),
     ):
-        path = export.out / folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        frame.write_csv(path, separator=separator, include_header=False, quote_style="never")
-        written.append(_written(collection, table, f"{folder}/{name}", frame))
-    lines = [_with_metadata(asked)]
-    return [
-        *written,
-        _write_lines(export, collection, "queries", f"{folder}/queries.jsonl", lines),
-    ]
+        path = f"{subset.name}/{name}"
+        (export.out / path).parent.mkdir(parents=True, exist_ok=True)
+        frame.write_csv(
+            export.out / path, separator=separator, include_header=False, quote_style="never"
+        )
+        written.append(_written(subset.collection, table, path, frame, name=subset.name))
+    return [*written, _write_queries(export, subset)]
 
 
-def _write_run(
-    export: Export, collection: Collection, folder: str, run: Run, asked: pl.DataFrame
-) -> Written:
-    """Write a run of the collection's queries: the tag is the model's id."""
+def _write_run(export: Export, subset: Subset, run: Run) -> Written:
+    """Write a run of the subset's queries: the tag is the model's id."""
     frame = read_table(run.path, SPECS["run"])
     known = []
-    for dataset in collection.datasets:
+    for dataset, asked in zip(subset.collection.datasets, subset.queries, strict=True):
         ids = dataset.read("queries").select(query_id="_id")
         own = frame.join(ids, on="query_id", how="semi", maintain_order="left")
-        known.append(export.renamed(own, dataset.domain))
+        named = export.renamed(own, dataset.domain)
+        asking = asked.select(query_id="_id")
+        known.append(named.join(asking, on="query_id", how="semi", maintain_order="left"))
     rows = pl.concat(known)
-    rows = rows.join(asked.select(query_id="_id"), on="query_id", how="semi", maintain_order="left")
     if rows.select("query_id", "rank").is_duplicated().any():
         raise InputError(
             f"{run.path}: a query id occurs in two domains; ids must differ between them"
         )
     pairs = rows.select(pl.col("query_id").alias("query-id"), pl.col("doc_id").alias("corpus-id"))
-    _refuse_ids(pairs, WHITE, "white space", "trec", collection)
+    _refuse_ids(pairs, WHITE, "white space", "trec", subset.collection)
     columns = (
         "query_id",
         pl.lit("Q0").alias("Q0"),
@@ -431,11 +473,11 @@ def _write_run(
         "rank",
         pl.col("score").cast(pl.String),
     )
-    path = f"{folder}/runs/{run.model}.trec"
+    path = f"{subset.name}/runs/{run.model}.trec"
     (export.out / path).parent.mkdir(parents=True, exist_ok=True)
     named = rows.select(*columns, pl.lit(run.model).alias("tag"))
     named.write_csv(export.out / path, separator=" ", include_header=False, quote_style="never")
-    return _written(collection, "run", path, named)
+    return _written(subset.collection, "run", path, named, name=subset.name)
 
 
 LAYOUTS: dict[str, Callable[[Export], list[Written]]] = {

@@ -5,12 +5,14 @@ loads, searches and scores; after each subset psibench's figures go into the sam
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from psibench.config.base import LANGUAGE_PATTERN
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_queries
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
@@ -41,9 +43,10 @@ def mteb_task(
 ) -> "AbsTaskRetrieval":
     """Return a retrieval task of an exported benchmark, for `mteb.evaluate`.
 
-    Its scores have, besides MTEB's own, for each subset (a language; with `--by-domain` a language
-    and domain): `psi` and `psi_same` (the PSI at equal documents, docs/psi.md) of nDCG@10 with
-    their intervals, the tests' p, and `ndcg_at_10_BUCKET` for each position bucket.
+    Its scores have, besides MTEB's own, for each subset (a language, or a pair of the languages of
+    queries and documents; with `--by-domain` a domain of these): `psi` and `psi_same` (the PSI at
+    equal documents, docs/psi.md) of nDCG@10 with their intervals, the tests' p, and
+    `ndcg_at_10_BUCKET` for each position bucket.
 
     The task's revision hashes the data, the bucket scheme and the version of the figures. MTEB 2.26
     takes results from its cache by the task's name, and where no subset is missing does not look
@@ -83,7 +86,7 @@ def mteb_task(
         category="t2t",
         modalities=["text"],
         eval_splits=[SPLIT],
-        eval_langs={subset: [language] for subset, language in subsets.items()},
+        eval_langs=subsets,
         main_score="ndcg_at_10",
     )
 
@@ -190,15 +193,22 @@ def _files(front: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _subsets(files: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return MTEB's subsets with the language of each."""
+def _subsets(files: Mapping[str, str], root: Path) -> dict[str, list[str]]:
+    """Return MTEB's subsets with their languages: of a pair, that of the queries comes first."""
     found = [name.removesuffix("-queries") for name in files if name.endswith("-queries")]
     if not found:
         raise InputError(
             f"{root}/README.md: its configs are {', '.join(files) or 'none'}; expected "
             "LANG-corpus, LANG-queries and LANG-qrels, as `psibench export --layout mteb` writes"
         )
-    return {name: "-".join(name.split("-")[:2]) for name in found}
+    return {name: _languages(name) for name in found}
+
+
+def _languages(subset: str) -> list[str]:
+    """Take LANG, LANG-DOMAIN, LANG-LANG or LANG-LANG-DOMAIN apart."""
+    parts = subset.split("-")
+    first, second = "-".join(parts[:2]), "-".join(parts[2:4])
+    return [first, second] if re.match(LANGUAGE_PATTERN, second) else [first]
 
 
 def _revision(root: Path, buckets: str) -> str:
