@@ -3,7 +3,7 @@
 # make train          is the bias learned? A small network trained on four distributions of positions
 # make probes         what the models' vectors look at, on the default's documents; CONFIG=f: on yours
 # make test           the test suite, but for
-# make workflow-test  whole runs of the workflow: every recipe, edits, killed runs
+# make process-test   what starts programs: whole runs of the workflow, killed jobs, installs, a browser
 # make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
 #                     FULL=1: and the embedded default through it, beside a local run's table
 # make peers          what is exported, loaded and scored by mteb, BEIR, ranx, ir-measures, PyTerrier and others
@@ -28,7 +28,7 @@ UV ?= $(shell command -v uv)
 INSTALL := $(if $(UV),$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python,\
   $(BIN)/python -m pip install --quiet --disable-pip-version-check)
 
-.PHONY: psi train probes docs test workflow-test slurm-test peers setup setup-bench setup-peers setup-docs lint format dry bench wheel lock schema clean
+.PHONY: psi train probes docs test process-test slurm-test peers setup setup-bench setup-peers setup-docs lint format dry bench wheel lock schema clean
 .DEFAULT_GOAL := psi
 
 psi: setup
@@ -41,13 +41,15 @@ train: setup
 probes: setup
 	@psibench run --cores $(CORES) $(or $(CONFIG),config/examples/probes.yaml) probes
 
+RUNS := tests/workflow tests/end_to_end tests/package
+PROCESS_TESTS = $(RUNS) $(shell grep -rl --include='test_*.py' 'mark\.processes' tests)
 PYTEST := pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test: setup
-	@$(PYTEST) --ignore tests/workflow $(ARGS)
+	@$(PYTEST) -m "not processes" $(addprefix --ignore ,$(RUNS)) $(ARGS)
 
-workflow-test: setup
-	@$(PYTEST) tests/workflow $(ARGS)
+process-test: setup
+	@$(PYTEST) -m processes $(PROCESS_TESTS) $(ARGS)
 
 slurm-test: setup
 	@PSIBENCH_SLURM=1 PSIBENCH_SLURM_FULL=$(FULL) python tools/slurm_node.py run \

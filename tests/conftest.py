@@ -13,14 +13,17 @@ settings.register_profile(
 )
 settings.load_profile("any machine")  # no example has to end in 200 ms: a busy machine takes longer
 
-WORKFLOWS = ("workflow", "end_to_end")
-"""Folders of tests that run whole workflows."""
+RUNS = ("workflow", "end_to_end", "package")
+"""Folders of tests of `make process-test`: whole runs, and what is installed."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take minutes first: what then evens out the workers takes seconds."""
     here = Path(__file__).parent
-    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in WORKFLOWS)
+    for item in items:
+        if item.path.relative_to(here).parts[0] in RUNS:
+            item.add_marker("processes")
+    items.sort(key=lambda item: item.get_closest_marker("processes") is None)
 
 
 @pytest.fixture(scope="session")

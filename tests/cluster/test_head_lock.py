@@ -15,6 +15,8 @@ from psibench.cluster.environment import set_environment
 from psibench.cluster.head_lock import acquire, holder, lock_paths
 from psibench.errors import InputError
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(autouse=True)
 def _let_go():

@@ -56,6 +56,7 @@ def test_the_lock_file_pins_all_that_the_package_asks_for() -> None:
         assert requirement.specifier.contains(pins[name], prereleases=True), requirement
 
 
+@pytest.mark.processes
 def test_pip_resolves_the_pins_of_an_environment_with_each_other(tmp_path: Path) -> None:
     given = yaml.safe_load((REPOSITORY / "envs" / "gpu.yaml").read_text())
     wanted = tmp_path / "pins.txt"

@@ -23,6 +23,8 @@ from psibench.llm.request import Sampling
 from psibench.llm.sections import Price
 from psibench.llm.usage import Budget
 
+pytestmark = pytest.mark.processes
+
 CLIENT = Path(__file__).with_name("batch_helpers.py")
 
 

@@ -21,6 +21,8 @@ from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.server import StandIn
 
+pytestmark = pytest.mark.processes
+
 CLIENT = Path(__file__).with_name("faulty_client.py")
 
 

@@ -22,6 +22,8 @@ from psibench.llm.sections import LlmSettings
 from psibench.llm.vllm import VllmProcess, free_port, http_get, vllm_command
 from psibench.stopping import STOPPED_STATUS
 
+pytestmark = pytest.mark.processes
+
 HERE = Path(__file__).parent
 MODEL = "acme/Tiny-1B"
 FAKE = [sys.executable, str(HERE / "fake_vllm.py")]

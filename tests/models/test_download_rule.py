@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from fake_hub import FakeHub, running
+
+pytestmark = pytest.mark.processes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SNAKEFILE = """

@@ -24,9 +24,12 @@ FLAGS = (
     "--disable-background-networking --disable-component-update --enable-logging=stderr --v=0"
 ).split()
 REQUIRED = bool(os.environ.get("PSIBENCH_REQUIRE_CHROMIUM"))
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None and not REQUIRED, reason="no chromium on PATH: page not opened"
-)
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(
+        CHROMIUM is None and not REQUIRED, reason="no chromium on PATH: page not opened"
+    ),
+]
 
 
 class PsiTable(HTMLParser):

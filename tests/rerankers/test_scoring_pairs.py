@@ -232,6 +232,7 @@ JOB = """
 """
 
 
+@pytest.mark.processes
 def test_kill_9_costs_at_most_one_batch(tmp_path):
     log, root = tmp_path / "asked.txt", tmp_path / "store"
     code = textwrap.dedent(JOB).format(

@@ -322,6 +322,7 @@ def wait_for_answers(server, n: int, process) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_job_asks_nothing_again_but_what_was_under_way(tmp_path, number):
     documents = {f"d{n}": f"word{n} one two" for n in range(160)}
