@@ -93,7 +93,7 @@ class TextEncoding:
     stop
         Asked before every batch. If it raises, what is finished is written first.
     advance
-        Called with the ``size`` of texts that are stored.
+        Called with the ``size`` of texts that are encoded, or were stored before.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class TextEncoding:
         self._settings = settings
         self._tokens_per_batch = settings.tokens_per_batch
         self._done: list[tuple[bytes, np.ndarray]] = []
-        self._done_size = self._done_tokens = self._done_bytes = 0
+        self._done_tokens = self._done_bytes = 0
         self._written = time.perf_counter()
 
     def add(
@@ -142,11 +142,11 @@ class TextEncoding:
             self.stats.texts += 1
             self.stats.tokens += items[place].n_tokens
             self._done.append((keys[place], vectors))
-            self._done_size += sizes[place]
             self._done_tokens += items[place].n_tokens
             self._done_bytes += vectors.nbytes
             if self._done_bytes >= PART_BYTES or self._is_time():
                 self._write()
+            self._advance(sizes[place])
         self.stats.seconds += time.perf_counter() - began
         return len(todo)
 
@@ -246,8 +246,7 @@ class TextEncoding:
         self._written = time.perf_counter()
         self.stats.write_s += self._written - began
         self.stats.slowest_write_s = max(self.stats.slowest_write_s, self._written - began)
-        self._advance(self._done_size)
-        self._done, self._done_size, self._done_tokens, self._done_bytes = [], 0, 0, 0
+        self._done, self._done_tokens, self._done_bytes = [], 0, 0
 
 
 def _rows(lengths: Sequence[int], first: int, tokens_per_batch: int) -> int:
