@@ -210,16 +210,16 @@ def _search_rows(
     """
     import torch
 
+    k = best.scores.shape[1]
     lowest = on_device(best.scores[rows], similarity.device)
     slack = on_device(2 * error[rows, None].astype(np.float32), similarity.device)
     candidates: list[list[np.ndarray]] = []
     first = n_pending = 0
     for scores in similarity.block_scores(rows, block, values, room):
-        maxima = _group_maxima(scores, MAXIMA * lowest.shape[1])
-        lowest = torch.cat([lowest, maxima], dim=1).topk(lowest.shape[1], sorted=False).values
+        lowest = _largest(torch.cat([lowest, _group_maxima(scores, MAXIMA * k)], dim=1), k)
         reach = lowest.amin(dim=1, keepdim=True) - slack
-        query, place = (scores >= reach).nonzero(as_tuple=True)
-        candidates.append([x.cpu().numpy() for x in (query, place + first, scores[query, place])])
+        query, place, score = _at_least(scores, reach)
+        candidates.append([query, place + first, score])
         first, n_pending = first + scores.shape[1], n_pending + len(query)
         if n_pending > room or first == len(numbers):
             row, text, score = (np.concatenate(column) for column in zip(*candidates, strict=True))
@@ -244,6 +244,33 @@ def _group_maxima(scores: "torch.Tensor", n_groups: int) -> "torch.Tensor":
     return scores[:, : size * width].view(n_rows, size, width).amax(dim=1)
 
 
+def _largest(values: "torch.Tensor", k: int) -> "torch.Tensor":
+    """Return the k largest values of each row, in any order.
+
+    On a CPU numpy's selection takes a sixth of the time of torch's.
+    """
+    import torch
+
+    if values.device.type != "cpu":
+        return values.topk(k, sorted=False).values
+    return torch.from_numpy(np.partition(values.numpy(), values.shape[1] - k)[:, -k:])
+
+
+def _at_least(
+    scores: "torch.Tensor", reach: "torch.Tensor"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the scores (n_rows, n) of at least ``reach`` (n_rows, 1): rows, columns and values.
+
+    In order of rows, then columns. On a CPU numpy takes a third of the time of torch.
+    """
+    if scores.device.type != "cpu":
+        there = (scores >= reach).nonzero(as_tuple=True)
+        row, column, found = (x.cpu().numpy() for x in (*there, scores[there]))
+        return row, column, found
+    row, column = np.divmod(np.flatnonzero(scores.numpy() >= reach.numpy()), scores.shape[1])
+    return row, column, scores.numpy()[row, column]
+
+
 def _merge(
     best: TopK, rows: slice, query: np.ndarray, scores: np.ndarray, documents: np.ndarray
 ) -> None:
@@ -252,12 +279,25 @@ def _merge(
     query = np.concatenate([held.nonzero()[0], query])
     scores = np.concatenate([kept.scores[held], scores])
     documents = np.concatenate([kept.documents[held], documents])
-    order = np.lexsort((documents, -scores, query))
+    order = np.argsort(_rank_keys(scores, documents))
+    order = order[np.argsort(query[order].astype(np.min_scalar_type(len(held))), kind="stable")]
     query = query[order]
     rank = np.arange(len(query)) - np.searchsorted(query, query)
     first = rank < kept.scores.shape[1]
     kept.scores[query[first], rank[first]] = scores[order][first]
     kept.documents[query[first], rank[first]] = documents[order][first]
+
+
+def _rank_keys(scores: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Number pairs (n,) as they rank: score (finite float32) descending, document ascending.
+
+    One number (uint64) sorts several times as fast as two columns. The bits of a float are ordered
+    as its value is, but for the sign: those of a negative one run the other way. A document's
+    number has 32 bits.
+    """
+    bits = (scores + np.float32(0)).view(np.uint32)  # no -0.0, which would come after 0.0
+    descending = np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
+    return descending.astype(np.uint64) << np.uint64(32) | documents.astype(np.uint64)
 
 
 class InnerProduct:
@@ -293,8 +333,9 @@ class InnerProduct:
         for first, last in pairwise(cuts(ends, EXACT_VECTORS)):
             some, inside = filled[first:last], counts[first:last]
             places = ragged_ranges(block.offsets[texts[some]], inside)
-            asked = self.queries.values[np.repeat(rows[some], inside)].astype(np.float64)
-            products = np.vecdot(block.values[places].astype(np.float64), asked)
+            asked, which = np.unique(rows[some], return_inverse=True)
+            queries = self.queries.values[asked].astype(np.float64)[np.repeat(which, inside)]
+            products = np.vecdot(block.values[places].astype(np.float64), queries)
             scores[some] = np.maximum.reduceat(products, np.cumsum(inside) - inside)
         return scores
 
