@@ -150,7 +150,7 @@ def by_stages(benchmark: Path, out: Path) -> float:
     from psibench.encode.job import run_encode
     from psibench.metrics.aggregate import RowLabels
     from psibench.metrics.scoring import ScoredModel, run_score
-    from psibench.stages.search import run_vector_search
+    from psibench.search.runs import run_vector_search
 
     entry = SentenceTransformerModel(
         backend="sentence-transformers", checkpoint=CHECKPOINT, max_tokens=MAX_TOKENS

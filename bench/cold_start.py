@@ -72,7 +72,7 @@ def main() -> None:
     print(f"\n{'start of a stage':44}{'wall s':>8}{'CPU s':>8}")
     most = 0.0
     for module, names in sorted(modules.items()):
-        start = f"import psibench.stages.job, {module}"
+        start = f"import psibench.cluster.job, {module}"
         wall, cpu = least([sys.executable, "-c", start], args.repeats)
         most = max(most, cpu)
         print(f"{', '.join(names)[:43]:44}{wall:8.2f}{cpu:8.2f}", flush=True)

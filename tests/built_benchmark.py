@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from psibench.config.models import Bm25Model
-from psibench.stages.search import run_lexical_search
+from psibench.search.runs import run_lexical_search
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import by_place

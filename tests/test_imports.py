@@ -15,16 +15,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("text", "tables", "store", "cluster.head_lock"),
     # What a config file says of one thing, as far as no room has it: sections, registries, paths.
     ("config",),
-    (
-        *("sources", "formats", "llm", "models", "rerankers", "encode", "search", "metrics"),
-        # Stages that write runs and vectors.
-        "stages",
-    ),
-    (
-        *("generate", "filters", "translate", "train", "probes"),
-        # The stages of tasks, which the rooms of this layer define.
-        *("stages.ledger", "stages.llm"),
-    ),
+    ("sources", "formats", "llm", "models", "rerankers", "encode", "search", "metrics"),
+    ("generate", "filters", "translate", "train", "probes"),
     ("all_tables", "report", "publish", "estimate"),
     # The whole config, and what follows from it.
     ("plan",),

@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from psibench import stopping
-from psibench.stages.job import job
+from psibench.cluster.job import job
 from psibench.stopping import MARGIN_S, Stop, Stopped, job_end_time, watched_stop
 
 
@@ -107,7 +107,7 @@ def test_no_squeue_on_the_node_means_no_known_end(monkeypatch, tmp_path):
 
 JOB = """
 import sys, time
-from psibench.stages.job import job
+from psibench.cluster.job import job
 from psibench.stopping import watched_stop
 with job(sys.argv[1]), watched_stop() as stop:
     print("ready", flush=True)

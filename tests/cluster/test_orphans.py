@@ -181,7 +181,7 @@ def test_without_slurm_it_is_said_that_its_jobs_are_not_seen(run, monkeypatch, c
 
 JOB = """
 import time
-from psibench.stages.job import job
+from psibench.cluster.job import job
 with job("logs/ask/eng-Latn.log"):
     print("ready", flush=True)
     time.sleep(600)

@@ -9,12 +9,12 @@ import yaml
 from embedding_standin import EmbeddingServer, EmbeddingStandIn
 
 from psibench.cli import main
+from psibench.encode.api import run_embed_api
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.counting import token_counter
 from psibench.models.manifests import Manifest, manifest_name
 from psibench.plan import encodings
 from psibench.sources import reach
-from psibench.stages.embed_api import run_embed_api
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens, with_lengths

@@ -17,7 +17,7 @@ from psibench.generate.benchmarks import SquadPosq
 from psibench.generate.recipes import build_params, run_build
 from psibench.metrics.aggregate import RowLabels
 from psibench.metrics.scoring import ScoredModel, run_score
-from psibench.stages.search import run_lexical_search, run_vector_search
+from psibench.search.runs import run_lexical_search, run_vector_search
 from psibench.tables import read_table
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QRELS, QUERY_SCORES, RUN
 

@@ -5,11 +5,11 @@ import json
 import polars as pl
 
 from psibench.config.paths import PROMPTS
+from psibench.generate.ask import gather
 from psibench.llm.answer import Answer, interpret
 from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import LlmTaskSection
 from psibench.llm.usage import Usage
-from psibench.stages.llm import gather
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import OUTCOMES, PAIRS
 from psibench.tables.provenance import Provenance

@@ -8,9 +8,9 @@ import sys
 
 from llm_helpers import items
 
+from psibench.cluster.job import job
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
-from psibench.stages.job import job
 from psibench.stopping import watched_stop
 
 

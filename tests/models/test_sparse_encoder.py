@@ -9,7 +9,7 @@ from psibench.config.sections import Encoding
 from psibench.encode.job import run_encode
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
-from psibench.stages.search import run_vector_search
+from psibench.search.runs import run_vector_search
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QUERIES, RUN
 from psibench.text.lengths import count_whitespace_tokens, with_lengths

@@ -97,7 +97,7 @@ def test_what_a_command_lacks_is_one_line_that_says_what_to_install(
 def test_what_a_job_lacks_is_told_in_its_log(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     code = """
-from psibench.stages.job import job
+from psibench.cluster.job import job
 with job(sys.argv[1]):
     import torch
 """

@@ -11,9 +11,9 @@ from psibench.llm.replies import parse_reply
 from psibench.llm.standin.completion import complete
 from psibench.llm.tasks import Gathered, Replied
 from psibench.sources.squad import read_squad_files
-from psibench.stages.ledger import check_balance
 from psibench.tables import conform
 from psibench.tables.dropped import DROPPED_SCHEMA, flow_frame
+from psibench.tables.ledger import check_balance
 
 
 def documents(texts) -> pl.DataFrame:

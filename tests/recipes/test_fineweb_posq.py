@@ -21,9 +21,9 @@ from psibench.llm.standin.completion import complete
 from psibench.llm.tasks import Replied
 from psibench.metrics.query_scores import evidence_positions
 from psibench.sources.squad import read_squad_files
-from psibench.stages.ledger import check_balance
 from psibench.tables import conform
 from psibench.tables.dropped import DROPPED_SCHEMA, flow_frame
+from psibench.tables.ledger import check_balance
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.segments import POSITIONS, tag_myopic, tag_posq
 

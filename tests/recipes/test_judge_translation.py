@@ -4,10 +4,10 @@ from answered_tasks import ask
 
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
+from psibench.generate.ask import gather
 from psibench.llm.prompts import load_prompt
 from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
-from psibench.stages.llm import gather
 from psibench.tables import conform
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.translation_schemas import TRANSLATION_GRADES

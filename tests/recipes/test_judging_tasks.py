@@ -8,12 +8,12 @@ from answered_tasks import ask, documents, gather
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.filters.grade import grading_task, verdict_task
+from psibench.generate.ask import gather as gather_outcomes
 from psibench.llm.answer import Answer, interpret
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import ResponseSchema
 from psibench.llm.tasks import LlmTaskSection, Replied, shard_documents, shard_names
 from psibench.llm.usage import Usage
-from psibench.stages.llm import gather as gather_outcomes
 from psibench.tables.build_schemas import OUTCOMES, PAIRS
 
 SECTION = LlmTaskSection(llm="x")

@@ -6,12 +6,12 @@ from answered_tasks import ask, documents
 
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
+from psibench.generate.ask import gather
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import Request
 from psibench.llm.standin.locales import ACCENTED, ARABIC
 from psibench.llm.standin.rules import fault_of
 from psibench.llm.tasks import Replied, shard_documents, shard_names
-from psibench.stages.llm import gather
 from psibench.tables import conform
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS, TEXT_PARTS

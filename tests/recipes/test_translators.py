@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 from answered_tasks import ask
 
+from psibench.generate.ask import gather
 from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
-from psibench.stages.llm import gather
 from psibench.tables import Provenance, conform, read_table, write_table
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.domains import each_domain

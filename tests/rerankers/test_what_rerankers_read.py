@@ -7,7 +7,7 @@ from tiny_rerankers import CHECKPOINTS, EMBEDDED
 from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
 from psibench.metrics.scoring import ScoredModel, scores_of
-from psibench.stages.rerank import run_rerank
+from psibench.rerankers.rerank import run_rerank
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN, SEEN
 

@@ -4,7 +4,7 @@ import pytest
 
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
-from psibench.stages.llm import asked_of
+from psibench.generate.ask import asked_of
 
 LLM = {"llm": "stand-in"}
 OWN = {"backend": "openai", "model": "mine", "asking": {"concurrency": 7}}

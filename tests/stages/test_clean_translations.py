@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.stages.ledger import check_balance
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW
+from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES
 from psibench.tables.translation_schemas import (
     REFUSAL_SUSPECTS,

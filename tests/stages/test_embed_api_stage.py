@@ -17,14 +17,14 @@ from openai import _base_client
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.registry import load_registry
+from psibench.encode import api as embed_api
+from psibench.encode.api import run_embed_api
 from psibench.encode.store import EmbeddingStore, open_store
 from psibench.errors import InputError
 from psibench.llm import asking
 from psibench.llm.standin.embedding_server import embed
 from psibench.llm.usage import BudgetReachedError
 from psibench.models.api.texts import load_api_texts
-from psibench.stages import embed_api
-from psibench.stages.embed_api import run_embed_api
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.encoding_schemas import EMBEDDING_USAGE
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
@@ -301,7 +301,7 @@ class Server:
     def url(self, style):
         return sys.argv[2]
 from pathlib import Path
-from psibench.stages.job import job
+from psibench.cluster.job import job
 with job():
     embed_all(Path(sys.argv[1]), entry_of(Server(), concurrency=2, price=1.0))
 """

@@ -16,7 +16,7 @@ from psibench.encode.store import EmbeddingStore
 from psibench.errors import InputError
 from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
-from psibench.stages.search import run_lexical_search, run_vector_search
+from psibench.search.runs import run_lexical_search, run_vector_search
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
 from psibench.text.lengths import count_whitespace_tokens, with_lengths

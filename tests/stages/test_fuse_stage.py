@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from psibench.config.models import FusionModel
 from psibench.errors import InputError
+from psibench.search.fusion import fuse, run_fuse
 from psibench.search.ranking import rank_documents
-from psibench.stages.fuse import fuse, run_fuse
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN, SEEN
 

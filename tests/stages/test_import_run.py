@@ -8,7 +8,7 @@ import pytest
 
 from psibench.config.registry import parse_model
 from psibench.errors import InputError
-from psibench.stages.import_run import run_import_run
+from psibench.formats.import_run import run_import_run
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import QUERIES, RUN
 

@@ -4,8 +4,8 @@ import os
 import pytest
 import torch
 
+from psibench.cluster.job import job
 from psibench.errors import InputError
-from psibench.stages.job import job
 
 
 @pytest.fixture(autouse=True)

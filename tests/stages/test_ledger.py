@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.filters.decide import kept_items, ledger_rows
-from psibench.stages.ledger import check_balance, run_ledger
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
 from psibench.tables.domains import by_place
@@ -19,6 +18,7 @@ from psibench.tables.dropped import (
     dropped_frame,
     flow_frame,
 )
+from psibench.tables.ledger import check_balance, run_ledger
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 SOURCE = Provenance("gather", 1, queries_by="llm:stand-in/rules", llm_backend="stand-in")

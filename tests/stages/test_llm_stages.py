@@ -7,6 +7,15 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
+from psibench.generate import ask as stage_module
+from psibench.generate.ask import (
+    AskedDomain,
+    Asking,
+    gather,
+    in_document_order,
+    run_ask,
+    run_gather,
+)
 from psibench.generate.recipes import run_assemble
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Chain, Totals
@@ -22,8 +31,6 @@ from psibench.llm.tasks import (
     shard_documents,
     shard_names,
 )
-from psibench.stages import llm as stage_module
-from psibench.stages.llm import AskedDomain, Asking, gather, in_document_order, run_ask, run_gather
 from psibench.tables import read_provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, FLOW, LLM_USAGE, OUTCOMES, VERDICTS
 from psibench.tables.derived import provenance

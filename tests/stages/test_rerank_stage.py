@@ -9,8 +9,8 @@ from psibench.config.rerankers import Bm25Reranker
 from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores, sigmoid
-from psibench.stages.rerank import run_rerank
-from psibench.stages.scoring import load_when_needed
+from psibench.rerankers.rerank import run_rerank
+from psibench.rerankers.texts import load_when_needed
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
 

@@ -13,10 +13,10 @@ from psibench.generate.sampling import (
     run_sample,
     sample_params,
 )
-from psibench.stages.ledger import run_ledger
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.domains import OfDomain, each_domain
+from psibench.tables.ledger import run_ledger
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 TEXTS = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(6)]

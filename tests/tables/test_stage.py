@@ -235,7 +235,7 @@ def test_a_mapping_gives_each_domain_its_own_value(tmp_path):
 
 
 def test_the_version_is_what_the_script_finds_the_stage_by(tmp_path, monkeypatch):
-    from psibench.stages.job import run_stage
+    from psibench.cluster.job import run_stage
 
     written = package(
         tmp_path,

@@ -10,8 +10,8 @@ from filter_project import ABOVE, CHAIN, JUDGES, LEXICAL, N_SHORT, make_filter_p
 from generated_project import asked, read
 from workflow_project import Project, once_per_session
 
-from psibench.stages.ledger import check_balance
 from psibench.tables import read_provenance, read_table
+from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import PSI_TABLE
 
 BUILD = f"results/{CHAIN}/build/eng-Latn"

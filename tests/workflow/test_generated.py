@@ -10,8 +10,8 @@ from generated_project import asked, generated_config, make_generated_project, r
 from workflow_project import Project, once_per_session
 
 from psibench.llm.answer_store import AnswerStore
-from psibench.stages.ledger import check_balance
 from psibench.tables import read_provenance, read_table
+from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import PSI_TABLE
 
 

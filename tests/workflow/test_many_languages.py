@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from workflow_project import Project, once_per_session
 
-from psibench.stages.ledger import check_balance
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import OfDomain
+from psibench.tables.ledger import check_balance
 from psibench.tables.quality_schemas import (
     RELOCATION,
     TRANSLATION_QUALITY,

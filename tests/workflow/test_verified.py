@@ -8,8 +8,8 @@ import pytest
 from generated_project import PROMPTS, generated_config, read, write_corpus
 from workflow_project import Project, once_per_session
 
-from psibench.stages.ledger import check_balance
 from psibench.tables import read_provenance
+from psibench.tables.ledger import check_balance
 
 PANEL = ["embedded-bm25", "embedded-minilm-cosine"]
 LEXICAL = ["embedded-bm25", "flat-bm25"]  # starts faster; the second one is the config's own

@@ -1,3 +1,3 @@
-from psibench.stages.job import run_stage
+from psibench.cluster.job import run_stage
 
 run_stage(snakemake.params.stage, snakemake)

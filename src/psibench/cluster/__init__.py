@@ -1,1 +1,1 @@
-"""What runs on a cluster need besides jobs: one head process at a time, and no lost jobs."""
+"""What surrounds jobs, here and on a cluster: log, locks, one head process at a time, none lost."""

@@ -9,6 +9,7 @@ from psibench.commands.text_table import aligned
 from psibench.config.files import read_yaml
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
+from psibench.generate.ask import read_task_tables
 from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.generate.recipes import tasks_of
 from psibench.llm.prompts import load_prompt, requests_of
@@ -17,7 +18,6 @@ from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, TaskItem
 from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
 from psibench.plan.config import Config, load_config, resolve_llms
-from psibench.stages.llm import read_task_tables
 from psibench.tables.domains import TablePath, domain_table
 from psibench.translate.steps import asked_in_translation, translation_task
 

@@ -22,6 +22,7 @@ from psibench.estimate.documents import Documents, Reader, Texts, texts_of, thin
 from psibench.filters.decide import all_parts
 from psibench.filters.grade import pairs_table, part_pairs, round_pairs
 from psibench.filters.verify import MARGIN_THRESHOLDS
+from psibench.generate.ask import answer_folder
 from psibench.generate.benchmarks import (
     Benchmark,
     Controlled,
@@ -57,7 +58,6 @@ from psibench.llm.sections import LlmSettings, Price, price_of
 from psibench.llm.tasks import DOCUMENTS_TABLE, LlmTask, LlmTaskSection, Replied, Tables
 from psibench.llm.usage import Usage
 from psibench.metrics.buckets import length_bucket
-from psibench.stages.llm import answer_folder
 from psibench.tables import read_table
 from psibench.tables.build_schemas import PAIRS
 from psibench.tables.domains import OfDomain

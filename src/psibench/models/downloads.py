@@ -1,4 +1,4 @@
-"""Fetch checkpoints from the hub into its cache, for jobs on machines without network."""
+"""Stage ``download``: a checkpoint into the hub's cache, for jobs on machines without network."""
 
 import json
 import logging
@@ -11,6 +11,7 @@ from typing import Any
 
 from psibench.errors import InputError
 from psibench.models.manifests import MAIN, Manifest, Part, is_commit
+from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
@@ -70,6 +71,33 @@ TOKENIZER_FILES = (
     "*.py",
 )
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
+
+
+@stage("download", version=1)
+def run_download(
+    repo: str,
+    revision: str | None,
+    *,
+    output: str | Path,
+    part: Part = "model",
+    code: bool = False,
+    code_revision: str | None = None,
+) -> None:
+    """Download a checkpoint (or its tokenizer) and write its manifest: where it lies.
+
+    Raises
+    ------
+    InputError
+        As `download_checkpoint`.
+    """
+    manifest = download_checkpoint(
+        repo, revision, part=part, code=code, code_revision=code_revision
+    )
+    manifest.write(output)
+    logger.info(
+        "%s at %s: %d files, %.1f MB in %s",
+        *(repo, manifest.commit, len(manifest.files), manifest.n_bytes / 1e6, manifest.folder),
+    )
 
 
 def wanted_files(names: Iterable[str], *, tokenizer_only: bool = False) -> list[str]:

@@ -13,6 +13,7 @@ from psibench.config.model_base import EncoderModel
 from psibench.config.model_params import retrieval_params
 from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.reranker_registry import reranker_params
+from psibench.generate.ask import llm_params, task_params
 from psibench.generate.benchmarks import PosirRelease
 from psibench.generate.recipes import UNITS, build_params, grade_rule
 from psibench.generate.sampling import sample_params
@@ -21,7 +22,6 @@ from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
 from psibench.probes.settings import ProbeName
 from psibench.rerankers.protocols import RERANKER_VERSIONS
-from psibench.stages.llm import llm_params, task_params
 
 DEVICES = Path("/dev")
 

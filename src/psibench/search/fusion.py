@@ -8,8 +8,8 @@ import polars as pl
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import FusionModel
 from psibench.errors import InputError
+from psibench.rerankers.rerank import positives_of
 from psibench.search.ranking import rank_documents
-from psibench.stages.rerank import positives_of
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
@@ -46,7 +46,7 @@ def run_fuse(
     reads_all
         Whether one of the models reads whole documents, as BM25 does.
     corpora, queries, judged
-        As of `psibench.stages.rerank.run_rerank`.
+        As of `psibench.rerankers.rerank.run_rerank`.
 
     Raises
     ------

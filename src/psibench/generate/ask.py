@@ -39,7 +39,6 @@ from psibench.llm.tasks import (
     shard_documents,
 )
 from psibench.progress import Progress, warn
-from psibench.stages.ledger import check_balance
 from psibench.stopping import watched_stop
 from psibench.tables import hash_file, read_table, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, OUTCOMES
@@ -53,6 +52,7 @@ from psibench.tables.dropped import (
     flow_frame,
     reasons_text,
 )
+from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import ATTRITION
 from psibench.tables.stage import stage
 from psibench.translate.steps import translating_section, translation_task

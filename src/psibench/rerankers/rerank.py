@@ -11,8 +11,7 @@ from psibench.config.reranker_registry import reranker_params
 from psibench.config.rerankers import RerankerModel
 from psibench.config.reranking import RerankModel
 from psibench.rerankers.protocols import Pair, Reranker
-from psibench.search.ranking import rank_documents
-from psibench.stages.scoring import (
+from psibench.rerankers.texts import (
     FloatArray,
     Load,
     load_once,
@@ -21,6 +20,7 @@ from psibench.stages.scoring import (
     reranker_revision,
     score_texts,
 )
+from psibench.search.ranking import rank_documents
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
