@@ -59,6 +59,23 @@ def test_each_corpus_has_its_score_and_its_psi_in_the_notes(tmp_path, psi):
     json.dumps([one.notes for one in entries])
 
 
+def test_a_corpus_asked_in_another_language_is_a_result_of_its_own(tmp_path, psi):
+    """Named as `psibench export` names the pair, and so MTEB's task."""
+    _, table = psi
+    asked = table.filter(corpus_lang="eng-Latn").with_columns(
+        query_lang=pl.lit("deu-Latn"), mean=pl.col("mean") / 2
+    )
+    path = tmp_path / "psi_table.parquet"
+    write_table(pl.concat([table, asked]), path, PSI_TABLE, provenance=SOURCE)
+    assert main(["publish", str(path), MODEL, str(tmp_path), *OPTIONS]) == 0
+    written = yaml.safe_load((tmp_path / ".eval_results" / "two.yaml").read_text())
+    values = {one["dataset"]["task_id"]: one["value"] for one in written}
+    assert len(values) == len(written) == 6
+    for domain in ("game", "mining"):
+        own, pair = (values[f"two_{name}eng-Latn-{domain}_test"] for name in ("", "deu-Latn-"))
+        assert pair == pytest.approx(own / 2, abs=1e-4)
+
+
 def notes_of(psi, folder, *, change=None):
     """The notes of each result of a table, with some columns set to other values."""
     path = folder / "psi_table.parquet"

@@ -4,7 +4,8 @@ A file of `.eval_results` in a model's repository puts its scores on the model's
 leaderboard of the dataset (https://huggingface.co/docs/hub/eval-results). A leaderboard orders one
 number, the largest first: that is nDCG@10 in percent, as MTEB publishes it, and the PSI goes into
 the notes beside it. Each result is of one corpus: a language and domain, since psibench searches
-domain by domain, or a language; its task is MTEB's, `NAME_SUBSET_test`.
+domain by domain, or a language; or of a corpus asked in another language. Its task is MTEB's,
+`NAME_SUBSET_test`.
 """
 
 import re
@@ -27,7 +28,7 @@ SOURCE = "psibench"
 def corpus_rows(
     psi: pl.DataFrame, *, benchmark: str, model: str, pooled: bool = False
 ) -> pl.DataFrame:
-    """Return the rows of a model that a result is made of, one for each corpus.
+    """Return the rows of a model that a result is made of, one for each corpus and who asks it.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def corpus_rows(
     InputError
         If there is none, or if no row is of a domain and `pooled` is False.
     """
-    own = psi.filter(pl.col("query_lang") == pl.col("corpus_lang"), benchmark=benchmark)
+    own = psi.filter(benchmark=benchmark)
     rows = own.filter(
         model=model, metric=METRIC, buckets=BUCKETS, evidence="all", length_bucket=POOLED
     )
@@ -54,8 +55,9 @@ def corpus_rows(
             f"no {METRIC} by {BUCKETS} of the model {model!r} on {benchmark!r} in the table; "
             f"models of the benchmark: {found}"
         )
+    languages = ("corpus_lang", "query_lang")
     if pooled:
-        return rows.filter(domain=POOLED).sort("corpus_lang")
+        return rows.filter(domain=POOLED).sort(*languages)
     if rows.filter(pl.col("domain") != POOLED).is_empty():
         raise InputError(
             f"the rows of {model!r} on {benchmark!r} are of all domains together, and the table "
@@ -63,8 +65,8 @@ def corpus_rows(
             "one domain, give --pooled; if not, take a table with rows of domains: "
             "`psibench score --by-domain`"
         )
-    has_domains = (pl.col("domain") != POOLED).any().over("corpus_lang")
-    return rows.filter(pl.col("domain").eq(POOLED) != has_domains).sort("corpus_lang", "domain")
+    has_domains = (pl.col("domain") != POOLED).any().over(*languages)
+    return rows.filter(pl.col("domain").eq(POOLED) != has_domains).sort(*languages, "domain")
 
 
 def eval_results(
@@ -133,8 +135,9 @@ def model_index(rows: pl.DataFrame, *, model: str, dataset: str, revision: str |
 def _results(rows: pl.DataFrame) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows with MTEB's name of their corpus; one without a mean is left out."""
     for row in rows.filter(pl.col("mean").is_not_null()).iter_rows(named=True):
+        asking = "" if row["query_lang"] == row["corpus_lang"] else f"{row['query_lang']}-"
         domain = "" if row["domain"] == POOLED else f"-{row['domain']}"
-        yield f"{row['corpus_lang']}{domain}", row
+        yield f"{asking}{row['corpus_lang']}{domain}", row
 
 
 def _notes(row: dict[str, Any]) -> str:
