@@ -222,4 +222,4 @@ def test_scores_of_short_documents_stay_within_the_memory():
         Vectors(*ragged(rng, [1] * 999)),
     )
     scores = similarity.block_scores(slice(0, 50), block, torch.from_numpy(block.values), 5000)
-    assert [each.shape for each in scores] == [(50, 100)] * 9 + [(50, 99)]
+    assert [each.shape for each in scores] == [(100, 50)] * 9 + [(99, 50)]

@@ -76,7 +76,7 @@ class MaxSim:
                 best = products.view(*places.shape, len(asked)).amax(dim=1)
                 summed = torch.zeros((len(texts), n_rows), device=self.device)
                 scores[texts - first] = summed.index_add_(1, query, best)
-            yield scores.T.contiguous()
+            yield scores
 
     def pair_scores(self, rows: np.ndarray, block: Vectors, texts: np.ndarray) -> np.ndarray:
         """See `psibench.search.exact.Similarity`.
