@@ -721,6 +721,10 @@ TEMPLATES = [
 HEADERS = [
     ("task: grade_relevance", "task: [a]", "task is ['a']; expected a name"),
     ("task: grade_relevance", "task: 5", "task is 5; expected a name"),
+    ("task: grade_relevance", "task: [", "not valid YAML"),
+    ("task: grade_relevance\n", "", "needed: task, variables"),
+    ("task: grade_relevance", "task: a\nmodel: x", "allowed: description, response"),
+    ("[document]", "[document, more]", "names the variables document, more"),
     ("[document]", "document", "variables is 'document'; expected a list of names"),
     ("[document]", "5", "variables is 5; expected a list of names"),
     ("[document]", "[5]", "variables is [5]; expected a list of names"),

@@ -1,21 +1,15 @@
-"""A stand-in in a thread, runs of the batch backend, and a client process to be killed.
-
-python batch_helpers.py BASE_URL STORE N_ITEMS
-"""
+"""A stand-in in a thread, and runs of the batch backend."""
 
 import asyncio
-import contextlib
 import json
-import sys
 import threading
 import urllib.request
 
-from llm_helpers import MODEL, Run, items, shorten_pauses
+from llm_helpers import MODEL, Run, stats
 from standin_batches import BatchStandIn
 
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch import ask_batches
-from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.imperfections import HEADER
 from psibench.llm.standin.server import serving
@@ -57,11 +51,6 @@ class Server:
         urllib.request.urlopen(call).close()
 
 
-def stats(url) -> dict:
-    with urllib.request.urlopen(url.replace("/v1", "/stats")) as reply:
-        return json.load(reply)
-
-
 def batch_settings(url, faults="", *, batch=None, **asking) -> LlmSettings:
     policy = {"max_tries": 6} | asking
     return LlmSettings(
@@ -94,25 +83,3 @@ def ask(wanted, folder, chosen, *, budget=None, on_outcome=None) -> Run:
 
 def records(folder) -> list[dict]:
     return [json.loads(path.read_text()) for path in sorted((folder / "batches").glob("*.json"))]
-
-
-def n_stored(folder) -> int:
-    with contextlib.closing(AnswerStore(folder)) as store:
-        store.refresh()
-        return len(store)
-
-
-def main() -> None:
-    url, folder, n_items = sys.argv[1:]
-    shorten_pauses()
-    totals = ask_all(
-        items(int(n_items)),
-        batch_settings(url, timeout_s=1.0),
-        store=folder,
-        on_outcome=lambda outcome: print(outcome.item_id, outcome.status, flush=True),
-    )
-    print("asked", totals.n_asked, "from store", totals.n_from_store, flush=True)
-
-
-if __name__ == "__main__":
-    main()

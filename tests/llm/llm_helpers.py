@@ -1,9 +1,14 @@
 """Requests, items and runs that the tests of the LLM engine share."""
 
 import asyncio
+import json
+import subprocess
+import sys
 import time
+import urllib.request
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from aiohttp import web
 from openai import _base_client
@@ -150,3 +155,33 @@ def shorten_pauses(set_attribute=setattr) -> None:
     """Let the openai client try again almost at once."""
     set_attribute(_base_client, "INITIAL_RETRY_DELAY", 0.01)
     set_attribute(_base_client, "MAX_RETRY_DELAY", 0.05)
+
+
+def start_job(settings: LlmSettings, store, n_items: int):
+    """Start a process that asks items and prints a line per outcome."""
+    program = Path(__file__).with_name("asking_job.py")
+    command = [sys.executable, str(program), settings.model_dump_json(), str(store), str(n_items)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=program.parent
+    )
+
+
+def stats(base_url: str) -> dict:
+    """Return what a stand-in counted."""
+    with urllib.request.urlopen(base_url.replace("/v1", "/stats")) as reply:
+        return json.load(reply)
+
+
+def stored(folder) -> list[Answer]:
+    store = AnswerStore(folder)
+    store.refresh()
+    return list(map(store.get, store.keys()))
+
+
+def wait_for(condition, timeout_s: float = 300.0):
+    """Return what a condition gives once it gives something."""
+    until = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < until, "it did not come about"
+        time.sleep(0.01)
+    return found

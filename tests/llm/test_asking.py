@@ -8,7 +8,6 @@ from datetime import date
 
 import pytest
 from llm_helpers import (
-    JUDGE,
     MODEL,
     ScriptedServer,
     answer,
@@ -17,27 +16,20 @@ from llm_helpers import (
     items,
     request,
     settings,
+    stored,
 )
 
 from psibench.errors import InputError
-from psibench.llm import asking
-from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Chain, Item
 from psibench.llm.client import OpenAIChatClient, Reply
-from psibench.llm.request import REASK_STRIDE, Message, ResponseSchema, Sampling
+from psibench.llm.request import Message, ResponseSchema, Sampling
 from psibench.llm.sections import LlmSettings, Price
 from psibench.llm.standin.imperfections import Imperfections
-from psibench.llm.standin.server import StandIn, serving
+from psibench.llm.standin.server import StandIn
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 KEY = "planted-key-0123456789abcdef"
-
-
-def stored(folder) -> list[Answer]:
-    store = AnswerStore(folder)
-    store.refresh()
-    return list(map(store.get, store.keys()))
 
 
 def files_text(folder) -> str:
@@ -56,23 +48,17 @@ def test_each_item_gets_one_outcome_with_value_usage_and_model(tmp_path):
     assert (run.totals.n_asked, run.totals.n_from_store) == (20, 0)
 
 
-def test_a_second_run_asks_nothing_and_gives_the_same(tmp_path):
-    first, stand_in = ask(items(10), tmp_path), StandIn()
-    second = ask(items(10), tmp_path, server=stand_in)
-    assert stand_in.asked.total() == 0
-    assert second.totals.n_from_store == 10
-    for name, outcome in second.by_item.items():
-        assert outcome.value == first.by_item[name].value
-        assert outcome.usage == first.by_item[name].usage
-        assert outcome.n_asked == 0
-
-
-def test_changed_items_alone_are_asked_again(tmp_path):
-    ask(items(30), tmp_path)
-    stand_in = StandIn()
+def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
+    first, stand_in = ask(items(30), tmp_path), StandIn()
     changed = [Item(f"item-{n}", request(n + 1000)) for n in range(10)] + items(30)[10:]
-    run = ask(changed, tmp_path, server=stand_in)
-    assert (stand_in.asked.total(), run.totals.n_from_store, len(run.outcomes)) == (10, 20, 30)
+    second = ask(changed, tmp_path, server=stand_in)
+    assert (stand_in.asked.total(), second.totals.n_from_store, len(second.outcomes)) == (
+        10,
+        20,
+        30,
+    )
+    for item in items(30)[10:]:
+        assert second.by_item[item.id] == replace(first.by_item[item.id], n_asked=0)
 
 
 def test_items_that_ask_the_same_are_asked_once(tmp_path):
@@ -113,6 +99,8 @@ def test_what_has_no_value_becomes_an_outcome_with_its_reason(tmp_path, fault, s
     assert run.error is None
     assert {(o.status, o.reason, o.value) for o in run.outcomes} == {(status, reason, None)}
     assert run.statuses == {status: 3}
+    if status == "malformed":  # the first half of {"verdict": "yes"}
+        assert {(o.text, o.n_reasks) for o in run.outcomes} == {('{"verdict', 2)}
     again = ask(items(3), tmp_path)  # stored: a server without faults is not asked
     assert again.statuses == {status: 3}
     assert again.totals.n_asked == 0
@@ -144,25 +132,10 @@ def test_a_reply_without_room_that_was_asked_again_before_keeps_its_good_answer(
     assert (outcome.key, outcome.n_reasks) == (good.key, 1)
 
 
-def test_raw_text_of_a_malformed_reply_is_in_its_outcome(tmp_path):
-    (outcome,) = ask(items(1), tmp_path, faults="malformed=1").outcomes
-    assert outcome.text == '{"verdict'  # the first half of {"verdict": "yes"}
-    assert outcome.n_reasks == 2
-
-
 @pytest.mark.parametrize(("total", "output"), [(40, 30), (15, 5), (3, 5), (10**30, 5), ("x", 5)])
 def test_thinking_that_a_service_counts_in_the_total_alone_is_output(total, output):
     told = {"input_tokens": 10, "output_tokens": 5, "total_tokens": total}
     assert Usage.read(told) == Usage(10, output)
-
-
-def test_reasks_are_bounded_and_counted_in_the_usage(tmp_path):
-    stand_in = StandIn()
-    run = ask(items(4), tmp_path, server=stand_in, faults="malformed=1")
-    assert stand_in.asked.total() == 12  # once, and two re-asks
-    usage = run.outcomes[0].usage
-    assert usage.input_tokens % 3 == 0
-    assert run.totals.usage.input_tokens == 4 * usage.input_tokens
 
 
 def test_a_reask_that_succeeds_is_found_again_without_asking(tmp_path):
@@ -176,12 +149,6 @@ def test_a_reask_that_succeeds_is_found_again_without_asking(tmp_path):
         (o.item_id, o.status, o.n_reasks, o.usage) for o in run.outcomes
     }
     assert again.totals.n_asked == 0
-
-
-def test_replies_that_are_readable_though_untidy_are_not_asked_again(tmp_path):
-    run = ask(items(5), tmp_path, faults="untidy=1")
-    assert run.statuses == {"ok": 5}
-    assert run.totals.n_asked == 5
 
 
 def test_free_text_is_taken_as_it_is(tmp_path):
@@ -337,13 +304,6 @@ def test_a_budget_stops_before_it_is_passed_and_keeps_all_answers(tmp_path, conc
     assert (run.error, len(run.outcomes)) == (None, 50)
 
 
-def test_money_spent_before_counts(tmp_path):
-    budget = Budget(0.01, PRICE, spent_usd=0.0099)
-    run = ask(items(3), tmp_path, server=ScriptedServer(), budget=budget)
-    assert run.outcomes == []
-    assert isinstance(run.error, BudgetReachedError)
-
-
 @pytest.mark.parametrize(
     ("failure", "n_sent"),
     [
@@ -419,13 +379,6 @@ def test_a_key_is_sent_but_never_printed(monkeypatch):
     assert secret.scrub("Incorrect key: sk-ab12****wxyz.") == "Incorrect key: [key]."
 
 
-def test_a_missing_key_names_the_variable_and_the_way_out(monkeypatch):
-    monkeypatch.delenv("PSIBENCH_NO_KEY", raising=False)
-    chosen = settings().model_copy(update={"api_key_env": "PSIBENCH_NO_KEY"})
-    with pytest.raises(InputError, match=r"PSIBENCH_NO_KEY .* is not set; export it"):
-        OpenAIChatClient(chosen)
-
-
 def test_a_stand_in_is_never_taken_for_a_model(tmp_path):
     chosen = LlmSettings(backend="openai", model="gpt-4o-mini")
     run = ask(items(3, model="gpt-4o-mini"), tmp_path, chosen=chosen)
@@ -437,43 +390,6 @@ def test_a_hanging_server_is_timed_out_and_tried_again(tmp_path):
     run = ask(items(4), tmp_path, chosen=settings(timeout_s=0.2), faults="hang=0.3,seed=5")
     assert run.error is None
     assert run.statuses == {"ok": 4}
-
-
-def test_leaving_early_keeps_what_was_answered(tmp_path):
-    class EnoughError(Exception):
-        pass
-
-    def take(outcome):
-        raise EnoughError
-
-    async def run():
-        async with serving(StandIn()) as url:
-            with AnswerStore(tmp_path) as store:
-                client = OpenAIChatClient(settings(), base_url=url)
-                try:
-                    await asking.ask(items(100), client, store, settings().asking, take)
-                finally:
-                    await client.close()
-
-    with pytest.raises(EnoughError):
-        asyncio.run(run())
-    n_stored = len(stored(tmp_path))
-    assert 1 <= n_stored < 100
-    assert ask(items(100), tmp_path).totals.n_asked == 100 - n_stored
-
-
-def test_a_reask_stored_by_another_job_is_used(tmp_path):
-    with AnswerStore(tmp_path) as store:
-        store.add(answer(0, "broken"))
-        store.add(answer(0, '{"verdict": "no"}', key=request(0, sample=REASK_STRIDE).key))
-    run = ask([Item("a", request(0))], tmp_path)
-    assert run.totals.n_asked == 0
-    assert (run.outcomes[0].value, run.outcomes[0].n_reasks) == ({"verdict": "no"}, 1)
-
-
-def test_schemas_reach_the_server_by_name(tmp_path):
-    assert JUDGE.name == "judge_segment"
-    assert ask(items(1), tmp_path).statuses == {"ok": 1}
 
 
 def test_a_job_imports_clients_and_stand_ins_only_once_it_asks():

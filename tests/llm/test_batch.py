@@ -5,23 +5,16 @@ import threading
 import time
 
 import pytest
-from batch_helpers import Server, ask, batch_settings, n_stored, records
-from llm_helpers import MODEL, answer, items, request
+from batch_helpers import ask, batch_settings, records
+from llm_helpers import MODEL, items, request, stored
 
 from psibench.errors import InputError
-from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
-from psibench.llm.batch_server import read_line
+from psibench.llm.batch import read_line
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Message, ResponseSchema
 from psibench.llm.run import ask_all
 from psibench.llm.secret import Secret
-
-
-@pytest.fixture
-def server():
-    with Server() as running:
-        yield running
 
 
 def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(server, tmp_path):
@@ -45,24 +38,12 @@ def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(
     assert server.stats["n_batches"] == 1
 
 
-def test_no_items_need_no_server_and_make_no_file(tmp_path):
-    run = ask([], tmp_path / "store", batch_settings("http://127.0.0.1:9/v1"))
-    assert (run.outcomes, run.error) == ([], None)
-    assert not (tmp_path / "store").exists()
-
-
 def test_items_that_ask_the_same_are_asked_once(server, tmp_path):
     same = [Item(f"twin-{number}", request(0)) for number in range(12)]
     run = ask(same, tmp_path, batch_settings(server.url))
     assert server.stats["n_requests"] == 1
     assert len(run.by_item) == 12
     assert sum(outcome.n_asked for outcome in run.outcomes) == 1
-
-
-def test_batches_are_cut_by_number(server, tmp_path):
-    run = ask(items(20), tmp_path, batch_settings(server.url, batch={"max_requests": 8}))
-    assert server.stats["batch_sizes"] == [8, 8, 4]
-    assert run.statuses == {"ok": 20}
 
 
 def long_item(number: int, n_chars: int) -> Item:
@@ -124,21 +105,13 @@ def test_malformed_replies_are_asked_again_in_further_batches(server, tmp_path):
     assert run.error is None
     assert run.totals.n_asked == sum(1 + outcome.n_reasks for outcome in run.outcomes)
     assert run.totals.n_asked == sum(outcome.n_asked for outcome in run.outcomes)
-    assert n_stored(tmp_path) == run.totals.n_asked == server.stats["n_requests"]
+    assert len(stored(tmp_path)) == run.totals.n_asked == server.stats["n_requests"]
     sizes = server.stats["batch_sizes"]
     assert len(sizes) == 3  # once, and two re-asks
     assert sizes[0] == 80 > sizes[1] > sizes[2] > 0
     # 0.4 ** 3 of 80: about 5 stay malformed
     assert run.statuses["ok"] >= 70
     assert run.statuses["ok"] + run.statuses.get("malformed", 0) == 80
-
-
-def test_a_chain_whose_first_reply_is_stored_goes_on_from_there(server, tmp_path):
-    with AnswerStore(tmp_path) as store:
-        store.add(answer(0, "broken"))
-    run = ask([Item("a", request(0))], tmp_path, batch_settings(server.url))
-    assert (run.outcomes[0].status, run.outcomes[0].n_reasks) == ("ok", 1)
-    assert server.stats["n_requests"] == 1
 
 
 def test_what_an_expired_batch_answered_is_kept(server, tmp_path):
@@ -156,7 +129,7 @@ def test_batches_beside_a_failed_one_are_read(server, tmp_path):
     assert "failed: invalid_request" in str(run.error)
     n_good = 5 * sum(batch["status"] == "completed" for batch in server.batches())
     assert 0 < n_good < 30
-    assert len(run.outcomes) == n_good == n_stored(tmp_path)
+    assert len(run.outcomes) == n_good == len(stored(tmp_path))
     again = ask(items(30), tmp_path, batch_settings(server.url))
     assert (again.error, again.statuses) == (None, {"ok": 30})
     assert server.stats["n_requests"] == 30
@@ -253,11 +226,3 @@ def test_an_error_that_says_filtered_is_a_filtered_reply():
     line = output_line(http_error(400, code="content_filter"))
     _, reply = read_line(line, model=MODEL, secret=Secret(""))
     assert (reply.finish_reason, reply.text) == ("content_filter", "words")
-
-
-@pytest.mark.parametrize(
-    "line", [b"", b"<html>", b"[]", b'{"response": null}', b'{"custom_id": 1}']
-)
-def test_what_is_no_line_is_told(line):
-    with pytest.raises(ValueError):
-        read_line(line, model=MODEL, secret=Secret(""))

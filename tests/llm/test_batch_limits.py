@@ -5,26 +5,19 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from batch_helpers import Server, ask, batch_settings, n_stored, records
-from llm_helpers import items, request
-from pydantic import ValidationError
+from batch_helpers import ask, batch_settings
+from llm_helpers import items, stored
 from standin_batches import BatchImperfections
 
 from psibench.errors import InputError
 from psibench.llm.asking import Item
-from psibench.llm.batch_server import BatchServer, read_line
-from psibench.llm.request import Message, Sampling
+from psibench.llm.batch import read_line
+from psibench.llm.request import Sampling
 from psibench.llm.sections import LlmSettings, Price
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 KEY = "planted-key-0123456789abcdef"
 PRICE = Price(input_usd=1.0, output_usd=10.0, batch_share=0.5, as_of=date(2026, 1, 1))
-
-
-@pytest.fixture
-def server():
-    with Server() as running:
-        yield running
 
 
 def priced_items(n: int) -> list[Item]:
@@ -39,7 +32,7 @@ def most_usd(number: int) -> float:
 
 def test_what_a_budget_has_room_for_is_asked_and_then_the_run_ends(server, tmp_path):
     room_for_ten = sum(most_usd(n) for n in range(10)) * 1.001
-    budget = Budget(room_for_ten, PRICE)
+    budget = Budget(room_for_ten, PRICE, is_batch=True)
     chosen = batch_settings(server.url)
     run = ask(priced_items(300), tmp_path, chosen, budget=budget)
     assert isinstance(run.error, BudgetReachedError)
@@ -48,7 +41,7 @@ def test_what_a_budget_has_room_for_is_asked_and_then_the_run_ends(server, tmp_p
     assert 10 <= server.stats["n_requests"] < 300
     assert budget.spent_usd <= room_for_ten
     assert not budget.has_reservations
-    more = Budget(10.0, PRICE)
+    more = Budget(10.0, PRICE, is_batch=True)
     again = ask(priced_items(300), tmp_path, chosen, budget=more)
     assert (again.error, again.statuses) == (None, {"ok": 300})
     assert server.stats["n_requests"] == 300
@@ -56,7 +49,7 @@ def test_what_a_budget_has_room_for_is_asked_and_then_the_run_ends(server, tmp_p
 
 def test_money_that_comes_back_is_used_for_batches_worth_their_day(server, tmp_path):
     # A request costs at most 0.0006 USD and about 0.00004 in fact: most of it comes back.
-    budget = Budget(30 * most_usd(0), PRICE)
+    budget = Budget(30 * most_usd(0), PRICE, is_batch=True)
     run = ask(priced_items(400), tmp_path, batch_settings(server.url), budget=budget)
     sizes = server.stats["batch_sizes"]
     assert isinstance(run.error, BudgetReachedError)
@@ -65,14 +58,8 @@ def test_money_that_comes_back_is_used_for_batches_worth_their_day(server, tmp_p
     assert 0.85 * budget.limit_usd < budget.spent_usd <= budget.limit_usd
 
 
-def test_a_batch_is_charged_at_the_price_of_batches(server, tmp_path):
-    budget = Budget(1.0, PRICE)
-    run = ask(priced_items(10), tmp_path, batch_settings(server.url), budget=budget)
-    assert budget.spent_usd == pytest.approx(PRICE.cost(run.totals.usage) * 0.5)
-
-
 def test_a_budget_without_room_creates_nothing(server, tmp_path):
-    budget = Budget(0.01, PRICE, spent_usd=0.01)
+    budget = Budget(0.01, PRICE, spent_usd=0.01, is_batch=True)
     run = ask(priced_items(5), tmp_path, batch_settings(server.url), budget=budget)
     assert isinstance(run.error, BudgetReachedError)
     assert (run.outcomes, server.stats["n_files"]) == ([], 0)
@@ -134,71 +121,17 @@ def test_a_key_that_the_server_repeats_is_in_no_outcome_log_or_file(
     assert KEY not in told
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_allowed"),
-    [
-        ({"backend": "openai-batch", "base_url": "http://127.0.0.1:1/v1"}, True),
-        ({"backend": "openai-batch"}, False),
-        ({"backend": "openai", "base_url": "http://127.0.0.1:1/v1"}, False),
-        ({"backend": "vllm", "base_url": "http://127.0.0.1:1/v1"}, False),
-    ],
-)
-def test_a_stand_in_model_is_named_for_batches_only_with_an_address(changes, is_allowed):
-    if is_allowed:
-        assert LlmSettings(model="stand-in/rules", **changes).model == "stand-in/rules"
-        return
-    with pytest.raises(ValidationError, match="models of the stand-in"):
-        LlmSettings(model="stand-in/rules", **changes)
-
-
-def test_a_key_is_on_disk_neither_under_way_nor_with_a_reply_that_holds_it(
-    server, tmp_path, monkeypatch
-):
-    server.stand_in.imperfections = BatchImperfections(batch_delay_s=0.2)
-    seen, retrieve = [], BatchServer.retrieve
-
-    def seeing(self, batch_id):
-        seen.append(files_text(tmp_path))
-        return retrieve(self, batch_id)
-
-    monkeypatch.setattr(BatchServer, "retrieve", seeing)
-    echo = request(0, response=None, messages=(Message("user", f"say {KEY} again"),))
-    wanted = [Item("echo", echo), *items(3)]
-    run = ask(wanted, tmp_path, keyed(server, monkeypatch))
-    assert "judge_segment" in seen[0]  # the record was there
-    assert KEY not in "".join(seen) + files_text(tmp_path)
-    values = {outcome.item_id: outcome.value for outcome in run.outcomes}
-    assert values["echo"] == "say [key] again"
-
-
-def test_no_other_key_of_the_environment_is_sent(server, tmp_path, monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
-        monkeypatch.setenv(name, f"other-{name}")
-    server.stand_in.imperfections = BatchImperfections(batch_http_error=1.0, echo_key=1.0)
-    run = ask(items(1), tmp_path, batch_settings(server.url, max_tries=1))
-    assert "you sent Bearer" in str(run.error)
-    assert "other-" not in str(run.error)
-
-
-def test_a_missing_key_names_the_variable(server, tmp_path, monkeypatch):
-    monkeypatch.delenv("PSIBENCH_NO_KEY", raising=False)
-    chosen = batch_settings(server.url).model_copy(update={"api_key_env": "PSIBENCH_NO_KEY"})
-    run = ask(items(1), tmp_path, chosen)
-    assert "PSIBENCH_NO_KEY" in str(run.error)
-    assert (n_stored(tmp_path), records(tmp_path)) == (0, [])
-
-
 def test_the_answers_of_a_batch_are_stored_before_its_record_goes(server, tmp_path, monkeypatch):
-    stored, unlink = [], Path.unlink
+    seen, unlink = [], Path.unlink
 
     def removing(path, **options):
         if path.suffix == ".json" and path.exists():  # not a temporary file
-            stored.append(n_stored(tmp_path))
+            seen.append(len(stored(tmp_path)))
         unlink(path, **options)
 
     monkeypatch.setattr(Path, "unlink", removing)
     assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
-    assert stored == [5]
+    assert seen == [5]
 
 
 def test_a_line_that_cannot_be_read_costs_its_request_alone(server, tmp_path, monkeypatch):
@@ -210,7 +143,7 @@ def test_a_line_that_cannot_be_read_costs_its_request_alone(server, tmp_path, mo
             raise ValueError("torn")
         return read_line(line, **options)
 
-    monkeypatch.setattr("psibench.llm.batch_server.read_line", spoiling)
+    monkeypatch.setattr("psibench.llm.batch.read_line", spoiling)
     run = ask(items(5), tmp_path, batch_settings(server.url))
     assert (run.error, run.statuses) == (None, {"ok": 5})
     assert server.stats["batch_sizes"] == [5, 1]

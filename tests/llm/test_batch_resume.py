@@ -1,23 +1,19 @@
 """Batches under way survive the process that created them."""
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from datetime import date
-from pathlib import Path
 
 import pytest
-from batch_helpers import Server, ask, batch_settings, n_stored, records
-from llm_helpers import answer, items, request
+from batch_helpers import Server, ask, batch_settings, records
+from llm_helpers import answer, items, request, start_job, stored, wait_for
 from standin_batches import BatchImperfections
 
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
-from psibench.llm.batch import ask_batches
-from psibench.llm.batch_server import BatchServer
+from psibench.llm.batch import BatchServer, ask_batches
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Sampling
 from psibench.llm.sections import Price
@@ -25,26 +21,9 @@ from psibench.llm.usage import Budget
 
 pytestmark = pytest.mark.processes
 
-CLIENT = Path(__file__).with_name("batch_helpers.py")
-
-
-@pytest.fixture
-def server():
-    with Server() as running:
-        yield running
-
 
 def start_client(server, store, n_items):
-    command = [sys.executable, str(CLIENT), server.url, str(store), str(n_items)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def wait_for(condition, timeout_s=300.0):
-    until = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.01)
-    return found
+    return start_job(batch_settings(server.url, timeout_s=1.0), store, n_items)
 
 
 def delayed(server, seconds):
@@ -58,11 +37,12 @@ def test_a_killed_run_is_resumed_without_asking_twice(server, tmp_path, n_wanted
     wait_for(lambda: any(record["batch_id"] for record in records(tmp_path)))
     client.kill()
     client.communicate()
-    assert n_stored(tmp_path) == 0
+    assert len(stored(tmp_path)) == 0
     assert server.batches()[0]["status"] == "in_progress"
     run = ask(items(n_wanted), tmp_path, batch_settings(server.url))
     assert run.statuses == {"ok": n_wanted}
-    assert run.totals.n_asked == n_stored(tmp_path) == 200  # what others may want is stored, too
+    # What others may want is stored, too.
+    assert run.totals.n_asked == len(stored(tmp_path)) == 200
     assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 200)
     assert records(tmp_path) == []
 
@@ -77,7 +57,7 @@ def test_a_run_killed_around_the_creation_of_its_batch_asks_nothing_twice(
     client.kill()
     client.communicate()
     assert ask(items(150), tmp_path, batch_settings(server.url)).statuses == {"ok": 150}
-    assert server.stats["n_requests"] == n_stored(tmp_path) == 150
+    assert server.stats["n_requests"] == len(stored(tmp_path)) == 150
 
 
 def test_reasks_of_a_killed_run_are_awaited_and_batches_that_failed_asked_again(server, tmp_path):
@@ -86,13 +66,13 @@ def test_reasks_of_a_killed_run_are_awaited_and_batches_that_failed_asked_again(
     wait_for(lambda: len(server.batches()) == 2 and records(tmp_path))
     client.kill()
     client.communicate()
-    assert n_stored(tmp_path) == 10
+    assert len(stored(tmp_path)) == 10
     server.stand_in.imperfections = BatchImperfections()
     run = ask(items(10), tmp_path, batch_settings(server.url))
     assert (run.error, run.statuses) == (None, {"ok": 10})
     assert {outcome.n_reasks for outcome in run.outcomes} == {2}
     assert server.stats["batch_sizes"] == [10, 10, 10]
-    assert n_stored(tmp_path) == 30  # two malformed replies to each, and one that is not
+    assert len(stored(tmp_path)) == 30  # two malformed replies to each, and one that is not
 
 
 def test_a_job_whose_time_is_up_leaves_its_batches_to_the_next_run(server, tmp_path):
@@ -134,7 +114,7 @@ def written(folder, url, *, batch_id) -> None:
 def test_a_batch_the_server_does_not_know_is_asked_again(server, tmp_path, batch_id):
     written(tmp_path, server.url, batch_id=batch_id)
     price = Price(input_usd=1.0, output_usd=10.0, batch_share=0.5, as_of=date(2026, 1, 1))
-    budget = Budget(0.5, price)  # all held by the old batch, until it is given up
+    budget = Budget(0.5, price, is_batch=True)  # all held by the old batch, until it is given up
     wanted = items(6, sampling=Sampling(max_output_tokens=100))
     run = ask([*items(5), *wanted], tmp_path, batch_settings(server.url), budget=budget)
     assert (run.error, run.statuses) == (None, {"ok": 11})
@@ -183,7 +163,7 @@ def test_a_full_disk_ends_the_run_and_loses_no_batch(server, tmp_path, monkeypat
     monkeypatch.undo()
     assert isinstance(run.error, InputError)
     assert "No space left on device" in str(run.error)
-    assert len(run.outcomes) == n_stored(tmp_path) == 6
+    assert len(run.outcomes) == len(stored(tmp_path)) == 6
     again = ask(items(20), tmp_path, batch_settings(server.url))
     assert (again.statuses, again.totals.n_from_store) == ({"ok": 20}, 6)
     assert (server.stats["n_batches"], server.stats["n_requests"]) == (1, 20)
@@ -205,26 +185,16 @@ def test_a_server_that_goes_away_ends_the_run_and_leaves_the_record(tmp_path, mo
         assert server.stats["n_requests"] == 10
 
 
-def test_a_record_tells_what_is_under_way_and_nothing_else(server, tmp_path, monkeypatch):
-    monkeypatch.setenv("PSIBENCH_TEST_KEY", "planted-key-0123456789abcdef")
-    chosen = batch_settings(server.url).model_copy(update={"api_key_env": "PSIBENCH_TEST_KEY"})
+def test_a_record_tells_what_is_under_way_and_nothing_else(server, tmp_path):
     delayed(server, 0.6)
-    worker = threading.Thread(target=ask, args=([Item("a", request(7))], tmp_path, chosen))
+    wanted = ([Item("a", request(7))], tmp_path, batch_settings(server.url))
+    worker = threading.Thread(target=ask, args=wanted)
     worker.start()
     (record,) = wait_for(lambda: [r for r in records(tmp_path) if r["batch_id"]])
     worker.join(300)
-    assert set(record) == {
-        "name",
-        "server",
-        "model",
-        "input_file_id",
-        "requests",
-        "most",
-        "batch_id",
-        "created",
-    }
+    fields = "name server model input_file_id requests most batch_id created"
+    assert set(record) == set(fields.split())
     assert record["requests"] == {"judge_segment": [request(7).key]}
     assert record["batch_id"] == "batch_000001"
     assert server.batches()[0]["metadata"] == {"psibench_batch": record["name"]}
-    assert "planted-key" not in json.dumps(record)
     assert "copper" not in json.dumps(record)  # a word of the prompt

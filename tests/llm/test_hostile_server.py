@@ -8,16 +8,13 @@ import zlib
 import pytest
 from aiohttp import web
 from llm_helpers import COMPLETION, ScriptedServer, ask, items, request, settings
-from pydantic import ValidationError
 
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore, stored_usage
 from psibench.llm.asking import Item
-from psibench.llm.connection import retry_after_s
 from psibench.llm.limits import Call
-from psibench.llm.replies import parse_reply
 from psibench.llm.request import Sampling
-from psibench.llm.sections import LlmSettings, Price
+from psibench.llm.sections import Price
 from psibench.llm.usage import Budget, Usage
 from psibench.plan.config import load_config
 
@@ -55,9 +52,8 @@ def test_usage_that_cannot_be_believed_counts_as_all_that_was_reserved(tmp_path,
     assert (again.error, again.totals.n_from_store) == (None, 1)
 
 
-@pytest.mark.parametrize("usage", LIES, ids=str)
-def test_without_a_budget_it_counts_as_none(tmp_path, usage):
-    run = ask(items(1), tmp_path, server=ScriptedServer(completion(usage=usage)))
+def test_without_a_budget_it_counts_as_none(tmp_path):
+    run = ask(items(1), tmp_path, server=ScriptedServer(completion(usage=LIES[0])))
     assert (run.error, run.statuses, run.totals.usage) == (None, {"ok": 1}, Usage())
 
 
@@ -143,21 +139,6 @@ def test_content_that_takes_parsers_for_ever_is_malformed_soon(tmp_path, content
     assert time.monotonic() - started < 60  # it was 70 s for the fences alone
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("99999999", 86_400.0),
-        (400 * "9", 86_400.0),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0),
-        ("inf", None),
-        ("nan", None),
-        ("-5", None),
-    ],
-)
-def test_a_wait_that_nobody_waits_for_is_read_as_a_day_at_most(value, seconds):
-    assert retry_after_s({"retry-after": value}) == seconds
-
-
 @pytest.mark.parametrize("value", ["99999999", 400 * "9", "inf", "Fri, 31 Dec 9999 23:59:59 GMT"])
 def test_a_server_that_asks_for_a_pause_of_years_does_not_hang_the_run(tmp_path, value):
     server = ScriptedServer(*4 * [(429, "rate_limit_exceeded", {"Retry-After": value})])
@@ -224,37 +205,11 @@ HIDDEN = "hunter2"
 
 @pytest.mark.parametrize(
     "address",
-    [
-        f"http://user:{HIDDEN}@host/v1",
-        f"https://host/v1?api_key={HIDDEN}",
-        f"https://{HIDDEN}@host/v1",
-        f"https://host/v1#{HIDDEN}",
-        "https://host:99999/v1",
-        "https://host:port/v1",
-        "ftp://host/v1",
-        "https:///v1",
-        "https://ho st/v1",
-        "https://host/v1\r\nX-Other: 1",
-    ],
+    [f"http://user:{HIDDEN}@host/v1", f"https://host/v1?api_key={HIDDEN}", "ftp://host/v1"],
 )
-@pytest.mark.parametrize("kind", ["llm", "embedding"])
-def test_an_address_with_a_secret_or_that_is_none_is_refused_without_showing_it(address, kind):
+def test_an_embedding_address_with_a_secret_or_that_is_none_is_refused(address):
+    """As those of language models are (tests/campaign)."""
     api = {"backend": "embedding-api", "url": address, "model": "m", "max_tokens": 512}
-    chosen = {
-        "llm": {"llms": {"x": {"backend": "openai", "model": "m", "base_url": address}}},
-        "embedding": {"registry": {"x": api | {"tokenizer": "embedded:all-MiniLM-L6-v2"}}},
-    }
     with pytest.raises(InputError) as refusal:
-        load_config(chosen[kind])
+        load_config({"registry": {"x": api | {"tokenizer": "embedded:all-MiniLM-L6-v2"}}})
     assert HIDDEN not in str(refusal.value)
-
-
-@pytest.mark.parametrize("headers", [{"X-A": "b\r\nX-C: d"}, {"X A": "b"}, {"": "b"}])
-def test_headers_that_no_request_can_have_are_refused(headers):
-    with pytest.raises(ValidationError, match="no HTTP header has"):
-        LlmSettings(backend="openai", model="m", headers=headers)
-
-
-def test_a_pair_of_surrogates_in_almost_json_is_one_character():
-    schema = {"type": "object", "properties": {"v": {"type": "string"}}, "required": ["v"]}
-    assert parse_reply(r"{'v': '\ud83d\ude00 well'}", schema) == {"v": "😀 well"}

@@ -95,6 +95,11 @@ def test_a_turnstile_lets_all_through_one_by_one_and_survives_a_cancelled_one():
         ({"retry-after": "Thu, 01 Jan 2026 00:00:10 GMT"}, 10.0),
         ({"retry-after": "Wed, 31 Dec 2025 23:00:00 GMT"}, 0.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "99999999"}, 86_400.0),  # a day at most
+        ({"retry-after": 400 * "9"}, 86_400.0),
+        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, 86_400.0),
     ],
 )
 def test_retry_after_is_read_in_all_its_forms(headers, seconds):

@@ -58,11 +58,6 @@ def test_a_budget_needs_a_price():
     assert load(llms={"mine": limited}, prices={"m": PRICE}).llms["mine"].budget_usd == 5.0
 
 
-def test_a_benchmark_without_language_model_needs_none():
-    own = {"recipe": "known_item", "source": {"kind": "files", "paths": ["t"]}}
-    assert resolve_llms(load(benchmarks={"b": own}, llms={})) == {}
-
-
 @pytest.mark.parametrize(
     ("kind", "entry", "message"),
     [

@@ -107,32 +107,9 @@ def test_editing_what_reaches_the_model_changes_key_and_hash(tmp_path, old, new)
     assert before.hash != after.hash
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("---\n# why", "# why", "no header"),
-        ("task: ask\n", "", "needed: task, variables"),
-        ("task: ask\n", "task: ask\nmodel: x\n", "allowed: description, response"),
-        ("task: ask\n", "task: [\n", "not valid YAML"),
-        ("{{ document }}", "{{ text }}", "the messages use text"),
-        ("[document]", "[document, more]", "variables document, more"),
-        ("## system\n", "", "outside a message"),
-        ("{{ document }}", "{{ document }", "line"),
-    ],
-)
-def test_a_faulty_template_is_refused_with_its_fault(tmp_path, old, new, words):
-    with pytest.raises(InputError, match=words):
-        load(tmp_path, TEMPLATE.replace(old, new, 1))
-
-
 def test_a_missing_or_unknown_variable_is_named(tmp_path):
     with pytest.raises(InputError, match="missing document, unknown doc; its variables: document"):
         load(tmp_path).render({"doc": "x"})
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"none\.md: no such file"):
-        load_prompt(tmp_path / "none.md")
 
 
 def test_each_task_of_the_stand_in_has_a_prompt_of_its_name():

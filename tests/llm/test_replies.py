@@ -114,6 +114,7 @@ def test_an_allowed_value_may_be_written_in_another_case(text):
         ('{"a": ["he said "no" to it"]}', ['he said "no" to it']),
         (r"{a: ['one\ntwo \u0041'], /* not b */}", ["one\ntwo A"]),
         ('{"a": ["see http://x.org"],}', ["see http://x.org"]),
+        (r"{'a': ['\ud83d\ude00 well']}", ["😀 well"]),
     ],
 )
 def test_almost_json_is_read(text, value):

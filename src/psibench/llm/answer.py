@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from psibench.llm.replies import MalformedReplyError, parse_reply
@@ -21,28 +21,9 @@ CONTEXT_FULL = "context_window_full"
 class Answer:
     """One reply as it came, whatever it is worth. This is what the store keeps.
 
-    Attributes
-    ----------
-    key
-        Key of the request.
-    task
-        Name of the response schema, or an empty string.
-    model
-        Model as the server names it.
-    text
-        The reply's content, unparsed.
-    finish_reason
-        As the server gives it: `stop`, `length`, `content_filter`, ...
-    refusal
-        The server's refusal, if it marks refusals.
-    usage
-        Tokens, as the server counts them.
-    n_tries
-        HTTP requests it took.
-    latency_s
-        Seconds the last of them took.
-    created
-        UTC, ISO 8601.
+    ``task`` is the name of the response schema; ``model``, ``finish_reason`` (`stop`, `length`,
+    `content_filter`, ...), ``refusal`` (if it marks refusals) and ``usage`` are as the server gives
+    them; ``n_tries`` HTTP requests it took, the last of them ``latency_s``; ``created`` is UTC.
     """
 
     key: str
@@ -70,25 +51,11 @@ class Answer:
 class Outcome:
     """What became of one item: a value, or the reason why there is none.
 
-    Attributes
-    ----------
-    item_id, key
-        The item asked about; the key of the last request made for it.
-    status, reason
-        `ok` and an empty reason, or what went wrong: `malformed` (with the parser's reason),
-        `refused`, `truncated`, `filtered`, `failed` (no reply; not stored, asked again next time).
-    value
-        The parsed reply (the text itself where no schema was asked for); None unless `ok`.
-    text
-        The raw reply; for `failed` the error.
-    model
-        Model as the server names it; empty for `failed`.
-    usage
-        Tokens of all replies to this item, re-asks included, whenever they were asked.
-    n_reasks
-        Re-asks after malformed or truncated replies.
-    n_asked
-        Replies received in this run; 0 if all were in the store.
+    ``status`` is `ok`, with an empty ``reason`` and a ``value`` (the text itself where no schema
+    was asked for), or `malformed` (with the parser's reason), `refused`, `truncated`, `filtered`,
+    or `failed`: no reply, ``text`` is the error; not stored, asked again next time. ``key`` is that
+    of the last request made for the item; ``usage`` is of all replies to it, ``n_reasks`` of which
+    were to re-asks, whenever they were asked; ``n_asked`` were received in this run.
     """
 
     item_id: str
@@ -101,10 +68,6 @@ class Outcome:
     usage: Usage
     n_reasks: int = 0
     n_asked: int = 0
-
-    def for_item(self, item_id: str) -> "Outcome":
-        """Return the same outcome for another item that asked the same."""
-        return replace(self, item_id=item_id, n_asked=0)
 
 
 def interpret(
@@ -146,7 +109,7 @@ def _judge(
         return "truncated", CONTEXT_FULL if has_room else "output_limit_reached", None
     if not answer.text.strip():
         return "malformed", "empty_reply", None
-    if not _is_writable(answer.text):
+    if _writable(answer.text) != answer.text:
         return "malformed", "half_surrogate", None
     if response is None:
         return "ok", "", answer.text.strip()
@@ -154,19 +117,12 @@ def _judge(
         value = parse_reply(answer.text, response.schema)
     except MalformedReplyError as error:
         return "malformed", str(error), None
-    if not _is_writable(json.dumps(value, ensure_ascii=False)):
+    plain = json.dumps(value, ensure_ascii=False)
+    if _writable(plain) != plain:
         return "malformed", "half_surrogate", None
     return "ok", "", value
 
 
 def _writable(text: str) -> str:
+    """Escape halves of surrogate pairs, which cannot be written as UTF-8."""
     return text.encode(errors="backslashreplace").decode()
-
-
-def _is_writable(text: str) -> bool:
-    """Say whether a text can be written as UTF-8: half of a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

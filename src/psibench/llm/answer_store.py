@@ -39,13 +39,8 @@ _LINE = re.compile(
 class AnswerStore:
     """Answers by request key, in one folder; those of other jobs as of the last `refresh`.
 
-    Parameters
-    ----------
-    folder
-        Made with the first answer.
-    fsync_every_s
-        `sync_if_due` makes answers survive a power cut at most this often; 0 does it after every
-        answer. A killed process loses nothing either way.
+    ``folder`` is made with the first answer. Answers are made to survive a power cut at most every
+    ``fsync_every_s``, 0: after each. A killed process loses nothing either way.
     """
 
     def __init__(self, folder: str | Path, *, fsync_every_s: float = 1.0) -> None:

@@ -10,12 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from psibench.errors import InputError
 from psibench.llm.answer import CONTEXT_FULL, REASKED, Answer, Outcome, interpret
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.client import ChatClient, Reply
+from psibench.llm.client import OpenAIChatClient
 from psibench.llm.connection import TryFailedError
 from psibench.llm.request import Request
 from psibench.llm.sections import AskPolicy
@@ -28,14 +28,6 @@ LOOK_S = 0.2
 
 GRACE_S = 10.0
 """How long requests under way may take once it has."""
-
-
-class StoredAnswers(Protocol):
-    """Answers by request key: an answer store."""
-
-    def get(self, key: str) -> Answer | None:
-        """Return the answer of a request, or None."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -92,7 +84,7 @@ class Chain:
         self.n_reasks += 1
         return None
 
-    def follow_stored(self, stored: StoredAnswers) -> Outcome | None:
+    def follow_stored(self, stored: AnswerStore) -> Outcome | None:
         """Follow the chain through stored answers; None where the next request has none."""
         while (answer := stored.get(self.key)) is not None:
             is_followed = stored.get(self.request.reask().key) is not None
@@ -116,9 +108,45 @@ class Chain:
         )
 
 
+class Results:
+    """Outcomes handed on and counted; how many requests in a row failed with no end in sight."""
+
+    def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
+        self.totals = Totals()
+        self.n_failed_in_a_row = 0
+        self._on_outcome = on_outcome
+
+    def take_stored(self, chain: Chain, store: AnswerStore) -> bool:
+        """Count an item, and hand on its outcome if the store has it."""
+        self.totals.n_items += 1
+        if (outcome := chain.follow_stored(store)) is None:
+            return False
+        self.totals.n_from_store += 1
+        self.hand_on(outcome)
+        return True
+
+    def hand_on(self, outcome: Outcome, *twins: str) -> None:
+        """Hand on an outcome, and as many more for items that asked the same."""
+        for each in (outcome, *(replace(outcome, item_id=name, n_asked=0) for name in twins)):
+            self.totals.statuses[each.status] += 1
+            self._on_outcome(each)
+
+    def received(self, answer: Answer) -> None:
+        """Count an answer that was asked for."""
+        self.n_failed_in_a_row = 0
+        self.totals.n_asked += 1
+        self.totals.usage += answer.usage
+
+    def failed(self, chain: Chain, failure: TryFailedError) -> Outcome:
+        """Count a request without a reply and return its outcome."""
+        if failure.verdict != "reject" or not self.totals.n_asked:
+            self.n_failed_in_a_row += 1  # a rejected request among others speaks for itself alone
+        return chain.failed(failure)
+
+
 async def ask(
     items: Iterable[Item],
-    client: ChatClient,
+    client: OpenAIChatClient,
     store: AnswerStore,
     policy: AskPolicy,
     on_outcome: Callable[[Outcome], None],
@@ -143,7 +171,7 @@ async def ask(
     run = _Run(client, store, policy, on_outcome)
     store.refresh()
     await run.see_to_all(iter(items), check_stop=check_stop)
-    return run.totals
+    return run.results.totals
 
 
 class Workers(Generic[T]):
@@ -206,17 +234,15 @@ class _Run(Workers[Item]):
 
     def __init__(
         self,
-        client: ChatClient,
+        client: OpenAIChatClient,
         store: AnswerStore,
         policy: AskPolicy,
         on_outcome: Callable[[Outcome], None],
     ) -> None:
         super().__init__(policy.concurrency)
-        self.totals = Totals()
+        self.results = Results(on_outcome)
         self._client, self._store, self._policy = client, store, policy
-        self._on_outcome = on_outcome
         self._twins: dict[str, list[str]] = {}
-        self._n_failed_in_a_row = 0
 
     async def look(self) -> None:
         """Make answers durable when it is time."""
@@ -224,15 +250,12 @@ class _Run(Workers[Item]):
             if self._store.is_sync_due():
                 await asyncio.to_thread(self._store.sync)
         except OSError as error:
-            self.halt(_not_stored(error, self._store))
+            self._halt_unstored(error)
 
     async def see_to(self, item: Item) -> None:
         """Give the outcome of an item: from the store, with a twin's, or by asking."""
-        self.totals.n_items += 1
         chain = Chain(item.id, item.request, self._policy.max_reasks)
-        if (outcome := chain.follow_stored(self._store)) is not None:
-            self.totals.n_from_store += 1
-            self._hand_on(outcome)
+        if self.results.take_stored(chain, self._store):
             await asyncio.sleep(0)
         elif (key := chain.first_key) in self._twins:
             self._twins[key].append(item.id)
@@ -241,56 +264,44 @@ class _Run(Workers[Item]):
             outcome = await self._asked(chain)
             twins = self._twins.pop(key)
             if outcome is not None:
-                self._hand_on(outcome, *twins)
-
-    def _hand_on(self, outcome: Outcome, *twins: str) -> None:
-        for each in (outcome, *(outcome.for_item(item_id) for item_id in twins)):
-            self.totals.statuses[each.status] += 1
-            self._on_outcome(each)
+                self.results.hand_on(outcome, *twins)
 
     async def _asked(self, chain: Chain) -> Outcome | None:
-        """Ask until there is an outcome; None if the run stops first."""
+        """Ask, and store each reply, until there is an outcome; None if the run stops first."""
         while self.error is None:
             try:
                 reply = await self._client.ask(chain.request)
             except TryFailedError as failure:
                 return self._failed(chain, failure)
-            if (outcome := self._taken(chain, reply)) is not None:
+            answer = reply.to_answer(chain.key, chain.request.task)
+            self.results.received(answer)
+            try:
+                self._store.add(answer)
+            except OSError as error:
+                self._halt_unstored(error)
+                return None
+            chain.n_asked += 1
+            if (outcome := chain.take(answer)) is not None:
                 return outcome
         return None
 
-    def _taken(self, chain: Chain, reply: Reply) -> Outcome | None:
-        """Store a reply; None if it cannot be stored, or another sample is to be asked for."""
-        schema = chain.request.response
-        answer = reply.to_answer(chain.key, schema.name if schema else "")
-        self._n_failed_in_a_row = 0
-        self.totals.n_asked += 1
-        self.totals.usage += answer.usage
-        try:
-            self._store.add(answer)
-        except OSError as error:
-            self.halt(_not_stored(error, self._store))
-            return None
-        chain.n_asked += 1
-        return chain.take(answer)
-
     def _failed(self, chain: Chain, failure: TryFailedError) -> Outcome:
-        if failure.verdict != "reject" or not self.totals.n_asked:
-            self._n_failed_in_a_row += 1  # a rejected request among others speaks for itself alone
+        outcome = self.results.failed(chain, failure)
         if failure.verdict == "stop":
             self.halt(InputError(f"the server refuses all requests: {failure}"))
-        elif self._n_failed_in_a_row >= self._policy.give_up_after:
+        elif (n_failed := self.results.n_failed_in_a_row) >= self._policy.give_up_after:
             self.halt(
                 InputError(
-                    f"{self._n_failed_in_a_row} requests failed in a row, the last with {failure}. "
+                    f"{n_failed} requests failed in a row, the last with {failure}. "
                     "All answers so far are stored; mend the cause and run again."
                 )
             )
-        return chain.failed(failure)
+        return outcome
 
-
-def _not_stored(error: OSError, store: AnswerStore) -> InputError:
-    return InputError(
-        f"{store.folder}: an answer could not be stored ({error.strerror or error}). All answers "
-        "before it are stored; make room there and run again to go on."
-    )
+    def _halt_unstored(self, error: OSError) -> None:
+        self.halt(
+            InputError(
+                f"{self._store.folder}: an answer could not be stored ({error.strerror or error}). "
+                "All answers before it are stored; make room there and run again to go on."
+            )
+        )

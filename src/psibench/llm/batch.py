@@ -13,41 +13,56 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import LOOK_S, Chain, Item, Totals
-from psibench.llm.batch_server import MIB, BatchServer, input_line, nameless, writing_to
-from psibench.llm.client import Reply
-from psibench.llm.connection import TryFailedError
+from psibench.llm.asking import LOOK_S, Chain, Item, Results, Totals
+from psibench.llm.client import Reply, read_reply
+from psibench.llm.connection import (
+    DETAIL_CHARS,
+    TryFailedError,
+    failures,
+    open_client,
+    status_failure,
+    verdict_of,
+)
 from psibench.llm.limits import Call
+from psibench.llm.secret import Secret
 from psibench.llm.sections import LlmSettings
 from psibench.llm.usage import Budget, Usage
 from psibench.tables.atomic import write_text
 from psibench.tables.provenance import now
 
 if TYPE_CHECKING:
+    from openai import OpenAI
     from openai.types import Batch
 
 logger = logging.getLogger("psibench")
 
+ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
+MIB = 1 << 20
 MOST_BYTES = 200_000_000
 """OpenAI's limit of an input file: 200 MB, a little less than as many MiB."""
-
+NAME_FIELD = "psibench_batch"
+"""Field of a batch's metadata that holds its name."""
+SLACK_S = 3600.0
+"""How far the server's clock may differ from ours."""
+NO_LIST_STATUS = (404, 405, 501)
+"""What a server answers that cannot list batches."""
+PAUSE_S, MOST_PAUSE_S = 0.5, 8.0
+"""Pause before a batch is created anew, doubled each time; as the `openai` client's are."""
 TOKEN_LIMIT = "token_limit_exceeded"
 """Code of a batch that failed because the server has too many tokens of this model queued."""
-
 PROGRESS_S = 300.0
 """How often the log tells how a batch stands."""
-
 FURTHER_SHARE = 0.1
 """Share of the budget that has to be free for a further batch once the budget had no room: what
 requests may cost is far above what they do, and ever smaller batches of a day each serve nobody."""
@@ -64,20 +79,9 @@ def ask_batches(
 ) -> Totals:
     """Ask items in batches and hand each outcome to ``on_outcome`` as it comes about.
 
-    Parameters
-    ----------
-    items
-        Drawn once, in order, before anything is asked.
-    settings
-        Server, model and policy.
-    store
-        Answers of the model; batches under way are recorded in its folder.
-    on_outcome
-        Called once per item, except for items that are not asked because the run is stopped.
-    budget
-        The most that a batch can cost is reserved before it is created.
-    check_stop
-        Raises if the job has to end; batches under way are awaited by the next run.
+    Items are drawn once, in order, before anything is asked. The most that a batch can cost is
+    reserved before it is created. Once ``check_stop`` has raised, batches under way are left to the
+    next run.
 
     Raises
     ------
@@ -87,7 +91,7 @@ def ask_batches(
         Likewise, if a batch fails or is cancelled or the server refuses all requests; at once if
         the server is gone or the disk is full. Running again goes on from there.
     """
-    server = BatchServer(settings, store.folder)
+    server = BatchServer(settings)
     run = _Run(settings, store, on_outcome, budget, server)
     try:
         run.go(items, check_stop)
@@ -97,13 +101,13 @@ def ask_batches(
             "and batches under way recorded; run again to go on."
         ) from None
     finally:
-        server.close()
+        server.client.close()
         with suppress(OSError):  # reported already, or nothing to lose
             store.sync()
-    return run.totals
+    return run.results.totals
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Record:
     """One batch: ``requests`` are request keys by task, ``most`` the tokens they can use at most.
 
@@ -160,35 +164,29 @@ class _Run:
         store: AnswerStore,
         on_outcome: Callable[[Outcome], None],
         budget: Budget | None,
-        server: BatchServer,
+        server: "BatchServer",
     ) -> None:
-        self.totals = Totals()
+        self.results = Results(on_outcome)
         self._settings, self._policy, self._store = settings, settings.asking, store
-        self._on_outcome, self._budget, self._server = on_outcome, budget, server
-        self._folder = store.folder / "batches"
-        self._most_bytes = min(settings.batch.max_mib * MIB, MOST_BYTES)
+        self._budget, self._server, self._folder = budget, server, store.folder / "batches"
         self._most_requests = settings.batch.max_requests
         self._waiting: dict[str, _Waiting] = {}
         self._to_ask: deque[str] = deque()
         self._under_way: dict[str, _UnderWay] = {}
         self._stop: Exception | None = None
         self._is_short = self._is_paused = False
-        self._n_failed_in_a_row = 0
 
     def go(self, items: Iterable[Item], check_stop: Callable[[], None]) -> None:
         """Send, await and read until nothing is left to be done."""
         self._store.refresh()
         for item in items:
-            self.totals.n_items += 1
             chain = Chain(item.id, item.request, self._policy.max_reasks)
-            if (outcome := chain.follow_stored(self._store)) is not None:
-                self.totals.n_from_store += 1
-                self._hand_on(outcome)
-            else:
+            if not self.results.take_stored(chain, self._store):
                 self._wait(_Waiting(chain, [item.id]))
         self._await_earlier()
         while True:
-            self._send()
+            while self._to_ask and self._stop is None and not (self._is_paused or self._is_short):
+                self._send()
             if not self._under_way:
                 break
             until = time.monotonic() + self._settings.batch.poll_s
@@ -203,6 +201,12 @@ class _Run:
         if self._stop is not None:
             raise self._stop
 
+    def _halt(self, error: Exception) -> None:
+        """Create no further batch; what is under way is still awaited."""
+        if self._stop is None:
+            logger.warning("no further batches: %s", error)
+            self._stop = error
+
     # What waits, and its outcomes
 
     def _wait(self, waiting: _Waiting) -> None:
@@ -214,27 +218,20 @@ class _Run:
             self._waiting[key] = waiting
             self._to_ask.append(key)
 
-    def _hand_on(self, outcome: Outcome, *twins: str) -> None:
-        for each in (outcome, *(outcome.for_item(item_id) for item_id in twins)):
-            self.totals.statuses[each.status] += 1
-            self._on_outcome(each)
-
     def _answered(self, key: str, task: str, reply: Reply) -> None:
         """Store a reply; give the outcome of what waits for it, or let its re-ask wait."""
         waiting = self._waiting.pop(key, None)
-        n_tries = waiting.n_tries + 1 if waiting else 1
+        answer = replace(reply, n_tries=waiting.n_tries + 1 if waiting else 1).to_answer(key, task)
         with writing_to(self._store.folder):
-            self._store.add(replace(reply, n_tries=n_tries).to_answer(key, task))
+            self._store.add(answer)
             if self._store.is_sync_due():
                 self._store.sync()
-        self._n_failed_in_a_row = 0
-        self.totals.n_asked += 1
-        self.totals.usage += reply.usage or Usage()
+        self.results.received(answer)
         if waiting is None:
             return
         waiting.chain.n_asked += 1
         if (outcome := waiting.chain.follow_stored(self._store)) is not None:
-            self._hand_on(outcome, *waiting.item_ids[1:])
+            self.results.hand_on(outcome, *waiting.item_ids[1:])
         else:
             waiting.n_tries = 0
             self._wait(waiting)
@@ -248,77 +245,63 @@ class _Run:
             self._to_ask.append(key)
             return
         del self._waiting[key]
-        if failure.verdict != "reject" or not self.totals.n_asked:
-            self._n_failed_in_a_row += 1  # a rejected request among others speaks for itself alone
-        self._hand_on(waiting.chain.failed(failure), *waiting.item_ids[1:])
+        outcome = self.results.failed(waiting.chain, failure)
+        self.results.hand_on(outcome, *waiting.item_ids[1:])
 
     # From waiting requests to batches
 
     def _send(self) -> None:
-        """Put all waiting requests into batches, as far as the budget goes."""
-        while self._to_ask and self._stop is None and not (self._is_paused or self._is_short):
-            with nameless(self._store.folder) as content:
-                keys, most, reserved_usd = self._fill(content)
-                if keys:
-                    self._create(content, keys, most, reserved_usd)
-
-    def _fill(self, content: IO[bytes]) -> tuple[list[str], Usage, float]:
-        """Write waiting requests to a file while there is room.
-
-        Returns their keys, the most tokens they can use, and the money reserved for these.
-        """
-        keys, most, reserved_usd = list[str](), Usage(), 0.0
-        while self._to_ask and len(keys) < self._most_requests:
+        """Put waiting requests into a batch, as far as file and budget have room."""
+        requests: dict[str, list[str]] = {}
+        lines, n_bytes, most, reserved_usd = list[bytes](), 0, Usage(), 0.0
+        most_bytes = min(self._settings.batch.max_mib * MIB, MOST_BYTES)
+        while self._to_ask and len(lines) < self._most_requests:
             key = self._to_ask[0]
             request = self._waiting[key].chain.request
-            line = input_line(key, request, output_limit_key=self._settings.output_limit_key)
-            if len(line) > self._most_bytes:
+            body = request.body(output_limit_key=self._settings.output_limit_key)
+            asked = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
+            line = json.dumps(asked).encode() + b"\n"
+            if len(line) > most_bytes:
                 self._to_ask.popleft()
                 allowed = f"batch.max_mib {self._settings.batch.max_mib}"
                 words = f"{len(line)} bytes are more than {allowed} allows"
                 self._failed(key, TryFailedError("too_large", words, verdict="reject"))
                 continue
-            if content.tell() + len(line) > self._most_bytes:
+            if n_bytes + len(line) > most_bytes:
                 break
             most_of_one = Call(request).most
-            if self._budget is not None:
-                money = self._budget.reserve(most_of_one, is_batch=True)
-                if money is None:
-                    self._is_short = True
-                    break
-                reserved_usd += money
-            with writing_to(self._store.folder):
-                content.write(line)
+            money = 0.0 if self._budget is None else self._budget.reserve(most_of_one)
+            if money is None:
+                self._is_short = True
+                break
+            reserved_usd += money
             most += most_of_one
-            keys.append(self._to_ask.popleft())
-        return keys, most, reserved_usd
+            lines.append(line)
+            n_bytes += len(line)
+            requests.setdefault(request.task, []).append(self._to_ask.popleft())
+        if lines:
+            self._create(b"".join(lines), requests, most, reserved_usd)
 
     def _create(
-        self, content: IO[bytes], keys: list[str], most: Usage, reserved_usd: float
+        self, content: bytes, requests: dict[str, list[str]], most: Usage, reserved_usd: float
     ) -> None:
         """Upload a file and create its batch."""
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(8)}"
-        requests: dict[str, list[str]] = {}
-        for key in keys:
-            response = self._waiting[key].chain.request.response
-            requests.setdefault(response.name if response else "", []).append(key)
         try:
-            with writing_to(self._store.folder):
-                content.seek(0)
             file_id = self._server.upload(content, name)
             settings = self._settings
             record = _Record(name, settings.base_url, settings.model, file_id, requests, most)
             self._write(record)
-            record = replace(record, batch_id=self._server.create(file_id, name))
+            record.batch_id = self._server.create(file_id, name)
             self._write(record)
         except TryFailedError as failure:
             if failure.verdict != "retry":  # else it may exist: the next run looks for it
                 self._path(name).unlink(missing_ok=True)
             if self._budget is not None:
-                self._budget.settle(reserved_usd, Usage(), is_batch=True)
+                self._budget.settle(reserved_usd, Usage())
             self._halt(InputError(f"the server takes no batch: {failure}"))
             return
-        logger.info("batch %s: created, %d requests", record.batch_id, len(keys))
+        logger.info("batch %s: created, %d requests", record.batch_id, len(record.tasks))
         self._under_way[name] = _UnderWay(record, reserved_usd, is_own=True)
 
     # Records
@@ -354,17 +337,18 @@ class _Run:
         record = batch.record
         if record.batch_id is None:
             created_s = datetime.fromisoformat(record.created).timestamp()
-            found = self._server.find(record.name, since_s=created_s)
-            batch.record = record = replace(record, batch_id=found)
+            record.batch_id = self._server.find(record.name, since_s=created_s)
         state = self._server.retrieve(record.batch_id) if record.batch_id else None
         if state is None:  # never created, or forgotten by the server
             self._forget(batch, ask_again=True)
-        elif state.status not in ("completed", "expired", "cancelled", "failed"):
-            _tell(batch, state)
-        else:
+        elif state.status in ("completed", "expired", "cancelled", "failed"):
             refusal = self._read(batch, state)
             self._forget(batch, ask_again=state.status == "failed")
             self._see_to(batch, state, refusal)
+        elif time.monotonic() - batch.told_s >= PROGRESS_S:
+            batch.told_s, counts = time.monotonic(), state.request_counts
+            done = f"{counts.completed + counts.failed} of {counts.total}" if counts else "some"
+            logger.info("batch %s: %s, %s requests done", state.id, state.status, done)
 
     def _read(self, batch: _UnderWay, state: "Batch") -> TryFailedError | None:
         """Store every answer of a batch; return an error that all further requests would meet."""
@@ -401,7 +385,7 @@ class _Run:
         del self._under_way[batch.record.name]
         self._is_paused = False
         if self._budget is not None:
-            self._budget.settle(batch.reserved_usd, batch.used, is_batch=True)
+            self._budget.settle(batch.reserved_usd, batch.used)
             self._is_short &= self._budget.free_usd < FURTHER_SHARE * self._budget.limit_usd
 
     def _see_to(self, batch: _UnderWay, state: "Batch", refusal: TryFailedError | None) -> None:
@@ -409,7 +393,7 @@ class _Run:
         name, n_requests = f"batch {state.id}", len(batch.record.tasks)
         errors = (state.errors.data if state.errors else None) or []
         given = "; ".join(f"{error.code}: {error.message}" for error in errors[:3])
-        words = self._server.scrub(given) or "no reason given"
+        words = self._server.secret.scrub(given) or "no reason given"
         is_limit = bool(errors) and all(error.code == TOKEN_LIMIT for error in errors)
         if state.status == "failed" and is_limit and self._under_way:
             logger.warning("%s: %s; waiting for another to end", name, words)
@@ -425,14 +409,8 @@ class _Run:
             self._halt(InputError(told))
         if refusal is not None:
             self._halt(InputError(f"the server refuses all requests: {refusal}"))
-        if (n_failed := self._n_failed_in_a_row) >= self._policy.give_up_after:
+        if (n_failed := self.results.n_failed_in_a_row) >= self._policy.give_up_after:
             self._halt(InputError(f"{n_failed} requests failed in a row; see their outcomes"))
-
-    def _halt(self, error: Exception) -> None:
-        """Create no further batch; what is under way is still awaited."""
-        if self._stop is None:
-            logger.warning("no further batches: %s", error)
-            self._stop = error
 
 
 def _record(path: Path) -> _Record | None:
@@ -449,10 +427,154 @@ def _record(path: Path) -> _Record | None:
         ) from error
 
 
-def _tell(batch: _UnderWay, state: "Batch") -> None:
-    if time.monotonic() - batch.told_s < PROGRESS_S:
-        return
-    batch.told_s = time.monotonic()
-    counts = state.request_counts
-    done = f"{counts.completed + counts.failed} of {counts.total}" if counts else "some"
-    logger.info("batch %s: %s, %s requests done", state.id, state.status, done)
+@contextmanager
+def writing_to(folder: Path) -> Iterator[None]:
+    """Say which folder cannot be written to."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written to ({error.strerror or error}). All answers read before "
+            "are stored, and batches under way recorded; make room there and run again to go on."
+        ) from error
+
+
+class BatchServer:
+    """The files and batches of one server, one call at a time.
+
+    The `openai` client tries calls again, but for the creation of a batch: one whose reply got
+    lost may have been made. Every method raises TryFailedError, whose words hold no key, when the
+    tries of the settings are used up or no further try will do.
+    """
+
+    def __init__(self, settings: LlmSettings) -> None:
+        self.secret = Secret.from_environment(settings.api_key_env)
+        self.client: OpenAI = open_client(
+            settings.asking, settings.base_url, self.secret, headers=settings.headers
+        )
+        self._policy, self._window = settings.asking, settings.batch.completion_window
+
+    def upload(self, content: bytes, name: str) -> str:
+        """Upload an input file and return its id."""
+        file = (f"{name}.jsonl", content, "application/jsonl")
+        with failures(self.secret, policy=self._policy):
+            return _id_of(self.client.files.create(file=file, purpose="batch"))
+
+    def create(self, file_id: str, name: str) -> str:
+        """Create a batch, once even if the server's reply gets lost; return its id."""
+        pause_s, started = PAUSE_S, time.time()
+        for n_left in range(self._policy.max_tries - 1, -1, -1):
+            try:
+                with failures(self.secret, policy=self._policy):
+                    batch = self.client.with_options(max_retries=0).batches.create(
+                        input_file_id=file_id,
+                        endpoint=ENDPOINT,
+                        completion_window=self._window,  # type: ignore[arg-type]  # some know others
+                        metadata={NAME_FIELD: name},
+                    )
+                    return _id_of(batch)
+            except TryFailedError as failure:
+                # A server may need a moment to know a file that was just uploaded.
+                may_pass = failure.verdict == "retry" or file_id in failure.detail
+                if not may_pass or not n_left:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(MOST_PAUSE_S, 2 * pause_s)
+            if (found := self.find(name, since_s=started)) is not None:
+                return found
+        raise AssertionError("not reached")
+
+    def find(self, name: str, *, since_s: float) -> str | None:
+        """Return the id of the batch of a name that was created since a Unix time, or None."""
+        from openai import APIStatusError
+
+        with failures(self.secret, policy=self._policy):
+            try:
+                for batch in self.client.batches.list(limit=100):  # newest first
+                    if (batch.metadata or {}).get(NAME_FIELD) == name:
+                        return batch.id
+                    if batch.created_at and batch.created_at < since_s - SLACK_S:
+                        return None
+            except APIStatusError as error:
+                if error.status_code not in NO_LIST_STATUS:
+                    raise
+        return None
+
+    def retrieve(self, batch_id: str) -> "Batch | None":
+        """Return a batch as it stands; None if the server does not know it."""
+        with self._known():
+            batch = self.client.batches.retrieve(batch_id)
+            _id_of(batch)
+            return batch
+        return None
+
+    def lines(self, file_id: str, *, model: str) -> Iterator[tuple[str, Reply | TryFailedError]]:
+        """Yield key and reply or failure of each line of a file; nothing if the file is gone.
+
+        Lines that cannot be read are passed over: their requests count as not answered.
+        """
+        content = b""
+        with self._known():
+            content = self.client.files.content(file_id).content
+        for line in content.split(b"\n"):
+            with suppress(ValueError):
+                yield read_line(line, model=model, secret=self.secret)
+
+    @contextmanager
+    def _known(self) -> Iterator[None]:
+        """Pass over what the server does not know (status 404)."""
+        try:
+            with failures(self.secret, policy=self._policy):
+                yield
+        except TryFailedError as failure:
+            if failure.reason != "http_404":
+                raise
+
+
+def _id_of(reply: Any) -> str:
+    """Return the id of a file or batch; a page of HTML, say, has none."""
+    if not getattr(reply, "id", None):
+        raise TryFailedError(
+            "no_id", "the reply names no file or batch; check base_url", verdict="stop"
+        )
+    return str(reply.id)
+
+
+def read_line(line: bytes, *, model: str, secret: Secret) -> tuple[str, Reply | TryFailedError]:
+    """Read a line of an output or error file: the request's key, and what became of it.
+
+    A line of either file has ``response`` (``status_code`` and ``body``; the body of an error
+    holds ``error``) or, where no HTTP request came about, ``error`` (``code``: batch_expired,
+    batch_cancelled, request_timeout). Servers also report status 0 with an empty body.
+
+    Raises
+    ------
+    ValueError
+        If the line is no such line.
+    """
+    data = json.loads(line)
+    if not isinstance(data, dict) or not isinstance(data.get("custom_id"), str):
+        raise ValueError("no custom_id")
+    try:
+        return data["custom_id"], _reply(data, model, secret)
+    except TryFailedError as failure:
+        if failure.reason == "content_filter":  # other servers give a reply in that case
+            return data["custom_id"], Reply.filtered(model, failure)
+        return data["custom_id"], failure
+
+
+def _reply(data: dict[str, object], model: str, secret: Secret) -> Reply:
+    response, error = data.get("response"), data.get("error")
+    if isinstance(error, dict):
+        code = str(error.get("code") or "batch_error")
+        words = secret.scrub(str(error.get("message") or ""))[:DETAIL_CHARS]
+        raise TryFailedError(secret.scrub(code), words, verdict=verdict_of(500, code))
+    if not isinstance(response, dict):
+        raise TryFailedError("no_response", "the line has neither a response nor an error")
+    status, body = response.get("status_code"), response.get("body")
+    if not isinstance(status, int) or status <= 0:
+        raise TryFailedError("http_0", "the server reports no status for this request")
+    if status < 300:
+        return read_reply(body, model, secret)
+    details = body.get("error") if isinstance(body, dict) else None
+    raise status_failure(status, details, secret, text=json.dumps(body))

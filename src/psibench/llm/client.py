@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from psibench.llm.answer import Answer
 from psibench.llm.connection import DETAIL_CHARS, Connection, TryFailedError
@@ -41,33 +41,12 @@ class Reply:
         return Answer(key=key, task=task, created=now(), **own)
 
 
-class ChatClient(Protocol):
-    """Whatever answers requests."""
-
-    async def ask(self, request: Request) -> Reply:
-        """Return the reply to a request; raise TryFailedError if it gets none."""
-        ...
-
-    async def close(self) -> None:
-        """Close all connections."""
-        ...
-
-
 class OpenAIChatClient(Connection):
-    """Any server that speaks OpenAI's chat completions.
+    """Any server that speaks OpenAI's chat completions, asked as the settings say.
 
-    Parameters
-    ----------
-    settings
-        Address, model, format and policy. The key is read from the environment here.
-    base_url
-        Overrides the address (the stand-in's port is known only once it runs).
-    secret
-        Overrides the key (that of a server that the job starts).
-    budget
-        What may be spent.
-    obituary
-        Asked when a connection breaks: how the server ended, or None while it runs.
+    ``base_url`` and ``secret`` take the place of theirs: the stand-in's port is known only once it
+    runs, and a server that the job starts has a key of its own. Otherwise the key is read from the
+    environment here. ``budget`` and ``obituary`` are as in `Connection`.
     """
 
     def __init__(

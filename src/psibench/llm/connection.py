@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import json
 import logging
-import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -27,7 +26,8 @@ from psibench.llm.usage import Usage
 
 if TYPE_CHECKING:
     import httpx2
-    from openai import AsyncOpenAI, OpenAI
+
+    Around = Callable[[Callable[[], Awaitable[httpx2.Response]]], Awaitable[httpx2.Response]]
 
 logger = logging.getLogger("psibench")
 
@@ -68,14 +68,9 @@ _CALL: ContextVar[Call] = ContextVar("call")
 class TryFailedError(Exception):
     """One request without a usable reply.
 
-    Attributes
-    ----------
-    reason
-        Short code: ``http_429``, ``timeout``, ``connection``, ``not_json``, ``no_choices``, ...
-    detail
-        The server's words, without keys.
-    verdict
-        ``retry``: try again; ``reject``: this request will not do; ``stop``: none will.
+    ``reason`` is a short code (``http_429``, ``timeout``, ``connection``, ``not_json``, ...),
+    ``detail`` the server's words, without keys. ``verdict``: ``retry``: try again; ``reject``: this
+    request will not do; ``stop``: none will.
     """
 
     def __init__(self, reason: str, detail: str, *, verdict: Verdict = "retry") -> None:
@@ -92,20 +87,15 @@ class Connection:
 
     Parameters
     ----------
-    policy
-        Pace and patience.
-    model
-        Who is asked, for the log.
-    address
-        Where; None is api.openai.com.
+    policy, budget
+        Pace and patience; what may be spent.
+    model, address
+        Who is asked, for the log; where, None is api.openai.com.
+    secret, headers
+        The key, kept here and in the HTTP clients alone; further headers (``openai.Omit()``
+        leaves one out).
     address_key
-        Key of the config that holds it.
-    secret
-        Kept here and in the HTTP clients alone.
-    headers
-        Further ones; ``openai.Omit()`` leaves one out.
-    budget
-        What may be spent.
+        Key of the config that holds the address.
     obituary
         Asked when a connection breaks: how the server ended, or None while it runs.
     answer_s
@@ -134,7 +124,7 @@ class Connection:
         self._headers = {"Content-Type": "application/json"} | dict(headers or {})
         self.meter = Meter(policy.requests_per_minute, policy.tokens_per_minute, budget)
         self._clients = [
-            _async_client(policy, address, secret, around=self._send)
+            open_client(policy, address, secret, around=self._send)
             for _ in range(-(-policy.concurrency // CONNECTIONS_PER_CLIENT))
         ]
         self._turn = itertools.cycle(self._clients)
@@ -148,15 +138,9 @@ class Connection:
     ) -> T:
         """Post until there is an answer that can be read; at most ``max_reasks`` times more if not.
 
-        Parameters
-        ----------
-        path
-            Relative to the address, or a whole address.
-        body
-            Makes the body, when its turn has come.
-        read
-            (plain data, seconds it took) -> what is returned. Notes in ``call.told`` what the
-            answer says it used, as soon as it knows; raises TryFailedError.
+        ``path`` is relative to the address, or a whole address; ``body`` makes the body, when its
+        turn has come; ``read`` takes plain data and the seconds it took, notes in ``call.told``
+        what the answer says it used, as soon as it knows, and may raise TryFailedError.
 
         Raises
         ------
@@ -219,39 +203,39 @@ class Connection:
             await self.meter.admit(call)
         call.n_tries += 1
         try:
-            response = await (send() if self._answer_s is None else self._in_time(send))
+            try:
+                async with asyncio.timeout(self._answer_s):
+                    response = await send()
+            except TimeoutError:
+                words = f"no whole answer within {self._answer_s} s"
+                raise httpx2.ReadTimeout(words) from None
         except BaseException as error:
             # The server may have done the work. What was never answered is not billed.
             perhaps_billed = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
             self.meter.settle(call, None if isinstance(error, perhaps_billed) else Usage())
             if isinstance(error, httpx2.TransportError):
                 self._troubles.note(type(error).__name__, self._secret.scrub(str(error)))
-            words = self._obituary() if isinstance(error, httpx2.TransportError) else None
-            if words is not None:
-                raise InputError(
-                    f"{words}\nAll answers so far are stored; run again to go on."
-                ) from None
+                if (end := self._obituary()) is not None:
+                    told = f"{end}\nAll answers so far are stored; run again to go on."
+                    raise InputError(told) from None
             raise
-        self._troubles.is_answered |= response.status_code < 300
-        if response.status_code >= 300:
-            self.meter.settle(call, Usage())
-            self._see_to_refusal(response)
-        return response
-
-    async def _in_time(self, send: "Callable[[], Awaitable[httpx2.Response]]") -> "httpx2.Response":
-        import httpx2
-
-        try:
-            async with asyncio.timeout(self._answer_s):
-                return await send()
-        except TimeoutError:
-            raise httpx2.ReadTimeout(f"no whole answer within {self._answer_s} s") from None
-
-    def _see_to_refusal(self, response: "httpx2.Response") -> None:
-        """Tell the log; say in the header that the `openai` client heeds whether to try again."""
+        if response.status_code < 300:
+            self._troubles.is_answered = True
+            return response
+        self.meter.settle(call, Usage())
         words = self._secret.scrub(response.text)[:DETAIL_CHARS]
         self._troubles.note(f"http_{response.status_code}", words)
-        headers, verdict = response.headers, verdict_of(response.status_code, _code(response))
+        self._say_whether_to_retry(response)
+        return response
+
+    def _say_whether_to_retry(self, response: "httpx2.Response") -> None:
+        """Say it in the header that the `openai` client heeds."""
+        try:
+            error = response.json()["error"]
+            code = str(error.get("code") or error.get("type") or "")
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            code = ""
+        headers, verdict = response.headers, verdict_of(response.status_code, code)
         if verdict == "stop" or self._troubles.are_hopeless:
             headers["x-should-retry"] = "false"
         elif verdict == "retry":
@@ -294,11 +278,12 @@ class _Troubles:
             self._words.add(words)
         if self._counts[kind] == 1:
             logger.warning("first %s: %s", kind, words or "without words")
-            self._told_s = time.monotonic()
         elif time.monotonic() - self._told_s >= TROUBLE_EVERY_S:
             counts = ", ".join(f"{name} {count}" for name, count in self._counts.most_common())
             logger.warning("failed so far, and tried again where that may help: %s", counts)
-            self._told_s = time.monotonic()
+        else:
+            return
+        self._told_s = time.monotonic()
 
     def as_stop(self, failure: TryFailedError) -> TryFailedError:
         """Return a failure that ends the run, with what may help."""
@@ -311,72 +296,48 @@ class _Troubles:
         return TryFailedError(failure.reason, words, verdict="stop")
 
 
-def _async_client(
+def open_client(
     policy: AskPolicy,
     address: str | None,
     secret: Secret,
     *,
-    around: "Callable[[Callable[[], Awaitable[httpx2.Response]]], Awaitable[httpx2.Response]]",
-) -> "AsyncOpenAI":
-    """Open a client for many requests at once; ``around`` calls what sends an HTTP request."""
+    headers: Mapping[str, str] | None = None,
+    around: "Around | None" = None,
+) -> Any:
+    """Open a client for one call at a time; with ``around``, an asynchronous one for many at once.
+
+    ``around`` calls what sends an HTTP request. No redirection is followed, and no request to this
+    machine led through a proxy. The timeout is of one read or write, not of a file.
+    """
     import httpx2
-    from openai import AsyncOpenAI, DefaultAioHttpClient
+    from openai import AsyncOpenAI, DefaultAioHttpClient, DefaultHttpxClient, OpenAI
 
     class Transport(DefaultAioHttpClient):
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            assert around is not None
             return await around(lambda: super(Transport, self).send(request, **options))
 
-    transport = Transport(
-        # Without a number the transport takes 100, whatever the concurrency.
-        limits=httpx2.Limits(max_connections=policy.concurrency),
-        timeout=httpx2.Timeout(policy.timeout_s, pool=None),
-        follow_redirects=False,
-        trust_env=not _is_local(address),
-    )
-    return _configured(AsyncOpenAI, transport, policy, address, secret, {})
-
-
-def sync_client(
-    policy: AskPolicy, address: str | None, secret: Secret, headers: Mapping[str, Any]
-) -> "OpenAI":
-    """Open a client for one call at a time; the timeout is of one read or write, not of a file."""
-    import httpx2
-    from openai import DefaultHttpxClient, OpenAI
-
-    transport = DefaultHttpxClient(
-        timeout=httpx2.Timeout(policy.timeout_s),
-        trust_env=not _is_local(address),
-        follow_redirects=False,
-    )
-    return _configured(OpenAI, transport, policy, address, secret, headers)
-
-
-def _configured(
-    kind: Any,
-    transport: Any,
-    policy: AskPolicy,
-    address: str | None,
-    secret: Secret,
-    headers: Mapping[str, Any],
-) -> Any:
     for name in ("httpx2", "openai"):  # else one line per request, or retry
         logging.getLogger(name).setLevel(logging.WARNING)
+    is_local = address is not None and urlsplit(address).hostname in _LOCAL
+    options: dict[str, Any] = {"follow_redirects": False, "trust_env": not is_local}
+    if around is None:
+        options["timeout"] = httpx2.Timeout(policy.timeout_s)
+    else:  # without a number of connections the transport takes 100, whatever the concurrency
+        options["timeout"] = httpx2.Timeout(policy.timeout_s, pool=None)
+        options["limits"] = httpx2.Limits(max_connections=policy.concurrency)
+    kind: Any = OpenAI if around is None else AsyncOpenAI
     client = kind(
         base_url=address or OPENAI_URL,
         api_key=secret.reveal() or "none",
         max_retries=policy.max_tries - 1,
-        http_client=transport,
-        default_headers=dict(headers),
+        http_client=(DefaultHttpxClient if around is None else Transport)(**options),
+        default_headers=dict(headers or {}),
     )
     client.admin_api_key = None  # these the client takes from the environment unasked
     if address is not None:
         client.organization = client.project = None
     return client
-
-
-def _is_local(address: str | None) -> bool:
-    """Say whether the server is on this machine, where no proxy leads."""
-    return address is not None and urlsplit(address).hostname in _LOCAL
 
 
 @contextlib.contextmanager
@@ -409,15 +370,6 @@ def failures(secret: Secret, *, policy: AskPolicy, address_key: str = "base_url"
         raise TryFailedError("connection", words[:DETAIL_CHARS]) from None
 
 
-def _code(response: "httpx2.Response") -> str | None:
-    """Return the code of an error reply that was read, if it has one."""
-    try:
-        error = response.json()["error"]
-        return str(error.get("code") or error.get("type") or "") or None
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None
-
-
 def status_failure(
     status: int,
     error: object,
@@ -429,19 +381,10 @@ def status_failure(
 ) -> TryFailedError:
     """Say what an HTTP error means.
 
-    Parameters
-    ----------
-    status
-        HTTP status.
-    error
-        The ``error`` object of the reply's body, or the body itself where it has none. Its words
-        are in ``message`` (OpenAI, Cohere) or ``detail`` (Voyage, FastAPI), or it is the words.
-    secret
-        Taken out of the server's words.
-    text
-        The words where ``error`` has none.
-    location
-        Where a redirection leads; ``address_key`` is the key of the config with the address.
+    ``error`` is the ``error`` object of the reply's body, or the body itself where it has none: its
+    words are in ``message`` (OpenAI, Cohere) or ``detail`` (Voyage, FastAPI), or it is the words;
+    ``text`` has them where it has none. ``location`` is where a redirection leads, ``address_key``
+    the key of the config with the address.
     """
     body = error if isinstance(error, dict) else {}
     code = str(body.get("code") or body.get("type") or "")
@@ -470,25 +413,15 @@ def retry_after_s(headers: Mapping[str, str], *, now: float | None = None) -> fl
     At most a day: what is longer is no time to wait, and may be no number a clock takes.
     """
     try:
-        seconds = _asked_s(headers, time.time() if now is None else now)
+        if "retry-after-ms" in headers:
+            seconds = float(headers["retry-after-ms"]) / 1000
+        elif (value := headers.get("retry-after")) is None:
+            return None
+        elif value.strip().replace(".", "", 1).isdigit():
+            seconds = float(value)
+        else:
+            moment = parsedate_to_datetime(value).timestamp()
+            seconds = moment - (time.time() if now is None else now)
     except (ValueError, TypeError, OverflowError):
         return None
-    return seconds if seconds is None else min(MOST_S, max(0.0, seconds))
-
-
-def _asked_s(headers: Mapping[str, str], now: float) -> float | None:
-    if "retry-after-ms" in headers:
-        return _number(headers["retry-after-ms"]) / 1000
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    if value.strip().replace(".", "", 1).isdigit():
-        return _number(value)
-    return parsedate_to_datetime(value).timestamp() - now
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if math.isnan(number):
-        raise ValueError("not a number")
-    return number
+    return min(MOST_S, max(0.0, seconds))

@@ -101,11 +101,7 @@ def _count_as_stand_in(texts: Sequence[str]) -> np.ndarray:
 class RequestCounter:
     """Counts the input tokens of requests as one language model's server would, in batches.
 
-    Attributes
-    ----------
-    tokenizer
-        What is counted with: the settings' tokenizer, or the embedded one where that cannot be
-        loaded.
+    ``tokenizer`` is the settings', or the embedded one where that cannot be loaded.
     """
 
     def __init__(self, llm: LlmSettings) -> None:
@@ -117,6 +113,12 @@ class RequestCounter:
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of texts."""
         return [int(count) for count in self._count(texts)] if texts else []
+
+    def count_replies(self, replies: Sequence["ExpectedReply"]) -> list[int]:
+        """Return the output tokens of replies, as billed or else counted."""
+        counts = self.count_texts([reply.text for reply in replies])
+        known = [reply.output_tokens for reply in replies]
+        return [n if told is None else told for told, n in zip(known, counts, strict=True)]
 
     def count_requests(self, requests: Sequence[Request]) -> list[int]:
         """Count the input tokens of requests: messages, what goes around them, the schema."""
@@ -137,19 +139,11 @@ class RequestCounter:
 
 @dataclass(frozen=True)
 class ExpectedReply:
-    """A reply that stands for one not yet asked for.
+    """A reply that stands for one not yet asked for, parsed (None: unusable) and as text.
 
-    Attributes
-    ----------
-    value
-        The parsed reply; None where it would be unusable.
-    text
-        The reply as it would come.
-    output_tokens
-        As billed; None where nobody but a tokenizer can tell.
-    source
-        ``stand-in``: its rules, exact; ``expansion``: a translation as long as its language makes
-        it; ``example``: the one in the prompt's header.
+    ``output_tokens`` are as billed; None where nobody but a tokenizer can tell. ``source`` is
+    ``stand-in``: its rules, exact; ``expansion``: a translation as long as its language makes it;
+    ``example``: the one in the prompt's header.
     """
 
     value: Any
@@ -163,11 +157,8 @@ def expected_reply(
 ) -> ExpectedReply:
     """Return what a request will be answered with.
 
-    Parameters
-    ----------
-    values
-        The variables the prompt was rendered with: the example grows with them. Without any it is
-        taken as it stands.
+    ``values`` are the variables the prompt was rendered with: the example grows with them. Without
+    any it is taken as it stands.
 
     Raises
     ------
@@ -236,10 +227,7 @@ def estimate_requests(
     which is a random sample, the same in every run. Totals follow by regression on the requests'
     lengths.
 
-    Parameters
-    ----------
-    asked
-        The variables of each item's prompt, and its request.
+    ``asked`` are the variables of each item's prompt, and its request.
 
     Returns
     -------
@@ -262,9 +250,7 @@ def estimate_requests(
     except InputError:
         outputs = [llm.sampling.max_output_tokens or 0] * len(kept)
     else:
-        counts = counter.count_texts([reply.text for reply in replies])
-        known = [reply.output_tokens for reply in replies]
-        outputs = [n if told is None else told for told, n in zip(known, counts, strict=True)]
+        outputs = counter.count_replies(replies)
     own = np.array([sizes[key] for key, *_ in kept], dtype=float)
     n, n_chars = len(sizes), sum(sizes.values())
     return {

@@ -121,15 +121,9 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
 
 
-def main() -> None:
-    """Read the arguments and run."""
+if __name__ == "__main__":
     job, stop_s, *command = sys.argv[1:]
     try:
-        status = Launcher(job=int(job), stop_s=float(stop_s)).run(command)
+        sys.exit(Launcher(job=int(job), stop_s=float(stop_s)).run(command))
     except OSError as error:
         sys.exit(f"{command[0]}: {error.strerror or error}")
-    sys.exit(status)
-
-
-if __name__ == "__main__":
-    main()

@@ -18,15 +18,10 @@ UNBOUNDED_OUTPUT_TOKENS = 1000
 
 
 class TokenBucket:
-    """Lets an amount through per minute; any 60 seconds together stay within the limit.
+    """Lets an amount through per minute, None: any; any 60 seconds stay within the limit.
 
     The bucket holds a twentieth of the limit (at least 1) and fills at a rate that, with a full
     bucket at the start, gives the limit in a minute.
-
-    Parameters
-    ----------
-    per_minute
-        The limit; None lets everything through.
     """
 
     def __init__(self, per_minute: int | None) -> None:
@@ -56,20 +51,10 @@ class TokenBucket:
 
 @dataclass
 class Call:
-    """One request and the HTTP requests made for it.
+    """One request, of chat or another kind, and the HTTP requests made for it, ``n_tries`` so far.
 
-    Attributes
-    ----------
-    request
-        A chat request; other calls have their own ``most`` and ``guess``.
-    n_tries
-        HTTP requests so far.
-    is_under_way
-        Whether one is admitted and not yet settled.
-    reserved_usd
-        Reserved for it.
-    told
-        What its answer says it used; None until it has said so.
+    ``is_under_way``: one is admitted and not yet settled; ``reserved_usd`` is reserved for it;
+    ``told`` is what its answer says it used, None until it has said so.
     """
 
     request: Any
@@ -98,19 +83,15 @@ class Account(Protocol):
     @property
     def has_reservations(self) -> bool:
         """Whether requests are under way that may yet give back a part of what they reserved."""
-        ...
 
     def begin(self, call: Any) -> bool:
         """Reserve the most that an HTTP request of a call can cost; False if it does not fit."""
-        ...
 
     def end(self, call: Any, used: Usage | None, *, is_usable: bool) -> None:
         """Replace the reservation by what was used; None: perhaps all of it."""
-        ...
 
     def reached(self) -> BudgetReachedError:
         """Return the error that ends the run."""
-        ...
 
 
 class HaltedError(Exception):

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import cycle, islice
 from pathlib import Path
@@ -43,10 +43,6 @@ _ENVIRONMENT = SandboxedEnvironment(
 )
 
 
-class ExampleError(ValueError):
-    """A header's example is of no use; the text says why."""
-
-
 @dataclass(frozen=True)
 class Size:
     """Length of a field: ``share`` of a variable's size, rounded up, ``at_most`` another's.
@@ -67,111 +63,6 @@ class Size:
         return max(1, wanted)
 
 
-@dataclass(frozen=True)
-class ReplyExample:
-    """A reply that fits the response schema, and how its fields grow.
-
-    Attributes
-    ----------
-    value
-        The reply.
-    sizes
-        Field -> its length; fields not named stay as they are.
-    fixed
-        Fields of a list's entries that hold one of a few values, and so are never varied.
-    """
-
-    value: Mapping[str, Any]
-    sizes: Mapping[str, Size] = field(default_factory=dict)
-    fixed: Mapping[str, frozenset[str]] = field(default_factory=dict)
-
-    def for_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the reply to one item.
-
-        A text is cut, or repeated, to so many words. Of a list the first entries are taken; where
-        there are too few they are repeated, their texts numbered so that no two are the same.
-        """
-        reply = dict(self.value)
-        for name, size in self.sizes.items():
-            count, given = size.count(values), reply[name]
-            if isinstance(given, str):
-                reply[name] = " ".join(islice(cycle(given.split()), count))
-            else:
-                fixed = self.fixed.get(name, frozenset())
-                reply[name] = [_entry(given, number, fixed) for number in range(count)]
-        return reply
-
-
-def read_example(
-    header: Mapping[str, Any], response: ResponseSchema | None, variables: tuple[str, ...]
-) -> ReplyExample | None:
-    """Read and check the example of a template's header; None without one.
-
-    Raises
-    ------
-    ExampleError
-        If the example does not fit the response schema word for word, or a size names a field or
-        a variable that is not there.
-    """
-    value = header.get("reply_example")
-    sizes = header.get("reply_size") or {}
-    if value is None:
-        if sizes:
-            raise ExampleError("reply_size without reply_example")
-        return None
-    if response is None or not isinstance(value, dict):
-        raise ExampleError("reply_example is a mapping that fits the response schema; found none")
-    try:
-        fitted = fit(value, response.schema)
-    except MisfitError as error:
-        raise ExampleError(f"reply_example does not fit the response schema: {error}") from error
-    if fitted != value:
-        raise ExampleError(f"reply_example fits the response schema only as {fitted!r}")
-    if not isinstance(sizes, dict):
-        raise ExampleError("reply_size is a mapping from fields to variables")
-    read = {name: _size(name, given, value, variables) for name, given in sizes.items()}
-    return ReplyExample(value, read, {name: _fixed(response, name) for name in read})
-
-
-def _size(name: str, given: Any, value: Mapping[str, Any], variables: tuple[str, ...]) -> Size:
-    if isinstance(given, str):
-        given = {"of": given}
-    if not isinstance(given, dict) or not {"of"} <= set(given) <= _SIZE_KEYS:
-        raise ExampleError(f"reply_size.{name}: give a variable, or of, share and at_most")
-    example = value.get(name)
-    if not isinstance(example, str | list) or not example:
-        raise ExampleError(f"reply_size.{name}: reply_example has no text or list of this name")
-    size = Size(**given)
-    unknown = [n for n in (size.of, size.at_most) if n is not None and n not in variables]
-    if unknown:
-        raise ExampleError(
-            f"reply_size.{name}: no variable {unknown[0]!r}; there are {', '.join(variables)}"
-        )
-    if isinstance(size.share, bool) or not isinstance(size.share, int | float) or size.share <= 0:
-        raise ExampleError(f"reply_size.{name}: share is {size.share!r}; give a number above 0")
-    return size
-
-
-def _fixed(response: ResponseSchema, name: str) -> frozenset[str]:
-    entries = response.schema.get("properties", {}).get(name, {}).get("items", {})
-    properties = entries.get("properties", {})
-    return frozenset(key for key, inner in properties.items() if "enum" in inner)
-
-
-def _entry(entries: list[Any], number: int, fixed: frozenset[str]) -> Any:
-    """Return an entry of a list that goes on for ever: numbered from its second round on."""
-    turn, place = divmod(number, len(entries))
-    entry = entries[place]
-    if not turn:
-        return entry
-    if isinstance(entry, dict):
-        return {
-            key: f"{text} ({turn + 1})" if isinstance(text, str) and key not in fixed else text
-            for key, text in entry.items()
-        }
-    return f"{entry} ({turn + 1})" if isinstance(entry, str) else entry
-
-
 def _measure(value: Any) -> int:
     if isinstance(value, str):
         return len(_WORD.findall(value))
@@ -179,23 +70,92 @@ def _measure(value: Any) -> int:
 
 
 @dataclass(frozen=True)
+class ReplyExample:
+    """A reply that fits the response ``schema``, and how its fields grow; others stay as is."""
+
+    value: Mapping[str, Any]
+    sizes: Mapping[str, Size]
+    schema: Mapping[str, Any]
+
+    def for_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the reply to one item.
+
+        A text is cut, or repeated, to so many words. Of a list the first entries are taken; where
+        there are too few they are repeated, their texts numbered so that no two are the same; but
+        fields that hold one of a few values are not.
+        """
+        reply = dict(self.value)
+        for name, size in self.sizes.items():
+            count, given = size.count(values), reply[name]
+            if isinstance(given, str):
+                reply[name] = " ".join(islice(cycle(given.split()), count))
+            else:
+                items = self.schema.get("properties", {}).get(name, {}).get("items", {})
+                fields = items.get("properties", {})
+                fixed = frozenset(key for key, inner in fields.items() if "enum" in inner)
+                reply[name] = [_entry(given, number, fixed) for number in range(count)]
+        return reply
+
+
+def _entry(entries: list[Any], number: int, fixed: frozenset[str]) -> Any:
+    """Return an entry of a list that goes on for ever: numbered from its second round on."""
+    turn, place = divmod(number, len(entries))
+
+    def numbered(value: Any) -> Any:
+        return f"{value} ({turn + 1})" if turn and isinstance(value, str) else value
+
+    if isinstance(entry := entries[place], dict):
+        return {key: one if key in fixed else numbered(one) for key, one in entry.items()}
+    return numbered(entry)
+
+
+def _read_example(
+    header: Mapping[str, Any], response: ResponseSchema | None
+) -> ReplyExample | None:
+    """Read and check the example of a template's header; None without one. Raises ValueError."""
+    value, sizes = header.get("reply_example"), header.get("reply_size") or {}
+    if value is None and not sizes:
+        return None
+    if value is None:
+        raise ValueError("reply_size without reply_example")
+    if response is None or not isinstance(value, dict):
+        raise ValueError("reply_example is a mapping that fits the response schema; found none")
+    try:
+        fitted = fit(value, response.schema)
+    except MisfitError as error:
+        raise ValueError(f"reply_example does not fit the response schema: {error}") from error
+    if fitted != value:
+        raise ValueError(f"reply_example fits the response schema only as {fitted!r}")
+    if not isinstance(sizes, dict):
+        raise ValueError("reply_size is a mapping from fields to variables")
+    read = {
+        name: _size(f"reply_size.{name}", given, value.get(name), header["variables"])
+        for name, given in sizes.items()
+    }
+    return ReplyExample(value, read, response.schema)
+
+
+def _size(where: str, given: Any, example: Any, variables: Sequence[str]) -> Size:
+    given = {"of": given} if isinstance(given, str) else given
+    if not isinstance(given, dict) or not {"of"} <= set(given) <= _SIZE_KEYS:
+        raise ValueError(f"{where}: give a variable, or of, share and at_most")
+    if not isinstance(example, str | list) or not example:
+        raise ValueError(f"{where}: reply_example has no text or list of this name")
+    size = Size(**given)
+    for variable in (size.of, size.at_most):
+        if variable not in (None, *variables):
+            raise ValueError(f"{where}: no variable {variable!r}; there are {', '.join(variables)}")
+    if isinstance(size.share, bool) or not isinstance(size.share, int | float) or size.share <= 0:
+        raise ValueError(f"{where}: share is {size.share!r}; give a number above 0")
+    return size
+
+
+@dataclass(frozen=True)
 class Prompt:
     """One task's template.
 
-    Attributes
-    ----------
-    task
-        Name of the task and of its response schema.
-    variables
-        What `render` needs, all of it and nothing else.
-    response
-        JSON schema of the reply; None for free text.
-    messages
-        (role, template) in order, without comments.
-    example
-        A typical reply, for estimates; None if the header gives none.
-    description
-        One line for people.
+    ``task`` names the response schema, too; ``response`` is None for free text; ``messages`` are
+    (role, template) in order, without comments; ``example`` is a typical reply, for estimates.
     """
 
     task: str
@@ -281,8 +241,8 @@ def load_prompt(path: str | Path) -> Prompt:
     task, schema = str(header["task"]), header.get("response")
     response = None if schema is None else ResponseSchema(task, schema)
     try:
-        example = read_example(header, response, variables)
-    except ExampleError as error:
+        example = _read_example(header, response)
+    except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     description = str(header.get("description") or "")
     return Prompt(task, variables, response, messages, example, description)
@@ -379,16 +339,8 @@ def requests_of(
 ) -> Iterator[tuple[TaskItem, Request]]:
     """Yield every item of a task with the request that asks about it, one by one, in order.
 
-    Parameters
-    ----------
-    section
-        The task's part of the benchmark's config.
-    prompt
-        The task's template.
-    llm
-        The language model that ``section.llm`` names.
-    tables
-        Of some documents: the tables the task reads.
+    ``section`` is the task's part of the benchmark's config, ``prompt`` its template, ``llm`` the
+    language model that the section names; ``tables`` are those the task reads, of some documents.
 
     Raises
     ------

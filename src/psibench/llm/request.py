@@ -61,23 +61,12 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Request:
-    """A complete request.
+    """A complete request to a model, under its name at the server.
 
-    Attributes
-    ----------
-    model, revision
-        Model name as the server knows it; revision pinned by the user, or None.
-    messages
-        The messages as rendered.
-    sampling
-        Every sampling parameter.
-    response
-        Schema of the reply; None for free text.
-    reply_format
-        How the schema is asked for: as `json_schema`, with `json_object` (as llama.cpp's servers
-        take it), or in the prompt alone, of which `json_object` asks for any JSON.
-    sample
-        0 for the first answer wanted to this prompt, 1 for the second, ...
+    ``revision`` is pinned by the user, or None. ``response`` is the schema of the reply, None for
+    free text. ``reply_format`` says how it is asked for: as `json_schema`, with `json_object` (as
+    llama.cpp's servers take it), or in the prompt alone, of which `json_object` asks for any JSON.
+    ``sample`` is 0 for the first answer wanted to this prompt, 1 for the second, ...
     """
 
     model: str
@@ -87,6 +76,11 @@ class Request:
     response: ResponseSchema | None = None
     reply_format: ReplyFormat = "json_schema"
     sample: int = 0
+
+    @property
+    def task(self) -> str:
+        """Name of the response schema, or an empty string."""
+        return self.response.name if self.response else ""
 
     @property
     def key(self) -> str:

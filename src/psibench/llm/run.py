@@ -33,14 +33,10 @@ def ask_all(
     ----------
     items
         Drawn as fast as they are asked; never held all at once.
-    settings
-        Model, server, policy and budget.
-    store
-        Folder of the answer store of this model.
-    prices
-        Price table; needed with ``settings.budget_usd``.
-    spent_usd
-        What counts as spent of the budget before this run.
+    settings, store
+        Model, server, policy and budget; folder of the answer store of this model.
+    prices, spent_usd
+        Price table, needed with ``settings.budget_usd``; what counts as spent before this run.
     check_stop
         Raises if the job has to end now; it then does so within seconds, in order: what is under
         way has a few to be answered, and what was is stored.
@@ -52,14 +48,11 @@ def ask_all(
     """
     budget = None
     if settings.budget_usd is not None:
-        price = price_of(settings.model, prices or {})
-        budget = Budget(settings.budget_usd, price, spent_usd=spent_usd)
+        price, is_batch = price_of(settings.model, prices or {}), settings.backend == "openai-batch"
+        budget = Budget(settings.budget_usd, price, spent_usd=spent_usd, is_batch=is_batch)
 
     async def run(
-        answers: AnswerStore,
-        base_url: str | None,
-        obituary: Callable[[], str | None] = lambda: None,
-        secret: Secret | None = None,
+        base_url: str | None, secret: Secret | None, obituary: Callable[[], str | None]
     ) -> Totals:
         async with contextlib.AsyncExitStack() as stack:
             if settings.backend == "stand-in" and base_url is None:
@@ -89,13 +82,9 @@ def ask_all(
         if settings.backend == "vllm":
             from psibench.llm.vllm import VllmProcess
 
-            with VllmProcess(settings, log=_log_of_server(store)) as server:
+            moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+            log = Path(store) / "logs" / f"vllm-{moment}-{socket.gethostname()}-{os.getpid()}.log"
+            with VllmProcess(settings, log=log) as server:
                 server.start(check_stop)
-                return asyncio.run(run(answers, server.base_url, server.obituary, server.secret))
-        return asyncio.run(run(answers, settings.base_url))
-
-
-def _log_of_server(store: str | Path) -> Path:
-    """Name a file for what a server prints, in ``logs/`` of the store's folder."""
-    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    return Path(store) / "logs" / f"vllm-{moment}-{socket.gethostname()}-{os.getpid()}.log"
+                return asyncio.run(run(server.base_url, server.secret, server.obituary))
+        return asyncio.run(run(settings.base_url, None, lambda: None))

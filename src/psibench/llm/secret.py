@@ -13,13 +13,7 @@ _BEARER = re.compile(r"(?i)(bearer\s+)[\w.~+/=-]{8,}")
 
 
 class Secret:
-    """A key that hides itself when printed, and can be taken out of texts.
-
-    Parameters
-    ----------
-    value
-        The key; an empty string where a server needs none.
-    """
+    """A key (empty where a server needs none) that hides itself when printed, or in texts."""
 
     def __init__(self, value: str) -> None:
         self._value = value

@@ -41,20 +41,11 @@ class LlmTaskSection(Section):
 
 @dataclass(frozen=True)
 class TaskItem:
-    """One thing to ask about.
+    """One thing to ask about; its id is unique within the task, and the same in every run.
 
-    Attributes
-    ----------
-    id
-        Unique within the task; the same in every run.
-    doc_id
-        The document it belongs to.
-    values
-        Every variable of the task's prompt.
-    target_position
-        beginning, middle or end where the item has one.
-    sample
-        0 for the first answer wanted to one and the same prompt, 1 for the second, ...
+    ``values`` are all variables of the task's prompt; ``target_position`` is beginning, middle or
+    end where the item has one; ``sample`` is 0 for the first answer wanted to one and the same
+    prompt, 1 for the second, ...
     """
 
     id: str
@@ -66,16 +57,10 @@ class TaskItem:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What a task's usable replies came to.
+    """What a task's usable replies came to: rows of its table, in order of the documents.
 
-    Attributes
-    ----------
-    rows
-        Rows of the task's table, in order of the documents.
-    dropped
-        What a reply held and the task refused, with reasons (`DROPPED_SCHEMA`).
-    flow
-        Counts of what the replies held; dropped ones of a unit have rows in ``dropped``.
+    ``dropped`` is what a reply held and the task refused, with reasons (`DROPPED_SCHEMA`); ``flow``
+    counts what the replies held; dropped ones of a unit have rows in ``dropped``.
     """
 
     rows: pl.DataFrame
@@ -99,12 +84,10 @@ class LlmTask:
 
     Attributes
     ----------
-    name
-        Name of the stage and of the table it makes.
-    unit
-        What an item is: documents, chunks, questions, queries.
-    reads
-        Tables its items are made of, ``documents`` first.
+    name, unit
+        Of the stage and of the table it makes; what an item is (documents, chunks, questions).
+    reads, documents
+        Tables its items are made of, ``documents`` first, and the schema of that one.
     spec
         Schema of the table it makes.
     items
@@ -113,8 +96,6 @@ class LlmTask:
         (tables of all documents, the task's section, replies in order of the documents) -> rows.
     prompt
         Task whose template it uses; None: its own.
-    documents
-        Schema of the table it reads as ``documents``.
     """
 
     name: str

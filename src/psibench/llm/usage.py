@@ -47,13 +47,14 @@ class Usage:
         """
         if not isinstance(given, Mapping):
             return None
-        counts = [_count(given.get(name)) for name in ("input_tokens", "output_tokens")]
-        if None in counts:
+        n_input, n_output = _count(given.get("input_tokens")), _count(given.get("output_tokens"))
+        if n_input is None or n_output is None:
             return None
-        n_input, n_output = (count or 0 for count in counts)
-        n_output = max(n_output, (_count(given.get("total_tokens")) or 0) - n_input)
-        cached = _count(given.get("cached_input_tokens")) or 0
-        reasoning = _count(given.get("reasoning_tokens")) or 0
+        total, cached, reasoning = (
+            _count(given.get(name)) or 0
+            for name in ("total_tokens", "cached_input_tokens", "reasoning_tokens")
+        )
+        n_output = max(n_output, total - n_input)
         return cls(n_input, n_output, min(cached, n_input), min(reasoning, n_output))
 
 
@@ -81,11 +82,15 @@ class Budget:
         The model's price.
     spent_usd
         Spent before.
+    is_batch
+        Whether requests are asked in batches, at the price's ``batch_share``.
     """
 
-    def __init__(self, limit_usd: float, price: Price, *, spent_usd: float = 0.0) -> None:
+    def __init__(
+        self, limit_usd: float, price: Price, *, spent_usd: float = 0.0, is_batch: bool = False
+    ) -> None:
         self.limit_usd, self.price, self.spent_usd = limit_usd, price, spent_usd
-        self._reserved_usd = 0.0
+        self._is_batch, self._reserved_usd = is_batch, 0.0
 
     @property
     def has_reservations(self) -> bool:
@@ -97,27 +102,21 @@ class Budget:
         """What is neither spent nor reserved; negative where others' batches hold more."""
         return self.limit_usd - self.spent_usd - self._reserved_usd
 
-    def reserve(self, most: Usage, *, is_batch: bool = False) -> float | None:
-        """Reserve the cost of the most tokens a request can use; None if it does not fit.
-
-        ``is_batch`` says that it is asked in a batch, at the price's ``batch_share``.
-        """
-        money = self.price.cost(most, is_batch=is_batch)
-        if money > self.free_usd + 1e-12 * self.limit_usd:
-            return None
-        self._reserved_usd += money
-        return money
+    def reserve(self, most: Usage) -> float | None:
+        """Reserve the cost of the most tokens a request can use; None if it does not fit."""
+        fits = self._cost(most) <= self.free_usd + 1e-12 * self.limit_usd
+        return self.hold(most) if fits else None
 
     def hold(self, most: Usage) -> float:
-        """Reserve the cost of what is under way in a batch already, whether it fits or not."""
-        money = self.price.cost(most, is_batch=True)
+        """Reserve the cost of what is under way already, whether it fits or not."""
+        money = self._cost(most)
         self._reserved_usd += money
         return money
 
-    def settle(self, reserved_usd: float, used: Usage, *, is_batch: bool = False) -> None:
+    def settle(self, reserved_usd: float, used: Usage) -> None:
         """Replace a reservation by what was used (nothing, after a failure)."""
         self._reserved_usd = max(0.0, self._reserved_usd - reserved_usd)
-        self.spent_usd += self.price.cost(used, is_batch=is_batch)
+        self.spent_usd += self._cost(used)
 
     def begin(self, call: "Call") -> bool:
         """Reserve the most that an HTTP request of a call can cost; False if it does not fit."""
@@ -135,3 +134,6 @@ class Budget:
             f"budget_usd {self.limit_usd:g}: the next request could pass it ({self.spent_usd:.4f} "
             "USD spent). All answers are stored; raise budget_usd and run again to go on."
         )
+
+    def _cost(self, used: Usage) -> float:
+        return self.price.cost(used, is_batch=self._is_batch)

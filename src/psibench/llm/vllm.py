@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from psibench.errors import InputError
@@ -50,32 +50,16 @@ RESERVED = {
 """Arguments of `vllm serve` that are refused, and what to do instead."""
 
 _PARALLEL = frozenset(
-    {
-        *("--tensor-parallel-size", "-tp"),
-        *("--pipeline-parallel-size", "-pp"),
-        *("--data-parallel-size", "-dp"),
-    }
+    "--tensor-parallel-size -tp --pipeline-parallel-size -pp --data-parallel-size -dp".split()
 )
 
 
 class VllmProcess:
     """A server of one model; a context manager that stops it, all its processes included.
 
-    Entering starts nothing; `start` does. The server goes even when the job is killed.
-
-    Parameters
-    ----------
-    settings
-        Model, revision, and the ``vllm`` section.
-    log
-        File for what the server prints. Removed at the end unless something went wrong.
-
-    Attributes
-    ----------
-    base_url
-        Address up to ``/v1``, once started.
-    secret
-        Key that this server alone asks for.
+    Entering starts nothing; `start` does. The server goes even when the job is killed. What it
+    prints goes to ``log``, which is removed at the end unless something went wrong. ``base_url`` is
+    its address up to ``/v1``, once started; ``secret`` the key that this server alone asks for.
 
     Raises
     ------
@@ -144,11 +128,24 @@ class VllmProcess:
         """Start `psibench.llm.launcher`, which starts the server, in a session of its own.
 
         Ctrl-C in a terminal reaches this process alone, which stops the server. What it prints goes
-        to a file, which takes any amount, while a full pipe blocks.
+        to a file, which takes any amount, while a full pipe blocks. VLLM_API_KEY is the key that
+        the server asks for, whatever it is in the job. Programs beside this Python are found last,
+        so that `vllm` of an environment that is not activated is, and `ninja` for it.
         """
-        environment, port = vllm_environment(self.secret), free_port()
-        command = found_program(vllm_command(self._settings, port), environment)
+        if not sys.platform.startswith("linux"):
+            raise InputError("backend vllm needs Linux; start the server elsewhere, and ask it")
+        folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
+        own = {"PATH": os.pathsep.join(folders), "VLLM_API_KEY": self.secret.reveal()}
+        port = free_port()
+        program, *arguments = vllm_command(self._settings, port)
+        path = shutil.which(program, path=own["PATH"])
+        if path is None:
+            raise InputError(
+                f"{program}: no such program on PATH. Install it (pip install 'psibench[vllm]', "
+                "on a machine with CUDA), or name it in `vllm.command` of the model's entry"
+            )
         launcher = [sys.executable, "-m", "psibench.llm.launcher", str(os.getpid())]
+        command = [path, *arguments]
         logger.info("vllm: starting %s; output in %s", shlex.join(command), self._log)
         try:
             self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +155,7 @@ class VllmProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,
-                    env=environment,
+                    env=os.environ | own,
                     start_new_session=True,
                 )
         except OSError as error:
@@ -249,7 +246,9 @@ def vllm_command(settings: LlmSettings, port: int) -> list[str]:
         If the arguments hold one that is not the user's to choose.
     """
     vllm = settings.vllm
-    given = _option_names(vllm.arguments)
+    # vLLM takes --max_model_len=8 for --max-model-len 8.
+    options = (argument for argument in vllm.arguments if argument.startswith("-"))
+    given = {option.split("=", 1)[0].replace("_", "-") for option in options}
     for name in sorted(given & RESERVED.keys()):
         raise InputError(f"{settings.model}: vllm.arguments hold {name}: {RESERVED[name]}")
     command = [*vllm.command, settings.model]
@@ -259,42 +258,6 @@ def vllm_command(settings: LlmSettings, port: int) -> list[str]:
     if vllm.gpus > 1 and not given & _PARALLEL:
         command += ["--tensor-parallel-size", str(vllm.gpus)]
     return command + vllm.arguments
-
-
-def vllm_environment(key: Secret) -> dict[str, str]:
-    """Return the job's environment, as the server gets it.
-
-    VLLM_API_KEY is the key that the server asks for, whatever it is in the job. Programs beside
-    this Python are found last, so that `vllm` of an environment that is not activated is, and
-    `ninja` for it.
-    """
-    folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-    own = {"PATH": os.pathsep.join(folders), "VLLM_API_KEY": key.reveal()}
-    return dict(os.environ) | own
-
-
-def found_program(command: list[str], environment: dict[str, str]) -> list[str]:
-    """Return a command with the program's full path.
-
-    Raises
-    ------
-    InputError
-        If there is no such program, or this is not Linux.
-    """
-    if not sys.platform.startswith("linux"):
-        raise InputError("backend vllm needs Linux; start the server elsewhere, and ask it")
-    path = shutil.which(command[0], path=environment["PATH"])
-    if path is None:
-        raise InputError(
-            f"{command[0]}: no such program on PATH. Install it (pip install 'psibench[vllm]', "
-            "on a machine with CUDA), or name it in `vllm.command` of the model's entry"
-        )
-    return [path, *command[1:]]
-
-
-def _option_names(arguments: Iterable[str]) -> set[str]:
-    """Names as vLLM reads them: it takes ``--max_model_len=8`` for ``--max-model-len 8``."""
-    return {a.split("=", 1)[0].replace("_", "-") for a in arguments if a.startswith("-")}
 
 
 def free_port() -> int:

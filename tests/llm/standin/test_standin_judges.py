@@ -1,12 +1,10 @@
 """The stand-in's judges: one scale, three rules that are not one and the same."""
 
 import json
-from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from standin_batches import BatchImperfections, LineWorker
 
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import load_llms
@@ -128,18 +126,6 @@ def test_tasks_that_write_have_the_same_rules_under_every_name(task):
     user = f"<document>{PIER}</document><question>Who paid?</question><answer>Dutch</answer>"
     replies = {answer(task, user, model=f"stand-in/{name}").text for name in [*NAMES, "other"]}
     assert len(replies) == 1
-
-
-@pytest.mark.parametrize(("name", "expected"), [("rare", 1), ("rules", 3), ("sentence", 3)])
-def test_a_batch_is_judged_by_the_model_its_lines_name(name, expected):
-    user = "<query>water time call Vardo</query><passage>Time to call for water.</passage>"
-    schema = ResponseSchema("grade_relevance", {})
-    request = Request(f"stand-in/{name}", (Message("user", user),), response=schema)
-    line = {"custom_id": "a", "body": request.body()}
-    result = LineWorker(Counter(), Counter()).answer(line, BatchImperfections(), "")
-    body = result["response"]["body"]
-    assert body["model"] == f"stand-in/{name}"
-    assert json.loads(body["choices"][0]["message"]["content"]) == {"grade": expected}
 
 
 def test_each_judge_is_a_language_model_of_the_shipped_registry():

@@ -1,17 +1,9 @@
 import json
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
-import standin_process
 from standin_process import StandInProcess
-
-from psibench.errors import InputError
-from psibench.llm.standin.imperfections import Imperfections
 
 BODY = {
     "model": "gpt-x",
@@ -74,41 +66,3 @@ def test_a_header_switches_faults_on_for_one_request(server):
         post(server, BODY, **{"X-Stand-In": "rate_limited=1,retry_after_s=2"})
     assert (caught.value.code, caught.value.headers["Retry-After"]) == (429, "2")
     assert post(server, BODY)["choices"]
-
-
-def test_it_ends_with_the_process_that_started_it():
-    code = (
-        "from standin_process import StandInProcess\n"
-        "import os\ns = StandInProcess(); s.start(); print(s.base_url, flush=True); os._exit(9)"
-    )
-    folder = Path(standin_process.__file__).parent
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder
-    ).stdout
-    url = out.strip().replace("/v1", "/health")
-    for _ in range(600):
-        try:
-            urllib.request.urlopen(url, timeout=1).close()
-        except (urllib.error.URLError, ConnectionError):
-            return
-        time.sleep(0.05)
-    pytest.fail("the server outlived its parent")
-
-
-def test_a_port_in_use_is_reported(server):
-    with pytest.raises(InputError, match="did not start: stand-in: "):
-        StandInProcess(port=server.port).start()
-
-
-def test_options_are_read_over_others():
-    base = Imperfections(malformed=0.1, seed=4)
-    assert Imperfections.parse("malformed=0.5, delay_s=1", base) == Imperfections(
-        malformed=0.5, delay_s=1.0, seed=4
-    )
-    assert Imperfections.parse("", base) == base
-
-
-@pytest.mark.parametrize("text", ["malformed", "malformed=often", "nonsense=1"])
-def test_an_unknown_option_is_refused(text):
-    with pytest.raises(InputError, match="stand-in option"):
-        Imperfections.parse(text)

@@ -50,21 +50,14 @@ def complete(body: Mapping[str, Any], rng: random.Random, fault: str | None, hug
         text, finish_reason = "", "content_filter"
     elif fault == "huge":
         text += " " * int(huge_mb * 1_000_000)
-    n_input = count_tokens(prompt)
-    n_output = count_tokens(text)
-    message = {"role": "assistant", "content": text if refusal is None else None}
+    n_input, n_output = count_tokens(prompt), count_tokens(text)
+    message = {"role": "assistant", "content": None if refusal else text, "refusal": refusal}
     return {
         "id": f"chatcmpl-{rng.getrandbits(64):016x}",
         "object": "chat.completion",
         "created": 0,
         "model": STAND_IN_PREFIX + str(body.get("model", "")).removeprefix(STAND_IN_PREFIX),
-        "choices": [
-            {
-                "index": 0,
-                "message": message | {"refusal": refusal},
-                "finish_reason": finish_reason,
-            }
-        ],
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         "usage": {
             "prompt_tokens": n_input,
             "completion_tokens": n_output,
@@ -93,10 +86,8 @@ def _value(body: Mapping[str, Any], prompt: str, rng: random.Random, *, is_wrong
 def answer_directly(request: Request, *, output_limit_key: str = "max_tokens") -> Answer:
     """Answer as the server would without imperfections, which is also what it bills.
 
-    Parameters
-    ----------
-    output_limit_key
-        As in the settings of the language model: its random numbers depend on the whole body.
+    ``output_limit_key`` is that of the language model's settings: its random numbers depend on the
+    whole body.
 
     Raises
     ------
@@ -107,4 +98,4 @@ def answer_directly(request: Request, *, output_limit_key: str = "max_tokens") -
     name = hashlib.sha256(body).hexdigest()
     data = complete(json.loads(body), random.Random(name), None, 0.0)
     reply = read_reply(data, request.model, Secret(""))
-    return reply.to_answer(request.key, request.response.name if request.response else "")
+    return reply.to_answer(request.key, request.task)

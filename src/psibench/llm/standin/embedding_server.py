@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,18 +33,9 @@ class BadEmbeddingRequestError(Exception):
 class Style:
     """How one service words requests and answers.
 
-    Attributes
-    ----------
-    path
-        Where texts are posted to.
-    texts_field
-        Field of the texts.
-    fields
-        Further fields it knows -> values it takes; an empty tuple takes any.
-    most_texts
-        Texts in a request.
-    dim_field
-        Field that asks for fewer dimensions.
+    ``path`` takes posts; ``texts_field`` has at most ``most_texts`` texts; ``fields`` are the
+    further ones it knows, with the values they take (an empty tuple takes any), of which
+    ``required`` may not lack; ``dim_field`` asks for fewer dimensions.
     """
 
     path: str
@@ -52,6 +43,7 @@ class Style:
     fields: dict[str, tuple[Any, ...]]
     most_texts: int
     dim_field: str
+    required: tuple[str, ...] = ()
 
 
 STYLES = {
@@ -79,6 +71,7 @@ STYLES = {
         },
         96,
         "output_dimension",
+        required=("input_type", "embedding_types"),
     ),
     "jina": Style(
         "/jina/v1/embeddings",
@@ -94,7 +87,6 @@ STYLES = {
     ),
 }
 """Paths and fields of the services' references, paths of two apart so that one server has all."""
-REQUIRED = {"cohere": ("input_type", "embedding_types")}
 
 
 def embed(text: str, dim: int = DIM) -> np.ndarray:
@@ -144,35 +136,26 @@ def error_body(style: str, message: str) -> dict[str, Any]:
 
 
 def _read(style: str, body: dict[str, Any], dim: int) -> tuple[list[str], int]:
+    """Return the texts of a request and the dimensions it asks for."""
     known = STYLES[style]
-    texts = body.get(known.texts_field)
-    _refuse_unless(isinstance(texts, list) and bool(texts), f"{known.texts_field}: give texts")
-    assert isinstance(texts, list)
-    _refuse_unless(
-        len(texts) <= known.most_texts, f"{len(texts)} texts; at most {known.most_texts}"
-    )
-    _refuse_unless(all(isinstance(text, str) and text.strip() for text in texts), "a text is empty")
-    _refuse_unless(isinstance(body.get("model"), str), "model: field required")
-    for name in REQUIRED.get(style, ()):
-        _refuse_unless(name in body, f"{name}: field required")
-    _check_fields(known, body)
-    dim = body.get(known.dim_field, dim)
-    _refuse_unless(isinstance(dim, int) and 0 < dim <= 4096, f"{known.dim_field}: {dim!r}")
+    texts, dim = body.get(known.texts_field), body.get(known.dim_field, dim)
+    if not isinstance(texts, list) or not texts:
+        raise BadEmbeddingRequestError(f"{known.texts_field}: give texts")
+    if len(texts) > known.most_texts:
+        raise BadEmbeddingRequestError(f"{len(texts)} texts; at most {known.most_texts}")
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise BadEmbeddingRequestError("a text is empty")
+    for name in ("model", *known.required):
+        if name not in body:
+            raise BadEmbeddingRequestError(f"{name}: field required")
+    for name in body.keys() - {"model", known.texts_field, known.dim_field}:
+        if (allowed := known.fields.get(name)) is None:
+            raise BadEmbeddingRequestError(f"{name}: unknown field")
+        if allowed and body[name] not in allowed:
+            raise BadEmbeddingRequestError(f"{name}: {body[name]!r} is not allowed")
+    if not isinstance(dim, int) or not 0 < dim <= 4096:
+        raise BadEmbeddingRequestError(f"{known.dim_field}: {dim!r}")
     return texts, dim
-
-
-def _check_fields(known: Style, body: dict[str, Any]) -> None:
-    for name, value in body.items():
-        if name in ("model", known.texts_field, known.dim_field):
-            continue
-        _refuse_unless(name in known.fields, f"{name}: unknown field")
-        allowed: Sequence[Any] = known.fields[name]
-        _refuse_unless(not allowed or value in allowed, f"{name}: {value!r} is not allowed")
-
-
-def _refuse_unless(is_fine: bool, message: str) -> None:
-    if not is_fine:
-        raise BadEmbeddingRequestError(message)
 
 
 def _direction(word: str, dim: int) -> np.ndarray:
@@ -211,15 +194,9 @@ async def serve(port: int, delay_s: float) -> None:
     await asyncio.Event().wait()
 
 
-def main() -> None:
-    """Read the options and serve."""
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--delay-s", type=float, default=0.0, help="seconds an answer takes")
-    args = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(args.port, args.delay_s))
-
-
-if __name__ == "__main__":
-    main()
+        asyncio.run(serve(**vars(parser.parse_args())))

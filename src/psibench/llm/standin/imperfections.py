@@ -24,18 +24,9 @@ class Imperfections:
     ``malformed`` (half a JSON text), ``untidy`` (readable, but no plain JSON), ``refusal``,
     ``truncated``, ``filtered``, ``huge`` (``huge_mb`` of reply), ``wrong_position``.
 
-    Attributes
-    ----------
-    delay_s
-        Every reply takes so long.
-    slow, slow_s
-        A share of the replies takes ``slow_s`` more.
-    retry_after_s
-        What a 429 asks for.
-    echo_key
-        Errors repeat the Authorization header, as careless servers do.
-    seed
-        Of all draws. The n-th reply to one and the same request has its own draw.
+    Every reply takes ``delay_s``, a share ``slow`` of them ``slow_s`` more. A 429 asks for
+    ``retry_after_s``; with ``echo_key`` errors repeat the Authorization header, as careless servers
+    do. ``seed`` is of all draws: the n-th reply to one and the same request has its own.
     """
 
     rate_limited: float = 0.0

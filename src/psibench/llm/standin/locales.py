@@ -25,15 +25,7 @@ _VOWEL = re.compile(r"[AEIOUaeiou]")
 
 @dataclass(frozen=True)
 class Locale:
-    """One pseudo-locale.
-
-    Attributes
-    ----------
-    lower, upper
-        What a to z and A to Z become, in order.
-    doubles
-        Whether vowels of long words are doubled.
-    """
+    """What a to z and A to Z become, and whether vowels of long words are doubled."""
 
     lower: str
     upper: str

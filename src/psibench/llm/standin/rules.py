@@ -21,7 +21,7 @@ import hashlib
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import log1p
@@ -45,12 +45,6 @@ def tagged(prompt: str, tag: str) -> str:
     start = prompt.find(opener)
     end = prompt.rfind(closer)
     return "" if start < 0 or end < start else prompt[start + len(opener) : end].strip("\n")
-
-
-def tagged_number(prompt: str, tag: str, default: int) -> int:
-    """Return the number between ``<tag>`` and ``</tag>``."""
-    text = tagged(prompt, tag).strip()
-    return int(text) if text.isdigit() else default
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
@@ -80,7 +74,7 @@ def own_terms(sentence: str, elsewhere: str, *, most: int) -> list[str]:
         surface = sentence[words.starts[number] : words.ends[number]]
         if stem not in found and is_content_word(surface):
             found[stem] = (stem in other, number, surface)
-    chosen: Sequence[tuple[bool, int, str]] = sorted(found.values())[:most]
+    chosen = sorted(found.values())[:most]
     return [surface for _, _, surface in sorted(chosen, key=lambda entry: entry[1])]
 
 
@@ -156,8 +150,14 @@ class Task:
     is_wrong: bool = False
     judge: Judge = by_words
 
+    def text(self, tag: str) -> str:
+        """Return the text of a tag of the prompt."""
+        return tagged(self.prompt, tag)
 
-Handler = Callable[[Task], dict[str, Any]]
+    def number(self, tag: str, default: int) -> int:
+        """Return the number in a tag of the prompt."""
+        text = self.text(tag).strip()
+        return int(text) if text.isdigit() else default
 
 
 MIN_WORDS = 4
@@ -166,8 +166,8 @@ QUERY_WORDS = 6
 
 def summarise(task: Task) -> dict[str, Any]:
     """Give the first sentence of each paragraph, within the words allowed."""
-    document = tagged(task.prompt, "document")
-    most = tagged_number(task.prompt, "max_words", 400)
+    document = task.text("document")
+    most = task.number("max_words", 400)
     words: list[str] = []
     for paragraph in document.split("\n\n"):
         found = sentences(paragraph)
@@ -180,8 +180,8 @@ def summarise(task: Task) -> dict[str, Any]:
 
 def generate_questions(task: Task) -> dict[str, Any]:
     """Ask about sentences of the chunk in the words of each; one in four questions is simple."""
-    chunk = tagged(task.prompt, "chunk")
-    wanted = tagged_number(task.prompt, "n_questions", 3)
+    chunk = task.text("chunk")
+    wanted = task.number("n_questions", 3)
     questions = []
     for number, (start, end) in enumerate(_chosen(_usable(chunk), wanted, task.rng)):
         terms = own_terms(chunk[start:end], chunk[:start] + chunk[end:], most=QUERY_WORDS)
@@ -193,9 +193,9 @@ def generate_questions(task: Task) -> dict[str, Any]:
 
 def propose_questions(task: Task) -> dict[str, Any]:
     """Ask about sentences of the third that the constraint names."""
-    document = tagged(task.prompt, "document")
-    position = tagged(task.prompt, "position").strip()
-    wanted = tagged_number(task.prompt, "n_questions", 2)
+    document = task.text("document")
+    position = task.text("position").strip()
+    wanted = task.number("n_questions", 2)
     if task.is_wrong:
         position = task.rng.choice([other for other in POSITIONS if other != position])
     questions = []
@@ -210,11 +210,11 @@ def locate_span(task: Task) -> dict[str, Any]:
 
     Erring, it quotes any other sentence.
     """
-    document = tagged(task.prompt, "document")
-    answer = tagged(task.prompt, "answer")
+    document = task.text("document")
+    answer = task.text("answer")
     if answer and answer in document and not task.is_wrong:
         return {"quote": answer}
-    wanted = set(content_stems(tagged(task.prompt, "question") + " " + answer))
+    wanted = set(content_stems(task.text("question") + " " + answer))
     texts = [document[start:end] for start, end in sentences(document)]
     shared = [len(wanted & set(content_stems(text))) for text in texts]
     if not texts or max(shared) == 0:
@@ -227,11 +227,9 @@ def locate_span(task: Task) -> dict[str, Any]:
 
 def choose_configuration(task: Task) -> dict[str, Any]:
     """Choose the persona that shares most words with the document; the rest at random."""
-    wanted = set(content_stems(tagged(task.prompt, "document")))
-    personas = [
-        line.strip() for line in tagged(task.prompt, "personas").splitlines() if line.strip()
-    ]
-    names = [line.split(". ", 1)[-1] if line[0].isdigit() else line for line in personas]
+    wanted = set(content_stems(task.text("document")))
+    lines = filter(None, map(str.strip, task.text("personas").splitlines()))
+    names = [line.split(". ", 1)[-1] if line[0].isdigit() else line for line in lines]
     shared = [len(wanted & set(content_stems(name))) for name in names]
     best = shared.index(max(shared)) if shared else 0
     return {
@@ -243,10 +241,10 @@ def choose_configuration(task: Task) -> dict[str, Any]:
 
 def generate_positional_query(task: Task) -> dict[str, Any]:
     """Ask about one sentence of the segment in words that the rest of the document lacks."""
-    document, segment = tagged(task.prompt, "document"), tagged(task.prompt, "segment")
+    document, segment = task.text("document"), task.text("segment")
     rest = document.replace(segment, " ", 1)
     source, other = (rest, segment) if task.is_wrong else (segment, rest)
-    words = {"short": 4, "medium": 6, "long": 9}.get(tagged(task.prompt, "query_length").strip(), 6)
+    words = {"short": 4, "medium": 6, "long": 9}.get(task.text("query_length").strip(), 6)
     usable = _usable(source) or [(0, len(source))]
     start, end = task.rng.choice(usable)
     answer = source[start:end]
@@ -265,7 +263,7 @@ def judge_segment(task: Task) -> dict[str, Any]:
 
 
 def _share(task: Task, tag: str) -> float:
-    return task.judge(tagged(task.prompt, "query"), tagged(task.prompt, tag))
+    return task.judge(task.text("query"), task.text(tag))
 
 
 def _usable(text: str) -> list[tuple[int, int]]:
@@ -306,11 +304,8 @@ def _chosen(spans: list[tuple[int, int]], most: int, rng: random.Random) -> list
 
 def _question(terms: list[str], rng: random.Random) -> str:
     opening = rng.choice(["What is said about", "How do these go together:", "What links"])
-    return (
-        f"{opening} {', '.join(terms[:-1])} and {terms[-1]}?"
-        if len(terms) > 1
-        else (f"{opening} {' '.join(terms)}?")
-    )
+    *first, last = terms or [""]
+    return f"{opening} {', '.join(first)} and {last}?" if first else f"{opening} {last}?"
 
 
 FAULTS = {"prefix": 0.02, "refusal": 0.01, "repeated": 0.01, "untranslated": 0.01}
@@ -327,13 +322,7 @@ REFUSALS = (
     "As an AI language model, I am unable to translate this {kind}.",
 )
 REFUSING = (
-    "i'm sorry",
-    "i am sorry",
-    "i cannot",
-    "i can't",
-    "as an ai",
-    "i am unable",
-    "i'm unable",
+    *("i'm sorry", "i am sorry", "i cannot", "i can't", "as an ai", "i am unable", "i'm unable"),
 )
 BEGINNING = 200
 """Characters of a text in which the words of a refusal are looked for."""
@@ -343,8 +332,8 @@ _WORD = re.compile(r"\w+")
 
 def translate(task: Task) -> dict[str, Any]:
     """Translate into the language's pseudo-locale; a few texts come out spoilt."""
-    text, kind = tagged(task.prompt, "text"), tagged(task.prompt, "kind")
-    language = tagged(task.prompt, "target_language")
+    text, kind = task.text("text"), task.text("kind")
+    language = task.text("target_language")
     number, fault = fault_of(text, language)
     made = locale_of(language).translate(text)
     if fault == "prefix":
@@ -374,8 +363,8 @@ def judge_refusal(task: Task) -> dict[str, Any]:
 
     Else it is a refusal if it has the words of one, and untranslated without.
     """
-    beginning = tagged(task.prompt, "text")[:BEGINNING]
-    if locale_of(tagged(task.prompt, "target_language")).share(beginning) >= 0.5:
+    beginning = task.text("text")[:BEGINNING]
+    if locale_of(task.text("target_language")).share(beginning) >= 0.5:
         return {"verdict": "translation"}
     plain = beginning.lower().replace("’", "'")
     is_refusal = any(phrase in plain for phrase in REFUSING)
@@ -387,8 +376,8 @@ def relocate_span(task: Task) -> dict[str, Any]:
 
     Erring, it quotes any other sentence.
     """
-    document, evidence = tagged(task.prompt, "document"), tagged(task.prompt, "evidence")
-    locale = locale_of(tagged(task.prompt, "target_language"))
+    document, evidence = task.text("document"), task.text("evidence")
+    locale = locale_of(task.text("target_language"))
     forms = (locale.translate(evidence), evidence)
     quote = next((form for form in forms if form in document), "")
     if task.is_wrong:
@@ -405,7 +394,7 @@ def judge_translation(task: Task) -> dict[str, Any]:
     has, too. completeness: sentences of that version that stand in the translation. style: its
     length and number of lines against those of that version, the worse of both.
     """
-    source, found = tagged(task.prompt, "source"), tagged(task.prompt, "translation")
+    source, found = task.text("source"), task.text("translation")
     around = task.prompt.partition("<source>")[0] + task.prompt.rpartition("</translation>")[2]
     locale = locale_of(next((name for name in LOCALES if name in around), ""))
     wanted = locale.translate(source)
@@ -432,20 +421,11 @@ def _lines(text: str) -> int:
     return sum(bool(line.strip()) for line in text.split("\n"))
 
 
-HANDLERS: dict[str, Handler] = {
+HANDLERS: dict[str, Callable[[Task], dict[str, Any]]] = {
     handler.__name__: handler
     for handler in (
-        summarise,
-        generate_questions,
-        propose_questions,
-        locate_span,
-        choose_configuration,
-        generate_positional_query,
-        grade_relevance,
-        judge_segment,
-        translate,
-        judge_refusal,
-        relocate_span,
-        judge_translation,
+        *(summarise, generate_questions, propose_questions, locate_span, choose_configuration),
+        *(generate_positional_query, grade_relevance, judge_segment, translate, judge_refusal),
+        *(relocate_span, judge_translation),
     )
 }

@@ -5,7 +5,7 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -38,20 +38,19 @@ class StandIn:
         """Return the web application."""
         from aiohttp import web
 
+        def telling(data: Callable[[], Any]) -> "Callable[[web.Request], Awaitable[web.Response]]":
+            async def tell(_: web.Request) -> web.Response:
+                return json_response(data())
+
+            return tell
+
+        models = {"object": "list", "data": [{"id": "stand-in/rules", "object": "model"}]}
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/health", self._health)
-        app.router.add_get("/stats", self._stats)
+        app.router.add_get("/v1/models", telling(lambda: models))
+        app.router.add_get("/health", telling(lambda: {"status": "ok"}))
+        app.router.add_get("/stats", telling(self.stats))
         return app
-
-    async def _health(self, _: "web.Request") -> "web.Response":
-        return json_response({"status": "ok"})
-
-    async def _models(self, _: "web.Request") -> "web.Response":
-        return json_response(
-            {"object": "list", "data": [{"id": "stand-in/rules", "object": "model"}]}
-        )
 
     def stats(self) -> dict[str, Any]:
         """Count requests and whole replies: what GET /stats tells."""
@@ -61,9 +60,6 @@ class StandIn:
             "n_answered": self.answered.total(),
             "answered": dict(self.answered),
         }
-
-    async def _stats(self, _: "web.Request") -> "web.Response":
-        return json_response(self.stats())
 
     async def _chat(self, request: "web.Request") -> "web.StreamResponse":
         raw = await request.read()

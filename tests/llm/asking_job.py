@@ -1,12 +1,12 @@
-"""A job for the fault tests: ask items of a server it starts, print a line per outcome.
+"""A job for the tests of faults: ask items, print a line per outcome.
 
-python vllm_job.py SETTINGS_JSON STORE N_ITEMS
+python asking_job.py SETTINGS_JSON STORE N_ITEMS
 """
 
 import logging
 import sys
 
-from llm_helpers import items
+from llm_helpers import items, shorten_pauses
 
 from psibench.cluster.job import job
 from psibench.llm.run import ask_all
@@ -17,6 +17,7 @@ from psibench.stopping import watched_stop
 def main() -> None:
     text, store, n_items = sys.argv[1:]
     settings = LlmSettings.model_validate_json(text)
+    shorten_pauses()
     with job(), watched_stop() as stop:
         logging.getLogger().setLevel(logging.WARNING)
         totals = ask_all(
