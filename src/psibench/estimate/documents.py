@@ -86,16 +86,9 @@ logger = logging.getLogger("psibench")
 class Documents:
     """Tables of some documents of one place, or of several out of reach, and what they stand for.
 
-    Attributes
-    ----------
-    tables
-        ``documents``, and ``persona_candidates`` where the recipe reads them.
-    n_documents, n_asked
-        Documents there are or will be; those that are asked about, the tables hold no others.
-    origin
-        Where they come from, for people.
-    is_made
-        Whether an earlier run drew them.
+    ``tables`` are ``documents``, and ``persona_candidates`` where the recipe reads them. Of
+    ``n_documents`` there are or will be, ``n_asked`` are asked about; the tables hold no others.
+    ``origin`` says where they come from, for people; ``is_made``: an earlier run drew them.
     """
 
     places: tuple[Place, ...]
@@ -120,15 +113,9 @@ class Documents:
 class Texts:
     """Some documents (CORPUS_COLUMNS) and queries (QUERY_COLUMNS) of one place or more.
 
-    Attributes
-    ----------
-    positives
-        The documents of these queries, as ``corpus``.
-    n_documents, n_queries
-        How many there are, or will be at most.
-    basis
-        ``earlier run``: its tables; ``documents``: built here from the source; ``at most``: every
-        document drawn, and every candidate.
+    ``positives`` are the documents of these queries; ``n_documents`` and ``n_queries`` how many
+    there are, or will be at most. ``basis`` is ``earlier run``: its tables; ``documents``: built
+    here from the source; ``at most``: every document drawn, and every candidate.
     """
 
     places: tuple[Place, ...]
@@ -159,13 +146,9 @@ class Reader:
     def documents(self, section: GeneratedBenchmark, build: Path, *, most: int) -> list[Documents]:
         """Find documents for each place of a benchmark; those out of reach share stand-in texts.
 
-        Parameters
-        ----------
-        build
-            Folder of the benchmark's build tables, a folder of each language.
-        most
-            Documents in all, shared out among the places, 0 for all. Of more, every so-manieth by
-            length is taken.
+        ``build`` is the benchmark's folder of build tables, a folder of each language. ``most``
+        documents are shared out among the places, 0 for all; of more, every so-manieth by length
+        is taken.
 
         Raises
         ------
@@ -192,18 +175,17 @@ class Reader:
     ) -> Documents | None:
         """Return documents of an earlier run or of the source; None if it is out of reach."""
         source: Any = place.source
-        sample, passages = section.sample, place.passages
+        sample, few = section.sample, 0
         path = build / place.language / f"{DOCUMENTS_TABLE}.parquet"
         made = OfDomain(str(path), place.domain)
         if is_made := path.is_file() and is_current(
-            made, source, passages, sample, length_tokenizer=self.length_tokenizer
+            made, source, place.passages, sample, length_tokenizer=self.length_tokenizer
         ):
-            few, drawn, origin = 0, read_table(made, DOCUMENTS), "documents of an earlier run"
+            drawn, origin = read_table(made, DOCUMENTS), "documents of an earlier run"
         else:
-            begins = is_remote(source) or bool(sample.n_documents and most and is_large(source))
-            few = _number(section, place, most) if begins else 0
-            read = self.draw(place, sample, few=few)
-            if read is None:
+            if is_remote(source) or bool(sample.n_documents and most and is_large(source)):
+                few = _number(section, place, most)
+            if (read := self.draw(place, sample, few=few)) is None:
                 return None
             drawn, name = read, getattr(source, "name", "the source")
             origin = "documents of " + (f"the first records of {name}" if few else "the source")
@@ -211,7 +193,7 @@ class Reader:
         asked = drawn if few else _asked(section, drawn)
         n = sample.n_documents or few if few else drawn.height
         n_asked = round(n * _share(section)) if few else asked.height
-        tables = self._tables(section, [place], build, thinned(asked, most))
+        tables = self._tables(section, place, build, thinned(asked, most))
         return Documents((place,), tables, n, n_asked, origin + self._note(sample), is_made)
 
     def _made_up(
@@ -224,25 +206,21 @@ class Reader:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         origin = (
             "stand-in texts, documentation of more tokens per word than most prose "
-            f"({names[0]}{more} cannot be read here)"
+            f"({names[0]}{more} cannot be read here){self._note(sample)}"
         )
         documents = stand_in_documents(sample, n, self._measure(sample))
-        tables = self._tables(section, places, build, documents)
+        tables = self._tables(section, places[0], build, documents)
         n_asked = round(n_documents * _share(section))
-        return Documents(tuple(places), tables, n_documents, n_asked, origin + self._note(sample))
+        return Documents(tuple(places), tables, n_documents, n_asked, origin)
 
     def _tables(
-        self,
-        section: GeneratedBenchmark,
-        places: Sequence[Place],
-        build: Path,
-        documents: pl.DataFrame,
+        self, section: GeneratedBenchmark, place: Place, build: Path, documents: pl.DataFrame
     ) -> dict[str, pl.DataFrame]:
         tables = {DOCUMENTS_TABLE: documents}
         if isinstance(section, Controlled):
-            made = build / places[0].language / f"{PERSONA_CANDIDATES.name}.parquet"
-            known = OfDomain(str(made), places[0].domain) if made.is_file() else None
-            tables[PERSONA_CANDIDATES.name] = _personas(section.personas, known, documents)
+            path = build / place.language / f"{PERSONA_CANDIDATES.name}.parquet"
+            made = OfDomain(str(path), place.domain) if path.is_file() else None
+            tables[PERSONA_CANDIDATES.name] = _personas(section.personas, made, documents)
         return tables
 
     def draw(self, place: Place, sample: Sample, *, few: int = 0) -> pl.DataFrame | None:
@@ -325,9 +303,8 @@ class Reader:
         if isinstance(alone, PosirRelease | Beir):
             is_here = Path(alone.source.path).is_dir()
         else:
-            is_here = not is_remote(alone.source) or (
-                isinstance(alone, SquadPosq | FinewebPosqRelease) and reach.hub_is_reachable()
-            )
+            has_end = isinstance(alone, SquadPosq | FinewebPosqRelease)
+            is_here = not is_remote(alone.source) or (has_end and reach.hub_is_reachable())
         if not is_here:
             return None
         assert isinstance(alone, Loader)

@@ -7,7 +7,7 @@ that an earlier run found. Translations are counted by the parts of their texts;
 translated texts are shown the originals, as long as their translations.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import ceil
@@ -25,10 +25,7 @@ from psibench.filters.verify import MARGIN_THRESHOLDS
 from psibench.generate.ask import answer_folder
 from psibench.generate.benchmarks import (
     Benchmark,
-    Controlled,
-    FinewebPosq,
     GeneratedBenchmark,
-    Place,
     Posir,
     places_of,
 )
@@ -64,11 +61,11 @@ from psibench.tables.domains import OfDomain
 from psibench.tables.translation_schemas import REFUSAL_SUSPECTS
 from psibench.text.languages import english_name
 from psibench.text.segments import POSITIONS
-from psibench.translate.quality import Quality, draw_quality_sample
+from psibench.translate.quality import draw_quality_sample
 from psibench.translate.refusals import READ_CHARS
 from psibench.translate.steps import (
-    SAMPLED,
     asked_in_translation,
+    is_about_sample,
     translating_section,
     translation_task,
 )
@@ -97,15 +94,13 @@ class TaskEstimate:
 
     Attributes
     ----------
-    requests, answered
-        Distinct requests; those with a stored answer that is final.
-    requests_basis
-        What the number of requests rests on, one of BASES.
-    input_tokens, output_tokens
-        Of the others; of one that is to be asked again, those of the next request.
-    output_basis
-        What output tokens rest on: ``stand-in``, ``stored answers``, ``example``, ``expansion``, or
-        ``answered`` if nothing is left to ask.
+    requests, requests_basis, answered
+        Distinct requests; what their number rests on, one of BASES; those with a stored answer
+        that is final.
+    input_tokens, output_tokens, output_basis
+        Of the others; of one that is to be asked again, those of the next request. Output tokens
+        rest on ``stand-in``, ``stored answers``, ``example``, ``expansion``, or ``answered`` if
+        nothing is left to ask.
     expansion
         Tokens of a translation per token of its source, where that is assumed.
     usd, at_most_usd
@@ -143,16 +138,10 @@ class TaskEstimate:
 class BenchmarkEstimate:
     """One benchmark: ``documents_estimated`` documents went through, ``documents`` are meant.
 
-    Attributes
-    ----------
-    places
-        ``language``, ``domain`` and ``n_documents`` of each place; None if its source was not read.
-    notes
-        What was counted, for people.
-    uncounted
-        Judging tasks of which nothing is known before the rerankers have been asked.
-    unread
-        ``LANGUAGE/DOMAIN`` whose translation is not counted: its texts are not known.
+    ``places`` have ``language``, ``domain`` and ``n_documents``, None if the source was not read.
+    ``notes`` say what was counted; ``uncounted`` are judging tasks of which nothing is known before
+    the rerankers have been asked; ``unread`` each ``LANGUAGE/DOMAIN`` whose texts are not known, so
+    that their translation is not counted.
     """
 
     id: str
@@ -198,14 +187,8 @@ def estimate_tasks(
 ) -> tuple[list[BenchmarkEstimate], list[LlmEstimate]]:
     """Estimate the benchmarks that ask a language model: written by one, or translated.
 
-    Parameters
-    ----------
-    most
-        Documents per benchmark that go through the tasks; 0 for all.
-    results
-        Folder of results; the tables made so far are used.
-    only
-        Id of one benchmark; None for all.
+    ``most`` documents per benchmark go through the tasks, 0 for all; the tables made so far in the
+    folder ``results`` are used; ``only`` is the id of one benchmark, None for all.
 
     Raises
     ------
@@ -236,21 +219,16 @@ def asks_llm(section: Benchmark) -> bool:
 class Estimator:
     """Sends tasks through without asking anyone; tokenizers and stores are loaded once.
 
-    Parameters
-    ----------
-    llms, prices
-        Language models by id, prices by model name.
-    store
-        Folder of the stores; it need not exist.
+    ``llms`` are by id, ``prices`` by model name; the folder ``store`` need not exist.
     """
 
     def __init__(
         self, llms: Mapping[str, LlmSettings], prices: Mapping[str, Price], store: Path
     ) -> None:
         self.llms, self.prices, self.store = llms, prices, store
-        self.counter = cache(lambda llm: RequestCounter(self.llms[llm]))
-        self.answers = cache(self._answers)
-        self._stored_mean = cache(lambda llm, task: mean_stored_output(self.answers(llm), task))
+        self._counter = cache(lambda llm: RequestCounter(self.llms[llm]))
+        self._stored_mean = cache(lambda llm, task: mean_stored_output(self._answers(llm), task))
+        self._opened: dict[str, AnswerStore] = {}
 
     def task(
         self,
@@ -274,7 +252,7 @@ class Estimator:
         InputError
             If the template does not fit the task, or what it will be answered cannot be told.
         """
-        llm, store = self.llms[section.llm], self.answers(section.llm)
+        llm, store = self.llms[section.llm], self._answers(section.llm)
         prompt = load_prompt(prompt_path(task.template, section.prompt))
         values, replies, n_items = dict[str, Any](), list[Replied](), 0
         asked: list[tuple[Request, ExpectedReply]] = []
@@ -322,24 +300,22 @@ class Estimator:
         if not asked:
             return Usage(), "answered"
         requests, replies = zip(*asked, strict=True)
-        n_input = sum(self.counter(llm).count_requests(requests))
+        counter = self._counter(llm)
+        n_input = sum(counter.count_requests(requests))
         if (basis := replies[-1].source) == "example":
             n_stored, mean = self._stored_mean(llm, template)
             if n_stored >= ENOUGH_ANSWERS:
                 return Usage(n_input, round(mean * len(asked))), "stored answers"
-        counts = self.counter(llm).count_texts([reply.text for reply in replies])
-        known = (reply.output_tokens for reply in replies)
-        outputs = (n if own is None else own for own, n in zip(known, counts, strict=True))
-        return Usage(n_input, sum(outputs)), basis
+        return Usage(n_input, sum(counter.count_replies(replies))), basis
 
     def total(self, llm: str, tasks: Iterable[TaskEstimate]) -> LlmEstimate:
         """Add up the tasks of one language model, and look at its budget."""
         settings, spent, left = self.llms[llm], None, None
+        price, tokenizer = self._price(llm), self._counter(llm).tokenizer
         total = merged([task for task in tasks if task.llm == llm])
-        if settings.budget_usd is not None and self._price(llm) is not None:
+        if settings.budget_usd is not None and price is not None:
             spent = self._cost(llm, stored_usage(answer_folder(self.store, llm)))
             left = settings.budget_usd - (spent or 0.0) - (total.usd or 0.0)
-        price, tokenizer = self._price(llm), self.counter(llm).tokenizer
         return LlmEstimate(llm, settings, price, tokenizer, total, spent, left)
 
     def _price(self, llm: str) -> Price | None:
@@ -353,9 +329,10 @@ class Estimator:
         return None if price is None or usage is None else price.cost(usage, is_batch=is_batch)
 
     def _answers(self, llm: str) -> AnswerStore:
-        store = AnswerStore(answer_folder(self.store, llm))
-        store.refresh()
-        return store
+        if llm not in self._opened:
+            self._opened[llm] = AnswerStore(answer_folder(self.store, llm))
+            self._opened[llm].refresh()
+        return self._opened[llm]
 
 
 def estimate_benchmark(
@@ -363,104 +340,75 @@ def estimate_benchmark(
 ) -> BenchmarkEstimate:
     """Estimate all tasks of a benchmark: written, judged, translated.
 
-    Parameters
-    ----------
-    folder
-        The benchmark's folder of results; the tables made so far are used.
-    most
-        Documents that go through, shared out among its places; 0 for all.
+    Of its ``folder`` of results the tables made so far are used. ``most`` documents go through,
+    shared out among its places; 0 for all.
     """
+    places, build = places_of(section), folder / "build"
+    native = [place for place in places if place.language == section.language]
+    texts, documents, written = list[Texts](), list[Documents](), list[TaskEstimate]()
+    counted, uncounted = list[set[str]](), list[str]()
+
+    def n_texts(n_places: int) -> int:
+        return max(FEWEST_TEXTS, ceil(most * n_places / len(native))) if most else 0
+
     if isinstance(section, GeneratedBenchmark):
-        return replace(_generated(section, asker, reader, folder, most), id=name)
-    return replace(_only_translated(section, asker, reader, folder, most), id=name)
-
-
-def _only_translated(
-    section: Benchmark, asker: Estimator, reader: Reader, folder: Path, most: int
-) -> BenchmarkEstimate:
-    """Estimate a benchmark that asks about its translations alone, place by place."""
-    places = [place for place in places_of(section) if place.language == section.language]
-    few = _n_texts(1, len(places), most)
-    found = [reader.texts(section, place, _data(folder, place), most=few) for place in places]
-    texts = [one for one in found if one is not None]
-    return BenchmarkEstimate(
-        id="",
-        recipe=section.recipe,
-        places=[
-            {"language": at.language, "domain": at.domain, "n_documents": one and one.n_documents}
-            for at, one in zip(places, found, strict=True)
-        ],
-        documents_estimated=sum(one.corpus.height for one in texts),
-        tasks=_translated(section, texts, asker, reader, folder, few),
-        notes=list(_text_notes(texts)),
-        unread=[
-            f"{at.language}/{at.domain}"
-            for at, one in zip(places, found, strict=True)
-            if one is None
-        ],
-    )
-
-
-def _generated(
-    section: Controlled | FinewebPosq | Posir,
-    asker: Estimator,
-    reader: Reader,
-    folder: Path,
-    most: int,
-) -> BenchmarkEstimate:
-    """Estimate a benchmark whose queries are written; places out of reach are one group."""
-    places = places_of(section)
-    n_native = sum(place.language == section.language for place in places)
-    found = reader.documents(section, folder / "build", most=most)
-    each = {at.key: one.n_documents // len(one.places) for one in found for at in one.places}
-    written, texts, counted = list[TaskEstimate](), list[Texts](), list[set[str]]()
-    for group in found:
-        candidates, tasks = _written(section, group, asker)
-        tasks += _judged(section, candidates, group, asker, folder / "build", most)
-        written += tasks
-        counted.append({task.task for task in tasks})
-        own = tuple(at for at in group.places if at.language == section.language)
-        if section.translate is not None and own:
-            few = _n_texts(len(own), n_native, most)
-            data = _data(folder, own[0])
-            of_run = reader.made_texts(data, own[0], most=few) if group.is_made else None
-            share = len(own) / len(group.places)
-            expected = texts_of(
-                own,
-                group.tables[DOCUMENTS_TABLE],
-                candidates,
-                most=few,
-                basis="at most",
-                n_documents=round(group.n_documents * share),
-                n_queries=round(candidates.height * group.scale * share),
-            )
-            texts.append(of_run or reader.with_tokens(expected))
-    few = max((one.corpus.height for one in texts), default=0) if most else 0
-    return BenchmarkEstimate(
-        id="",
-        recipe=section.recipe,
-        places=[
-            {"language": at.language, "domain": at.domain, "n_documents": each[at.key]}
-            for at in places
-        ],
-        documents_estimated=sum(group.n_here for group in found),
-        tasks=[*_by_task(written), *_translated(section, texts, asker, reader, folder, few)],
-        notes=[*_document_notes(found), *_text_notes(texts)],
-        uncounted=[
+        documents = reader.documents(section, build, most=most)
+        for group in documents:
+            candidates, tasks = _written(section, group, asker)
+            tasks += _judged(section, candidates, group, asker, build, most)
+            written += tasks
+            counted.append({task.task for task in tasks})
+            own = tuple(at for at in group.places if at.language == section.language)
+            if section.translate is not None and own:
+                few, share = n_texts(len(own)), len(own) / len(group.places)
+                data = folder / "data" / own[0].language / own[0].domain
+                of_run = reader.made_texts(data, own[0], most=few) if group.is_made else None
+                expected = texts_of(
+                    own,
+                    group.tables[DOCUMENTS_TABLE],
+                    candidates,
+                    most=few,
+                    basis="at most",
+                    n_documents=round(group.n_documents * share),
+                    n_queries=round(candidates.height * group.scale * share),
+                )
+                texts.append(of_run or reader.with_tokens(expected))
+        n_here = sum(group.n_here for group in documents)
+        uncounted = [
             task.name
             for task, _ in tasks_of(section)
             if not all(task.name in names for names in counted)
+        ]
+        each = {
+            at.key: one.n_documents // len(one.places) for one in documents for at in one.places
+        }
+        counts: list[int | None] = [each[at.key] for at in places]
+        few = max((one.corpus.height for one in texts), default=0) if most else 0
+    else:
+        places, few = native, n_texts(1)
+        found = [
+            reader.texts(section, at, folder / "data" / at.language / at.domain, most=few)
+            for at in places
+        ]
+        texts = [one for one in found if one is not None]
+        counts = [None if one is None else one.n_documents for one in found]
+        n_here = sum(one.corpus.height for one in texts)
+    translated = _translated(section, texts, asker, reader, build, few)
+    return BenchmarkEstimate(
+        id=name,
+        recipe=section.recipe,
+        places=[
+            {"language": at.language, "domain": at.domain, "n_documents": n}
+            for at, n in zip(places, counts, strict=True)
+        ],
+        documents_estimated=n_here,
+        tasks=[*_by_task(written), *translated],
+        notes=[*_document_notes(documents), *_text_notes(texts)],
+        uncounted=uncounted,
+        unread=[
+            f"{at.language}/{at.domain}" for at, n in zip(places, counts, strict=True) if n is None
         ],
     )
-
-
-def _data(folder: Path, place: Place) -> Path:
-    return folder / "data" / place.language / place.domain
-
-
-def _n_texts(n_places: int, n_native: int, most: int) -> int:
-    """Return how many texts of some places go through their translation; 0 for all."""
-    return max(FEWEST_TEXTS, ceil(most * n_places / n_native)) if most else 0
 
 
 def merged(parts: Sequence[TaskEstimate]) -> TaskEstimate:
@@ -573,37 +521,31 @@ def _bound(
     return pairs.join(first, on=["query_id", "part"], how="anti", maintain_order="left")
 
 
-def _growth(section: LlmTaskSection) -> float:
-    """Return the tokens of a translation per token of its source, by a task's languages."""
-    assert isinstance(section, TranslateSection)
-    return expansion(*map(english_name, (section.source_language, section.target_language)))
-
-
 def _translated(
     section: Benchmark,
     texts: Sequence[Texts],
     asker: Estimator,
     reader: Reader,
-    folder: Path,
+    build: Path,
     most: int,
 ) -> list[TaskEstimate]:
     """Estimate the tasks of a translation, by language, all domains together."""
     if section.translate is None:
         return []
-    size, found = section.translate.max_part_tokens, list[TaskEstimate]()
-    cut = []
+    size, cut = section.translate.max_part_tokens, []
     for one in texts:
         every = pl.concat([one.corpus, one.positives]).unique("_id", maintain_order=True)
         parts = text_parts(every, one.queries, max_tokens=size, count_tokens=reader.count)
         cut.append((one, every, parts))
-    for language in section.translate.to:
-        build = folder / "build" / language
-        found += _by_task(
+    return [
+        task
+        for language in section.translate.to
+        for task in _by_task(
             task
             for one in cut
-            for task in _translated_to(language, section, *one, asker, build, most)
+            for task in _translated_to(language, section, *one, asker, build / language, most)
         )
-    return found
+    ]
 
 
 def _translated_to(
@@ -644,60 +586,48 @@ def _translated_to(
         pl.col("text").map_elements(lambda text: stretch(text, factor), return_dtype=pl.String)
     )
     if "judge_refusals" in asked:
-        yield _refusals(texts, made, of, build, most)
+        suspects, n, basis = _suspects(texts, made, build)
+        few = suspects.head(min(n, most) if most else n)
+        judged = few.select(_id="doc_id").unique(maintain_order=True)
+        tables = {DOCUMENTS_TABLE: judged, REFUSAL_SUSPECTS.name: few}
+        yield of("judge_refusals", tables, n / max(1, few.height), basis)
     if "relocate_spans" in asked:
-        tables = {"queries": texts.queries, "translated": made}
-        yield of("relocate_spans", tables | {DOCUMENTS_TABLE: texts.positives}, per_query)
+        tables = {"queries": texts.queries, "translated": made, DOCUMENTS_TABLE: texts.positives}
+        yield of("relocate_spans", tables, per_query)
     if (quality := section.translate.quality) is not None:
-        drawn, scale = _quality_sample(texts, quality, per_document)
+        n_each, n_places = quality.per_stratum, len(texts.places)
+        drawn = draw_quality_sample(
+            texts.corpus, domain=texts.places[0].domain, per_stratum=n_each, seed=quality.seed
+        )
         sample = (
-            drawn.join(made.select(doc_id="_id", translation="text"), on="doc_id")
+            drawn.join(texts.corpus.select(doc_id="_id", text="text"), on="doc_id")
+            .join(made.select(doc_id="_id", translation="text"), on="doc_id")
             .join(parts_of_documents(documents), on="doc_id")
             .with_columns(language=pl.lit(language))
         )
+        strata = texts.corpus.group_by(length_bucket(pl.col("token_length"))).len()["len"]
+        n_drawn = n_places * sum(min(n_each, n * per_document / n_places) for n in strata)
         for name in asked:
-            if name == "judge_translation" or name.startswith(SAMPLED):
-                yield of(name, {DOCUMENTS_TABLE: sample}, scale)
+            if is_about_sample(name):
+                yield of(name, {DOCUMENTS_TABLE: sample}, n_drawn / max(1, drawn.height))
 
 
-def _refusals(
-    texts: Texts,
-    made: pl.DataFrame,
-    of: Callable[..., TaskEstimate],
-    build: Path,
-    most: int,
-) -> TaskEstimate:
-    """Estimate the judge of refusals: by an earlier run's suspects, else a share of texts."""
+def _suspects(texts: Texts, made: pl.DataFrame, build: Path) -> tuple[pl.DataFrame, int, str]:
+    """Return an earlier run's suspected refusals, else beginnings of texts; how many; the basis."""
     path = build / f"{REFUSAL_SUSPECTS.name}.parquet"
-    if is_made := texts.basis == "earlier run" and path.is_file():
-        suspects = read_table(OfDomain(str(path), texts.places[0].domain), REFUSAL_SUSPECTS)
-        n = suspects.height
-    else:
-        begun = pl.col("text").str.slice(0, READ_CHARS)
-        suspects = made.filter(kind="document").select("_id", begun, doc_id="_id")
-        n = ceil(SUSPECT_SHARE * (texts.n_documents + texts.n_queries))
-    few = suspects.head(min(n, most) if most else n)
-    documents = few.select(_id="doc_id").unique(maintain_order=True)
-    tables = {DOCUMENTS_TABLE: documents, REFUSAL_SUSPECTS.name: few}
-    basis = "earlier run" if is_made else "assumed share"
-    return of("judge_refusals", tables, n / max(1, few.height), basis)
+    if texts.basis == "earlier run" and path.is_file():
+        found = read_table(OfDomain(str(path), texts.places[0].domain), REFUSAL_SUSPECTS)
+        return found, found.height, "earlier run"
+    begun = pl.col("text").str.slice(0, READ_CHARS)
+    beginnings = made.filter(kind="document").select("_id", begun, doc_id="_id")
+    n = ceil(SUSPECT_SHARE * (texts.n_documents + texts.n_queries))
+    return beginnings, n, "assumed share"
 
 
-def _quality_sample(
-    texts: Texts, quality: Quality, per_document: float
-) -> tuple[pl.DataFrame, float]:
-    """Draw documents to grade, with their texts; and how many times as many there will be."""
-    drawn = draw_quality_sample(
-        texts.corpus,
-        domain=texts.places[0].domain,
-        per_stratum=quality.per_stratum,
-        seed=quality.seed,
-    )
-    strata = texts.corpus.group_by(length_bucket(pl.col("token_length")).alias("bin")).len()["len"]
-    n_places = len(texts.places)
-    each = (min(quality.per_stratum, n * per_document / n_places) for n in strata)
-    found = drawn.join(texts.corpus.select(doc_id="_id", text="text"), on="doc_id")
-    return found, n_places * sum(each) / max(1, drawn.height)
+def _growth(section: LlmTaskSection) -> float:
+    """Return the tokens of a translation per token of its source, by a task's languages."""
+    assert isinstance(section, TranslateSection)
+    return expansion(*map(english_name, (section.source_language, section.target_language)))
 
 
 def _document_notes(found: Sequence[Documents]) -> Iterator[str]:
