@@ -14,8 +14,7 @@ import sys
 import tempfile
 
 from psibench.errors import InputError
-from psibench.llm.standin.imperfections import Imperfections
-from psibench.llm.standin.server import StandIn, serving
+from psibench.llm.standin.server import Imperfections, StandIn, serving
 
 STOP_S = 5.0
 

@@ -25,7 +25,7 @@ from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.replies import parse_reply
 from psibench.llm.sections import load_llms
 from psibench.llm.standin.completion import complete
-from psibench.llm.standin.imperfections import Imperfections
+from psibench.llm.standin.server import Imperfections
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables
 from psibench.plan.config import load_config
 from psibench.sources.documents import read_documents

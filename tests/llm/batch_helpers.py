@@ -11,8 +11,7 @@ from standin_batches import BatchStandIn
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch import ask_batches
 from psibench.llm.sections import LlmSettings
-from psibench.llm.standin.imperfections import HEADER
-from psibench.llm.standin.server import serving
+from psibench.llm.standin.server import HEADER, serving
 
 
 class Server:

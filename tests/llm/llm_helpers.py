@@ -20,8 +20,7 @@ from psibench.llm.asking import Item, Totals
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
-from psibench.llm.standin.imperfections import Imperfections
-from psibench.llm.standin.server import StandIn, serving
+from psibench.llm.standin.server import Imperfections, StandIn, serving
 from psibench.llm.usage import Usage
 
 MODEL = "stand-in/rules"

@@ -13,9 +13,10 @@ from aiohttp import BodyPartReader, web
 
 from psibench.errors import InputError
 from psibench.llm.standin.completion import BadRequestError, complete
-from psibench.llm.standin.imperfections import HEADER, Imperfections
 from psibench.llm.standin.rules import count_tokens
 from psibench.llm.standin.server import (
+    HEADER,
+    Imperfections,
     StandIn,
     error_body,
     error_response,

@@ -41,13 +41,6 @@ def test_an_answer_is_out_of_the_process_when_add_returns(tmp_path):
     assert KEYS[0] in opened(tmp_path)
 
 
-def test_a_store_without_answers_makes_no_file(tmp_path):
-    with AnswerStore(tmp_path / "store") as store:
-        store.refresh()
-        assert len(store) == 0
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_two_stores_never_write_the_same_file(tmp_path):
     stores = [filled(tmp_path, [0, n], is_closed=False) for n in (1, 2, 3)]
     assert len(list(tmp_path.iterdir())) == len(stores)

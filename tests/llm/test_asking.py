@@ -25,8 +25,7 @@ from psibench.llm.asking import Chain, Item
 from psibench.llm.client import OpenAIChatClient, Reply
 from psibench.llm.request import Message, ResponseSchema, Sampling
 from psibench.llm.sections import LlmSettings, Price
-from psibench.llm.standin.imperfections import Imperfections
-from psibench.llm.standin.server import StandIn
+from psibench.llm.standin.server import Imperfections, StandIn
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 KEY = "planted-key-0123456789abcdef"

@@ -18,7 +18,6 @@ from psibench.llm.expected import (
     expected_reply,
     infer_total,
     mean_stored_output,
-    stretch,
 )
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import ResponseSchema, Sampling
@@ -54,14 +53,6 @@ def test_the_stand_in_answers_in_process_as_its_server_does(tmp_path):
             served.usage,
             served.model,
         )
-
-
-def test_a_stand_in_reply_is_told_by_its_rules():
-    prompt, values, wanted = proposal()
-    reply = expected_reply(wanted, values, prompt, STAND_IN)
-    assert reply.source == "stand-in"
-    assert reply.output_tokens == answer_directly(wanted).usage.output_tokens
-    assert all("1992" in q["answer"] or "museum" in q["answer"] for q in reply.value["questions"])
 
 
 def test_another_model_is_expected_to_reply_like_the_example_at_the_items_size():
@@ -153,14 +144,6 @@ def test_a_translation_is_as_long_as_its_language_makes_it():
 )
 def test_a_translation_grows_by_its_languages(source, target, factor):
     assert expansion(source, target) == pytest.approx(factor)
-
-
-@pytest.mark.parametrize(
-    ("text", "factor", "longer"),
-    [("abcd", 1.5, "abcdab"), ("abcd", 0.5, "ab"), ("ab", 2, "abab"), ("a", 0.1, "a"), ("", 3, "")],
-)
-def test_a_text_is_stretched_by_its_characters(text, factor, longer):
-    assert stretch(text, factor) == longer
 
 
 def test_a_shard_s_distinct_requests_are_counted_and_repeats_are_not():

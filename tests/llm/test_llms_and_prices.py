@@ -1,14 +1,24 @@
 import re
+from datetime import date
 
 import pytest
 import yaml
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from psibench.config.files import read_entries, read_yaml
 from psibench.config.paths import CONFIG_FOLDER, PROMPTS
 from psibench.errors import InputError
-from psibench.llm.request import Message, Request
-from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
+from psibench.llm.request import Message, Request, Sampling
+from psibench.llm.secret import Secret
+from psibench.llm.sections import (
+    LlmSettings,
+    Price,
+    SamplingSettings,
+    load_llms,
+    load_prices,
+    price_of,
+)
+from psibench.llm.usage import Budget, BudgetReachedError, Usage
 from psibench.plan.config import load_config, resolve_llms, resolve_prices
 from psibench.plan.plan import make_plan
 
@@ -141,3 +151,94 @@ def test_a_template_that_does_not_fit_is_refused_before_the_run(tmp_path, old, n
     config, models = load_config({"benchmarks": {"b": section}, "models": ["bm25"]})
     with pytest.raises(InputError, match=rf"benchmarks\.b\.locate_span\.prompt: .*{message}"):
         make_plan(config, models)
+
+
+# Settings of one model
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"headers": {"Authorization": "Bearer x"}}, "Authorization is a secret"),
+        ({"headers": {"Ocp-Apim-Subscription-Key": "x"}}, "Subscription-Key is a secret"),
+        ({"headers": {"Cookie": "x"}}, "Cookie is a secret"),
+        ({"model": "stand-in/rules"}, "models of the stand-in"),
+        ({"backend": "stand-in"}, "models of the stand-in"),
+        ({"backend": "vllm", "base_url": "http://localhost:8000/v1"}, "use backend 'openai'"),
+        ({"budget_usd": 1.0}, "needs sampling.max_output_tokens"),
+        ({"api_key": "x"}, "Extra inputs"),
+        ({"asking": {"concurrency": 0}}, "greater than or equal to 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(changes, words):
+    with pytest.raises(ValidationError, match=words):
+        LlmSettings(**{"backend": "openai", "model": "m"} | changes)
+
+
+def test_sampling_settings_become_part_of_a_request():
+    chosen = SamplingSettings(temperature=1, stop=["END"], extra={"top_k": 3})
+    assert chosen.to_sampling() == Sampling(temperature=1.0, stop=("END",), extra={"top_k": 3})
+    assert SamplingSettings().to_sampling() == Sampling()
+
+
+@pytest.mark.parametrize("value", ["sk-\u00e9t\u00e9", "sk-one\ntwo"])
+def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(monkeypatch, value):
+    monkeypatch.setenv("SOME_KEY", value)
+    with pytest.raises(InputError, match=r"SOME_KEY.*copy the key anew") as caught:
+        Secret.from_environment("SOME_KEY")
+    assert value not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["api_key_env", "key_env"])
+def test_a_variable_that_is_not_set_is_told_with_the_config_key_that_names_it(monkeypatch, key):
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    with pytest.raises(InputError, match=rf"\(config key {key}\) is not set.*set {key} to null"):
+        Secret.from_environment("SOME_KEY", key=key)
+
+
+# Money
+
+DAY = date(2026, 1, 1)
+OWN_PRICE = Price(input_usd=1.0, output_usd=4.0, as_of=DAY)
+
+
+def test_cached_input_and_batches_cost_less():
+    price = Price(
+        input_usd=1.0, output_usd=4.0, cached_input_usd=0.1, batch_share=0.5, as_of="2026-01-01"
+    )
+    usage = Usage(1_000_000, 0, cached_input_tokens=400_000)
+    assert price.cost(usage) == pytest.approx(0.64)  # 0.6 x 1 + 0.4 x 0.1
+    assert price.cost(usage, is_batch=True) == pytest.approx(0.32)
+
+
+def test_a_price_needs_its_date():
+    with pytest.raises(ValidationError, match="as_of"):
+        Price(input_usd=1.0, output_usd=1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [("gpt-x", 2.0), ("gpt-x-mini", 3.0), ("gpt-y", 1.0), ("stand-in/a", 0.0)],
+)
+def test_the_entry_that_fits_closest_is_the_price(model, expected):
+    names = {"gpt-*": 1.0, "gpt-x": 2.0, "gpt-x-*": 3.0, "stand-in/*": 0.0}
+    prices = {n: Price(input_usd=usd, output_usd=0.0, as_of=DAY) for n, usd in names.items()}
+    assert price_of(model, prices).input_usd == expected
+
+
+def test_a_model_without_a_price_is_an_error_that_lists_the_priced_ones():
+    with pytest.raises(InputError, match=r"no price for model 'b'; priced: a\. Add an entry"):
+        price_of("b", {"a": OWN_PRICE})
+
+
+def test_a_budget_counts_what_is_under_way():
+    budget = Budget(10.0, OWN_PRICE)
+    million = Usage(1_000_000, 1_000_000)  # 5 USD
+    reserved = budget.reserve(million)
+    assert reserved == pytest.approx(5.0)
+    assert budget.reserve(million) == pytest.approx(5.0)
+    assert budget.reserve(Usage(1, 0)) is None
+    budget.settle(reserved, Usage(1_000_000, 0))  # 1 USD only
+    assert budget.spent_usd == pytest.approx(1.0)
+    assert budget.reserve(Usage(1_000_000, 500_000)) == pytest.approx(3.0)
+    assert isinstance(budget.reached(), BudgetReachedError)

@@ -52,45 +52,33 @@ class Launcher:
         )
         while self._status is None and not self._is_told and os.getppid() == self._job:
             self._wait(server)
-        if self._status is None:
-            self._terminate(server)
-        self._kill_all(server)
-        return 0 if self._status is None else self._status
-
-    def _tell(self, *_: object) -> None:
-        self._is_told = True
-
-    def _terminate(self, server: "subprocess.Popen[bytes]") -> None:
-        """Ask all processes to end, and give the server time to."""
-        is_orphan = os.getppid() != self._job
-        stop_s = min(self._stop_s, ORPHAN_STOP_S) if is_orphan else self._stop_s
-        deadline = time.monotonic() + stop_s
-        os.killpg(0, signal.SIGTERM)  # this process too: its handler takes it
-        while self._status is None and time.monotonic() < deadline:
-            self._wait(server)
-
-    def _kill_all(self, server: "subprocess.Popen[bytes]") -> None:
+        if self._status is None:  # ask all processes to end, and give the server time to
+            is_orphan = os.getppid() != self._job
+            stop_s = min(self._stop_s, ORPHAN_STOP_S) if is_orphan else self._stop_s
+            deadline = time.monotonic() + stop_s
+            os.killpg(0, signal.SIGTERM)  # this process too: its handler takes it
+            while self._status is None and time.monotonic() < deadline:
+                self._wait(server)
         deadline = time.monotonic() + KILL_S
         while (left := descendants()) and time.monotonic() < deadline:
             for pid in left:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             self._wait(server)
+        return self._status or 0
+
+    def _tell(self, *_: object) -> None:
+        self._is_told = True
 
     def _wait(self, server: "subprocess.Popen[bytes]") -> None:
         """Take leave of the children that ended; then wait a moment."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                break
-            if pid == server.pid:
-                code = os.waitstatus_to_exitcode(status)
-                self._status = server.returncode = code if code >= 0 else 128 - code
-        if self._status is None or descendants():
-            time.sleep(LOOK_S)
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == server.pid:
+                    code = os.waitstatus_to_exitcode(ended[1])
+                    self._status = server.returncode = code if code >= 0 else 128 - code
+            if self._status is None or descendants():
+                time.sleep(LOOK_S)
 
 
 def descendants() -> list[int]:

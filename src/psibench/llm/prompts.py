@@ -24,7 +24,7 @@ from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from psibench.errors import InputError
-from psibench.llm.replies import MisfitError, fit
+from psibench.llm.replies import MalformedReplyError, fit
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
@@ -122,7 +122,7 @@ def _read_example(
         raise ValueError("reply_example is a mapping that fits the response schema; found none")
     try:
         fitted = fit(value, response.schema)
-    except MisfitError as error:
+    except MalformedReplyError as error:
         raise ValueError(f"reply_example does not fit the response schema: {error}") from error
     if fitted != value:
         raise ValueError(f"reply_example fits the response schema only as {fitted!r}")

@@ -55,11 +55,7 @@ _REASONS = {
 
 
 class MalformedReplyError(ValueError):
-    """No value in the reply fits the schema; the text is a reason code."""
-
-
-class MisfitError(ValueError):
-    """The value does not fit; the text says where and why, without quoting the reply."""
+    """No value fits the schema; the text is a reason code: where and why, without the reply."""
 
 
 def parse_reply(text: str, schema: Mapping[str, Any]) -> Any:
@@ -77,7 +73,7 @@ def parse_reply(text: str, schema: Mapping[str, Any]) -> Any:
     for value in _values(_THOUGHT.sub("", text, count=1)):
         try:
             return fit(value, schema)
-        except MisfitError as error:
+        except MalformedReplyError as error:
             reason = reason or str(error)
     raise MalformedReplyError(reason or "no_json")
 
@@ -87,13 +83,13 @@ def fit(value: Any, schema: Mapping[str, Any]) -> Any:
 
     Raises
     ------
-    MisfitError
+    MalformedReplyError
         If it does not fit.
     """
     shaped = _shaped(value, schema)
     error = next(_validator(json.dumps(schema)).iter_errors(shaped), None)
     if error is not None:
-        raise MisfitError(_reason(error))
+        raise MalformedReplyError(_reason(error))
     return shaped
 
 

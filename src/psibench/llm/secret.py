@@ -60,7 +60,5 @@ class Secret:
     def __repr__(self) -> str:
         return f"Secret({HIDDEN})"
 
-    __str__ = __repr__
-
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a secret is not pickled; pass the variable's name")

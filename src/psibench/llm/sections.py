@@ -41,8 +41,7 @@ class SamplingSettings(Section):
 
     def to_sampling(self) -> Sampling:
         """Return them as part of a request."""
-        fields = self.model_dump()
-        return Sampling(**{**fields, "stop": tuple(fields["stop"])})
+        return Sampling(**self.model_dump())
 
 
 class AskPolicy(Section):

@@ -88,21 +88,22 @@ COMMON_WORDS = 100
 
 def by_words(query: str, text: str) -> float:
     """Give the share of the query's words that the text has."""
-    wanted = content_stems(query)
-    return _n_found(wanted, text) / len(wanted) if wanted else 0.0
+    return _share_found(query, text, lambda _: 1.0)
 
 
 def by_sentence(query: str, text: str) -> float:
     """Give the share of the query's words in the sentence that has most of them."""
-    wanted = content_stems(query)
-    best = max((_n_found(wanted, text[slice(*span)]) for span in sentences(text)), default=0)
-    return best / len(wanted) if wanted else 0.0
+    return max((by_words(query, text[slice(*span)]) for span in sentences(text)), default=0.0)
 
 
 def by_rarity(query: str, text: str) -> float:
     """Give the share of the query's words that the text has, each weighed by its `rarity`."""
+    return _share_found(query, text, rarity)
+
+
+def _share_found(query: str, text: str, weigh: Callable[[str], float]) -> float:
     found = set(content_stems(text))
-    weights = {stem: rarity(stem) for stem in content_stems(query)}
+    weights = {stem: weigh(stem) for stem in content_stems(query)}
     total = sum(weights.values())
     return sum(w for stem, w in weights.items() if stem in found) / total if total else 0.0
 
@@ -116,11 +117,6 @@ def rarity(stem: str) -> float:
     """
     ranks = _ranks()
     return log1p(ranks.get(stem, len(ranks) + 1) / COMMON_WORDS)
-
-
-def _n_found(wanted: list[str], text: str) -> int:
-    found = set(content_stems(text))
-    return sum(stem in found for stem in wanted)
 
 
 @cache
