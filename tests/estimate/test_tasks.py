@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from datetime import date
-from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -196,24 +195,6 @@ def test_twenty_stored_answers_to_a_template_tell_more_than_an_example(n, basis,
     assert bases == ["example", "example", basis, basis]
     if n == 20:
         assert tasks["grade_rest"].output_tokens == 33 * tasks["grade_rest"].requests
-
-
-@pytest.mark.parametrize(("recipe", "n"), product(RECIPES, [1, 20]))
-def test_no_task_drops_the_examples_of_the_shipped_prompts(recipe, n, tmp_path):
-    section = section_of(recipe)
-    (documents,) = Reader("words").documents(section, tmp_path, most=6)
-    task, known = TASKS[recipe][0], documents.tables  # the last look their example up in the text
-    chosen = task_section(section, task.name)
-    if hasattr(chosen, "n_questions"):
-        chosen = chosen.model_copy(update={"n_questions": n})
-    prompt = load_prompt(prompt_path(task.name, None))
-    replies = [
-        Replied(item.id, item.doc_id, item.target_position, prompt.example.for_values(item.values))
-        for item in task.items(known, chosen)
-    ]
-    gathered = task.gather(known, chosen, replies)
-    assert gathered.dropped.is_empty()
-    assert not gathered.rows.is_empty()
 
 
 # Documents

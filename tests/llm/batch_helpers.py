@@ -10,6 +10,7 @@ from standin_batches import BatchStandIn
 
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch import ask_batches
+from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.server import HEADER, serving
 
@@ -17,14 +18,14 @@ from psibench.llm.standin.server import HEADER, serving
 class Server:
     """A stand-in that runs in a thread of its own."""
 
-    def __init__(self, port=0):
+    def __init__(self):
         self.stand_in, self.url = BatchStandIn(), ""
-        self._port, self._started, self._loop = port, threading.Event(), None
+        self._started, self._loop = threading.Event(), None
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
 
     async def _serve(self):
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        async with serving(self.stand_in, port=self._port) as self.url:
+        async with serving(self.stand_in) as self.url:
             self._started.set()
             await self._over.wait()
 
@@ -50,10 +51,10 @@ class Server:
         urllib.request.urlopen(call).close()
 
 
-def batch_settings(url, faults="", *, batch=None, **asking) -> LlmSettings:
+def batch_settings(url, faults="", *, backend="openai-batch", batch=None, **asking) -> LlmSettings:
     policy = {"max_tries": 6} | asking
     return LlmSettings(
-        backend="openai-batch",
+        backend=backend,
         model=MODEL,
         base_url=url,
         asking=policy,
@@ -62,21 +63,20 @@ def batch_settings(url, faults="", *, batch=None, **asking) -> LlmSettings:
     )
 
 
-def ask(wanted, folder, chosen, *, budget=None, on_outcome=None) -> Run:
-    """Run the backend; what it raises is part of the result."""
+def ask(wanted, folder, chosen, *, budget=None) -> Run:
+    """Ask as the settings say; what is raised is part of the result."""
     run = Run()
-
-    def take(outcome):
-        run.outcomes.append(outcome)
-        run.totals.statuses[outcome.status] += 1
-        if on_outcome:
-            on_outcome(outcome)
-
-    with AnswerStore(folder) as store:
-        try:
-            run.totals = ask_batches(wanted, chosen, store=store, on_outcome=take, budget=budget)
-        except Exception as error:
-            run.error = error
+    take = run.outcomes.append
+    try:
+        if budget is None:
+            run.totals = ask_all(wanted, chosen, store=folder, on_outcome=take)
+        else:
+            with AnswerStore(folder) as store:
+                run.totals = ask_batches(
+                    wanted, chosen, store=store, on_outcome=take, budget=budget
+                )
+    except Exception as error:
+        run.error = error
     return run
 
 

@@ -16,6 +16,8 @@ from psibench.llm.request import Message, ResponseSchema
 from psibench.llm.run import ask_all
 from psibench.llm.secret import Secret
 
+both_backends = pytest.mark.parametrize("backend", ["openai-batch", "stand-in"])
+
 
 def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(server, tmp_path):
     from llm_helpers import ask as ask_one_by_one
@@ -38,12 +40,27 @@ def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(
     assert server.stats["n_batches"] == 1
 
 
-def test_items_that_ask_the_same_are_asked_once(server, tmp_path):
+@both_backends
+def test_items_that_ask_the_same_are_asked_once(server, tmp_path, backend):
     same = [Item(f"twin-{number}", request(0)) for number in range(12)]
-    run = ask(same, tmp_path, batch_settings(server.url))
+    run = ask(same, tmp_path, batch_settings(server.url, backend=backend))
     assert server.stats["n_requests"] == 1
     assert len(run.by_item) == 12
     assert sum(outcome.n_asked for outcome in run.outcomes) == 1
+
+
+@both_backends
+def test_a_rejected_request_fails_alone_and_is_asked_again_next_time(server, tmp_path, backend):
+    unknown = Item("odd", request(0, response=ResponseSchema("no_such_task", {"type": "object"})))
+    chosen = batch_settings(server.url, backend=backend)
+    run = ask([*items(3), unknown], tmp_path, chosen)
+    assert run.error is None
+    assert run.statuses == {"ok": 3, "failed": 1}
+    assert run.by_item["odd"].reason == "http_400"
+    assert "no_such_task" in run.by_item["odd"].text
+    assert server.stats["n_requests"] == 4  # 400 is not tried again
+    assert ask([*items(3), unknown], tmp_path, chosen).totals.n_from_store == 3
+    assert server.stats["n_requests"] == 5
 
 
 def long_item(number: int, n_chars: int) -> Item:
@@ -74,19 +91,6 @@ def test_lines_that_failed_for_a_while_are_asked_again(server, tmp_path):
     assert server.stand_in.answered.total() == 60  # nothing answered was asked again
     assert server.stats["n_requests"] > 80  # half of 60, and half of those
     assert set(server.stand_in.answered.values()) == {1}
-
-
-def test_a_rejected_line_fails_alone_and_is_asked_again_next_time(server, tmp_path):
-    unknown = Item("odd", request(0, response=ResponseSchema("no_such_task", {"type": "object"})))
-    run = ask([*items(3), unknown], tmp_path, batch_settings(server.url))
-    assert run.error is None
-    assert run.statuses == {"ok": 3, "failed": 1}
-    assert run.by_item["odd"].reason == "http_400"
-    assert "no_such_task" in run.by_item["odd"].text
-    assert server.stats["batch_sizes"] == [4]
-    again = ask([*items(3), unknown], tmp_path, batch_settings(server.url))
-    assert server.stats["batch_sizes"] == [4, 1]
-    assert again.totals.n_from_store == 3
 
 
 def test_requests_that_all_fail_end_the_run(server, tmp_path):

@@ -13,7 +13,7 @@ from psibench.errors import InputError
 from psibench.llm.asking import Item
 from psibench.llm.batch import read_line
 from psibench.llm.request import Sampling
-from psibench.llm.sections import LlmSettings, Price
+from psibench.llm.sections import Price
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 KEY = "planted-key-0123456789abcdef"
@@ -93,29 +93,27 @@ def test_a_queue_too_short_for_one_request_ends_the_run(server, tmp_path):
     assert run.outcomes == []
 
 
-def keyed(server, monkeypatch, faults="", **asking) -> LlmSettings:
-    monkeypatch.setenv("PSIBENCH_TEST_KEY", KEY)
-    chosen = batch_settings(server.url, faults, **asking)
-    return chosen.model_copy(update={"api_key_env": "PSIBENCH_TEST_KEY"})
-
-
 def files_text(folder) -> str:
     return "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize(
-    "faults",
+    ("backend", "faults"),
     [
-        "server_error=0.5,rate_limited=0.5,echo_key=1",
-        "fail_batch=1,echo_key=1",
-        "batch_http_error=1,echo_key=1",
+        ("stand-in", "server_error=0.7,rate_limited=0.3,echo_key=1"),
+        ("openai-batch", "server_error=0.5,rate_limited=0.5,echo_key=1"),
+        ("openai-batch", "fail_batch=1,echo_key=1"),
+        ("openai-batch", "batch_http_error=1,echo_key=1"),
     ],
 )
 def test_a_key_that_the_server_repeats_is_in_no_outcome_log_or_file(
-    server, tmp_path, monkeypatch, caplog, faults
+    server, tmp_path, monkeypatch, caplog, backend, faults
 ):
     caplog.set_level(logging.DEBUG)
-    run = ask(items(6), tmp_path, keyed(server, monkeypatch, faults, max_tries=2))
+    chosen = batch_settings(server.url, faults, backend=backend, max_tries=2)
+    monkeypatch.setenv("PSIBENCH_TEST_KEY", KEY)
+    chosen = chosen.model_copy(update={"api_key_env": "PSIBENCH_TEST_KEY"})
+    run = ask(items(6), tmp_path, chosen)
     told = str(run.error) + repr(run.outcomes) + caplog.text + files_text(tmp_path)
     assert "you sent Bearer [key]" in told
     assert KEY not in told

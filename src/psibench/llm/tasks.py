@@ -6,7 +6,6 @@ which later tasks read under the task's name.
 """
 
 import json
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -181,32 +180,21 @@ def shard_names(n_shards: int) -> list[str]:
 def shard_documents(tables: Mapping[str, pl.DataFrame], shard: str) -> dict[str, pl.DataFrame]:
     """Return the tables with the documents of one shard alone, and what belongs to these.
 
-    A table without ``doc_id`` or ``pos_corpus_id`` stays whole.
-
-    A document's shard depends on its id and the number of shards, not on the other documents: a
-    longer or shorter corpus moves no document.
-
-    Raises
-    ------
-    InputError
-        If ``shard`` is not like ``0-of-2``.
+    A table without ``doc_id`` or ``pos_corpus_id`` stays whole. A document's shard depends on its
+    id and the number of shards, not on the other documents: a longer or shorter corpus moves no
+    document.
     """
-    found = re.fullmatch(r"(\d+)-of-(\d+)", shard)
-    if not found or int(found[1]) >= int(found[2]):
-        raise InputError(f"shard {shard!r}; expected NUMBER-of-TOTAL with NUMBER from 0, as 0-of-2")
-    number, n_shards = int(found[1]), int(found[2])
-    documents = tables["documents"]
+    number, n_shards = map(int, shard.split("-of-"))
+    documents = tables[DOCUMENTS_TABLE]
     mine = [zlib.crc32(doc_id.encode()) % n_shards == number for doc_id in documents["_id"]]
     own = documents.filter(pl.Series(mine, dtype=pl.Boolean))
-    if own.height == documents.height:
-        return dict(tables)
-    of_own = {"documents": own}
+    of_own = dict(tables) | {DOCUMENTS_TABLE: own}
     for name, frame in tables.items():
         column = next((one for one in ("doc_id", "pos_corpus_id") if one in frame.columns), None)
-        if name != "documents" and column is not None:
+        if name != DOCUMENTS_TABLE and column is not None and own.height < documents.height:
             ids = own.select(pl.col("_id").alias(column))
             of_own[name] = frame.join(ids, on=column, how="semi", maintain_order="left")
-    return {**tables, **of_own}
+    return of_own
 
 
 def refuse_unknown_documents(tables: Tables, name: str) -> None:
