@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 from psibench.errors import InputError
-from psibench.llm.standin.server import Imperfections, StandIn, serving
+from psibench.llm.standin.server import serving
 
 STOP_S = 5.0
 
@@ -95,13 +96,17 @@ class StandInProcess:
 
 async def serve(args: argparse.Namespace) -> None:
     """Serve until SIGTERM, SIGINT or the end of standard input."""
+    sys.path.insert(0, str(Path(__file__).with_name("llm")))
+    from faulty_standin import FaultyStandIn, Imperfections
+
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, over.set)
     if args.until_stdin_ends:
         loop.add_reader(sys.stdin.fileno(), lambda: None if os.read(0, 1) else over.set())
-    async with serving(StandIn(Imperfections.parse(args.imperfections)), port=args.port) as url:
+    stand_in = FaultyStandIn(Imperfections.parse(args.imperfections))
+    async with serving(stand_in, port=args.port) as url:
         print(url, flush=True)
         await over.wait()
 

@@ -25,7 +25,6 @@ from psibench.llm.prompts import load_prompt, requests_of
 from psibench.llm.replies import parse_reply
 from psibench.llm.sections import load_llms
 from psibench.llm.standin.completion import complete
-from psibench.llm.standin.server import Imperfections
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Replied, Tables
 from psibench.plan.config import load_config
 from psibench.sources.documents import read_documents
@@ -99,9 +98,8 @@ def write_queries(documents: pl.DataFrame, *, wrong_position: float, seed: int) 
     chosen = CHOOSE_CONFIGURATION.gather(tables, choose, ask(CHOOSE_CONFIGURATION, choose, tables))
     tables[CHOOSE_CONFIGURATION.name] = chosen.rows
     task = GENERATE_POSITIONAL_QUERY
-    faults = Imperfections(wrong_position=wrong_position, seed=seed)
     right = ask(task, generate, tables)
-    given = ask(task, generate, tables, faults)
+    given = ask(task, generate, tables, wrong_position=wrong_position, seed=seed)
     planted = [
         reply.item_id for reply, good in zip(given, right, strict=True) if reply.value != good.value
     ]
@@ -122,10 +120,15 @@ def ask(
     task: LlmTask,
     section: LlmTaskSection,
     tables: Tables,
-    faults: Imperfections | None = None,
+    *,
+    wrong_position: float = 0.0,
+    seed: float = 0.0,
 ) -> list[Replied]:
-    """Put a task's items to the stand-in, each once, as its server would be asked."""
-    asked, llm, chosen = Counter[str](), load_llms()[section.llm], faults or Imperfections()
+    """Put a task's items to the stand-in, each once, as its server would be asked.
+
+    A share ``wrong_position`` of its replies errs, drawn by ``seed``.
+    """
+    asked, llm = Counter[str](), load_llms()[section.llm]
     prompt = load_prompt(prompt_path(task.template, section.prompt))
     assert prompt.response is not None
     replies = []
@@ -133,8 +136,9 @@ def ask(
         body = request.body(output_limit_key=llm.output_limit_key)
         name = hashlib.sha256(json.dumps(body).encode()).hexdigest()
         asked[name] += 1
-        _, _, fault = chosen.draw(name, asked[name])
-        reply = complete(body, random.Random(name), fault, chosen.huge_mb)
+        draws = random.Random(f"{seed}:{name}:{asked[name]}")
+        drawn = [draws.random() for _ in range(3)][2]  # the first two are of other faults
+        reply = complete(body, random.Random(name), is_wrong=drawn < wrong_position)
         message: Mapping[str, Any] = reply["choices"][0]["message"]
         value = parse_reply(message["content"], prompt.response.schema)
         replies.append(Replied(item.id, item.doc_id, item.target_position, value))

@@ -5,6 +5,7 @@ import json
 import threading
 import urllib.request
 
+from faulty_standin import HEADER
 from llm_helpers import MODEL, Run, stats
 from standin_batches import BatchStandIn
 
@@ -12,7 +13,7 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.batch import ask_batches
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
-from psibench.llm.standin.server import HEADER, serving
+from psibench.llm.standin.server import serving
 
 
 class Server:

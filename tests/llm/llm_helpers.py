@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
+from faulty_standin import FaultyStandIn, Imperfections
 from openai import _base_client
 
 from psibench.llm import asking
@@ -20,7 +21,7 @@ from psibench.llm.asking import Item, Totals
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
-from psibench.llm.standin.server import Imperfections, StandIn, serving
+from psibench.llm.standin.server import serving
 from psibench.llm.usage import Usage
 
 MODEL = "stand-in/rules"
@@ -104,7 +105,7 @@ async def ask_client(client, wanted, chosen: LlmSettings, folder, **options) -> 
 
 def ask(wanted, folder, *, server=None, faults="", chosen=None, budget=None, **options) -> Run:
     """Ask a server in the same event loop: a stand-in, with faults, or a `ScriptedServer`."""
-    server = server or StandIn()
+    server = server or FaultyStandIn()
     if faults:
         server.imperfections = Imperfections.parse(faults)
     chosen = chosen or settings()

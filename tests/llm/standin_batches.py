@@ -10,19 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import BodyPartReader, web
+from faulty_standin import HEADER, FaultyStandIn, Imperfections, fault_words, spoilt_completion
 
-from psibench.errors import InputError
-from psibench.llm.standin.completion import BadRequestError, complete
+from psibench.llm.standin.completion import BadRequestError
 from psibench.llm.standin.rules import count_tokens
-from psibench.llm.standin.server import (
-    HEADER,
-    Imperfections,
-    StandIn,
-    error_body,
-    error_response,
-    fault_words,
-    json_response,
-)
+from psibench.llm.standin.server import error_body, error_response, json_response
 
 MAX_LINES = 50_000
 MAX_BYTES = 200_000_000  # of an input file
@@ -53,7 +45,7 @@ class BatchImperfections(Imperfections):
     create_reset: float = 0.0
 
 
-class BatchStandIn(StandIn):
+class BatchStandIn(FaultyStandIn):
     """A stand-in with files and batches, in memory; their lines count among the requests asked.
 
     A header of a request overrides its options; those of the request that creates a batch hold for
@@ -98,10 +90,7 @@ class BatchStandIn(StandIn):
 
         async def guarded(request: web.Request) -> web.Response:
             given = request.headers.get(HEADER, "")
-            try:
-                faults = BatchImperfections.parse(given, self.imperfections)
-            except InputError as error:
-                return error_response(400, "bad_request", str(error))
+            faults = BatchImperfections.parse(given, self.imperfections)
             call = f"{request.method} {request.path}"
             self._calls[call] += 1
             draws = random.Random(f"{faults.seed}:{call}:{self._calls[call]}")
@@ -241,9 +230,9 @@ class BatchStandIn(StandIn):
         if fault == "server_error":
             return _output(line, 500, error_body("server_error", words))
         try:
-            body = complete(line["body"], random.Random(name), content, faults.huge_mb)
+            body = spoilt_completion(line["body"], name, content, faults)
         except BadRequestError as error:
-            return _output(line, 400, error_body("bad_request", error.message))
+            return _output(line, 400, error_body("bad_request", str(error)))
         self.answered[name] += 1
         return _output(line, 200, body)
 

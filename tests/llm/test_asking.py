@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
+from faulty_standin import FaultyStandIn, Imperfections
 from llm_helpers import (
     MODEL,
     ScriptedServer,
@@ -24,7 +25,6 @@ from psibench.llm.asking import Chain, Item
 from psibench.llm.client import OpenAIChatClient, Reply
 from psibench.llm.request import Message, Sampling
 from psibench.llm.sections import LlmSettings, Price
-from psibench.llm.standin.server import Imperfections, StandIn
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 KEY = "planted-key-0123456789abcdef"
@@ -47,7 +47,7 @@ def test_each_item_gets_one_outcome_with_value_usage_and_model(tmp_path):
 
 
 def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
-    first, stand_in = ask(items(30), tmp_path), StandIn()
+    first, stand_in = ask(items(30), tmp_path), FaultyStandIn()
     changed = [Item(f"item-{n}", request(n + 1000)) for n in range(10)] + items(30)[10:]
     second = ask(changed, tmp_path, server=stand_in)
     assert (stand_in.asked.total(), second.totals.n_from_store, len(second.outcomes)) == (
@@ -102,7 +102,7 @@ def test_what_has_no_value_becomes_an_outcome_with_its_reason(tmp_path, fault, s
 def test_a_reply_cut_off_before_its_bound_found_no_room_and_is_not_asked_again(
     tmp_path, bound, reason, n_asked
 ):
-    stand_in = StandIn()
+    stand_in = FaultyStandIn()
     bounded = items(1, sampling=Sampling(max_output_tokens=bound))
     (outcome,) = ask(bounded, tmp_path, server=stand_in, faults="truncated=1").outcomes
     assert (outcome.status, outcome.reason) == ("truncated", reason)
@@ -128,12 +128,12 @@ def test_thinking_that_a_service_counts_in_the_total_alone_is_output(total, outp
 
 
 def test_a_reask_that_succeeds_is_found_again_without_asking(tmp_path):
-    stand_in = StandIn()
+    stand_in = FaultyStandIn()
     run = ask(items(40), tmp_path, server=stand_in, faults="malformed=0.4,seed=3")
     reasked = [outcome for outcome in run.outcomes if outcome.n_reasks]
     assert len(reasked) > 5
     assert any(o.status == "ok" for o in reasked)
-    again = ask(items(40), tmp_path, server=StandIn())
+    again = ask(items(40), tmp_path, server=FaultyStandIn())
     assert {(o.item_id, o.status, o.n_reasks, o.usage) for o in again.outcomes} == {
         (o.item_id, o.status, o.n_reasks, o.usage) for o in run.outcomes
     }
@@ -246,7 +246,7 @@ def test_concurrency_is_used_and_not_exceeded_and_items_are_drawn_no_faster(tmp_
 
 
 def test_a_job_whose_time_is_up_ends_with_what_was_answered(tmp_path):
-    server = StandIn(Imperfections.parse("delay_s=0.05"))
+    server = FaultyStandIn(Imperfections.parse("delay_s=0.05"))
 
     def check_stop():
         if server.asked.total() >= 20:
@@ -308,14 +308,14 @@ def test_no_other_key_of_the_environment_is_sent(tmp_path, monkeypatch):
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, f"other-{name}")
     sent = []
-    stand_in = StandIn()
-    answer_chat = stand_in._chat
+    stand_in = FaultyStandIn()
+    answer_chat = stand_in.chat
 
     async def listening(request):
         sent.append(" ".join(request.headers.values()))
         return await answer_chat(request)
 
-    stand_in._chat = listening
+    stand_in.chat = listening
     assert ask(items(1), tmp_path, server=stand_in, chosen=keyed(monkeypatch)).error is None
     assert KEY in sent[0]
     assert "other-" not in sent[0]

@@ -7,13 +7,13 @@ import threading
 import time
 
 import pytest
+from faulty_standin import FaultyStandIn
 from llm_helpers import MODEL, ask, items, settings, start_job, stats, stored
 from standin_process import StandInProcess
 
 from psibench.errors import InputError
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
-from psibench.llm.standin.server import StandIn
 
 pytestmark = pytest.mark.processes
 
@@ -74,7 +74,7 @@ def test_a_server_that_restarts_in_the_middle_is_waited_for(tmp_path):
     ],
 )
 def test_faults_of_the_connection_lose_nothing(tmp_path, faults):
-    stand_in = StandIn()
+    stand_in = FaultyStandIn()
     run = ask(items(200), tmp_path, server=stand_in, faults=faults)
     assert run.error is None
     assert run.statuses == {"ok": 200}
@@ -102,14 +102,14 @@ def test_a_full_disk_ends_the_run_and_costs_at_most_what_was_under_way(tmp_path,
         return write(handle, data)
 
     monkeypatch.setattr(os, "write", bounded)
-    first = StandIn()
+    first = FaultyStandIn()
     run = ask(items(200), tmp_path, server=first)
     monkeypatch.undo()
     assert isinstance(run.error, InputError)
     assert "No space left on device" in str(run.error)
     assert len(run.outcomes) == len(stored(tmp_path)) == 40
     assert 41 <= first.asked.total() <= 40 + settings().asking.concurrency
-    second = StandIn()
+    second = FaultyStandIn()
     assert ask(items(200), tmp_path, server=second).statuses == {"ok": 200}
     assert second.asked.total() == 160
 

@@ -3,11 +3,10 @@
 import json
 import logging
 import time
-import zlib
 
 import pytest
 from aiohttp import web
-from llm_helpers import COMPLETION, ScriptedServer, ask, items, request, settings
+from llm_helpers import COMPLETION, ScriptedServer, answer, ask, items, request, settings
 
 from psibench.errors import InputError
 from psibench.llm.answer_store import AnswerStore, stored_usage
@@ -69,22 +68,12 @@ def test_cached_and_reasoning_tokens_are_at_most_what_they_are_part_of(tmp_path)
 
 
 def test_a_store_with_an_answer_that_was_believed_once_is_read(tmp_path):
-    ask(items(2), tmp_path)
-    (path,) = tmp_path.glob("*.jsonl")
-    lines = path.read_text().splitlines()
-    tail = lines[0].partition('","key')[2]
-    tail = '","key' + tail
-    record = json.loads("{" + tail[2:])  # {"key":...,"record":{...}}
-    record["record"]["usage"]["input_tokens"] = 10**30
-    record["record"]["model"] = "stand-in/\ud800"
-    payload = json.dumps(record["record"], separators=(",", ":"))
-    tail = f'","key":"{record["key"]}","record":{payload}}}'
-    path.write_text(f'{{"sum":"{zlib.crc32(tail.encode()):08x}{tail}\n{lines[1]}\n')
-    run = ask(items(2), tmp_path, server=ScriptedServer(500))
-    assert (run.error, run.totals.n_from_store) == (None, 2)
-    assert stored_usage(tmp_path).input_tokens < 10**6
-    for outcome in run.outcomes:
-        outcome.model.encode()
+    with AnswerStore(tmp_path) as store:
+        store.add(answer(0, usage=Usage(10**30, 5), model="stand-in/\ud800"))
+    run = ask(items(1), tmp_path, server=ScriptedServer(500))
+    assert (run.error, run.totals.n_from_store) == (None, 1)
+    assert stored_usage(tmp_path) == Usage()
+    run.outcomes[0].model.encode()
 
 
 @pytest.mark.parametrize("field", ["model", "finish_reason"])

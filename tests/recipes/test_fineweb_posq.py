@@ -52,7 +52,7 @@ def answered(task, tables, section):
             "messages": [{"role": m.role, "content": m.content} for m in messages],
             "response_format": {"type": "json_schema", "json_schema": schema},
         }
-        choice = complete(body, random.Random(item.id), None, 1.0)["choices"][0]
+        choice = complete(body, random.Random(item.id))["choices"][0]
         value = parse_reply(choice["message"]["content"], prompt.response.schema)
         yield Replied(item.id, item.doc_id, item.target_position, value)
 

@@ -204,8 +204,8 @@ def test_thirds_are_right_closed(span, position):
     assert position_of_span(*span, 30) == position
 
 
-def chain(tables, fault=None):
-    replies = ask(PROPOSE_QUESTIONS, PROPOSE, tables, fault=fault)
+def chain(tables, *, is_wrong=False):
+    replies = ask(PROPOSE_QUESTIONS, PROPOSE, tables, is_wrong=is_wrong)
     questions = gather(PROPOSE_QUESTIONS, PROPOSE, tables, replies).rows
     tables = {**tables, "propose_questions": questions}
     replies = ask(LOCATE_SPAN, LOCATE, tables)
@@ -228,7 +228,7 @@ def test_the_chain_keeps_what_the_stand_in_says_of_real_texts(real_data, name):
 
 
 def test_evidence_in_another_third_is_kept_where_it_lies(real_data):
-    _, gathered = chain({"documents": contexts(real_data / "xquad.en.json")}, "wrong_position")
+    _, gathered = chain({"documents": contexts(real_data / "xquad.en.json")}, is_wrong=True)
     assert gathered.rows.height > 250
     assert not gathered.rows["on_target"].any()
     assert (gathered.rows["target_position"] != gathered.rows["asked_position"]).all()

@@ -39,8 +39,6 @@ def test_the_same_request_gets_the_same_reply(server):
 
 def test_it_listens_on_this_machine_only(server):
     assert server.base_url.startswith("http://127.0.0.1:")
-    with urllib.request.urlopen(server.base_url.replace("/v1", "/health")) as reply:
-        assert json.load(reply) == {"status": "ok"}
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ VALUES = {
 }
 
 
-def reply(task: str, *, fault: str | None = None, seed: int = 0, **changes):
+def reply(task: str, *, is_wrong: bool = False, seed: int = 0, **changes):
     prompt = load_prompt(FOLDER / f"{task}.md")
     values = VALUES | changes
     messages = prompt.render({name: values[name] for name in prompt.variables})
@@ -64,7 +64,7 @@ def reply(task: str, *, fault: str | None = None, seed: int = 0, **changes):
         "messages": [{"role": m.role, "content": m.content} for m in messages],
         "response_format": {"type": "json_schema", "json_schema": schema},
     }
-    data = complete(body, random.Random(seed), fault, 1.0)
+    data = complete(body, random.Random(seed), is_wrong=is_wrong)
     return parse_reply(data["choices"][0]["message"]["content"], prompt.response.schema)
 
 
@@ -100,10 +100,10 @@ def test_proposed_questions_lie_in_the_third_asked_for(position, seed):
 
 
 def test_a_wrong_position_is_in_another_third():
-    for question in reply("propose_questions", fault="wrong_position")["questions"]:
+    for question in reply("propose_questions", is_wrong=True)["questions"]:
         start = DOCUMENT.index(question["answer"])
         assert tag_posq(start, start + len(question["answer"]), len(DOCUMENT)) != "middle"
-    wrong = reply("generate_positional_query", fault="wrong_position")
+    wrong = reply("generate_positional_query", is_wrong=True)
     assert wrong["answer"] not in VALUES["segment"]
 
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from psibench.llm.answer import Answer
@@ -14,18 +13,13 @@ from psibench.llm.secret import Secret
 from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.llm.standin.rules import HANDLERS, Task, count_tokens, judge_of
 
-REFUSAL = "I am sorry, but I cannot help with that."
 
-
-@dataclass(frozen=True)
 class BadRequestError(Exception):
-    """The body asks for nothing the stand-in knows."""
-
-    message: str
+    """The body asks for nothing the stand-in knows; the text says why."""
 
 
-def complete(body: Mapping[str, Any], rng: random.Random, fault: str | None, huge_mb: float) -> Any:
-    """Return the chat completion of a request, as plain data.
+def complete(body: Mapping[str, Any], rng: random.Random, *, is_wrong: bool = False) -> Any:
+    """Return the chat completion of a request, as plain data; ``is_wrong`` lets its rules err.
 
     The model that the body names decides how texts are judged (`judge_of`), nothing else.
 
@@ -35,29 +29,16 @@ def complete(body: Mapping[str, Any], rng: random.Random, fault: str | None, hug
         If the body has no messages, or names a task that has no rules.
     """
     prompt = _prompt(body)
-    value = _value(body, prompt, rng, is_wrong=fault == "wrong_position")
+    value = _value(body, prompt, rng, is_wrong=is_wrong)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    finish_reason, refusal = "stop", None
-    if fault == "malformed":
-        text = text[: max(1, len(text) // 2)]
-    elif fault == "untidy":
-        text = f"Here it is:\n```python\n{value!r}\n```\nI hope this helps."
-    elif fault == "refusal":
-        text, refusal = "", REFUSAL
-    elif fault == "truncated":
-        text, finish_reason = text[: max(1, len(text) // 2)], "length"
-    elif fault == "filtered":
-        text, finish_reason = "", "content_filter"
-    elif fault == "huge":
-        text += " " * int(huge_mb * 1_000_000)
     n_input, n_output = count_tokens(prompt), count_tokens(text)
-    message = {"role": "assistant", "content": None if refusal else text, "refusal": refusal}
+    message = {"role": "assistant", "content": text, "refusal": None}
     return {
         "id": f"chatcmpl-{rng.getrandbits(64):016x}",
         "object": "chat.completion",
         "created": 0,
         "model": STAND_IN_PREFIX + str(body.get("model", "")).removeprefix(STAND_IN_PREFIX),
-        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
         "usage": {
             "prompt_tokens": n_input,
             "completion_tokens": n_output,
@@ -96,6 +77,6 @@ def answer_directly(request: Request, *, output_limit_key: str = "max_tokens") -
     """
     body = json.dumps(request.body(output_limit_key=output_limit_key)).encode()
     name = hashlib.sha256(body).hexdigest()
-    data = complete(json.loads(body), random.Random(name), None, 0.0)
+    data = complete(json.loads(body), random.Random(name))
     reply = read_reply(data, request.model, Secret(""))
     return reply.to_answer(request.key, request.task)
