@@ -178,6 +178,10 @@ def stored(folder) -> list[Answer]:
     return list(map(store.get, store.keys()))
 
 
+def files_text(folder: Path) -> str:
+    return "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
+
+
 def wait_for(condition, timeout_s: float = 300.0):
     """Return what a condition gives once it gives something."""
     until = time.monotonic() + timeout_s

@@ -13,6 +13,7 @@ from llm_helpers import (
     answer,
     ask,
     ask_client,
+    files_text,
     items,
     request,
     settings,
@@ -28,10 +29,6 @@ from psibench.llm.sections import LlmSettings, Price
 from psibench.llm.usage import Budget, BudgetReachedError, Usage
 
 KEY = "planted-key-0123456789abcdef"
-
-
-def files_text(folder) -> str:
-    return "".join(path.read_text() for path in folder.glob("*.jsonl"))
 
 
 def test_each_item_gets_one_outcome_with_value_usage_and_model(tmp_path):

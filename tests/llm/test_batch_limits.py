@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from batch_helpers import ask, batch_settings
-from llm_helpers import items, stored
+from llm_helpers import files_text, items, stored
 from standin_batches import BatchImperfections
 
 from psibench.errors import InputError
@@ -91,10 +91,6 @@ def test_a_queue_too_short_for_one_request_ends_the_run(server, tmp_path):
     assert isinstance(run.error, InputError)
     assert "token_limit_exceeded" in str(run.error)
     assert run.outcomes == []
-
-
-def files_text(folder) -> str:
-    return "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize(

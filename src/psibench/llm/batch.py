@@ -108,10 +108,13 @@ def ask_batches(
 
 
 @dataclass
-class _Record:
-    """One batch: ``requests`` are request keys by task, ``most`` the tokens they can use at most.
+class _Batch:
+    """One batch, of this run or an earlier one.
 
-    ``server`` null is api.openai.com; ``batch_id`` is None until the batch is created.
+    ``requests`` are request keys by task, ``most`` the tokens they can use at most; ``server`` null
+    is api.openai.com; ``batch_id`` is None until the batch is created. `OF_A_RUN` are not recorded:
+    the money reserved, whether this run made it, what its replies used so far, when the log was
+    told how it stands.
     """
 
     name: str
@@ -122,6 +125,10 @@ class _Record:
     most: Usage
     batch_id: str | None = None
     created: str = field(default_factory=now)
+    reserved_usd: float = 0.0
+    is_own: bool = False
+    used: Usage = field(default_factory=Usage)
+    told_s: float = -math.inf
 
     @cached_property
     def tasks(self) -> dict[str, str]:
@@ -135,15 +142,7 @@ class _Record:
         return Usage(math.ceil(self.most.input_tokens / n), math.ceil(self.most.output_tokens / n))
 
 
-@dataclass
-class _UnderWay:
-    """One batch that is awaited, of this run or an earlier one; ``used`` by its replies so far."""
-
-    record: _Record
-    reserved_usd: float
-    is_own: bool
-    used: Usage = field(default_factory=Usage)
-    told_s: float = -math.inf
+OF_A_RUN = frozenset({"reserved_usd", "is_own", "used", "told_s"})
 
 
 @dataclass
@@ -172,7 +171,7 @@ class _Run:
         self._most_requests = settings.batch.max_requests
         self._waiting: dict[str, _Waiting] = {}
         self._to_ask: deque[str] = deque()
-        self._under_way: dict[str, _UnderWay] = {}
+        self._under_way: dict[str, _Batch] = {}
         self._stop: Exception | None = None
         self._is_short = self._is_paused = False
 
@@ -289,11 +288,19 @@ class _Run:
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(8)}"
         try:
             file_id = self._server.upload(content, name)
-            settings = self._settings
-            record = _Record(name, settings.base_url, settings.model, file_id, requests, most)
-            self._write(record)
-            record.batch_id = self._server.create(file_id, name)
-            self._write(record)
+            batch = _Batch(
+                name=name,
+                server=self._settings.base_url,
+                model=self._settings.model,
+                input_file_id=file_id,
+                requests=requests,
+                most=most,
+                reserved_usd=reserved_usd,
+                is_own=True,
+            )
+            self._write(batch)
+            batch.batch_id = self._server.create(file_id, name)
+            self._write(batch)
         except TryFailedError as failure:
             if failure.verdict != "retry":  # else it may exist: the next run looks for it
                 self._path(name).unlink(missing_ok=True)
@@ -301,8 +308,8 @@ class _Run:
                 self._budget.settle(reserved_usd, Usage())
             self._halt(InputError(f"the server takes no batch: {failure}"))
             return
-        logger.info("batch %s: created, %d requests", record.batch_id, len(record.tasks))
-        self._under_way[name] = _UnderWay(record, reserved_usd, is_own=True)
+        logger.info("batch %s: created, %d requests", batch.batch_id, len(batch.tasks))
+        self._under_way[name] = batch
 
     # Records
 
@@ -312,33 +319,33 @@ class _Run:
         Their cost is spent whether the budget has room or not.
         """
         for path in sorted(self._folder.glob("*.json")):
-            record = _record(path)
-            if record is None or record.server != self._settings.base_url:
+            batch = _recorded(path)
+            if batch is None or batch.server != self._settings.base_url:
                 continue
-            if all(key in self._store for key in record.tasks):  # its reader was killed
+            if all(key in self._store for key in batch.tasks):  # its reader was killed
                 path.unlink(missing_ok=True)
-            elif self._waiting.keys() & record.tasks.keys():
-                held = self._budget.hold(record.most) if self._budget else 0.0
-                self._under_way[record.name] = _UnderWay(record, held, is_own=False)
-        awaited = {key for batch in self._under_way.values() for key in batch.record.tasks}
+            elif self._waiting.keys() & batch.tasks.keys():
+                batch.reserved_usd = self._budget.hold(batch.most) if self._budget else 0.0
+                self._under_way[batch.name] = batch
+        awaited = {key for batch in self._under_way.values() for key in batch.tasks}
         self._to_ask = deque(key for key in self._to_ask if key not in awaited)
 
-    def _write(self, record: _Record) -> None:
+    def _write(self, batch: _Batch) -> None:
+        record = {name: kept for name, kept in asdict(batch).items() if name not in OF_A_RUN}
         with writing_to(self._folder):
-            write_text(json.dumps(asdict(record)) + "\n", self._path(record.name))
+            write_text(json.dumps(record) + "\n", self._path(batch.name))
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.json"
 
     # From batches under way to answers
 
-    def _look_at(self, batch: _UnderWay) -> None:
+    def _look_at(self, batch: _Batch) -> None:
         """Read a batch if it has ended, and draw the conclusions."""
-        record = batch.record
-        if record.batch_id is None:
-            created_s = datetime.fromisoformat(record.created).timestamp()
-            record.batch_id = self._server.find(record.name, since_s=created_s)
-        state = self._server.retrieve(record.batch_id) if record.batch_id else None
+        if batch.batch_id is None:
+            created_s = datetime.fromisoformat(batch.created).timestamp()
+            batch.batch_id = self._server.find(batch.name, since_s=created_s)
+        state = self._server.retrieve(batch.batch_id) if batch.batch_id else None
         if state is None:  # never created, or forgotten by the server
             self._forget(batch, ask_again=True)
         elif state.status in ("completed", "expired", "cancelled", "failed"):
@@ -350,12 +357,12 @@ class _Run:
             done = f"{counts.completed + counts.failed} of {counts.total}" if counts else "some"
             logger.info("batch %s: %s, %s requests done", state.id, state.status, done)
 
-    def _read(self, batch: _UnderWay, state: "Batch") -> TryFailedError | None:
+    def _read(self, batch: _Batch, state: "Batch") -> TryFailedError | None:
         """Store every answer of a batch; return an error that all further requests would meet."""
-        record, seen, refusal = batch.record, set[str](), None
+        seen, refusal = set[str](), None
         for file_id in filter(None, (state.output_file_id, state.error_file_id)):
-            for key, result in self._server.lines(file_id, model=record.model):
-                if key not in record.tasks or key in seen:
+            for key, result in self._server.lines(file_id, model=batch.model):
+                if key not in batch.tasks or key in seen:
                     continue
                 seen.add(key)
                 if isinstance(result, TryFailedError):
@@ -363,34 +370,34 @@ class _Run:
                     refusal = result if result.verdict == "stop" else refusal
                     continue
                 if result.usage is None and self._budget is not None:
-                    result = replace(result, usage=record.most_of_one)
+                    result = replace(result, usage=batch.most_of_one)
                 batch.used += result.usage or Usage()
                 if key not in self._store:
-                    self._answered(key, record.tasks[key], result)
+                    self._answered(key, batch.tasks[key], result)
         with writing_to(self._store.folder):
             self._store.sync()
         logger.info("batch %s: %s, %d lines read", state.id, state.status, len(seen))
         if state.status != "failed":
             failure = TryFailedError(f"batch_{state.status}", f"batch {state.id} has no line on it")
-            for key in [key for key in record.tasks if key not in seen]:
+            for key in [key for key in batch.tasks if key not in seen]:
                 self._failed(key, failure)
         return refusal
 
-    def _forget(self, batch: _UnderWay, *, ask_again: bool) -> None:
+    def _forget(self, batch: _Batch, *, ask_again: bool) -> None:
         """Take a batch that is over out of the books; perhaps let its requests wait again."""
-        self._path(batch.record.name).unlink(missing_ok=True)
+        self._path(batch.name).unlink(missing_ok=True)
         if ask_again:
-            again = self._waiting.keys() & batch.record.tasks.keys() - set(self._to_ask)
-            self._to_ask.extend(key for key in batch.record.tasks if key in again)
-        del self._under_way[batch.record.name]
+            again = self._waiting.keys() & batch.tasks.keys() - set(self._to_ask)
+            self._to_ask.extend(key for key in batch.tasks if key in again)
+        del self._under_way[batch.name]
         self._is_paused = False
         if self._budget is not None:
             self._budget.settle(batch.reserved_usd, batch.used)
             self._is_short &= self._budget.free_usd < FURTHER_SHARE * self._budget.limit_usd
 
-    def _see_to(self, batch: _UnderWay, state: "Batch", refusal: TryFailedError | None) -> None:
+    def _see_to(self, batch: _Batch, state: "Batch", refusal: TryFailedError | None) -> None:
         """Go on, slow down or halt, as the end of a batch asks for."""
-        name, n_requests = f"batch {state.id}", len(batch.record.tasks)
+        name, n_requests = f"batch {state.id}", len(batch.tasks)
         errors = (state.errors.data if state.errors else None) or []
         given = "; ".join(f"{error.code}: {error.message}" for error in errors[:3])
         words = self._server.secret.scrub(given) or "no reason given"
@@ -413,11 +420,11 @@ class _Run:
             self._halt(InputError(f"{n_failed} requests failed in a row; see their outcomes"))
 
 
-def _record(path: Path) -> _Record | None:
+def _recorded(path: Path) -> _Batch | None:
     """Read a record; None if its reader removed it meanwhile."""
     try:
         given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return _Record(**{**given, "most": Usage(**given["most"])})
+        return _Batch(**{**given, "most": Usage(**given["most"])})
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, LookupError, AttributeError) as error:
