@@ -7,7 +7,6 @@ import polars as pl
 from report_tables import bucket_rows, psi_row, report_input
 
 from psibench.metrics.summaries import language_averages, leaderboard_correlations, position_trend
-from psibench.report.languages import Summaries
 from psibench.report.page import ReportInput
 from psibench.report.views import BenchmarkInfo, ModelInfo
 
@@ -55,13 +54,13 @@ def languages_input(models: tuple[ModelInfo, ...] = MODELS, **leaderboard: float
         psi, buckets, statistics, benchmarks=(BenchmarkInfo("b", "controlled"),), models=models
     )
     averages = language_averages(inputs.psi_table)
-    summaries = Summaries(
-        position_trend(inputs.bucket_scores),
-        averages,
-        leaderboard_correlations(averages, leaderboard, leaderboard="board")
-        if leaderboard
-        else None,
-    )
+    summaries = {
+        "position_trend": position_trend(inputs.bucket_scores),
+        "language_averages": averages,
+    }
+    if leaderboard:
+        boards = leaderboard_correlations(averages, leaderboard, leaderboard="board")
+        summaries["leaderboards"] = boards
     return replace(inputs, summaries=summaries)
 
 

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from psibench.metrics.similarity import similarity_rows
-from psibench.report.languages import LanguageFacts, language_blocks
+from psibench.report.languages import language_blocks
 from psibench.report.tables import FigureView, Table
 from psibench.report.views import BenchmarkInfo
 from psibench.tables.quality_schemas import RELOCATION
@@ -41,7 +41,7 @@ GERMAN = {
 
 
 def blocks_in(table, *, recipe="controlled", **more):
-    return language_blocks(table, BenchmarkInfo("b", recipe), LanguageFacts("b", **more))
+    return language_blocks(table, BenchmarkInfo("b", recipe), more)
 
 
 def blocks_of(found, **more):

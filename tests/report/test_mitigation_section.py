@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import polars as pl
 
-from psibench.report.languages import Summaries
 from psibench.report.page import render_report
 from psibench.tables.summary_schemas import MITIGATIONS
 
@@ -25,7 +24,7 @@ ROW = {
 
 def page(small, *rows) -> str:
     table = pl.DataFrame(list(rows), schema=MITIGATIONS.empty().schema)
-    return render_report(replace(small, summaries=Summaries(mitigations=table)))
+    return render_report(replace(small, summaries={"mitigations": table}))
 
 
 def test_a_mitigation_is_shown_before_and_after_with_its_cost_and_verdict(small):

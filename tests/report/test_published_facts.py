@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.report.published_facts import OWN_TEXT, published_facts
+from psibench.report.published import OWN_TEXT, published_facts
 
 LLM = {"llm": "stand-in"}
 DOCS = {"source": {"kind": "python_docs"}}

@@ -9,7 +9,6 @@ import pytest
 from report_tables import bucket_rows, frame, psi_row
 
 from psibench.config.paths import PUBLISHED
-from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.report.published import printed_tables, run_published
 from psibench.report.tables import Table
@@ -81,13 +80,6 @@ def test_a_run_without_a_counterpart_says_so(tmp_path: Path) -> None:
     assert "Not run here: all 216 figures." in page
     assert "<details open>" not in page
     assert read_table(tmp_path / "c.parquet", PUBLISHED_COMPARISON).is_empty()
-
-
-def test_files_of_two_folders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="published tables lie in 2 folders"):
-        written(tmp_path, [squad()], {}, published=[FILES[0], tmp_path / "x.csv"])
-    with pytest.raises(InputError, match="none given"):
-        written(tmp_path, [squad()], {}, published=[])
 
 
 def printed() -> dict[str, Table]:

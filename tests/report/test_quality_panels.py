@@ -3,7 +3,7 @@ import pytest
 from report_tables import report_input
 from test_report_html import Collector
 
-from psibench.report.languages import LanguageFacts, quality_blocks
+from psibench.report.languages import quality_blocks
 from psibench.report.page import render_report
 from psibench.report.tables import FigureView, Table
 from psibench.report.views import BenchmarkInfo
@@ -48,7 +48,7 @@ def tables():
 def blocks_of(**tables):
     return {
         block.name if isinstance(block, Table) else block.title: block
-        for block in quality_blocks(LanguageFacts("b", quality=quality_table(GRADES), **tables))
+        for block in quality_blocks({"quality": quality_table(GRADES), **tables}, "b")
     }
 
 
@@ -98,9 +98,9 @@ def test_heat_maps_show_dimensions_and_domains_by_language():
 
 def test_one_language_has_no_heat_maps():
     quality = quality_table({"deu-Latn": GRADES["deu-Latn"]})
-    blocks = quality_blocks(LanguageFacts("b", quality=quality))
+    blocks = quality_blocks({"quality": quality}, "b")
     assert not any(isinstance(block, FigureView) for block in blocks)
-    assert quality_blocks(LanguageFacts("b", quality=quality.clear())) == []
+    assert quality_blocks({"quality": quality.clear()}, "b") == []
 
 
 def test_published_agreement_stands_beside_the_whole_only(tables):
@@ -118,9 +118,9 @@ def test_the_confusion_matrix_has_counts_and_shares(tables):
 
 
 def test_the_page_has_sound_ids_and_escapes_names(tables):
-    facts = LanguageFacts("b<1>", quality=quality_table(GRADES), **tables)
+    facts = {"b<1>": {"quality": quality_table(GRADES), **tables}}
     infos = (BenchmarkInfo("b<1>", "controlled"),)
-    page = render_report(report_input(benchmarks=infos, languages=(facts,)))
+    page = render_report(report_input(benchmarks=infos, languages=facts))
     ids = Collector(page).ids
     assert len(ids) == len(set(ids))
     assert "&lt;b&gt;" in page

@@ -16,7 +16,7 @@ from report_tables import psi_row, report_input
 from verification_tables import verified_input
 
 from psibench.report.examples import make_example
-from psibench.report.page import ReportInput, render_report, write_report
+from psibench.report.page import ReportInput, render_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = (
@@ -64,6 +64,10 @@ class PsiTable(HTMLParser):
         return [row[0].split()[0] for row in self.rows]
 
 
+def write(inputs: ReportInput, path: Path) -> None:
+    path.write_text(render_report(inputs), encoding="utf-8")
+
+
 def opened(page: Path, profile: Path, fragment: str = "", *, flags: tuple[str, ...] = ()) -> str:
     """Return the page's DOM after its script ran; fail on any console message."""
     done = subprocess.run(
@@ -86,7 +90,7 @@ def opened(page: Path, profile: Path, fragment: str = "", *, flags: tuple[str, .
 
 @pytest.fixture
 def page(small: ReportInput, tmp_path: Path) -> Path:
-    write_report(small, tmp_path / "report.html")
+    write(small, tmp_path / "report.html")
     return tmp_path / "report.html"
 
 
@@ -132,7 +136,7 @@ def test_what_finds_next_to_nothing_is_never_best(tmp_path: Path, key: str, dire
         psi_row("low", **{key: 0.2}),
         psi_row("high", **{key: 0.7}),
     ]
-    write_report(report_input(rows), tmp_path / "report.html")
+    write(report_input(rows), tmp_path / "report.html")
     dom = opened(tmp_path / "report.html", tmp_path / "profile", f"#sort={key}:{direction}")
     models = PsiTable(dom).models
     assert set(models[2:]) == {"floor", "ceiling"}
@@ -157,7 +161,7 @@ def test_clicks_and_selections_change_table_and_address(page: Path, tmp_path: Pa
 
 def test_long_tables_are_paged(tmp_path: Path) -> None:
     rows = [psi_row(f"m{i:03}", psi_same_corrected=1 - i / 1000) for i in range(250)]
-    write_report(report_input(rows), tmp_path / "report.html")
+    write(report_input(rows), tmp_path / "report.html")
     dom = opened(tmp_path / "report.html", tmp_path / "profile", "#page=3")
     assert "Page 3 of 3" in dom
     assert PsiTable(dom).models == [f"m{i}" for i in range(200, 250)]
@@ -165,20 +169,20 @@ def test_long_tables_are_paged(tmp_path: Path) -> None:
 
 def test_hostile_ids_stay_text(tmp_path: Path) -> None:
     name = "</script><img/src=x/onerror=console.error(1)>"
-    write_report(report_input([psi_row(name)]), tmp_path / "report.html")
+    write(report_input([psi_row(name)]), tmp_path / "report.html")
     found = PsiTable(opened(tmp_path / "report.html", tmp_path / "profile"))
     assert found.models == [name]
 
 
 def test_empty_page_has_no_console_message(tmp_path: Path) -> None:
-    write_report(report_input(), tmp_path / "report.html")
+    write(report_input(), tmp_path / "report.html")
     assert "has no rows" in opened(tmp_path / "report.html", tmp_path / "profile")
 
 
 @pytest.mark.parametrize("width", [1200, 500])
 def test_panels_of_verification_fit_the_page(tmp_path: Path, width: int) -> None:
     """Nothing is wider than the page; at 1200 px no table scrolls and figures are large enough."""
-    write_report(verified_input(), tmp_path / "report.html")
+    write(verified_input(), tmp_path / "report.html")
     page = tmp_path / "report.html"
     measure = """
     <script>
@@ -209,7 +213,7 @@ def test_panels_of_verification_fit_the_page(tmp_path: Path, width: int) -> None
 def test_answers_and_figure_fit_the_page(small: ReportInput, tmp_path: Path, width: int) -> None:
     """Nothing on top scrolls, and the figure's text is legible."""
     page = tmp_path / "report.html"
-    write_report(small, page)
+    write(small, page)
     measure = """
     <script>
       const root = document.documentElement;
@@ -258,7 +262,7 @@ def test_languages_and_examples_fit_the_page_and_run_in_their_direction(
     tmp_path: Path, width: int
 ) -> None:
     page = tmp_path / "report.html"
-    write_report(with_examples(), page)
+    write(with_examples(), page)
     measure = """
     <script>
       const root = document.documentElement;

@@ -94,7 +94,7 @@ def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:
 
     similar = {"benchmark": "b", "language": "eng-Latn", "model": "m", "cosine": 0.5}
     grade = {"language": "all", "domain": "all", "length_bin": "all", "dimension": "overall"}
-    (found,) = read_languages(
+    found = read_languages(
         [
             {
                 "benchmark": "b",
@@ -113,20 +113,17 @@ def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:
                 ),
             }
         ]
-    )
-    assert found.relocation is not None
-    assert list(found.relocation["language"]) == ["deu-Latn", "ara-Arab"]
-    assert found.similarity is not None
-    assert found.similarity.height == 1
-    assert found.quality is not None
-    assert found.agreement is None
+    )["b"]
+    assert list(found["relocation"]["language"]) == ["deu-Latn", "ara-Arab"]
+    assert found["similarity"].height == found["quality"].height == 1
+    assert "agreement" not in found
+
 
 
 def test_summaries_are_read_by_name(tmp_path: Path) -> None:
     path = written(tmp_path / "trend.parquet", POSITION_TREND, [])
     found = read_summaries({"position_trend": path})
-    assert found.position_trend is not None
-    assert found.leaderboards is None
+    assert list(found) == ["position_trend"]
     with pytest.raises(InputError, match="'language_averages'"):
         read_summaries({"language_averages": written(tmp_path / "x.parquet", CORPUS, [])})
 

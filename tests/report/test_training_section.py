@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from psibench.report.training import TrainingTables, training_blocks
+from psibench.report.training import training_blocks
 from psibench.report.views import BenchmarkInfo
 from psibench.train.results import TRAINING_BUCKETS, TRAINING_REDUCTION, TRAINING_TABLE
 
@@ -43,15 +43,15 @@ def facts():
         for base in ("one", "two") for name in ("begin", "uniform")
         for i, label in enumerate(("beginning", "middle", "end"))
     ]  # fmt: skip
-    return TrainingTables(
-        frame(TRAINING_TABLE, table),
-        frame(TRAINING_REDUCTION, reduction),
-        frame(TRAINING_BUCKETS, buckets),
-    )
+    return {
+        "training_table": frame(TRAINING_TABLE, table),
+        "training_reduction": frame(TRAINING_REDUCTION, reduction),
+        "training_buckets": frame(TRAINING_BUCKETS, buckets),
+    }
 
 
 def test_nothing_trained_is_no_section():
-    assert training_blocks(TrainingTables(), [INFO], metric="ndcg@10") == []
+    assert training_blocks({}, [INFO], metric="ndcg@10") == []
 
 
 def test_a_benchmark_without_trained_models_is_left_out(facts):

@@ -297,7 +297,7 @@ def _page(
     args: argparse.Namespace,
 ) -> str:
     """Return the page of --report."""
-    from psibench.report.scored import Scored, render_scores
+    from psibench.report.scores import Scored, render_scores
     from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
 
     note = simulation_note(str(origin.queries_by))

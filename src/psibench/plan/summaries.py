@@ -11,8 +11,7 @@ from psibench.llm.sections import Price, price_of
 from psibench.plan.benchmarks import BY_DOMAIN
 from psibench.plan.paths import compared_domains, encodings, first_stage, translators_of
 from psibench.plan.plan import Plan
-from psibench.report.published import has_counterparts
-from psibench.report.published_facts import published_facts
+from psibench.report.published import has_counterparts, published_facts
 from psibench.text.segments import POSITIONS
 from psibench.train.results import TABLES
 from psibench.translate.quality import JUDGE_TRANSLATION

@@ -1,7 +1,7 @@
 """Languages and domains: what a benchmark holds of each, and how good its translations are."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.statistics import QUERY_TYPE_PREFIX
 from psibench.report.plots import draw_heat_map
 from psibench.report.published import read_published
-from psibench.report.tables import Block, FigureView, Table, slug
+from psibench.report.tables import Block, FigureView, Table, each, slug, text_rows
 from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import (
     MISSING,
@@ -39,63 +39,43 @@ from psibench.tables.summary_schemas import (
 from psibench.text.query_types import QUERY_TYPES
 from psibench.translate.quality import ANNOTATOR_MEAN, DIMENSIONS, GRADES, OVERALL
 
-STACKED: Mapping[str, TableSpec] = {"relocation": RELOCATION, "similarity": DOMAIN_SIMILARITY}
-SINGLE: Mapping[str, TableSpec] = {
+LANGUAGE_SPECS: Mapping[str, TableSpec] = {
+    "relocation": RELOCATION,
+    "similarity": DOMAIN_SIMILARITY,
     "quality": TRANSLATION_QUALITY,
     "agreement": TRANSLATION_AGREEMENT,
     "confusion": TRANSLATION_CONFUSION,
     "translators": TRANSLATOR_QUALITY,
 }
-SUMMARY_TABLES: Mapping[str, TableSpec] = {
+SUMMARY_SPECS: Mapping[str, TableSpec] = {
     "position_trend": POSITION_TREND,
     "language_averages": LANGUAGE_AVERAGES,
     "leaderboards": LEADERBOARDS,
     "mitigations": MITIGATIONS,
 }
 POSIR_RECIPES = ("posir", "posir_release")
+LanguageTables = Mapping[str, pl.DataFrame]
+"""Rows of those tables of `LANGUAGE_SPECS` that a benchmark has, by name."""
 
 
-@dataclass(frozen=True)
-class LanguageFacts:
-    """The languages and domains of one benchmark, as far as known: rows of the tables above."""
-
-    benchmark: str
-    relocation: pl.DataFrame | None = None
-    similarity: pl.DataFrame | None = None
-    quality: pl.DataFrame | None = None
-    agreement: pl.DataFrame | None = None
-    confusion: pl.DataFrame | None = None
-    translators: pl.DataFrame | None = None
-
-
-@dataclass(frozen=True)
-class Summaries:
-    """Tables over all benchmarks: rows of POSITION_TREND, LANGUAGE_AVERAGES and so on."""
-
-    position_trend: pl.DataFrame | None = None
-    language_averages: pl.DataFrame | None = None
-    leaderboards: pl.DataFrame | None = None
-    mitigations: pl.DataFrame | None = None
-
-
-def read_languages(files: Sequence[Mapping[str, Any]]) -> list[LanguageFacts]:
-    """Read what is known of benchmarks' languages and domains.
+def read_languages(files: Sequence[Mapping[str, Any]]) -> dict[str, LanguageTables]:
+    """Read what is known of benchmarks' languages and domains, by benchmark.
 
     ``files`` are plain data as `psibench.plan.summaries.language_files` gives them.
     """
-    return [
-        LanguageFacts(
-            one["benchmark"],
-            **{name: read_all(one[name], spec) for name, spec in STACKED.items() if name in one},
-            **{name: read_table(one[name], spec) for name, spec in SINGLE.items() if name in one},
-        )
+    return {
+        one["benchmark"]: {
+            name: read_all([paths] if isinstance(paths, str) else paths, LANGUAGE_SPECS[name])
+            for name, paths in one.items()
+            if name != "benchmark"
+        }
         for one in files
-    ]
+    }
 
 
-def read_summaries(paths: Mapping[str, str | Path]) -> Summaries:
+def read_summaries(paths: Mapping[str, str | Path]) -> dict[str, pl.DataFrame]:
     """Read the tables over all benchmarks, as far as given by name."""
-    return Summaries(**{name: read_table(paths[name], SUMMARY_TABLES[name]) for name in paths})
+    return {name: read_table(path, SUMMARY_SPECS[name]) for name, path in paths.items()}
 
 
 # --- what a benchmark holds by language and domain, as in PosIR's Tables 4 to 6 and Figure 6
@@ -105,7 +85,6 @@ Statistics = Mapping[tuple[str, str], Values]
 """(language, domain) -> name of a statistic -> value."""
 TOKENS = ("min", "q1", "median", "q3", "max", "mean")
 QUARTILES = frozenset({"q1", "median", "q3"})
-SIZE_HEADER = ("documents", "share", "queries", "share")
 PUBLISHED_COLUMNS = {"eng": "english", "cmn": "chinese", "zho": "chinese"}
 LANGUAGE_NOTE = (
     "To first: mean length beside that of the first language. Quartiles of all languages together "
@@ -125,7 +104,7 @@ SIMILARITY_NOTE = "Cosine of the means of the domains' document vectors."
 
 
 def language_blocks(
-    statistics: pl.DataFrame, info: BenchmarkInfo, facts: LanguageFacts
+    statistics: pl.DataFrame, info: BenchmarkInfo, tables: LanguageTables
 ) -> list[Block]:
     """Return the tables and figures of a benchmark's languages and domains.
 
@@ -138,79 +117,70 @@ def language_blocks(
     mine = statistics.filter(benchmark=info.id).select(columns)
     for language, domain, name, value in mine.iter_rows():
         found.setdefault((language, domain), {})[name] = value
+    whole = _by_language(found)
+    domains = dict.fromkeys(domain for _, domain in found if domain != POOLED)
     blocks: list[Block] = []
-    if len({language for language, _ in found}) > 1:
-        blocks.append(_language_table(found))
-    if len({domain for _, domain in found} - {POOLED}) > 1:
-        blocks.append(_domain_table(found))
-    types = _query_type_table(found, has_published=info.recipe in POSIR_RECIPES)
+    if len(whole) > 1:
+        rows = whole | {POOLED: _together(list(whole.values()))}
+        blocks.append(_size_table("Languages", rows, TOKENS, LANGUAGE_NOTE, beside_first=True))
+    if len(domains) > 1 and len(whole) == 1:
+        rows = {domain: found[language, domain] for language in whole for domain in domains}
+        (rows[POOLED],) = whole.values()
+        blocks.append(_size_table("Domains", rows, TOKENS))
+    elif len(domains) > 1:
+        rows = {
+            domain: _together([found[one, domain] for one in whole if (one, domain) in found])
+            for domain in domains
+        }
+        rows[POOLED] = _together(list(whole.values()))
+        tokens = [name for name in TOKENS if name not in QUARTILES]
+        blocks.append(_size_table("Domains", rows, tokens, f"Together: {', '.join(whole)}."))
+    types = _query_type_table(whole, has_published=info.recipe in POSIR_RECIPES)
     blocks += [] if types is None else [types]
-    if facts.relocation is not None and facts.relocation.height:
-        blocks.append(_relocation_table(facts.relocation))
-    if facts.similarity is not None:
-        figures = _similarity_figures(facts.similarity.filter(benchmark=info.id), info.id)
+    if "relocation" in tables and tables["relocation"].height:
+        blocks.append(_relocation_table(tables["relocation"]))
+    if "similarity" in tables:
+        figures = _similarity_figures(tables["similarity"].filter(benchmark=info.id), info.id)
         blocks += [replace(one, is_folded=place > 0) for place, one in enumerate(figures)]
     return blocks
 
 
-def _language_table(found: Statistics) -> Table:
-    """Return a row per language, as PosIR's Table 4, and their mean length beside the first's."""
-    pooled = _by_language(found)
-    together = _together(list(pooled.values()))
-    first = next(iter(pooled.values())).get("passage_tokens_mean")
-    rows = []
-    for language, values in [*pooled.items(), (POOLED, together)]:
-        mean = values.get("passage_tokens_mean") if language != POOLED else None
-        ratio = MISSING if not first or mean is None else f"{mean / first:.2f}"
-        rows.append((language, *_sizes(values, together), *_tokens(values, TOKENS), ratio))
-    return _size_table(
-        "Languages", "language", rows, TOKENS, note=LANGUAGE_NOTE, more=("to first",)
-    )
-
-
-def _domain_table(found: Statistics) -> Table:
-    """Return a row per domain, as PosIR's Table 5.
-
-    Documents and queries of several languages are added up; quartiles are in the table of one.
-    """
-    languages = _by_language(found)
-    merged = {}
-    for domain in dict.fromkeys(domain for _, domain in found if domain != POOLED):
-        merged[domain] = _together(
-            [found[one, domain] for one in languages if (one, domain) in found]
-        )
-    merged[POOLED] = _together(list(languages.values()))
-    if len(languages) == 1:
-        merged = {domain: values for (_, domain), values in found.items() if domain != POOLED}
-        (merged[POOLED],) = languages.values()
-    shown = [name for name in TOKENS if len(languages) == 1 or name not in QUARTILES]
-    rows = [
-        (domain, *_sizes(values, merged[POOLED]), *_tokens(values, shown))
-        for domain, values in merged.items()
-    ]
-    note = f"Together: {', '.join(languages)}." if len(languages) > 1 else ""
-    return _size_table("Domains", "domain", rows, shown, note=note)
-
-
 def _size_table(
     title: str,
-    what: str,
-    rows: Sequence[tuple[str, ...]],
+    rows: Mapping[str, Values],
     tokens: Sequence[str],
+    note: str = "",
     *,
-    note: str,
-    more: tuple[str, ...] = (),
+    beside_first: bool = False,
 ) -> Table:
-    names = [{"q1": "Q1", "q3": "Q3"}.get(name, name) for name in tokens]
-    groups = (("", 1), ("size", 4), ("tokens per document", len(names) + len(more)))
-    header = (what, *SIZE_HEADER, *names, *more)
-    return Table(title, header, tuple(rows), n_names=1, groups=groups, note=note)
+    """Return documents, queries and lengths by language or domain, as PosIR's Tables 4 and 5.
+
+    Shares are of the row `all`. Of several languages or domains together there are no quartiles.
+    """
+    first = next(iter(rows.values())).get("passage_tokens_mean")
+    lines = []
+    for name, values in rows.items():
+        cells = [name]
+        for size in ("n_passages", "n_queries"):
+            total = rows[POOLED][size]
+            cells += [count(values[size]), percent(values[size] / total if total else None, 2)]
+        lengths = {token: values.get(f"passage_tokens_{token}") for token in tokens}
+        cells += [
+            MISSING if n is None else f"{n:,.1f}" if token == "mean" else f"{n:,.0f}"
+            for token, n in lengths.items()
+        ]
+        mean = lengths["mean"] if name != POOLED else None
+        ratio = MISSING if not first or mean is None else f"{mean / first:.2f}"
+        lines.append((*cells, *[ratio] * beside_first))
+    names = [*({"q1": "Q1", "q3": "Q3"}.get(n, n) for n in tokens), *["to first"] * beside_first]
+    groups = (("", 1), ("size", 4), ("tokens per document", len(names)))
+    header = (title.lower()[:-1], "documents", "share", "queries", "share", *names)
+    return Table(title, header, tuple(lines), n_names=1, groups=groups, note=note)
 
 
-def _query_type_table(found: Statistics, *, has_published: bool) -> Table | None:
+def _query_type_table(whole: Mapping[str, Values], *, has_published: bool) -> Table | None:
     """Return queries by type, as PosIR's Table 6; None without English or Chinese queries."""
     marker = f"{QUERY_TYPE_PREFIX}{QUERY_TYPES[0]}"
-    whole = _by_language(found)
     typed = {language: values for language, values in whole.items() if marker in values}
     if not typed:
         return None
@@ -247,29 +217,12 @@ def _together(rows: Sequence[Values]) -> Values:
     merged = {name: sum(row[name] for row in rows) for name in ("n_passages", "n_queries")}
     if not sized:
         return merged
-    total = sum(row["passage_tokens_mean"] * row["n_passages"] for row in sized)
     lowest = [row["passage_tokens_min"] for row in sized if "passage_tokens_min" in row]
-    return merged | {
-        **({"passage_tokens_min": min(lowest)} if len(lowest) == len(sized) else {}),
-        "passage_tokens_max": max(row["passage_tokens_max"] for row in sized),
-        "passage_tokens_mean": total / merged["n_passages"],
-    }
-
-
-def _sizes(values: Values, whole: Values) -> tuple[str, ...]:
-    cells: list[str] = []
-    for name in ("n_passages", "n_queries"):
-        share = values[name] / whole[name] if whole[name] else None
-        cells += [count(values[name]), percent(share, 2)]
-    return tuple(cells)
-
-
-def _tokens(values: Values, names: Sequence[str]) -> tuple[str, ...]:
-    found = ((name, values.get(f"passage_tokens_{name}")) for name in names)
-    return tuple(
-        MISSING if value is None else f"{value:,.1f}" if name == "mean" else f"{value:,.0f}"
-        for name, value in found
-    )
+    if len(lowest) == len(sized):
+        merged["passage_tokens_min"] = min(lowest)
+    merged["passage_tokens_max"] = max(row["passage_tokens_max"] for row in sized)
+    total = sum(row["passage_tokens_mean"] * row["n_passages"] for row in sized)
+    return merged | {"passage_tokens_mean": total / merged["n_passages"]}
 
 
 def _relocation_table(relocation: pl.DataFrame) -> Table:
@@ -278,17 +231,14 @@ def _relocation_table(relocation: pl.DataFrame) -> Table:
     Of a language with pooled domains only these are shown.
     """
     is_pooled = pl.col("domain") == POOLED
-    shown = relocation.filter(is_pooled | ~is_pooled.any().over("language"))
-    rows = tuple(
-        (
-            row["language"],
-            "all methods" if row["method"] == POOLED else row["method"],
-            *(count(row[name]) for name in ("n_queries", "n_located")),
-            percent(row["share_located"]),
-            number(row["median_shift"]),
-            percent(row["share_within_0.05"]),
-        )
-        for row in shown.iter_rows(named=True)
+    rows = text_rows(
+        relocation.filter(is_pooled | ~is_pooled.any().over("language")),
+        "language",
+        lambda row: "all methods" if row["method"] == POOLED else row["method"],
+        *each(count, "n_queries", "n_located"),
+        *each(percent, "share_located"),
+        *each(number, "median_shift"),
+        *each(percent, "share_within_0.05"),
     )
     header = ("language", "method", "queries", "found", "share", "median shift", "shift ≤ 0.05")
     return Table("Does position survive translation?", header, rows, note=SHIFT_NOTE)
@@ -301,7 +251,6 @@ def _similarity_figures(similarity: pl.DataFrame, benchmark: str) -> list[Figure
     domains give none.
     """
     figures = []
-    columns = ("language", "domain_a", "domain_b", "cosine")
     for (model,), rows in similarity.group_by("model", maintain_order=True):
         languages = rows["language"].unique(maintain_order=True).to_list()
         for pair in (languages[i : i + 2] for i in range(0, len(languages), 2)):
@@ -309,17 +258,23 @@ def _similarity_figures(similarity: pl.DataFrame, benchmark: str) -> list[Figure
             domains = mine["domain_a"].unique(maintain_order=True).to_list()
             if len(domains) < 2:
                 continue
-            cosines = {tuple(key): value for *key, value in mine.select(columns).iter_rows()}
+            keys = ("language", "domain_a", "domain_b")
+            cosines = mine.rows_by_key(keys, named=True, unique=True)
             sides = [pair[0], None, *pair[1:], None]  # below the diagonal, on it, above it
             values = [
-                [cosines.get((sides[(j >= i) + (j > i)], a, b)) for j, b in enumerate(domains)]
+                [
+                    cosines.get((sides[(j >= i) + (j > i)], a, b), {}).get("cosine")
+                    for j, b in enumerate(domains)
+                ]
                 for i, a in enumerate(domains)
             ]
             above = f" Above: {pair[1]}." if len(pair) > 1 else ""
             said = f"{SIMILARITY_NOTE} Below the diagonal: {pair[0]}.{above} Model: {model}."
-            about = slug("similarity", benchmark, str(model), *pair), "Similarity of domains", said
+            anchor = slug("similarity", benchmark, str(model), *pair)
             drawn = (domains, domains, values)
-            figures.append(_heat_map(*about, "domain", *drawn, shown=number))
+            figures.append(
+                _heat_map(anchor, "Similarity of domains", said, "domain", *drawn, shown=number)
+            )
     return figures
 
 
@@ -350,6 +305,7 @@ def _heat_map(
 
 ALL_TEXTS = {"language": "all languages", "domain": "all domains"}
 ANNOTATORS = {POOLED: "each", ANNOTATOR_MEAN: "mean of a document's"}
+GRADED = (*DIMENSIONS, OVERALL)
 QUALITY_NOTE = (
     "Mean grades by a language model, 1 (poor) to 5 (flawless), without a reference translation; "
     "overall is the mean of the four. Q1 to Q4: sources of up to 512, 1,024, 1,536 and more tokens."
@@ -366,41 +322,37 @@ TRANSLATORS_NOTE = (
 CONFUSION_NOTE = "Pairs of grades, and below the share of the pairs with that grade by a person."
 
 
-def quality_blocks(facts: LanguageFacts) -> list[Block]:
+def quality_blocks(tables: LanguageTables, benchmark: str) -> list[Block]:
     """Return the tables and heat maps of a benchmark's translations; none without grades."""
-    quality = facts.quality
+    quality = tables.get("quality")
     if quality is None or quality.is_empty():
         return []
     blocks: list[Block] = [_quality_table(quality)]
     whole = quality.filter(length_bin=POOLED)
+    by_domain = "Overall grade by domain and language"
     for table, rows, columns, title in (
         (whole.filter(domain=POOLED), "language", "dimension", "Grades by language"),
-        (
-            whole.filter(dimension=OVERALL),
-            *("domain", "language", "Overall grade by domain and language"),
-        ),
+        (whole.filter(dimension=OVERALL), "domain", "language", by_domain),
     ):
-        down, across = (
-            table[side].unique(maintain_order=True).to_list() for side in (rows, columns)
-        )
-        if min(len(set(side) - {POOLED}) for side in (down, across)) < 2:
-            continue
         cells = {(a, b): mean for a, b, mean in table.select(rows, columns, "mean").iter_rows()}
-        values = [[cells.get((a, b)) for b in across] for a in down]
-        shown_down, shown_across = (
+        down, across = (dict.fromkeys(side) for side in zip(*cells, strict=True))
+        if min(len(side.keys() - {POOLED}) for side in (down, across)) < 2:
+            continue
+        names_down, names_across = (
             [ALL_TEXTS.get(side, POOLED) if name == POOLED else name for name in found]
             for side, found in ((rows, down), (columns, across))
         )
+        drawn = names_down, names_across, [[cells.get((a, b)) for b in across] for a in down]
         caption = f"Mean grade by {rows} and {columns}, 1 to 5."
-        about = slug("quality", facts.benchmark, rows, columns), title, caption, rows
-        drawn = (shown_down, shown_across, values)
-        blocks.append(_heat_map(*about, *drawn, shown=_grade))
-    if facts.translators is not None:
-        blocks.append(_translator_table(facts.translators))
-    if facts.agreement is not None and facts.agreement.height:
-        blocks.append(_agreement_table(facts.agreement))
-    if facts.confusion is not None and facts.confusion.height:
-        blocks.append(_confusion_table(facts.confusion))
+        anchor = slug("quality", benchmark, rows, columns)
+        blocks.append(_heat_map(anchor, title, caption, rows, *drawn, shown=_grade))
+    for name, made in (
+        ("translators", _translator_table),
+        ("agreement", _agreement_table),
+        ("confusion", _confusion_table),
+    ):
+        if name in tables and tables[name].height:
+            blocks.append(made(tables[name]))
     return blocks
 
 
@@ -409,18 +361,16 @@ def _quality_table(quality: pl.DataFrame) -> Table:
     whole = quality.filter(domain=POOLED)
     columns = ("language", "length_bin", "dimension", "n", "n_unjudged", "mean")
     cells = {row[:3]: row[3:] for row in whole.select(columns).iter_rows()}
-    dimensions = (*DIMENSIONS, OVERALL)
     rows = []
     for language in whole["language"].unique(maintain_order=True):
         n, n_unjudged, _ = cells[language, POOLED, OVERALL]
-        means = [cells[language, POOLED, name][2] for name in dimensions]
+        means = [cells[language, POOLED, name][2] for name in GRADED]
         means += [cells.get((language, b, OVERALL), (0, 0, None))[2] for b in LENGTH_BUCKETS]
-        name = ALL_TEXTS["language"] if language == POOLED else language
-        rows.append((name, count(n), count(n_unjudged), *map(_grade, means)))
-    sizes = (("documents", 2), ("mean grade", len(dimensions)))
+        rows.append((_language(language), count(n), count(n_unjudged), *map(_grade, means)))
+    sizes = (("documents", 2), ("mean grade", len(GRADED)))
     return Table(
         "Quality of the translations",
-        ("language", "graded", "not graded", *dimensions, *LENGTH_BUCKETS),
+        ("language", "graded", "not graded", *GRADED, *LENGTH_BUCKETS),
         tuple(rows),
         n_names=1,
         groups=(("", 1), *sizes, ("overall, by length", len(LENGTH_BUCKETS))),
@@ -431,27 +381,19 @@ def _quality_table(quality: pl.DataFrame) -> Table:
 def _translator_table(translators: pl.DataFrame) -> Table:
     """Return the translators side by side by language, as PosIR's Table 7."""
     whole = translators.filter(domain=POOLED, length_bin=POOLED)
-    cells = {
-        (row["language"], row["translator"], row["dimension"]): row
-        for row in whole.iter_rows(named=True)
-    }
-    names, dimensions = (
-        whole["translator"].unique(maintain_order=True).to_list(),
-        (*DIMENSIONS, OVERALL),
-    )
+    cells = whole.rows_by_key(("language", "translator", "dimension"), named=True, unique=True)
     rows = []
-    for language in whole["language"].unique(maintain_order=True).to_list():
-        shown = ALL_TEXTS["language"] if language == POOLED else language
-        for name in names:
-            found = [cells[language, name, dimension] for dimension in dimensions]
+    for language in whole["language"].unique(maintain_order=True):
+        for name in whole["translator"].unique(maintain_order=True):
+            found = [cells[language, name, dimension] for dimension in GRADED]
             sizes = (count(found[-1][n]) for n in ("n", "n_unjudged"))
-            rows.append((shown, name, *sizes, *(_grade(one["mean"]) for one in found)))
+            means = (_grade(one["mean"]) for one in found)
+            rows.append((_language(language), name, *sizes, *means))
     return Table(
         "Translators side by side",
-        ("language", "translator", "graded", "not graded", *dimensions),
+        ("language", "translator", "graded", "not graded", *GRADED),
         tuple(rows),
-        n_names=2,
-        groups=(("", 2), ("documents", 2), ("mean grade", len(dimensions))),
+        groups=(("", 2), ("documents", 2), ("mean grade", len(GRADED))),
         note=TRANSLATORS_NOTE,
     )
 
@@ -461,29 +403,30 @@ def _agreement_table(agreement: pl.DataFrame) -> Table:
 
     Published figures stand beside the same dimensions of all languages and annotators.
     """
-    published = read_published("posir_table9").rows
-    known = {row["dimension"]: row for row in published.iter_rows(named=True)}
-    rows = []
-    for row in agreement.iter_rows(named=True):
-        is_whole = row["annotator"] == POOLED and row["language"] == POOLED
-        theirs = known.get(row["dimension"]) if is_whole else None
-        rows.append(
-            (
-                ALL_TEXTS["language"] if row["language"] == POOLED else row["language"],
-                ANNOTATORS.get(row["annotator"], row["annotator"]),
-                "the four together" if row["dimension"] == POOLED else row["dimension"],
-                *(count(row[name]) for name in ("n", "n_unmatched")),
-                percent(row["within_one"]),
-                *(_grade(row[name]) for name in ("mae", "mean_human", "mean_llm")),
-                percent(theirs["agreement"]) if theirs else MISSING,
-                _grade(theirs["mae"]) if theirs else MISSING,
-            )
-        )
+    published = read_published("posir_table9").rows.select(
+        "dimension", published_within="agreement", published_mae="mae"
+    )
+    is_whole = (pl.col("annotator") == POOLED) & (pl.col("language") == POOLED)
+    beside = pl.when(is_whole).then("dimension").alias("beside")
+    rows = agreement.with_columns(beside).join(
+        published, left_on="beside", right_on="dimension", how="left", maintain_order="left"
+    )
+    texts = text_rows(
+        rows,
+        lambda row: _language(row["language"]),
+        lambda row: ANNOTATORS.get(row["annotator"]) or row["annotator"],
+        lambda row: "the four together" if row["dimension"] == POOLED else row["dimension"],
+        *each(count, "n", "n_unmatched"),
+        *each(percent, "within_one"),
+        *each(_grade, "mae", "mean_human", "mean_llm"),
+        *each(percent, "published_within"),
+        *each(_grade, "published_mae"),
+    )
     header = ("language", "annotator", "dimension", "pairs", "unmatched", "within 1", "MAE")
     return Table(
         "Agreement with people",
         (*header, "people", "language model", "within 1", "MAE"),
-        tuple(rows),
+        texts,
         n_names=3,
         groups=(("", 3), ("this run", 6), ("published: PosIR, table 9", 2)),
         note=AGREEMENT_NOTE,
@@ -493,20 +436,22 @@ def _agreement_table(agreement: pl.DataFrame) -> Table:
 def _confusion_table(confusion: pl.DataFrame) -> Table:
     """Return the grades of all languages and dimensions, a row per grade by a person."""
     whole = confusion.filter(language=POOLED, dimension=POOLED)
-    columns = ("human", "llm", "n", "share")
-    cells = {(h, m): (n, share) for h, m, n, share in whole.select(columns).iter_rows()}
-    rows = tuple(
-        (str(human), *(f"{count(n)}\n{percent(s)}" for n, s in (cells[human, m] for m in GRADES)))
-        for human in GRADES
-    )
+    cells = {
+        (human, llm): f"{count(n)}\n{percent(share)}"
+        for human, llm, n, share in whole.select("human", "llm", "n", "share").iter_rows()
+    }
     return Table(
         "Grades by people and by the language model",
         ("by a person", *map(str, GRADES)),
-        rows,
+        tuple((str(human), *(cells[human, grade] for grade in GRADES)) for human in GRADES),
         n_names=1,
         groups=(("", 1), ("by the language model", len(GRADES))),
         note=CONFUSION_NOTE,
     )
+
+
+def _language(name: str) -> str:
+    return ALL_TEXTS["language"] if name == POOLED else name
 
 
 def _grade(value: float | None) -> str:

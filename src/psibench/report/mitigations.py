@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from psibench.report.tables import Table
-from psibench.report.views import BenchmarkInfo, Row, with_interval
-from psibench.report.wording import MISSING, change, number, pair_text, percent
+from psibench.report.views import BenchmarkInfo, Row
+from psibench.report.wording import MISSING, change, number, pair_text, percent, with_interval
 
 NOTE = (
     "PSI at equal documents, noise taken out; where it is not to be told, the published PSI with "

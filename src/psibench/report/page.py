@@ -1,17 +1,16 @@
 """Stage ``report``: one HTML file over the result tables that needs nothing else to be read.
 
-Data is read and checked once, each part of the page is made of it (`scores`, `languages`,
-`filters`, `examples`), and ``templates/report.html`` puts the parts together.
+Data is read once, each part of the page is made of it (`scores`, `languages`, `filters`,
+`examples`), and ``templates/report.html`` puts the parts together.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from psibench import __version__
 from psibench.config.models import Model
 from psibench.filters.verify import VerifyMargin
 from psibench.generate.benchmarks import (
@@ -31,9 +30,7 @@ from psibench.report.filters import (
     verification_blocks,
 )
 from psibench.report.languages import (
-    SUMMARY_TABLES,
-    LanguageFacts,
-    Summaries,
+    LanguageTables,
     language_blocks,
     quality_blocks,
     read_languages,
@@ -41,16 +38,10 @@ from psibench.report.languages import (
 )
 from psibench.report.mitigations import mitigation_tables
 from psibench.report.pairs import leaderboard_table, pair_blocks
-from psibench.report.plots import draw_histogram, inline_svg, model_styles
-from psibench.report.scored import Scored, score_context
-from psibench.report.tables import (
-    Block,
-    Panel,
-    Table,
-    render,
-    slug,
-)
-from psibench.report.training import TrainingTables, read_training, training_blocks
+from psibench.report.plots import draw_histogram, model_styles
+from psibench.report.scores import Scored, score_context
+from psibench.report.tables import Block, Panel, Table, render_page, slug
+from psibench.report.training import read_training, training_blocks
 from psibench.report.views import (
     BenchmarkInfo,
     Headline,
@@ -63,7 +54,6 @@ from psibench.report.wording import MISSING, count, statistic_text
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import read_all
-from psibench.tables.io import conform
 from psibench.tables.provenance import now
 from psibench.tables.schemas import (
     BUCKET_SCORES,
@@ -72,16 +62,9 @@ from psibench.tables.schemas import (
     PSI_TABLE,
     STATISTICS,
 )
-from psibench.tables.spec import POOLED, TableSpec
+from psibench.tables.spec import POOLED
 from psibench.tables.stage import stage
 
-SPECS: Mapping[str, TableSpec] = {
-    "psi_table": PSI_TABLE,
-    "bucket_scores": BUCKET_SCORES,
-    "statistics": STATISTICS,
-    "position_histogram": POSITION_HISTOGRAM,
-    "comparisons": COMPARISONS,
-}
 STATISTICS_TABLES = {
     "": "Sizes",
     "bucket:": "Queries per bucket",
@@ -94,41 +77,32 @@ UNIT_TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class ReportInput:
-    """All that is shown on one page.
+@dataclass(frozen=True, kw_only=True)
+class ReportInput(Scored):
+    """All that is shown on one page: scores, and what is told of the data.
 
-    The frames follow `SPECS`; each may have no rows. ``created`` is printed as given. The order of
-    ``benchmarks`` and ``models`` is the order on the page; ids that only the tables know follow
-    in sorted order.
+    The frames follow their schemas; each may have no rows. The order of ``benchmarks`` and
+    ``models`` is the order on the page; ids that only the tables know follow in sorted order.
 
     ``views`` names, per benchmark, the ids of its views by sort: ``raw`` (before false negatives
     were removed) and ``tiny``. A view is shown beside its benchmark and has no section of its own.
 
-    ``languages`` and ``summaries`` tell of language pairs, translations and domains; ``examples``
-    are queries with their evidence; ``published`` and ``probes`` are the addresses of other pages,
-    relative to this one, or empty; ``training`` is what training on distributions of positions did.
+    ``languages`` are tables by benchmark and name, ``summaries`` and ``training`` tables of all
+    benchmarks by name; ``examples`` are queries with their evidence; ``published`` and ``probes``
+    are the addresses of other pages, relative to this one, or empty.
     """
 
-    psi_table: pl.DataFrame
-    bucket_scores: pl.DataFrame
     statistics: pl.DataFrame
     position_histogram: pl.DataFrame
-    comparisons: pl.DataFrame = field(default_factory=pl.DataFrame)
-    benchmarks: tuple[BenchmarkInfo, ...] = ()
-    models: tuple[ModelInfo, ...] = ()
-    generation: tuple[GenerationFacts, ...] = ()
-    verification: tuple[VerificationFacts, ...] = ()
+    generation: Sequence[GenerationFacts] = ()
+    verification: Sequence[VerificationFacts] = ()
     views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    languages: tuple[LanguageFacts, ...] = ()
-    summaries: Summaries = field(default_factory=Summaries)
-    examples: tuple[Example, ...] = ()
+    languages: Mapping[str, LanguageTables] = field(default_factory=dict)
+    summaries: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    training: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    examples: Sequence[Example] = ()
     published: str = ""
     probes: str = ""
-    training: TrainingTables = field(default_factory=TrainingTables)
-    provenance: Mapping[str, str] = field(default_factory=dict)
-    title: str = "Position bias of retrievers"
-    created: str = ""
 
 
 @stage("report", version=5)
@@ -178,9 +152,9 @@ def run_report(
     table = read_table(psi_table, PSI_TABLE)
     authors = dict(table.select("benchmark", "queries_by").iter_rows())
     record = read_provenance(psi_table) or {}
-    made_of = {"psibench": __version__, "rows of the PSI table": str(record.get("rows_hash", ""))}
+    made_of = {"rows of the PSI table": str(record.get("rows_hash", ""))}
     made_of["queries by"] = str(record.get("queries_by") or "not recorded")
-    revisions = {name: str(value) for name, value in record.get("revisions", {}).items()}
+    made_of |= {name: str(value) for name, value in record.get("revisions", {}).items()}
     ledger = {"flow": flow, "usage": usage, "attrition": attrition}
     inputs = ReportInput(
         psi_table=table,
@@ -188,37 +162,35 @@ def run_report(
         statistics=read_all(statistics, STATISTICS),
         position_histogram=read_all(histograms, POSITION_HISTOGRAM),
         comparisons=read_table(comparisons, COMPARISONS),
-        benchmarks=tuple(
+        benchmarks=[
             benchmark_info(name, section, queries_by=authors.get(name, ""))
             for name, section in benchmarks.items()
-        ),
-        models=tuple(
+        ],
+        models=[
             ModelInfo(name, entry.kind, entry.description, entry.control)
             for name, entry in models.items()
+        ],
+        generation=read_generation(
+            generated,
+            prices=prices,
+            **{
+                name: dict(zip(benchmarks, map(str, paths), strict=True))
+                for name, paths in ledger.items()
+            },
         ),
-        generation=tuple(
-            read_generation(
-                generated,
-                prices=prices,
-                **{
-                    name: dict(zip(benchmarks, map(str, paths), strict=True))
-                    for name, paths in ledger.items()
-                },
-            )
-        ),
-        verification=tuple(read_verification(verification)),
+        verification=read_verification(verification),
         views=views,
-        languages=tuple(read_languages(languages)),
+        languages=read_languages(languages),
         summaries=read_summaries(summaries),
-        examples=tuple(read_examples(examples)),
+        examples=read_examples(examples),
         published="".join(published_page),
         probes="".join(probes_page),
         training=read_training(training),
-        provenance=made_of | revisions,
+        provenance=made_of,
         title=title,
         created=now(),
     )
-    write_report(inputs, output)
+    write_text(render_report(inputs), output)
 
 
 def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> BenchmarkInfo:
@@ -239,81 +211,46 @@ def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> Benchma
     )
 
 
-def write_report(inputs: ReportInput, path: str | Path) -> None:
-    """Write the page to ``path``, whole or not at all."""
-    write_text(render_report(inputs), path)
-
-
 def render_report(inputs: ReportInput) -> str:
     """Return the page as HTML: the same inputs give the same text.
 
     Tables without rows give a page that says so.
-
-    Raises
-    ------
-    InputError
-        If a frame does not follow its declared schema.
     """
-    every = _each_table(inputs, _conformed)
     hidden = [name for ids in inputs.views.values() for name in ids.values()]
     shown = ~pl.col("benchmark").is_in(hidden)
-    without_views = _each_table(every, lambda frame, _: frame.filter(shown)) if hidden else every
-    return render("report.html", **_context(without_views, every.psi_table))
-
-
-def _each_table(
-    inputs: ReportInput, change: Callable[[pl.DataFrame, TableSpec], pl.DataFrame]
-) -> ReportInput:
-    """Return the same inputs with every table there is changed."""
-    tables: Any = {name: change(getattr(inputs, name), spec) for name, spec in SPECS.items()}
-    summaries = {
-        name: change(frame, spec)
-        for name, spec in SUMMARY_TABLES.items()
-        if (frame := getattr(inputs.summaries, name)) is not None
-    }
-    return replace(inputs, **tables, summaries=replace(inputs.summaries, **summaries))
-
-
-def _conformed(frame: pl.DataFrame, spec: TableSpec) -> pl.DataFrame:
-    if frame.width == 0:
-        return spec.empty()
-    return pl.DataFrame(conform(frame, spec, where=f"report input {spec.name}"))
+    tables = ("psi_table", "bucket_scores", "comparisons", "statistics", "position_histogram")
+    changes: dict[str, Any] = {name: getattr(inputs, name).filter(shown) for name in tables}
+    changes["summaries"] = {name: rows.filter(shown) for name, rows in inputs.summaries.items()}
+    languages = _languages(changes["statistics"])
+    without_views = replace(inputs, **changes, language_order=languages)
+    benchmarks, models = _infos(without_views)
+    return render_page(
+        "report.html",
+        **_context(replace(without_views, benchmarks=benchmarks, models=models), inputs.psi_table),
+    )
 
 
 def _infos(inputs: ReportInput) -> tuple[list[BenchmarkInfo], list[ModelInfo]]:
     """Return every benchmark and model in page order; what only tables know with what they say."""
-    known = {info.id: info for info in inputs.benchmarks}
-    found = {
-        one for name in SPECS if name != "comparisons" for one in getattr(inputs, name)["benchmark"]
-    }
-    benchmarks = [BenchmarkInfo(id=name, recipe="") for name in sorted(found - set(known))]
+    benchmarks = {info.id: info for info in inputs.benchmarks}
+    tables = (inputs.psi_table, inputs.bucket_scores, inputs.statistics, inputs.position_histogram)
+    for name in sorted({one for frame in tables for one in frame["benchmark"]}):
+        benchmarks.setdefault(name, BenchmarkInfo(id=name, recipe=""))
     models = {info.id: info for info in inputs.models}
-    kinds = dict.fromkeys(inputs.bucket_scores["model"].unique(), "")
+    kinds = dict.fromkeys(inputs.bucket_scores["model"], "")
     kinds |= dict(inputs.psi_table.select("model", "kind").iter_rows())
-    more = [ModelInfo(id=name, kind=kinds[name]) for name in sorted(kinds.keys() - set(models))]
-    return [*known.values(), *benchmarks], [*models.values(), *more]
+    for name in sorted(kinds):
+        models.setdefault(name, ModelInfo(id=name, kind=kinds[name]))
+    return list(benchmarks.values()), list(models.values())
 
 
 def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
-    """Return what the template shows. Only SVG, style, script and JSON made here are unescaped.
+    """Return what the template shows.
 
     ``inputs`` are without views; ``every`` has the PSI rows of benchmarks and views.
     """
-    benchmarks, models = _infos(inputs)
-    languages = _languages(inputs.statistics)
-    found = score_context(
-        Scored(
-            inputs.psi_table,
-            inputs.bucket_scores,
-            inputs.comparisons,
-            benchmarks,
-            models,
-            languages,
-            inputs.provenance,
-            inputs.title,
-            inputs.created,
-        )
-    )
+    benchmarks, models, summaries = inputs.benchmarks, inputs.models, inputs.summaries
+    found = score_context(inputs)
     metric, styles = found["metric"], model_styles({model.id: model.control for model in models})
     pairs = [
         (
@@ -323,7 +260,7 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
                 psi_table=inputs.psi_table,
                 bucket_scores=inputs.bucket_scores,
                 languages=_languages(inputs.statistics.filter(benchmark=info.id)),
-                summaries=inputs.summaries,
+                summaries=summaries,
                 models=models,
                 styles=styles,
                 metric=metric,
@@ -331,12 +268,12 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
         )
         for info in benchmarks
     ]
-    known = PsiRows(every, metric, tuple(model.id for model in models), languages)
+    known = PsiRows(every, metric, tuple(model.id for model in models), inputs.language_order)
     return found | {
         "languages": [(info, blocks) for info, blocks in pairs if blocks],
-        "leaderboards": leaderboard_table(inputs.summaries.leaderboards, benchmarks, metric=metric),
-        "mitigations": mitigation_tables(inputs.summaries.mitigations, benchmarks, metric=metric),
-        "data": _data(inputs, benchmarks, known),
+        "leaderboards": leaderboard_table(summaries.get("leaderboards"), benchmarks, metric=metric),
+        "mitigations": mitigation_tables(summaries.get("mitigations"), benchmarks, metric=metric),
+        "data": [(info, *_data(inputs, info, known)) for info in benchmarks],
         "training": training_blocks(inputs.training, benchmarks, metric=metric),
         "examples": example_section(inputs.examples, benchmarks),
         "published": inputs.published,
@@ -350,30 +287,25 @@ def _languages(statistics: pl.DataFrame) -> list[str]:
 
 
 def _data(
-    inputs: ReportInput, benchmarks: Sequence[BenchmarkInfo], psi_rows: PsiRows
-) -> list[tuple[BenchmarkInfo, list[Block], list[Panel]]]:
-    """Return each benchmark's tables and figures in page order, and its histograms."""
+    inputs: ReportInput, info: BenchmarkInfo, psi_rows: PsiRows
+) -> tuple[list[Block], list[Panel]]:
+    """Return a benchmark's tables and figures in page order, and its histograms."""
     order = psi_rows.languages
     leading = headlines(inputs.bucket_scores, order) | headlines(inputs.psi_table, order)
-    facts = {fact.benchmark: fact for fact in inputs.languages}
-    found = []
-    for info in benchmarks:
-        fact = facts.get(info.id, LanguageFacts(info.id))
-        made = generation_tables(inputs.generation, info.id)
-        views = inputs.views.get(info.id, {})
-        # what there is, what came of the documents, what the filters did, how good the
-        # translations are, then what the requests took
-        blocks: list[Block] = [
-            *_statistics_tables(inputs.statistics, info.id),
-            *language_blocks(inputs.statistics, info, fact),
-            *made[:1],
-            *verification_blocks(inputs.verification, info, psi_rows=psi_rows, views=views),
-            *quality_blocks(fact),
-            *made[1:],
-        ]
-        histograms = _histograms(inputs.position_histogram, info.id, leading.get(info.id))
-        found.append((info, blocks, histograms))
-    return found
+    tables = inputs.languages.get(info.id, {})
+    made = generation_tables(inputs.generation, info.id)
+    views = inputs.views.get(info.id, {})
+    # what there is, what came of the documents, what the filters did, how good the
+    # translations are, then what the requests took
+    blocks: list[Block] = [
+        *_statistics_tables(inputs.statistics, info.id),
+        *language_blocks(inputs.statistics, info, tables),
+        *made[:1],
+        *verification_blocks(inputs.verification, info, psi_rows=psi_rows, views=views),
+        *quality_blocks(tables, info.id),
+        *made[1:],
+    ]
+    return blocks, _histograms(inputs.position_histogram, info.id, leading.get(info.id))
 
 
 def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
@@ -432,6 +364,5 @@ def _histograms(table: pl.DataFrame, benchmark: str, leading: Headline | None) -
         caption = f"{count(int(bins['n_queries'].sum()))} queries by {text}"
         caption += "" if language == POOLED else f"; {language}"
         anchor, title = slug("histogram", benchmark, unit), f"Evidence positions in {benchmark}"
-        svg = inline_svg(drawn, name=anchor, title=title, description=caption)
-        found.append(Panel(svg, note=caption))
+        found.append(Panel.drawn(drawn, anchor, title, caption, note=caption))
     return found

@@ -8,9 +8,8 @@ import polars as pl
 
 from psibench.metrics.buckets import LENGTH_BUCKETS
 from psibench.metrics.summaries import CROSS_LINGUAL, MONOLINGUAL
-from psibench.report.languages import Summaries
 from psibench.report.plots import LineStyle
-from psibench.report.scores import bucket_axis, curve, curve_numbers, small_multiples
+from psibench.report.scores import bucket_axis, curve_numbers, curves_by, small_multiples
 from psibench.report.tables import Block, FigureView, Table, slug
 from psibench.report.verdict import finding_of
 from psibench.report.views import BenchmarkInfo, ModelInfo, Row, leading_rows
@@ -57,7 +56,7 @@ def pair_blocks(
     psi_table: pl.DataFrame,
     bucket_scores: pl.DataFrame,
     languages: Sequence[str],
-    summaries: Summaries,
+    summaries: Mapping[str, pl.DataFrame],
     models: Sequence[ModelInfo],
     styles: Mapping[str, LineStyle],
     metric: str,
@@ -73,13 +72,13 @@ def pair_blocks(
     blocks: list[Block] = [
         *_pair_tables(leading_rows(psi_table, info, metric), pairs, names, metric=metric)
     ]
-    if summaries.language_averages is not None:
-        averages = leading_rows(summaries.language_averages, info, metric)
+    if "language_averages" in summaries:
+        averages = leading_rows(summaries["language_averages"], info, metric)
         blocks += _average_tables(averages, names, metric=metric)
     rows = leading_rows(bucket_scores, info, metric).filter(WHOLE)
     model = _best_covered(rows, models)
     if model is not None:
-        trend = summaries.position_trend
+        trend = summaries.get("position_trend")
         notes = {} if trend is None else _trends(leading_rows(trend, info, metric), model)
         mine, anchor = rows.filter(model=model), slug("pairs", info.id)
         blocks.append(_pair_figure(mine, pairs, styles[model], notes, metric=metric, anchor=anchor))
@@ -107,11 +106,11 @@ def _pair_figure(
     """Return a panel per pair, up to 18; ``rows`` are one model's pooled BUCKET_SCORES rows."""
     model, scheme = rows["model"][0], rows["buckets"][0]
     axis = bucket_axis(rows, scheme)
-    found: dict[Pair, dict[str, Row]] = {}
-    for row in rows.iter_rows(named=True):
-        found.setdefault((row["query_lang"], row["corpus_lang"]), {})[row["bucket"]] = row
-    shown = [pair for pair in pairs[:MAX_PAIRS] if pair in found]
-    lines = {pair_text(*pair): curve(found[pair], axis, style) for pair in shown}
+    named = pl.struct("query_lang", "corpus_lang").map_elements(
+        lambda pair: pair_text(pair["query_lang"], pair["corpus_lang"]), return_dtype=pl.String
+    )
+    styles = {pair_text(*pair): style for pair in pairs[:MAX_PAIRS]}
+    lines = curves_by("pair", rows.with_columns(pair=named), axis, styles)
     told = {n: f"{metric} by {axis.text}, {n}. {notes.get(n, '')}".strip() for n in lines}
     panels = small_multiples(lines, axis, anchor=anchor, metric=metric, told=told)
     left_out = f" The first {MAX_PAIRS} of {len(pairs)} pairs." if len(pairs) > MAX_PAIRS else ""

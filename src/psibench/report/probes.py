@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from markupsafe import Markup
 
-from psibench import __version__
 from psibench.probes.comparison import PROBE_COMPARISON, contrasts
 from psibench.probes.settings import PROBES
 from psibench.probes.tables import PROBE_TABLE
@@ -27,15 +25,7 @@ from psibench.report.plots import (
     inline_svg,
     model_styles,
 )
-from psibench.report.tables import (
-    TEMPLATES,
-    FigureView,
-    Panel,
-    Table,
-    provenance_table,
-    render,
-    slug,
-)
+from psibench.report.tables import FigureView, Panel, Table, render_page, slug
 from psibench.report.views import headline_metric
 from psibench.report.wording import MISSING, interval, number, p_value
 from psibench.tables import read_provenance, read_table
@@ -135,20 +125,17 @@ def run_probe_page(
             "benchmark", "language", maintain_order=True
         )
     ]
-    made_of = {"psibench": __version__}
-    made_of |= {
+    made_of = {
         str(path): str((read_provenance(path) or {}).get("rows_hash", ""))
         for path in (table, *comparison, *psi)
     }
-    page = render(
+    page = render_page(
         "probes.html",
         title="Probes: what the embeddings look at",
         created=now(),
-        version=__version__,
-        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        made_of=made_of,
         probes={name: text for name, text in PROBES.items() if name in set(rows["probe"])},
         sections=shown,
-        provenance=provenance_table(made_of),
     )
     write_text(page, html)
 

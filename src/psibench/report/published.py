@@ -7,6 +7,7 @@ published figure and a figure of a run share is model, data, languages, length, 
 quantity (`COUNTERPART`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,13 +18,20 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from psibench import __version__
 from psibench.config.files import read_yaml
 from psibench.config.paths import PUBLISHED
-from psibench.errors import InputError
-from psibench.generate.benchmarks import Benchmark
-from psibench.report.published_facts import published_facts
-from psibench.report.tables import TEMPLATES, Table, provenance_table, render
+from psibench.generate.benchmarks import (
+    TINY,
+    Benchmark,
+    FinewebPosq,
+    FinewebPosqRelease,
+    Posir,
+    PosirRelease,
+    SquadPosq,
+    evaluated_views,
+    view_id,
+)
+from psibench.report.tables import Table, render_page
 from psibench.tables import hash_file, read_provenance, read_table, write_csv, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import derived
@@ -35,7 +43,6 @@ from psibench.tables.stage import stage
 
 # --- the papers' tables
 
-SOURCE = "source"
 INDEX = "tables.yaml"
 
 
@@ -47,38 +54,65 @@ class Published:
     texts: pl.DataFrame
     source: str
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Paper and table."""
+        paper, _, table = self.source.split(":")[0].partition(", ")
+        return paper, table
+
 
 @cache
-def read_published(name: str, folder: Path = PUBLISHED) -> Published:
-    """Read a table of published figures by the name of its file.
+def read_published(name: str) -> Published:
+    """Read a table of published figures by the name of its file."""
+    path = PUBLISHED / f"{name}.csv"
+    rows = pl.read_csv(path, infer_schema_length=None)
+    texts = pl.read_csv(path, infer_schema=False).fill_null("")
+    sources = "; ".join(rows["source"].unique(maintain_order=True))
+    return Published(rows.drop("source"), texts.drop("source"), sources)
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read as CSV or has no column ``source``.
+
+# --- which benchmarks of a config are what the papers evaluated
+
+OWN_TEXT = "documents and questions of its own"
+Facts = Mapping[str, Mapping[str, str]]
+"""Benchmark id -> ``data`` and ``differs``, as of `published_facts`."""
+
+
+def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Map benchmark ids to the published data they stand for.
+
+    Parameters
+    ----------
+    benchmarks
+        Id -> benchmark section. Recipes that no paper has a table of retrieval scores for are
+        left out; so is the view before false negatives were removed, which the papers do not
+        evaluate. The view ``ID-tiny`` counts as a benchmark.
+
+    Returns
+    -------
+    dict
+        Id -> ``data`` (squad_posq, fineweb_posq, fineweb_myopic or posir) and ``differs``: what
+        differs from the paper's data whatever its size, empty if nothing does.
     """
-    path = folder / f"{name}.csv"
-    try:
-        rows = pl.read_csv(path, infer_schema_length=None)
-        texts = pl.read_csv(path, infer_schema=False).fill_null("")
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(
-            f"{path}: the published figures cannot be read ({error}); take the file of the "
-            "repository again"
-        ) from error
-    if SOURCE not in rows.columns:
-        raise InputError(f"{path}: no column {SOURCE!r}; found: {', '.join(rows.columns)}")
-    sources = rows[SOURCE].unique(maintain_order=True).str.join("; ").item()
-    return Published(rows.drop(SOURCE), texts.drop(SOURCE), sources)
+    found: dict[str, dict[str, str]] = {}
+    for name, section in benchmarks.items():
+        data, differs = section.recipe.removesuffix("_release"), ""
+        if isinstance(section, SquadPosq | FinewebPosqRelease):
+            text = "context" if isinstance(section, SquadPosq) else "passage"
+            if section.labels != "published":
+                differs = f"every {text} with the question counts (labels: all)"
+        elif isinstance(section, Posir | FinewebPosq):
+            differs = OWN_TEXT
+            if isinstance(section, FinewebPosq) and section.generate_questions.tagging == "myopic":
+                data = "fineweb_myopic"
+        elif not isinstance(section, PosirRelease):
+            continue
+        ids = [name, view_id(name, TINY)] if TINY in evaluated_views(section) else [name]
+        found |= {one: {"data": data, "differs": differs} for one in ids}
+    return found
 
 
-def _place(source: str) -> tuple[str, str]:
-    """Return paper and table."""
-    paper, _, table = source.split(":")[0].partition(", ")
-    return paper, table
-
-
-# --- their figures one by one
+# --- the papers' figures one by one
 
 ENGLISH, EVERY = "eng-Latn", "all"  # all, in place of a language: the mean over the paper's
 SECTION_TEXTS = {
@@ -99,8 +133,8 @@ SEED = 42
 TRAINED = {"squad_posq": ("SQuAD-PosQ", "squad"), "fineweb_posq": ("FineWeb-PosQ", "thirds")}
 """Panel and buckets of the benchmarks that Controlled trained models were run on."""
 # queries of the full and of the tiny subset: PosQ, sections 3.1 and 3.2; Myopic, table 2
-FULL = {"squad_posq": 92_749, "fineweb_posq": 25_775, "fineweb_myopic": 265_865}
-TINY = {"squad_posq": 10_000, "fineweb_posq": 3_000, "fineweb_myopic": 6_620}
+FULL_SIZES = {"squad_posq": 92_749, "fineweb_posq": 25_775, "fineweb_myopic": 265_865}
+TINY_SIZES = {"squad_posq": 10_000, "fineweb_posq": 3_000, "fineweb_myopic": 6_620}
 FULL_KINDS = ("sparse", "dense")
 """Kinds evaluated on the full subsets; the others on the tiny ones (PosQ, section 4.1)."""
 SUBSET_UNKNOWN = "the paper does not say which subset it is about"
@@ -134,53 +168,35 @@ COUNTERPART = (
 
 
 @cache
-def published_figures(folder: Path = PUBLISHED) -> pl.DataFrame:
+def published_figures() -> pl.DataFrame:
     """Return the retrieval scores of the papers' tables, in their order, in columns `FIGURES`.
 
     A figure that a paper leaves out (a dash) has no row.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, lacks a column that ``tables.yaml`` names, or names a model that
-        models.csv has not.
     """
-    ids = dict(read_published("models", folder).rows.iter_rows())
-    sizes = read_published("posir_table4", folder).rows.select("language", "n_queries")
+    ids = dict(read_published("models").rows.iter_rows())
+    sizes = read_published("posir_table4").rows.select("language", "n_queries")
     n_queries = dict(sizes.iter_rows())
     # English and Chinese queries search no corpus of another language
     n_queries["crossed"] = n_queries[EVERY] - n_queries[ENGLISH] - n_queries["cmn-Hans"]
     found = []
-    for name, about in read_yaml(folder / INDEX).items():
-        if "figures" not in about:
-            continue
-        table = read_published(name, folder)
-        lacking = [
-            c for part in about["figures"] for c in part["of"] if c not in table.rows.columns
-        ]
-        unknown = set(table.rows["model"]) - set(ids)
-        if lacking or unknown:
-            raise InputError(
-                f"{folder / name}.csv: columns {lacking} of {INDEX} are missing"
-                if lacking
-                else f"{folder / name}.csv: model {min(unknown)!r} is not in "
-                f"{folder / 'models.csv'}; add a line with its name and its id"
-            )
-        paper, number = _place(table.source)
-        base = {"spec": name, "paper": paper, "table": number}
-        units = {column: _unit(table, column) for part in about["figures"] for column in part["of"]}
-        for row in table.rows.iter_rows(named=True):
-            known = base | {"model_name": row["model"], "model": ids[row["model"]]}
-            for part in about["figures"]:
+    for name, about in read_yaml(PUBLISHED / INDEX).items():
+        table, parts = read_published(name), about.get("figures", [])
+        paper, number = table.place
+        units = {column: _unit(table, column) for part in parts for column in part["of"]}
+        for row in table.rows.iter_rows(named=True) if parts else ():
+            known = {"spec": name, "paper": paper, "table": number, "model_name": row["model"]}
+            trained = f"-{row['training']}-s{SEED}" if "training" in row else ""
+            known["model"] = ids[row["model"]] + trained
+            for part in parts:
                 for column, label in part["of"].items():
-                    figure = _figure(row, part, column, label, about.get("language", ""), n_queries)
+                    if row[column] is None:
+                        continue
                     scale, decimals = units[column]
-                    value = None if row[column] is None else row[column] / scale
-                    unit = {"published": value, "scale": scale, "decimals": decimals}
-                    found.append(known | figure | unit)
-                    if "training" in row:  # a trained model's id: base, training, seed
-                        found[-1]["model"] += f"-{row['training']}-s{SEED}"
-    return pl.DataFrame(found, schema=FIGURES, orient="row").drop_nulls("published")
+                    unit = {"published": row[column] / scale, "scale": scale, "decimals": decimals}
+                    asked = row.get("language") or about["language"]
+                    figure = _figure(row, part, column, label, asked, n_queries)
+                    found.append(known | unit | figure)
+    return pl.DataFrame(found, schema=FIGURES, orient="row")
 
 
 def _unit(table: Published, column: str) -> tuple[int, int]:
@@ -195,13 +211,12 @@ def _figure(
     part: Mapping[str, Any],
     column: str,
     label: str,
-    language: str,
+    asked: str,
     n_queries: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return the place of a figure on the page, and what its counterpart has to share."""
     section = row.get("section") or (column if column in SECTION_TEXTS else "all")
     is_crossed = row.get("setting") == "cross-lingual"
-    asked = row.get("language", language)
     shared = {
         "panel": "",
         "group": part.get("group", asked),
@@ -213,7 +228,6 @@ def _figure(
         "buckets": part.get("buckets", ""),
         "bucket": label if part["quantity"] == "bucket_mean" else "",
         "quantity": part["quantity"],
-        "n_published": None,
         "caveat": "",
     }
     if "training" in row:
@@ -221,7 +235,7 @@ def _figure(
         own = {"panel": panel, "column": row["training"], "data": row["benchmark"]}
         return shared | own | {"buckets": buckets, "caveat": SUBSET_UNKNOWN}
     if "kind" in row:
-        sizes = FULL if row["kind"] in FULL_KINDS else TINY
+        sizes = FULL_SIZES if row["kind"] in FULL_KINDS else TINY_SIZES
         return shared | {"n_published": sizes[part["data"]]}
     # PosIR's nDCG@10 is over queries for all lengths, over bin means within a length bucket
     if part["quantity"] == "mean" and section != "all":
@@ -237,9 +251,8 @@ def _figure(
 METRIC, TIES_AVERAGED = "ndcg@10", "ndcg-tie-averaged@10"
 AVERAGES_TIES = ("squad_posq", "fineweb_posq", "fineweb_myopic")
 """Data whose authors' nDCG gives documents of equal score the mean of their places."""
-_ROW = ("benchmark", "model", "query_lang", "corpus_lang", "length_bucket", "buckets")
-Facts = Mapping[str, Mapping[str, str]]
-"""Benchmark id -> ``data`` and ``differs``, as of `published_facts`."""
+_PAIR = ("benchmark", "model", "query_lang", "corpus_lang")
+_ROW = (*_PAIR, "length_bucket", "buckets")
 
 
 def has_counterparts(facts: Facts, runs: Iterable[Mapping[str, str]]) -> bool:
@@ -288,13 +301,11 @@ def compare(
     own = pl.concat([own, _language_means(own, figures)], how="diagonal_relaxed")
     found = figures.join(own, on=COUNTERPART, how="inner", maintain_order="left_right")
     half = 0.5 / (pl.col("scale") * 10.0 ** pl.col("decimals")) + 1e-9
-    published = pl.col("published")
-    other_size = pl.format(
-        "{} queries, the paper has {}", *map(_thousands, ("n_queries", "n_published"))
-    )
-    size = pl.when(pl.col("n_queries") != pl.col("n_published")).then(other_size)
+    published, sizes = pl.col("published"), ("n_queries", "n_published")
+    size = pl.format("{} queries, the paper has {}", *map(_thousands, sizes))
     told = pl.concat_str(
-        [pl.col("own_differs").replace("", None), pl.col("caveat").replace("", None), size],
+        pl.col("own_differs", "caveat").replace("", None),
+        pl.when(pl.col("n_queries") != pl.col("n_published")).then(size),
         separator="; ",
         ignore_nulls=True,
     )
@@ -303,9 +314,8 @@ def compare(
         inside=(published + half >= pl.col("low")) & (published - half <= pl.col("high")),
         differs=told.replace("", None),
     )
-    printed = ("spec", *PLACE, "scale", "decimals")
-    rest = [name for name in printed if name not in PUBLISHED_COMPARISON.column_names]
-    return found.select(*PUBLISHED_COMPARISON.column_names, *rest)
+    columns = dict.fromkeys([*PUBLISHED_COMPARISON.column_names, "spec", *PLACE])
+    return found.select(*columns, "scale", "decimals")
 
 
 def _thousands(name: str) -> pl.Expr:
@@ -321,45 +331,40 @@ def _own_figures(
     Undefined values have no row. Columns: COUNTERPART, benchmark, own, low, high, n_queries (of
     the benchmark in that language pair, any length), metric and own_differs.
     """
+    metrics = compared_metrics(psi_table, facts)
     known = pl.DataFrame(
-        [(name, fact["data"], fact["differs"]) for name, fact in facts.items()],
-        schema=dict.fromkeys(("benchmark", "data", "own_differs"), pl.String),
+        [(name, fact["data"], fact["differs"], metrics[name]) for name, fact in facts.items()],
+        schema=dict.fromkeys(("benchmark", "data", "own_differs", "metric"), pl.String),
         orient="row",
     )
     table, scores = (
-        rows.filter(domain=POOLED, evidence="all").join(
-            _metrics(psi_table, facts), on=["benchmark", "metric"], how="semi"
-        )
+        rows.filter(domain=POOLED, evidence="all").join(known, on=["benchmark", "metric"])
         for rows in (psi_table, bucket_scores)
     )
     table = table.join(mean_intervals(table, scores), on=_ROW, how="left")
-    columns = (*_ROW, "metric", "bucket", "quantity", "own", "low", "high")
+    columns = (*_ROW, "data", "own_differs", "metric", "bucket", "quantity", "own", "low", "high")
     parts = [
         table.with_columns(
-            pl.lit("").alias("bucket"),
-            pl.lit(quantity).alias("quantity"),
-            pl.col(quantity).alias("own"),
-            *(pl.col(f"{quantity}_{end}").alias(end) for end in ("low", "high")),
+            bucket=pl.lit(""),
+            quantity=pl.lit(quantity),
+            own=quantity,
+            low=f"{quantity}_low",
+            high=f"{quantity}_high",
         ).select(columns)
         for quantity in ("mean", "mean_of_buckets", "psi")
     ]
-    own = {"quantity": pl.lit("bucket_mean"), "own": pl.col("mean")}
-    parts.append(scores.with_columns(**own).select(columns))
-    pair = ["benchmark", "model", "query_lang", "corpus_lang"]
-    sizes = table.filter(length_bucket=POOLED).group_by(pair).agg(pl.col("n_queries").max())
-    every = pl.concat(parts).filter(pl.col("own").is_not_null())
-    return every.join(known, on="benchmark").join(sizes, on=pair, how="left")
+    parts.append(scores.with_columns(quantity=pl.lit("bucket_mean"), own="mean").select(columns))
+    sizes = table.filter(length_bucket=POOLED).group_by(_PAIR).agg(pl.col("n_queries").max())
+    return pl.concat(parts).drop_nulls("own").join(sizes, on=_PAIR, how="left")
 
 
-def _metrics(psi_table: pl.DataFrame, facts: Facts) -> pl.DataFrame:
-    """Return which metric of a benchmark stands beside the papers' figures: benchmark, metric."""
+def compared_metrics(psi_table: pl.DataFrame, facts: Facts) -> dict[str, str]:
+    """Return which metric of each benchmark stands beside the papers' figures."""
     averaged = set(psi_table.filter(metric=TIES_AVERAGED)["benchmark"])
-    rows = [
-        (name, TIES_AVERAGED if name in averaged and fact["data"] in AVERAGES_TIES else METRIC)
+    return {
+        name: TIES_AVERAGED if name in averaged and fact["data"] in AVERAGES_TIES else METRIC
         for name, fact in facts.items()
-    ]
-    schema = {"benchmark": pl.String, "metric": pl.String}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    }
 
 
 def mean_intervals(table: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
@@ -382,39 +387,30 @@ def mean_intervals(table: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
         whose buckets share or leave out queries have none, nor has a mean over buckets that
         leaves out buckets with queries.
     """
-    filled = scores.filter(pl.col("n_queries") > 0)
     n = pl.col("n_queries")
-    weights = {"mean": n / n.sum().over(_ROW), "mean_of_buckets": 1 / pl.len().over(_ROW)}
-    sides = {"low": pl.col("mean") - pl.col("low"), "high": pl.col("high") - pl.col("mean")}
-    sizes = filled.group_by(_ROW).agg(n_filled=pl.len(), n_in_buckets=n.sum())
-    weighted = filled.select(
-        *_ROW,
+    weights = {"mean": n / n.sum(), "mean_of_buckets": 1 / pl.len()}
+    ends = {"low": -1, "high": 1}
+    sums = scores.filter(n > 0).group_by(_ROW)
+    summed = sums.agg(
+        pl.len().alias("n_filled"),
+        n.sum().alias("n_in_buckets"),
         *(
-            (w * s).alias(f"{mean}_{end}")
-            for mean, w in weights.items()
-            for end, s in sides.items()
+            (weight * (pl.col(end) - pl.col("mean"))).pow(2).sum().sqrt().alias(f"{mean}_{end}")
+            for mean, weight in weights.items()
+            for end in ends
         ),
     )
-    summed = weighted.group_by(_ROW).agg(pl.all().pow(2).sum().sqrt())
     is_disjoint = pl.col("n_in_buckets") == n
-    holds = {
-        "mean": is_disjoint,
-        "mean_of_buckets": is_disjoint & (pl.col("n_filled") == pl.col("n_buckets")),
-    }
-    return (
-        table.join(sizes, on=_ROW)
-        .join(summed, on=_ROW)
-        .select(
-            *_ROW,
-            *(
-                pl.when(condition)
-                .then(pl.col(mean) + sign * pl.col(f"{mean}_{end}"))
-                .alias(f"{mean}_{end}")
-                for mean, condition in holds.items()
-                for end, sign in (("low", -1), ("high", 1))
-            ),
-        )
+    is_full = pl.col("n_filled") == pl.col("n_buckets")
+    holds = {"mean": is_disjoint, "mean_of_buckets": is_disjoint & is_full}
+    intervals = (
+        pl.when(condition)
+        .then(pl.col(mean) + sign * pl.col(f"{mean}_{end}"))
+        .alias(f"{mean}_{end}")
+        for mean, condition in holds.items()
+        for end, sign in ends.items()
     )
+    return table.join(summed, on=_ROW).select(*_ROW, *intervals)
 
 
 def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
@@ -427,14 +423,14 @@ def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
     posir = figures.filter(pl.col("data") == "posir", pl.col("query_lang") != EVERY)
     pairs = posir.select("query_lang", "corpus_lang").unique()
     is_crossed = (pl.col("query_lang") != pl.col("corpus_lang")).alias("is_crossed")
-    wanted = dict(pairs.group_by(is_crossed).len().iter_rows())
-    keys = ["benchmark", *(n for n in COUNTERPART if n not in ("query_lang", "corpus_lang"))]
+    wanted = pairs.group_by(is_crossed).len("n")
+    keys = ["benchmark", *(n for n in COUNTERPART if n not in pairs.columns)]
     return (
         own.filter(data="posir")
-        .join(pairs, on=["query_lang", "corpus_lang"], how="semi")
+        .join(pairs, on=pairs.columns, how="semi")
         .group_by(*keys, "metric", "own_differs", is_crossed, maintain_order=True)
         .agg(pl.len().alias("n"), pl.col("own").mean(), pl.col("n_queries").sum())
-        .filter(pl.col("n") == pl.col("is_crossed").replace_strict(wanted, default=None))
+        .join(wanted, on=["is_crossed", "n"], how="semi", maintain_order="left")
         .with_columns(
             query_lang=pl.lit(EVERY),
             corpus_lang=pl.when("is_crossed").then(pl.lit(ENGLISH)).otherwise(pl.lit(EVERY)),
@@ -445,7 +441,6 @@ def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
 
 # --- the page
 
-STYLES = ("report.css", "published.css")
 SUMMARY_HEADER = (
     *("Table", "What", "Published figures", "Run here", "Not run here", "Comparisons"),
     *("With an interval", "Published inside it"),
@@ -474,33 +469,38 @@ class Section:
     missing: tuple[str, ...]
     differs: tuple[tuple[str, str], ...]
 
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The row of the table of all sections."""
+        ran = (self.n_figures, self.n_compared, self.n_figures - self.n_compared)
+        counts = (*ran, self.n_comparisons, self.n_with_interval, self.n_inside)
+        return (self.source, self.title, *(f"{n:,}" for n in counts))
 
-def sections(figures: pl.DataFrame, found: pl.DataFrame, folder: Path = PUBLISHED) -> list[Section]:
+
+def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[Section]:
     """Return a section per table of `published_figures`; ``found`` as `compare` returns it."""
-    index, shown = read_yaml(folder / INDEX), []
-    for name in figures["spec"].unique(maintain_order=True):
-        printed, own = figures.filter(spec=name), found.filter(spec=name)
-        measured = printed.filter(pl.col("data") != "")
-        ran = set(own["model_name"])
-        names = measured["model_name"].unique(maintain_order=True)
-        known = own.drop_nulls("inside")
+    index, shown = read_yaml(PUBLISHED / INDEX), []
+    for (name,), printed in figures.group_by("spec", maintain_order=True):
+        own, measured = found.filter(spec=name), printed.filter(pl.col("data") != "")
+        ran, known = set(own["model_name"]), own["inside"].drop_nulls()
         source = ", ".join(printed.select("paper", "table").row(0))
         shown.append(
             Section(
-                name,
+                str(name),
                 source,
                 title=index[name]["title"],
                 text=index[name]["text"],
                 panels=tuple(
-                    _grid(source, panel, printed.filter(panel=panel), own.filter(panel=panel))
-                    for panel in printed["panel"].unique(maintain_order=True)
+                    (_grid(source, str(panel), part, mine), mine.height > 0)
+                    for (panel,), part in printed.group_by("panel", maintain_order=True)
+                    for mine in [own.filter(panel=panel)]
                 ),
                 n_figures=measured.height,
                 n_compared=own.select(PLACE).n_unique(),
                 n_comparisons=own.height,
-                n_with_interval=known.height,
-                n_inside=int(known["inside"].sum()),
-                missing=tuple(model for model in names if model not in ran),
+                n_with_interval=known.len(),
+                n_inside=int(known.sum()),
+                missing=tuple(m for m in dict.fromkeys(measured["model_name"]) if m not in ran),
                 differs=_differences(own),
             )
         )
@@ -523,28 +523,24 @@ def _differences(found: pl.DataFrame) -> tuple[tuple[str, str], ...]:
     return tuple(told)
 
 
-def _grid(source: str, panel: str, printed: pl.DataFrame, own: pl.DataFrame) -> tuple[Table, bool]:
-    """Return a paper's grid with a run's rows beneath each model, and whether it has any."""
+def _grid(source: str, panel: str, printed: pl.DataFrame, own: pl.DataFrame) -> Table:
+    """Return a paper's grid with a run's rows beneath each model."""
     places = printed.select("group", "column").unique(maintain_order=True).rows()
-    widths: dict[str, int] = {}
-    for group, _ in places:
-        widths[group] = widths.get(group, 0) + 1
     rows: list[tuple[str, ...]] = []
     looks: list[str] = []
 
     def add(name: str, figures: pl.DataFrame, *, is_own: bool) -> None:
         known = {(row["group"], row["column"]): row for row in figures.iter_rows(named=True)}
-        cells = (_cell(known.get(place), is_own=is_own) for place in places)
-        rows.append((name, *cells))
+        rows.append((name, *(_cell(known.get(place), is_own=is_own) for place in places)))
         looks.append("own" if is_own else "")
 
-    for model in printed["model_name"].unique(maintain_order=True):
-        add(model, printed.filter(model_name=model), is_own=False)
-        mine = own.filter(model_name=model)
-        for benchmark in mine["benchmark"].unique(maintain_order=True):
-            name = Markup("run here: <bdi>{}</bdi>").format(benchmark)
-            add(name, mine.filter(benchmark=benchmark), is_own=True)
-    table = Table(
+    for (model,), theirs in printed.group_by("model_name", maintain_order=True):
+        add(str(model), theirs, is_own=False)
+        mine = own.filter(model_name=model).group_by("benchmark", maintain_order=True)
+        for (benchmark,), ours in mine:
+            add(Markup("run here: <bdi>{}</bdi>").format(benchmark), ours, is_own=True)
+    widths = Counter(group for group, _ in places)
+    return Table(
         f"{source}: {panel}" if panel else source,
         ("Model", *(column for _, column in places)),
         tuple(rows),
@@ -553,7 +549,6 @@ def _grid(source: str, panel: str, printed: pl.DataFrame, own: pl.DataFrame) -> 
         looks=tuple(looks),
         css="beside",
     )
-    return table, own.height > 0
 
 
 def _cell(row: Mapping[str, Any] | None, *, is_own: bool) -> str:
@@ -578,25 +573,26 @@ def _text(row: Mapping[str, Any], value: float, sign: str = "") -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def printed_tables(folder: Path = PUBLISHED) -> list[Table]:
+def printed_tables() -> list[Table]:
     """Return the tables without rows in the result tables: digits as printed, wide where long."""
     shown = []
-    for name, about in read_yaml(folder / INDEX).items():
+    for name, about in read_yaml(PUBLISHED / INDEX).items():
         if "figures" in about:
             continue
-        table = read_published(name, folder)
-        types = table.rows.schema
+        table, types = read_published(name), read_published(name).rows.schema
         whole = [column for column, kind in types.items() if kind.is_integer()]
         texts = table.texts.with_columns(map(_thousands, whole))
-        title, note = f"{', '.join(_place(table.source))}: {about['title']}", about.get("text", "")
+        n_names = max(1, len(list(takewhile(lambda kind: kind == pl.String, types.dtypes()))))
+        groups: tuple[tuple[str, int], ...] = ()
+        header = [*map(_heading, texts.columns)]
         if "wide" in about:
             keys, by = about["wide"]["rows"], about["wide"]["groups"]
             values = [c for c, kind in types.items() if kind.is_numeric() and c not in (*keys, by)]
-            shown.append(_wide(texts, keys=keys, by=by, values=values, title=title, note=note))
-            continue
-        names = list(takewhile(lambda kind: kind == pl.String, types.dtypes()))
-        header = tuple(map(_heading, texts.columns))
-        shown.append(Table(title, header, tuple(texts.rows()), max(1, len(names)), note=note))
+            texts, header, groups = _wide(texts, keys, by, values)
+            n_names = len(keys)
+        title = f"{', '.join(table.place)}: {about['title']}"
+        note = about.get("text", "")
+        shown.append(Table(title, tuple(header), tuple(texts.rows()), n_names, groups, note))
     return shown
 
 
@@ -606,32 +602,22 @@ def _heading(column: str) -> str:
 
 
 def _wide(
-    texts: pl.DataFrame, *, keys: list[str], by: str, values: list[str], title: str, note: str
-) -> Table:
-    """Put the rows that differ in ``by`` alone side by side, as the paper does.
+    texts: pl.DataFrame, keys: list[str], by: str, values: list[str]
+) -> tuple[pl.DataFrame, list[str], tuple[tuple[str, int], ...]]:
+    """Put the rows that differ in ``by`` alone side by side, as the paper does, with headings.
 
     One or two values make a block of columns each, as in nDCG, then PSI; more are together under
     the group they are of.
     """
-    cells = {
-        (*(row[key] for key in keys), row[by], value): row[value]
-        for row in texts.iter_rows(named=True)
-        for value in values
-    }
     groups = texts[by].unique(maintain_order=True).to_list()
-    if len(values) < 3:
-        blocks, outer, width = [(g, value) for value in values for g in groups], values, len(groups)
-        columns = [g for g, _ in blocks]
-    else:
-        blocks, outer, width = [(g, value) for g in groups for value in values], groups, len(values)
-        columns = [value for _, value in blocks]
-    rows = [
-        (*head, *(cells[*head, *block] for block in blocks))
-        for head in texts.select(keys).unique(maintain_order=True).iter_rows()
-    ]
-    headings = (("", len(keys)), *((_heading(text), width) for text in outer))
-    header = tuple(map(_heading, (*keys, *columns)))
-    return Table(title, header, tuple(rows), len(keys), headings, note)
+    wide = texts.pivot(by, index=keys, values=values)
+    outer, inner = (values, groups) if len(values) < 3 else (groups, values)
+    columns = groups if len(values) == 1 else [f"{v}_{g}" for v in values for g in groups]
+    if outer is groups:
+        columns = [f"{value}_{group}" for group in groups for value in values]
+    header = [_heading(name) for name in (*keys, *inner * len(outer))]
+    headings = (("", len(keys)), *((_heading(name), len(inner)) for name in outer))
+    return wide.select(*keys, *columns), header, headings
 
 
 @stage("published", version=3)
@@ -645,24 +631,9 @@ def run_published(
     csv: str | Path,
     html: str | Path,
 ) -> None:
-    """Write the comparison as table and CSV, and the page; ``published``: the files of one folder.
-
-    Raises
-    ------
-    InputError
-        If the files lie in several folders or cannot be read.
-    """
-    facts = published_facts(benchmarks)
-    folders = {Path(path).parent for path in published}
-    if len(folders) != 1:
-        raise InputError(
-            f"the published tables lie in {len(folders)} folders "
-            f"({', '.join(sorted(map(str, folders))) or 'none given'}); expected: all in one"
-        )
-    (folder,) = folders
-    figures = published_figures(folder)
+    """Write the comparison as table and CSV, and the page; ``published``: the papers' files."""
+    facts, figures = published_facts(benchmarks), published_figures()
     own = read_table(psi_table, PSI_TABLE)
-    metrics = dict(_metrics(own, facts).iter_rows())
     found = compare(
         figures,
         psi_table=own,
@@ -670,37 +641,28 @@ def run_published(
         facts=facts,
     )
     files = {str(path): hash_file(path) for path in published}
-    params = {"benchmarks": {name: dict(fact) for name, fact in facts.items()}}
-    source = derived("published", [psi_table, bucket_scores], params=params, files=files)
+    source = derived(
+        "published", [psi_table, bucket_scores], params={"benchmarks": facts}, files=files
+    )
     table = found.select(PUBLISHED_COMPARISON.column_names)
     write_table(table, parquet, PUBLISHED_COMPARISON, provenance=source)
     write_csv(table, csv)
     record = read_provenance(psi_table) or {}
-    made_of = {"psibench": __version__, "rows of the PSI table": str(record.get("rows_hash", ""))}
+    made_of = {"rows of the PSI table": str(record.get("rows_hash", ""))}
     made_of |= {f"published {Path(name).name}": text for name, text in sorted(files.items())}
-    shown = sections(figures, found, folder)
-    counts = ("n_comparisons", "n_with_interval", "n_inside")
-    summary = tuple(
-        (
-            *(one.source, one.title),
-            *(f"{n:,}" for n in (one.n_figures, one.n_compared, one.n_figures - one.n_compared)),
-            *(f"{getattr(one, name):,}" for name in counts),
-        )
-        for one in shown
-    )
-    page = render(
+    shown, metrics = sections(figures, found), compared_metrics(own, facts)
+    page = render_page(
         "published.html",
         title="Published figures and this run's",
         created=now(),
-        version=__version__,
-        style=Markup("\n".join((TEMPLATES / n).read_text(encoding="utf-8") for n in STYLES)),
+        made_of=made_of,
+        styles=("report.css", "published.css"),
         sections=shown,
         benchmarks=[
             (name, DATA_TEXTS[fact["data"]], metrics[name], fact["differs"])
             for name, fact in facts.items()
         ],
-        summary=Table("What was run here", SUMMARY_HEADER, summary),
-        tables=printed_tables(folder),
-        provenance=provenance_table(made_of),
+        summary=Table("What was run here", SUMMARY_HEADER, tuple(one.summary for one in shown)),
+        tables=printed_tables(),
     )
     write_text(page, html)

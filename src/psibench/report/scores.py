@@ -1,9 +1,13 @@
-"""What models score by position: answers, the PSI table, controls, truncation, curves."""
+"""What models score by position: answers, the PSI table, controls, truncation, curves.
+
+The page of ``psibench score --report`` is this alone (`render_scores`).
+"""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -22,11 +26,22 @@ from psibench.report.plots import (
     draw_drops,
     draw_highlight,
     draw_pair,
-    inline_svg,
+    model_styles,
     short_name,
     y_limit,
 )
-from psibench.report.tables import FigureView, Panel, Table, flag_chip, kind_chip, slug
+from psibench.report.tables import (
+    TEMPLATES,
+    FigureView,
+    Panel,
+    Table,
+    each,
+    flag_chip,
+    kind_chip,
+    render_page,
+    slug,
+    text_rows,
+)
 from psibench.report.verdict import (
     finding_of,
     has_flag,
@@ -38,24 +53,117 @@ from psibench.report.verdict import (
 from psibench.report.views import (
     SCHEME_ORDER,
     BenchmarkInfo,
+    Headline,
     ModelInfo,
     Row,
+    headline_metric,
+    headlines,
     main_scheme,
     schemes_of,
-    with_interval,
+    with_headline,
 )
 from psibench.report.wording import (
     ALPHA,
     MISSING,
     SCHEME_TEXTS,
     count,
-    interval,
+    estimate,
     number,
     p_value,
     pair_text,
     percent,
+    with_interval,
 )
 from psibench.tables.spec import POOLED
+
+# --- the page
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores of models on benchmarks: the tables, and what is on the page in which order.
+
+    ``language_order`` decides which pair a benchmark with several leads with. ``csv_folder`` is
+    where the tables are as CSV, as seen from the page, with a slash at the end; empty: beside it.
+    """
+
+    psi_table: pl.DataFrame
+    bucket_scores: pl.DataFrame
+    comparisons: pl.DataFrame
+    benchmarks: Sequence[BenchmarkInfo] = ()
+    models: Sequence[ModelInfo] = ()
+    language_order: Sequence[str] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    title: str = "Position bias of retrievers"
+    created: str = ""
+    csv_folder: str = ""
+
+
+def score_context(inputs: Scored) -> dict[str, Any]:
+    """Return what ``report.html`` shows of scores. Only what is made here goes in unescaped."""
+    benchmarks, models = inputs.benchmarks, inputs.models
+    by_id = {model.id: model for model in models}
+    styles = model_styles({model.id: model.control for model in models})
+    metric = headline_metric(inputs.psi_table)
+    bucket_scores = inputs.bucket_scores.filter(metric=metric)
+    leading = headlines(inputs.psi_table, inputs.language_order)
+    rows = with_headline(bucket_scores, headlines(bucket_scores, inputs.language_order) | leading)
+    rows = rows.filter(pl.col("headline"))
+    marked = fitting(with_headline(inputs.psi_table, leading))
+    table = prepared(marked, by_id, benchmarks=[info.id for info in benchmarks])
+    lead = table.filter(pl.col("headline"), metric=metric)
+    curves = [
+        (info, curve_figures(rows, info, styles=styles, metric=metric)) for info in benchmarks
+    ]
+    return {
+        "title": inputs.title,
+        "created": inputs.created,
+        "made_of": inputs.provenance,
+        "metric": metric,
+        "csv_folder": inputs.csv_folder,
+        "benchmarks": benchmarks,
+        "n_models": len(models),
+        "models": _model_table(table, models),
+        "scheme_texts": SCHEME_TEXTS,
+        "answers": answers(lead, benchmarks, by_id, styles=styles),
+        "leading_pairs": _leading_pairs(inputs.psi_table, leading),
+        "n_left_out": inputs.psi_table.height - table.height,
+        **psi_context(table, lead, metric),
+        "curves": [(info, figures) for info, figures in curves if figures],
+        "comparison": full_and_tiny_figure(rows, benchmarks, styles=styles, metric=metric),
+        "controls": control_tables(lead, models),
+        "against": against_control(inputs.comparisons, lead, benchmarks),
+        "visibility": visibility(lead, inputs.comparisons, benchmarks),
+        "script": Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
+    }
+
+
+def render_scores(inputs: Scored) -> str:
+    """Return a page of scores alone as HTML: the same inputs give the same text."""
+    absent = ("languages", "leaderboards", "mitigations", "training", "data", "examples")
+    nothing: dict[str, Any] = dict.fromkeys((*absent, "published", "probes"), ())
+    return render_page("report.html", **score_context(inputs), **nothing)
+
+
+def _leading_pairs(psi_table: pl.DataFrame, leading: Mapping[str, Headline]) -> dict[str, str]:
+    """Return the language pair that the page leads with, of benchmarks that have several."""
+    pairs = psi_table.select("benchmark", "query_lang", "corpus_lang").unique()
+    several = pairs.group_by("benchmark").len().filter(pl.col("len") > 1)["benchmark"]
+    return {
+        name: pair_text(leading[name]["query_lang"], leading[name]["corpus_lang"])
+        for name in several
+    }
+
+
+def _model_table(table: pl.DataFrame, models: Sequence[ModelInfo]) -> Table:
+    shown = dict(table.select("model", "kind").iter_rows())
+    rows = []
+    for model in models:
+        kind = "control" if model.control else shown.get(model.id, model.kind)
+        control = f" ({model.control} control)" if model.control else ""
+        rows.append((model.id, kind_chip(kind), f"{model.description}{control}"))
+    return Table("Models", ("Model", "Kind", "Description"), tuple(rows), 2, prose=(2,))
+
 
 # --- the PSI table: rows of the server, and all rows as JSON for the page's script
 
@@ -270,7 +378,7 @@ def drop_figure(
         said += " Open markers: of plain means, which mix position with document."
     if any(drop.is_faint for drop in drops):
         said += " Pale: finds next to nothing."
-    numbers = tuple((row["model"], with_interval(row, "drop").replace("\n", " ")) for row in known)
+    numbers = tuple((row["model"], with_interval(row, "drop", separator=" ")) for row in known)
     anchor, title = slug("drop", info.id), "Late against early evidence"
     return FigureView.drawn(
         draw_drops(drops), anchor, title, said, header=("model", "drop"), rows=numbers
@@ -301,24 +409,20 @@ def control_tables(lead: pl.DataFrame, models: Sequence[ModelInfo]) -> dict[str,
     rows = lead.filter(pl.col("evidence") == "all").to_dicts()
     found: dict[str, Table | None] = {}
     for control in ("position-blind", "truncating"):
-        mine = [
-            (
-                f"{row['benchmark']}\n{row['model']}",
-                row["buckets"],
-                with_interval(row, "psi_same"),
-                p_value(row["p_adjusted"]),
-                number(row["drop"]),
-                percent(row["seen"]),
-                control_reading(row, control),
-            )
-            for model in models
-            for row in rows
-            if model.control == control and row["model"] == model.id
-        ]
+        own = [model.id for model in models if model.control == control]
+        mine = text_rows(
+            [row for name in own for row in rows if row["model"] == name],
+            lambda row: f"{row['benchmark']}\n{row['model']}",
+            "buckets",
+            partial(with_interval, name="psi_same"),
+            *each(p_value, "p_adjusted"),
+            *each(number, "drop"),
+            *each(percent, "seen"),
+            partial(control_reading, control=control),
+        )
         header = ("Benchmark", "Buckets", "PSI at equal documents", "Adjusted p", "Drop", "Given")
         title = f"The {control} control"
-        table = Table(title, (*header, "Reading"), tuple(mine), prose=(6,))
-        found[control] = table if mine else None
+        found[control] = Table(title, (*header, "Reading"), mine, prose=(6,)) if mine else None
     return found
 
 
@@ -353,15 +457,12 @@ def against_control(
         own, compared = _compared(comparisons, lead, info, relation="control")
         if not compared:
             continue
-        rows = tuple(
-            (
-                row["model"],
-                *(number(row[n]) for n in ("mean", "other_mean", "psi_same", "other_psi_same")),
-                with_interval(row, "psi_difference"),
-                *(p_value(row[name]) for name in ("p_hit", "p_miss")),
-                p_value(own[row["model"]]["p_control_adjusted"]),
-            )
-            for row in compared
+        rows = text_rows(
+            [row | {"adjusted": own[row["model"]]["p_control_adjusted"]} for row in compared],
+            "model",
+            *each(number, "mean", "other_mean", "psi_same", "other_psi_same"),
+            partial(with_interval, name="psi_difference"),
+            *each(p_value, "p_hit", "p_miss", "adjusted"),
         )
         header = ("model", *("own", "control") * 2, "difference", "hit scale", "miss scale")
         psi = "PSI at equal documents, noise taken out"
@@ -389,27 +490,26 @@ def visibility(
 
 
 def _given_table(given: Sequence[Row], visible: Mapping[str, Row]) -> Table:
-    rows = []
-    for row in given:
-        seen = visible[row["model"]]
-        how = "\nbetween documents" if seen["test"] == "between" else ""
-        all_evidence = (
-            percent(row["seen"]),
-            with_interval(row, "truncation"),
-            p_value(row["p_truncation"]),
-        )
-        on_given = (
-            count(seen["n_queries"]),
-            with_interval(seen, "psi_same"),
-            p_value(seen["p_adjusted"]) + how,
-            p_value(seen["p_control_adjusted"]),
-        )
-        rows.append((row["model"], *all_evidence, *on_given))
+    between = "\nbetween documents"
+    all_evidence = text_rows(
+        given,
+        "model",
+        *each(percent, "seen"),
+        partial(with_interval, name="truncation"),
+        *each(p_value, "p_truncation"),
+    )
+    on_given = text_rows(
+        [visible[row["model"]] for row in given],
+        *each(count, "n_queries"),
+        partial(with_interval, name="psi_same"),
+        lambda row: p_value(row["p_adjusted"]) + (between if row["test"] == "between" else ""),
+        *each(p_value, "p_control_adjusted"),
+    )
     header = ("model", "given", "effect of truncation", "p", "queries", "PSI at equal documents")
     return Table(
         "What models were given, and position in it",
         (*header, "adjusted p", "p against control"),
-        tuple(rows),
+        tuple((*one, *other) for one, other in zip(all_evidence, on_given, strict=True)),
         n_names=1,
         groups=(("", 1), ("all evidence", 3), ("evidence it was given", 4)),
         note=VISIBLE_NOTE,
@@ -417,16 +517,13 @@ def _given_table(given: Sequence[Row], visible: Mapping[str, Row]) -> Table:
 
 
 def _windows_table(compared: Sequence[Row]) -> Table:
-    rows = tuple(
-        (
-            row["model"],
-            row["other"],
-            MISSING if row["n_cut"] is None else count(row["n_cut"]),
-            with_interval(row, "cut_gain"),
-            p_value(row["p_cut_gain"]),
-            with_interval(row, "uncut_gain"),
-        )
-        for row in compared
+    rows = text_rows(
+        compared,
+        *("model", "other"),
+        lambda row: MISSING if row["n_cut"] is None else count(row["n_cut"]),
+        partial(with_interval, name="cut_gain"),
+        *each(p_value, "p_cut_gain"),
+        partial(with_interval, name="uncut_gain"),
     )
     header = ("longer input", "shorter input", "queries cut", "gain on them", "p")
     title = "One model with two lengths of input"
@@ -480,17 +577,22 @@ def curve(rows: Mapping[str, Row], axis: Axis, style: LineStyle, *, at_equal: bo
     return Line(plain, values("low"), values("high"), style)
 
 
-def model_curves(
-    table: pl.DataFrame, axis: Axis, styles: Mapping[str, LineStyle], *, at_equal: bool = False
+def curves_by(
+    name: str,
+    table: pl.DataFrame,
+    axis: Axis,
+    styles: Mapping[str, LineStyle],
+    *,
+    at_equal: bool = False,
 ) -> dict[str, Line]:
-    """Return each model's `curve`, in the order of the styles."""
+    """Return the `curve` of each value of a column, in the order of the styles."""
     found: dict[str, dict[str, Row]] = {}
     for row in table.iter_rows(named=True):
-        found.setdefault(row["model"], {})[row["bucket"]] = row
+        found.setdefault(row[name], {})[row["bucket"]] = row
     return {
-        name: curve(found[name], axis, style, at_equal=at_equal)
-        for name, style in styles.items()
-        if name in found
+        one: curve(found[one], axis, style, at_equal=at_equal)
+        for one, style in styles.items()
+        if one in found
     }
 
 
@@ -498,9 +600,7 @@ def curve_numbers(lines: Mapping[str, Line]) -> tuple[tuple[str, ...], ...]:
     """Return the numbers behind the lines as text, one row per line and kind of mean."""
     rows = []
     for name, line in lines.items():
-        known = zip(line.mean, line.low, line.high, strict=True)
-        means = (f"{number(m)} {interval(*e)}".strip() if m == m else MISSING for m, *e in known)
-        rows.append((name, *means))
+        rows.append((name, *map(estimate, line.mean, line.low, line.high)))
         if line.plain:
             rows.append((f"{name}, plain", *map(number, line.plain)))
     return tuple(rows)
@@ -515,8 +615,7 @@ def small_multiples(
     for i, (name, line) in enumerate(lines.items()):
         others = [other for other in lines.values() if other is not line]
         drawn = draw_highlight(line, others, axis, limit=limit, y_text=metric)
-        svg = inline_svg(drawn, name=f"{anchor}-{i}", title=name, description=told[name])
-        panels.append(Panel(svg, name))
+        panels.append(Panel.drawn(drawn, f"{anchor}-{i}", name, told[name], name=name))
     return tuple(panels)
 
 
@@ -533,14 +632,13 @@ def curve_figures(
     for scheme in schemes_of(mine, info.id):
         table = mine.filter(buckets=scheme)
         axis = bucket_axis(table, scheme)
-        lines = model_curves(table, axis, styles, at_equal=True)
+        lines = curves_by("model", table, axis, styles, at_equal=True)
         anchor, text = slug("curves", info.id, scheme), f"{metric} by {axis.text}"
         is_overlaid = len(lines) <= MAX_OVERLAID
         if is_overlaid:
             told = f"{text}, one line per model: {', '.join(lines)}."
             drawn = draw_curves(list(lines.values()), axis, y_text=metric)
-            svg = inline_svg(drawn, name=anchor, title=text, description=told)
-            panels: tuple[Panel, ...] = (Panel(svg),)
+            panels: tuple[Panel, ...] = (Panel.drawn(drawn, anchor, text, told),)
         else:
             each = {name: f"{text} for {name}; the other models are faint lines." for name in lines}
             panels = small_multiples(lines, axis, anchor=anchor, metric=metric, told=each)
@@ -593,7 +691,7 @@ def full_and_tiny_figure(
     else:
         return None
     axis = bucket_axis(mine.filter(pl.col("benchmark").is_in([info.id for info in pair])), "squad")
-    one, two = (model_curves(mine.filter(benchmark=info.id), axis, styles) for info in pair)
+    one, two = (curves_by("model", mine.filter(benchmark=info.id), axis, styles) for info in pair)
     common = {name: (one[name], two[name]) for name in one if name in two}
     if not common:
         return None
@@ -604,8 +702,7 @@ def full_and_tiny_figure(
         text = f"{metric} by position for {name}: {names[0]} beside {names[1]}."
         bars = [Line(a.mean, a.low, a.high, b) for a, b in zip(lines, BAR_STYLES, strict=True)]
         drawn = draw_pair((bars[0], bars[1]), axis, limit=limit, y_text=metric)
-        svg = inline_svg(drawn, name=f"full-tiny-{i}", title=name, description=text)
-        panels.append(Panel(svg, name))
+        panels.append(Panel.drawn(drawn, f"full-tiny-{i}", name, text, name=name))
     numbers = [
         row
         for name, lines in common.items()

@@ -1,14 +1,16 @@
 """What the page is made of: tables of text and figures, and the one way they become HTML."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+import polars as pl
 from markupsafe import Markup
 
+from psibench import __version__
 from psibench.report.plots import LineStyle, inline_svg, swatch
 from psibench.report.wording import count, interval, number, p_value, percent
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 FOLDED_ROWS = 40
+Cell = Callable[[Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,21 @@ class Table:
         return frozenset(sum(widths[:place]) for place in range(1, len(widths)))
 
 
+def text_rows(
+    rows: pl.DataFrame | Iterable[Mapping[str, Any]], *cells: str | Cell
+) -> tuple[tuple[str, ...], ...]:
+    """Return a row of text per row: a cell is a column, or what a function makes of the row."""
+    given = rows.iter_rows(named=True) if isinstance(rows, pl.DataFrame) else rows
+    return tuple(
+        tuple(row[cell] if isinstance(cell, str) else cell(row) for cell in cells) for row in given
+    )
+
+
+def each(form: Callable[..., str], *names: str, **options: Any) -> list[Cell]:
+    """Return cells that have columns in one form, such as `percent`; see `text_rows`."""
+    return [lambda row, name=name: form(row[name], **options) for name in names]  # type: ignore[misc]
+
+
 @dataclass(frozen=True)
 class Panel:
     """One drawing, with a name above and a line of text below it where there are several."""
@@ -58,6 +76,13 @@ class Panel:
     svg: str
     name: str = ""
     note: str = ""
+
+    @classmethod
+    def drawn(
+        cls, figure: "Figure", anchor: str, title: str, told: str, *, name: str = "", note: str = ""
+    ) -> "Panel":
+        """Return a drawing with its title and description for screen readers."""
+        return cls(inline_svg(figure, name=anchor, title=title, description=told), name, note)
 
 
 @dataclass(frozen=True)
@@ -102,11 +127,6 @@ class FigureView:
 Block = Table | FigureView
 
 
-def provenance_table(facts: Mapping[str, str]) -> Table:
-    """Return what a page was made of, by name."""
-    return Table("Provenance", (), tuple(facts.items()), 1, prose=(1,), css="provenance")
-
-
 def slug(*parts: str) -> str:
     """Return an id usable in HTML and CSS, made of ASCII letters, digits and hyphens.
 
@@ -133,8 +153,19 @@ def flag_chip(flag: str, text: str) -> Markup:
     return chip(flag, "flag warn" if flag == "filter_panel" else "flag", text)
 
 
-def render(template: str, **context: Any) -> str:
-    """Return a page: text is escaped, a missing value is an error."""
+def render_page(
+    template: str,
+    *,
+    title: str,
+    created: str,
+    made_of: Mapping[str, str],
+    styles: Sequence[str] = ("report.css",),
+    **context: Any,
+) -> str:
+    """Return a page: text is escaped, a missing value is an error; ``made_of`` is its provenance.
+
+    Only SVG, style, script and JSON made here are unescaped.
+    """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -146,4 +177,12 @@ def render(template: str, **context: Any) -> str:
     made.filters |= {"count": count, "interval": interval}
     made.globals |= {"chip": chip, "kind_chip": kind_chip, "flag_chip": flag_chip}
     made.globals |= {"swatch": lambda style, name: Markup(swatch(style, name))}
+    facts = {"psibench": __version__, **made_of}
+    context |= {
+        "title": title,
+        "created": created,
+        "version": __version__,
+        "style": Markup("\n".join((TEMPLATES / n).read_text(encoding="utf-8") for n in styles)),
+        "provenance": Table("", (), tuple(facts.items()), 1, prose=(1,), css="provenance"),
+    }
     return made.get_template(template).render(**context) + "\n"

@@ -1,15 +1,23 @@
 """What training on each distribution of positions did: two tables and the curves of a benchmark."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 
 import polars as pl
 
-from psibench.report.plots import SERIES, LineStyle, draw_curves, inline_svg
-from psibench.report.scores import bucket_axis, curve, curve_numbers
-from psibench.report.tables import Block, FigureView, Panel, Table, slug
-from psibench.report.views import BenchmarkInfo, leading_rows
-from psibench.report.wording import MISSING, change, interval, number, p_value, pair_text, percent
+from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves
+from psibench.report.scores import bucket_axis, curve_numbers, curves_by
+from psibench.report.tables import Block, FigureView, Panel, Table, each, slug, text_rows
+from psibench.report.views import BenchmarkInfo, Row, leading_rows
+from psibench.report.wording import (
+    MISSING,
+    change,
+    number,
+    p_value,
+    pair_text,
+    percent,
+    with_interval,
+)
 from psibench.tables import read_table
 from psibench.train.results import TABLES
 
@@ -29,107 +37,88 @@ REDUCTION_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class TrainingTables:
-    """The tables of `psibench.train.results`, or empty frames where nothing was trained."""
-
-    table: pl.DataFrame = field(default_factory=pl.DataFrame)
-    reduction: pl.DataFrame = field(default_factory=pl.DataFrame)
-    buckets: pl.DataFrame = field(default_factory=pl.DataFrame)
-
-
-def read_training(paths: Mapping[str, str]) -> TrainingTables:
-    """Read the tables by their names; none: nothing was trained."""
-    if not paths:
-        return TrainingTables()
-    return TrainingTables(*(read_table(paths[spec.name], spec) for spec in TABLES))
+def read_training(paths: Mapping[str, str]) -> dict[str, pl.DataFrame]:
+    """Read the tables of `psibench.train.results` by their names; none: nothing was trained."""
+    return {spec.name: read_table(paths[spec.name], spec) for spec in TABLES if paths}
 
 
 def training_blocks(
-    facts: TrainingTables, benchmarks: Sequence[BenchmarkInfo], *, metric: str
+    tables: Mapping[str, pl.DataFrame], benchmarks: Sequence[BenchmarkInfo], *, metric: str
 ) -> list[tuple[BenchmarkInfo, list[Block]]]:
     """Return each benchmark's tables and figures; those without trained models are left out."""
-    if not facts.table.height:
-        return []
-    found, tested = [], set(facts.table["benchmark"])
+    found = []
+    tested = set(tables["training_table"]["benchmark"]) if tables else set()
     for info in (one for one in benchmarks if one.id in tested):
         table, reduction, buckets = (
-            leading_rows(frame, info, metric) if frame.height else frame
-            for frame in (facts.table, facts.reduction, facts.buckets)
+            leading_rows(tables[spec.name], info, metric) for spec in TABLES
         )
         blocks: list[Block] = [_table(table)]
         if reduction.height:
             blocks.append(_reductions(reduction))
-        pairs = buckets.select("training", "query_lang", "corpus_lang").unique(maintain_order=True)
-        for training, queries, documents in pairs.iter_rows():
-            own = {"training": training, "query_lang": queries, "corpus_lang": documents}
-            blocks.append(_curves(buckets.filter(**own), info, metric))
+        slices = buckets.group_by("training", "query_lang", "corpus_lang", maintain_order=True)
+        blocks += [_curves(rows, info, metric) for _, rows in slices]
         found.append((info, blocks))
     return found
 
 
+def _pair(row: Row) -> str:
+    return pair_text(row["query_lang"], row["corpus_lang"])
+
+
+_SPACED = partial(with_interval, separator=" ")
+
+
 def _table(table: pl.DataFrame) -> Table:
-    rows = []
-    for row in table.iter_rows(named=True):
-        seeds = number(row["psi_seed_mean"])
-        if row["psi_seed_sd"] is not None:
-            seeds += f" ± {number(row['psi_seed_sd'])}"
-        rows.append(
-            (
-                row["base"],
-                row["distribution"],
-                pair_text(row["query_lang"], row["corpus_lang"]),
-                number(row["mean"]),
-                f"{number(row['psi'])} {interval(row['psi_low'], row['psi_high'])}".strip(),
-                f"{number(row['psi_same'])} "
-                f"{interval(row['psi_same_low'], row['psi_same_high'])}".strip(),
-                row["best_bucket"] or MISSING,
-                row["worst_bucket"] or MISSING,
-                str(row["n_seeds"]),
-                seeds,
-            )
-        )
+    def seeds(row: Row) -> str:
+        sd = row["psi_seed_sd"]
+        return number(row["psi_seed_mean"]) + (f" ± {number(sd)}" if sd is not None else "")
+
+    rows = text_rows(
+        table,
+        *("base", "distribution", _pair),
+        *each(number, "mean"),
+        *(partial(_SPACED, name=name) for name in ("psi", "psi_same")),
+        *(lambda row, name=name: row[name] or MISSING for name in ("best_bucket", "worst_bucket")),
+        *each(str, "n_seeds"),
+        seeds,
+    )
     scores = ("Mean", "Published PSI", "At equal documents", "Best", "Worst")
     header = ("Base", "Trained on", "Languages", *scores, "Seeds", "PSI of the seeds")
-    return Table("By training distribution", header, tuple(rows), 3, note=TABLE_NOTE)
+    return Table("By training distribution", header, rows, 3, note=TABLE_NOTE)
 
 
 def _reductions(reduction: pl.DataFrame) -> Table:
-    rows = []
-    for row in reduction.iter_rows(named=True):
-        same = row["psi_same_difference"] is not None
-        kind = "psi_same_difference" if same else "psi_difference"
-        ends = interval(row[f"{kind}_low"], row[f"{kind}_high"])
-        means = interval(row["mean_difference_low"], row["mean_difference_high"])
-        rows.append(
-            (
-                row["base"],
-                f"{row['distribution']}{' ▼' if row['worst'] else ''}",
-                f"{row['balanced']}: {row['verdict']}",
-                number(row["psi"]),
-                number(row["psi_balanced"]),
-                percent(row["reduction"], 0),
-                f"{change(row[kind])} {ends}{'' if same or not ends else ' (plain)'}".strip(),
-                p_value(row["p_adjusted"]),
-                f"{change(row['mean_difference'])} {means}".strip(),
-                pair_text(row["query_lang"], row["corpus_lang"]),
-            )
-        )
+    def difference(row: Row) -> str:
+        if row["psi_same_difference"] is not None:
+            return _SPACED(row, "psi_same_difference", shown=change)
+        plain = _SPACED(row, "psi_difference", shown=change)
+        return f"{plain} (plain)" if plain.endswith("]") else plain
+
+    rows = text_rows(
+        reduction,
+        "base",
+        lambda row: f"{row['distribution']}{' ▼' if row['worst'] else ''}",
+        lambda row: f"{row['balanced']}: {row['verdict']}",
+        *each(number, "psi", "psi_balanced"),
+        *each(percent, "reduction", decimals=0),
+        difference,
+        *each(p_value, "p_adjusted"),
+        lambda row: _SPACED(row, "mean_difference", shown=change),
+        _pair,
+    )
     psi = ("PSI", "PSI balanced", "Reduction", "Difference of PSIs", "p, profiles")
     names = ("Base", "Trained on", "PSI if balanced")
     header = (*names, *psi, "Difference of means", "Languages")
-    return Table("Balanced against skewed", header, tuple(rows), 3, note=REDUCTION_NOTE)
+    return Table("Balanced against skewed", header, rows, 3, note=REDUCTION_NOTE)
 
 
 def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureView:
     """Return one panel a base, a line a distribution (Controlled, figures 1 and 2)."""
     first = buckets.row(0, named=True)
     axis = bucket_axis(buckets, first["buckets"])
-    names = buckets["distribution"].unique(maintain_order=True).to_list()
-    markers = ("o", "s", "^", "D", "v", "P")
     styles = {
-        name: LineStyle(SERIES[place % len(SERIES)], markers[place % len(markers)])
-        for place, name in enumerate(names)
+        name: LineStyle(SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)])
+        for place, name in enumerate(buckets["distribution"].unique(maintain_order=True))
     }
     # PSI is of plain means, and so are the papers' curves
     plain = buckets.with_columns(same_mean=None, same_low=None, same_high=None)
@@ -137,19 +126,13 @@ def _curves(buckets: pl.DataFrame, info: BenchmarkInfo, metric: str) -> FigureVi
     title = f"{metric} by {axis.text}, {first['training']}"
     panels, numbers = list[Panel](), list[tuple[str, ...]]()
     n_bases = plain["base"].n_unique()
-    for base, own in plain.group_by("base", maintain_order=True):
-        parts = own.partition_by("distribution", as_dict=True)
-        lines = {
-            name: curve(
-                {row["bucket"]: row for row in rows.iter_rows(named=True)}, axis, styles[name]
-            )
-            for (name,), rows in parts.items()
-        }
-        told = f"{title}: {base[0]} trained on {', '.join(lines)}."
+    for (base,), own in plain.group_by("base", maintain_order=True):
+        lines = curves_by("distribution", own, axis, styles)
+        told = f"{title}: {base} trained on {', '.join(lines)}."
         drawn = draw_curves(list(lines.values()), axis, y_text=metric)
-        svg = inline_svg(drawn, name=slug(anchor, base[0]), title=title, description=told)
-        panels.append(Panel(svg, name=base[0] if n_bases > 1 else ""))
-        numbers += [(f"{base[0]}, {row[0]}", *row[1:]) for row in curve_numbers(lines)]
+        name = str(base) if n_bases > 1 else ""
+        panels.append(Panel.drawn(drawn, slug(anchor, str(base)), title, told, name=name))
+        numbers += [(f"{base}, {row[0]}", *row[1:]) for row in curve_numbers(lines)]
     return FigureView(
         anchor,
         title,

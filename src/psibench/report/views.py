@@ -1,6 +1,6 @@
 """What a page leads with, and the views of a benchmark beside it: raw and tiny."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ import polars as pl
 
 from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.report.tables import Table
-from psibench.report.wording import MISSING, change, count, interval, number, percent
+from psibench.report.wording import MISSING, change, count, number, percent, with_interval
 from psibench.tables.spec import POOLED
 
 PREFERRED_METRIC = "ndcg@10"
@@ -234,9 +234,3 @@ def _psi(row: Row | None, name: str) -> str:
     if row is None:
         return MISSING
     return "undefined" if row["psi"] is None else with_interval(row, name)
-
-
-def with_interval(row: Row, name: str, *, shown: Callable[[float | None], str] = number) -> str:
-    """Return a value and, below it, its interval."""
-    ends = interval(row[f"{name}_low"], row[f"{name}_high"])
-    return f"{shown(row[name])}\n{ends}" if ends else shown(row[name])

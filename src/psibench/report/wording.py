@@ -1,6 +1,8 @@
 """Numbers and names as a reader sees them. The page's script repeats the number forms."""
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 ALPHA = 0.05
 MISSING = "–"
@@ -65,7 +67,33 @@ def change(value: float | None, decimals: int = 3) -> str:
 
 def interval(low: float | None, high: float | None) -> str:
     """Return ``[low, high]``, or nothing if an end is missing."""
-    return "" if low is None or high is None else f"[{number(low)}, {number(high)}]"
+    ends = [number(low), number(high)]
+    return "" if MISSING in ends else f"[{', '.join(ends)}]"
+
+
+def estimate(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    *,
+    shown: Callable[[float | None], str] = number,
+    separator: str = " ",
+) -> str:
+    """Return a value and, where it has one, its interval."""
+    ends = interval(low, high)
+    return f"{shown(value)}{separator}{ends}" if ends else shown(value)
+
+
+def with_interval(
+    row: Mapping[str, Any],
+    name: str,
+    *,
+    shown: Callable[[float | None], str] = number,
+    separator: str = "\n",
+) -> str:
+    """Return a value of a row and, below it, its interval, which is in NAME_low and NAME_high."""
+    ends = (row[f"{name}_low"], row[f"{name}_high"])
+    return estimate(row[name], *ends, shown=shown, separator=separator)
 
 
 def count(value: float) -> str:
