@@ -1,6 +1,6 @@
 """How generated queries came about and what the filters left of them, beside published counts."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.filters.audit import AUDIT_TABLE, RATES
+from psibench.filters.audit import AUDIT_TABLE, RATES, wilson_interval
 from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.mixtures import MIXTURE_CELLS, RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
@@ -18,17 +18,8 @@ from psibench.llm.sections import Price, price_of
 from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm
 from psibench.report.plots import SERIES, LineStyle, draw_stacks
-from psibench.report.pooled import (
-    pool_audits,
-    pool_cells,
-    pool_flow,
-    pool_margins,
-    pool_mixtures,
-    pool_savings,
-    pool_usage,
-)
 from psibench.report.published import read_published
-from psibench.report.tables import Block, FigureView, Table, slug
+from psibench.report.tables import Block, FigureView, Table, each, slug, text_rows
 from psibench.report.views import BenchmarkInfo, PsiRows, Row, clean_table, tiny_table
 from psibench.report.wording import (
     ALPHA,
@@ -49,7 +40,16 @@ from psibench.text.segments import POSITIONS
 # --- from documents to queries, and what a language model took for it
 
 FLOW_HEADER = ("language", "domain", "stage", "items", "entered", "kept", "dropped", "reasons")
-USAGE_HEADER = ("language", "domain", "stage", "model", "backend", "items", "with a value")
+USAGE_HEADER = (
+    "language",
+    "domain",
+    "stage",
+    "model",
+    "backend",
+    "items",
+    "with a value",
+    "requests",
+)
 COST_HEADER = (
     *("language", "domain", "stage", "input tokens, estimate", "input tokens, actual"),
     *("output tokens, estimate", "output tokens, actual", "USD, estimate", "USD, actual"),
@@ -98,7 +98,7 @@ def read_generation(
     found = []
     for label in labels:
         name, language, domains = label["benchmark"], label["lang"], label["domains"]
-        used = pool_usage(_by_domain(usage[name], LLM_USAGE, domains, language))
+        used = _pooled("llm_usage", _by_domain(usage[name], LLM_USAGE, domains, language))
         money = [_money(row, table) for row in used.iter_rows(named=True)]
         schema = {"usd": pl.Float64, "estimated_usd": pl.Float64, "price_as_of": pl.String}
         reasons = ("stage", "unit", "reason")
@@ -108,7 +108,7 @@ def read_generation(
                 name,
                 language,
                 domains[0] if len(domains) == 1 else POOLED,
-                pool_flow(_by_domain(flow[name], FLOW, domains, language)),
+                _pooled("flow", _by_domain(flow[name], FLOW, domains, language)),
                 pl.concat([used, pl.DataFrame(money, schema=schema)], how="horizontal"),
                 left_out.group_by(reasons, maintain_order=True).agg(n_items=pl.len()),
             )
@@ -127,6 +127,38 @@ def _by_domain(
         read_table(domain_table(given, domain, number, language), spec)
         for number, domain in enumerate(domains)
     ]
+
+
+def _pooled(name: str, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Add up the counts of several domains; tables without `COUNTED` keys are stacked.
+
+    What follows from counts (shares, budgets) is worked out where it is shown.
+    """
+    stacked = pl.concat(frames)
+    if len(frames) > 1 and name == "audit_table":
+        return _pooled_audit(stacked)
+    if len(frames) == 1 or name not in COUNTED:
+        return stacked
+    keys = COUNTED[name]
+    rest = [
+        pl.col(c).min() if c == "step" else pl.col(c).sum()
+        for c in stacked.columns
+        if c not in keys
+    ]
+    added = stacked.group_by(keys, maintain_order=True).agg(rest).select(stacked.columns)
+    return added.sort("step", maintain_order=True) if "step" in added.columns else added
+
+
+def _pooled_audit(stacked: pl.DataFrame) -> pl.DataFrame:
+    """Add up AUDIT_TABLE rows of the same stratum; rates are weighted by their queries."""
+    rates = [((pl.col(rate) * pl.col("n")).sum() / pl.col("n").sum()).alias(rate) for rate in RATES]
+    grouped = stacked.group_by("stratum", "low", "high", maintain_order=True)
+    rows = grouped.agg(pl.col("n", "n_unusable").sum(), *rates).fill_nan(None).to_dicts()
+    for row in rows:
+        for rate in RATES:
+            ends = (None, None) if row[rate] is None else wilson_interval(row[rate], row["n"])
+            row |= dict(zip((f"{rate}_low", f"{rate}_high"), ends, strict=True))
+    return pl.DataFrame(rows, schema=stacked.schema)
 
 
 def _money(row: Row, prices: Mapping[str, Price]) -> dict[str, Any]:
@@ -170,8 +202,7 @@ def generation_tables(facts: Sequence[GenerationFacts], benchmark: str) -> list[
             costs.append((*place, row["stage"], *used, *money))
     tables = [Table("From documents to queries", FLOW_HEADER, tuple(flows))]
     if usages:
-        header = (*USAGE_HEADER, "requests")
-        tables.append(Table("Requests to the language model", header, tuple(usages)))
+        tables.append(Table("Requests to the language model", USAGE_HEADER, tuple(usages)))
         tables.append(Table("Tokens and money: estimate and actual", COST_HEADER, tuple(costs)))
     return tables
 
@@ -193,14 +224,15 @@ TABLES: Mapping[str, TableSpec] = {
     "judgements": JUDGEMENTS,
     "mixture_cells": MIXTURE_CELLS,
 }
-POOLING: Mapping[str, Callable[[Sequence[pl.DataFrame]], pl.DataFrame]] = {
-    "flow": pool_flow,
-    "margin_table": pool_margins,
-    "cell_table": pool_cells,
-    "audit_table": pool_audits,
-    "mixture_cells": pool_mixtures,
+COUNTED = {
+    "flow": ("stage", "unit"),
+    "llm_usage": ("stage", "llm", "model", "backend", "prompt_hash"),
+    "margin_table": ("condition", "threshold"),
+    "cell_table": ("condition", "threshold", "length_bin"),
+    "mixture_cells": ("configuration", "length_bin", "target_position"),
+    "savings": ("rule", "scorer"),
 }
-"""How tables of several domains become one; others are stacked."""
+"""Tables whose counts are added up over domains: the columns that name what is counted."""
 LEDGER = ("flow", "dropped")
 """Tables of all languages of a benchmark."""
 KEYS = (*LABELS, *TABLES, "dropped", "queries", "savings")
@@ -251,27 +283,25 @@ def read_verification(files: Sequence[Mapping[str, Any]]) -> list[VerificationFa
 
 
 def _language_facts(files: Mapping[str, Any]) -> VerificationFacts:
-    """Read the tables of one language; those of several domains are added up."""
-    domains, tables = files["domains"], dict[str, pl.DataFrame | None]()
+    domains, tables = files["domains"], dict[str, pl.DataFrame]()
 
     def read(name: str, spec: TableSpec) -> list[pl.DataFrame]:
         language = files["lang"] if name in LEDGER else None
         return _by_domain(files[name], spec, domains, language) if files.get(name) else []
 
     for name, spec in TABLES.items():
-        frames, pool = read(name, spec), POOLING.get(name, pl.concat)
-        tables[name] = pool(frames) if len(frames) > 1 else next(iter(frames), None)
+        if frames := read(name, spec):
+            tables[name] = _pooled(name, frames)
     steps = [_by_domain(one, SCORING_SAVINGS, domains) for one in files.get("savings") or ()]
-    scored = [frame for frames in zip(*steps, strict=True) for frame in frames]
-    if len(domains) > 1 and scored:
-        scored = [pool_savings(scored)]
-    shift = None
-    if tables["flow"] is not None and files.get("dropped") and files.get("queries"):
+    if steps:
+        of_domains = [pl.concat(frames) for frames in zip(*steps, strict=True)]
+        tables["savings"] = _pooled("savings", of_domains)
+    if "flow" in tables and files.get("dropped") and files.get("queries"):
         columns = ["_id", "target_position", "pos_char_span", "pos_char_length"]
         asked = pl.concat([frame.select(columns) for frame in read("queries", QUERIES)])
-        shift = position_shift(tables["flow"], pl.concat(read("dropped", ATTRITION)), asked)
+        dropped = pl.concat(read("dropped", ATTRITION))
+        tables["shift"] = position_shift(tables["flow"], dropped, asked)
     domain = domains[0] if len(domains) == 1 else POOLED
-    tables |= {"savings": pl.concat(scored) if scored else None, "shift": shift}
     return VerificationFacts(files["benchmark"], files["lang"], domain, **tables)
 
 
@@ -291,6 +321,8 @@ def verification_blocks(
     for fact in mine:
         where = f" · {fact.language} · {fact.domain}" if len(mine) > 1 else ""
         for block in _blocks(fact, info):
+            if block is None:
+                continue
             key = "name" if isinstance(block, Table) else "title"
             blocks.append(replace(block, **{key: getattr(block, key) + where}))
     if "raw" in views:
@@ -301,18 +333,16 @@ def verification_blocks(
     return blocks
 
 
-def _blocks(fact: VerificationFacts, info: BenchmarkInfo) -> Iterator[Block]:
+def _blocks(fact: VerificationFacts, info: BenchmarkInfo) -> Iterator[Block | None]:
+    threshold = info.margin_threshold
     if fact.flow is not None and info.recipe == "fineweb_posq":
         yield stage_table(fact)
-    threshold, unit = info.margin_threshold, info.length_unit
-    anchor = slug("shift", info.id, fact.language, fact.domain)
-    if fact.shift is not None and (figure := shift_figure(fact.shift, anchor)):
-        yield figure
+    if fact.shift is not None:
+        yield shift_figure(fact.shift, slug("shift", info.id, fact.language, fact.domain))
     if fact.margin_table is not None:
         yield margin_table(fact.margin_table, threshold=threshold)
     if fact.cell_table is not None:
-        cells = cell_table(fact.cell_table, threshold=threshold, unit=unit)
-        yield from [] if cells is None else [cells]
+        yield cell_table(fact.cell_table, threshold=threshold, unit=info.length_unit)
     if fact.audit_table is not None:
         yield audit_table(fact.audit_table)
     if fact.mixture_cells is not None:
@@ -418,7 +448,10 @@ def margin_table(table: pl.DataFrame, *, threshold: float | None) -> Table:
     if isinstance(lowest, float):
         texts[FAILED] = f"failed: m < {lowest:g}"
     rows = []
-    for row in table.iter_rows(named=True):
+    n = pl.col("n")
+    shares = {f"share_{p}": pl.when(n > 0).then(pl.col(f"n_{p}") / n) for p in POSITIONS}
+    total = table.filter(condition="all")["n"].sum()
+    for row in table.with_columns(share=n / total, **shares).iter_rows(named=True):
         if row["condition"] == "no_margin" and not row["n"]:
             continue
         text = texts.get(row["condition"], row["condition"])
@@ -450,14 +483,17 @@ def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Ta
     """
 
     def cells(row: Row) -> tuple[str, ...]:
-        return tuple(count(row[name]) for name in (*(f"n_{p}" for p in POSITIONS), "budget"))
+        return tuple(count(row[name]) for name in (*counts, "budget"))
 
     pools = table.filter(pl.col("threshold").is_not_null())
     if pools.is_empty():
         return None
     known = sorted(set(pools["threshold"]))
     taken = threshold if threshold is not None and threshold in known else known[-1]
-    mine = pools.filter(pl.col("threshold") == taken)
+    mine = pools.filter(threshold=taken)
+    n_bins, counts = mine.height - 1, [f"n_{name}" for name in POSITIONS]
+    smallest = mine.filter(pl.col("length_bin") != "all").select(counts).to_numpy().min()
+    budget = pl.when(pl.col("length_bin") == "all").then(n_bins * smallest).otherwise(smallest)
     published = read_published("controlled_table8")
     bins, theirs = list(mine["length_bin"]), published.rows.to_dicts()
     is_same = [(name, unit) for name in bins] == [(r["length_bin"], r["unit"]) for r in theirs]
@@ -465,7 +501,7 @@ def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Ta
     shown = f"published: {published.source}, {_pool(theirs[0]['threshold'])}"
     other = f"The bins of {published.source} are others, so its figures do not stand beside."
     beside = [cells(row) for row in theirs] if is_same else [()] * len(bins)
-    lines = zip(bins, mine.iter_rows(named=True), beside, strict=True)
+    lines = zip(bins, mine.with_columns(budget=budget).to_dicts(), beside, strict=True)
     return Table(
         "Queries kept by length and position",
         (f"length, {unit}" if unit else "length", *names, *(names if is_same else ())),
@@ -516,14 +552,12 @@ def audit_table(table: pl.DataFrame) -> Table:
 
 def savings_table(savings: pl.DataFrame) -> Table:
     """Return scorings made and saved per step and scorer; ``savings`` are SCORING_SAVINGS rows."""
-    rows = tuple(
-        (
-            row["rule"],
-            "all of the step" if row["scorer"] == "all" else row["scorer"],
-            *(count(row[name]) for name in ("n_complete", "n_scored", "n_saved")),
-            percent(row["share_saved"]),
-        )
-        for row in savings.iter_rows(named=True)
+    rows = text_rows(
+        savings,
+        "rule",
+        lambda row: "all of the step" if row["scorer"] == "all" else row["scorer"],
+        *each(count, "n_complete", "n_scored", "n_saved"),
+        lambda row: percent(row["n_saved"] / row["n_complete"] if row["n_complete"] else None),
     )
     header = ("step", "scorer", "if everything is scored", "made", "saved", "saved, share")
     return Table("Scorings saved", header, rows, note=SAVINGS_NOTE)
