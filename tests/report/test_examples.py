@@ -113,20 +113,3 @@ def test_page_marks_evidence_with_language_and_direction() -> None:
     assert passage is not None
     assert passage[1] == "الغطاء أزرق. <mark>الصندوق أحمر.</mark> الحبل طويل."
     assert 'href="#examples"' in page
-
-
-def test_texts_are_escaped() -> None:
-    text = "a <b>bold</b> & <script>alert(1)</script>"
-    asked = row(text="<i>?</i>", pos_char_span=[2, 13], pos_char_length=len(text))
-    one = make_example(asked, text, benchmark="b", language="eng-Latn", domain="law")
-    infos = (BenchmarkInfo("b", "posir"),)
-    page = render_report(report_input(benchmarks=infos, examples=(one,)))
-    assert "<mark>&lt;b&gt;bold&lt;/b&gt;</mark>" in page
-    assert "<script>alert" not in page
-    assert "<i>?" not in page
-
-
-def test_page_without_examples_has_no_section() -> None:
-    page = render_report(report_input(benchmarks=(BenchmarkInfo("b", "posir"),)))
-    assert 'id="examples"' not in page
-    assert "#examples" not in page

@@ -1,5 +1,4 @@
 import polars as pl
-import pytest
 
 from psibench.metrics.similarity import similarity_rows
 from psibench.report.languages import language_blocks
@@ -151,10 +150,3 @@ def test_further_languages_and_models_have_figures_of_their_own():
     assert [figure.is_folded for figure in figures] == [False, True, True]
     assert figures_of(similarity(["eng-Latn"], names=("law",))) == []
     assert figures_of(three.with_columns(benchmark=pl.lit("other"))) == []
-
-
-@pytest.mark.parametrize("found", [ENGLISH, ENGLISH | GERMAN])
-def test_every_row_has_a_cell_per_column(found):
-    for block in blocks_of(found).values():
-        assert {len(row) for row in block.rows} == {len(block.header)}
-        assert sum(width for _, width in block.groups) == len(block.header)

@@ -14,7 +14,6 @@ from psibench.report.published import (
     published_figures,
     sections,
 )
-from psibench.tables import conform
 from psibench.tables.published_schemas import PUBLISHED_COMPARISON
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
@@ -209,15 +208,6 @@ def test_a_mean_whose_buckets_share_or_lose_queries_has_no_interval() -> None:
     (got,) = mean_intervals(too_small, buckets).to_dicts()
     assert got["mean_low"] is not None
     assert got["mean_of_buckets_low"] is None
-
-
-def test_an_empty_run_gives_an_empty_table_of_the_declared_columns() -> None:
-    empty = found([])
-    assert empty.is_empty()
-    table = conform(
-        empty.select(PUBLISHED_COMPARISON.column_names), PUBLISHED_COMPARISON, where="here"
-    )
-    assert table.schema.names == list(PUBLISHED_COMPARISON.column_names)
 
 
 def test_the_comparison_has_its_key_and_the_order_of_the_rows_does_not_matter() -> None:

@@ -119,7 +119,6 @@ def test_tables_of_languages_are_stacked(tmp_path: Path) -> None:
     assert "agreement" not in found
 
 
-
 def test_summaries_are_read_by_name(tmp_path: Path) -> None:
     path = written(tmp_path / "trend.parquet", POSITION_TREND, [])
     found = read_summaries({"position_trend": path})

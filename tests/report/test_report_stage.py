@@ -129,12 +129,6 @@ def test_every_table_is_read_back(folder: Folder) -> None:
     assert found.shift is None  # no ledger, no queries
 
 
-def test_what_is_not_there_is_none() -> None:
-    (found,) = read_verification([{**LABELS, "margin_table": None, "savings": []}])
-    kept = [found.flow, found.margin_table, found.savings, found.shift, found.judgements]
-    assert kept == [None] * 5
-
-
 def test_positions_by_stage_come_from_ledger_and_queries(folder: Folder) -> None:
     (found,) = read_verification([{**LABELS, **ledger(folder)}])
     assert found.shift is not None
@@ -145,12 +139,6 @@ def test_positions_by_stage_come_from_ledger_and_queries(folder: Folder) -> None
 def test_ledger_that_does_not_add_up_is_refused(folder: Folder) -> None:
     with pytest.raises(InputError, match="stage margin"):
         read_verification([{**LABELS, **ledger(folder, n_dropped=2)}])
-
-
-def test_table_of_another_kind_is_refused(folder: Folder) -> None:
-    path = folder.only("flow", MARGIN_FACTS.flow, FLOW)
-    with pytest.raises(InputError, match="not a 'margin_table' table"):
-        read_verification([{**LABELS, "margin_table": path}])
 
 
 def test_workflow_gives_files_under_the_names_that_are_read() -> None:

@@ -260,26 +260,6 @@ def test_several_domains_are_told_apart() -> None:
     assert "Scorings saved · eng-Latn · news" in names
 
 
-def test_pairs_are_those_rerankers_found_and_those_judges_confirmed() -> None:
-    stages = verification_blocks([POSQ_FACTS], INFO, psi_rows=NOTHING, views={})[0]
-    assert isinstance(stages, Table)
-    found = rows_of(stages)
-    assert [found[f"majority_of_{who}"][1] for who in ("rerankers", "judges")] == ["14", "11"]
-
-
-def test_positions_after_a_stage_come_from_the_shift_table() -> None:
-    facts = dataclasses.replace(
-        POSQ_FACTS,
-        savings=None,
-        judgements=None,
-        shift=shifts(("agreement", (5, 6, 7), (1, 2, 5)), unit="questions"),
-    )
-    (stages, _) = verification_blocks([facts], INFO, psi_rows=NOTHING, views={})
-    assert isinstance(stages, Table)
-    assert rows_of(stages)["agreement"][2:5] == ("1\n12.50 %", "2\n25.00 %", "5\n62.50 %")
-    assert rows_of(stages)["majority_of_rerankers"][1] == "–"
-
-
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0104, "+0.010"), (-0.5, "−0.500"), (-0.0004, "0.000"), (None, "–")]
 )

@@ -9,7 +9,7 @@ of this module become CSS variables, so that a plot follows the page into dark m
 import io
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -69,6 +69,7 @@ LABELLED = 0.075  # smallest share of a bar with room for its label
 MANY_COLUMNS = 10
 LONGEST_NAME = 34
 DARK, LIGHT = "#040404", "#ffffff"  # on a heat map; matplotlib would leave "#000000" to the page
+DARKER = 172 / 256  # part of the colours from which light text stands out more, at least 4.5 to 1
 NAN = float("nan")
 
 
@@ -119,22 +120,6 @@ class Line:
     plain: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True)
-class Drop:
-    """How much worse late evidence is found than early: one row of a plot; NaN: not known.
-
-    `is_plain` is of plain means, not at equal documents; `is_faint` means nothing by itself.
-    """
-
-    name: str
-    value: float
-    low: float
-    high: float
-    style: LineStyle
-    is_plain: bool = False
-    is_faint: bool = False
-
-
 def model_styles(controls: dict[str, str | None]) -> dict[str, LineStyle]:
     """Return one style per model for the whole page; ``controls``: model -> its control or None.
 
@@ -160,10 +145,18 @@ def y_limit(lines: Sequence[Line]) -> float:
 
 
 def draw_curves(
-    lines: Sequence[Line], axis: Axis, *, y_text: str, size: tuple[float, float] = WIDE
+    lines: Sequence[Line],
+    axis: Axis,
+    *,
+    y_text: str,
+    size: tuple[float, float] = WIDE,
+    limit: float | None = None,
+    behind: Sequence[Line] = (),
 ) -> "Figure":
-    """Draw means by position as lines with bands, plain ones thin, all in one panel."""
-    figure, ax = _panel(size, axis, y_limit(lines), y_text)
+    """Draw means by position as lines with bands, plain ones thin, in front of faint others."""
+    figure, ax = _panel(size, axis, limit or y_limit(lines), y_text)
+    for other in behind:
+        ax.plot(axis.places, other.mean, color=FAINT, linewidth=0.8, zorder=1)
     for line in lines:
         _curve(ax, axis, line)
     return figure
@@ -171,24 +164,11 @@ def draw_curves(
 
 def draw_changes(lines: Sequence[Line], axis: Axis, *, y_text: str) -> "Figure":
     """Draw lines with bands around 0, as far up as down, in one panel."""
-    figure, ax = _panel(WIDE, axis, 1.0, y_text)
+    figure = draw_curves(lines, axis, y_text=y_text, limit=1.0)
     values = [abs(v) for line in lines for v in (*line.mean, *line.low, *line.high) if v == v]
     reach = 1.06 * max(values, default=0.0) or 0.01
-    ax.set_ylim(-reach, reach)
-    ax.axhline(0, color=CONTROL, linewidth=0.8)
-    for line in lines:
-        _curve(ax, axis, line)
-    return figure
-
-
-def draw_highlight(
-    line: Line, others: Sequence[Line], axis: Axis, *, limit: float, y_text: str
-) -> "Figure":
-    """Draw one curve in front of the others, which are faint: one of small multiples."""
-    figure, ax = _panel(SMALL, axis, limit, y_text)
-    for other in others:
-        ax.plot(axis.places, other.mean, color=FAINT, linewidth=0.8, zorder=1)
-    _curve(ax, axis, line)
+    figure.axes[0].set_ylim(-reach, reach)
+    figure.axes[0].axhline(0, color=CONTROL, linewidth=0.8, zorder=1.9)
     return figure
 
 
@@ -203,32 +183,41 @@ def draw_pair(pair: tuple[Line, Line], axis: Axis, *, limit: float, y_text: str)
     return figure
 
 
-def draw_drops(drops: Sequence[Drop]) -> "Figure":
-    """Draw drops with their intervals, one row each, the first one on top.
+def draw_drops(
+    rows: Sequence[Mapping[str, Any]],
+    styles: Sequence[LineStyle],
+    *,
+    plain: Sequence[bool],
+    faint: Sequence[bool],
+) -> "Figure":
+    """Draw how much worse late evidence is found than early, the first row on top.
 
-    Intervals are cut at -100 %; faint rows do not widen the axis.
+    Each row has ``name``, ``drop``, ``drop_low`` and ``drop_high`` (None: not known). Open markers
+    are of plain means; faint rows mean nothing by themselves and do not widen the axis. Intervals
+    are cut at -100 %.
     """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    size = (5.2, 1.0 + 0.3 * len(drops))
+    size = (5.2, 1.0 + 0.3 * len(rows))
     figure, ax = _axes(size, {"axes.grid.axis": "x", "axes.spines.left": False})
     ax.axvline(0, color=INK, linewidth=1, zorder=1)
-    for row, drop in enumerate(drops):
-        colour = FAINT if drop.is_faint else drop.style.colour
-        ax.hlines(row, drop.low, drop.high, color=colour, linewidth=2, zorder=2)
-        look = {"markerfacecolor": "none" if drop.is_plain else colour, "markeredgecolor": colour}
-        ax.plot(drop.value, row, marker=drop.style.marker, markersize=7, zorder=3, **look)
-    ax.set_yticks(range(len(drops)), [drop.name for drop in drops], parse_math=False)
-    for label, drop in zip(ax.get_yticklabels(), drops, strict=True):
-        label.set_color(CONTROL if drop.is_faint else INK)
-    ax.set_ylim(len(drops) - 0.5, -0.5)
-    shown = [drop for drop in drops if not drop.is_faint]
-    lows = [max(drop.low, -1.0) for drop in shown if drop.low == drop.low]
-    highs = [drop.high for drop in shown if drop.high == drop.high]
-    values = [drop.value for drop in shown]
-    left, right = min([*lows, *values, -0.05]), max([*highs, *values, 0.05])
-    margin = 0.06 * (right - left)
-    ax.set_xlim(left - margin, right + margin)
+    ax.set_yticks(range(len(rows)), [row["name"] for row in rows], parse_math=False)
+    values = [-0.05, 0.05]
+    for place, (row, style, label) in enumerate(
+        zip(rows, styles, ax.get_yticklabels(), strict=True)
+    ):
+        colour = FAINT if faint[place] else style.colour
+        label.set_color(CONTROL if faint[place] else INK)
+        ends = row["drop_low"], row["drop_high"]
+        if None not in ends:
+            ax.hlines(place, *ends, color=colour, linewidth=2, zorder=2)
+        look = {"markerfacecolor": "none" if plain[place] else colour, "markeredgecolor": colour}
+        ax.plot(row["drop"], place, marker=style.marker, markersize=7, zorder=3, **look)
+        if not faint[place]:
+            values += [row["drop"], *(max(end, -1.0) for end in ends if end is not None)]
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    margin = 0.06 * (max(values) - min(values))
+    ax.set_xlim(min(values) - margin, max(values) + margin)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=5))
     ax.xaxis.set_major_formatter(
         FuncFormatter(lambda share, _: f"{100 * share:.0f} %".replace("-", "\N{MINUS SIGN}"))
@@ -319,14 +308,13 @@ def draw_heat_map(
     for (row, column), value in np.ndenumerate(known):
         if value == value:
             text = f"{value:.2f}"
-            red, green, blue, _ = blues(image.norm(value))
             ax.text(
                 column,
                 row,
                 text.replace("0.", ".", 1) if is_numbered and abs(value) < 1 else text,
                 ha="center",
                 va="center",
-                color=text_colour((red, green, blue)),
+                color=LIGHT if image.norm(value) >= DARKER else DARK,
                 size=8,
             )
     ends = sorted({float(np.nanmin(known)), float(np.nanmax(known))})
@@ -335,21 +323,6 @@ def draw_heat_map(
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, pad=3, labelsize=8)
     return figure
-
-
-def text_colour(background: tuple[float, float, float]) -> str:
-    """Return what stands out more on a colour (red, green, blue in [0, 1]), at least 4.5 to 1.
-
-    The contrast ratio of two relative luminances a >= b is (a + 0.05) / (b + 0.05) (WCAG 2).
-    """
-    of_background, of_dark = map(_luminance, (background, (4 / 255,) * 3))
-    is_light = of_background + 0.05 >= ((1 + 0.05) * (of_dark + 0.05)) ** 0.5
-    return DARK if is_light else LIGHT
-
-
-def _luminance(colour: Sequence[float]) -> float:
-    linear = (v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in colour)
-    return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def short_name(name: str) -> str:

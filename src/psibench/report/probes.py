@@ -7,6 +7,7 @@ Then a figure and a table per probe.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -22,12 +23,11 @@ from psibench.report.plots import (
     LineStyle,
     draw_changes,
     draw_curves,
-    inline_svg,
     model_styles,
 )
-from psibench.report.tables import FigureView, Panel, Table, render_page, slug
+from psibench.report.tables import FigureView, Panel, Table, each, render_page, slug, text_rows
 from psibench.report.views import headline_metric
-from psibench.report.wording import MISSING, interval, number, p_value
+from psibench.report.wording import MISSING, count, estimate, interval, number, p_value
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import read_all
@@ -42,36 +42,21 @@ PLACE_STYLES = tuple(
 )
 
 
-@dataclass(frozen=True)
-class Sign:
-    """A figure that says which end of a text a model looks at.
-
-    ``front`` is the sign that means the front.
-    """
-
-    title: str
-    probe: str
-    measure: str
-    condition: str | None
-    front: int
-
-
 SIGNS = (
-    Sign("insertion, gap", "insertion", "cosine gap", None, -1),
-    Sign("removal, gap", "removal", "cosine gap", None, -1),
-    Sign("segments, gap", "segments", "cosine gap", None, 1),
-    Sign("moving, cosine gap", "moving", "cosine gap", None, 1),
-    Sign("moving, nDCG@10 gap", "moving", "ndcg@10 gap", None, 1),
-    Sign("saliency, gap", "saliency", "saliency gap", None, 1),
-    Sign("reversal, delta_change", "reversal", "delta_change", None, 1),
-    Sign(
-        "regression, first sentence, shuffled",
-        "regression",
-        "importance excess",
-        "first sentence, shuffled",
-        1,
+    ("insertion, gap", "insertion", "cosine gap", None, -1),
+    ("removal, gap", "removal", "cosine gap", None, -1),
+    ("segments, gap", "segments", "cosine gap", None, 1),
+    ("moving, cosine gap", "moving", "cosine gap", None, 1),
+    ("moving, nDCG@10 gap", "moving", "ndcg@10 gap", None, 1),
+    ("saliency, gap", "saliency", "saliency gap", None, 1),
+    ("reversal, delta_change", "reversal", "delta_change", None, 1),
+    (
+        *("regression, first sentence, shuffled", "regression", "importance excess"),
+        *("first sentence, shuffled", 1),
     ),
 )
+"""Figures that say which end of a text a model looks at: title, probe, measure, condition, and the
+sign that means the front."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +96,6 @@ def run_probe_page(
     rows = read_table(table, PROBE_TABLE).filter(domain=POOLED)
     psi_rows = read_all(psi, PSI_TABLE)
     pairs = read_all(comparison, PROBE_COMPARISON).filter(domain=POOLED)
-    styles = model_styles(dict(controls))
     shown = [
         section(
             str(benchmark),
@@ -119,7 +103,7 @@ def run_probe_page(
             own,
             psi_rows,
             pairs.filter(benchmark=benchmark, language=language),
-            styles,
+            model_styles(dict(controls)),
         )
         for (benchmark, language), own in rows.group_by(
             "benchmark", "language", maintain_order=True
@@ -173,7 +157,7 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
     models = rows["model"].unique(maintain_order=True).to_list()
     sides = [(model, read) for model in models for read in ("all", "whole")]
     parts = [rows.filter(model=model, read=read) for model, read in sides]
-    signs = [(sign.title, *(_end(part, sign) for part in parts)) for sign in SIGNS]
+    signs = [(title, *(_end(part, *sign) for part in parts)) for title, *sign in SIGNS]
     found = [row for row in signs if set(row[1:]) != {MISSING}]
     beside = [
         _psi(psi.filter(model=model), "all" if read == "all" else "visible")
@@ -199,15 +183,13 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
 
 def compared(pairs: pl.DataFrame) -> Table:
     """Return what two models differ in: gaps, ranges and contrasts; means over all sizes."""
-    texts = tuple(
-        (
-            *(row[name] for name in ("model", "other", "probe", "measure", "condition")),
-            *(number(row[name]) for name in ("value", "other_value")),
-            f"{number(row['difference'])} {interval(row['low'], row['high'])}".strip(),
-            p_value(row["p"]),
-            f"{row['n_documents']:,}",
-        )
-        for row in contrasts(pairs).iter_rows(named=True)
+    texts = text_rows(
+        contrasts(pairs),
+        *("model", "other", "probe", "measure", "condition"),
+        *each(number, "value", "other_value"),
+        lambda row: estimate(row["difference"], row["low"], row["high"]),
+        *each(p_value, "p"),
+        *each(count, "n_documents"),
     )
     header = (
         *("model", "compared with", "probe", "measure", "condition"),
@@ -220,40 +202,36 @@ def compared(pairs: pl.DataFrame) -> Table:
     return Table("Compared", header, texts, 5, note=note)
 
 
-def _end(rows: pl.DataFrame, sign: Sign) -> str:
-    own = rows.filter(probe=sign.probe, measure=sign.measure)
-    if sign.condition is not None:
-        own = own.filter(condition=sign.condition)
+def _end(rows: pl.DataFrame, probe: str, measure: str, condition: str | None, front: int) -> str:
+    own = rows.filter(probe=probe, measure=measure)
+    if condition is not None:
+        own = own.filter(condition=condition)
     if own["size"].is_null().any():
         own = own.filter(pl.col("size").is_null())
     if own.is_empty():
         return MISSING
     row = own.sort("n_places", maintain_order=True).row(0, named=True)
-    text = number(row["value"])
-    if row["low"] is None:
-        return text
-    end = "" if row["low"] <= 0 <= row["high"] else ": front"
-    if end and (row["value"] > 0) != (sign.front > 0):
-        end = ": back"
-    return f"{text} {_unbroken(row['low'], row['high'])}{end}"
+    end = ""
+    if row["low"] is not None and not row["low"] <= 0 <= row["high"]:
+        end = ": front" if (row["value"] > 0) == (front > 0) else ": back"
+    return _unbroken(row, "value", "low", "high") + end
 
 
-def _unbroken(low: float | None, high: float | None) -> str:
-    """Return an interval that a line does not end in: a narrow cell has the figure above it."""
-    return interval(low, high).replace(" ", "\N{NO-BREAK SPACE}")
+def _unbroken(row: Mapping[str, Any], *names: str) -> str:
+    """Return a figure and its interval, which a line does not end in: the cell is narrow."""
+    value, low, high = (row[name] for name in names)
+    ends = interval(low, high).replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{number(value)} {ends}".strip()
 
 
 def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
-    if psi.is_empty():
-        return MISSING, MISSING
     own = psi.filter(
         domain=POOLED, length_bucket=POOLED, evidence=evidence, metric=headline_metric(psi)
     )
     if own.is_empty():
         return MISSING, MISSING
     row = own.row(0, named=True)
-    value = f"{number(row['psi_same'])} {_unbroken(row['psi_same_low'], row['psi_same_high'])}"
-    return value.strip(), p_value(row["p_adjusted"])
+    return _unbroken(row, "psi_same", "psi_same_low", "psi_same_high"), p_value(row["p_adjusted"])
 
 
 # --- Figures ---
@@ -280,8 +258,8 @@ def _moved_by_size(rows: pl.DataFrame, named: str) -> Iterator[FigureView]:
             anchor = slug(probe, named, str(model))
             told = f"{title}: 1 less the cosine with the document, {model}, a line per place."
             drawn = draw_curves(lines, axis, y_text="1 − cosine", size=SMALL)
-            svg = inline_svg(drawn, name=anchor, title=f"{title}, {model}", description=told)
-            panels.append(Panel(svg, name=str(model)))
+            named_panel = Panel.drawn(drawn, anchor, f"{title}, {model}", told, name=str(model))
+            panels.append(named_panel)
         if panels:
             yield FigureView(
                 slug(probe, named),
@@ -300,25 +278,18 @@ def _by_place(
 ) -> Iterator[FigureView]:
     """Yield the profiles of segments and moved evidence, and the importance of sentences."""
     shuffled = pl.col("condition").str.ends_with(", shuffled")
+    cosine, place = "cosine profile", "place of the evidence"
+    weight = ("regression", "importance")
     kinds = (
-        ("segments", "cosine profile", "Segments", "segment", "cosine", None),
-        ("moving", "cosine profile", "Moved evidence", "place of the evidence", "cosine", None),
-        ("moving", "ndcg@10 profile", "Moved evidence", "place of the evidence", "nDCG@10", None),
-        ("saliency", "saliency profile", "Saliency", "tenth of the document", "saliency", None),
-        ("regression", "importance", "Regression", "sentence", "importance − 1", ~shuffled),
-        (
-            "regression",
-            "importance",
-            "Regression, shuffled",
-            "sentence",
-            "importance − 1",
-            shuffled,
-        ),
+        ("segments", cosine, "Segments", "segment", "cosine", True),
+        ("moving", cosine, "Moved evidence", place, "cosine", True),
+        ("moving", "ndcg@10 profile", "Moved evidence", place, "nDCG@10", True),
+        ("saliency", "saliency profile", "Saliency", "tenth of the document", "saliency", True),
+        (*weight, "Regression", "sentence", "importance − 1", ~shuffled),
+        (*weight, "Regression, shuffled", "sentence", "importance − 1", shuffled),
     )
     for probe, measure, title, axis_text, y_text, chosen in kinds:
-        own = rows.filter(probe=probe, measure=measure, read="all")
-        if chosen is not None:
-            own = own.filter(chosen)
+        own = rows.filter(chosen, probe=probe, measure=measure, read="all")
         for n_places in own["n_places"].unique().sort().to_list():
             part = own.filter(pl.col("n_places").eq_missing(n_places))
             places = part["place"].unique().sort().to_list()
@@ -337,12 +308,11 @@ def _by_place(
             anchor = slug(probe, named, y_text, str(n_places), title)
             text = f"{title}: {about}"
             drawn = draw_changes(list(lines.values()), axis, y_text=y_text)
-            svg = inline_svg(drawn, name=anchor, title=text, description=", ".join(lines))
             yield FigureView(
                 anchor,
                 title=text,
                 caption=CAPTIONS[probe],
-                panels=(Panel(svg),),
+                panels=(Panel.drawn(drawn, anchor, text, ", ".join(lines)),),
                 legend=tuple((name, line.style) for name, line in lines.items()),
                 header=("model", *axis.labels),
                 rows=tuple((name, *map(number, line.mean)) for name, line in lines.items()),
@@ -370,17 +340,15 @@ def _line(rows: pl.DataFrame, style: LineStyle, change: Callable[[float], float]
 
 def _numbers(probe: str, rows: pl.DataFrame) -> Table:
     """Return every figure of a probe."""
-    texts = tuple(
-        (
-            *(row[name] for name in ("model", "measure", "condition")),
-            MISSING if row["size"] is None else f"{100 * row['size']:g} %",
-            row["read"],
-            f"{number(row['value'])} {interval(row['low'], row['high'])}".strip(),
-            p_value(row["p"]),
-            *(f"{row[name]:,}" for name in ("n_documents", "n_left_out")),
-            number(row["read_share"]),
-        )
-        for row in rows.iter_rows(named=True)
+    texts = text_rows(
+        rows,
+        *("model", "measure", "condition"),
+        lambda row: MISSING if row["size"] is None else f"{100 * row['size']:g} %",
+        "read",
+        lambda row: estimate(row["value"], row["low"], row["high"]),
+        *each(p_value, "p"),
+        *each(count, "n_documents", "n_left_out"),
+        *each(number, "read_share"),
     )
     header = (
         *("model", "measure", "condition", "size", "read"),

@@ -18,13 +18,12 @@ from psibench.metrics.estimate import FLAGS
 from psibench.report.plots import (
     NAN,
     SERIES,
+    SMALL,
     Axis,
-    Drop,
     Line,
     LineStyle,
     draw_curves,
     draw_drops,
-    draw_highlight,
     draw_pair,
     model_styles,
     short_name,
@@ -361,27 +360,30 @@ def drop_figure(
     known.sort(key=lambda row: has_flag(row, "at_floor"))
     if not known:
         return None
-    drops = [
-        Drop(
-            short_name(row["model"]) + (" (control)" if row["model"] in controls else ""),
-            row["drop"],
-            NAN if row["drop_low"] is None else row["drop_low"],
-            NAN if row["drop_high"] is None else row["drop_high"],
-            style=styles[row["model"]],
-            is_plain=row["psi_same"] is None or has_flag(row, "between_documents"),
-            is_faint=has_flag(row, "at_floor"),
-        )
-        for row in known
+    names = [short_name(row["model"]) for row in known]
+    names = [
+        f"{n} (control)" if r["model"] in controls else n for n, r in zip(names, known, strict=True)
     ]
+    plain = [row["psi_same"] is None or has_flag(row, "between_documents") for row in known]
+    faint = [has_flag(row, "at_floor") for row in known]
     said = "1 − last / first bucket at equal documents, with its interval."
-    if any(drop.is_plain for drop in drops):
+    if any(plain):
         said += " Open markers: of plain means, which mix position with document."
-    if any(drop.is_faint for drop in drops):
+    if any(faint):
         said += " Pale: finds next to nothing."
-    numbers = tuple((row["model"], with_interval(row, "drop", separator=" ")) for row in known)
-    anchor, title = slug("drop", info.id), "Late against early evidence"
+    drawn = draw_drops(
+        [{**row, "name": name} for row, name in zip(known, names, strict=True)],
+        [styles[row["model"]] for row in known],
+        plain=plain,
+        faint=faint,
+    )
     return FigureView.drawn(
-        draw_drops(drops), anchor, title, said, header=("model", "drop"), rows=numbers
+        drawn,
+        slug("drop", info.id),
+        "Late against early evidence",
+        said,
+        header=("model", "drop"),
+        rows=text_rows(known, "model", partial(with_interval, name="drop", separator=" ")),
     )
 
 
@@ -614,7 +616,7 @@ def small_multiples(
     panels = []
     for i, (name, line) in enumerate(lines.items()):
         others = [other for other in lines.values() if other is not line]
-        drawn = draw_highlight(line, others, axis, limit=limit, y_text=metric)
+        drawn = draw_curves([line], axis, y_text=metric, size=SMALL, limit=limit, behind=others)
         panels.append(Panel.drawn(drawn, f"{anchor}-{i}", name, told[name], name=name))
     return tuple(panels)
 
