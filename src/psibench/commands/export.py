@@ -85,7 +85,7 @@ def run_export(args: argparse.Namespace) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
     for line in origin_lines(facts):
         print(line)
-    queries = sum(count.n_queries for count in facts.counts)
+    queries = facts.counts["queries"].sum()
     print(f"{len(datasets)} datasets, {queries:,} queries written to {args.out}")
     if len({one.collection for one in written}) < len(datasets):
         print(

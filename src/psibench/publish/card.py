@@ -3,9 +3,10 @@
 The front matter is read by the hub and by `datasets`: its `configs` say which files are a table.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from psibench.metrics.buckets import third_of_middle
 from psibench.publish.layouts import Written
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import FLOW
+from psibench.tables.derived import read_all
 from psibench.tables.domains import by_place
 from psibench.tables.schemas import ATTRITION, PSI_TABLE, QUERIES
 from psibench.tables.spec import POOLED
@@ -48,34 +50,22 @@ class Licence:
 
 
 @dataclass(frozen=True)
-class DatasetCounts:
-    """How much one language and domain holds.
-
-    ``n_elsewhere`` are its queries whose declared ``target_position`` is not the third that the
-    middle of their span lies in, and which is not in the files.
-    """
-
-    language: str
-    domain: str
-    n_documents: int
-    n_queries: int
-    n_qrels: int
-    n_elsewhere: int
-
-
-@dataclass(frozen=True)
 class Facts:
     """What was counted and measured of a benchmark.
 
     Attributes
     ----------
-    counts, records
-        Of each dataset, in one order: its size, and the provenance of its tables.
+    counts
+        A row for each dataset: ``language``, ``domain``, ``documents``, ``queries``, ``qrels``,
+        and ``elsewhere``: the queries whose declared ``target_position`` is not the third that the
+        middle of their span lies in, and which is not in the files.
+    records
+        Of each dataset, in the same order, the provenance of its tables.
     flow, attrition, controls
         Rows of the languages and domains exported; None where the benchmark has no such table.
     """
 
-    counts: list[DatasetCounts]
+    counts: pl.DataFrame
     records: list[list[Mapping[str, Any]]]
     flow: pl.DataFrame | None
     attrition: pl.DataFrame | None
@@ -89,26 +79,21 @@ class Facts:
     @property
     def created(self) -> str:
         """The last day a table was made on; empty if no table says."""
-        return max(
-            (str(r["created"])[:10] for r in self.every_record if r.get("created")), default=""
-        )
+        return max(_days(self.every_record), default="")
 
 
 def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_positions: bool) -> Facts:
     """Count datasets, and read what the benchmark's tables say of filters and controls."""
-    places = pl.DataFrame(
-        {"language": [d.language for d in datasets], "domain": [d.domain for d in datasets]}
-    )
+    counts = pl.DataFrame([_count(dataset) for dataset in datasets])
+    if keeps_positions:
+        counts = counts.with_columns(elsewhere=0)
 
     def of_places(name: str, spec: Any) -> pl.DataFrame | None:
         path = benchmark / f"{name}.parquet"
         if not path.is_file():
             return None
-        return read_table(path, spec).join(places, on=["language", "domain"], how="semi")
+        return read_table(path, spec).join(counts, on=["language", "domain"], how="semi")
 
-    counts = [_count(dataset) for dataset in datasets]
-    if keeps_positions:
-        counts = [replace(one, n_elsewhere=0) for one in counts]
     return Facts(
         counts,
         [[read_provenance(d.path(table)) or {} for table in TABLES] for d in datasets],
@@ -118,48 +103,34 @@ def gather_facts(benchmark: Path, datasets: Sequence[Dataset], *, keeps_position
     )
 
 
-def _count(dataset: Dataset) -> DatasetCounts:
-    n_documents, n_qrels = (
-        read_parquet(dataset.path(table), [name]).height
-        for table, name in (("corpus", "_id"), ("qrels", "query-id"))
-    )
+def _count(dataset: Dataset) -> dict[str, Any]:
     queries = read_table(dataset.path("queries"), QUERIES)
-    return DatasetCounts(
-        dataset.language,
-        dataset.domain,
-        n_documents,
-        queries.height,
-        n_qrels,
-        _n_elsewhere(queries),
-    )
-
-
-def _n_elsewhere(queries: pl.DataFrame) -> int:
-    """Count queries whose declared position is not the third their span's middle lies in."""
     aimed = queries.drop_nulls(["target_position", "pos_char_span"])
-    ends = aimed.get_column("pos_char_span").cast(pl.List(pl.Int64))
-    twice_mid = (ends.list.get(0) + ends.list.get(1)).to_numpy()
-    length = aimed.get_column("pos_char_length").cast(pl.Int64).to_numpy()
-    return int((third_of_middle(twice_mid, length) != aimed["target_position"].to_numpy()).sum())
+    ends = aimed["pos_char_span"].cast(pl.List(pl.Int64))
+    lengths = aimed["pos_char_length"].cast(pl.Int64).to_numpy()
+    thirds = third_of_middle((ends.list.get(0) + ends.list.get(1)).to_numpy(), lengths)
+    return {
+        "language": dataset.language,
+        "domain": dataset.domain,
+        "documents": read_parquet(dataset.path("corpus"), ["_id"]).height,
+        "queries": queries.height,
+        "qrels": read_parquet(dataset.path("qrels"), ["query-id"]).height,
+        "elsewhere": int((thirds != aimed["target_position"].to_numpy()).sum()),
+    }
 
 
 def _controls(benchmark: Path, languages: Sequence[str]) -> pl.DataFrame | None:
     """Read what the controls scored in each language, by thirds, over all evidence."""
     paths = [benchmark / "tables" / f"{name}-{name}.psi.parquet" for name in languages]
-    frames = [
-        read_table(path, PSI_TABLE).filter(
-            kind="control",
-            domain=POOLED,
-            length_bucket=POOLED,
-            metric="ndcg@10",
-            buckets="thirds",
-            evidence="all",
-        )
-        for path in paths
-        if path.is_file()
-    ]
-    rows = pl.concat(frames) if frames else None
-    return None if rows is None or rows.is_empty() else rows
+    rows = read_all([path for path in paths if path.is_file()], PSI_TABLE).filter(
+        kind="control",
+        domain=POOLED,
+        length_bucket=POOLED,
+        metric="ndcg@10",
+        buckets="thirds",
+        evidence="all",
+    )
+    return None if rows.is_empty() else rows
 
 
 # --- The text --------------------------------------------------------------------------------
@@ -178,30 +149,29 @@ def card_text(
 
 def origin_lines(facts: Facts) -> Iterator[str]:
     """Yield a line per language: how much it holds, what made it and when; then a warning."""
-    counts = facts.counts
-    for language in dict.fromkeys(one.language for one in counts):
-        mine = [place for place, one in enumerate(counts) if one.language == language]
-        domains = [counts[place].domain for place in mine]
-        queries = sum(counts[place].n_queries for place in mine)
-        made = [record for place in mine for record in facts.records[place]]
+    for (language,), rows in facts.counts.with_row_index().group_by(
+        "language", maintain_order=True
+    ):
+        made = [record for place in rows["index"] for record in facts.records[place]]
+        n_domains = f"{rows.height} {'domain' if rows.height == 1 else 'domains'}"
         yield (
-            f"{language}: {len(domains)} {'domain' if len(domains) == 1 else 'domains'} "
-            f"({', '.join(domains)}), {queries:,} queries; {_stages(made) or 'stage not recorded'}"
-            f", created {_dates(made) or 'not recorded'}"
+            f"{language}: {n_domains} ({', '.join(rows['domain'])}), {rows['queries'].sum():,} "
+            f"queries; {_stages(made) or 'stage not recorded'}, created "
+            f"{_dates(made) or 'not recorded'}"
         )
-    if warning := _elsewhere(counts):
+    if warning := _elsewhere(facts.counts):
         yield f"warning: {warning}"
 
 
-def _elsewhere(counts: Sequence[DatasetCounts]) -> str:
+def _elsewhere(counts: pl.DataFrame) -> str:
     """Word how many declared positions the layout cannot hold; empty if none are lost."""
-    moved = sum(one.n_elsewhere for one in counts)
+    moved = counts["elsewhere"].sum()
     if not moved:
         return ""
-    queries = sum(one.n_queries for one in counts)
     return (
-        f"the `target_position` of {moved:,} of {queries:,} queries is not the third that the "
-        "middle of their span lies in, and is not in these files; use --extra to keep it"
+        f"the `target_position` of {moved:,} of {counts['queries'].sum():,} queries is not the "
+        "third that the middle of their span lies in, and is not in these files; use --extra to "
+        "keep it"
     )
 
 
@@ -211,10 +181,14 @@ def _stages(records: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
+def _days(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    return sorted({str(record["created"])[:10] for record in records if record.get("created")})
+
+
 def _dates(records: Iterable[Mapping[str, Any]]) -> str:
     """Word the first and the last day of creation."""
-    days = sorted({str(record["created"])[:10] for record in records if record.get("created")})
-    return " to ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
+    days = _days(records)
+    return " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
 
 
 def _front_matter(
@@ -223,30 +197,29 @@ def _front_matter(
     front: dict[str, Any] = {"pretty_name": name, "license": licence.id}
     if licence.link:
         front |= {"license_name": licence.id, "license_link": licence.link}
-    n_rows = sum(one.n_documents for one in facts.counts)
+    edges: dict[str, float] = {
+        "n<1K": 1_000,
+        "1K<n<10K": 10_000,
+        "10K<n<100K": 100_000,
+        "100K<n<1M": 1_000_000,
+    }
+    edges |= {"1M<n<10M": 10_000_000, "10M<n<100M": math.inf}
+    n_rows = facts.counts["documents"].sum()
     front |= {
         "task_categories": ["text-retrieval"],
-        "language": sorted({one.language.split("-")[0] for one in facts.counts}),
-        "size_categories": [_size(n_rows)],
+        "language": sorted({language.split("-")[0] for language in facts.counts["language"]}),
+        "size_categories": [next(label for label, edge in edges.items() if n_rows < edge)],
         "tags": ["position-bias", "psibench"],
     }
-    loaded = [one for one in written if one.path.suffix == ".parquet"]
-    if loaded:
-        front["configs"] = [
-            {
-                "config_name": one.config,
-                "data_files": [{"split": "test", "path": one.path.as_posix()}],
-            }
-            for one in loaded
-        ]
-    return front
-
-
-def _size(n_rows: int) -> str:
-    """Name the hub's category of a number of rows."""
-    edges = [(1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K")]
-    edges += [(1_000_000, "100K<n<1M"), (10_000_000, "1M<n<10M")]
-    return next((label for edge, label in edges if n_rows < edge), "10M<n<100M")
+    configs = [
+        {
+            "config_name": one.config,
+            "data_files": [{"split": "test", "path": one.path.as_posix()}],
+        }
+        for one in written
+        if one.path.suffix == ".parquet"
+    ]
+    return front | ({"configs": configs} if configs else {})
 
 
 _WHAT_IS_WHERE = {
@@ -298,7 +271,7 @@ def _body(
 def _pooled(facts: Facts, written: Sequence[Written]) -> str:
     """Say that domains are one corpus here, if so; psibench searches them one by one."""
     corpora = {one.collection for one in written}
-    if len(corpora) == len(facts.counts):
+    if len(corpora) == facts.counts.height:
         return ""
     return (
         "The domains of a language are one corpus here: a query searches the documents of all of "
@@ -308,17 +281,26 @@ def _pooled(facts: Facts, written: Sequence[Written]) -> str:
     )
 
 
-def _counts(counts: Sequence[DatasetCounts]) -> list[str]:
-    rows = [
-        (one.language, one.domain, one.n_documents, one.n_queries, one.n_qrels) for one in counts
-    ]
-    totals = [sum(row[place] for row in rows) for place in (2, 3, 4)]  # type: ignore[misc]
-    return [
+def _table(header: str, align: str, rows: Iterable[Sequence[Any]]) -> list[str]:
+    return [header, align, *(f"| {' | '.join(map(_cell, row))} |" for row in rows)]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _counts(counts: pl.DataFrame) -> list[str]:
+    sizes = ("documents", "queries", "qrels")
+    return _table(
         "| language | domain | documents | queries | qrels |",
         "|---|---|--:|--:|--:|",
-        *(f"| {lang} | {domain} | {d:,} | {q:,} | {r:,} |" for lang, domain, d, q, r in rows),
-        f"| all | {len(counts)} datasets | " + " | ".join(f"{n:,}" for n in totals) + " |",
-    ]
+        [
+            *counts.select("language", "domain", *sizes).iter_rows(),
+            ("all", f"{counts.height} datasets", *counts.select(sizes).sum().row(0)),
+        ],
+    )
 
 
 def _losses(facts: Facts) -> Iterator[str]:
@@ -337,15 +319,17 @@ def _losses(facts: Facts) -> Iterator[str]:
         .len("n")
         .sort("n", "reason", descending=[True, False])
     )
-    yield "| step | of | entered | kept | dropped | most often because |"
-    yield "|---|---|--:|--:|--:|---|"
+    rows = []
     for row in steps.iter_rows(named=True):
         own = reasons.filter(stage=row["stage"], unit=row["unit"]).head(FEW_REASONS)
         named = ", ".join(f"{reason} {n:,}" for reason, n in own.select("reason", "n").iter_rows())
-        yield (
-            f"| {row['stage']} | {row['unit']} | {row['entered']:,} | {row['kept']:,} | "
-            f"{row['dropped']:,} | {named} |"
-        )
+        numbers = (row[name] for name in ("stage", "unit", "entered", "kept", "dropped"))
+        rows.append((*numbers, named))
+    yield from _table(
+        "| step | of | entered | kept | dropped | most often because |",
+        "|---|---|--:|--:|--:|---|",
+        rows,
+    )
 
 
 def _control_rows(facts: Facts) -> Iterator[str]:
@@ -358,18 +342,20 @@ def _control_rows(facts: Facts) -> Iterator[str]:
         "position-sensitive only beyond the position-blind one."
     )
     yield ""
-    yield "| language | control | queries | mean | PSI | at equal documents | p |"
-    yield "|---|---|--:|--:|--:|---|--:|"
+    rows = []
     for row in facts.controls.iter_rows(named=True):
         same = "not to be told"
         if row["psi_same"] is not None:
             same = f"{row['psi_same']:.3f} [{row['psi_same_low']:.3f}, {row['psi_same_high']:.3f}]"
-        mean, psi = (_digits(row[name]) for name in ("mean", "psi"))
-        p = "< .001" if (row["p_adjusted"] or 1) < 0.001 else _digits(row["p_adjusted"])
-        yield (
-            f"| {row['corpus_lang']} | {row['model']} | {row['n_queries']:,} | {mean} | {psi} | "
-            f"{same} | {p} |"
-        )
+        mean, psi, p = (_digits(row[name]) for name in ("mean", "psi", "p_adjusted"))
+        p = "< .001" if (row["p_adjusted"] or 1) < 0.001 else p
+        named = (row["corpus_lang"], row["model"], row["n_queries"])
+        rows.append((*named, mean, psi, same, p))
+    yield from _table(
+        "| language | control | queries | mean | PSI | at equal documents | p |",
+        "|---|---|--:|--:|--:|---|--:|",
+        rows,
+    )
 
 
 def _digits(value: float | None) -> str:

@@ -74,12 +74,12 @@ def croissant(
         "name": name,
         "description": (
             f"{name}: a retrieval benchmark that says where in its document each query's evidence "
-            f"is; {sum(one.n_queries for one in facts.counts):,} queries over "
-            f"{sum(one.n_documents for one in facts.counts):,} documents. "
+            f"is; {facts.counts['queries'].sum():,} queries over "
+            f"{facts.counts['documents'].sum():,} documents. "
             f"Made with psibench {__version__}."
         ),
         "license": licence.link or licence.id,
-        "inLanguage": sorted({one.language for one in facts.counts}),
+        "inLanguage": sorted(set(facts.counts["language"])),
         "version": "1.0.0",
         "distribution": [_file(one, folder) for one in files],
         "recordSet": [_records(one) for one in files if _has_columns(one)],

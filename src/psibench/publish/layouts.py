@@ -21,6 +21,7 @@ trec  `LANG/corpus.jsonl` (`docno`, `text`), `topics.tsv`, `qrels.trec`, `querie
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -209,6 +210,37 @@ def collections_of(datasets: Sequence[Dataset], *, by_domain: bool) -> tuple[Col
     )
 
 
+def _write(
+    export: Export,
+    part: Collection | Subset,
+    table: str,
+    frames: Iterable[pl.DataFrame],
+    file: str,
+    **csv: Any,
+) -> Written:
+    """Write frames of the same columns one after the other, in the form that the suffix says."""
+    path = Path(part.name, file)
+    (export.out / path).parent.mkdir(parents=True, exist_ok=True)
+    schema: dict[str, pl.DataType] = {}
+    writer, n_rows = None, 0
+    with ExitStack() as stack:
+        stream = stack.enter_context((export.out / path).open("wb"))
+        for frame in frames:
+            if path.suffix == ".jsonl":
+                frame.write_ndjson(stream)
+            elif path.suffix == ".parquet":
+                rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+                if writer is None:
+                    opened = pq.ParquetWriter(stream, rows.schema, compression="zstd")
+                    writer = stack.enter_context(opened)
+                writer.write_table(rows.cast(writer.schema))
+            else:
+                frame.write_csv(stream, quote_style="never", **csv)
+            schema, n_rows = schema or dict(frame.schema), n_rows + frame.height
+    collection = part.collection if isinstance(part, Subset) else part
+    return Written(f"{part.name}-{table}", path, table, collection.name, schema, n_rows)
+
+
 # --- PosIR -----------------------------------------------------------------------------------
 
 
@@ -219,7 +251,6 @@ def write_posir(export: Export) -> list[Written]:
         (dataset,) = collection.datasets
         frames = {table: next(export.frames(collection, table)) for table in TABLES}
         _refuse_lost_evidence(frames["queries"], dataset, extra=export.extra)
-        place = f"{dataset.language}/{dataset.domain}"
         write_dataset(
             ReleaseTables(**frames),
             export.out,
@@ -229,9 +260,10 @@ def write_posir(export: Export) -> list[Written]:
         )
         for table, frame in frames.items():
             names = frame.columns if export.extra else list(COLUMNS[table])
-            written.append(
-                _written(collection, table, f"{place}/{table}/test.parquet", frame.select(names))
-            )
+            columns = dict(frame.select(names).schema)
+            path = Path(dataset.language, dataset.domain, table, "test.parquet")
+            config = f"{collection.name}-{table}"
+            written.append(Written(config, path, table, collection.name, columns, frame.height))
     return written
 
 
@@ -263,7 +295,7 @@ def write_mteb(export: Export) -> list[Written]:
     written = []
     for one in export.collections:
         corpus = (_columns_of(frame, "corpus") for frame in export.frames(one, "corpus"))
-        searched = _write_parquet(export, one, one.name, "corpus", corpus)
+        searched = _write(export, one, "corpus", corpus, "corpus/test.parquet")
         for subset in export.subsets(one):
             written.append(replace(searched, config=f"{subset.name}-corpus"))
             left_out = [
@@ -276,7 +308,7 @@ def write_mteb(export: Export) -> list[Written]:
             if any(frame.get_column(name).count() for frame in subset.queries for name in left_out):
                 frames["evidence"] = (frame.drop("text") for frame in subset.queries)
             written += [
-                _write_parquet(export, one, subset.name, table, own)
+                _write(export, subset, table, own, f"{table}/test.parquet")
                 for table, own in frames.items()
             ]
     return written
@@ -304,46 +336,6 @@ def _columns_of(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     return frame.select("_id", "text", *chosen)
 
 
-def _write_parquet(
-    export: Export, collection: Collection, name: str, table: str, frames: Iterable[pl.DataFrame]
-) -> Written:
-    """Write frames of the same columns into one file, one after the other."""
-    path = f"{name}/{table}/test.parquet"
-    target, writer, n_rows = export.out / path, None, 0
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        for frame in frames:
-            rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-            if writer is None:
-                writer = pq.ParquetWriter(target, rows.schema, compression="zstd")
-                first = frame.clear()
-            writer.write_table(rows.cast(writer.schema))
-            n_rows += frame.height
-    finally:
-        if writer is not None:
-            writer.close()
-    return _written(collection, table, path, first, name=name, n_rows=n_rows)
-
-
-def _written(
-    collection: Collection,
-    table: str,
-    path: str,
-    frame: pl.DataFrame,
-    *,
-    name: str | None = None,
-    n_rows: int | None = None,
-) -> Written:
-    return Written(
-        f"{name or collection.name}-{table}",
-        Path(path),
-        table,
-        collection.name,
-        dict(frame.schema),
-        frame.height if n_rows is None else n_rows,
-    )
-
-
 # --- BEIR ------------------------------------------------------------------------------------
 
 
@@ -354,12 +346,9 @@ def write_beir(export: Export) -> list[Written]:
         written.append(_write_corpus(export, one, "_id"))
         for subset in export.subsets(one):
             _refuse_ids(subset.qrels, QUOTED, "tabs, quotes or line ends", "beir", one)
-            path = f"{subset.name}/qrels/test.tsv"
-            (export.out / path).parent.mkdir(parents=True, exist_ok=True)
-            subset.qrels.write_csv(export.out / path, separator="\t", quote_style="never")
             written += [
                 _write_queries(export, subset),
-                _written(one, "qrels", path, subset.qrels, name=subset.name),
+                _write(export, subset, "qrels", [subset.qrels], "qrels/test.tsv", separator="\t"),
             ]
     return written
 
@@ -371,26 +360,13 @@ def _write_corpus(export: Export, collection: Collection, id_name: str) -> Writt
         frame.select(pl.col("_id").alias(id_name), *title, "text")
         for frame in export.frames(collection, "corpus")
     )
-    return _write_lines(export, collection, collection.name, "corpus", frames)
+    return _write(export, collection, "corpus", frames, "corpus.jsonl")
 
 
 def _write_queries(export: Export, subset: Subset) -> Written:
     """Write queries as JSON Lines, their evidence in `metadata`."""
     frames = (frame.select("_id", "text", metadata=pl.struct(EVIDENCE)) for frame in subset.queries)
-    return _write_lines(export, subset.collection, subset.name, "queries", frames)
-
-
-def _write_lines(
-    export: Export, collection: Collection, name: str, table: str, frames: Iterable[pl.DataFrame]
-) -> Written:
-    path = f"{name}/{table}.jsonl"
-    target, n_rows = export.out / path, 0
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("wb") as stream:
-        for frame in frames:
-            frame.write_ndjson(stream)
-            first, n_rows = frame.clear(), n_rows + frame.height
-    return _written(collection, table, path, first, name=name, n_rows=n_rows)
+    return _write(export, subset, "queries", frames, "queries.jsonl")
 
 
 def _refuse_ids(
@@ -435,17 +411,14 @@ def _write_topics(export: Export, subset: Subset) -> list[Written]:
     one_line = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
     asked = [frame.select(qid="_id", query=one_line) for frame in subset.queries]
     qrels = subset.qrels.select("query-id", pl.lit("0").alias("iteration"), "corpus-id", "score")
-    written = []
-    for table, name, frame, separator in (
+    files = (
         ("topics", "topics.tsv", pl.concat(asked), "\t"),
         ("qrels", "qrels.trec", qrels, " "),
-    ):
-        path = f"{subset.name}/{name}"
-        (export.out / path).parent.mkdir(parents=True, exist_ok=True)
-        frame.write_csv(
-            export.out / path, separator=separator, include_header=False, quote_style="never"
-        )
-        written.append(_written(subset.collection, table, path, frame, name=subset.name))
+    )
+    written = [
+        _write(export, subset, table, [frame], file, separator=separator, include_header=False)
+        for table, file, frame, separator in files
+    ]
     return [*written, _write_queries(export, subset)]
 
 
@@ -466,18 +439,10 @@ def _write_run(export: Export, subset: Subset, run: Run) -> Written:
         )
     pairs = rows.select(pl.col("query_id").alias("query-id"), pl.col("doc_id").alias("corpus-id"))
     _refuse_ids(pairs, WHITE, "white space", "trec", subset.collection)
-    columns = (
-        "query_id",
-        pl.lit("Q0").alias("Q0"),
-        "doc_id",
-        "rank",
-        pl.col("score").cast(pl.String),
-    )
-    path = f"{subset.name}/runs/{run.model}.trec"
-    (export.out / path).parent.mkdir(parents=True, exist_ok=True)
-    named = rows.select(*columns, pl.lit(run.model).alias("tag"))
-    named.write_csv(export.out / path, separator=" ", include_header=False, quote_style="never")
-    return _written(subset.collection, "run", path, named, name=subset.name)
+    columns = ("query_id", pl.lit("Q0").alias("Q0"), "doc_id", "rank")
+    named = rows.select(*columns, pl.col("score").cast(pl.String), tag=pl.lit(run.model))
+    file = f"runs/{run.model}.trec"
+    return _write(export, subset, "run", [named], file, separator=" ", include_header=False)
 
 
 LAYOUTS: dict[str, Callable[[Export], list[Written]]] = {
