@@ -5,7 +5,6 @@ Then a figure and a table per probe.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,18 +56,6 @@ SIGNS = (
 )
 """Figures that say which end of a text a model looks at: title, probe, measure, condition, and the
 sign that means the front."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """The probes of a benchmark in one language."""
-
-    id: str
-    title: str
-    agreement: Table
-    compared: Table
-    figures: tuple[FigureView, ...]
-    tables: tuple[Table, ...]
 
 
 @stage("probe_page", version=2)
@@ -131,20 +118,19 @@ def section(
     psi: pl.DataFrame,
     pairs: pl.DataFrame,
     styles: Mapping[str, LineStyle],
-) -> Section:
+) -> dict[str, Any]:
     """Return what the page shows of a benchmark in one language; rows and pairs are pooled."""
     named = slug(benchmark, language)
     own = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
-    figures = [*_moved_by_size(rows, named), *_by_place(rows, named, styles)]
     tables = [_numbers(probe, rows.filter(probe=probe)) for probe in PROBES]
-    return Section(
-        named,
-        f"{benchmark}, {language}",
-        agreement(rows, own),
-        compared(pairs),
-        tuple(figures),
-        tuple(table for table in tables if table.rows),
-    )
+    return {
+        "id": named,
+        "title": f"{benchmark}, {language}",
+        "agreement": agreement(rows, own),
+        "compared": compared(pairs),
+        "figures": [*_moved_by_size(rows, named), *_by_place(rows, named, styles)],
+        "tables": [table for table in tables if table.rows],
+    }
 
 
 def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:

@@ -288,54 +288,45 @@ QUESTIONS = (
 )
 
 
-@dataclass(frozen=True)
-class Answers:
-    """The verdicts on the models of one benchmark, in their order, and late against early."""
-
-    benchmark: BenchmarkInfo
-    scheme: str
-    table: Table | None
-    figure: FigureView | None
-
-
 def answers(
     lead: pl.DataFrame,
     benchmarks: Sequence[BenchmarkInfo],
     models: Mapping[str, ModelInfo],
     *,
     styles: Mapping[str, LineStyle],
-) -> list[Answers]:
-    """Return what is said of every benchmark; ``lead`` are the leading PSI rows of one metric."""
+) -> list[tuple[BenchmarkInfo, str, Table | None, FigureView | None]]:
+    """Return benchmark, bucket scheme, the verdicts on its models, and late against early.
+
+    ``lead`` are the leading PSI rows of one metric.
+    """
     controls = {name: model.control for name, model in models.items() if model.control}
     found = []
     for info in benchmarks:
         scheme, rows = _main_rows(lead, info)
         by_model = {row["model"]: row for row in rows if row["evidence"] == "all"}
         said = verdicts(rows, controls=controls)
-        names, looks = [], []
+        lines, looks = [], []
         for one in said:
             row, control = by_model[one.model], controls.get(one.model)
-            kind = f"{control} control" if control else row["kind"]
             flags = [name for name in row["flags"].split(", ") if name in UNSAID_FLAGS]
-            chips = [kind_chip(kind), *(flag_chip(name, FLAGS[name]) for name in flags)]
-            names.append(Markup("<bdi>{}</bdi> {}").format(one.model, Markup(" ").join(chips)))
+            chips = [kind_chip(f"{control} control" if control else row["kind"])]
+            chips += [flag_chip(name, FLAGS[name]) for name in flags]
+            name = Markup("<bdi>{}</bdi> {}").format(one.model, Markup(" ").join(chips))
+            lines.append((name, one.depends, one.beyond, one.truncation, one.size))
             p = row["p_control_adjusted"] if row["test"] == "within" else None
             is_beyond = one.finding == "depends" and p is not None and p <= ALPHA
             looks.append(f"{one.finding}{' beyond' if is_beyond else ''}")
         table = Table(
             f"Answers for {info.id}",
             ("Model", *QUESTIONS),
-            tuple(
-                (name, one.depends, one.beyond, one.truncation, one.size)
-                for name, one in zip(names, said, strict=True)
-            ),
+            tuple(lines),
             n_names=1,
             prose=range(1, 5),
             looks=tuple(looks),
             css="answers",
         )
-        figure = drop_figure([by_model[o.model] for o in said], info, styles, controls)
-        found.append(Answers(info, scheme or "", table if said else None, figure))
+        figure = drop_figure([by_model[one.model] for one in said], info, styles, controls)
+        found.append((info, scheme or "", table if said else None, figure))
     return found
 
 
