@@ -1,12 +1,13 @@
 """Models that are meant to be less position-sensitive, beside what they start from."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import polars as pl
 
-from psibench.report.tables import Table
-from psibench.report.views import BenchmarkInfo, Row
-from psibench.report.wording import MISSING, change, number, pair_text, percent, with_interval
+from psibench.report.tables import Cell, Table, text_rows
+from psibench.report.views import PAIR, BenchmarkInfo, Row
+from psibench.report.wording import MISSING, change, number, percent, with_interval
 
 NOTE = (
     "PSI at equal documents, noise taken out; where it is not to be told, the published PSI with "
@@ -31,42 +32,38 @@ def mitigation_tables(
         mine = table.filter(benchmark=info.id, metric=metric)  # type: ignore[union-attr]
         if mine.is_empty():
             continue
-        pairs = mine.select("query_lang", "corpus_lang").n_unique() > 1
-        schemes = mine["buckets"].n_unique() > 1
-        names = ("model", "instead of", *["languages"] * pairs, *["buckets"] * schemes)
-        rows = tuple(
-            _cells(row, pairs=pairs, schemes=schemes) for row in mine.iter_rows(named=True)
+        rows = mine.with_columns(PAIR)
+        named = {"languages": "pair", "buckets": "buckets"}
+        shown = {name: of for name, of in named.items() if rows[of].n_unique() > 1}
+        changed = partial(with_interval, shown=change)
+        cells = text_rows(
+            rows,
+            *("model", "base", *shown.values()),
+            lambda row: row["verdict"] + (f" ({row['flags']})" if row["flags"] else ""),
+            partial(with_interval, name="psi_same_before"),
+            partial(with_interval, name="psi_same_after"),
+            partial(changed, name="psi_same_difference"),
+            _both("mean", number),
+            partial(changed, name="mean_difference"),
+            _both("given", percent),
+            _both("vectors", "{:,.1f}".format),
+            _both("tokens", "{:,.0f}".format),
+            _both("pairs", "{:,.0f}".format),
         )
-        verdict = len(names)
-        groups = (("", verdict + 1), *GROUPS)
+        names = ("model", "instead of", *shown)
+        groups = (("", len(names) + 1), *GROUPS)
         header = (*names, "what it shows", *HEADER, "pairs")
         title = f"{info.id}: before and after"
-        found.append((info, Table(title, header, rows, 2, groups, NOTE, prose=(verdict,))))
+        found.append((info, Table(title, header, cells, 2, groups, NOTE, prose=(len(names),))))
     return found
 
 
-def _cells(row: Row, *, pairs: bool, schemes: bool) -> tuple[str, ...]:
-    names = [row["model"], row["base"]]
-    names += [pair_text(row["query_lang"], row["corpus_lang"])] * pairs + [row["buckets"]] * schemes
-    return (
-        *names,
-        row["verdict"] + (f" ({row['flags']})" if row["flags"] else ""),
-        with_interval(row, "psi_same_before"),
-        with_interval(row, "psi_same_after"),
-        with_interval(row, "psi_same_difference", shown=change),
-        _both(number(row["mean_before"]), number(row["mean_after"])),
-        with_interval(row, "mean_difference", shown=change),
-        _both(percent(row["given_before"]), percent(row["given_after"])),
-        _cost(row, "vectors", decimals=1),
-        _cost(row, "tokens"),
-        _cost(row, "pairs"),
-    )
+def _both(name: str, form: Callable[[float], str]) -> Cell:
+    """Return a cell that has a figure before and after, once where they are the same."""
 
+    def shown(row: Row) -> str:
+        ends = (row[f"{name}_before"], row[f"{name}_after"])
+        before, after = (MISSING if end is None else form(end) for end in ends)
+        return before if before == after else f"{before}\n→ {after}"
 
-def _both(before: str, after: str) -> str:
-    return before if before == after else f"{before}\n→ {after}"
-
-
-def _cost(row: Row, name: str, *, decimals: int = 0) -> str:
-    ends = [row[f"{name}_{when}"] for when in ("before", "after")]
-    return _both(*(MISSING if one is None else f"{one:,.{decimals}f}" for one in ends))
+    return shown

@@ -12,7 +12,7 @@ from psibench.report.plots import LineStyle
 from psibench.report.scores import bucket_axis, curve_numbers, curves_by, small_multiples
 from psibench.report.tables import Block, FigureView, Table, slug
 from psibench.report.verdict import finding_of
-from psibench.report.views import BenchmarkInfo, ModelInfo, Row, leading_rows
+from psibench.report.views import PAIR, BenchmarkInfo, ModelInfo, Row, leading_rows
 from psibench.report.wording import (
     MISSING,
     change,
@@ -106,11 +106,8 @@ def _pair_figure(
     """Return a panel per pair, up to 18; ``rows`` are one model's pooled BUCKET_SCORES rows."""
     model, scheme = rows["model"][0], rows["buckets"][0]
     axis = bucket_axis(rows, scheme)
-    named = pl.struct("query_lang", "corpus_lang").map_elements(
-        lambda pair: pair_text(pair["query_lang"], pair["corpus_lang"]), return_dtype=pl.String
-    )
     styles = {pair_text(*pair): style for pair in pairs[:MAX_PAIRS]}
-    lines = curves_by("pair", rows.with_columns(pair=named), axis, styles)
+    lines = curves_by("pair", rows.with_columns(PAIR), axis, styles)
     told = {n: f"{metric} by {axis.text}, {n}. {notes.get(n, '')}".strip() for n in lines}
     panels = small_multiples(lines, axis, anchor=anchor, metric=metric, told=told)
     left_out = f" The first {MAX_PAIRS} of {len(pairs)} pairs." if len(pairs) > MAX_PAIRS else ""
@@ -132,13 +129,13 @@ def _pair_figure(
 def _trends(rows: pl.DataFrame, model: str) -> dict[str, str]:
     """Return the slope and rank correlation of a model on each pair, in words."""
     found = {}
-    for row in rows.filter(WHOLE, model=model).iter_rows(named=True):
+    for row in rows.filter(WHOLE, model=model).with_columns(PAIR).iter_rows(named=True):
         text = f"{row['n_buckets']} buckets hold queries: no trend"
         if row["slope"] is not None:
             unit = CHARACTERS if row["buckets"] == "squad" else 1
             rank = MISSING if row["spearman"] is None else change(row["spearman"], 2)
             text = f"slope {change(unit * row['slope'])}, Spearman {rank}"
-        found[pair_text(row["query_lang"], row["corpus_lang"])] = text
+        found[row["pair"]] = text
     return found
 
 
@@ -159,15 +156,14 @@ def _pair_tables(
 ) -> list[Table]:
     """Return score and PSI of every model on every pair: one table per setting."""
 
-    def cell(row: Row | None) -> str:
-        if row is None:
-            return MISSING
+    def cell(row: Row) -> str:
         mark = MARKS.get(finding_of(row), "")
         return f"{number(row['mean'])}\n{number(row['psi'])}\n{number(row['psi_same'])}{mark}"
 
-    names = ("model", "query_lang", "corpus_lang")
-    found = {tuple(row[n] for n in names): row for row in rows.filter(WHOLE).iter_rows(named=True)}
-    present = {key[0] for key in found}
+    found: dict[str, dict[Pair, str]] = {}
+    for row in rows.filter(WHOLE).iter_rows(named=True):
+        pair = (row["query_lang"], row["corpus_lang"])
+        found.setdefault(row["model"], {})[pair] = cell(row)
     tables = []
     for title, is_crossed in (
         ("Queries and documents in one language", False),
@@ -177,9 +173,9 @@ def _pair_tables(
         if not columns:
             continue
         lines = tuple(
-            (name, *(cell(found.get((name, *pair))) for pair in columns))
+            (name, *(found[name].get(pair, MISSING) for pair in columns))
             for name in models
-            if name in present
+            if name in found
         )
         header = ("model", *(pair_text(*pair).replace(" → ", " →\n") for pair in columns))
         note = f"In a cell: mean {metric}, published PSI, PSI at equal documents. {MARK_NOTE}"
@@ -198,8 +194,7 @@ def _average_tables(rows: pl.DataFrame, models: Sequence[str], *, metric: str) -
         mine = rows.filter(setting=setting)
         if mine.is_empty() or max(mine["n_all_languages"]) < 2:
             continue
-        present = set(mine["length_bucket"])
-        lengths = [name for name in LENGTH_BUCKETS if name in present]
+        lengths = [name for name in LENGTH_BUCKETS if name in set(mine["length_bucket"])]
         cells = {(r["model"], r["length_bucket"]): r for r in mine.iter_rows(named=True)}
         # languages, or pairs, in which any model has a score
         names = sorted({name for one in mine["languages"] if one for name in one.split(", ")})
@@ -207,20 +202,14 @@ def _average_tables(rows: pl.DataFrame, models: Sequence[str], *, metric: str) -
         if setting == CROSS_LINGUAL:
             what = "pairs (queries → documents)"
             names = [pair_text(*split_pair(name)) for name in names]
-        lines = []
-        for model in (name for name in models if name in set(mine["model"])):
-            whole, *parts = (cells.get((model, one)) for one in (POOLED, *lengths))
-            lines.append(
-                (
-                    model,
-                    _average(whole, "mean", "n_languages", len(names)),
-                    *(
-                        _average(p, "mean_of_buckets", "n_mean_of_buckets", len(names))
-                        for p in parts
-                    ),
-                    *(_average(row, "psi", "n_psi", len(names)) for row in (whole, *parts)),
-                )
-            )
+        columns = [(POOLED, ("mean", "n_languages"))]
+        columns += [(one, ("mean_of_buckets", "n_mean_of_buckets")) for one in lengths]
+        columns += [(one, ("psi", "n_psi")) for one in (POOLED, *lengths)]
+        given = [model for model in models if model in set(mine["model"])]
+        lines = [
+            (model, *(_average(cells.get((model, b)), *of, len(names)) for b, of in columns))
+            for model in given
+        ]
         groups = [("", 1), (f"{metric}, over queries", 1)]
         groups += [(f"{metric}, over buckets", len(lengths))] if lengths else []
         tables.append(

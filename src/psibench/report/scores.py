@@ -50,6 +50,7 @@ from psibench.report.verdict import (
     verdicts,
 )
 from psibench.report.views import (
+    PAIR,
     SCHEME_ORDER,
     BenchmarkInfo,
     Headline,
@@ -146,11 +147,11 @@ def render_scores(inputs: Scored) -> str:
 
 def _leading_pairs(psi_table: pl.DataFrame, leading: Mapping[str, Headline]) -> dict[str, str]:
     """Return the language pair that the page leads with, of benchmarks that have several."""
-    pairs = psi_table.select("benchmark", "query_lang", "corpus_lang").unique()
-    several = pairs.group_by("benchmark").len().filter(pl.col("len") > 1)["benchmark"]
+    n_pairs = dict(psi_table.group_by("benchmark").agg(PAIR.n_unique()).iter_rows())
     return {
-        name: pair_text(leading[name]["query_lang"], leading[name]["corpus_lang"])
-        for name in several
+        name: pair_text(line["query_lang"], line["corpus_lang"])
+        for name, line in leading.items()
+        if n_pairs[name] > 1
     }
 
 
@@ -199,9 +200,8 @@ def prepared(
     kind ``control``.
     """
     # both renderings of the table start from the same rounded numbers
-    rows = psi_table.with_columns(cs.float().round(DECIMALS)).to_dicts()
+    rows = psi_table.with_columns(cs.float().round(DECIMALS), PAIR).to_dicts()
     for row in rows:
-        row["pair"] = pair_text(row["query_lang"], row["corpus_lang"])
         row["reason"] = "" if row["psi"] is not None else undefined_text(row)
         if models[row["model"]].control is not None:
             row["kind"] = "control"

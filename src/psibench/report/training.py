@@ -8,13 +8,12 @@ import polars as pl
 from psibench.report.plots import MARKERS, SERIES, LineStyle, draw_curves
 from psibench.report.scores import bucket_axis, curve_numbers, curves_by
 from psibench.report.tables import Block, FigureView, Panel, Table, each, slug, text_rows
-from psibench.report.views import BenchmarkInfo, Row, leading_rows
+from psibench.report.views import PAIR, BenchmarkInfo, Row, leading_rows
 from psibench.report.wording import (
     MISSING,
     change,
     number,
     p_value,
-    pair_text,
     percent,
     with_interval,
 )
@@ -50,7 +49,7 @@ def training_blocks(
     tested = set(tables["training_table"]["benchmark"]) if tables else set()
     for info in (one for one in benchmarks if one.id in tested):
         table, reduction, buckets = (
-            leading_rows(tables[spec.name], info, metric) for spec in TABLES
+            leading_rows(tables[spec.name], info, metric).with_columns(PAIR) for spec in TABLES
         )
         blocks: list[Block] = [_table(table)]
         if reduction.height:
@@ -59,10 +58,6 @@ def training_blocks(
         blocks += [_curves(rows, info, metric) for _, rows in slices]
         found.append((info, blocks))
     return found
-
-
-def _pair(row: Row) -> str:
-    return pair_text(row["query_lang"], row["corpus_lang"])
 
 
 _SPACED = partial(with_interval, separator=" ")
@@ -75,7 +70,7 @@ def _table(table: pl.DataFrame) -> Table:
 
     rows = text_rows(
         table,
-        *("base", "distribution", _pair),
+        *("base", "distribution", "pair"),
         *each(number, "mean"),
         *(partial(_SPACED, name=name) for name in ("psi", "psi_same")),
         *(lambda row, name=name: row[name] or MISSING for name in ("best_bucket", "worst_bucket")),
@@ -104,7 +99,7 @@ def _reductions(reduction: pl.DataFrame) -> Table:
         difference,
         *each(p_value, "p_adjusted"),
         lambda row: _SPACED(row, "mean_difference", shown=change),
-        _pair,
+        "pair",
     )
     psi = ("PSI", "PSI balanced", "Reduction", "Difference of PSIs", "p, profiles")
     names = ("Base", "Trained on", "PSI if balanced")

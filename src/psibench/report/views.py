@@ -14,6 +14,13 @@ from psibench.tables.spec import POOLED
 PREFERRED_METRIC = "ndcg@10"
 SCHEME_ORDER = ("squad", "thirds", "thirds-every-tag", "relative-20")
 SLICE = ("query_lang", "corpus_lang", "domain", "length_bucket")
+PAIR = (
+    pl.when(pl.col("query_lang") == pl.col("corpus_lang"))
+    .then("query_lang")
+    .otherwise(pl.format("{} → {}", "query_lang", "corpus_lang"))
+    .alias("pair")
+)
+"""A language pair as shown, as `psibench.report.wording.pair_text`."""
 NEGATIVES_STAGES = ("false_negatives", "above_positive")
 CLEAN_NOTE = (
     "Raw: before documents that answer a query and are not its positive were dealt with. Clean: "
