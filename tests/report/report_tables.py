@@ -14,6 +14,8 @@ from psibench.tables.schemas import (
     TableSpec,
 )
 
+FORBIDDEN = ("equally hard", "does not care", "truncation is all", "truncation is enough", "chance")
+"""What a page must not say; see docs/psi.md."""
 THIRDS = (("beginning", 0.0, 1 / 3), ("middle", 1 / 3, 2 / 3), ("end", 2 / 3, 1.0))
 
 

@@ -1,6 +1,7 @@
 """Language pairs side by side: order, marks, averages, trends, leaderboards."""
 
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,11 +14,11 @@ from psibench.report.page import ReportInput, render_report
 from psibench.report.pairs import leaderboard_table, pair_blocks, pairs_of
 from psibench.report.plots import model_styles
 from psibench.report.scores import fitting
-from psibench.report.tables import FigureView, Table
+from psibench.report.tables import Table
 from psibench.report.views import BenchmarkInfo, headlines, with_headline
 
 
-def section(inputs: ReportInput) -> dict[str, Table | FigureView]:
+def section(inputs: ReportInput) -> dict[str, Any]:
     """The blocks of the only benchmark by name."""
     models = inputs.models
     (info,) = inputs.benchmarks
@@ -45,8 +46,6 @@ def test_scores_and_psi_of_every_pair_are_marked_where_the_test_finds_an_effect(
     blocks = section(languages_input())
     alone = blocks["Queries and documents in one language"]
     crossed = blocks["Queries in another language than the documents"]
-    assert isinstance(alone, Table)
-    assert isinstance(crossed, Table)
     assert alone.header == ("model", *LANGUAGES)
     psis = "\n0.250\n0.220"
     assert alone.rows[2] == ("alpha", f"0.500{psis} ○", f"0.510{psis} ●", f"0.520{psis} ●")
@@ -57,7 +56,6 @@ def test_scores_and_psi_of_every_pair_are_marked_where_the_test_finds_an_effect(
 
 def test_averages_name_both_conventions_noise_and_equal_documents() -> None:
     table = section(languages_input())["Average over languages, monolingual"]
-    assert isinstance(table, Table)
     assert table.groups == (
         ("", 1),
         ("ndcg@10, over queries", 1),
@@ -70,7 +68,6 @@ def test_averages_name_both_conventions_noise_and_equal_documents() -> None:
     assert table.rows[2] == ("alpha", "0.510", "0.255", psi, psi)
     assert table.note.startswith("3 languages: ara-Arab, cmn-Hans, eng-Latn.")
     crossed = section(languages_input())["Average over languages, cross-lingual"]
-    assert isinstance(crossed, Table)
     assert "ara-Arab → eng-Latn, cmn-Hans → eng-Latn" in crossed.note
     assert "PosIR" in crossed.note
     assert "PosIR" not in table.note  # said once
@@ -82,11 +79,10 @@ def test_an_average_of_fewer_languages_says_so() -> None:
     fewer = averages.with_columns(n_psi=pl.lit(2, pl.Int64))
     changed = replace(inputs, summaries={**inputs.summaries, "language_averages": fewer})
     table = section(changed)["Average over languages, monolingual"]
-    assert isinstance(table, Table)
     assert table.rows[0][3].startswith("0.250 (2 of 3)\n")
 
 
-def averages_without(wanted: pl.Expr) -> dict[str, Table | FigureView]:
+def averages_without(wanted: pl.Expr) -> dict[str, Any]:
     """The blocks where the PSI table lacks some rows."""
     inputs = languages_input()
     averages = language_averages(inputs.psi_table.filter(~wanted))
@@ -99,53 +95,25 @@ def test_a_model_that_lacks_a_language_has_a_dash_and_no_number() -> None:
     crossing = crossing & (pl.col("corpus_lang") == "eng-Latn")
     blocks = averages_without(lacking | crossing)
     table = blocks["Average over languages, monolingual"]
-    assert isinstance(table, Table)
     rows = {line[0]: line[1:] for line in table.rows}
     assert rows["alpha"] == rows["beta"] == ("–\n2 of 3 languages",) * 4
     assert rows["blind"][:2] == ("0.310", "0.155")
     assert table.note.startswith("3 languages: ara-Arab, cmn-Hans, eng-Latn.")
     crossed = blocks["Average over languages, cross-lingual"]
-    assert isinstance(crossed, Table)
     assert {line[0]: line[1] for line in crossed.rows}["alpha"] == "–\n1 of 2 pairs"
     assert crossed.note.startswith("2 pairs (queries → documents): ara-Arab → eng-Latn, cmn-")
-
-
-def test_the_caption_names_all_languages_even_if_no_model_has_them_all() -> None:
-    lacks = {"alpha": "cmn-Hans", "beta": "ara-Arab", "blind": "eng-Latn"}
-    lacking = pl.any_horizontal(
-        (pl.col("model") == model) & (pl.col("corpus_lang") == one) for model, one in lacks.items()
-    )
-    table = averages_without(lacking)["Average over languages, monolingual"]
-    assert isinstance(table, Table)
-    assert {cell for line in table.rows for cell in line[1:]} == {"–\n2 of 3 languages"}
-    assert table.note.startswith("3 languages: ara-Arab, cmn-Hans, eng-Latn.")
 
 
 def test_a_length_that_a_language_lacks_altogether_is_told_from_the_caption() -> None:
     lacking = (pl.col("corpus_lang") == "cmn-Hans") & (pl.col("length_bucket") == "Q1")
     table = averages_without(lacking)["Average over languages, monolingual"]
-    assert isinstance(table, Table)
     psi = "0.250\nnoise 0.040\nequal docs 0.220"
     q1 = "0.250 (2 of 3)\nnoise 0.040\nequal docs 0.220 (2 of 3)"
     assert table.rows[2] == ("alpha", "0.510", "0.253 (2 of 3)", psi, q1)  # (0.25 + 0.255) / 2
 
 
-def test_one_language_with_one_crossing_has_no_averages() -> None:
-    inputs = languages_input()
-    two = pl.col("query_lang").is_in(["eng-Latn", "ara-Arab"]) & (
-        pl.col("corpus_lang") == "eng-Latn"
-    )
-    table = inputs.psi_table.filter(two)
-    averages = language_averages(table)
-    summaries = {**inputs.summaries, "language_averages": averages}
-    blocks = section(replace(inputs, psi_table=table, summaries=summaries))
-    assert not any("Average" in name for name in blocks)
-    assert len(blocks) == 3
-
-
 def test_panels_carry_the_trend_of_a_model_that_has_every_pair() -> None:
     figure = section(languages_input())["By position in every language pair"]
-    assert isinstance(figure, FigureView)
     # blind and alpha have all five pairs; blind is a control
     assert figure.caption.startswith("Plain means of ndcg@10 of alpha,")
     assert [panel.name for panel in figure.panels][:4] == [*LANGUAGES, "ara-Arab → eng-Latn"]
@@ -166,14 +134,8 @@ def test_panels_are_at_most_eighteen() -> None:
     infos, models = (BenchmarkInfo("b", "controlled"),), (MODELS[2],)
     inputs = report_input(psi, rows, benchmarks=infos, models=models)
     figure = section(inputs)["By position in every language pair"]
-    assert isinstance(figure, FigureView)
     assert len(figure.panels) == 18
     assert "The first 18 of 20 pairs." in figure.caption
-
-
-def test_benchmark_with_one_pair_has_nothing_of_that(small_page: str) -> None:
-    assert 'id="languages"' not in small_page
-    assert 'id="leaderboards"' not in small_page
 
 
 def test_page_with_languages_shows_the_leading_pair() -> None:
@@ -193,7 +155,6 @@ def test_leaderboards_follow_the_usual_convention_of_each_length() -> None:
     )
     inputs = replace(inputs, summaries={**inputs.summaries, "leaderboards": boards})
     table = leaderboard_table(boards, inputs.benchmarks, metric="ndcg@10")
-    assert table is not None
     assert table.header == ("leaderboard", "benchmark", "setting", "All", "Q1")
     assert table.rows[0][:3] == ("board", "b", "monolingual")
     assert table.rows[0][3].startswith("+1.00\n")

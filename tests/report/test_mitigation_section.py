@@ -53,8 +53,3 @@ def test_rows_name_languages_and_buckets_where_there_are_several(small):
     section = found.partition('<section id="mitigations">')[2].partition("</section>")[0]
     assert "deu-Latn → eng-Latn" in section
     assert "relative-20" in section
-
-
-def test_without_mitigations_there_is_no_such_section(small, small_page):
-    assert "mitigations" not in small_page
-    assert '<section id="mitigations">' not in page(small)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from language_inputs import languages_input
@@ -179,31 +180,43 @@ def test_empty_page_has_no_console_message(tmp_path: Path) -> None:
     assert "has no rows" in opened(tmp_path / "report.html", tmp_path / "profile")
 
 
-@pytest.mark.parametrize("width", [1200, 500])
-def test_panels_of_verification_fit_the_page(tmp_path: Path, width: int) -> None:
-    """Nothing is wider than the page; at 1200 px no table scrolls and figures are large enough."""
-    write(verified_input(), tmp_path / "report.html")
-    page = tmp_path / "report.html"
+def measured(page: Path, profile: Path, width: int, script: str) -> dict[str, Any]:
+    """Return what a script's `found` holds in a window of a width; nothing is wider than it.
+
+    `scrolls(list)` are the elements of a CSS selector whose content does not fit them.
+    """
     measure = """
     <script>
       const root = document.documentElement;
-      const inside = (list) => [...document.querySelectorAll(list)];
-      const wide = inside("#data .scroll").filter((one) => one.scrollWidth > one.clientWidth + 1);
-      const sizes = inside(".figures.block .panel svg").flatMap((svg) => {
+      const scrolls = (list) => [...document.querySelectorAll(list)].filter(
+        (one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1);
+      %s
+      document.title = JSON.stringify({
+        ...found, overflow: root.scrollWidth - root.clientWidth, width: innerWidth,
+      });
+    </script></body>"""
+    text = page.read_text(encoding="utf-8").replace("</body>", measure % script)
+    page.write_text(text, encoding="utf-8")
+    dom = opened(page, profile, flags=(f"--window-size={width},2400",))
+    found = json.loads(html.unescape(dom.split("<title>")[1].split("</title>")[0]))
+    assert (found["width"], found["overflow"]) == (width, 0)
+    return found
+
+
+@pytest.mark.parametrize("width", [1200, 500])
+def test_panels_of_verification_fit_the_page(tmp_path: Path, width: int) -> None:
+    """At 1200 px no table scrolls and figures are large enough."""
+    page = tmp_path / "report.html"
+    write(verified_input(), page)
+    script = """
+      const sizes = [...document.querySelectorAll(".figures.block .panel svg")].flatMap((svg) => {
         const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
         return [...svg.querySelectorAll("text")].map(
           (text) => scale * parseFloat(getComputedStyle(text).fontSize));
       });
-      document.title = JSON.stringify({
-        overflow: root.scrollWidth - root.clientWidth, width: innerWidth,
-        wide: wide.map((one) => one.getAttribute("aria-label")), smallest: Math.min(...sizes),
-      });
-    </script></body>"""
-    page.write_text(page.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
-    dom = opened(page, tmp_path / "profile", flags=(f"--window-size={width},2400",))
-    found = json.loads(html.unescape(dom.split("<title>")[1].split("</title>")[0]))
-    assert found["width"] == width
-    assert found["overflow"] == 0
+      const wide = scrolls("#data .scroll").map((one) => one.getAttribute("aria-label"));
+      const found = { wide, smallest: Math.min(...sizes) };"""
+    found = measured(page, tmp_path / "profile", width, script)
     if width == 1200:
         assert found["wide"] == []
         assert found["smallest"] >= 12
@@ -214,23 +227,15 @@ def test_answers_and_figure_fit_the_page(small: ReportInput, tmp_path: Path, wid
     """Nothing on top scrolls, and the figure's text is legible."""
     page = tmp_path / "report.html"
     write(small, page)
-    measure = """
-    <script>
-      const root = document.documentElement;
-      const wide = [...document.querySelectorAll("#verdicts .scroll")].filter(
-        (one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1);
+    script = """
       const svg = document.querySelector("#verdicts figure svg");
       const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
-      document.title = JSON.stringify({
-        overflow: root.scrollWidth - root.clientWidth, wide: wide.length, scale,
-        table: document.getElementById("psi-table").parentElement.scrollWidth
-          - document.getElementById("psi-table").parentElement.clientWidth,
-      });
-    </script></body>"""
-    page.write_text(page.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
-    dom = opened(page, tmp_path / "profile", flags=(f"--window-size={width},2400",))
-    found = json.loads(html.unescape(dom.split("<title>")[1].split("</title>")[0]))
-    assert (found["overflow"], found["wide"]) == (0, 0)
+      const box = document.getElementById("psi-table").parentElement;
+      const found = {
+        wide: scrolls("#verdicts .scroll").length, scale, table: box.scrollWidth - box.clientWidth,
+      };"""
+    found = measured(page, tmp_path / "profile", width, script)
+    assert found["wide"] == 0
     assert found["scale"] >= 1
     if width == 1340:
         assert found["table"] <= 1
@@ -263,27 +268,17 @@ def test_languages_and_examples_fit_the_page_and_run_in_their_direction(
 ) -> None:
     page = tmp_path / "report.html"
     write(with_examples(), page)
-    measure = """
-    <script>
-      const root = document.documentElement;
-      const wide = [...document.querySelectorAll("#languages .scroll")].filter(
-        (one) => one.scrollWidth > one.clientWidth + 1);
-      document.title = JSON.stringify({
-        overflow: root.scrollWidth - root.clientWidth, wide: wide.length,
-        marks: [...document.querySelectorAll(".passage mark")].map((mark) => {
-          const [inner, outer] = [mark, mark.parentElement].map((x) => x.getBoundingClientRect());
-          const style = getComputedStyle(mark.parentElement);
-          return {
-            text: mark.textContent, direction: style.direction, bidi: style.unicodeBidi,
-            left: inner.left - outer.left, right: outer.right - inner.right,
-          };
-        }),
+    script = """
+      const marks = [...document.querySelectorAll(".passage mark")].map((mark) => {
+        const [inner, outer] = [mark, mark.parentElement].map((x) => x.getBoundingClientRect());
+        const style = getComputedStyle(mark.parentElement);
+        return {
+          text: mark.textContent, direction: style.direction, bidi: style.unicodeBidi,
+          left: inner.left - outer.left, right: outer.right - inner.right,
+        };
       });
-    </script></body>"""
-    page.write_text(page.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
-    dom = opened(page, tmp_path / "profile", flags=(f"--window-size={width},2400",))
-    found = json.loads(html.unescape(dom.split("<title>")[1].split("</title>")[0]))
-    assert found["overflow"] == 0
+      const found = { marks, wide: scrolls("#languages .scroll").length };"""
+    found = measured(page, tmp_path / "profile", width, script)
     arabic, english = found["marks"]
     assert arabic["text"] == "الصندوق أحمر، رقم 42 (B)"
     assert (arabic["direction"], english["direction"]) == ("rtl", "ltr")

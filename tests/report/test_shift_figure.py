@@ -40,30 +40,36 @@ def test_p_values_are_adjusted_for_the_number_of_stages() -> None:
     assert shift_sentences(shifts(weak, flat))[0].startswith("No stage")
 
 
-def test_balancing_is_on_purpose_and_counts_as_no_test() -> None:
-    stages = shifts(("balance", (100, 260, 140), (100, 100, 100)))
-    assert shift_sentences(stages) == ["Balancing evens the positions on purpose."]
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        (
+            ("balance", (100, 260, 140), (100, 100, 100)),
+            ["Balancing evens the positions on purpose."],
+        ),
+        (("margin", EVEN, (0, 0, 0)), []),  # keeps nothing
+        (("margin", EVEN, EVEN), []),  # keeps all
+    ],
+)
+def test_what_is_no_test_has_no_p(stage, said) -> None:
+    assert shift_sentences(shifts(stage)) == said
 
 
 def test_few_items_make_p_rough() -> None:
-    assert "Few items, so p is rough: small." in shift_sentences(
-        shifts(("small", (5, 5, 5), (4, 5, 4)))
-    )
+    found = shift_sentences(shifts(("small", (5, 5, 5), (4, 5, 4))))
+    assert "Few items, so p is rough: small." in found
 
 
-@pytest.mark.parametrize("kept", [(0, 0, 0), EVEN])
-def test_stage_that_keeps_nothing_or_all_is_no_test(kept) -> None:
-    assert shift_sentences(shifts(("margin", EVEN, kept))) == []
-
-
-def test_what_one_stage_keeps_is_not_drawn_again_as_what_enters_the_next() -> None:
-    found = figure(("a", EVEN, SKEWED), ("b", SKEWED, (100, 20, 30)))
-    assert [row[0] for row in found.rows] == ["before a", "after a", "after b"]
-
-
-def test_what_enters_is_drawn_where_it_is_not_what_was_kept_before() -> None:
-    found = figure(("a", EVEN, SKEWED), ("b", (90, 50, 70), (50, 20, 30)))
-    assert [row[0] for row in found.rows] == ["before a", "after a", "before b", "after b"]
+@pytest.mark.parametrize(
+    ("second", "bars"),
+    [
+        ((SKEWED, (100, 20, 30)), ["before a", "after a", "after b"]),
+        (((90, 50, 70), (50, 20, 30)), ["before a", "after a", "before b", "after b"]),
+    ],
+)
+def test_what_enters_is_drawn_where_it_is_not_what_was_kept_before(second, bars) -> None:
+    found = figure(("a", EVEN, SKEWED), ("b", *second))
+    assert [row[0] for row in found.rows] == bars
 
 
 def test_numbers_of_the_figure_are_shares_items_and_size_of_the_shift() -> None:

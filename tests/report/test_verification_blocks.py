@@ -208,14 +208,6 @@ def test_view_without_psi_rows_gives_a_table_without_rows() -> None:
     assert tiny_table(NOTHING, INFO, "fineweb-tiny").rows == ()
 
 
-def test_scheme_of_the_recipe_is_compared() -> None:
-    found = psi_rows(
-        psi_row("a", benchmark="fineweb", mean=0.1, buckets="relative-20"),
-        psi_row("a", benchmark="fineweb", mean=0.2),
-    )
-    assert tiny_table(found, INFO, "fineweb-tiny").rows[0][3] == "0.200"
-
-
 def test_removed_queries_and_documents_are_counted_over_domains() -> None:
     counts = flow(
         ("agreement", "questions", 100, 50),

@@ -32,11 +32,8 @@ def margins(*pools: tuple[float, tuple[int, int, int]]) -> pl.DataFrame:
     ]
     rows = []
     for label, threshold, counts in conditions:
-        n = sum(counts)
-        row = {"condition": label, "threshold": threshold, "n": n, "share": n / 1200}
-        for name, part in zip(POSITIONS, counts, strict=True):
-            row |= {f"n_{name}": part, f"share_{name}": part / n if n else None}
-        rows.append(row)
+        row = {"condition": label, "threshold": threshold, "n": sum(counts)}
+        rows.append(row | {f"n_{p}": n for p, n in zip(POSITIONS, counts, strict=True)})
     return frame(MARGIN_TABLE, rows)
 
 
@@ -45,13 +42,9 @@ def cells(threshold: float, bins: tuple[str, ...] = BINS) -> pl.DataFrame:
     counts = [(10 + i, 4 + i, 5 + i) for i in range(len(bins))]
     total = tuple(sum(column) for column in zip(*counts, strict=True))
     rows = []
-    for label, parts, budget in [
-        *((name, parts, 4) for name, parts in zip(bins, counts, strict=True)),
-        ("all", total, 4 * len(bins)),
-    ]:
+    for label, parts in (*zip(bins, counts, strict=True), ("all", total)):
         row = {"condition": f"m>={threshold:g}", "threshold": threshold, "length_bin": label}
-        row |= {f"n_{name}": n for name, n in zip(POSITIONS, parts, strict=True)}
-        rows.append(row | {"budget": budget})
+        rows.append(row | {f"n_{p}": n for p, n in zip(POSITIONS, parts, strict=True)})
     return frame(CELL_TABLE, rows)
 
 
@@ -74,7 +67,6 @@ def savings(rule: str, *scorers: tuple[str, int, int]) -> pl.DataFrame:
     rows = [
         {"rule": rule, "scorer": name, "n_complete": complete, "n_scored": made}
         | {"n_saved": complete - made}
-        | {"share_saved": (complete - made) / complete if complete else None}
         for name, complete, made in (*scorers, total)
     ]
     return frame(SCORING_SAVINGS, rows)
