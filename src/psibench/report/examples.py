@@ -131,43 +131,32 @@ def make_example(
         or the text has another length than the row says.
     """
     is_original = row.get(TRANSLATED_LENGTH) is None and row["pos_char_length"] == len(text)
-    spans: Sequence[Sequence[int]] = row.get(SEVERAL_SPANS) or []
-    if row["pos_char_span"] is None and not (spans and is_original):
-        shown = excerpt_at(text, 0.0)
+    spans: Any = row.get(SEVERAL_SPANS) or []
+    span: Any = row["pos_char_span"] or (spans[0] if spans and is_original else None)
+    located, tokens = row.get(LOCATED_SPAN), row.get("pos_token_length")
+    middle = _middle(*span, row["pos_char_length"]) if span else 0.0
+    if span is None:
+        shown, tokens = excerpt_at(text, 0.0), None
         what = f"{len(spans)} spans of the original" if spans else "known by class"
-        facts: tuple[str, ...] = (
-            f"evidence: {what}{f', {row[TARGET]}' if row[TARGET] else ''}",
-            "shown unmarked: the text's beginning",
-        )
-        return Example(benchmark, language, domain, row["_id"], row["text"], shown, facts)
-    start, end = row["pos_char_span"] or spans[0]
-    middle = _middle(start, end, row["pos_char_length"])
-    located = row.get(LOCATED_SPAN)
-    if is_original and spans:
-        shown = excerpt(text, (start, end))
+        what += f", {row[TARGET]}" if row[TARGET] else ""
+        facts: tuple[str, ...] = (f"evidence: {what}", "shown unmarked: the text's beginning")
+    elif is_original and spans:
+        shown = excerpt(text, span)
         named = "; ".join(f"{count(first)} to {count(last)}" for first, last in spans)
-        facts = (
-            f"evidence: {len(spans)} spans, characters {named} of {count(len(text))}",
-            "shown: the first",
-        )
+        told = f"evidence: {len(spans)} spans, characters {named} of {count(len(text))}"
+        facts = (told, "shown: the first")
     elif is_original:
-        shown, facts = excerpt(text, (start, end)), _place_facts(start, end, len(text))
+        shown, facts = excerpt(text, span), _place_facts(*span, len(text))
     elif located is not None:
-        shown = excerpt(text, (located[0], located[1]))
+        shown = excerpt(text, located)
         how = f"found again in the translation ({row.get(LOCATED_BY) or 'method unknown'})"
-        place = _place_facts(located[0], located[1], len(text))
-        facts = (how, *place, f"in the original: at {middle:.2f}")
+        facts = (how, *_place_facts(*located, len(text)), f"in the original: at {middle:.2f}")
     else:
         shown = excerpt_at(text, middle)
-        why = (
-            "not located in the translation"
-            if LOCATED_SPAN in row
-            else "not looked for in this text"
-        )
+        why = "located in the translation" if LOCATED_SPAN in row else "looked for in this text"
         why += f" ({row[WHY_NOT]})" if row.get(WHY_NOT) else ""
         unmarked = f"shown unmarked: the text at the original's place, {middle:.2f}"
-        facts = (f"evidence: {why}", unmarked)
-    tokens = row.get("pos_token_length")
+        facts = (f"evidence: not {why}", unmarked)
     if tokens is not None:
         whose = "" if is_original else " in the original"
         facts = (*facts, f"document: {count(tokens)} tokens{whose}")
@@ -213,7 +202,7 @@ def example_section(
 # --- the text around evidence, short enough to read, cut where no character is torn
 
 
-def excerpt(text: str, span: tuple[int, int]) -> Excerpt:
+def excerpt(text: str, span: Sequence[int]) -> Excerpt:
     """Return the text around ``span`` ([start, end), characters), the evidence apart.
 
     A span that ends beyond the text ends with it.

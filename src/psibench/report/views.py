@@ -180,25 +180,27 @@ def _beside(
     ``names``: id -> heading, in the order of the columns; the benchmark's leading slice and bucket
     scheme are taken for both.
     """
-    table, rows = psi_rows.table, []
-    leading = headlines(table, psi_rows.languages).get(info.id)
-    if leading is not None:
-        shown = table.filter(
-            pl.col("benchmark").is_in(list(names)),
-            buckets=main_scheme(table, info),
-            metric=psi_rows.metric,
-            evidence="all",
-            **leading,
-        )
-        found = {(row["model"], row["benchmark"]): row for row in shown.iter_rows(named=True)}
-        present = {model for model, _ in found}
-        for model in (name for name in psi_rows.models if name in present):
-            rows.append((model, *_compared([found.get((model, one)) for one in names])))
+    table = psi_rows.table
+    shown = table.filter(
+        buckets=main_scheme(table, info) or "",
+        metric=psi_rows.metric,
+        evidence="all",
+        **headlines(table, psi_rows.languages).get(info.id, {"benchmark": ""}),
+    )
+    found: dict[str, dict[str, Row]] = {}
+    for row in shown.iter_rows(named=True):
+        if row["benchmark"] in names:
+            found.setdefault(row["model"], {})[row["benchmark"]] = row
+    rows = tuple(
+        (model, *_compared([found[model].get(one) for one in names]))
+        for model in psi_rows.models
+        if model in found
+    )
     pair = tuple(names.values())
     return Table(
         title,
         ("model", *pair, *(*pair, "change") * 3),
-        tuple(rows),
+        rows,
         n_names=1,
         groups=(
             *(("", 1), ("queries", 2), (psi_rows.metric, 3)),
@@ -221,23 +223,16 @@ def _removed_text(flow: pl.DataFrame) -> str:
 
 
 def _compared(sides: Sequence[Row | None]) -> tuple[str, ...]:
-    def difference(name: str) -> str:
-        """Second less first, where both have a value."""
+    def shown(row: Row | None, name: str) -> str:
+        if row is None:
+            return MISSING
+        if name == "mean":
+            return number(row[name])
+        return "undefined" if row["psi"] is None else with_interval(row, name)
+
+    cells = [MISSING if side is None else count(side["n_queries"]) for side in sides]
+    for name in ("mean", "psi", "psi_same"):
         first, second = (None if side is None else side[name] for side in sides)
-        return MISSING if first is None or second is None else change(second - first)
-
-    return (
-        *(MISSING if side is None else count(side["n_queries"]) for side in sides),
-        *(MISSING if side is None else number(side["mean"]) for side in sides),
-        difference("mean"),
-        *(_psi(side, "psi") for side in sides),
-        difference("psi"),
-        *(_psi(side, "psi_same") for side in sides),
-        difference("psi_same"),
-    )
-
-
-def _psi(row: Row | None, name: str) -> str:
-    if row is None:
-        return MISSING
-    return "undefined" if row["psi"] is None else with_interval(row, name)
+        difference = MISSING if first is None or second is None else change(second - first)
+        cells += [*(shown(side, name) for side in sides), difference]
+    return tuple(cells)
