@@ -63,14 +63,8 @@ class Collection:
 class Subset:
     """Queries of one language over a collection, with what is judged for them.
 
-    Attributes
-    ----------
-    name
-        The collection's; of a cross-lingual pair QUERY_LANG-COLLECTION.
-    language
-        Of the queries.
-    queries
-        A frame for each domain, their evidence that in the collection's documents.
+    A pair is named QUERY_LANG-COLLECTION. ``language`` is that of the queries, which are a frame
+    for each domain, their evidence that in the collection's documents.
     """
 
     name: str
@@ -89,16 +83,8 @@ class Subset:
 class Written:
     """A file of a table, or of a run; a file that several configs load stands there for each.
 
-    Attributes
-    ----------
-    config
-        The name that it is loaded by (`datasets.load_dataset(folder, config)`).
-    path
-        Below the folder of the export.
-    table
-        corpus, queries, qrels, topics or run.
-    columns
-        Its columns with their types.
+    ``config`` is the name that it is loaded by (`datasets.load_dataset(folder, config)`), ``path``
+    below the folder of the export, ``table`` one of corpus, queries, qrels, evidence, topics, run.
     """
 
     config: str
@@ -113,14 +99,8 @@ class Written:
 class Export:
     """What a layout is written from, and where to.
 
-    Attributes
-    ----------
-    prefixed
-        Domains whose ids get the domain in front.
-    stripped
-        Domains whose ids lose it.
-    extra
-        Also columns that the layout does not have.
+    Ids of ``prefixed`` domains get the domain in front, those of ``stripped`` domains lose it.
+    With ``extra`` columns are written that the layout does not have.
     """
 
     benchmark: Path

@@ -74,16 +74,9 @@ def eval_results(
 ) -> str:
     """Return the YAML of a file below `.eval_results`.
 
-    Parameters
-    ----------
-    rows
-        As of `corpus_rows`.
-    dataset, revision
-        The dataset on the hub, as owner/name, and its commit.
-    source_url
-        Where the evaluation is to be read.
-    date
-        Day of the evaluation, as 2026-11-23.
+    ``rows`` are as of `corpus_rows`; ``dataset`` and ``revision`` the dataset on the hub, as
+    owner/name, and its commit; ``source_url`` is where the evaluation is to be read, ``date`` its
+    day, as 2026-11-23.
     """
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 

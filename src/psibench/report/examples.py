@@ -122,19 +122,16 @@ def make_example(
 ) -> Example:
     """Describe one query.
 
-    Parameters
-    ----------
-    row
-        A QUERIES row; a translated query's may have the columns of ``EXTRA_COLUMNS``.
-    text
-        Its positive. The span is taken to be of this text unless the row tells of a translation,
-        or the text has another length than the row says.
+    ``row`` is a QUERIES row; a translated query's may have the columns of ``EXTRA_COLUMNS``.
+    ``text`` is its positive. The span is taken to be of this text unless the row tells of a
+    translation, or the text has another length than the row says.
     """
     is_original = row.get(TRANSLATED_LENGTH) is None and row["pos_char_length"] == len(text)
     spans: Any = row.get(SEVERAL_SPANS) or []
     span: Any = row["pos_char_span"] or (spans[0] if spans and is_original else None)
     located, tokens = row.get(LOCATED_SPAN), row.get("pos_token_length")
-    middle = _middle(*span, row["pos_char_length"]) if span else 0.0
+    start, end = span or (0, 0)
+    middle = _middle(start, end, row["pos_char_length"]) if span else 0.0
     if span is None:
         shown, tokens = excerpt_at(text, 0.0), None
         what = f"{len(spans)} spans of the original" if spans else "known by class"
@@ -146,11 +143,12 @@ def make_example(
         told = f"evidence: {len(spans)} spans, characters {named} of {count(len(text))}"
         facts = (told, "shown: the first")
     elif is_original:
-        shown, facts = excerpt(text, span), _place_facts(*span, len(text))
+        shown, facts = excerpt(text, span), _place_facts(start, end, len(text))
     elif located is not None:
         shown = excerpt(text, located)
         how = f"found again in the translation ({row.get(LOCATED_BY) or 'method unknown'})"
-        facts = (how, *_place_facts(*located, len(text)), f"in the original: at {middle:.2f}")
+        place = _place_facts(located[0], located[1], len(text))
+        facts = (how, *place, f"in the original: at {middle:.2f}")
     else:
         shown = excerpt_at(text, middle)
         why = "located in the translation" if LOCATED_SPAN in row else "looked for in this text"

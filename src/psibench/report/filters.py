@@ -61,15 +61,9 @@ COST_HEADER = (
 class GenerationFacts:
     """One language of one benchmark whose texts a language model wrote; domain `all`: pooled.
 
-    Attributes
-    ----------
-    flow
-        FLOW rows.
-    usage
-        LLM_USAGE rows with ``usd`` and ``estimated_usd`` (float64, null without a price) and
-        ``price_as_of`` (text, empty without one).
-    dropped
-        Reasons by stage: ``stage, unit, reason, n_items``.
+    ``flow`` are FLOW rows; ``usage`` LLM_USAGE rows with ``usd`` and ``estimated_usd`` (null
+    without a price) and ``price_as_of`` (empty without one); ``dropped`` reasons by stage:
+    ``stage, unit, reason, n_items``.
     """
 
     benchmark: str
@@ -264,15 +258,11 @@ class VerificationFacts:
 def read_verification(files: Sequence[Mapping[str, Any]]) -> list[VerificationFacts]:
     """Read what verification left of the candidates, language by language.
 
-    Parameters
-    ----------
-    files
-        Plain data, one mapping per language of a generated benchmark. ``benchmark``, ``lang`` and
-        ``domains`` name it. The other keys are optional; each gives the path of a table of all
-        domains, or a list of one path of each: ``flow`` and ``dropped`` (the ledger of all steps),
-        ``queries`` (of the benchmark itself, not of a view), those of `TABLES`; and ``savings``, a
-        list of such in order of the steps. None and an empty list are as good as no key. Positions
-        by stage need ``flow``, ``dropped`` and ``queries``.
+    ``files`` are plain data, one mapping per language of a generated benchmark, as
+    `psibench.plan.summaries.verification_files` gives them: ``benchmark``, ``lang`` and ``domains``
+    name it; the other keys, all optional, are those of `KEYS`, each with the path of a table of
+    all domains or a list of one path of each; ``savings`` is a list of such in order of the steps.
+    Positions by stage need ``flow``, ``dropped`` and ``queries`` (of the benchmark, not of a view).
 
     Raises
     ------
@@ -472,14 +462,9 @@ def margin_table(table: pl.DataFrame, *, threshold: float | None) -> Table:
 def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Table | None:
     """Return the pool of one threshold by length bin and position, as in Controlled's Table 8.
 
-    Parameters
-    ----------
-    table
-        CELL_TABLE rows; without a pool there is no table.
-    threshold
-        Threshold of the run; None, or one the table does not have, takes the highest.
-    unit
-        What the bins count; published figures stand beside where bins and unit are the same.
+    ``table`` holds CELL_TABLE rows; without a pool there is no table. ``threshold`` is that of the
+    run; None, or one the table does not have, takes the highest. ``unit`` is what the bins count;
+    published figures stand beside where bins and unit are the same.
     """
 
     def cells(row: Row) -> tuple[str, ...]:

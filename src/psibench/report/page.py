@@ -50,7 +50,7 @@ from psibench.report.views import (
     headlines,
     simulation_note,
 )
-from psibench.report.wording import MISSING, count, statistic_text
+from psibench.report.wording import MISSING, STATISTIC_TEXTS, count
 from psibench.tables import read_provenance, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import read_all
@@ -253,24 +253,21 @@ def _context(inputs: ReportInput, every: pl.DataFrame) -> dict[str, Any]:
     found = score_context(inputs)
     metric, styles = found["metric"], model_styles({model.id: model.control for model in models})
     pairs = [
-        (
+        pair_blocks(
             info,
-            pair_blocks(
-                info,
-                psi_table=inputs.psi_table,
-                bucket_scores=inputs.bucket_scores,
-                languages=_languages(inputs.statistics.filter(benchmark=info.id)),
-                summaries=summaries,
-                models=models,
-                styles=styles,
-                metric=metric,
-            ),
+            psi_table=inputs.psi_table,
+            bucket_scores=inputs.bucket_scores,
+            languages=_languages(inputs.statistics.filter(benchmark=info.id)),
+            summaries=summaries,
+            models=models,
+            styles=styles,
+            metric=metric,
         )
         for info in benchmarks
     ]
     known = PsiRows(every, metric, tuple(model.id for model in models), inputs.language_order)
     return found | {
-        "languages": [(info, blocks) for info, blocks in pairs if blocks],
+        "languages": [two for two in zip(benchmarks, pairs, strict=True) if two[1]],
         "leaderboards": leaderboard_table(summaries.get("leaderboards"), benchmarks, metric=metric),
         "mitigations": mitigation_tables(summaries.get("mitigations"), benchmarks, metric=metric),
         "data": [(info, *_data(inputs, info, known)) for info in benchmarks],
@@ -322,10 +319,13 @@ def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
     groups = list(dict.fromkeys(mine.select("language", "domain").iter_rows()))
     groups.sort(key=lambda group: (group[0] != POOLED, group[1] != POOLED))
     tables = []
+    prefixes = {
+        one: next((prefix for prefix in STATISTICS_TABLES if prefix and one.startswith(prefix)), "")
+        for one in dict.fromkeys(mine["statistic"])
+    }
     for prefix, title in STATISTICS_TABLES.items():
-        names = dict.fromkeys(mine["statistic"])
-        chosen = [one for one in names if _prefix(one) == prefix]
-        header = [statistic_text(one).removeprefix(prefix) for one in chosen]
+        chosen = [one for one, its in prefixes.items() if its == prefix]
+        header = [STATISTIC_TEXTS.get(one, one).removeprefix(prefix) for one in chosen]
         rows = []
         for group in groups:
             found = (values.get((*group, one)) for one in chosen)
@@ -333,11 +333,6 @@ def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
         if chosen:
             tables.append(Table(title, ("language", "domain", *header), tuple(rows)))
     return tables
-
-
-def _prefix(statistic: str) -> str:
-    """Return which of `STATISTICS_TABLES` a statistic is in."""
-    return next((one for one in STATISTICS_TABLES if one and statistic.startswith(one)), "")
 
 
 def _histograms(table: pl.DataFrame, benchmark: str, leading: Headline | None) -> list[Panel]:

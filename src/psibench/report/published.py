@@ -79,20 +79,12 @@ Facts = Mapping[str, Mapping[str, str]]
 
 
 def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Map benchmark ids to the published data they stand for.
+    """Map benchmark ids to the published data they stand for, and what is known to differ.
 
-    Parameters
-    ----------
-    benchmarks
-        Id -> benchmark section. Recipes that no paper has a table of retrieval scores for are
-        left out; so is the view before false negatives were removed, which the papers do not
-        evaluate. The view ``ID-tiny`` counts as a benchmark.
-
-    Returns
-    -------
-    dict
-        Id -> ``data`` (squad_posq, fineweb_posq, fineweb_myopic or posir) and ``differs``: what
-        differs from the paper's data whatever its size, empty if nothing does.
+    Recipes that no paper has a table of retrieval scores for are left out; so is the view before
+    false negatives were removed, which the papers do not evaluate. The view ``ID-tiny`` counts as
+    a benchmark. ``data`` is squad_posq, fineweb_posq, fineweb_myopic or posir; ``differs`` says
+    what differs from the paper's data whatever its size, empty if nothing does.
     """
     found: dict[str, dict[str, str]] = {}
     for name, section in benchmarks.items():
@@ -375,17 +367,10 @@ def mean_intervals(table: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
     squares: ``low = mean - sqrt(sum (w_i (mean_i - low_i))**2)``, and ``high`` likewise.
     Weights are shares of the queries for the mean over queries, equal for the mean over buckets.
 
-    Parameters
-    ----------
-    table, scores
-        PSI_TABLE and BUCKET_SCORES rows, one per `_ROW` (and bucket).
-
-    Returns
-    -------
-    frame
-        `_ROW`, mean_low, mean_high, mean_of_buckets_low, mean_of_buckets_high. Rows of schemes
-        whose buckets share or leave out queries have none, nor has a mean over buckets that
-        leaves out buckets with queries.
+    ``table`` and ``scores`` are PSI_TABLE and BUCKET_SCORES rows, one per `_ROW` (and bucket).
+    Returns `_ROW`, mean_low, mean_high, mean_of_buckets_low, mean_of_buckets_high. Rows of schemes
+    whose buckets share or leave out queries have none, nor has a mean over buckets that leaves out
+    buckets with queries.
     """
     n = pl.col("n_queries")
     weights = {"mean": n / n.sum(), "mean_of_buckets": 1 / pl.len()}

@@ -28,14 +28,9 @@ FINDINGS = ("depends", "none", "untested", "floor", "undefined")
 class Verdict:
     """What is said of one model.
 
-    Attributes
-    ----------
-    model : str
-    finding : str
-        depends, none (no evidence), untested (too few documents), floor (finds next to nothing)
-        or undefined (no PSI).
-    depends, beyond, truncation, size : str
-        The answers to the four questions; empty where a question does not arise.
+    ``finding`` is depends, none (no evidence), untested (too few documents), floor (finds next to
+    nothing) or undefined (no PSI). Then the answers to the four questions; empty where a question
+    does not arise.
     """
 
     model: str
@@ -55,14 +50,9 @@ class Verdict:
 def verdict(row: Row, *, visible: Row | None, control: str | None = None) -> Verdict:
     """Return the verdict on one model.
 
-    Parameters
-    ----------
-    row
-        PSI_TABLE row of the model over all evidence, domains and lengths.
-    visible
-        The same over the evidence it was given; None where that is not known.
-    control
-        ``position-blind`` or ``truncating`` if the model is a control.
+    ``row`` is its PSI_TABLE row over all evidence, domains and lengths; ``visible`` the same over
+    the evidence it was given, None where that is not known; ``control`` is position-blind or
+    truncating if the model is a control.
     """
     finding = finding_of(row)
     if finding == "undefined":
@@ -252,13 +242,12 @@ def verdicts(rows: Sequence[Row], *, controls: Mapping[str, str | None]) -> list
     of what is found: effects first, the largest before; what finds next to nothing last.
     """
     views = {(row["model"], row["evidence"]): row for row in rows}
-    found = [
-        (row, verdict(row, visible=views.get((model, "visible")), control=controls.get(model)))
-        for (model, evidence), row in views.items()
-        if evidence == "all"
+    return [
+        verdict(
+            row, visible=views.get((row["model"], "visible")), control=controls.get(row["model"])
+        )
+        for row in sorted((row for row in rows if row["evidence"] == "all"), key=place)
     ]
-
-    return [one for _, one in sorted(found, key=lambda pair: place(pair[0]))]
 
 
 def place(row: Row) -> tuple[int, float]:

@@ -130,8 +130,3 @@ def split_pair(pair: str) -> tuple[str, str]:
 def pair_text(query_lang: str, corpus_lang: str) -> str:
     """Return a language pair as shown: one name if both sides are the same."""
     return query_lang if query_lang == corpus_lang else f"{query_lang} → {corpus_lang}"
-
-
-def statistic_text(name: str) -> str:
-    """Return a statistic's name in words; unknown names as they are."""
-    return STATISTIC_TEXTS.get(name, name)
