@@ -6,11 +6,14 @@ import polars as pl
 import pytest
 from report_tables import bucket_rows, frame, psi_row
 
+from psibench.generate.benchmarks import parse_benchmark
 from psibench.report.published import (
+    OWN_TEXT,
     Section,
     compare,
     has_counterparts,
     mean_intervals,
+    published_facts,
     published_figures,
     sections,
 )
@@ -290,3 +293,68 @@ def test_a_config_says_whether_anything_can_be_compared(
     runs = [{"benchmark": "squad", "model": "bm25", **english} | run]
     assert has_counterparts({"squad": SQUAD}, runs) is expected
     assert not has_counterparts({}, runs)
+
+
+# --- which benchmarks stand for a paper's data
+
+LLM = {"llm": "stand-in"}
+DOCS = {"source": {"kind": "python_docs"}}
+OF_SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["train.json"]}}
+FINEWEB = {"recipe": "fineweb_posq", **DOCS, "summarise": LLM, "generate_questions": LLM}
+POSIR = {"recipe": "posir", **DOCS, "propose_questions": LLM, "locate_span": LLM}
+CONTROLLED = {
+    "recipe": "controlled",
+    **DOCS,
+    "choose_configuration": LLM,
+    "generate_positional_query": LLM,
+}
+OF_RELEASE = {"recipe": "posir_release", "source": {"path": "release"}}
+CLASSES = {"recipe": "fineweb_posq_release", "source": {"kind": "files", "paths": ["r.jsonl"]}}
+
+
+def facts_of(**sections: dict[str, Any]) -> dict[str, dict[str, str]]:
+    return published_facts({name: parse_benchmark(s) for name, s in sections.items()})
+
+
+@pytest.mark.parametrize(
+    ("section", "data", "differs"),
+    [
+        (OF_SQUAD | {"labels": "published"}, "squad_posq", ""),
+        (OF_SQUAD, "squad_posq", "every context with the question counts (labels: all)"),
+        (CLASSES | {"labels": "published"}, "fineweb_posq", ""),
+        (CLASSES, "fineweb_posq", "every passage with the question counts (labels: all)"),
+        (OF_RELEASE, "posir", ""),
+        (POSIR, "posir", OWN_TEXT),
+        (FINEWEB, "fineweb_posq", OWN_TEXT),
+        (
+            FINEWEB | {"generate_questions": LLM | {"tagging": "myopic"}},
+            "fineweb_myopic",
+            OWN_TEXT,
+        ),
+        # no paper has a table of retrieval scores for these
+        (CONTROLLED, None, ""),
+        ({"recipe": "known_item", **DOCS}, None, ""),
+    ],
+    ids=[
+        *("squad published", "squad all", "classes published", "classes all", "release"),
+        *("posir", "fineweb", "myopic", "controlled", "known_item"),
+    ],
+)
+def test_a_recipe_stands_for_its_papers_data(
+    section: dict[str, Any], data: str | None, differs: str
+) -> None:
+    expected = {"mine": {"data": data, "differs": differs}} if data else {}
+    assert facts_of(mine=section) == expected
+
+
+def test_the_tiny_view_counts_and_the_one_before_removal_does_not() -> None:
+    judges = ["stand-in", "stand-in-sentence", "stand-in-rare"]
+    negatives = {
+        "protocol": "fineweb_posq",
+        "recall": {"model": "bm25"},
+        "rerankers": ["embedded-bm25"],
+        "judges": judges,
+    }
+    found = facts_of(mine=FINEWEB | {"tiny": {}, "false_negatives": negatives})
+    assert list(found) == ["mine", "mine-tiny"]
+    assert found["mine-tiny"] == found["mine"]

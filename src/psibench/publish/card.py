@@ -19,6 +19,7 @@ from psibench.formats.built import TABLES, Dataset
 from psibench.formats.tabular import read_parquet
 from psibench.metrics.buckets import third_of_middle
 from psibench.publish.layouts import Written
+from psibench.report.wording import number, with_interval
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import FLOW
 from psibench.tables.derived import read_all
@@ -344,10 +345,9 @@ def _control_rows(facts: Facts) -> Iterator[str]:
     yield ""
     rows = []
     for row in facts.controls.iter_rows(named=True):
-        same = "not to be told"
-        if row["psi_same"] is not None:
-            same = f"{row['psi_same']:.3f} [{row['psi_same_low']:.3f}, {row['psi_same_high']:.3f}]"
-        mean, psi, p = (_digits(row[name]) for name in ("mean", "psi", "p_adjusted"))
+        told = with_interval(row, "psi_same", separator=" ")
+        same = told if row["psi_same"] is not None else "not to be told"
+        mean, psi, p = (number(row[name]) for name in ("mean", "psi", "p_adjusted"))
         p = "< .001" if (row["p_adjusted"] or 1) < 0.001 else p
         named = (row["corpus_lang"], row["model"], row["n_queries"])
         rows.append((*named, mean, psi, same, p))
@@ -356,10 +356,6 @@ def _control_rows(facts: Facts) -> Iterator[str]:
         "|---|---|--:|--:|--:|---|--:|",
         rows,
     )
-
-
-def _digits(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def _licence_line(licence: Licence) -> str:

@@ -20,6 +20,7 @@ from psibench.metrics.buckets import bucket_scheme
 from psibench.metrics.query_scores import query_scores
 from psibench.metrics.retriever import KIND, Results, ranking_of
 from psibench.reading import parse_yaml, read_text_file
+from psibench.report.wording import number, with_interval
 from psibench.tables.spec import POOLED
 
 if TYPE_CHECKING:
@@ -159,17 +160,14 @@ def position_scores(
 
 
 def _worded(figures: Mapping[str, float]) -> str:
-    same = "not to be told"
-    if "psi_same" in figures:
-        low, high = figures["psi_same_low"], figures["psi_same_high"]
-        same = f"{figures['psi_same']:.3f} [{low:.3f}, {high:.3f}]"
-    psi = f"{figures['psi']:.3f}" if "psi" in figures else "undefined"
+    told = with_interval(figures, "psi_same", separator=" ") if "psi_same" in figures else ""
+    psi = number(figures["psi"]) if "psi" in figures else "undefined"
     means = ", ".join(
         f"{name.removeprefix('ndcg_at_10_')} {value:.3f}"
         for name, value in figures.items()
         if name.startswith("ndcg_at_10_")
     )
-    return f"PSI {psi}, at equal documents {same}; nDCG@10 {means}"
+    return f"PSI {psi}, at equal documents {told or 'not to be told'}; nDCG@10 {means}"
 
 
 def _front_matter(root: Path) -> dict[str, Any]:

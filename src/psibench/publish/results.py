@@ -17,7 +17,7 @@ import yaml
 
 from psibench.errors import InputError
 from psibench.formats.posir import REPOSITORY
-from psibench.report.wording import p_text
+from psibench.report.wording import number, p_text, with_interval
 from psibench.tables.spec import POOLED
 
 METRIC = "ndcg@10"
@@ -135,10 +135,9 @@ def _results(rows: pl.DataFrame) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _notes(row: dict[str, Any]) -> str:
     """Word what a reader of the score has to know of position."""
-    psi = "undefined" if row["psi"] is None else f"{row['psi']:.3f}"
-    same = "cannot be told"
-    if row["psi_same"] is not None:
-        same = f"{row['psi_same']:.3f} [{row['psi_same_low']:.3f}, {row['psi_same_high']:.3f}]"
+    psi = "undefined" if row["psi"] is None else number(row["psi"])
+    told = with_interval(row, "psi_same", separator=" ")
+    same = told if row["psi_same"] is not None else "cannot be told"
     shape = "no test" if row["p_adjusted"] is None else f"adjusted {p_text(row['p_adjusted'])}"
     return (
         f"nDCG@10. PSI by thirds {psi}, at equal documents {same} ({shape}); "
