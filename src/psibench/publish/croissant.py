@@ -16,11 +16,16 @@ from psibench.publish.card import Facts, Licence
 from psibench.publish.layouts import Written
 from psibench.tables import hash_file
 
+
+def _own(names: str) -> dict[str, str]:
+    """Return terms that Croissant's own vocabulary has by the same name."""
+    return {name: f"cr:{name}" for name in names.split()}
+
+
 CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
+    **_own("citeAs column"),
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
@@ -28,29 +33,10 @@ CONTEXT: dict[str, Any] = {
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileProperty": "cr:fileProperty",
-    "fileObject": "cr:fileObject",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
+    **_own("extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath"),
+    **_own("key md5 parentField path recordSet references regex repeated replace"),
     "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
+    **_own("separator source subField transform"),
 }
 """The specification's own context."""
 ENCODINGS = {

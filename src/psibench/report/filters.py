@@ -406,13 +406,9 @@ def stage_table(fact: VerificationFacts) -> Table:
         here = cells(counts.get((stage, unit)), [mine.get(name) for name in POSITIONS])
         rows.append((stage, unit, *here, *cells(row["n"], [row[f"n_{p}"] for p in POSITIONS])))
     names = ("left", *POSITIONS)
-    return Table(
-        "Stages beside the published ones",
-        ("stage", "items", *names, *names),
-        tuple(rows),
-        groups=(("", 2), (HERE, 4), (f"published: {published.source}", 4)),
-        note=f"{STAGE_NOTE} {CAVEAT}",
-    )
+    note = f"{STAGE_NOTE} {CAVEAT}"
+    title = "Stages beside the published ones"
+    return _beside(title, ("stage", "items"), names, names, rows, published.source, note)
 
 
 def margin_table(table: pl.DataFrame, *, threshold: float | None) -> Table:
@@ -448,15 +444,9 @@ def margin_table(table: pl.DataFrame, *, threshold: float | None) -> Table:
         if row["threshold"] is not None:
             text = _pool(row["threshold"]) + (", kept" if row["threshold"] == threshold else "")
         rows.append((text, *cells(row), *known.get(meaning(row), (MISSING,) * 4)))
-    names = ("kept", *POSITIONS)
-    return Table(
-        "Margin: queries kept by threshold",
-        ("condition", *names, *names),
-        tuple(rows),
-        n_names=1,
-        groups=(("", 1), (HERE, 4), (f"published: {published.source}", 4)),
-        note=f"{MARGIN_NOTE} {CAVEAT}",
-    )
+    names, note = ("kept", *POSITIONS), f"{MARGIN_NOTE} {CAVEAT}"
+    title = "Margin: queries kept by threshold"
+    return _beside(title, ("condition",), names, names, rows, published.source, note)
 
 
 def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Table | None:
@@ -483,21 +473,19 @@ def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Ta
     bins, theirs = list(mine["length_bin"]), published.rows.to_dicts()
     is_same = [(name, unit) for name in bins] == [(r["length_bin"], r["unit"]) for r in theirs]
     names = (*POSITIONS, "budget")
-    shown = f"published: {published.source}, {_pool(theirs[0]['threshold'])}"
-    other = f"The bins of {published.source} are others, so its figures do not stand beside."
     beside = [cells(row) for row in theirs] if is_same else [()] * len(bins)
     lines = zip(bins, mine.with_columns(budget=budget).to_dicts(), beside, strict=True)
-    return Table(
-        "Queries kept by length and position",
-        (f"length, {unit}" if unit else "length", *names, *(names if is_same else ())),
-        tuple(
-            ("all bins" if name == "all" else name.replace("-", "–"), *cells(row), *more)
-            for name, row, more in lines
-        ),
-        n_names=1,
-        groups=(("", 1), (HERE, 4), (shown, 4)) if is_same else (),
-        note=f"{CELL_NOTE.format(pool=_pool(taken))} {CAVEAT if is_same else other}",
-    )
+    rows = [
+        ("all bins" if name == "all" else name.replace("-", "–"), *cells(row), *more)
+        for name, row, more in lines
+    ]
+    title, head = "Queries kept by length and position", (f"length, {unit}" if unit else "length",)
+    note = CELL_NOTE.format(pool=_pool(taken))
+    if is_same:
+        source = f"{published.source}, {_pool(theirs[0]['threshold'])}"
+        return _beside(title, head, names, names, rows, source, f"{note} {CAVEAT}")
+    other = f"The bins of {published.source} are others, so its figures do not stand beside."
+    return Table(title, (*head, *names), tuple(rows), n_names=1, note=f"{note} {other}")
 
 
 def audit_table(table: pl.DataFrame) -> Table:
@@ -525,14 +513,23 @@ def audit_table(table: pl.DataFrame) -> Table:
         theirs = (percent(beside.get(name)) for name in RATES)
         rows.append((text, count(row["n"]), count(row["n_unusable"]), *shares, *theirs))
     names = tuple(name.replace("_", " ") for name in RATES)
-    return Table(
-        "Audit of the margin by a language model",
-        ("stratum", "queries", "not usable", *names, *names),
-        tuple(rows),
-        n_names=1,
-        groups=(("", 1), (HERE, 5), (f"published: {published.source}", 3)),
-        note=f"{AUDIT_NOTE} {CAVEAT}",
-    )
+    title, own = "Audit of the margin by a language model", ("queries", "not usable", *names)
+    note = f"{AUDIT_NOTE} {CAVEAT}"
+    return _beside(title, ("stratum",), own, names, rows, published.source, note)
+
+
+def _beside(
+    title: str,
+    head: tuple[str, ...],
+    own: tuple[str, ...],
+    theirs: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    source: str,
+    note: str,
+) -> Table:
+    """Return a run's columns with a paper's beside them."""
+    groups = (("", len(head)), (HERE, len(own)), (f"published: {source}", len(theirs)))
+    return Table(title, (*head, *own, *theirs), tuple(rows), len(head), groups, note)
 
 
 def savings_table(savings: pl.DataFrame) -> Table:
