@@ -31,7 +31,8 @@ from psibench.generate.benchmarks import (
     evaluated_views,
     view_id,
 )
-from psibench.report.tables import Table, render_page
+from psibench.report.tables import Table, each, render_page, text_rows
+from psibench.report.wording import count
 from psibench.tables import hash_file, read_provenance, read_table, write_csv, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import derived
@@ -432,62 +433,38 @@ SUMMARY_HEADER = (
 )
 
 
-@dataclass(frozen=True)
-class Section:
-    """A published table: what it is, its grids, and how many of its figures a run has.
+def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return a section per table of `published_figures`; ``found`` as `compare` returns it.
 
     With several benchmarks there are more comparisons than figures compared. ``missing`` are the
     models none of whose figures has a counterpart; ``differs`` is, per benchmark that has some,
     what differs from the paper's data. ``panels``: grids, and whether a run's rows are in them.
     """
-
-    id: str
-    source: str
-    title: str
-    text: str
-    panels: tuple[tuple[Table, bool], ...]
-    n_figures: int
-    n_compared: int
-    n_comparisons: int
-    n_with_interval: int
-    n_inside: int
-    missing: tuple[str, ...]
-    differs: tuple[tuple[str, str], ...]
-
-    @property
-    def summary(self) -> tuple[str, ...]:
-        """The row of the table of all sections."""
-        ran = (self.n_figures, self.n_compared, self.n_figures - self.n_compared)
-        counts = (*ran, self.n_comparisons, self.n_with_interval, self.n_inside)
-        return (self.source, self.title, *(f"{n:,}" for n in counts))
-
-
-def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[Section]:
-    """Return a section per table of `published_figures`; ``found`` as `compare` returns it."""
     index, shown = read_yaml(PUBLISHED / INDEX), []
     for (name,), printed in figures.group_by("spec", maintain_order=True):
         own, measured = found.filter(spec=name), printed.filter(pl.col("data") != "")
         ran, known = set(own["model_name"]), own["inside"].drop_nulls()
         source = ", ".join(printed.select("paper", "table").row(0))
+        panels = [
+            (_grid(source, str(panel), part, mine), mine.height > 0)
+            for (panel,), part in printed.group_by("panel", maintain_order=True)
+            for mine in [own.filter(panel=panel)]
+        ]
         shown.append(
-            Section(
-                str(name),
-                source,
-                title=index[name]["title"],
-                text=index[name]["text"],
-                panels=tuple(
-                    (_grid(source, str(panel), part, mine), mine.height > 0)
-                    for (panel,), part in printed.group_by("panel", maintain_order=True)
-                    for mine in [own.filter(panel=panel)]
-                ),
-                n_figures=measured.height,
-                n_compared=own.select(PLACE).n_unique(),
-                n_comparisons=own.height,
-                n_with_interval=known.len(),
-                n_inside=int(known.sum()),
-                missing=tuple(m for m in dict.fromkeys(measured["model_name"]) if m not in ran),
-                differs=_differences(own),
-            )
+            {
+                "id": name,
+                "source": source,
+                "title": index[name]["title"],
+                "text": index[name]["text"],
+                "panels": panels,
+                "n_figures": measured.height,
+                "n_compared": own.select(PLACE).n_unique(),
+                "n_comparisons": own.height,
+                "n_with_interval": known.len(),
+                "n_inside": int(known.sum()),
+                "missing": [m for m in dict.fromkeys(measured["model_name"]) if m not in ran],
+                "differs": _differences(own),
+            }
         )
     return shown
 
@@ -636,6 +613,13 @@ def run_published(
     made_of = {"rows of the PSI table": str(record.get("rows_hash", ""))}
     made_of |= {f"published {Path(name).name}": text for name, text in sorted(files.items())}
     shown, metrics = sections(figures, found), compared_metrics(own, facts)
+    summary = text_rows(
+        shown,
+        *("source", "title"),
+        *each(count, "n_figures", "n_compared"),
+        lambda row: count(row["n_figures"] - row["n_compared"]),
+        *each(count, "n_comparisons", "n_with_interval", "n_inside"),
+    )
     page = render_page(
         "published.html",
         title="Published figures and this run's",
@@ -647,7 +631,7 @@ def run_published(
             (name, DATA_TEXTS[fact["data"]], metrics[name], fact["differs"])
             for name, fact in facts.items()
         ],
-        summary=Table("What was run here", SUMMARY_HEADER, tuple(one.summary for one in shown)),
+        summary=Table("What was run here", SUMMARY_HEADER, summary),
         tables=printed_tables(),
     )
     write_text(page, html)
