@@ -114,10 +114,10 @@
   const pText = (x) => (x === null ? "–" : x < 0.0005 ? "<0.001" : x.toFixed(3));
   const share = (x) => (x === null ? "–" : `${(100 * x).toFixed(1)} %`);
   const whole = (x) => String(x).replace(/\B(?=(\d{3})+$)/g, ",");
-  function element(tag, className, text) {
+  function element(tag, className, ...children) {
     const made = document.createElement(tag);
     if (className) made.className = className;
-    if (text !== undefined) made.textContent = text;
+    made.append(...children);
     return made;
   }
 
@@ -144,52 +144,38 @@
   }
 
   function psiCell(name, i, tag) {
-    const cell = element("td", `c-${name} num`);
     if (value("psi", i) === null && name === "psi") {
-      cell.append(element("span", "undefined", "undefined"), " ", element("small", "", value("reason", i)));
-      return cell;
+      return element("td", "c-psi num", element("span", "undefined", "undefined"), " ",
+        element("small", "", value("reason", i)));
     }
-    cell.append(element(tag, "", number(value(name, i))));
     const [low, high] = [value(`${name}_low`, i), value(`${name}_high`, i)];
-    if (low !== null && high !== null) {
-      cell.append(" ", element("small", "", `[${number(low)}, ${number(high)}]`));
-    }
-    return cell;
+    const ends = low !== null && high !== null
+      ? [" ", element("small", "", `[${number(low)}, ${number(high)}]`)] : [];
+    return element("td", `c-${name} num`, element(tag, "", number(value(name, i))), ...ends);
   }
 
   function flagCell(i) {
-    const cell = element("td", "c-flags");
-    flags(i).forEach((name) => {
+    return element("td", "c-flags", ...flags(i).flatMap((name) => {
       const chip = element("span", `chip flag${name === "filter_panel" ? " warn" : ""}`, name);
       chip.title = data.flags[name] || "";
-      cell.append(chip, " ");
-    });
-    return cell;
+      return [chip, " "];
+    }));
   }
 
   function rowElement(i, end) {
-    const row = element("tr", depends(i) ? "depends" : atFloor(i) ? "floor" : "");
-    const named = (name) => {
-      const cell = element("td", `c-${name}`);
-      cell.append(element("bdi", "", value(name, i) || "–"));
-      return cell;
-    };
+    const bdi = (name) => element("bdi", "", value(name, i));
+    const named = (name) => element("td", `c-${name}`, element("bdi", "", value(name, i) || "–"));
     const plain = (name, text) => element("td", `c-${name} num`, text(value(name, i)));
-    const head = element("th", "c-model");
-    head.scope = "row";
     const kind = value("kind", i) || "unknown";
-    head.append(element("bdi", "", value("model", i)), " ",
-      element("span", `chip kind${kind === "control" ? " kind-control" : ""}`, kind));
-    const where = element("small", "where");
-    where.append(element("bdi", "", value("benchmark", i)), " · ", element("bdi", "", value("buckets", i)));
-    head.append(where);
-    const drawn = element("td", "c-chart");
-    drawn.append(chart(i, end));
-    row.append(head, ...HIDEABLE.map(named), plain("mean", number),
-      psiCell("psi", i, "span"), psiCell("psi_same", i, "b"), drawn, plain("p_adjusted", pText),
-      plain("p_control_adjusted", pText), plain("seen", share), plain("drop", number), flagCell(i),
-      plain("n_queries", whole), plain("n_documents", whole));
-    return row;
+    const head = element("th", "c-model", bdi("model"), " ",
+      element("span", `chip kind${kind === "control" ? " kind-control" : ""}`, kind),
+      element("small", "where", bdi("benchmark"), " · ", bdi("buckets")));
+    head.scope = "row";
+    return element("tr", depends(i) ? "depends" : atFloor(i) ? "floor" : "", head,
+      ...HIDEABLE.map(named), plain("mean", number), psiCell("psi", i, "span"),
+      psiCell("psi_same", i, "b"), element("td", "c-chart", chart(i, end)),
+      plain("p_adjusted", pText), plain("p_control_adjusted", pText), plain("seen", share),
+      plain("drop", number), flagCell(i), plain("n_queries", whole), plain("n_documents", whole));
   }
 
   function scaleEnd(rows) {
@@ -259,21 +245,17 @@
         if (!(pooled && one === data.pooled)) option(one, one || "unknown");
       });
       select.addEventListener("change", () => change({ [filter.key]: select.value }));
-      const label = element("label", "", filter.label);
-      label.append(select);
-      form.append(label);
+      form.append(element("label", "", filter.label, select));
       filter.select = select;
     });
     const box = element("input");
     box.type = "search";
     box.id = "psi-model";
     box.addEventListener("input", () => change({ model: box.value }));
-    const label = element("label", "", "Model contains");
-    label.append(box);
     const reset = element("button", "", "Reset");
     reset.type = "button";
     reset.addEventListener("click", () => change(initialState()));
-    form.append(label, reset);
+    form.append(element("label", "", "Model contains", box), reset);
     form.addEventListener("submit", (event) => event.preventDefault());
     form.hidden = false;
   }
