@@ -1,10 +1,12 @@
 """Builders of small literal tables for the report's tests."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
 
 from psibench.report.page import ReportInput
+from psibench.report.tables import Block, Table
 from psibench.tables.schemas import (
     BUCKET_SCORES,
     COMPARISONS,
@@ -154,3 +156,8 @@ def report_input(
         comparisons=frame(COMPARISONS, comparisons or []),
         **more,
     )
+
+
+def by_title(blocks: Iterable[Block]) -> dict[str, Any]:
+    """The tables and figures of a part of the page under their names."""
+    return {one.name if isinstance(one, Table) else one.title: one for one in blocks}

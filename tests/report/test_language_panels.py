@@ -1,8 +1,9 @@
 import polars as pl
+from report_tables import by_title
 
 from psibench.metrics.similarity import similarity_rows
 from psibench.report.languages import language_blocks
-from psibench.report.tables import FigureView, Table
+from psibench.report.tables import FigureView
 from psibench.report.views import BenchmarkInfo
 from psibench.tables.quality_schemas import RELOCATION
 from psibench.text.query_types import QUERY_TYPES
@@ -44,10 +45,7 @@ def blocks_in(table, *, recipe="controlled", **more):
 
 
 def blocks_of(found, **more):
-    return {
-        block.name if isinstance(block, Table) else block.title: block
-        for block in blocks_in(statistics(found), **more)
-    }
+    return by_title(blocks_in(statistics(found), **more))
 
 
 def test_languages_have_shares_and_their_length_beside_the_first_language():

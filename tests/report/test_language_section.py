@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 from language_inputs import LANGUAGES, MODELS, PAIRS, languages_input
-from report_tables import bucket_rows, psi_row, report_input
+from report_tables import bucket_rows, by_title, psi_row, report_input
 
 from psibench.metrics.summaries import language_averages
 from psibench.report import scores
@@ -14,7 +14,6 @@ from psibench.report.page import ReportInput, render_report
 from psibench.report.pairs import leaderboard_table, pair_blocks, pairs_of
 from psibench.report.plots import model_styles
 from psibench.report.scores import fitting
-from psibench.report.tables import Table
 from psibench.report.views import BenchmarkInfo, headlines, with_headline
 
 
@@ -32,7 +31,7 @@ def section(inputs: ReportInput) -> dict[str, Any]:
         styles=model_styles({model.id: model.control for model in models}),
         metric="ndcg@10",
     )
-    return {block.name if isinstance(block, Table) else block.title: block for block in found}
+    return by_title(found)
 
 
 def test_pairs_of_one_language_go_first_in_the_order_of_the_statistics() -> None:

@@ -1,11 +1,11 @@
 import polars as pl
 import pytest
-from report_tables import report_input
+from report_tables import by_title, report_input
 from test_report_html import Collector
 
 from psibench.report.languages import quality_blocks
 from psibench.report.page import render_report
-from psibench.report.tables import FigureView, Table
+from psibench.report.tables import FigureView
 from psibench.report.views import BenchmarkInfo
 from psibench.translate.quality import (
     DIMENSIONS,
@@ -46,10 +46,7 @@ def tables():
 
 
 def blocks_of(**tables):
-    return {
-        block.name if isinstance(block, Table) else block.title: block
-        for block in quality_blocks({"quality": quality_table(GRADES), **tables}, "b")
-    }
+    return by_title(quality_blocks({"quality": quality_table(GRADES), **tables}, "b"))
 
 
 def test_languages_have_their_means_and_what_was_not_graded():

@@ -4,7 +4,7 @@ import dataclasses
 
 import polars as pl
 import pytest
-from report_tables import frame, psi_row
+from report_tables import by_title, frame, psi_row
 from verification_tables import (
     BINS,
     INFOS,
@@ -46,7 +46,7 @@ def rows_of(table: Table | None) -> dict[str, tuple[str, ...]]:
 
 def blocks(*facts: VerificationFacts, info: BenchmarkInfo, **views: str) -> list[str]:
     found = verification_blocks(facts, info, psi_rows=NOTHING, views=views)
-    return [block.name if isinstance(block, Table) else block.title for block in found]
+    return list(by_title(found))
 
 
 def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
