@@ -3,22 +3,15 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from aiohttp import web
 
-from psibench.llm.standin.embedding_server import (
-    DIM,
-    HOST,
-    MAX_BODY_BYTES,
-    STYLES,
-    BadEmbeddingRequestError,
-    answer,
-    error_body,
-)
+from psibench.llm.standin.embedding_server import DIM, HOST, STYLES, embedding_app, error_body
 
 START_S = 20.0
+STYLE_AT = {known.path: style for style, known in STYLES.items()}
 
 
 class EmbeddingStandIn:
@@ -44,42 +37,36 @@ class EmbeddingStandIn:
     most_at_once
         Requests that were under way at the same time, at the most.
     dim
-        Dimensions of vectors where a request asks for none.
+        Dimensions of vectors: fewer than the server's, which are then cut off.
     """
 
     def __init__(
         self, faults: Iterable[str] = (), *, key: str | None = None, delay_s: float = 0.0
     ) -> None:
         self.asked: list[tuple[str, dict[str, Any], dict[str, str]]] = []
-        self.n_answered = 0
-        self.most_at_once = 0
+        self.n_answered = self.most_at_once = self._n_under_way = 0
         self.dim = DIM
-        self._delay_s = delay_s
-        self._faults: Iterator[str] = iter(list(faults))
-        self._key = key
-        self._n_under_way = 0
+        self._key, self._delay_s, self._faults = key, delay_s, iter(list(faults))
 
     def app(self) -> web.Application:
         """Return the web application."""
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        for style, known in STYLES.items():
-            app.router.add_post(known.path, self._handler(style))
-        return app
 
-    def _handler(self, style: str) -> Any:
-        async def handle(request: web.Request) -> web.StreamResponse:
+        @web.middleware
+        async def faulty(request: web.Request, handler: Any) -> web.StreamResponse:
             self._n_under_way += 1
             self.most_at_once = max(self.most_at_once, self._n_under_way)
             try:
-                return await self._answer(style, request)
+                return await self._answer(request, handler)
             finally:
                 self._n_under_way -= 1
 
-        return handle
+        app = embedding_app()
+        app.middlewares.append(faulty)
+        return app
 
-    async def _answer(self, style: str, request: web.Request) -> web.StreamResponse:
-        body = json.loads(await request.read())
-        self.asked.append((style, body, dict(request.headers)))
+    async def _answer(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        style = STYLE_AT[request.path]
+        self.asked.append((style, await request.json(), dict(request.headers)))
         fault, _, amount = next(self._faults, "").partition(":")
         await asyncio.sleep(float(amount) if fault == "slow" else self._delay_s)
         sent = request.headers.get("Authorization", "")
@@ -89,28 +76,27 @@ class EmbeddingStandIn:
             after = {"Retry-After": amount} if amount else None
             said = error_body(style, f"ordered by a test: {fault}")
             return web.json_response(said, status=int(fault), headers=after)
-        try:
-            text = json.dumps(_spoilt(answer(style, body, self.dim), fault))
-        except BadEmbeddingRequestError as error:
-            return web.json_response(error_body(style, str(error)), status=400)
+        response = await handler(request)
+        if response.status != 200:
+            return response
+        data = json.loads(response.text)
+        vectors = data["embeddings"]["float"] if "embeddings" in data else data["data"]
+        for vector in vectors:
+            del (vector if isinstance(vector, list) else vector["embedding"])[self.dim :]
+        if fault == "wrong_count":
+            vectors.pop()
+        if fault == "nan":
+            (vectors[0] if isinstance(vectors[0], list) else vectors[0]["embedding"])[0] = float(
+                "nan"
+            )
         if fault == "reset":
-            assert request.transport is not None
             request.transport.abort()
-        if fault == "truncated":
-            text = text[: len(text) // 2]
+        text = json.dumps(data)
         self.n_answered += not fault or fault == "slow"
-        return web.Response(text=text, content_type="application/json")
-
-
-def _spoilt(data: dict[str, Any], fault: str) -> dict[str, Any]:
-    """Take a vector away from an answer, or a number out of one."""
-    vectors = data["embeddings"]["float"] if "embeddings" in data else data["data"]
-    if fault == "wrong_count":
-        vectors.pop()
-    elif fault == "nan":
-        first = vectors[0]
-        (first if isinstance(first, list) else first["embedding"])[0] = float("nan")
-    return data
+        return web.Response(
+            text=text[: len(text) // 2] if fault == "truncated" else text,
+            content_type="application/json",
+        )
 
 
 class EmbeddingServer:
@@ -122,14 +108,11 @@ class EmbeddingServer:
         As http://127.0.0.1:PORT, once started.
     """
 
-    def __init__(self, stand_in: EmbeddingStandIn, *, port: int = 0) -> None:
+    def __init__(self, stand_in: EmbeddingStandIn) -> None:
         self.stand_in = stand_in
         self.address = ""
-        self._port = port
-        self._loop = asyncio.new_event_loop()
-        self._over = asyncio.Event()
-        self._is_up = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._over, self._is_up = asyncio.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     def url(self, style: str) -> str:
         """Return the address that texts are posted to."""
@@ -144,14 +127,11 @@ class EmbeddingServer:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(START_S)
 
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
-
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         runner = web.AppRunner(self.stand_in.app(), access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, HOST, self._port).start()
+        await web.TCPSite(runner, HOST, 0).start()
         self.address = f"http://{HOST}:{runner.addresses[0][1]}"
         self._is_up.set()
         await self._over.wait()

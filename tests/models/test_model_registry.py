@@ -5,9 +5,7 @@ Checkpoints are tiny and random, in the layout of the entry's own; nothing is do
 
 import json
 import re
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -143,14 +141,6 @@ def test_each_local_entry_loads_and_encodes_queries_and_documents(name, tiny_ent
         assert not np.allclose(vectors[0][0], vectors[1][0], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", of(VllmModel))
-def test_entries_of_vllm_read_what_their_twins_read(name):
-    entry, twin = KNOWN[name], KNOWN[name.removesuffix("-vllm")]
-    same = ("checkpoint", "revision", "query_prompt", "document_prompt", "max_tokens", "append")
-    for field in (*same, "dtype", "parameters_m", "licence"):
-        assert getattr(entry, field) == getattr(twin, field), field
-
-
 def test_the_projection_that_an_entry_names_comes_behind_its_pooling(tiny_entry):
     encoder = load_encoder(tiny_entry("stella-en-400m-v5"), device="cpu")
     (item,) = encoder.tokenize(["w1"], "document")
@@ -183,31 +173,6 @@ def test_an_entry_for_vllm_is_its_twin_in_all_but_the_backend(name):
     same = ["checkpoint", "revision", "query_prompt", "document_prompt", "max_tokens", "dtype"]
     same += ["parameters_m", "licence", "kind"]
     assert {key: getattr(entry, key) for key in same} == {key: getattr(twin, key) for key in same}
-
-
-@pytest.mark.parametrize("name", of(VllmModel))
-def test_an_entry_for_vllm_loads_into_its_pooling_runner_and_encodes(name, tmp_path, monkeypatch):
-    tiny.save_qwen3_embedding(tmp_path)
-    given = {}
-
-    class StandIn:
-        """Takes vLLM's place: vectors of the first token and the number of tokens."""
-
-        def __init__(self, **options):
-            given.update(options)
-
-        def embed(self, prompts, *, use_tqdm):
-            ids = [prompt["prompt_token_ids"] for prompt in prompts]
-            vectors = [[float(window[0] + 1), float(len(window))] for window in ids]
-            return [SimpleNamespace(outputs=SimpleNamespace(embedding=v)) for v in vectors]
-
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=StandIn, __version__="0.30.0"))
-    own = {"checkpoint": str(tmp_path), "revision": None, "max_tokens": TINY_TOKENS}
-    encoder = load_encoder(KNOWN[name].model_copy(update=own), device="cuda")
-    assert (given["runner"], given["dtype"], given["max_model_len"]) == ("pooling", "bfloat16", 48)
-    items = encoder.tokenize(TEXTS, "query")
-    vectors = encoder.forward([item.windows[0] for item in items], [i.content[0] for i in items])
-    np.testing.assert_allclose([np.linalg.norm(found) for found in vectors], 1, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ON_THE_HUB)

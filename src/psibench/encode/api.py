@@ -8,7 +8,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +97,15 @@ def run_embed_api(
     folder = Path(store) / "embeddings" / model
     remember_tokenizer(folder, name=entry.tokenizer, identity=texts.identity)
     vectors = EmbeddingStore(folder, texts.fingerprint, storage=storage)
-    ledger = Ledger(folder, job=str(encodings), price=entry.price)
-    job = EmbedJob(entry, model, texts, vectors, ledger, stop)
-    try:
-        frames = job.run(sources)
-    finally:
-        ledger.close()
+    ledger = Ledger(
+        folder, job=str(encodings), price=entry.price, limit_usd=entry.budget_usd, model=model
+    )
+    with watched_stop() if stop is None else contextlib.nullcontext(stop) as checked:
+        try:
+            job = _Job(entry, model, texts, vectors, ledger, checked)
+            frames = asyncio.run(job.run(sources))
+        finally:
+            ledger.close()
     # A service can be pinned no further: model, version, tokenizer.
     named = "@".join(filter(None, (entry.model, entry.version)))
     tokenizer = checkpoint_identity(entry.tokenizer, None, part="tokenizer")
@@ -122,19 +124,12 @@ def run_embed_api(
         for source, own, rows in zip(sources, ids, frames, strict=True)
     ]
     write_table(pl.concat(tables), encodings, ENCODINGS, provenance=provenance)
-    used = {"model": model} | asdict(ledger.spending(job=str(encodings)))
-    frame = pl.DataFrame([used], schema=EMBEDDING_USAGE.empty().schema)
+    frame = pl.DataFrame([{"model": model} | ledger.spending()], EMBEDDING_USAGE.empty().schema)
     write_table(frame, usage, EMBEDDING_USAGE, provenance=provenance)
 
 
-class EmbedJob:
-    """Asks for what the store lacks; for one use.
-
-    Parameters
-    ----------
-    stop
-        As in ``run_embed_api``.
-    """
+class _Job:
+    """Asks for what the store lacks; for one use."""
 
     def __init__(
         self,
@@ -143,67 +138,59 @@ class EmbedJob:
         texts: ApiTexts,
         store: EmbeddingStore,
         ledger: Ledger,
-        stop: StopCheck | None,
+        stop: StopCheck,
     ) -> None:
         self._entry, self._model, self._texts = entry, model, texts
         self._store, self._ledger, self._stop = store, ledger, stop
         self._keys: list[bytes] = []
         self._vectors: list[np.ndarray] = []
         self._n_requests, self._since = 0, 0.0
-        self._blank: list[bytes] = []
+        self._blank: dict[bytes, None] = {}
         self._dim: int | None = None
         self._asker: ApiAsker | None = None
         self._progress = Progress("", total=0, unit="tokens")
 
-    def run(self, sources: Sequence[Source]) -> list[pl.DataFrame]:
+    async def run(self, sources: Sequence[Source]) -> list[pl.DataFrame]:
         """Ask for all sources; returns each one's columns of the encodings table."""
-        given = self._stop
-        with (
-            watched_stop() if given is None else contextlib.nullcontext(given) as stop,
-            asyncio.Runner() as runner,
-        ):
-            self._stop = stop
-            try:
-                frames = [self._source(source, runner) for source in sources]
-            finally:
-                self._flush()
-                if self._asker is not None:
-                    runner.run(self._asker.close())
+        try:
+            frames = [await self._source(source) for source in sources]
+        finally:
+            self._flush()
+            if self._asker is not None:
+                await self._asker.close()
         self._store_blank()
         return frames
 
-    def _source(self, source: Source, runner: asyncio.Runner) -> pl.DataFrame:
+    async def _source(self, source: Source) -> pl.DataFrame:
         frames = [pl.DataFrame(schema=ENCODED)]
         salt = self._texts.salt(source.role)
         for texts in _blocks(source):
             keys = [text_key(text, salt=salt) for text in texts]
             items = self._texts.tokenize(texts, source.role)
-            self._ask_block(source, texts, items, keys, runner)
-            columns = (
-                keys,
-                [item.n_tokens for item in items],
-                [item.visible_char_end for item in items],
-            )
-            frames.append(pl.DataFrame(dict(zip(ENCODED, columns, strict=True)), schema=ENCODED))
+            await self._ask_block(source, texts, items, keys)
+            rows = [
+                (key, item.n_tokens, item.visible_char_end)
+                for key, item in zip(keys, items, strict=True)
+            ]
+            frames.append(pl.DataFrame(rows, schema=ENCODED, orient="row"))
         return pl.concat(frames)
 
-    def _ask_block(
+    async def _ask_block(
         self,
         source: Source,
         texts: Sequence[str],
         items: Sequence[TokenizedText],
         keys: Sequence[bytes],
-        runner: asyncio.Runner,
     ) -> None:
         """Ask for the texts of a block that the store lacks, each distinct one once."""
-        assert self._stop is not None
         self._stop.check()
-        role = source.role
+        role, entry = source.role, self._entry
         missing = self._store.missing(keys)
-        self._learn_dim(keys, missing)
+        if self._dim is None and (stored := set(keys) - {keys[place] for place in missing}):
+            self._dim = self._store.load([stored.pop()]).values.shape[1]
         sent = {place: self._texts.sent(texts[place], items[place], role) for place in missing}
-        self._blank += [keys[place] for place in missing if not sent[place].strip()]
         todo = [place for place in missing if sent[place].strip()]
+        self._blank |= dict.fromkeys(keys[place] for place in missing if not sent[place].strip())
         counts = [items[place].n_tokens for place in todo]
         title = f"asking {self._model}: {source.domain}, {role}"
         logger.info("%s: %d texts, %d to ask", title, len(keys), len(todo))
@@ -218,21 +205,16 @@ class EmbedJob:
             )
             for part in pack(
                 counts,
-                texts_per_request=self._entry.texts_per_request,
-                tokens_per_request=self._entry.tokens_per_request,
+                texts_per_request=entry.texts_per_request,
+                tokens_per_request=entry.tokens_per_request,
             )
         )
-        with Progress(title, total=sum(counts), unit="tokens") as self._progress:
-            runner.run(self._ask(requests))
-        self._flush()
-
-    async def _ask(self, requests: Iterator[ApiRequest]) -> None:
-        assert self._stop is not None
         if self._asker is None:  # with nothing to ask no key is needed
-            self._asker = ApiAsker(self._entry, self._model, self._ledger, self._take)
-        self._asker.dim = self._dim
-        await self._asker.see_to_all(requests, check_stop=self._stop.check)
+            self._asker = ApiAsker(entry, self._model, self._ledger, self._take, dim=self._dim)
+        with Progress(title, total=sum(counts), unit="tokens") as self._progress:
+            await self._asker.see_to_all(requests, check_stop=self._stop.check)
         self._dim = self._asker.dim
+        self._flush()
 
     def _take(self, request: ApiRequest, vectors: np.ndarray) -> None:
         """Keep the vectors of one request; write a part of the store if it is time."""
@@ -251,27 +233,17 @@ class EmbedJob:
             self._store.add(self._keys, self._vectors)
         self._keys, self._vectors, self._n_requests = [], [], 0
 
-    def _learn_dim(self, keys: Sequence[bytes], missing: Sequence[int]) -> None:
-        """Look up the dimensions of what is stored, once: new vectors have to have the same."""
-        absent = {keys[place] for place in missing}
-        stored = next((key for key in keys if key not in absent), None)
-        if self._dim is None and stored is not None:
-            self._dim = self._store.load([stored]).values.shape[1]
-
     def _store_blank(self) -> None:
-        """Store zeros, which are like nothing else, for texts without a visible character.
-
-        Services refuse them.
-        """
-        keys = list(dict.fromkeys(self._blank))
-        if not keys:
+        """Store zeros, which are like nothing else, for texts that services refuse."""
+        if not self._blank:
             return
         if self._dim is None:
             raise InputError(
                 f"model {self._model!r}: no text has a visible character; nothing can be asked"
             )
-        logger.warning("%d texts without a visible character get zeros", len(keys))
-        self._store.add(keys, [np.zeros((1, self._dim), np.float32)] * len(keys))
+        logger.warning("%d texts without a visible character get zeros", len(self._blank))
+        zeros = [np.zeros((1, self._dim), np.float32)] * len(self._blank)
+        self._store.add(list(self._blank), zeros)
 
 
 def _blocks(source: Source) -> Iterator[list[str]]:

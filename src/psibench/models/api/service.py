@@ -19,7 +19,7 @@ from psibench.llm.connection import Connection, TryFailedError
 from psibench.llm.secret import Secret
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
-from psibench.models.api.ledger import ApiCall, ApiRequest, Ledger, LedgerBudget
+from psibench.models.api.ledger import ApiCall, ApiRequest, Ledger
 from psibench.models.protocols import Role
 
 EVERY = "*"
@@ -35,14 +35,9 @@ TakeVectors = Callable[[ApiRequest, np.ndarray], None]
 def pack(
     n_tokens: Sequence[int], *, texts_per_request: int, tokens_per_request: int
 ) -> Iterator[range]:
-    """Cut texts, in their order, into requests within both limits.
+    """Cut texts, by the tokens of each and in their order, into requests within both limits.
 
     A text of more tokens than a request may have makes one of its own.
-
-    Parameters
-    ----------
-    n_tokens
-        Tokens of each text.
     """
     start, total = 0, 0
     for place, count in enumerate(n_tokens):
@@ -60,7 +55,7 @@ def role_fields(entry: EmbeddingApiModel, role: Role) -> dict[str, Any]:
     return entry.query_fields if role == "query" else entry.document_fields
 
 
-def request_body(entry: EmbeddingApiModel, texts: list[str], role: Role) -> bytes:
+def request_body(entry: EmbeddingApiModel, texts: Sequence[str], role: Role) -> bytes:
     """Return the JSON body of a request."""
     body = {"model": entry.model, **role_fields(entry, role), entry.texts_field: texts}
     return json.dumps(body, ensure_ascii=False).encode()
@@ -104,17 +99,10 @@ def _in_order(value: Any) -> list[Any]:
 
 
 def read_vectors(data: Any, entry: EmbeddingApiModel, *, n_texts: int) -> np.ndarray:
-    """Read the vectors of an answer.
+    """Read the vectors of an answer: (n_texts, dim) float32 of unit length.
 
-    Returns
-    -------
-    np.ndarray
-        (n_texts, dim) float32 of unit length.
-
-    Raises
-    ------
-    TryFailedError
-        If there are not as many, they differ in length, or one is zero or not finite.
+    Raises TryFailedError if there are not as many, they differ in length, or one is zero or not
+    finite.
     """
     try:
         found = values_at(data, entry.vectors_path)
@@ -169,19 +157,14 @@ class ApiAsker(Workers[ApiRequest]):
 
     Parameters
     ----------
-    entry, model
-        Registry entry, and its id, for messages. The key is read from the environment here.
+    model
+        Id of the entry, for messages. The key is read from the environment here.
     ledger
-        What requests use is noted there, and counted against ``budget_usd``.
+        What requests use is noted there, and counted against its limit.
     take
         Handed each request's vectors as they come.
     dim
         Dimensions that vectors have to have; None: as the first ones.
-
-    Raises
-    ------
-    InputError
-        If the environment variable of the key is not set.
     """
 
     def __init__(
@@ -199,13 +182,19 @@ class ApiAsker(Workers[ApiRequest]):
         self.dim = dim
         self._entry, self._model, self._take = entry, model, take
         self._connection = Connection(
-            _policy(entry),
+            AskPolicy.model_construct(
+                concurrency=entry.concurrency,
+                timeout_s=entry.timeout_s,
+                deadline_s=math.inf,
+                max_tries=entry.max_attempts,
+                max_reasks=min(MOST_UNREADABLE, entry.max_attempts) - 1,
+            ),
             model=entry.model,
             address=entry.url,
             address_key="url",
             secret=Secret.from_environment(entry.key_env, key="key_env"),
             headers={} if entry.key_env else {"Authorization": Omit()},
-            budget=LedgerBudget(ledger, limit_usd=entry.budget_usd, model=model),
+            budget=ledger,
             answer_s=entry.timeout_s,
             all_pause=True,
         )
@@ -219,17 +208,24 @@ class ApiAsker(Workers[ApiRequest]):
             call.told = Usage(item.n_tokens if counted is None else counted)
             vectors = read_vectors(data, entry, n_texts=len(item.texts))
             if self.dim not in (None, vectors.shape[1]):
-                raise other_dimensions(self._model, vectors.shape[1], self.dim)
+                raise InputError(
+                    f"model {self._model!r}: the service gave vectors of {vectors.shape[1]} "
+                    f"dimensions, and of {self.dim} before: it is another model. Check model and "
+                    "fields, or set version in its entry, so that its vectors are stored apart"
+                )
             self.dim = vectors.shape[1]
             return vectors
 
         def body() -> bytes:
-            return request_body(entry, list(item.texts), item.role)
+            return request_body(entry, item.texts, item.role)
 
         try:
             self._take(item, await self._connection.post(entry.url, call, body, read))
         except TryFailedError as failure:
-            raise refused(self._model, entry, failure) from None
+            raise InputError(
+                f"model {self._model!r}: no vectors from {entry.url}: {failure}. "
+                f"{_advice(failure, entry)} All vectors so far are stored; run again to go on."
+            ) from None
 
     def halt(self, error: Exception) -> None:
         """Send nothing more; what is under way is still received."""
@@ -239,33 +235,6 @@ class ApiAsker(Workers[ApiRequest]):
     async def close(self) -> None:
         """Close all connections."""
         await self._connection.close()
-
-
-def _policy(entry: EmbeddingApiModel) -> AskPolicy:
-    return AskPolicy.model_construct(
-        concurrency=entry.concurrency,
-        timeout_s=entry.timeout_s,
-        deadline_s=math.inf,
-        max_tries=entry.max_attempts,
-        max_reasks=min(MOST_UNREADABLE, entry.max_attempts) - 1,
-    )
-
-
-def refused(model: str, entry: EmbeddingApiModel, failure: TryFailedError) -> InputError:
-    """Say what the service said, and what may be done about it."""
-    return InputError(
-        f"model {model!r}: no vectors from {entry.url}: {failure}. {_advice(failure, entry)} "
-        "All vectors so far are stored; run again to go on."
-    )
-
-
-def other_dimensions(model: str, found: int, before: int) -> InputError:
-    """Say that vectors cannot be of the model that gave those before."""
-    return InputError(
-        f"model {model!r}: the service gave vectors of {found} dimensions, and of {before} before: "
-        "it is another model. Check model and fields, or set version in its entry, so that its "
-        "vectors are stored apart"
-    )
 
 
 def _advice(failure: TryFailedError, entry: EmbeddingApiModel) -> str:

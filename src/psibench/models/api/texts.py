@@ -12,7 +12,7 @@ from psibench.errors import InputError
 from psibench.models.api.service import role_fields
 from psibench.models.counting import load_tokenizer
 from psibench.models.protocols import Role, TokenizedText
-from psibench.models.tokenizing import CHUNK, tokenize_texts
+from psibench.models.tokenizing import tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.tables.atomic import write_text
 from psibench.tables.provenance import hash_params
@@ -46,19 +46,11 @@ class ApiTexts:
         tells them apart. Neither key nor anything about pace or price.
         """
         fields = {
-            "model",
-            "query_fields",
-            "document_fields",
-            "vectors_path",
-            "max_tokens",
-            "version",
-        }
+            "model", "query_fields", "document_fields", "vectors_path", "max_tokens", "version",
+        }  # fmt: skip
         return hash_params(
             self.entry.model_dump(mode="json", include=fields)
-            | {
-                "tokenizer": self.identity,
-                "embedding-api": MODEL_VERSIONS[self.entry.backend],
-            }
+            | {"tokenizer": self.identity, "embedding-api": MODEL_VERSIONS[self.entry.backend]}
         )
 
     def salt(self, role: Role) -> str:
@@ -90,27 +82,18 @@ class ApiTexts:
         }
         while ends:
             cut = {place: texts[place][:end] for place, end in ends.items()}
-            counts = self._count([prompt + text for text in cut.values()])
+            whole = tokenize_texts(self.tokenizer, list(cut.values()), prompt=prompt)
             read = tokenize_texts(
                 self.tokenizer, list(cut.values()), prompt=prompt, max_tokens=most
             )
             next_ends = {}
-            for (place, end), count, item in zip(ends.items(), counts, read, strict=True):
-                if count <= most or not end:
+            for (place, end), all_of_it, item in zip(ends.items(), whole, read, strict=True):
+                if all_of_it.n_tokens <= most or not end:
                     items[place] = TokenizedText(item.windows, item.content, end)
                 else:
                     next_ends[place] = min(item.visible_char_end, end - 1)
             ends = next_ends
         return items
-
-    def _count(self, texts: Sequence[str]) -> list[int]:
-        """Count the tokens of whole texts, special tokens included."""
-        options = {"add_special_tokens": True, "verbose": False}
-        return [
-            len(ids)
-            for start in range(0, len(texts), CHUNK)
-            for ids in self.tokenizer(list(texts[start : start + CHUNK]), **options)["input_ids"]
-        ]
 
 
 def load_api_texts(entry: EmbeddingApiModel, *, model: str) -> ApiTexts:
@@ -125,10 +108,10 @@ def load_api_texts(entry: EmbeddingApiModel, *, model: str) -> ApiTexts:
     texts = ApiTexts(entry, tokenizer, tokenizer_identity(tokenizer, name=entry.tokenizer))
     roles: tuple[Role, ...] = ("query", "document")
     for role in roles:
-        (count,) = texts._count([texts.prompt(role)])
-        if count >= entry.max_tokens:
+        (prompt,) = tokenize_texts(tokenizer, [""], prompt=texts.prompt(role))
+        if prompt.n_tokens >= entry.max_tokens:
             raise InputError(
-                f"model {model!r}: {role}_prompt has {count} tokens and max_tokens is "
+                f"model {model!r}: {role}_prompt has {prompt.n_tokens} tokens and max_tokens is "
                 f"{entry.max_tokens}: no text would be left; shorten it or raise max_tokens"
             )
     return texts
