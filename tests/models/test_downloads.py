@@ -135,6 +135,8 @@ def test_a_tokenizer_comes_without_weights(hub, tmp_path, folder):
     assert "tokenizer.json" in manifest.files
     assert not [name for name in manifest.files if name.endswith((".safetensors", ".bin"))]
     assert resolve_checkpoint("owner/tiny", part="tokenizer") == manifest.folder
+    identity = checkpoint_identity("owner/tiny", None, part="tokenizer")
+    assert identity == f"owner/tiny@{manifest.commit}"
     assert resolve_checkpoint("owner/tiny") == "owner/tiny"  # of the weights nothing is here
 
 

@@ -137,11 +137,8 @@ def checkpoint_files(checkpoint: str) -> list[str]:
 
 
 def _content(folder: Path) -> list[Path]:
-    return [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix in CONTENT_SUFFIXES
-    ]
+    paths = (path for path in sorted(folder.rglob("*")) if path.suffix in CONTENT_SUFFIXES)
+    return [path for path in paths if path.is_file()]
 
 
 def checkpoint_identity(checkpoint: str, revision: str | None, *, part: Part = "model") -> str:

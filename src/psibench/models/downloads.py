@@ -4,7 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -94,9 +94,10 @@ def run_download(
         repo, revision, part=part, code=code, code_revision=code_revision
     )
     manifest.write(output)
+    megabytes = sum(manifest.files.values()) / 1e6
     logger.info(
         "%s at %s: %d files, %.1f MB in %s",
-        *(repo, manifest.commit, len(manifest.files), manifest.n_bytes / 1e6, manifest.folder),
+        *(repo, manifest.commit, len(manifest.files), megabytes, manifest.folder),
     )
 
 
@@ -111,18 +112,22 @@ def wanted_files(names: Iterable[str], *, tokenizer_only: bool = False) -> list[
     if tokenizer_only:
         kept = [name for name in kept if "/" not in name and _matches(name, TOKENIZER_FILES)]
         return sorted(name for name in kept if not name.endswith(WEIGHTS))
-    safe = {_weights_key(name) for name in kept if name.endswith(".safetensors")}
-    has_model = any(PurePosixPath(name).name.startswith("model") for name, _ in safe)
+    safe = {_weights_name(name) for name in kept if name.endswith(".safetensors")}
+    has_model = any(PurePosixPath(name).name.startswith("model") for name in safe)
     return sorted(
         name
         for name in kept
-        if not _is_repeated(name, safe) and not (has_model and _is_consolidated(name))
+        if not (
+            name.removesuffix(".index.json").endswith((".bin", ".pt", ".pth"))
+            and _weights_name(name.removesuffix(".index.json")) in safe
+        )
+        and not (has_model and _is_consolidated(name))
     )
 
 
 def _is_never_read(name: str) -> bool:
-    folders = {part.lower() for part in PurePosixPath(name).parts[:-1]}
-    in_folder = not folders.isdisjoint(FOLDERS_NEVER_READ)
+    folders = PurePosixPath(name.lower()).parts[:-1]
+    in_folder = not set(FOLDERS_NEVER_READ).isdisjoint(folders)
     return in_folder or _matches(name.lower(), NEVER_READ)
 
 
@@ -130,54 +135,15 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns)
 
 
-def _weights_key(name: str) -> tuple[str, str]:
+def _weights_name(name: str) -> str:
     """Name the weights a file is (part) of: its folder and its stem, as safetensors names them."""
     path = PurePosixPath(name)
-    stem = _PART.sub("", path.stem)
-    return str(path.parent / stem.replace("pytorch_model", "model")), path.parent.as_posix()
-
-
-def _is_repeated(name: str, safe: set[tuple[str, str]]) -> bool:
-    if name.endswith(".bin.index.json"):
-        name = name.removesuffix(".index.json")
-    return name.endswith((".bin", ".pt", ".pth")) and _weights_key(name) in safe
+    return str(path.parent / _PART.sub("", path.stem).replace("pytorch_model", "model"))
 
 
 def _is_consolidated(name: str) -> bool:
     base = PurePosixPath(name).name
     return base.startswith("consolidated") and base.endswith(WEIGHTS)
-
-
-def whole_snapshot(repo: str, revision: str | None, part: Part) -> Path | None:
-    """Return the cached snapshot of a commit if no file of it is missing."""
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    if not is_commit(revision) or (patterns := cached_patterns(repo, revision, part)) is None:
-        return None
-    try:
-        return snapshot_in_cache(repo, revision, patterns)
-    except LocalEntryNotFoundError:
-        return None
-
-
-def cached_patterns(repo: str, revision: str | None, part: Part) -> list[str] | None:
-    """Return patterns of the files that are read, by the cached list of all; None without one."""
-    from huggingface_hub import get_cached_repo_tree
-    from huggingface_hub.errors import CachedRepoTreeNotFoundError
-
-    try:
-        names = [file.path for file in get_cached_repo_tree(repo, revision=revision)]
-    except CachedRepoTreeNotFoundError:
-        return None
-    return literal_patterns(wanted_files(names, tokenizer_only=part == "tokenizer"))
-
-
-def snapshot_in_cache(repo: str, revision: str | None, patterns: list[str] | None) -> Path:
-    """Return a snapshot's folder; LocalEntryNotFoundError if a file is known to be missing."""
-    from huggingface_hub import snapshot_download
-
-    options: dict[str, Any] = {"local_files_only": True, "allow_patterns": patterns}
-    return Path(snapshot_download(repo, revision=revision, **options))
 
 
 def literal_patterns(names: Iterable[str]) -> list[str]:
@@ -247,7 +213,6 @@ def download_settings(repo: str, revision: str | None) -> Path:
 def _snapshot(repo: str, revision: str | None, *, part: Part) -> Path:
     """Fetch a snapshot; return its folder in the cache, whose name is the commit."""
     from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import OfflineModeIsEnabled
 
     try:
         info = HfApi().model_info(repo, revision=revision)
@@ -255,16 +220,10 @@ def _snapshot(repo: str, revision: str | None, *, part: Part) -> Path:
         wanted = wanted_files(names, tokenizer_only=part == "tokenizer")
         _need(wanted, repo, names)
         logger.info("%s: commit %s, %d of %d files", repo, info.sha, len(wanted), len(names))
-        folder = Path(
-            snapshot_download(repo, revision=revision, allow_patterns=literal_patterns(wanted))
-        )
+        patterns = literal_patterns(wanted)
+        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=patterns))
     except Exception as error:
-        if isinstance(error, OfflineModeIsEnabled) or _is_unreachable(error):
-            folder = _cached_snapshot(repo, revision, part, error)
-        elif _is_fault_of_hub(error) and (whole := whole_snapshot(repo, revision, part)):
-            folder = whole
-        else:
-            raise
+        folder = _cached_snapshot(repo, revision, part, error)
         logger.warning("%s: taken as it lies in %s (%s)", repo, folder, type(error).__name__)
         return folder
     if absent := [name for name in wanted if not (folder / name).is_file()]:
@@ -276,12 +235,30 @@ def _snapshot(repo: str, revision: str | None, *, part: Part) -> Path:
 
 
 def _cached_snapshot(repo: str, revision: str | None, part: Part, error: Exception) -> Path:
-    """Return a snapshot that the cache has already, whole as far as its list of files is known."""
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    """Return a snapshot that the cache has already, whole as far as its list of files is known.
 
+    Where the hub is out of reach; where it has a fault of its own, that of a pinned commit whose
+    files are all known to be there. Any other error is raised again.
+    """
+    import httpx2
+    from huggingface_hub import errors, get_cached_repo_tree, snapshot_download
+
+    away = (errors.OfflineModeIsEnabled, httpx2.TransportError, ConnectionError, TimeoutError)
+    is_fault = isinstance(error, errors.HfHubHTTPError) and error.response.status_code >= 500
+    if not isinstance(error, away) and not (is_fault and is_commit(revision)):
+        raise error
+    patterns = None
+    with suppress(errors.CachedRepoTreeNotFoundError):
+        names = [file.path for file in get_cached_repo_tree(repo, revision=revision)]
+        patterns = literal_patterns(wanted_files(names, tokenizer_only=part == "tokenizer"))
+    if is_fault and patterns is None:
+        raise error
+    options: dict[str, Any] = {"local_files_only": True, "allow_patterns": patterns}
     try:
-        return snapshot_in_cache(repo, revision, cached_patterns(repo, revision, part))
-    except LocalEntryNotFoundError:
+        return Path(snapshot_download(repo, revision=revision, **options))
+    except errors.LocalEntryNotFoundError:
+        if is_fault:
+            raise error from None
         raise InputError(
             f"checkpoint {repo!r}, revision {revision or MAIN!r}: the hub is out of reach "
             f"({type(error).__name__}: {error}) and the cache does not have all of it. Checkpoints "
@@ -307,30 +284,14 @@ def _fetch_code(folder: Path, repo: str, revision: str | None) -> dict[str, str]
     path = folder / "config.json"
     config: Any = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     classes = (config.get("auto_map") or {}) if isinstance(config, dict) else {}
-    given = [name for value in classes.values() for name in _as_list(value)]
-    others = {name.partition("--")[0] for name in given if "--" in name} - {repo}
+    # A class is a name, or a list of names and nulls.
+    given = [value if isinstance(value, list) else [value] for value in classes.values()]
+    named = [name for names in given for name in names if isinstance(name, str)]
+    others = {name.partition("--")[0] for name in named if "--" in name} - {repo}
     return {
         other: Path(snapshot_download(other, revision=revision, allow_patterns=CODE_FILES)).name
         for other in sorted(others)
     }
-
-
-def _as_list(value: Any) -> list[str]:
-    """Make a list of an auto_map's value: a name, or a list of names and nulls."""
-    values = value if isinstance(value, list | tuple) else [value]
-    return [name for name in values if isinstance(name, str)]
-
-
-def _is_unreachable(error: Exception) -> bool:
-    import httpx2
-
-    return isinstance(error, httpx2.TransportError | ConnectionError | TimeoutError)
-
-
-def _is_fault_of_hub(error: Exception) -> bool:
-    from huggingface_hub.errors import HfHubHTTPError
-
-    return isinstance(error, HfHubHTTPError) and error.response.status_code >= 500
 
 
 @contextmanager
@@ -338,32 +299,31 @@ def _in_plain_words(repo: str, revision: str | None) -> Iterator[None]:
     """Turn what the hub answers into an InputError."""
     from huggingface_hub import errors
 
-    where = f"checkpoint {repo!r}, revision {revision or MAIN!r}"
+    login = "log in on the machine where snakemake runs (`hf auth login`, or HF_TOKEN)"
     try:
         yield
-    except errors.GatedRepoError as error:
-        raise InputError(
-            f"{where}: gated. Accept its conditions on {error.response.url.host}/{repo}, and log "
-            "in on the machine where snakemake runs (`hf auth login`, or HF_TOKEN)."
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise InputError(
-            f"{where}: the repository has no such commit, branch or tag. Correct `revision` in the "
-            "model's entry."
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise InputError(
-            f"{where}: no such repository on the hub, or a private one. Correct `checkpoint`, or "
-            "log in on the machine where snakemake runs (`hf auth login`, or HF_TOKEN)."
-        ) from error
-    except errors.HFValidationError as error:
-        raise InputError(f"{where}: not a hub name of the form owner/name ({error})") from error
-    except errors.HfHubHTTPError as error:
-        raise InputError(
-            f"{where}: the hub answered {error.response.status_code} ({error}). Try again later."
-        ) from error
-    except OSError as error:  # a full disk, a cache that cannot be written, a broken transfer
-        raise InputError(
-            f"{where}: cannot be downloaded ({error}). The cache is in HF_HOME; what has arrived "
-            "stays there, and the next run goes on."
-        ) from error
+    except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
+        match error:
+            case errors.GatedRepoError():
+                page = f"{error.response.url.host}/{repo}"
+                said = f"gated. Accept its conditions on {page}, and {login}."
+            case errors.RevisionNotFoundError():
+                said = (
+                    "the repository has no such commit, branch or tag. Correct `revision` in the "
+                    "model's entry."
+                )
+            case errors.RepositoryNotFoundError():
+                said = (
+                    "no such repository on the hub, or a private one. Correct `checkpoint`, or "
+                    f"{login}."
+                )
+            case errors.HFValidationError():
+                said = f"not a hub name of the form owner/name ({error})"
+            case errors.HfHubHTTPError():
+                said = f"the hub answered {error.response.status_code} ({error}). Try again later."
+            case _:  # a full disk, a cache that cannot be written, a broken transfer
+                said = (
+                    f"cannot be downloaded ({error}). The cache is in HF_HOME; what has arrived "
+                    "stays there, and the next run goes on."
+                )
+        raise InputError(f"checkpoint {repo!r}, revision {revision or MAIN!r}: {said}") from error

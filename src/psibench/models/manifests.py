@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,9 +32,7 @@ class Manifest:
     revision
         As asked for; None is the default branch.
     commit
-        What it was at the time of the download.
-    folder
-        The snapshot in the cache.
+        What it was at the time of the download; ``folder`` is its snapshot.
     files
         Path in the folder -> bytes.
     code
@@ -49,27 +47,9 @@ class Manifest:
     part: Part = "model"
     code: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def n_bytes(self) -> int:
-        """Sum the sizes of the files."""
-        return sum(self.files.values())
-
     def write(self, path: str | Path) -> None:
         """Write it as JSON, whole or not at all."""
-        plain = {
-            "repo": self.repo,
-            "revision": self.revision,
-            "commit": self.commit,
-            "folder": self.folder,
-            "part": self.part,
-            "files": dict(self.files),
-            "code": dict(self.code),
-        }
-        write_text(json.dumps(plain, indent=2) + "\n", path)
-
-    def missing(self) -> list[str]:
-        """List the files that are not in the folder, or have another size."""
-        return [name for name, size in self.files.items() if not _has_size(self.folder, name, size)]
+        write_text(json.dumps(asdict(self), indent=2) + "\n", path)
 
 
 def manifest_name(repo: str, revision: str | None, part: Part = "model") -> str:
@@ -113,7 +93,7 @@ def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Mani
     for path in (Path(folder) / name for name in names):
         if path.is_file():
             manifest = read_manifest(path)
-            if gone := manifest.missing():
+            if gone := missing_files(manifest.folder, manifest.files):
                 raise InputError(
                     f"checkpoint {repo!r}: {len(gone)} of {len(manifest.files)} downloaded files "
                     f"are no longer in {manifest.folder} ({gone[0]}). Delete {path} and run the "
@@ -128,8 +108,13 @@ def is_commit(revision: str | None) -> bool:
     return revision is not None and COMMIT.fullmatch(revision) is not None
 
 
-def _has_size(folder: str, name: str, size: int) -> bool:
-    try:
-        return (Path(folder) / name).stat().st_size == size
-    except OSError:
-        return False
+def missing_files(folder: str | Path, sizes: Mapping[str, int]) -> list[str]:
+    """List the files, path in the folder -> bytes, that are not there or have another size."""
+
+    def is_there(name: str, size: int) -> bool:
+        try:
+            return (Path(folder) / name).stat().st_size == size
+        except OSError:
+            return False
+
+    return [name for name, size in sizes.items() if not is_there(name, size)]

@@ -6,9 +6,10 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
+
+from psibench.models.manifests import missing_files
 
 VARIABLE = "PSIBENCH_NODE_CACHE"
 """Environment variable with the folder of the copies; unset: checkpoints stay where they lie."""
@@ -18,7 +19,7 @@ SPARE_BYTES = 1 << 30
 logger = logging.getLogger("psibench")
 
 
-def cached_on_node(folder: str | Path, files: Mapping[str, int] | None = None) -> Path:
+def cached_on_node(folder: str | Path, files: Mapping[str, int]) -> Path:
     """Return this node's copy of a checkpoint's folder, made if it is not there yet.
 
     Jobs that start together on a node wait for the first of them to copy. Links are followed: the
@@ -28,20 +29,22 @@ def cached_on_node(folder: str | Path, files: Mapping[str, int] | None = None) -
     Parameters
     ----------
     files
-        Path in the folder -> bytes: what is copied. None: every file in it.
+        Path in the folder -> bytes: what is copied.
     """
     source = Path(folder)
     root = _root()
     if root is None:
         return source
     try:
-        sizes = dict(files) if files is not None else _sizes(source)
         root.mkdir(parents=True, exist_ok=True)
-        target = root / _copy_name(source, sizes)
-        with _locked(target.with_name(f"{target.name}.lock")):
-            if _is_whole(target, sizes):
+        target = root / _copy_name(source, files)
+        with open(target.with_name(f"{target.name}.lock"), "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # freed when the process ends, however it ends
+            if target.is_dir() and target.stat().st_uid != os.getuid():
+                raise PermissionError(f"{target} belongs to somebody else")
+            if target.is_dir() and not missing_files(target, files):  # a cleaner may have been here
                 return target
-            needed, free = sum(sizes.values()), shutil.disk_usage(root).free
+            needed, free = sum(files.values()), shutil.disk_usage(root).free
             if needed + SPARE_BYTES > free:
                 logger.warning(
                     "node cache %s: no room for %s (%d MB, %d MB free); it is read from where it "
@@ -49,7 +52,7 @@ def cached_on_node(folder: str | Path, files: Mapping[str, int] | None = None) -
                     *(root, source, needed >> 20, free >> 20),
                 )
                 return source
-            _copy(source, target, sizes)
+            _copy(source, target, files)
             logger.info("node cache: copied %s to %s, %d MB", source, target, needed >> 20)
             return target
     except OSError as error:
@@ -72,11 +75,6 @@ def _root() -> Path | None:
     return Path(expanded)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
-
-
 def _copy_name(source: Path, sizes: Mapping[str, int]) -> str:
     """Name a copy by its source, and by the files as they are there now."""
     real = source.resolve()
@@ -84,18 +82,6 @@ def _copy_name(source: Path, sizes: Mapping[str, int]) -> str:
     digest = hashlib.sha256(json.dumps([str(real), sorted(stamps)]).encode()).hexdigest()
     readable = real.parent.parent.name if real.parent.name == "snapshots" else real.name
     return f"{readable.removeprefix('models--')}-{digest[:16]}"
-
-
-def _is_whole(target: Path, sizes: Mapping[str, int]) -> bool:
-    """Say whether a copy of one's own is there with all files: a cleaner may have been at it."""
-    if not target.is_dir():
-        return False
-    if target.stat().st_uid != os.getuid():
-        raise PermissionError(f"{target} belongs to somebody else")
-    return all(
-        (target / name).is_file() and (target / name).stat().st_size == size
-        for name, size in sizes.items()
-    )
 
 
 def _copy(source: Path, target: Path, sizes: Mapping[str, int]) -> None:
@@ -114,11 +100,3 @@ def _copy(source: Path, target: Path, sizes: Mapping[str, int]) -> None:
         temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a file's lock; the kernel frees it when the process ends, however it ends."""
-    with open(path, "a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
