@@ -7,15 +7,15 @@ from bm25s.tokenization import tokenize as cut_by_bm25s
 from hypothesis import given
 from hypothesis import strategies as st
 
+from psibench.config.models import Bm25Model
 from psibench.errors import InputError
-from psibench.models.bm25 import LANGUAGE_NAMES, STOP_WORD_LANGUAGES, text_tokenizer
+from psibench.models.bm25 import LANGUAGE_NAMES, STOP_WORD_LANGUAGES, bm25_tokenizer
 
-AUTO = {"stemmer": "auto", "stopwords": "auto"}
 PLAIN = {"stemmer": None, "stopwords": None}
 
 
 def terms(language: str, text: str, **options) -> list[str]:
-    return text_tokenizer(language, **(AUTO | options))([text])[0]
+    return bm25_tokenizer(Bm25Model(backend="bm25s", **options), language)([text])[0]
 
 
 @given(st.lists(st.text(), max_size=5))
@@ -27,8 +27,8 @@ def test_english_terms_are_those_of_bm25s_with_its_stop_words_and_the_english_st
         return_ids=False,
         show_progress=False,
     )
-    assert text_tokenizer("eng-Latn", **AUTO)(texts) == expected
-    assert text_tokenizer("eng-Latn", stemmer="english", stopwords="english")(texts) == expected
+    for names in ({}, {"stemmer": "english", "stopwords": "english"}):
+        assert bm25_tokenizer(Bm25Model(backend="bm25s", **names), "eng-Latn")(texts) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_named_stemmer_and_stop_words_go_before_the_language():
 def test_unknown_stemmer_lists_the_supported_ones_in_every_script():
     for language in ("eng-Latn", "cmn-Hans"):
         with pytest.raises(InputError, match=r"'klingon' is unknown. Supported: .*auto, or null"):
-            text_tokenizer(language, stemmer="klingon", stopwords=None)
+            terms(language, "", stemmer="klingon")
 
 
 def test_every_name_is_one_that_a_library_knows():

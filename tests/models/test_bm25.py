@@ -91,23 +91,10 @@ def test_no_queries_give_no_rows():
     assert search_bm25(entry(), DOCUMENTS, [], k=3).documents.shape == (0, 3)
 
 
-def test_unknown_stemmer_lists_the_supported_ones():
-    with pytest.raises(InputError, match=r"'klingon' is unknown. Supported: .*english.*or null"):
-        search_bm25(entry(stemmer="klingon"), DOCUMENTS, ["cat"], k=3)
-
-
 @pytest.mark.parametrize("texts", [[], [""], ["the", "of and"]])
 def test_corpus_without_terms_is_refused(texts):
     with pytest.raises(InputError, match="no document holds a term"):
         search_bm25(entry(), texts, ["cat"], k=3)
-
-
-def test_english_defaults_give_the_scores_of_the_named_english_analyser():
-    named = entry(stemmer="english", stopwords="english")
-    for query in ("dogs and mice", "the house"):
-        given, expected = (search_bm25(e, DOCUMENTS, [query], k=6) for e in (entry(), named))
-        np.testing.assert_array_equal(given.scores, expected.scores)
-        np.testing.assert_array_equal(given.documents, expected.documents)
 
 
 def test_documents_are_searched_in_their_own_language():

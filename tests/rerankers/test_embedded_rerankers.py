@@ -63,30 +63,6 @@ def test_bm25_is_the_share_of_what_the_query_could_reach(load, score):
     assert found.raw[0] == pytest.approx(expected, abs=1e-12)
 
 
-def test_bm25_orders_texts_as_the_usual_formula(load, score):
-    """Only the constant factor of the query is divided out."""
-    import bm25s
-
-    reranker = load("bm25", average_length=6)
-    rng = random.Random(2)
-    words = ["river", "bridge", "stone", "engine", "garden", "winter"]
-    texts = [" ".join(rng.choices(words, k=6)) for _ in range(12)]
-    found = score(reranker, [("river bridge bridge", text) for text in texts])
-    usual = []
-    for text in texts:  # one text at a time, its inverse document frequencies set to ours
-        counts = {term: text.split().count(term) for term in ("river", "bridge")}
-        usual.append(
-            sum(
-                times * math.log1p(reranker.ranks[stem]) * counts[term] * 2.5
-                / (counts[term] + 1.5)
-                for term, stem, times in (("river", "river", 1), ("bridge", "bridg", 2))
-            )
-        )  # fmt: skip
-    assert bm25s.BM25().k1 == reranker.entry.k1 == 1.5
-    ratio = np.array(usual)[np.array(usual) > 0] / found.raw[np.array(usual) > 0]
-    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
-
-
 def test_rarer_words_weigh_more_and_unlisted_ones_most(load, score):
     ranks = load("bm25").ranks
     assert ranks["citi"] < ranks["bridg"] < ranks["aqueduct"] < load("bm25").unlisted_rank
@@ -136,14 +112,6 @@ def test_maxsim_is_the_mean_over_query_tokens_of_the_best_text_token(load, score
     )
     assert len(query) == 8  # seven words and the question mark; no special tokens
     assert found.raw[0] == pytest.approx((query @ text.T).max(axis=1).mean(), abs=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["cosine", "maxsim"])
-def test_long_text_is_read_to_the_encoders_limit(kind, load, score):
-    ending = ANSWER
-    long = OTHER + " " + "It rains. " * 400
-    cut, uncut = score(load(kind), [(QUERY, long), (QUERY, long + ending)]).raw
-    assert cut == pytest.approx(uncut, abs=1e-6)
 
 
 def test_best_window_of_a_text_counts(load, score):

@@ -83,55 +83,39 @@ LANGUAGE_NAMES = {
 STOP_WORD_LANGUAGES: tuple[str, ...] = get_args(StopWordLanguage)
 
 
-def text_tokenizer(language: str, *, stemmer: str | None, stopwords: str | None) -> Tokenizer:
-    """Return texts -> lists of terms.
+def bm25_tokenizer(entry: Bm25Model, language: str) -> Tokenizer:
+    """Return texts -> lists of terms, as an entry wants them.
 
     Parameters
     ----------
+    entry : its stemmer and stop words are names as PyStemmer and bm25s have them; ``auto``: those
+        of the language, where there are any; None for none.
     language : language and script of the texts searched, as in ``eng-Latn``.
-    stemmer, stopwords : names as PyStemmer and bm25s have them; ``auto``: those of the language,
-        where there are any; None for none.
 
     Raises
     ------
     InputError
         If there is no stemmer of that name.
     """
+    import Stemmer
+
     code, _, script = language.partition("-")
-    stems = _stemmer(_named(stemmer, code, supported=_algorithms()))
-    if script in UNSPACED_SCRIPTS:
-        # Stop words are words; a pair of characters is none, so `auto` takes out nothing here.
-        words = None if stopwords == AUTO else stopwords
-        return _unspaced_tokenizer(stems, _stop_words(words))
-    words = _named(stopwords, code, supported=STOP_WORD_LANGUAGES)
-    return _word_tokenizer(stems, words, is_english=code == "eng")
-
-
-def _named(given: str | None, code: str, *, supported: Sequence[str]) -> str | None:
-    """Resolve ``auto``; other names stay."""
-    if given != AUTO:
-        return given
-    name = LANGUAGE_NAMES.get(code)
-    return name if name in supported else None
-
-
-def _algorithms() -> list[str]:
-    import Stemmer
-
-    names: list[str] = Stemmer.algorithms()
-    return names
-
-
-def _stemmer(name: str | None) -> Any:
-    import Stemmer
-
-    if name is None:
-        return None
-    if name not in _algorithms():
+    own, supported = LANGUAGE_NAMES.get(code), Stemmer.algorithms()
+    stemmer, stopwords = entry.stemmer, entry.stopwords
+    if stemmer == AUTO:
+        stemmer = own if own in supported else None
+    if stemmer is not None and stemmer not in supported:
         raise InputError(
-            f"stemmer {name!r} is unknown. Supported: {', '.join(_algorithms())}, auto, or null"
+            f"stemmer {stemmer!r} is unknown. Supported: {', '.join(supported)}, auto, or null"
         )
-    return Stemmer.Stemmer(name)
+    stems = None if stemmer is None else Stemmer.Stemmer(stemmer)
+    if stopwords == AUTO:
+        # Stop words are words; a pair of characters is none, so `auto` takes out nothing there.
+        is_listed = own in STOP_WORD_LANGUAGES and script not in UNSPACED_SCRIPTS
+        stopwords = own if is_listed else None  # type: ignore[assignment]
+    if script in UNSPACED_SCRIPTS:
+        return _unspaced_tokenizer(stems, _stop_words(stopwords))
+    return _word_tokenizer(stems, stopwords, is_english=code == "eng")
 
 
 def _stop_words(name: str | None) -> frozenset[str]:
@@ -169,7 +153,9 @@ def _unspaced_tokenizer(stems: Any, stop_words: frozenset[str]) -> Tokenizer:
     def terms(text: str) -> list[str]:
         found: list[str] = []
         for piece in pieces.finditer(_folded(text).lower()):
-            found += _pairs(piece[1]) if piece[1] else [piece[0]]
+            run = piece[1] or ""
+            # Overlapping pairs of neighbouring characters; a single one stands for itself.
+            found += [run[i : i + 2] for i in range(len(run) - 1)] or [piece[0]]
         kept = [term for term in found if term not in stop_words]
         return kept if stems is None else list(stems.stemWords(kept))
 
@@ -179,29 +165,17 @@ def _unspaced_tokenizer(stems: Any, stop_words: frozenset[str]) -> Tokenizer:
     return tokenize
 
 
-def _pairs(run: str) -> list[str]:
-    """Overlapping pairs of neighbouring characters; a single one stands for itself."""
-    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
-
-
 def _folded(text: str) -> str:
     """One form for texts that look the same: composed accents, full-width letters as others."""
     return unicodedata.normalize("NFKC", text)
 
 
+@cache
 def _word_pattern() -> str:
     """Two or more characters, as bm25s; combining marks count as characters."""
-    return rf"\w[\w{_marks()}]+"
-
-
-@cache
-def _marks() -> str:
-    """List all combining marks, as the inside of a character class."""
-    return "".join(c for c in map(chr, range(sys.maxunicode + 1)) if _is_mark(c))
-
-
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character) in ("Mn", "Mc")
+    every = map(chr, range(sys.maxunicode + 1))
+    marks = "".join(c for c in every if unicodedata.category(c) in ("Mn", "Mc"))
+    return rf"\w[\w{marks}]+"
 
 
 DEFAULT_LANGUAGE = "eng-Latn"
@@ -287,8 +261,3 @@ def _matching(index: Any, tokens: Sequence[str], marks: np.ndarray) -> np.ndarra
     found = np.flatnonzero(marks)
     marks[found] = False
     return found
-
-
-def bm25_tokenizer(entry: Bm25Model, language: str = DEFAULT_LANGUAGE) -> Tokenizer:
-    """Return texts -> lists of terms, as `entry` wants them in the language of the documents."""
-    return text_tokenizer(language, stemmer=entry.stemmer, stopwords=entry.stopwords)

@@ -11,17 +11,17 @@ the query's tokens.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from psibench.config.models import Bm25Model
 from psibench.config.rerankers import BiEncoderReranker, Bm25Reranker
 from psibench.errors import InputError
-from psibench.models.bm25 import bm25_tokenizer
+from psibench.models.bm25 import DEFAULT_LANGUAGE, bm25_tokenizer
 from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint
 from psibench.models.dtypes import fast_dtype
 from psibench.models.load import load_encoder
@@ -30,9 +30,8 @@ from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, calibr
 from psibench.tables.provenance import hash_params
 
 
-@dataclass(frozen=True)
-class TermPair:
-    """Terms of a query, and how often each term stands in a text."""
+class TermPair(NamedTuple):
+    """Terms of a query, and how often each term is in a text."""
 
     query: list[str]
     counts: Counter[str]
@@ -107,13 +106,10 @@ class LexicalReranker:
 def load_lexical(name: str, entry: Bm25Reranker) -> LexicalReranker:
     """Read the vocabulary's ranks; the tokenizer is that of the BM25 retriever.
 
-    Raises
-    ------
-    InputError
-        If the vocabulary cannot be read or the stemmer is unknown.
+    Raises InputError if the vocabulary cannot be read or the stemmer is unknown.
     """
     model = Bm25Model(backend="bm25s", stemmer=entry.stemmer, stopwords=entry.stopwords)
-    stems = bm25_tokenizer(model)
+    stems = bm25_tokenizer(model, DEFAULT_LANGUAGE)
     path = Path(resolve_checkpoint(entry.vocabulary)) / "vocab.txt"
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -135,15 +131,10 @@ CACHE_BYTES = 1 << 30
 
 
 class VectorCache:
-    """The vectors used last, by the text's tokens.
+    """The vectors used last, by the text's tokens, in ``max_bytes`` of memory, their keys included.
 
     A bi-encoder that scores many queries against the same documents, one batch after the other,
-    encodes each of them once as long as it stays here.
-
-    Parameters
-    ----------
-    max_bytes
-        Memory of all vectors held and of their keys; the ones not used for longest go first.
+    encodes each of them once as long as it stays here; the ones not used for longest go first.
     """
 
     def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
@@ -167,8 +158,7 @@ class VectorCache:
             self._n_bytes -= len(oldest) + held.nbytes
 
 
-@dataclass(frozen=True)
-class EncodedPair:
+class EncodedPair(NamedTuple):
     """Query and text as the encoder reads them, apart."""
 
     query: TokenizedText
@@ -235,36 +225,27 @@ class SimilarityReranker:
 
     def _vectors(self, items: Sequence[TokenizedText]) -> list[np.ndarray]:
         """Return (n_vectors, dim) per text: all windows' vectors, or all tokens'."""
-        parts = [
-            [(window.tobytes() + keep.tobytes(), window, keep) for window, keep in zipped]
+        own = [
+            [(w.tobytes() + keep.tobytes(), (w, keep)) for w, keep in zipped]
             for zipped in (zip(item.windows, item.content, strict=True) for item in items)
         ]
-        found: dict[bytes, np.ndarray] = {}
-        missing: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
-        for key, window, keep in (part for mine in parts for part in mine):
-            vectors = self.cache.get(key)
-            if vectors is None:
-                missing[key] = (window, keep)
-            else:
-                found[key] = vectors
-        for key, vectors in self._encode(missing):
-            found[key] = vectors.copy()  # not a view, which would hold the whole batch
-            self.cache.put(key, found[key])
-        return [
-            item.vectors([found[key] for key, _, _ in mine])
-            for item, mine in zip(items, parts, strict=True)
-        ]
-
-    def _encode(
-        self, parts: Mapping[bytes, tuple[np.ndarray, np.ndarray]]
-    ) -> Iterator[tuple[bytes, np.ndarray]]:
-        """Encode windows, those of like length together: no row is padded to twice its length."""
+        parts = dict(part for mine in own for part in mine)
+        held = {key: self.cache.get(key) for key in parts}
+        found = {key: vectors for key, vectors in held.items() if vectors is not None}
+        # Those of like length go together: no row is padded to twice its length.
         by_length: dict[int, list[bytes]] = {}
         for key, (window, _) in parts.items():
-            by_length.setdefault(len(window).bit_length(), []).append(key)
+            if key not in found:
+                by_length.setdefault(len(window).bit_length(), []).append(key)
         for keys in by_length.values():
             windows, content = zip(*(parts[key] for key in keys), strict=True)
-            yield from zip(keys, self.encoder.forward(windows, content), strict=True)
+            for key, vectors in zip(keys, self.encoder.forward(windows, content), strict=True):
+                found[key] = vectors.copy()  # not a view, which would hold the whole batch
+                self.cache.put(key, found[key])
+        return [
+            item.vectors([found[key] for key, _ in mine])
+            for item, mine in zip(items, own, strict=True)
+        ]
 
 
 def _similarity(query: np.ndarray, text: np.ndarray) -> float:
@@ -278,10 +259,7 @@ def _similarity(query: np.ndarray, text: np.ndarray) -> float:
 def load_similarity(name: str, entry: BiEncoderReranker, *, device: str) -> SimilarityReranker:
     """Load the encoder of a bi-encoder entry.
 
-    Raises
-    ------
-    InputError
-        If its checkpoint cannot be loaded.
+    Raises InputError if its checkpoint cannot be loaded.
     """
     wanted = entry.encoder.dtype
     dtype = fast_dtype(device) if wanted in (None, "auto") else wanted
