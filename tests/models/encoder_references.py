@@ -4,9 +4,10 @@ import numpy as np
 import torch
 
 
-def unit(vector) -> np.ndarray:
-    vector = np.asarray(vector.detach(), dtype=np.float64)
-    return vector / np.linalg.norm(vector)
+def unit(vectors) -> np.ndarray:
+    if isinstance(vectors, torch.Tensor):
+        vectors = vectors.detach().double().numpy()
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 TEXTS = ["w1 w2 w3 w4 w5", "w7", " ".join(f"w{i}" for i in range(20, 45))]

@@ -1,18 +1,9 @@
 """Token vectors of texts, and the search's scores of them."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from psibench.search.late import search_token_vectors
 from psibench.search.vectors import ArrayVectors, Vectors
-
-
-def vectors_of(encoder, texts: Sequence[str], *, role="document") -> list[np.ndarray]:
-    """Encode texts of one window each in one batch."""
-    items = encoder.tokenize(texts, role)
-    windows, content = ([getattr(i, name)[0] for i in items] for name in ("windows", "content"))
-    return encoder.forward(windows, content)
 
 
 def maxsim(query: np.ndarray, text: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from encoder_references import vectors_of
+from encoder_references import unit, vectors_of
 from tiny_checkpoints import save_bert
 
 from psibench.errors import InputError
@@ -31,10 +31,6 @@ def sharp_bert(tmp_path_factory: pytest.TempPathFactory):
                 weight.mul_(12)
     model.save_pretrained(folder)
     return folder
-
-
-def unit(vector: np.ndarray) -> np.ndarray:
-    return vector / np.linalg.norm(vector, axis=-1, keepdims=True)
 
 
 # --- BERT in numpy, one text at a time

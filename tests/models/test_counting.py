@@ -62,8 +62,3 @@ def test_words_are_split_on_white_space():
 def test_unknown_tokenizer_is_named(name):
     with pytest.raises(InputError, match=name):
         token_counter(name)
-
-
-def test_folder_without_a_tokenizer_is_refused(tmp_path):
-    with pytest.raises(InputError, match="length_tokenizer"):
-        token_counter(str(tmp_path))

@@ -7,9 +7,12 @@ from tiny_checkpoints import SIZES, entry_of, save_bert, save_modules
 
 from psibench.config.models import ColbertModel, FlagEmbeddingModel
 from psibench.errors import InputError
-from psibench.models.declared import ROBERTA_KIND, declared_positions
+from psibench.models.declared import (
+    ROBERTA_KIND,
+    declared_positions,
+    refuse_beyond_positions,
+)
 from psibench.models.networks import usable_positions
-from psibench.models.positions import refuse_beyond_positions
 
 # Small enough to be made in a moment, whatever the type.
 SMALL = SIZES | {

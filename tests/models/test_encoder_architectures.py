@@ -8,6 +8,7 @@ import torch
 from encoder_references import TEXTS, encode, full_attention, ids_of, unit
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from stored_networks import gte_states
 from tiny_architectures import (
     save_bidirectional_llama,
     save_bidirectional_qwen2,
@@ -17,7 +18,6 @@ from tiny_architectures import (
     save_nv_embed,
     save_qwen3_embedding,
 )
-from torch.nn.functional import gelu, layer_norm, linear, softmax
 from transformers import AutoConfig, AutoModel
 
 from psibench.errors import InputError
@@ -28,40 +28,6 @@ ARCHITECTURES = {
     "nv-embed": save_nv_embed,
     "jina-v4": save_jina_v4,
 }
-
-
-def gte_states(state: dict, ids: list[int], theta: float, factor: float) -> torch.Tensor:
-    """The old code's network: rotary angles with fixed NTK scaling, norms behind the residuals."""
-    heads, size = 4, 8
-    frequencies = (theta * factor) ** (-torch.arange(0, size, 2) / size) / factor ** (2 / size)
-    angles = torch.outer(torch.arange(len(ids)), frequencies).repeat(1, 2)
-
-    def norm(x, name):
-        return layer_norm(x, (32,), state[f"{name}.weight"], state[f"{name}.bias"], 1e-12)
-
-    def rotate(x):
-        return x * angles.cos() + torch.cat([-x[..., 4:], x[..., :4]], dim=-1) * angles.sin()
-
-    hidden = state["embeddings.word_embeddings.weight"][ids]
-    hidden = norm(
-        hidden + state["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm"
-    )
-    for layer in range(2):
-        own = {
-            k.partition(f"layer.{layer}.")[2]: v for k, v in state.items() if f"layer.{layer}." in k
-        }
-        packed = linear(hidden, own["attention.qkv_proj.weight"], own["attention.qkv_proj.bias"])
-        query, key, value = (
-            part.view(-1, heads, size).transpose(0, 1) for part in packed.chunk(3, dim=-1)
-        )
-        weights = softmax(rotate(query) @ rotate(key).transpose(1, 2) / size**0.5, dim=-1)
-        mixed = (weights @ value).transpose(0, 1).reshape(len(ids), 32)
-        mixed = linear(mixed, own["attention.o_proj.weight"], own["attention.o_proj.bias"])
-        hidden = norm(hidden + mixed, f"encoder.layer.{layer}.attn_ln")
-        up, gate = linear(hidden, own["mlp.up_gate_proj.weight"]).chunk(2, dim=-1)
-        fed = linear(up * gelu(gate), own["mlp.down_proj.weight"], own["mlp.down_proj.bias"])
-        hidden = norm(hidden + fed, f"encoder.layer.{layer}.mlp_ln")
-    return hidden
 
 
 @pytest.mark.parametrize(("prefix", "pooling"), [("new.", "cls"), ("", "mean")])
@@ -158,22 +124,3 @@ def test_decoders_of_transformers_give_the_vectors_of_sentence_transformers(
 def test_checkpoint_of_another_model_type_is_refused(tiny_bert, load_tiny, architecture):
     with pytest.raises(InputError, match="model_type 'bert'"):
         load_tiny(tiny_bert, architecture=architecture)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "part"),
-    [
-        ("gte", "layer.1."),
-        ("bidirectional", "layers.1."),
-        ("jina-v4", "layers.1."),
-        ("nv-embed", "layers.1."),
-        ("nv-embed", "latent_attention_model.cross"),
-    ],
-)
-def test_missing_weights_are_refused_by_every_architecture(tmp_path, load_tiny, architecture, part):
-    folder = ARCHITECTURES[architecture](tmp_path / "m")
-    path = folder / "model.safetensors"
-    kept = {name: tensor for name, tensor in load_file(path).items() if part not in name}
-    save_file(kept, path, metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"do not fit|Missing key"):
-        load_tiny(folder, architecture=architecture)

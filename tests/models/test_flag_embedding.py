@@ -1,12 +1,12 @@
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from closeness import assert_vectors_close
-from late_vectors import maxsim, maxsim_search, vectors_of
+from encoder_references import vectors_of
+from late_vectors import maxsim_search
 from tiny_late_checkpoints import save_bge_m3
 
 from psibench.config.models import FlagEmbeddingModel
@@ -95,14 +95,6 @@ def test_search_scores_as_flag_embedding_does(load, theirs):
     np.testing.assert_allclose(maxsim_search(asked, read, mean=True), expected, atol=1e-4)
 
 
-def test_search_scores_by_the_formula(load):
-    asked, read = (vectors_of(load(), texts) for texts in (QUERIES, TEXTS))
-    expected = np.array([[maxsim(query, text) for text in read] for query in asked])
-    lengths = np.array([[len(query)] for query in asked])
-    np.testing.assert_allclose(maxsim_search(asked, read), expected, atol=1e-4)
-    np.testing.assert_allclose(maxsim_search(asked, read, mean=True), expected / lengths, atol=1e-4)
-
-
 @pytest.mark.parametrize("vectors", ["dense", "multi-vector"])
 def test_what_is_in_a_batch_changes_its_vectors_by_rounding_only(load, vectors):
     encoder = load(vectors=vectors)
@@ -119,25 +111,6 @@ def test_visible_characters_end_with_the_last_token_that_is_read(load):
     )
     assert (whole.visible_char_end, empty.visible_char_end) == (5, 0)
     assert (cut.n_tokens, cut.visible_char_end) == (8, len("w1 w2 w3 w4 w5 w6"))
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_reduced_formats_stay_close_to_float32(load, dtype):
-    pairs = zip(vectors_of(load(), TEXTS), vectors_of(load(dtype=dtype), TEXTS), strict=True)
-    for exact, reduced in pairs:
-        assert reduced.dtype == np.float32
-        assert (exact * reduced).sum(axis=1).min() > 0.99
-        assert not np.array_equal(exact, reduced)
-
-
-def test_the_format_can_be_changed_where_the_weights_are_float32(load):
-    changed, loaded = replace(load(), dtype="bfloat16"), load(dtype="bfloat16")
-    assert (changed.fingerprint, loaded.weights) == (loaded.fingerprint, "float32")
-    assert_vectors_close(vectors_of(changed, TEXTS), vectors_of(loaded, TEXTS), dtype="bfloat16")
-    reduced = replace(load(), weights="bfloat16", dtype="bfloat16")  # as on a GPU
-    assert reduced.fingerprint != loaded.fingerprint
-    with pytest.raises(ValueError, match="cannot compute in float16"):
-        replace(reduced, dtype="float16")
 
 
 @pytest.mark.parametrize(
@@ -203,8 +176,3 @@ def test_a_head_of_another_shape_is_refused(load, bge_m3, tmp_path, state):
     torch.save(state, bad / "colbert_linear.pt")
     with pytest.raises(InputError, match="found no linear layer over 32 dimensions"):
         load(bad)
-
-
-def test_missing_folder_is_named(load, tmp_path):
-    with pytest.raises(InputError, match=r"nowhere.*no such folder"):
-        load(tmp_path / "nowhere")

@@ -79,27 +79,6 @@ LATENT = {
 }  # fmt: skip
 
 
-def test_latents_are_shared_by_the_rows_of_a_batch_and_give_what_a_copy_for_each_gives():
-    torch.manual_seed(0)
-    latent = LatentAttention(LATENT).eval()
-    hidden = torch.randn(7, 5, 32)
-    block, feed = latent.cross_attend_blocks
-    fn = block["fn"]
-
-    def heads(states):  # (rows, places, 4 * 32) -> (rows, 4, places, 32)
-        return states.unflatten(-1, (4, 32)).transpose(1, 2)
-
-    copies = latent.latents.expand(7, -1, -1)  # the formula: every row has its own latents
-    key, value = fn["to_kv"](block["norm_context"](copies)).chunk(2, dim=-1)
-    query = heads(fn["to_q"](block["norm"](hidden)))
-    weights = softmax(query @ heads(key).mT / 32**0.5, dim=-1)
-    mixed = (weights @ heads(value)).transpose(1, 2).flatten(2)
-    states = fn["to_out"](mixed) + hidden
-    inner, gates = feed["fn"]["net"]["0"](feed["norm"](states)).chunk(2, dim=-1)
-    expected = feed["fn"]["net"]["2"](inner * gelu(gates)) + states
-    torch.testing.assert_close(latent(hidden), expected, atol=1e-5, rtol=1e-5)
-
-
 def test_no_step_of_latent_attention_takes_memory_for_the_keys_of_each_row():
     latent = LatentAttention(LATENT).eval()
     rows, keys = 256, 64 * 4 * 32 * 4  # bytes of one set: latents, heads, dimensions, float32

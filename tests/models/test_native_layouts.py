@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import encoder_references as references
 import numpy as np
 import pytest
 import torch
@@ -35,15 +36,12 @@ def save(folder: Path, base: Path, *rest) -> Path:
     return folder
 
 
-def encode(encoder, texts=TEXTS) -> np.ndarray:
-    items = encoder.tokenize(texts, "document")
-    vectors = encoder.forward([i.windows[0] for i in items], [i.content[0] for i in items])
-    return np.concatenate(vectors)
+def encode(encoder) -> np.ndarray:
+    return references.encode(encoder, TEXTS)
 
 
 def reference(folder: Path) -> np.ndarray:
-    model = SentenceTransformer(str(folder), device="cpu")
-    return model.encode(TEXTS, normalize_embeddings=True)
+    return SentenceTransformer(str(folder), device="cpu").encode(TEXTS, normalize_embeddings=True)
 
 
 def use_old_names(folder: Path) -> None:
@@ -185,10 +183,6 @@ def test_hub_checkpoint_is_fetched_once_at_its_revision_and_read_from_there(
     encoder = load_tiny("owner/name", revision="c" * 40)
     assert asked == [("owner/name", "c" * 40)]
     np.testing.assert_allclose(encode(encoder), reference(tmp_path), atol=1e-6)
-
-
-def copy_without(folder: Path, target: Path, *patterns: str) -> Path:
-    return Path(shutil.copytree(folder, target, ignore=shutil.ignore_patterns(*patterns)))
 
 
 def test_weights_of_other_heads_may_be_left_over(tmp_path, tiny_bert, load_tiny):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from encoder_references import vectors_of
+from encoder_references import unit, vectors_of
 from pydantic import ValidationError
 from tiny_checkpoints import entry_of
 
@@ -18,10 +18,6 @@ WINDOWS = {"tokens": 18, "overlap": 4}  # 16 words in each, 12 further on
 
 def words(n: int, first: int = 0) -> str:
     return " ".join(f"w{(first + i) % 60}" for i in range(n))
-
-
-def unit(vector: np.ndarray) -> np.ndarray:
-    return vector / np.linalg.norm(vector, axis=-1, keepdims=True)
 
 
 def stored(encoder, texts: list[str], folder, role: str = "document") -> list[np.ndarray]:

@@ -4,7 +4,6 @@ import os
 import sys
 import tomllib
 import types
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -20,53 +19,26 @@ from psibench.models.vllm_pooling import ENVIRONMENT
 DIM = 8
 
 
-@dataclass
-class FakeOutput:
-    outputs: types.SimpleNamespace
-    error: str | None = None
-
-
-@dataclass
 class FakeLLM:
-    """Takes the arguments of vLLM's LLM that are used, and no others."""
+    """Notes the arguments that vLLM's LLM is given, and gives vectors of the token ids."""
 
-    options: dict = field(default_factory=dict)
-    asked: list = field(default_factory=list)
-    spoil: object = None
+    spoil = None
 
-    def __init__(
-        self,
-        model,
-        *,
-        runner="auto",
-        trust_remote_code=False,
-        tensor_parallel_size=1,
-        dtype="auto",
-        gpu_memory_utilization=0.92,
-        **kwargs,
-    ):
-        assert set(kwargs) <= {"max_model_len", "enable_prefix_caching"}  # EngineArgs'
-        if kwargs["max_model_len"] > 64:
+    def __init__(self, model, **options):
+        if options["max_model_len"] > 64:
             raise ValueError("max_model_len is greater than the derived max_model_len 64")
-        self.options = kwargs | {
-            "model": model,
-            "runner": runner,
-            "trust_remote_code": trust_remote_code,
-            "tensor_parallel_size": tensor_parallel_size,
-            "dtype": dtype,
-            "gpu_memory_utilization": gpu_memory_utilization,
-        }
+        self.options = options | {"model": model}
         self.environment = {name: os.environ.get(name) for name in ENVIRONMENT}
         self.asked = []
-        self.spoil = None
 
-    def embed(self, prompts, *, use_tqdm=True, pooling_params=None, tokenization_kwargs=None):
+    def embed(self, prompts, *, use_tqdm):
         assert not use_tqdm
         self.asked.append(prompts)
         vectors = [vector_of(prompt["prompt_token_ids"]).tolist() for prompt in prompts]
         if self.spoil is not None:
             vectors[-1] = self.spoil
-        return [FakeOutput(types.SimpleNamespace(embedding=vector)) for vector in vectors]
+        given = (types.SimpleNamespace(embedding=vector) for vector in vectors)
+        return [types.SimpleNamespace(outputs=outputs) for outputs in given]
 
 
 def vector_of(ids) -> np.ndarray:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from stored_networks import gte_weights, linear_weights, norm_weights
 from tiny_checkpoints import (
     DECODER_SIZES,
     DECODER_VOCABULARY,
@@ -20,26 +21,10 @@ def save_new_type_gte(folder: Path, *, prefix: str = "new.", pooling: str = "cls
     import torch
 
     torch.manual_seed(3)
-    hidden, inner, weights = 32, 64, {}
-    for layer in range(2):
-        at = f"encoder.layer.{layer}"
-        shapes = {
-            "attention.qkv_proj.weight": (3 * hidden, hidden),
-            "attention.qkv_proj.bias": (3 * hidden,),
-            "attention.o_proj.weight": (hidden, hidden),
-            "attention.o_proj.bias": (hidden,),
-            "mlp.up_gate_proj.weight": (2 * inner, hidden),
-            "mlp.down_proj.weight": (hidden, inner),
-            "mlp.down_proj.bias": (hidden,),
-        }
-        weights |= {f"{at}.{name}": torch.randn(shape) * 0.2 for name, shape in shapes.items()}
-        weights |= _norm(f"{at}.attn_ln") | _norm(f"{at}.mlp_ln")
-    weights["embeddings.word_embeddings.weight"] = torch.randn(SIZES["vocab_size"], hidden)
-    weights["embeddings.token_type_embeddings.weight"] = torch.randn(2, hidden)
-    weights |= _norm("embeddings.LayerNorm")
+    weights = gte_weights(SIZES["vocab_size"], n_types=2)
     weights = {f"{prefix}{name}": tensor for name, tensor in weights.items()}
     if prefix:  # gte-multilingual-base's head for sparse weights
-        weights |= {"classifier.weight": torch.randn(1, hidden), "classifier.bias": torch.zeros(1)}
+        weights |= linear_weights("classifier", 32, 1)
     config = SIZES | {
         "model_type": "new", "architectures": ["NewModel"], "hidden_act": "gelu",
         "auto_map": {"AutoConfig": "configuration.NewConfig", "AutoModel": "modeling.NewModel"},
@@ -53,12 +38,6 @@ def save_new_type_gte(folder: Path, *, prefix: str = "new.", pooling: str = "cls
     save_weights(folder, config, weights)
     save_modules(folder, pooling=pooling, normalize=pooling == "cls")
     return folder
-
-
-def _norm(name: str) -> dict:
-    import torch
-
-    return {f"{name}.weight": 1 + 0.1 * torch.randn(32), f"{name}.bias": 0.1 * torch.randn(32)}
 
 
 def _decoder(kind: str, **config):
@@ -123,7 +102,7 @@ def save_nv_embed(folder: Path) -> Path:
     }
     weights |= {f"{block}.{name}": torch.randn(shape) * 0.2 for name, shape in shapes.items()}
     for name in ("0.norm", "0.norm_context", "1.norm"):
-        weights |= _norm(f"{block}.{name}")
+        weights |= norm_weights(f"{block}.{name}")
     text = {key: text[key] for key in text if key not in ("sliding_window", "architectures")}
     config = {
         "model_type": "nvembed", "architectures": ["NVEmbedModel"], "hidden_size": hidden,
@@ -260,16 +239,3 @@ def save_nomic(folder: Path) -> Path:
     save_weights(folder, config, stored)
     save_modules(folder, pooling="mean", normalize=False)
     return folder
-
-
-__all__ = [
-    "save_bidirectional_llama",
-    "save_bidirectional_qwen2",
-    "save_embeddinggemma",
-    "save_gemma3",
-    "save_jina_v4",
-    "save_new_type_gte",
-    "save_nomic",
-    "save_nv_embed",
-    "save_qwen3_embedding",
-]  # fmt: skip

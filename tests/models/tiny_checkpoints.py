@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from stored_networks import save_word_tokenizer
+
 from psibench.config.models import SentenceTransformerModel
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
@@ -34,27 +36,18 @@ def save_tokenizer(
     pad_token: str = "[PAD]",
 ) -> None:
     """Save a word-level tokenizer that knows w0 .. w59."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    ids = {word: place for place, word in enumerate(vocabulary)}
-    added = [word for word in template.split() if word != "$A"]
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    if added:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=template, special_tokens=[(name, ids[name]) for name in added]
-        )
-    names = [word for word in DECODER_SPECIAL[:6] if word in ids]
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+    save_word_tokenizer(
+        folder,
+        vocabulary,
+        pattern=r"\w+|[^\w\s]+",
+        single=template,
         pad_token=pad_token,
         unk_token="[UNK]",
         cls_token="[CLS]",
         sep_token="[SEP]",
         padding_side=padding_side,
-        additional_special_tokens=names,
-    ).save_pretrained(folder)
+        additional_special_tokens=[word for word in DECODER_SPECIAL[:6] if word in vocabulary],
+    )
 
 
 def save_bert(folder: Path, *, seed: int = 0, dtype: str = "float32", **tokenizer) -> Path:
@@ -106,12 +99,3 @@ def entry_of(checkpoint: Path | str, **fields) -> SentenceTransformerModel:
     """Make a registry entry."""
     values = {"backend": "sentence-transformers", "max_tokens": 32} | fields
     return SentenceTransformerModel(checkpoint=str(checkpoint), **values)
-
-
-def __getattr__(name: str):
-    """Give the savers of `tiny_architectures`, which builds on this module."""
-    import tiny_architectures
-
-    if name not in tiny_architectures.__all__:
-        raise AttributeError(name)
-    return getattr(tiny_architectures, name)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from stored_networks import flash_weights, save_word_tokenizer
 
 WORDS = [f"w{i}" for i in range(60)]
 SIZES = {
@@ -24,7 +25,7 @@ def save_bge_m3(folder: Path) -> Path:
     """Save an XLM-RoBERTa of 512 usable tokens with FlagEmbedding's two heads."""
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
-    size = save_word_tokenizer(folder, ROBERTA_SPECIAL[:5], "<s>", "</s>", "<pad>", "<unk>")
+    size = save_tokenizer(folder, ROBERTA_SPECIAL[:5], "<s>", "</s>", "<pad>", "<unk>")
     torch.manual_seed(11)
     model = XLMRobertaModel(XLMRobertaConfig(**_roberta(size)))
     model.config.save_pretrained(folder)
@@ -55,18 +56,11 @@ def save_jina_colbert(folder: Path, *, absolute: bool = False):
 
     With rotary positions, as that is, or with absolute ones.
     """
-    size = save_word_tokenizer(folder, ROBERTA_SPECIAL, "<s>", "</s>", "<pad>", "<unk>")
+    size = save_tokenizer(folder, ROBERTA_SPECIAL, "<s>", "</s>", "<pad>", "<unk>")
     torch.manual_seed(13)
     twin = (_absolute_twin if absolute else _rotary_twin)(_roberta(size)).eval()
-    state = {f"roberta.{_flash_name(name)}": t for name, t in twin.state_dict().items()}
-    stored = {name: t.contiguous() for name, t in state.items() if ".PART." not in name}
-    for number in range(SIZES["num_hidden_layers"]):
-        layer = f"roberta.encoder.layers.{number}"
-        for kind in ("weight", "bias"):
-            parts = [state[f"{layer}.PART.{part}.{kind}"] for part in ("query", "key", "value")]
-            stored[f"{layer}.mixer.Wqkv.{kind}"] = torch.cat(parts)
-    stored["linear.weight"] = torch.randn(DIM, SIZES["hidden_size"])
-    save_file(stored, folder / "model.safetensors")
+    linear = {"linear.weight": torch.randn(DIM, SIZES["hidden_size"])}
+    save_file(flash_weights(twin) | linear, folder / "model.safetensors")
     auto_map = {
         "AutoConfig": "jinaai/xlm-roberta-flash-implementation--"
         "configuration_xlm_roberta.XLMRobertaFlashConfig"
@@ -129,34 +123,23 @@ def save_pylate(folder: Path, *, dense: dict | None = None, **declared) -> Path:
     return folder
 
 
-def save_word_tokenizer(
+def save_tokenizer(
     folder: Path, special: list[str], first: str, last: str, pad: str, unknown: str
 ) -> int:
     """Save a word-level tokenizer that knows ASCII punctuation; returns its vocabulary's size."""
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = [*special, *WORDS, *string.punctuation]
-    ids = {word: place for place, word in enumerate(vocabulary)}
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=unknown))
-    pattern = Regex(r"[^\W_]+|[^\w\s]|_")
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(pattern, "removed", invert=True)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{first} $A {last}", special_tokens=[(name, ids[name]) for name in (first, last)]
-    )
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+    return save_word_tokenizer(
+        folder, [*special, *WORDS, *string.punctuation], pattern=r"[^\W_]+|[^\w\s]|_",
+        single=f"{first} $A {last}",
         cls_token=first, bos_token=first, sep_token=last, eos_token=last, pad_token=pad,
         unk_token=unknown, mask_token=next(name for name in special if "mask" in name.lower()),
         model_input_names=["input_ids", "attention_mask"],
-    ).save_pretrained(folder)  # fmt: skip
-    return len(vocabulary)
+    )  # fmt: skip
 
 
 def _bert(folder: Path):
     from transformers import BertConfig, BertModel
 
-    size = save_word_tokenizer(folder, BERT_SPECIAL, "[CLS]", "[SEP]", "[PAD]", "[UNK]")
+    size = save_tokenizer(folder, BERT_SPECIAL, "[CLS]", "[SEP]", "[PAD]", "[UNK]")
     torch.manual_seed(12)
     config = BertConfig(vocab_size=size, max_position_embeddings=64, pad_token_id=0, **SIZES)
     return BertModel(config)
@@ -167,21 +150,6 @@ def _roberta(size: int) -> dict:
         "vocab_size": size, "max_position_embeddings": 514, "type_vocab_size": 1,
         "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "layer_norm_eps": 1e-5, **SIZES,
     }  # fmt: skip
-
-
-def _flash_name(name: str) -> str:
-    """Rename a tensor of either twin; parts of attention that are stored as one have PART."""
-    for theirs, flash in (
-        ("self_attn.o_proj", "mixer.out_proj"), ("self_attn.q_proj", "PART.query"),
-        ("self_attn.k_proj", "PART.key"), ("self_attn.v_proj", "PART.value"),
-        ("post_attention_layernorm", "norm1"), ("post_mlp_layernorm", "norm2"),
-        ("attention.self.", "PART."), ("attention.output.dense", "mixer.out_proj"),
-        ("attention.output.LayerNorm", "norm1"), ("intermediate.dense", "mlp.fc1"),
-        ("output.dense", "mlp.fc2"), ("output.LayerNorm", "norm2"),
-        ("embeddings.LayerNorm", "emb_ln"), ("encoder.layer.", "layers."),
-    ):  # fmt: skip
-        name = name.replace(theirs, flash)
-    return f"encoder.{name}" if name.startswith("layers.") else name
 
 
 def _write(path: Path, values) -> None:

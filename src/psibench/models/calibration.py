@@ -62,12 +62,8 @@ def calibrate_network(
 ) -> None:
     """Calibrate the upper layers of a network that was loaded with `ATTENTION`.
 
-    Which modules attend, and in which order, is seen on a short text.
-
-    Raises
-    ------
-    InputError
-        If its attention does not pass through transformers' interface.
+    Which modules attend, and in which order, is seen on a short text. Raises InputError if its
+    attention does not pass through transformers' interface.
     """
     import torch
 

@@ -28,14 +28,9 @@ TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class Example:
-    """Texts of the rows and columns of a printed matrix.
+    """Texts of the rows and columns of a printed (n_rows, n_columns) matrix of similarities.
 
-    Attributes
-    ----------
-    roles
-        Of rows and columns; None: encoded as they are, without a prompt.
-    printed
-        (n_rows, n_columns) similarities.
+    A role of None: encoded as they are, without a prompt.
     """
 
     texts: tuple[list[str], list[str]]
@@ -103,10 +98,7 @@ def _matrix(lines: list[str], shape: tuple[int, int]) -> np.ndarray | None:
 def repeat_example(entry: EncoderModel, example: Example) -> float:
     """Encode an example's texts by an entry; return the largest difference from what is printed.
 
-    Raises
-    ------
-    InputError
-        If the checkpoint cannot be loaded.
+    Raises InputError if the checkpoint cannot be loaded.
     """
     sides = []
     for texts, role in zip(example.texts, example.roles, strict=True):

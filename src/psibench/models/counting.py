@@ -18,15 +18,8 @@ CHUNK = 1024  # texts per tokenizer call
 def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
     """Load a tokenizer: a checkpoint's, or a tokenizer.json by itself.
 
-    Parameters
-    ----------
-    option, also
-        For the message: what names it, and what else it may be.
-
-    Raises
-    ------
-    InputError
-        If it cannot be loaded.
+    The InputError of one that cannot be loaded says what names it, ``option``, and what else it may
+    be, ``also``.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 

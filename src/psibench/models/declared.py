@@ -120,35 +120,42 @@ def read_layout(folder: Path) -> Layout | None:
     """
     if (folder / "adapter_config.json").is_file() or not _of_one_vector(folder):
         return None
-    if not (folder / "modules.json").is_file():
-        return Layout(pooling=(_default_pooling(read_json(folder / "config.json")),))
-    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    modules = read_modules(folder)
+    if not modules:
+        config = read_json(folder / "config.json")
+        is_decoder = (config.get("architectures") or [""])[0].endswith("ForCausalLM")
+        return Layout(
+            pooling=("lasttoken" if is_decoder and config.get("is_causal", True) else "mean",)
+        )
     kinds = [TYPE.fullmatch(module["type"]) for module in modules]
     letters = "".join(kind[1][0] if kind else "?" for kind in kinds)
     if not ORDER.fullmatch(letters):
         return None
     paths = [module["path"] for module in modules]
     configs = [read_json(folder / path / "config.json") for path in paths[1:]]
-    dense = slice(2, 2 + letters.count("D"))
     settings = _transformer_settings(folder / paths[0])
     modes = pooling_modes(configs[0])
     readable = all(_is_plain(config) for config in configs[1:])
     if settings is None or modes is None or not readable:
         return None
+    saved = settings.get("landmark")
     return Layout(
         pooling=modes,
-        dense=tuple(paths[dense]),
+        dense=tuple(paths[2 : 2 + letters.count("D")]),
         transformer=paths[0],
         include_prompt=configs[0].get("include_prompt", True),
         lower_case=bool(settings.get("do_lower_case")),
-        landmark=_landmark(settings),
+        landmark=saved and Landmark(chunk_tokens=saved["chunk_tokens"], token=saved["token"]),
     )
 
 
-def _landmark(settings: Mapping[str, Any]) -> Landmark | None:
-    saved = settings.get("landmark")
-    keys = ("chunk_tokens", "token")
-    return None if saved is None else Landmark(**{key: saved[key] for key in keys})
+def read_modules(folder: Path) -> list[dict[str, Any]]:
+    """Read the modules that sentence-transformers lists, in order; none without modules.json."""
+    path = folder / "modules.json"
+    modules: list[dict[str, Any]] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    )
+    return modules
 
 
 def pooling_modes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -162,14 +169,9 @@ def pooling_modes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _of_one_vector(folder: Path) -> bool:
-    config = read_json(folder / "config_sentence_transformers.json")
-    return bool(config.get("model_type", "SentenceTransformer") == "SentenceTransformer")
-
-
-def _default_pooling(config: Mapping[str, Any]) -> str:
-    architectures = config.get("architectures") or [""]
-    is_language_model = architectures[0].endswith("ForCausalLM") and config.get("is_causal", True)
-    return "lasttoken" if is_language_model else "mean"
+    return bool(
+        read_json(folder / USES).get("model_type", "SentenceTransformer") == "SentenceTransformer"
+    )
 
 
 def _transformer_settings(folder: Path) -> dict[str, Any] | None:
@@ -215,9 +217,39 @@ def declared_positions(entry: Positioned) -> int | None:
         declared = config.get("max_position_embeddings")
         if config.get("is_encoder_decoder") or not isinstance(declared, int):
             return None
-        return declared - _declared_first_position(config)
+        if config.get("model_type") not in ROBERTA_KIND:
+            return declared
+        padding = config.get("pad_token_id", USUAL_PADDING)
+        return declared if padding is None else declared - int(padding) - 1
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None  # a damaged file: the job that loads it says what is wrong
+
+
+def refuse_beyond_positions(entry: ModelBase) -> None:
+    """Refuse lengths of an entry beyond what its checkpoint's config.json declares.
+
+    Only of a checkpoint that is a folder here and a transformer whose class is not chosen by the
+    entry: of any other the job that loads it says so (`networks.check_positions`).
+
+    Raises
+    ------
+    InputError
+        If one is more than the checkpoint's positions.
+    """
+    if not isinstance(entry, Positioned):
+        return
+    positions = declared_positions(entry)
+    for key in ("max_tokens", "query_tokens"):
+        refuse_more(positions, entry.checkpoint, key, getattr(entry, key, None))
+
+
+def refuse_more(positions: int | None, checkpoint: str, key: str, tokens: int | None) -> None:
+    """Raise InputError if a key of an entry has more tokens than positions; None: no limit."""
+    if positions is not None and tokens is not None and tokens > positions:
+        raise InputError(
+            f"checkpoint {checkpoint!r}: {key} {tokens} is more than its {positions} positions; "
+            f"lower {key}"
+        )
 
 
 def _transformer_config(entry: Positioned, folder: Path) -> dict[str, Any]:
@@ -226,13 +258,6 @@ def _transformer_config(entry: Positioned, folder: Path) -> dict[str, Any]:
         return read_json(folder / "config.json")
     layout = read_layout(folder)
     return {} if layout is None else read_json(folder / layout.transformer / "config.json")
-
-
-def _declared_first_position(config: dict[str, Any]) -> int:
-    if config.get("model_type") not in ROBERTA_KIND:
-        return 0
-    padding = config.get("pad_token_id", USUAL_PADDING)
-    return 0 if padding is None else int(padding) + 1
 
 
 class Comparison(NamedTuple):
@@ -366,10 +391,10 @@ def _prompts(entry: Any, folder: Path) -> Iterator[Comparison]:
 def _pooling(entry: Any, folder: Path) -> Iterator[Comparison]:
     layout = read_layout(folder)
     given = _pooling_of(entry)
-    if given is None or layout is None or not (folder / "modules.json").is_file():
+    modules = read_modules(folder)
+    if given is None or layout is None or not modules:
         return
     declared = "landmark" if layout.landmark is not None else "+".join(layout.pooling)
-    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     source = next(m["path"] for m in modules if m["type"].endswith("Pooling")) + "/config.json"
     yield Comparison("pooling", given, declared, source, given in ("checkpoint", declared))
 
@@ -459,8 +484,7 @@ def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:
     declared = read_json(folder / USES).get("similarity_fn_name")
     if declared is None:
         return
-    path = folder / "modules.json"
-    modules = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    modules = read_modules(folder)
     is_unit = bool(modules) and modules[-1]["type"].endswith("Normalize")
     same = {
         "cosine": {"cosine", *(("dot", "euclidean") if is_unit else ())},

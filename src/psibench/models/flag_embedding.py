@@ -17,8 +17,7 @@ from psibench.config.encoders import FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.late import LateEncoder, attention_of, weights_format
-from psibench.models.networks import usable_positions
-from psibench.models.positions import refuse_more
+from psibench.models.networks import check_positions
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import load_tokenizer, tokenize_texts
 from psibench.models.weights import load_auto
@@ -81,7 +80,7 @@ def load_flag_embedding(
     tokenizer = load_tokenizer(folder, trust_remote_code=trust)
     options = {"dtype": weights, "attn_implementation": attention_of(entry)}
     model = load_auto(folder, options, trust_remote_code=trust)
-    refuse_more(usable_positions(model), entry.checkpoint, "max_tokens", entry.max_tokens)
+    check_positions(model, entry.checkpoint, entry.max_tokens)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     head = None
     if entry.vectors == "multi-vector":
@@ -94,10 +93,8 @@ def load_flag_embedding(
 def _read_head(path: Path, hidden_size: int) -> Any:
     """Read the linear layer, without running what a pickle may hold.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, is no dict of tensors, or does not fit the transformer.
+    Raises InputError if the file is missing, is no dict of tensors, or does not fit the
+    transformer.
     """
     import torch
 

@@ -13,7 +13,6 @@ and a projection where there is none. And jina-colbert-v2 brings code for transf
 would have to run: ``architectures.flash_xlm_roberta`` reads that.
 """
 
-import json
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,9 +24,8 @@ import numpy as np
 from psibench.config.encoders import ColbertModel, FlagEmbeddingModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity, read_json
-from psibench.models.declared import late_settings
-from psibench.models.networks import usable_positions
-from psibench.models.positions import refuse_more
+from psibench.models.declared import USES, late_settings, read_modules
+from psibench.models.networks import check_positions
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.versions import MODEL_VERSIONS
@@ -55,13 +53,6 @@ class LateEncoder:
     weights: str
     """Number format of the transformer's weights; what projects its states is float32."""
     identity: str
-
-    def __post_init__(self) -> None:
-        if self.weights not in ("float32", self.dtype):
-            raise ValueError(
-                f"weights loaded in {self.weights} cannot compute in {self.dtype}; load the "
-                "encoder anew"
-            )
 
     @property
     def fingerprint(self) -> str:
@@ -168,13 +159,14 @@ class ColbertEncoder(LateEncoder):
             prompt=self.prefixes[role] + self.entry.prompt(role),
             max_tokens=self.longest_query if query else self.entry.max_tokens,
         )
-        windows = [item.windows[0] for item in items]
-        if query and self.expansion_id is not None:
-            windows = [self._filled(window) for window in windows]
-        return [
-            replace(item, windows=(window,), content=(self._kept(window, role),))
-            for item, window in zip(items, windows, strict=True)
-        ]
+        filled = []
+        for item in items:
+            (window,) = item.windows
+            if query and self.expansion_id is not None:
+                missing = max(0, self.query_tokens - len(window))
+                window = np.append(window, np.full(missing, self.expansion_id, dtype=np.int32))
+            filled.append(replace(item, windows=(window,), content=(self._kept(window, role),)))
+        return filled
 
     def states(self, inputs: dict[str, Any]) -> Any:
         """Run the transformer."""
@@ -193,10 +185,6 @@ class ColbertEncoder(LateEncoder):
             return 0
         others = np.flatnonzero(window != self.expansion_id)
         return len(window) - 1 - int(others[-1]) if len(others) else 0
-
-    def _filled(self, window: np.ndarray) -> np.ndarray:
-        missing = max(0, self.query_tokens - len(window))
-        return np.append(window, np.full(missing, self.expansion_id, dtype=np.int32))
 
     def _kept(self, window: np.ndarray, role: Role) -> np.ndarray:
         """Ask sentence-transformers which of a text's tokens have vectors."""
@@ -225,6 +213,8 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
             "mask tokens that are not attended to; set attention: auto, or attend_to_expansion: "
             "true if it was trained so"
         )
+    import torch
+
     weights = weights_format(device, dtype)
     tokenizer_folder(folder)
     read = _read_modules if entry.architecture == "auto" else _read_port
@@ -233,23 +223,30 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     chosen = own | {key: value for key in own if (value := getattr(entry, key)) is not None}
     longest = chosen["query_tokens"] if entry.query_tokens else found.longest_query
     transformer = found.modules[0].auto_model
-    positions = usable_positions(transformer)
-    refuse_more(positions, entry.checkpoint, "max_tokens", entry.max_tokens)
-    refuse_more(positions, entry.checkpoint, "query_tokens", longest)
+    check_positions(transformer, entry.checkpoint, entry.max_tokens)
+    check_positions(transformer, entry.checkpoint, longest, "query_tokens")
     prefixes = {role: _prefix(entry, found, f"{role}_marker") for role in ("query", "document")}
     if entry.skip_punctuation is not None:
         found.mask.skiplist_words = PUNCTUATION if entry.skip_punctuation else []
     found.mask.resolve_with_tokenizer(found.tokenizer)
     attends = chosen["attend_to_expansion"]
     expands = chosen["expand_queries"]
-    _refuse_dim(entry, found.modules[1:], transformer.config.hidden_size)
-    return ColbertEncoder(
+    encoder = ColbertEncoder(
         entry, [module.to(device).eval() for module in found.modules], found.tokenizer,
         device, dtype, weights, checkpoint_identity(entry.checkpoint, entry.revision),
         mask=found.mask, prefixes=prefixes, query_tokens=chosen["query_tokens"],
         longest_query=longest, attends=attends,
         expansion_id=_expansion_id(entry, found, attends=attends) if expands else None,
     )  # fmt: skip
+    with torch.inference_mode():
+        states = torch.zeros(1, 1, transformer.config.hidden_size, device=device)
+        n_dims = encoder.project(states).shape[-1]
+    if entry.dim is not None and entry.dim > n_dims:
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: dim {entry.dim} is more than its {n_dims} "
+            "dimensions; lower dim"
+        )
+    return encoder
 
 
 def weights_format(device: str, dtype: str) -> str:
@@ -371,13 +368,13 @@ def _read_port(entry: ColbertModel, folder: Path, dtype: str) -> _Found:
 
 def _refuse_made_up_projection(folder: Path) -> None:
     """Refuse what sentence-transformers would give a random projection, or another function."""
-    if not (folder / "modules.json").is_file():
+    modules = read_modules(folder)
+    if not modules:
         if "HF_ColBERT" not in (read_json(folder / "config.json").get("architectures") or []):
             raise _no_projection(folder)
         _stanford_matrix(folder)
         return
-    declared = read_json(folder / "config_sentence_transformers.json").get("model_type")
-    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    declared = read_json(folder / USES).get("model_type")
     dense = [folder / module["path"] for module in modules if module["type"].endswith("Dense")]
     if not dense and declared not in ("MultiVectorEncoder", "ColBERT"):
         raise _no_projection(folder)
@@ -408,10 +405,7 @@ def _no_projection(folder: Path) -> InputError:
 def _prefix(entry: ColbertModel, found: _Found, key: str) -> str:
     """Return what comes before a text, and let the tokenizer read its marker as one token.
 
-    Raises
-    ------
-    InputError
-        If a marker is no token of the vocabulary.
+    Raises InputError if a marker is no token of the vocabulary.
     """
     from tokenizers import AddedToken
 
@@ -435,10 +429,7 @@ def _prefix(entry: ColbertModel, found: _Found, key: str) -> str:
 def _expansion_id(entry: ColbertModel, found: _Found, *, attends: bool) -> int:
     """Return the token that queries are filled up with.
 
-    Raises
-    ------
-    InputError
-        If there is none, or it cannot be told from the query's last one.
+    Raises InputError if there is none, or it cannot be told from the query's last one.
     """
     tokenizer = found.tokenizer
     token = found.expansion_token
@@ -454,18 +445,3 @@ def _expansion_id(entry: ColbertModel, found: _Found, *, attends: bool) -> int:
             "filled up with, and no token may attend to that; set expand_queries: false"
         )
     return int(filling)
-
-
-def _refuse_dim(entry: ColbertModel, projection: list[Any], hidden_size: int) -> None:
-    import torch
-
-    features = {"token_embeddings": torch.zeros(1, 1, hidden_size)}
-    with torch.inference_mode():
-        for module in projection:
-            features = module(features)
-    found = features["token_embeddings"].shape[-1]
-    if entry.dim is not None and entry.dim > found:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: dim {entry.dim} is more than its {found} "
-            "dimensions; lower dim"
-        )

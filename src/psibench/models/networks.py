@@ -5,18 +5,17 @@ sentence-transformers; modules of other kinds are that library's to run.
 """
 
 import inspect
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from psibench.config.encoders import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models import architectures, calibration
 from psibench.models.checkpoints import read_json
-from psibench.models.declared import Layout, read_layout
+from psibench.models.declared import Layout, read_layout, read_modules, refuse_more
 from psibench.models.tokenizing import load_tokenizer
 from psibench.models.weights import (
     checking_weights,
@@ -27,79 +26,98 @@ from psibench.models.weights import (
 )
 
 PROBE = 8  # tokens
-LEAST = 1e-9
-"""Smallest divisor, as sentence-transformers has it."""
-
-
-class Network(Protocol):
-    """From a padded batch to token states, and from these to one vector per text."""
-
-    @property
-    def tokenizer(self) -> Any:
-        """A fast tokenizer of transformers."""
-
-    @property
-    def transformer(self) -> Any:
-        """A model of transformers, with its config."""
-
-    @property
-    def weights(self) -> str:
-        """Number format of the weights."""
-
-    @property
-    def needs_mask(self) -> bool:
-        """Whether places behind a text change its states if they are not masked."""
-
-    @property
-    def masks_prompt(self) -> bool:
-        """Whether the prompt's tokens are left out of the pooling."""
-
-    @property
-    def pooling(self) -> tuple[str, ...]:
-        """What states are pooled by, in `POOLINGS`' words; empty where it cannot be told."""
-
-    @property
-    def first_position(self) -> int | None:
-        """Number of a text's first position; None if the transformer cannot be told positions."""
-
-    def run(self, inputs: Mapping[str, Any]) -> Any:
-        """Run the transformer; the other methods take what it gives."""
-
-    def tokens(self, found: Any) -> Any:
-        """Return (rows, length, hidden) states of tokens."""
-
-    def vectors(self, found: Any, mask: Any) -> Any:
-        """Pool the states of the tokens that a (rows, length) mask keeps into (rows, dim)."""
+LEAST = 1e-9  # divisor, as sentence-transformers has it
 
 
 @dataclass(frozen=True)
-class NativeNetwork:
-    """A transformer and a head, without sentence-transformers."""
+class Network:
+    """From a padded batch to token states, and from these to one vector per text.
+
+    Attributes
+    ----------
+    pooling
+        What states are pooled by, in `POOLINGS`' words, results of several concatenated; empty
+        where it cannot be told.
+    weights
+        Number format of the weights.
+    needs_mask
+        Whether places behind a text change its states if they are not masked.
+    masks_prompt
+        Whether the prompt's tokens are left out of the pooling.
+    first_position
+        Number of a text's first position; None if the transformer cannot be told positions.
+    """
 
     tokenizer: Any
     transformer: Any
-    head: Any
-    weights: str
-    needs_mask: bool
-    masks_prompt: bool
-    first_position: int | None
+    pooling: tuple[str, ...]
+    weights: str = "float32"
+    needs_mask: bool = True
+    masks_prompt: bool = False
+    first_position: int | None = None
 
-    @property
-    def pooling(self) -> tuple[str, ...]:
-        """What states are pooled by; several are concatenated."""
-        return tuple(self.head.pooling)
+    def run(self, inputs: Mapping[str, Any]) -> Any:
+        """Run the transformer; the other methods take what it gives."""
+        raise NotImplementedError
+
+    def tokens(self, found: Any) -> Any:
+        """Return (rows, length, hidden) states of tokens."""
+        raise NotImplementedError
+
+    def vectors(self, found: Any, mask: Any) -> Any:
+        """Pool the states of the tokens that a (rows, length) mask keeps into (rows, dim) float32.
+
+        At least one token of each row counts.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class NativeNetwork(Network):
+    """A transformer, poolings and dense layers, without sentence-transformers.
+
+    Formulas are those of its modules Pooling and Dense.
+    """
+
+    dense: Any = None
 
     def run(self, inputs: Mapping[str, Any]) -> Any:
         """Run the transformer."""
         return self.transformer(**inputs).last_hidden_state
 
     def tokens(self, found: Any) -> Any:
-        """Return (rows, length, hidden) states of tokens."""
+        """Return the states of tokens."""
         return found
 
     def vectors(self, found: Any, mask: Any) -> Any:
-        """Pool states, then pass them through the dense layers."""
-        return self.head(found, mask)
+        """Pool, then pass through what is behind."""
+        import torch
+
+        pooled = [POOLINGS[name](found, mask).float() for name in self.pooling]
+        return self.dense(torch.cat(pooled, dim=-1))
+
+
+@dataclass(frozen=True)
+class ModuleNetwork(Network):
+    """Any modules that sentence-transformers has, in float32."""
+
+    modules: tuple[Any, ...] = ()
+
+    def run(self, inputs: Mapping[str, Any]) -> Any:
+        """Run the transformer."""
+        return self.modules[0](dict(inputs))
+
+    def tokens(self, found: Any) -> Any:
+        """Return the states of tokens."""
+        return found["token_embeddings"]
+
+    def vectors(self, found: Any, mask: Any) -> Any:
+        """Pool, then pass through what is behind."""
+        states = found["token_embeddings"].float()
+        features = {**found, "token_embeddings": states, "attention_mask": mask}
+        for module in self.modules[1:]:
+            features = module(features)
+        return features["sentence_embedding"]
 
 
 def load_network(
@@ -109,54 +127,47 @@ def load_network(
 
     On a GPU the weights of a transformer are in the number format asked for: half the memory of
     float32. On a CPU they stay float32 (see ``TransformerEncoder``). The head is always float32.
-
-    Raises
-    ------
-    InputError
-        If the checkpoint's files are not of the kind that the entry says.
+    Raises InputError if the checkpoint's files are not of the kind that the entry says.
     """
-    layout = choose_layout(entry, folder)
-    if layout is None:
-        return load_modules(entry, folder, device=device)
+    import torch
+
+    layout = _choose_layout(entry, folder)
     weights = dtype if device == "cuda" else "float32"
-    transformer = load_backbone(entry, folder / layout.transformer, dtype=weights)
-    if transformer is None:
-        return load_modules(entry, folder, device=device)
+    transformer: Any = None
+    if layout is not None:
+        transformer = load_backbone(entry, folder / layout.transformer, dtype=weights)
+    if layout is None or transformer is None:
+        return _load_modules(entry, folder, device=device)
     if not layout.include_prompt:
-        refuse_prompt_left_out(entry)
+        _refuse_prompt_left_out(entry)
     transformer = transformer.eval().to(device)
+    takes_positions = "position_ids" in inspect.signature(transformer.forward).parameters
+    dense = torch.nn.Sequential(*(_load_dense(folder / name) for name in layout.dense))
     return NativeNetwork(
-        tokenizer=load_tokenizer(
+        load_tokenizer(
             folder,
             layout.transformer,
             trust_remote_code=entry.trust_remote_code,
             as_stored=entry.architecture != "auto",
             lower_case=layout.lower_case,
         ),
-        transformer=transformer,
-        head=load_head(folder, layout, device=device),
-        weights=weights,
+        transformer,
+        layout.pooling,
+        weights,
         # Calibration has to know which tokens are a text's.
         needs_mask=entry.padding_side == "left"
         or entry.calibrate is not None
         or not is_causal(transformer),
         masks_prompt=entry.architecture == "nv-embed" and entry.pooling == "checkpoint",
-        first_position=first_position(transformer) if takes_positions(transformer) else None,
+        first_position=first_position(transformer) if takes_positions else None,
+        dense=dense.eval().to(device),
     )
 
 
-def choose_layout(entry: SentenceTransformerModel, folder: Path) -> Layout | None:
+def _choose_layout(entry: SentenceTransformerModel, folder: Path) -> Layout | None:
     """Choose pooling and dense layers: those of the entry, else those of the checkpoint.
 
-    Returns
-    -------
-    Layout or None
-        None: the checkpoint's modules are sentence-transformers' to load.
-
-    Raises
-    ------
-    InputError
-        If the entry names an architecture and neither it nor the checkpoint says how to pool.
+    None: the checkpoint's modules are sentence-transformers' to load.
     """
     kind, layout = entry.architecture, read_layout(folder)
     if kind in ("nv-embed", "jina-v4"):
@@ -182,26 +193,12 @@ def choose_layout(entry: SentenceTransformerModel, folder: Path) -> Layout | Non
 
 
 def load_backbone(entry: SentenceTransformerModel, folder: Path, *, dtype: str) -> Any:
-    """Load a checkpoint's transformer on the CPU.
+    """Load a checkpoint's transformer on the CPU, its weights in a number format.
 
-    Parameters
-    ----------
-    folder
-        Of the transformer's config.json.
-    dtype
-        Number format of its weights.
-
-    Returns
-    -------
-    Module or None
-        Its forward pass takes ``input_ids``, ``attention_mask`` and perhaps ``position_ids`` and
-        gives ``last_hidden_state``. None: an encoder with a decoder, of which sentence-transformers
-        takes one.
-
-    Raises
-    ------
-    InputError
-        If weights are missing, or the checkpoint is not of the architecture the entry names.
+    Its forward pass takes ``input_ids``, ``attention_mask`` and perhaps ``position_ids`` and gives
+    ``last_hidden_state``. None for an encoder with a decoder, of which sentence-transformers takes
+    one. Raises InputError if weights are missing, or the checkpoint is not of the architecture that
+    the entry names.
     """
     config = read_json(folder / "config.json")
     options: dict[str, Any] = {"dtype": dtype, **_attention_options(entry)}
@@ -219,11 +216,6 @@ def _attention_options(entry: SentenceTransformerModel) -> dict[str, str]:
     if entry.calibrate is not None:
         return {"attn_implementation": calibration.register()}
     return {} if entry.attention == "auto" else {"attn_implementation": entry.attention}
-
-
-def takes_positions(backbone: Any) -> bool:
-    """Say whether a transformer can be told the positions of tokens."""
-    return "position_ids" in inspect.signature(backbone.forward).parameters
 
 
 def is_causal(backbone: Any) -> bool:
@@ -267,44 +259,11 @@ def usable_positions(backbone: Any) -> int | None:
     return None if declared is None else int(declared) - first_position(backbone)
 
 
-class Head:
-    """From token states to one vector per text, in float32.
-
-    A pooling, or several whose results are concatenated, and dense layers behind it. Formulas are
-    those of sentence-transformers' modules Pooling and Dense.
-    """
-
-    def __init__(self, pooling: Sequence[str], dense: Any) -> None:
-        self.pooling, self.dense = tuple(pooling), dense
-
-    def __call__(self, states: Any, mask: Any) -> Any:
-        """Return (rows, dim) vectors.
-
-        Parameters
-        ----------
-        states
-            (rows, length, hidden) states of tokens, in any number format.
-        mask
-            (rows, length): 1 where a token counts, at least one per row.
-        """
-        import torch
-
-        pooled = [POOLINGS[name](states, mask).float() for name in self.pooling]
-        return self.dense(torch.cat(pooled, dim=-1))
-
-
-def load_head(folder: Path, layout: Layout, *, device: str) -> Head:
-    """Read the dense layers of a checkpoint and put them behind a pooling.
-
-    Raises
-    ------
-    InputError
-        If a folder holds no dense layer, or its weights do not fit.
-    """
-    from torch import nn
-
-    dense = nn.Sequential(*(_load_dense(folder / name) for name in layout.dense))
-    return Head(layout.pooling, dense.eval().to(device))
+def check_positions(
+    backbone: Any, checkpoint: str, tokens: int | None, key: str = "max_tokens"
+) -> None:
+    """Raise InputError if a key of an entry has more tokens than a transformer has positions."""
+    refuse_more(usable_positions(backbone), checkpoint, key, tokens)
 
 
 def _load_dense(folder: Path) -> Any:
@@ -359,18 +318,15 @@ def _max(states: Any, mask: Any) -> Any:
 
 
 def _first(states: Any, mask: Any) -> Any:
-    return states[_rows(states), mask.argmax(dim=1)]
+    return _at(states, mask.argmax(dim=1))
 
 
 def _last(states: Any, mask: Any) -> Any:
-    places = mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
-    return states[_rows(states), places]
+    return _at(states, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
 
 
-def _rows(states: Any) -> Any:
-    import torch
-
-    return torch.arange(len(states), device=states.device)
+def _at(states: Any, places: Any) -> Any:
+    return states.take_along_dim(places[:, None, None], dim=1).squeeze(1)
 
 
 POOLINGS: dict[str, Any] = {
@@ -383,59 +339,8 @@ POOLINGS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class ModuleNetwork:
-    """A ``Network`` of any modules that sentence-transformers has."""
-
-    model: Any
-    weights: str = "float32"
-    needs_mask: bool = True
-    masks_prompt: bool = False
-    first_position: int | None = None
-
-    @property
-    def tokenizer(self) -> Any:
-        """Return the tokenizer."""
-        return self.model.tokenizer
-
-    @property
-    def transformer(self) -> Any:
-        """Return transformers' model."""
-        return self.model[0].auto_model
-
-    @property
-    def pooling(self) -> tuple[str, ...]:
-        """What its one pooling module pools by; empty where it has none, or several."""
-        modes = [module.pooling_mode for module in self.model if hasattr(module, "pooling_mode")]
-        named = modes[0] if len(modes) == 1 else ()
-        return (named,) if isinstance(named, str) else tuple(named)
-
-    def run(self, inputs: Mapping[str, Any]) -> Any:
-        """Run the transformer."""
-        return self.model[0](dict(inputs))
-
-    def tokens(self, found: Any) -> Any:
-        """Return (rows, length, hidden) states of tokens."""
-        return found["token_embeddings"]
-
-    def vectors(self, found: Any, mask: Any) -> Any:
-        """Pass what the transformer gives through the modules behind it, in float32."""
-        states = found["token_embeddings"].float()
-        features = {**found, "token_embeddings": states, "attention_mask": mask}
-        for module in list(self.model)[1:]:
-            features = module(features)
-        return features["sentence_embedding"]
-
-
-def load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) -> ModuleNetwork:
-    """Load a checkpoint with sentence-transformers, in float32.
-
-    Raises
-    ------
-    InputError
-        If its first module is no transformer, or the entry asks for what only the common modules
-        have.
-    """
+def _load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) -> ModuleNetwork:
+    """Load a checkpoint with sentence-transformers, in float32."""
     from sentence_transformers import SentenceTransformer
 
     if entry.projection or entry.architecture != "auto":
@@ -444,8 +349,7 @@ def load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) 
             "`projection` and `architecture` cannot be used; take them out of the model's entry"
         )
     options = _attention_options(entry)
-    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    tokenizer_folder(folder, modules[0]["path"])
+    tokenizer_folder(folder, read_modules(folder)[0]["path"])
     with checking_weights(folder):
         model = SentenceTransformer(
             str(folder),
@@ -461,8 +365,13 @@ def load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str) 
     if entry.pooling != "checkpoint":
         _set_pooling(model, "mean" if entry.pooling == "landmark" else entry.pooling)
     if not all(getattr(module, "include_prompt", True) for module in model):
-        refuse_prompt_left_out(entry)
-    return ModuleNetwork(model.eval())
+        _refuse_prompt_left_out(entry)
+    # What its one pooling module pools by; unknown where it has none, or several.
+    modes = [module.pooling_mode for module in model if hasattr(module, "pooling_mode")]
+    named = modes[0] if len(modes) == 1 else ()
+    pooling = (named,) if isinstance(named, str) else tuple(named)
+    model = model.eval()
+    return ModuleNetwork(model.tokenizer, model[0].auto_model, pooling, modules=tuple(model))
 
 
 def _set_pooling(model: Any, mode: str) -> None:
@@ -477,14 +386,7 @@ def _set_pooling(model: Any, mode: str) -> None:
     model.insert(1, pooling)
 
 
-def refuse_prompt_left_out(entry: SentenceTransformerModel) -> None:
-    """Refuse a prompt for a checkpoint whose pooling would leave its tokens out.
-
-    Raises
-    ------
-    InputError
-        If the entry has a prompt.
-    """
+def _refuse_prompt_left_out(entry: SentenceTransformerModel) -> None:
     if entry.query_prompt or entry.document_prompt:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: its pooling leaves the prompt's tokens out, which "

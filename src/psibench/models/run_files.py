@@ -19,9 +19,8 @@ def run_files(
 ) -> list[str]:
     """List the files of one run: one per domain in their order, or one for all domains."""
     labels = {"benchmark": benchmark, "query_lang": query_lang, "corpus_lang": corpus_lang}
-    if not is_per_domain(entry):
-        return [entry.path.format(**labels, domain="")]
-    return [entry.path.format(**labels, domain=domain) for domain in domains]
+    each = domains if is_per_domain(entry) else [""]
+    return [entry.path.format(**labels, domain=domain) for domain in each]
 
 
 def is_per_domain(entry: RunFilesModel) -> bool:
@@ -49,17 +48,9 @@ def check_run_files(
     """
     taken: dict[str, str] = {}
     for labels, domains in runs:
-        benchmark, query_lang, corpus_lang = (
-            labels[key] for key in ("benchmark", "query_lang", "corpus_lang")
-        )
-        run = f"{benchmark}, {query_lang} -> {corpus_lang}"
-        for path in run_files(
-            entry,
-            benchmark=benchmark,
-            query_lang=query_lang,
-            corpus_lang=corpus_lang,
-            domains=domains,
-        ):
+        own = {key: labels[key] for key in ("benchmark", "query_lang", "corpus_lang")}
+        run = "{benchmark}, {query_lang} -> {corpus_lang}".format(**own)
+        for path in run_files(entry, **own, domains=domains):
             if path in taken:
                 raise InputError(
                     f"{path} stands for two runs ({taken[path]}; {run}). Put "

@@ -1,13 +1,13 @@
 """Token ids, windows and the reach of truncation, from a fast tokenizer; batches of windows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from psibench.config.encoders import Landmark, SentenceTransformerModel
+from psibench.config.encoders import Landmark, SentenceTransformerModel, VllmModel
 from psibench.config.model_base import LateChunking
 from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
@@ -38,11 +38,6 @@ def load_tokenizer(
         own.
     lower_case
         Put lower case before what the tokenizer does.
-
-    Raises
-    ------
-    InputError
-        If it has none.
     """
     from tokenizers import normalizers
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -95,19 +90,19 @@ def tokenize_texts(
     for start in range(0, len(texts), CHUNK):
         chunk = texts[start : start + CHUNK]
         encoded = tokenizer([prompt + text for text in chunk], **options)
-        owners = encoded.get("overflow_to_sample_mapping", range(len(chunk)))
-        tokenized += _group(encoded, owners, chunk, len(prompt), is_cut=overlap is None)
+        tokenized += _group(encoded, chunk, len(prompt), is_cut=overlap is None)
     return tokenized
 
 
 def _group(
-    encoded: Any, owners: Sequence[int], texts: Sequence[str], prompt_chars: int, *, is_cut: bool
+    encoded: Any, texts: Sequence[str], prompt_chars: int, *, is_cut: bool
 ) -> list[TokenizedText]:
     """Collect the windows of each text.
 
     Of a text that was cut, what ends with its last token is visible; of any other all is, also the
     characters at its end of which the tokenizer makes no token.
     """
+    owners = encoded.get("overflow_to_sample_mapping", range(len(texts)))
     windows: list[list[np.ndarray]] = [[] for _ in texts]
     content: list[list[np.ndarray]] = [[] for _ in texts]
     reach = [0] * len(texts)
@@ -125,13 +120,12 @@ def _group(
     ]
 
 
-def tokens_to_append(entry: SentenceTransformerModel, tokenizer: Any) -> tuple[int, ...]:
+def tokens_to_append(
+    entry: SentenceTransformerModel | VllmModel, tokenizer: Any
+) -> tuple[int, ...]:
     """Return the ids of the entry's ``append``, none if the tokenizer puts them there itself.
 
-    Raises
-    ------
-    InputError
-        If they are no tokens of the tokenizer, or leave no place for a text.
+    Raises InputError if they are no tokens of the tokenizer, or leave no place for a text.
     """
     if not entry.append:
         return ()
@@ -144,7 +138,8 @@ def tokens_to_append(entry: SentenceTransformerModel, tokenizer: Any) -> tuple[i
         )
     if tuple(tokenizer(SAMPLE)["input_ids"][-len(ids) :]) == ids:
         return ()
-    shortest = min(entry.max_tokens, entry.windows.tokens if entry.windows else entry.max_tokens)
+    windows = entry.windows if isinstance(entry, SentenceTransformerModel) else None
+    shortest = min(entry.max_tokens, windows.tokens if windows else entry.max_tokens)
     if shortest - len(ids) - tokenizer.num_special_tokens_to_add() < 1:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: append {entry.append!r} is {len(ids)} tokens, which "
@@ -190,17 +185,14 @@ class Landmarks:
 
     def put_into(self, item: TokenizedText) -> TokenizedText:
         """Put the landmarks into each window."""
-        places = [self.places(len(window)) for window in item.windows]
-        return TokenizedText(
-            tuple(
-                np.insert(window, place, self.token_id)
-                for window, place in zip(item.windows, places, strict=True)
-            ),
-            tuple(
-                np.insert(keep, place, False)
-                for keep, place in zip(item.content, places, strict=True)
-            ),
-            item.visible_char_end,
+
+        def with_landmarks(values: np.ndarray, what: int) -> np.ndarray:
+            return np.insert(values, self.places(len(values)), what)
+
+        return replace(
+            item,
+            windows=tuple(with_landmarks(window, self.token_id) for window in item.windows),
+            content=tuple(with_landmarks(keep, False) for keep in item.content),
         )
 
 
@@ -209,10 +201,7 @@ def find_landmarks(
 ) -> Landmarks:
     """Find the landmark of a tokenizer and what it puts around a text.
 
-    Raises
-    ------
-    InputError
-        If the token is none of its special ones, or ``max_tokens`` leave no place for a text.
+    Raises InputError if the token is not special, or ``max_tokens`` leave no place for a text.
     """
     token = settings.token or tokenizer.sep_token or tokenizer.eos_token
     if token not in tokenizer.all_special_tokens:
@@ -239,10 +228,10 @@ def find_landmarks(
 def append_tokens(item: TokenizedText, ids: Sequence[int]) -> TokenizedText:
     """Put tokens at the very end of each window, behind those the tokenizer adds."""
     tail = np.array(ids, dtype=np.int32)
-    return TokenizedText(
-        tuple(np.concatenate([window, tail]) for window in item.windows),
-        tuple(np.concatenate([keep, np.zeros(len(tail), dtype=bool)]) for keep in item.content),
-        item.visible_char_end,
+    return replace(
+        item,
+        windows=tuple(np.concatenate([window, tail]) for window in item.windows),
+        content=tuple(np.pad(keep, (0, len(tail))) for keep in item.content),
     )
 
 
@@ -253,26 +242,17 @@ def pool_behind_prompt(item: TokenizedText, n_prompt: int) -> TokenizedText:
     special token in front takes the place of the prompt's last one, a space that the text's first
     word swallows. The last token is pooled in any case.
     """
-    content = []
-    for window in item.windows:
-        keep = np.arange(len(window)) >= n_prompt
-        keep[-1] = True
-        content.append(keep)
-    return TokenizedText(item.windows, tuple(content), item.visible_char_end)
+    sizes = map(len, item.windows)
+    content = tuple(np.arange(n) >= min(n_prompt, n - 1) for n in sizes)
+    return replace(item, content=content)
 
 
 def head_and_tail(item: TokenizedText, head: TokenizedText, overlap: int) -> TokenizedText:
     """Keep the first window and the last tokens of the text, as many as a window holds.
 
-    A text of one or two windows, in which nothing lies between them, stays as it is.
-
-    Parameters
-    ----------
-    item
-        All windows, each sharing ``overlap`` tokens with the one before it.
-    head
-        The first window alone: what of the text is visible in it. The tail, too, is read, but not
-        what lies between.
+    A text of one or two windows, in which nothing lies between them, stays as it is. ``item`` has
+    all windows, each sharing ``overlap`` tokens with the one before it; ``head`` the first alone,
+    which says what is visible: the tail is read, too, but not what lies between.
     """
     if len(item.windows) < 3:
         return item
@@ -282,9 +262,8 @@ def head_and_tail(item: TokenizedText, head: TokenizedText, overlap: int) -> Tok
     front, back = last[: places[0]], last[places[-1] + 1 :]
     tail = np.concatenate([front, tokens, back])
     content = np.pad(np.ones(len(tokens), dtype=bool), (len(front), len(back)))
-    return TokenizedText(
-        (item.windows[0], tail), (item.content[0], content), head.visible_char_end, item.is_averaged
-    )
+    windows, contents = (item.windows[0], tail), (item.content[0], content)
+    return replace(head, windows=windows, content=contents)
 
 
 def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
@@ -303,7 +282,7 @@ def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
         own = places[start : start + chunks.tokens]
         first = own[0] if start else 0
         members[row, first : own[-1] + 1 if row < len(starts) - 1 else None] = True
-    return TokenizedText((window,), (members,), item.visible_char_end)
+    return replace(item, content=(members,))
 
 
 def pad_windows(
@@ -313,17 +292,10 @@ def pad_windows(
     side: Side = "right",
     device: str = "cpu",
 ) -> dict[str, Any]:
-    """Lay windows out as the rows of a batch.
+    """Lay windows, arrays of token ids, out as the rows of a batch.
 
-    Parameters
-    ----------
-    windows
-        Token ids, at least one array.
-    pad_id
-        Token of the places that are masked. A window without tokens keeps one that is not, so that
-        no row attends to nothing.
-    side
-        Side of the padding. With ``left``, ``position_ids`` count from each row's first token.
+    A window without tokens keeps one place that is not masked, so that no row attends to nothing.
+    With ``side`` left, ``position_ids`` count from each row's first token.
 
     Returns
     -------

@@ -14,8 +14,7 @@ from psibench.models.calibration import calibrate_network
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.compiled import Compiled, compile_if_faster
 from psibench.models.declared import read_layout
-from psibench.models.networks import NativeNetwork, Network, load_network, usable_positions
-from psibench.models.positions import refuse_more
+from psibench.models.networks import NativeNetwork, Network, check_positions, load_network
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import (
     Landmarks,
@@ -70,13 +69,6 @@ class TransformerEncoder:
     landmarks: Landmarks | None = None
     compiled: Compiled | None = None
     """Runs the transformer in place of torch, but where gradients are asked for."""
-
-    def __post_init__(self) -> None:
-        if self.model.weights not in ("float32", self.dtype):
-            raise ValueError(
-                f"weights loaded in {self.model.weights} cannot compute in {self.dtype}; load the "
-                "encoder anew"
-            )
 
     @property
     def fingerprint(self) -> str:
@@ -152,16 +144,14 @@ class TransformerEncoder:
         """
         import torch
 
-        by_token = self.entry.scoring == "maxsim"
         with torch.inference_mode():
             found, starts = self._run(windows, content)
             if isinstance(found, list):  # chunks
                 return found
-            vectors = found.cpu().numpy()
-        if not by_token:
-            return [vector[None, :] for vector in vectors]
-        rows = zip(vectors, content, starts, strict=True)
-        return [row[start : start + len(keep)][keep] for row, keep, start in rows]
+            if self.entry.scoring != "maxsim":
+                return list(found.cpu().numpy()[:, None, :])
+        rows = zip(_by_window(found, content, starts), content, strict=True)
+        return [row[keep] for row, keep in rows]
 
     def embedding_gradients(
         self,
@@ -185,7 +175,7 @@ class TransformerEncoder:
             before positions are added.
         """
         _, gradients, _, starts = self._gradients(windows, content, directions)
-        return self._by_window(gradients, windows, starts)
+        return _by_window(gradients, windows, starts)
 
     def integrated_gradients(
         self,
@@ -194,7 +184,7 @@ class TransformerEncoder:
         directions: np.ndarray,
         *,
         n_steps: int,
-    ) -> list["IntegratedGradients"]:
+    ) -> list[IntegratedGradients]:
         """Return the integrated gradients of each text's cosine with a direction.
 
         The path leads from the text with padding in place of all its content, special tokens and
@@ -221,7 +211,7 @@ class TransformerEncoder:
         changes = (after - before).cpu().numpy().astype(np.float64)
         return [
             IntegratedGradients(own, float(own.sum(dtype=np.float64)) - change, change)
-            for own, change in zip(self._by_window(total, windows, starts), changes, strict=True)
+            for own, change in zip(_by_window(total, windows, starts), changes, strict=True)
         ]
 
     def _gradients(
@@ -232,10 +222,10 @@ class TransformerEncoder:
         *,
         scale: float = 1.0,
     ) -> tuple[Any, Any, Any, list[int]]:
-        """Return cosines, their gradients by the input embeddings, and where each text begins.
+        """Return cosines, their gradients by the input embeddings, changes, and starts of texts.
 
-        ``scale`` is how far the content is on its way from padding, 0, to what it is, 1. Third are
-        the embeddings less those of padding, 0 for what is no content.
+        ``scale`` is how far the content is on its way from padding, 0, to what it is, 1. Changes
+        are the embeddings less those of padding, 0 for what is no content.
         """
         import torch
 
@@ -243,12 +233,9 @@ class TransformerEncoder:
         mask = pad_windows(content, pad_id=0, side=self._side, device=self.device)["input_ids"]
         with torch.no_grad():
             padding = layer(torch.tensor([self._pad_id], device=self.device))
-        leaves: list[torch.Tensor] = []
-        changes: list[torch.Tensor] = []
+        leaves, changes = list[torch.Tensor](), list[torch.Tensor]()
 
-        def replace_content(
-            _module: object, _inputs: object, output: "torch.Tensor"
-        ) -> "torch.Tensor":
+        def replace_content(_module: object, _inputs: object, output: Any) -> Any:
             change = (output - padding).detach() * mask[..., None]
             leaf = output.detach() if scale == 1 else output.detach() - (1 - scale) * change
             leaves.append(leaf.requires_grad_())
@@ -265,14 +252,6 @@ class TransformerEncoder:
         finally:
             hook.remove()
         return cosines.detach(), found, changes[0], starts
-
-    @staticmethod
-    def _by_window(
-        values: Any, windows: Sequence[np.ndarray], starts: Sequence[int]
-    ) -> list[np.ndarray]:
-        """Cut the padding off the rows of a batch: (n_tokens, hidden) float32 arrays."""
-        rows = zip(values.float().cpu().numpy(), windows, starts, strict=True)
-        return [row[start : start + len(window)] for row, window, start in rows]
 
     @property
     def _side(self) -> Side:
@@ -346,21 +325,22 @@ class TransformerEncoder:
         return self.entry.windows if role == "document" else None
 
 
+def _by_window(
+    values: Any, windows: Sequence[np.ndarray], starts: Sequence[int]
+) -> list[np.ndarray]:
+    """Cut the padding off the rows of a batch: (n_tokens, hidden) float32 arrays."""
+    rows = zip(values.float().cpu().numpy(), windows, starts, strict=True)
+    return [row[start : start + len(window)] for row, window, start in rows]
+
+
 def load_transformer(
     entry: SentenceTransformerModel, folder: Path, *, device: str, dtype: str
 ) -> TransformerEncoder:
     """Load a checkpoint: its transformer, its pooling and its dense layers.
 
     sentence-transformers itself, which takes longer to import than most checkpoints to load, is
-    used only for modules of other kinds.
-
-    Parameters
-    ----------
-    device
-        cpu or cuda.
-    dtype
-        Number format. On a CPU the weights are float32 all the same, so that another format can
-        be chosen later (``dataclasses.replace``); on a GPU they are in this format.
+    used only for modules of other kinds. On a CPU the weights are float32 whatever ``dtype`` is,
+    on a GPU in this format.
 
     Raises
     ------
@@ -380,8 +360,7 @@ def load_transformer(
         calibrate_network(
             network.transformer, entry.calibrate, network.pooling, checkpoint=entry.checkpoint
         )
-    positions = usable_positions(network.transformer)
-    refuse_more(positions, entry.checkpoint, "max_tokens", entry.max_tokens)
+    check_positions(network.transformer, entry.checkpoint, entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)
     landmarks = None
     if (settings := landmark_settings(entry, folder)) is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from psibench.config.encoders import SentenceTransformerModel, VllmModel
+from psibench.config.encoders import VllmModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, TokenizedText
@@ -38,15 +38,6 @@ class VllmEncoder:
     vLLM cuts work into batches itself, by what else is under way, and its sums depend on them
     (hence its switch VLLM_BATCH_INVARIANT): the ``length`` of a batch means nothing here, and even
     two equal runs give the same vectors to rounding only.
-
-    Attributes
-    ----------
-    number_format
-        dtype that vLLM was given; auto is the checkpoint's own.
-    vllm_version
-        A part of the fingerprint.
-    appended
-        Token ids put after each text.
     """
 
     entry: VllmModel
@@ -91,10 +82,7 @@ class VllmEncoder:
     ) -> list[np.ndarray]:
         """Encode token ids as they are into (1, dim) float32 unit vectors.
 
-        Raises
-        ------
-        InputError
-            If vLLM gives no vector for one, or one that is not finite or all zeros.
+        Raises InputError if vLLM gives no vector for one, or one that is not finite or all zeros.
         """
         prompts = [{"prompt_token_ids": window.tolist()} for window in windows]
         outputs = self.llm.embed(prompts, use_tqdm=False)
@@ -114,19 +102,11 @@ class VllmEncoder:
 
 
 def load_vllm(entry: VllmModel, folder: Path, *, device: str, dtype: str) -> VllmEncoder:
-    """Load a checkpoint into vLLM's pooling runner.
+    """Load a checkpoint into vLLM's pooling runner, in the entry's number format or ``dtype``.
 
     Pooling is what the checkpoint declares for sentence-transformers, or vLLM's own for the
     architecture. That its files are whole is seen beforehand, by transformers, which reads the
     names and shapes of the weights but not the numbers.
-
-    Parameters
-    ----------
-    device
-        cuda: nothing else will do.
-    dtype
-        Number format of weights and sums, where the entry has none of its own; auto: the
-        checkpoint's.
 
     Raises
     ------
@@ -149,7 +129,7 @@ def load_vllm(entry: VllmModel, folder: Path, *, device: str, dtype: str) -> Vll
         ) from error
     trust = entry.trust_remote_code
     tokenizer = load_tokenizer(folder, trust_remote_code=trust)
-    appended = tokens_to_append(_same_cut(entry), tokenizer)
+    appended = tokens_to_append(entry, tokenizer)
     load_auto(folder, {"device_map": "meta"}, trust_remote_code=trust)
     chosen = entry.dtype or dtype
     llm = vllm.LLM(
@@ -165,13 +145,3 @@ def load_vllm(entry: VllmModel, folder: Path, *, device: str, dtype: str) -> Vll
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     version = str(vllm.__version__)
     return VllmEncoder(entry, llm, tokenizer, identity, chosen, version, appended)
-
-
-def _same_cut(entry: VllmModel) -> SentenceTransformerModel:
-    """Return the entry of the backend sentence-transformers that cuts texts alike."""
-    return SentenceTransformerModel(
-        backend="sentence-transformers",
-        checkpoint=entry.checkpoint,
-        max_tokens=entry.max_tokens,
-        append=entry.append,
-    )

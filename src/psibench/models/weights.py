@@ -55,14 +55,11 @@ def load_port(
         For the message: what the entry calls it.
     leftover
         Pattern that the names of tensors begin with which may be left over; None: none may.
-    options
-        For its ``from_pretrained``.
 
     Raises
     ------
     InputError
-        If weights are missing (transformers fills them in at random), of another shape or left
-        over.
+        If weights are missing (transformers fills them in at random), misshapen or left over.
     """
     model, info = _load(network, folder, options)
     wrong = {key: sorted(map(str, names)) for key, names in info.items() if names}
@@ -110,6 +107,13 @@ def _load(network: Any, folder: Path, options: Mapping[str, Any]) -> Any:
         raise InputError(f"{folder}: its weights do not fit its config.json ({error})") from error
 
 
+def check_config(config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> None:
+    """Raise InputError if a config has another value of a key than the one that is supported."""
+    for key, value in wanted.items():
+        if (found := config.get(key, value)) != value:
+            raise InputError(f"{where}: found {key} {found!r}; supported: {value!r}")
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence transformers' report of weights and its bars: what matters of it is checked here."""
@@ -136,17 +140,8 @@ def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> No
     """Refuse a network that is not whole, or is a part of what its checkpoint holds.
 
     A pooler may be missing, which nothing here reads, and tensors of other modules may be left
-    over: a head for another task, a projection.
-
-    Parameters
-    ----------
-    info
-        What ``from_pretrained`` gives with ``output_loading_info``.
-
-    Raises
-    ------
-    InputError
-        Naming the folder, how many weights, and the first.
+    over: a head for another task, a projection. ``info`` is what ``from_pretrained`` gives with
+    ``output_loading_info``. The InputError names the folder, how many weights, and the first.
     """
     own = {name for name, _ in model.named_children()}
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
@@ -240,8 +235,8 @@ def _vocabulary_size(folder: Path) -> int | None:
     return None
 
 
-def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointEntry) -> None:
-    """Give a model its weights: all of them, and no other.
+def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointEntry) -> Any:
+    """Give a model its weights, all of them and no other, in float32; return it.
 
     Raises
     ------
@@ -249,7 +244,8 @@ def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointEntry) 
         If a tensor is missing, left over or of another shape: the checkpoint is of another kind.
     """
     try:
-        model.load_state_dict(weights, strict=True)
+        model.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
+        return model
     except RuntimeError as error:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: its weights are not "

@@ -23,7 +23,7 @@ from psibench.filters.mixtures import Tiny
 from psibench.generate.benchmarks import CANDIDATES, RAW, TINY, Controlled, view_id
 from psibench.llm.sections import LlmSettings, Price
 from psibench.models.checkpoints import checkpoint_files
-from psibench.models.positions import refuse_beyond_positions
+from psibench.models.declared import refuse_beyond_positions
 from psibench.models.run_files import check_run_files
 from psibench.plan.benchmarks import (
     Looking,

@@ -20,8 +20,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
 from psibench.models.declared import TEXT_INPUT, read_layout
 from psibench.models.dtypes import fast_dtype, pick_device
-from psibench.models.networks import usable_positions
-from psibench.models.positions import refuse_more
+from psibench.models.networks import check_positions
 from psibench.models.weights import checking_weights, quiet, tokenizer_folder
 from psibench.stopping import watched_stop
 from psibench.tables import content_hash, read_table
@@ -311,7 +310,7 @@ def load_base(entry: Base, *, device: str) -> Any:
             transformer.training_chunks = entry.landmark_chunks
     pooling = "mean" if entry.pooling == "landmark" else entry.pooling
     backbone = transformer.auto_model
-    refuse_more(usable_positions(backbone), entry.checkpoint, "max_tokens", entry.max_tokens)
+    check_positions(backbone, entry.checkpoint, entry.max_tokens)
     if entry.layers is not None:
         keep_layers(backbone, entry.layers, checkpoint=entry.checkpoint)
     tokenizer = transformer.tokenizer

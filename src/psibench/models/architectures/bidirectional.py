@@ -31,15 +31,8 @@ LEFT_OUT = frozenset(
 def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
     """Load a decoder and take its causal mask away.
 
-    Parameters
-    ----------
-    options
-        For ``from_pretrained``: number format, attention, names of weights.
-
-    Raises
-    ------
-    InputError
-        If the checkpoint is of another model type, or weights are missing.
+    ``options`` are for ``from_pretrained``: number format, attention, names of weights. Raises
+    InputError if the checkpoint is of another model type, or weights are missing.
     """
     from transformers import AutoModel
 
@@ -54,10 +47,7 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
 def decoder_config(folder: Path, config: Mapping[str, Any]) -> Any:
     """Write a checkpoint's config.json as transformers' config of the same network.
 
-    Raises
-    ------
-    InputError
-        If it is of a model type whose mask cannot be taken away here.
+    Raises InputError if it is of a model type whose mask cannot be taken away here.
     """
     from transformers import AutoConfig
 

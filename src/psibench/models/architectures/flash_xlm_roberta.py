@@ -45,34 +45,26 @@ DEFAULT_BASE = 10_000.0  # of the checkpoint's XLMRobertaFlashConfig
 def load(entry: ColbertModel, folder: Path, dtype: str) -> Any:
     """Load the transformer on the CPU, its weights in the number format given.
 
-    Raises
-    ------
-    InputError
-        If the config asks for what these networks have not, or the weights are others.
+    Raises InputError if the config asks for what these networks have not, or the weights are
+    others.
     """
     import torch
 
     config = read_json(folder / "config.json")
     stored = read_tensors(folder, lambda name: name.startswith(PREFIX) and ".pooler." not in name)
-    weights = {
-        name.removeprefix(PREFIX): tensor.float() for name, tensor in convert(stored).items()
-    }
+    weights = {name.removeprefix(PREFIX): tensor for name, tensor in convert(stored).items()}
     if config.get("position_embedding_type") == "rotary":
         model = build_rotary(config)
         weights = {_rotary_name(name): tensor for name, tensor in weights.items()}
     else:
         model = build(config).roberta
-    set_weights(model, weights, entry)
-    return model.to(getattr(torch, dtype))
+    return set_weights(model, weights, entry).to(getattr(torch, dtype))
 
 
 def build_rotary(config: Mapping[str, Any]) -> Any:
     """Make transformers' JinaEmbeddingsV3Model for a checkpoint's config.json.
 
-    Raises
-    ------
-    InputError
-        If the config asks for adapters, or for other rotations than over whole heads.
+    Raises InputError if the config asks for adapters, or for other rotations than over whole heads.
     """
     from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model
 
@@ -102,10 +94,8 @@ def _rotary_name(name: str) -> str:
 def build(config: Mapping[str, Any]) -> Any:
     """Make transformers' XLMRobertaForSequenceClassification for a checkpoint's config.json.
 
-    Raises
-    ------
-    InputError
-        If the config asks for rotary positions or adapters, which this network has not.
+    Raises InputError if the config asks for rotary positions or adapters, which this network has
+    not.
     """
     from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.weights import load_port
+from psibench.models.weights import check_config, load_port
 
 REQUIRED = {
     "model_type": "new",
@@ -30,15 +30,8 @@ KEPT = (
 def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
     """Load transformers' GteModel from a checkpoint of the old kind.
 
-    Parameters
-    ----------
-    options
-        For ``from_pretrained``: number format, attention.
-
-    Raises
-    ------
-    InputError
-        If the config asks for what that class has not, or weights are missing.
+    ``options`` are for ``from_pretrained``. Raises InputError if the config asks for what that
+    class has not, or weights are missing.
     """
     from transformers import GteModel
 
@@ -50,18 +43,11 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
 def gte_config(folder: Path, config: Mapping[str, Any], **fields: Any) -> Any:
     """Write the old config.json as transformers' GteConfig, with other fields beside it.
 
-    Raises
-    ------
-    InputError
-        If it asks for what that class has not.
+    Raises InputError if it asks for what that class has not.
     """
     from transformers import GteConfig
 
-    for key, wanted in REQUIRED.items():
-        if config.get(key, wanted) != wanted:
-            raise InputError(
-                f"{folder}: architecture gte: found {key} {config[key]!r}; supported: {wanted!r}"
-            )
+    check_config(config, REQUIRED, where=f"{folder}: architecture gte")
     kept = {key: config[key] for key in KEPT if key in config}
     return GteConfig(**kept, rope_parameters=rope_parameters(config), **fields)
 
@@ -69,10 +55,7 @@ def gte_config(folder: Path, config: Mapping[str, Any], **fields: Any) -> Any:
 def rope_parameters(config: Mapping[str, Any]) -> dict[str, Any]:
     """Write the old config's rotary angles as transformers does.
 
-    Raises
-    ------
-    InputError
-        If they are scaled otherwise than by a fixed NTK factor.
+    Raises InputError if they are scaled otherwise than by a fixed NTK factor.
     """
     theta = float(config.get("rope_theta", 10_000.0))
     scaling = config.get("rope_scaling")

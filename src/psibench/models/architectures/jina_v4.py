@@ -35,12 +35,8 @@ PLAIN = {
 def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
     """Load transformers' Qwen2Model with the retrieval adapter merged into its weights.
 
-    Merging is done in float32, then rounded to the number format asked for.
-
-    Raises
-    ------
-    InputError
-        If the config or the adapters are of another kind, or weights are missing.
+    Merging is done in float32, then rounded to the number format asked for. Raises InputError if
+    the config or the adapters are of another kind, or weights are missing.
     """
     import torch
     from transformers import Qwen2Model
@@ -64,15 +60,8 @@ def text_config(
 ) -> Any:
     """Write the text part of Qwen2-VL's or Qwen2.5-VL's config.json as transformers' Qwen2Config.
 
-    Parameters
-    ----------
-    kind
-        For the message: the architecture or backend that the entry names.
-
-    Raises
-    ------
-    InputError
-        If it is of another model type, or its rotary angles are scaled.
+    ``kind`` is what the entry names, for the message. Raises InputError if it is of another model
+    type, or its rotary angles are scaled.
     """
     from transformers import Qwen2Config
 
@@ -96,11 +85,8 @@ def text_config(
 def merge_adapter(model: Any, folder: Path) -> None:
     """Add the retrieval task's adapter to the weights of the layers it lies on.
 
-    Raises
-    ------
-    InputError
-        If the adapter is not a plain LoRA, lies on what is no linear layer of the text model, or
-        has none of the task.
+    Raises InputError if the adapter is not a plain LoRA, lies on what is no linear layer of the
+    text model, or has none of the task.
     """
     import torch
 

@@ -18,7 +18,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from psibench.errors import InputError
 from psibench.models.architectures import bidirectional
-from psibench.models.weights import read_tensors
+from psibench.models.weights import check_config, read_tensors
 
 # Of the checkpoint's LatentAttentionConfig.
 DEFAULTS = {
@@ -34,18 +34,12 @@ PREFIX = "latent_attention_model."
 def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> "NvEmbed":
     """Load both parts of a checkpoint.
 
-    Raises
-    ------
-    InputError
-        If the config describes another network, or weights are missing or left over.
+    Raises InputError if the config describes another network, or weights are missing or left over.
     """
     import torch
 
-    if config.get("model_type") != "nvembed":
-        raise InputError(
-            f"{folder}: architecture nv-embed: found model_type {config.get('model_type')!r}; "
-            "supported: 'nvembed'"
-        )
+    kind = {"model_type": config.get("model_type")}
+    check_config(kind, {"model_type": "nvembed"}, where=f"{folder}: architecture nv-embed")
     text = dict(config["text_config"]) | {"model_type": "mistral", "sliding_window": None}
     names = {r"^embedding_model\.": ""}
     decoder = bidirectional.load(folder, text, {**options, "key_mapping": names})
@@ -129,8 +123,8 @@ class LatentAttention(nn.Module):
     def _attend(self, block: Any, hidden: Tensor) -> Tensor:
         """Attend from each token to the latents; no token sees another.
 
-        Keys and values are those of the latents, one set for all rows: all tokens of a batch are
-        the queries of one row, since a set for each row would be rows times the memory.
+        Keys and values are one set for all rows, whose tokens are the queries of one row: a set
+        for each row would be rows times the memory.
         """
         fn = block["fn"]
 

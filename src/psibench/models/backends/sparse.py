@@ -18,8 +18,7 @@ from psibench.config.model_base import Dtype, Scoring
 from psibench.errors import InputError
 from psibench.models.backends import OwnBackend
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.networks import usable_positions
-from psibench.models.positions import refuse_more
+from psibench.models.networks import check_positions
 from psibench.models.protocols import Role, TokenizedText
 from psibench.models.tokenizing import pad_windows, tokenize_texts
 from psibench.models.weights import checking_weights
@@ -49,10 +48,8 @@ class SparseModel(OwnBackend):
     def load(self, folder: Path, *, device: str, dtype: str) -> "SparseTextEncoder":
         """Load the modules of a checkpoint, those of queries and those of documents.
 
-        Raises
-        ------
-        InputError
-            If the checkpoint is none of a sparse encoder, or takes fewer tokens than `max_tokens`.
+        Raises InputError if the checkpoint is none of a sparse encoder, or takes fewer tokens than
+        `max_tokens`.
         """
         from sentence_transformers import SparseEncoder
         from sentence_transformers.base.modules import Router
@@ -86,8 +83,7 @@ class SparseModel(OwnBackend):
         for modules in by_role.values():
             network = getattr(modules[0], "model", None)
             if network is not None:
-                positions = usable_positions(network)
-                refuse_more(positions, self.checkpoint, "max_tokens", self.max_tokens)
+                check_positions(network, self.checkpoint, self.max_tokens)
         return SparseTextEncoder(
             self,
             by_role,
