@@ -7,7 +7,7 @@ from negatives_chain import NegativesChain
 
 from psibench.errors import InputError
 from psibench.filters.negatives import FinewebNegatives
-from psibench.rerankers import texts as scoring
+from psibench.rerankers import scoring
 
 SECTION = FinewebNegatives(
     protocol="fineweb_posq",

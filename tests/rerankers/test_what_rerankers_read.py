@@ -1,15 +1,9 @@
 """How far into a text each kind of reranker reads, beside a query."""
 
-import polars as pl
 import pytest
 from tiny_rerankers import CHECKPOINTS, EMBEDDED
 
-from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
-from psibench.metrics.scoring import ScoredModel, scores_of
-from psibench.rerankers.rerank import run_rerank
-from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN, SEEN
 
 # Words of the tiny tokenizers are tokens: "w1 w2 ..." has one for each three characters.
 LONG = " ".join(["w3"] * 400)
@@ -102,56 +96,3 @@ def test_a_tokenizer_without_offsets_is_refused(load, monkeypatch):
     monkeypatch.setattr("transformers.BatchEncoding.encodings", None)
     with pytest.raises(InputError, match="gives no character offsets"):
         reranker.visible_char_ends([("w1", "w3")])
-
-
-@pytest.mark.parametrize(
-    ("query", "words_read"),
-    [
-        ("w1 w2", 32 - 3 - 2),  # [CLS] query [SEP] text [SEP]
-        ("w1 " * 60, 15),  # 29 words, longest first
-        ("w1 " * 20, 15),
-    ],
-)
-def test_scores_know_what_a_cross_encoder_read_beside_each_query(
-    tmp_path, entry, query, words_read
-):
-    """From a checkpoint to `visible`: evidence just inside, across the end, and just outside."""
-    end = end_of(words_read)
-    spans = {"in": [end - 2, end], "across": [end - 2, end + 2], "out": [end + 1, end + 3]}
-    corpus = {"_id": "d", "text": LONG, "char_length": len(LONG)}
-    asked = {
-        "text": query.strip(),
-        "pos_corpus_id": "d",
-        "pos_char_length": len(LONG),
-    }
-    tables = {
-        CORPUS: [corpus | {"word_count": 400, "token_length": 400}],
-        QUERIES: [asked | {"_id": name, "pos_char_span": span} for name, span in spans.items()],
-        QRELS: [{"query-id": name, "corpus-id": "d", "score": 1} for name in spans],
-        RUN: [{"query_id": "in", "doc_id": "d", "rank": 1, "score": 1.0}],
-    }
-    files = {spec.name: tmp_path / spec.name for spec in (*tables, SEEN)}
-    for spec, rows in tables.items():
-        empty = pl.DataFrame(pl.from_arrow(spec.schema.empty_table()))
-        frame = pl.concat([empty, pl.DataFrame(rows)], how="diagonal_relaxed")
-        write_table(frame, files[spec.name], spec, provenance=Provenance("test", 1))
-    run_rerank(
-        RerankModel(backend="rerank", reranker="a"),
-        entry("bert", max_tokens=32),
-        first_stage=files["run"],
-        corpora=[files["corpus"]],
-        queries=[files["queries"]],
-        judged=[files["queries"]],
-        store=tmp_path / "store",
-        device="cpu",
-        tokens_per_batch=64,
-        run=tmp_path / "reranked",
-        seen=files["seen"],
-    )
-    known = read_table(files["queries"], QUERIES)
-    judged = read_table(files["qrels"], QRELS)
-    reranked = ScoredModel("a", "rerank", tmp_path / "reranked", seen=files["seen"])
-    scores = scores_of(reranked, [("a", known, judged)], ["ndcg@10"])
-    visible = dict(scores.select("query_id", "visible").rows())
-    assert visible == {"in": 1.0, "across": 0.5, "out": 0.0}
-    assert scores["pos_visible"].to_list() == [pytest.approx(end / len(LONG))] * 3

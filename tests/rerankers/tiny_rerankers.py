@@ -5,6 +5,13 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
+from stored_networks import (
+    flash_weights,
+    gte_weights,
+    linear_weights,
+    norm_weights,
+    save_word_tokenizer,
+)
 
 WORDS = [f"w{i}" for i in range(60)]
 ANSWERS = ["Yes", "No", "yes", "no", "0", "4"]  # CrossEncoder tells a template's end by 0 and 4
@@ -18,27 +25,14 @@ SIZES = {
 }
 
 
-def save_word_tokenizer(
-    folder: Path, special: list[str], *, single: str = "", pair: str = "", **names
-) -> int:
+def save_tokenizer(folder: Path, special: list[str], **options) -> int:
     """Save a word-level tokenizer; returns the size of its vocabulary."""
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = [*special, *WORDS, *ANSWERS, *SENTENCE, "\n"]
-    ids = {word: place for place, word in enumerate(vocabulary)}
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=names["unk_token"]))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\n|\w+|[^\w\s]"), "removed", invert=True)
-    if single:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=single, pair=pair, special_tokens=[(name, ids[name]) for name in special]
-        )
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
-    return len(vocabulary)
+    words = [*special, *WORDS, *ANSWERS, *SENTENCE, "\n"]
+    return save_word_tokenizer(folder, words, pattern=r"\n|\w+|[^\w\s]", **options)
 
 
 def save_roberta_tokenizer(folder: Path) -> int:
-    return save_word_tokenizer(
+    return save_tokenizer(
         folder,
         ["<s>", "<pad>", "</s>", "<unk>"],
         single="<s> $A </s>",
@@ -50,7 +44,7 @@ def save_roberta_tokenizer(folder: Path) -> int:
 
 def save_bert_tokenizer(folder: Path, *, types: bool = True) -> int:
     names = ["input_ids", "attention_mask", "token_type_ids"]
-    return save_word_tokenizer(
+    return save_tokenizer(
         folder,
         ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
         single="[CLS] $A [SEP]",
@@ -61,7 +55,7 @@ def save_bert_tokenizer(folder: Path, *, types: bool = True) -> int:
 
 
 def save_llama_tokenizer(folder: Path) -> int:
-    return save_word_tokenizer(
+    return save_tokenizer(
         folder,
         ["<pad>", "<eos>", "<bos>", "<unk>"],
         bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", unk_token="<unk>",
@@ -115,26 +109,8 @@ def save_modernbert(folder: Path) -> Path:
 def save_flash_xlm_roberta(folder: Path):
     """Save a classifier in the layout of jina-reranker-v2; returns transformers' twin of it."""
     model = xlm_roberta(save_roberta_tokenizer(folder))
-    renamed = {}
-    for name, tensor in model.state_dict().items():
-        if ".attention.self." in name:
-            continue
-        for theirs, ours in (
-            ("attention.output.dense", "mixer.out_proj"), ("attention.output.LayerNorm", "norm1"),
-            ("intermediate.dense", "mlp.fc1"), ("output.dense", "mlp.fc2"),
-            ("output.LayerNorm", "norm2"), ("embeddings.LayerNorm", "emb_ln"),
-            ("encoder.layer.", "encoder.layers."),
-        ):  # fmt: skip
-            name = name.replace(theirs, ours)
-        renamed[name] = tensor.contiguous()
-    for number, layer in enumerate(model.roberta.encoder.layer):
-        attention = layer.attention.self
-        for kind in ("weight", "bias"):
-            parts = [getattr(getattr(attention, p), kind) for p in ("query", "key", "value")]
-            renamed[f"roberta.encoder.layers.{number}.mixer.Wqkv.{kind}"] = torch.cat(parts)
-    save_file(
-        {name: tensor.detach() for name, tensor in renamed.items()}, folder / "model.safetensors"
-    )
+    head = {n: t for n, t in model.state_dict().items() if n.startswith("classifier.")}
+    save_file(flash_weights(model.roberta) | head, folder / "model.safetensors")
     write_config(
         folder,
         model.config.to_dict()
@@ -153,27 +129,11 @@ GTE_ROPE = {"rope_theta": 20_000, "rope_scaling": {"type": "ntk", "factor": 8.0}
 def save_gte(folder: Path, **config) -> Path:
     """Save a classifier of model type `new` as gte-multilingual-reranker-base is stored."""
     size = save_roberta_tokenizer(folder)
-    hidden, inner = SIZES["hidden_size"], SIZES["intermediate_size"]
+    hidden = SIZES["hidden_size"]
     torch.manual_seed(4)
-    state = {
-        "new.embeddings.word_embeddings.weight": torch.randn(size, hidden),
-        "new.embeddings.token_type_embeddings.weight": torch.randn(1, hidden),
-        "new.pooler.dense.weight": torch.randn(hidden, hidden) * 0.3,
-        "new.pooler.dense.bias": torch.randn(hidden),
-        "classifier.weight": torch.randn(1, hidden),
-        "classifier.bias": torch.randn(1),
-    } | _norm("new.embeddings.LayerNorm", hidden)
-    for number in range(SIZES["num_hidden_layers"]):
-        layer = f"new.encoder.layer.{number}"
-        state |= {
-            f"{layer}.attention.qkv_proj.weight": torch.randn(3 * hidden, hidden) * 0.4,
-            f"{layer}.attention.qkv_proj.bias": torch.randn(3 * hidden) * 0.4,
-            f"{layer}.attention.o_proj.weight": torch.randn(hidden, hidden) * 0.3,
-            f"{layer}.attention.o_proj.bias": torch.randn(hidden) * 0.3,
-            f"{layer}.mlp.up_gate_proj.weight": torch.randn(2 * inner, hidden) * 0.3,
-            f"{layer}.mlp.down_proj.weight": torch.randn(hidden, inner) * 0.3,
-            f"{layer}.mlp.down_proj.bias": torch.randn(hidden) * 0.3,
-        } | _norm(f"{layer}.attn_ln", hidden) | _norm(f"{layer}.mlp_ln", hidden)  # fmt: skip
+    state = gte_weights(size, n_types=1) | linear_weights("pooler.dense", hidden, hidden)
+    state = {f"new.{name}": tensor for name, tensor in state.items()}
+    state |= linear_weights("classifier", hidden, 1, scale=1.0)
     save_file(state, folder / "model.safetensors")
     write_config(
         folder,
@@ -207,16 +167,16 @@ def save_jina_bert(folder: Path, **config) -> Path:
             "classifier.weight": torch.randn(1, hidden),
             "classifier.bias": torch.randn(1),
         }
-        | _norm("bert.embeddings.LayerNorm", hidden)
-        | _linear("bert.pooler.dense", hidden, hidden)
+        | norm_weights("bert.embeddings.LayerNorm", hidden)
+        | linear_weights("bert.pooler.dense", hidden, hidden)
     )
     for number in range(JINA_BERT["num_hidden_layers"]):
         layer = f"bert.encoder.layer.{number}"
         for part in ("self.query", "self.key", "self.value", "output.dense"):
-            state |= _linear(f"{layer}.attention.{part}", hidden, hidden)
-        state |= _norm(f"{layer}.attention.output.LayerNorm", hidden)
-        state |= _norm(f"{layer}.mlp.layernorm", hidden)
-        state |= _linear(f"{layer}.mlp.wo", inner, hidden)
+            state |= linear_weights(f"{layer}.attention.{part}", hidden, hidden)
+        state |= norm_weights(f"{layer}.attention.output.LayerNorm", hidden)
+        state |= norm_weights(f"{layer}.mlp.layernorm", hidden)
+        state |= linear_weights(f"{layer}.mlp.wo", inner, hidden)
         state[f"{layer}.mlp.gated_layers.weight"] = torch.randn(2 * inner, hidden) * 0.2
     save_file(state, folder / "model.safetensors")
     write_config(folder, JINA_BERT | {"vocab_size": size} | config)
@@ -239,7 +199,7 @@ def save_gemma(folder: Path) -> Path:
 def save_qwen3(folder: Path, special: list[str] = QWEN3_SPECIAL) -> Path:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    size = save_word_tokenizer(
+    size = save_tokenizer(
         folder, special, eos_token="<|im_end|>", pad_token="<|endoftext|>", unk_token="<unk>",
         additional_special_tokens=["<|im_start|>", "<think>", "</think>"], padding_side="left",
     )  # fmt: skip
@@ -265,7 +225,7 @@ JINA_M0 = ["<unk>", "<|endoftext|>", "Document", "Query", "*", *(f"x{i}" for i i
 
 def save_jina_m0(folder: Path, **config) -> Path:
     """Save Qwen2-VL with two dense layers beside it, and what is not read: eyes, output words."""
-    size = save_word_tokenizer(
+    size = save_tokenizer(
         folder, JINA_M0, eos_token="<|endoftext|>", pad_token="<|endoftext|>", unk_token="<unk>",
         padding_side="left",
     )  # fmt: skip
@@ -273,7 +233,7 @@ def save_jina_m0(folder: Path, **config) -> Path:
     torch.manual_seed(9)
     text = qwen2_vl_text(size)
     state = {f"model.{name}": tensor for name, tensor in text.state_dict().items()}
-    state |= _linear("score.0", hidden, hidden) | _linear("score.2", hidden, 1)
+    state |= linear_weights("score.0", hidden, hidden) | linear_weights("score.2", hidden, 1)
     state |= {"visual.patch_embed.proj.weight": torch.randn(4, 4)}
     state |= {"lm_head.weight": torch.randn(size, hidden)}
     save_file(state, folder / "model.safetensors")
@@ -341,17 +301,6 @@ def read_state(folder: Path) -> dict:
     for path in sorted(folder.glob("*.safetensors")):
         state |= load_file(path)
     return state
-
-
-def _norm(name: str, size: int) -> dict:
-    return {f"{name}.weight": torch.rand(size) + 0.5, f"{name}.bias": torch.randn(size) * 0.2}
-
-
-def _linear(name: str, n_in: int, n_out: int) -> dict:
-    return {
-        f"{name}.weight": torch.randn(n_out, n_in) * 0.2,
-        f"{name}.bias": torch.randn(n_out) * 0.2,
-    }
 
 
 MINILM = {

@@ -10,7 +10,7 @@ from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores, sigmoid
 from psibench.rerankers.rerank import run_rerank
-from psibench.rerankers.texts import load_when_needed
+from psibench.rerankers.scoring import load_when_needed
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QUERIES, RUN, SEEN
 

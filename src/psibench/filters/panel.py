@@ -16,7 +16,7 @@ from psibench.filters.decide import as_table, part_text
 from psibench.filters.negatives import PAIR_SCORES, read_panel, recalled_pairs, wanted_pairs
 from psibench.filters.verify import SEGMENT_SCORES, read_section, wanted_scorings
 from psibench.rerankers.protocols import Pair
-from psibench.rerankers.texts import (
+from psibench.rerankers.scoring import (
     PAIRS_PER_BLOCK,
     Load,
     load_when_needed,

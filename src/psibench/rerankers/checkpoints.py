@@ -5,11 +5,11 @@ for one batch at a time, so that `psibench.rerankers.scoring` plans batches by t
 where memory is not enough, and stores each when it is done.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,8 +64,7 @@ class Reading:
         return max((end for (_, end), owner in owned if owner == self.sequence), default=0)
 
 
-@dataclass(frozen=True)
-class SizedPair:
+class SizedPair(NamedTuple):
     """A pair, and how many tokens it is."""
 
     pair: Pair
@@ -105,13 +104,11 @@ class CheckpointScorer:
 
     def tokenize(self, pairs: Sequence[Pair]) -> list[SizedPair]:
         """Count the tokens of pairs."""
-        readings = zip(pairs, self._readings(pairs), strict=True)
-        return [SizedPair(pair, reading.n_tokens) for pair, reading in readings]
+        return [SizedPair(pair, found.n_tokens) for pair, found in self._readings(pairs)]
 
     def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
         """Say how many characters of each text are in the model's input."""
-        readings = zip(pairs, self._readings(pairs), strict=True)
-        return [reading.visible_char_end(text) for (_, text), reading in readings]
+        return [found.visible_char_end(text) for (_, text), found in self._readings(pairs)]
 
     def score(self, items: Sequence[SizedPair]) -> Scores:
         """Score a batch in one forward pass."""
@@ -119,19 +116,14 @@ class CheckpointScorer:
         is_logit = getattr(self.entry, "activation", "sigmoid") == "sigmoid"
         return Scores(raw, sigmoid(raw) if is_logit else raw)
 
-    def _readings(self, pairs: Sequence[Pair]) -> Iterator[Reading]:
+    def _readings(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Reading]]:
         for start in range(0, len(pairs), CHUNK):
-            yield from self.read(pairs[start : start + CHUNK])
+            chunk = pairs[start : start + CHUNK]
+            yield from zip(chunk, self.read(chunk), strict=True)
 
 
 def encode(tokenizer: Any, *texts: list[str], **options: Any) -> list[Any]:
-    """Return a fast tokenizer's encodings, which know the characters of each token.
-
-    Raises
-    ------
-    InputError
-        If the tokenizer is none.
-    """
+    """Return a fast tokenizer's encodings, which know the characters of each token."""
     found: list[Any] | None = tokenizer(*texts, verbose=False, **options).encodings
     if found is None:
         raise InputError(
@@ -141,16 +133,24 @@ def encode(tokenizer: Any, *texts: list[str], **options: Any) -> list[Any]:
     return found
 
 
+def answer_tokens(tokenizer: Any, words: Iterable[str], entry: CheckpointReranker) -> list[int]:
+    """Return the ids of answers that are one token each, whose logits are a backend's score."""
+    found = []
+    for word in words:
+        ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+        if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
+            raise InputError(
+                f"checkpoint {entry.checkpoint!r}: {word!r} is not one token of its tokenizer, "
+                f"whose logit is this backend's score. Is {entry.backend!r} the right backend?"
+            )
+        found.append(int(ids[0]))
+    return found
+
+
 def read_together(
     tokenizer: Any, pairs: Sequence[Pair], *, cut: str, max_tokens: int
 ) -> Iterator[Reading]:
-    """Read pairs by the tokenizer's own template.
-
-    Parameters
-    ----------
-    cut
-        What loses its end where both are too long: longest_first, only_second.
-    """
+    """Read pairs by the tokenizer's own template; ``cut``: longest_first or only_second."""
     queries, texts = (list(side) for side in zip(*pairs, strict=True))
     for found in encode(tokenizer, queries, texts, truncation=cut, max_length=max_tokens):
         yield Reading(len(found), found, sequence=1)
@@ -172,12 +172,8 @@ def last_product_in_float32(model: Any) -> None:
 def keep_logits_of(model: Any, tokens: Sequence[int], *, against: int | None = None) -> None:
     """Leave a language model these tokens' logits alone, in this order, computed in float32.
 
-    Those of a large vocabulary at all positions would fill the memory.
-
-    Parameters
-    ----------
-    against
-        Token whose logit is taken from each of them.
+    Those of a large vocabulary at all positions would fill the memory. The logit of the token
+    ``against`` is taken from each of them.
     """
     import torch
 
@@ -222,10 +218,7 @@ def linear_in_float32(layer: Any, hidden: Any) -> Any:
 def checkpoint_folder(entry: CheckpointReranker) -> Path:
     """Return the folder of a local checkpoint, or fetch the hub's at its revision.
 
-    Raises
-    ------
-    InputError
-        If it cannot be had, or has no tokenizer: transformers would make one of its own.
+    Raises InputError if it has no tokenizer, too: transformers would make one of its own.
     """
     folder = checkpoints.checkpoint_folder(entry)
     tokenizer_folder(folder)
@@ -237,16 +230,8 @@ def check_classifier(
 ) -> None:
     """Refuse a sequence classifier that is no reranker, or takes fewer tokens than it is given.
 
-    Parameters
-    ----------
-    has_modules
-        Whether other modules of the checkpoint make the output of the network's.
-
-    Raises
-    ------
-    InputError
-        If its checkpoint is of another network, whose output layer would be random numbers, if it
-        has several outputs, or if ``max_tokens`` is beyond its positions.
+    That is one of another network, whose output layer would be random numbers, unless other modules
+    of the checkpoint make its output (``has_modules``), or one of several outputs.
     """
     made_for = (network.config.architectures or ["none"])[0]
     has_head = "SequenceClassification" in made_for or getattr(entry, "trust_remote_code", False)
@@ -264,13 +249,7 @@ def check_classifier(
 
 
 def check_positions(model: Any, entry: CheckpointReranker, longest: int) -> None:
-    """Refuse a ``max_tokens`` with which the longest input is more than there are positions.
-
-    Raises
-    ------
-    InputError
-        Naming both.
-    """
+    """Refuse a ``max_tokens`` with which the longest input is more than there are positions."""
     positions = usable_positions(model)
     if positions is not None and longest > positions:
         prompt = "" if longest == entry.max_tokens else f" and the prompt, {longest} tokens in all,"

@@ -29,6 +29,7 @@ from psibench.models.weights import load_port, read_tensors, set_weights, tokeni
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
+    answer_tokens,
     check_classifier,
     check_positions,
     checkpoint_folder,
@@ -55,11 +56,7 @@ Logits = Callable[[list[Pair]], Any]
 def load_cross_encoder(name: str, entry: CrossEncoderReranker, *, device: str) -> CheckpointScorer:
     """Load a sequence classifier with float32 weights; reduced formats run under autocast.
 
-    Raises
-    ------
-    InputError
-        If the checkpoint cannot be loaded, has several outputs or no trained one, or takes fewer
-        tokens than ``max_tokens``.
+    Raises InputError if it has several outputs or no trained one, or takes fewer tokens.
     """
     dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
     load = _load_library if entry.architecture == "auto" else _load_ported
@@ -68,8 +65,7 @@ def load_cross_encoder(name: str, entry: CrossEncoderReranker, *, device: str) -
     def autocast_logits(pairs: list[Pair]) -> Any:
         import torch
 
-        reduced = dtype != "float32"
-        with torch.autocast(device, dtype=getattr(torch, dtype), enabled=reduced):
+        with torch.autocast(device, getattr(torch, dtype), enabled=dtype != "float32"):
             return logits(pairs)
 
     read = partial(read_together, tokenizer, cut="longest_first", max_tokens=entry.max_tokens)
@@ -117,10 +113,8 @@ def _load_ported(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits]
     last_product_in_float32(model)
 
     def logits(pairs: list[Pair]) -> Any:
-        queries, texts = (list(side) for side in zip(*pairs, strict=True))
         inputs = tokenizer(
-            queries,
-            texts,
+            *(list(side) for side in zip(*pairs, strict=True)),
             truncation="longest_first",
             max_length=entry.max_tokens,
             padding=True,
@@ -145,18 +139,13 @@ def _gte(folder: Path, config: Mapping[str, Any], _: CrossEncoderReranker) -> An
 def _jina_bert(folder: Path, config: Mapping[str, Any], entry: CrossEncoderReranker) -> Any:
     from psibench.rerankers.architectures import jina_bert
 
-    model = jina_bert.build(config)
-    set_weights(model, {name: w.float() for name, w in read_tensors(folder).items()}, entry)
-    return model
+    return set_weights(jina_bert.build(config), read_tensors(folder), entry)
 
 
 def _flash_xlm_roberta(folder: Path, config: Mapping[str, Any], entry: CrossEncoderReranker) -> Any:
-    from psibench.models.architectures import flash_xlm_roberta
+    from psibench.models.architectures.flash_xlm_roberta import build, convert
 
-    model = flash_xlm_roberta.build(config)
-    weights = flash_xlm_roberta.convert(read_tensors(folder))
-    set_weights(model, {name: w.float() for name, w in weights.items()}, entry)
-    return model
+    return set_weights(build(config), convert(read_tensors(folder)), entry)
 
 
 _PORTS = {"gte": _gte, "jina-bert": _jina_bert, "flash-xlm-roberta": _flash_xlm_roberta}
@@ -166,11 +155,7 @@ def load_qwen3(name: str, entry: Qwen3Reranker, *, device: str) -> CheckpointSco
     """Load a Qwen3 reranker, weights in the entry's number format.
 
     ``max_tokens`` counts prefix and suffix; what is too long loses its end, the suffix never.
-
-    Raises
-    ------
-    InputError
-        If it cannot be loaded, has no tokens "yes" and "no", or ``max_tokens`` leaves no room.
+    Raises InputError if there are no tokens "yes" and "no", or no room is left for a text.
     """
     import torch
     from sentence_transformers import CrossEncoder
@@ -188,7 +173,7 @@ def load_qwen3(name: str, entry: Qwen3Reranker, *, device: str) -> CheckpointSco
     check_positions(network.model, entry, entry.max_tokens)
     count_positions_from_text(network.model)
     tokenizer = network.tokenizer
-    keep_logits_of(network.model, [_token(tokenizer, word, entry) for word in ("yes", "no")])
+    keep_logits_of(network.model, answer_tokens(tokenizer, ("yes", "no"), entry))
     model = CrossEncoder(
         modules=[network, LogitScore(true_token_id=0, false_token_id=1)],
         device=device,
@@ -239,14 +224,3 @@ def qwen3_template(instruction: str) -> str:
         for part in (QWEN3_PREFIX + qwen3_question(instruction), "\n<Document>: ", QWEN3_SUFFIX)
     )
     return begin + query + middle + document + end
-
-
-def _token(tokenizer: Any, word: str, entry: Qwen3Reranker) -> int:
-    """Return the id of a word that is one token."""
-    found = tokenizer.convert_tokens_to_ids(word)
-    if found is None or found == tokenizer.unk_token_id:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: its tokenizer has no token {word!r}, whose "
-            f"probability is this backend's score. Is {entry.backend!r} the right backend?"
-        )
-    return int(found)

@@ -34,10 +34,11 @@ from psibench.config.rerankers import (
 )
 from psibench.errors import InputError
 from psibench.models.checkpoints import read_json
-from psibench.models.weights import read_tensors, set_weights
+from psibench.models.weights import check_config, read_tensors, set_weights
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
+    answer_tokens,
     check_classifier,
     check_positions,
     checkpoint_folder,
@@ -59,11 +60,8 @@ def load_flag(
 ) -> CheckpointScorer:
     """Load one of FlagEmbedding's rerankers.
 
-    Raises
-    ------
-    InputError
-        If it cannot be loaded, has several outputs or none at ``cutoff_layer``, or takes fewer
-        tokens than ``max_tokens`` and the prompt.
+    Raises InputError if it has several outputs or none at ``cutoff_layer``, or takes fewer tokens
+    than ``max_tokens`` and the prompt.
     """
     dtype = "float32" if device == "cpu" or entry.dtype == "float32" else "float16"
     folder = checkpoint_folder(entry)
@@ -82,7 +80,7 @@ def load_flag(
         if isinstance(entry, FlagLlmReranker | MxbaiReranker):
             answer, against = scorer.yes_loc, None
             if isinstance(entry, MxbaiReranker):
-                answer, against = (_answer(tokenizer, word, entry) for word in "10")
+                answer, against = answer_tokens(tokenizer, "10", entry)
             keep_logits_of(scorer.model, [answer], against=against)
             scorer.yes_loc = 0
             start = None if start == tokenizer.pad_token_id else start
@@ -117,17 +115,6 @@ def _scorer(folder: Path, entry: FlagReranker | PromptedReranker, **options: Any
         scorer.model = _load_minicpm(folder, entry)
         return scorer
     return FlagEmbedding.FlagLLMReranker(str(folder), **options)
-
-
-def _answer(tokenizer: Any, word: str, entry: MxbaiReranker) -> int:
-    """Return the id of an answer that is one token."""
-    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
-    if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: {word!r} is not one token of its tokenizer, whose "
-            f"logit is this backend's score. Is {entry.backend!r} the right backend?"
-        )
-    return int(ids[0])
 
 
 class _ForwardError(Exception):
@@ -196,14 +183,8 @@ def _read_prompted(
 
     Query and text are cut at three quarters of ``max_tokens`` and at ``max_tokens``, both together
     at ``max_tokens`` plus separator and prompt, after which these come once more: FlagEmbedding
-    counts them on top.
-
-    Parameters
-    ----------
-    before
-        Tokens of start and separator, beside query and text.
-    after
-        Tokens of separator and prompt, behind them.
+    counts them on top. Beside query and text there are ``before`` tokens of start and separator,
+    behind them ``after`` of separator and prompt.
     """
     cut: dict[str, Any] = {"add_special_tokens": False, "truncation": True}
     limit = entry.max_tokens
@@ -231,11 +212,6 @@ def _load_minicpm(folder: Path, entry: FlagLayerwiseReranker) -> Any:
 
     The network takes what LayerWiseFlagLLMReranker gives it, and gives what it takes: ``logits``,
     for each cut-off layer (n_pairs, n_tokens), in float32.
-
-    Raises
-    ------
-    InputError
-        If the checkpoint has no output for ``cutoff_layer``, or is another network.
     """
     import torch
     from transformers import GraniteConfig, GraniteModel
@@ -250,7 +226,7 @@ def _load_minicpm(folder: Path, entry: FlagLayerwiseReranker) -> Any:
         in_reach = name.startswith("model.") and (layer is None or int(layer[1]) < cutoff)
         return in_reach or name == head_name
 
-    weights = {name: tensor.float() for name, tensor in read_tensors(folder, wanted).items()}
+    weights = read_tensors(folder, wanted)
     if head_name not in weights:
         raise InputError(f"{folder}: no tensor {head_name}; is this a layerwise checkpoint?")
     head_size = config["hidden_size"] // config["num_attention_heads"]
@@ -279,20 +255,12 @@ def _load_minicpm(folder: Path, entry: FlagLayerwiseReranker) -> Any:
             logits = linear_in_float32(self.head, output.last_hidden_state)
             return SimpleNamespace(logits=(logits[..., 0],))
 
-    network = CutMiniCpm()
-    set_weights(
-        network, {name.replace(head_name, "head.weight"): w for name, w in weights.items()}, entry
-    )
-    return network
+    renamed = {name.replace(head_name, "head.weight"): w for name, w in weights.items()}
+    return set_weights(CutMiniCpm(), renamed, entry)
 
 
 def _check_minicpm(folder: Path, config: Mapping[str, Any], entry: FlagLayerwiseReranker) -> None:
-    for key, wanted in REQUIRED.items():
-        if config.get(key, wanted) != wanted:
-            raise InputError(
-                f"{folder}: backend flag-layerwise: found {key} {config[key]!r}; "
-                f"supported: {wanted!r}"
-            )
+    check_config(config, REQUIRED, where=f"{folder}: backend flag-layerwise")
     if "start_layer" not in config:
         raise InputError(
             f"{folder}: backend flag-layerwise: its config.json has no start_layer; the checkpoint "

@@ -36,13 +36,7 @@ HEAD = "score."
 
 
 def load_jina_m0(name: str, entry: JinaM0Reranker, *, device: str) -> CheckpointScorer:
-    """Load the network in the entry's number format, its two last layers in float32.
-
-    Raises
-    ------
-    InputError
-        If it cannot be loaded, is another network, or takes fewer tokens than ``max_tokens``.
-    """
+    """Load the network in the entry's number format, its two last layers in float32."""
     from transformers import Qwen2Model
 
     dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
@@ -68,8 +62,8 @@ def _load_head(folder: Path, hidden: int, entry: JinaM0Reranker) -> Any:
 
     head = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
     found = read_tensors(folder, lambda name: name.startswith(HEAD))
-    set_weights(head, {name.removeprefix(HEAD): w.float() for name, w in found.items()}, entry)
-    return head.eval()
+    weights = {name.removeprefix(HEAD): tensor for name, tensor in found.items()}
+    return set_weights(head, weights, entry).eval()
 
 
 def _logits(

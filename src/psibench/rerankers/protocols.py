@@ -45,6 +45,12 @@ class Scores:
         return len(self.score)
 
 
+def has_text(pair: Pair) -> bool:
+    """Say whether a reranker can be shown a pair: nothing answers nothing."""
+    query, text = pair
+    return bool(query.strip() and text.strip())
+
+
 class PairInput(Protocol):
     """One pair as a reranker sees it."""
 

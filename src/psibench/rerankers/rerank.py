@@ -1,6 +1,7 @@
 """Stage ``rerank``: a reranker's order of the best documents of a first stage, and its reading."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -10,11 +11,10 @@ from psibench.config.model_params import retrieval_params
 from psibench.config.reranker_registry import reranker_params
 from psibench.config.rerankers import RerankerModel
 from psibench.config.reranking import RerankModel
-from psibench.rerankers.protocols import Pair, Reranker
-from psibench.rerankers.texts import (
+from psibench.rerankers.protocols import Pair, Reranker, has_text
+from psibench.rerankers.scoring import (
     FloatArray,
     Load,
-    load_once,
     load_when_needed,
     pair_blocks,
     reranker_revision,
@@ -79,7 +79,7 @@ def run_rerank(
     """
     frames, readings, fingerprint = [], [], None
     found_first = read_table(first_stage, RUN)
-    load = load_once(load)
+    load = cache(load)
     for corpus, asked_path, judged_path in zip(corpora, queries, judged, strict=True):
         asked = read_table(asked_path, QUERIES)
         positives = positives_of(asked, read_table(judged_path, QUERIES))
@@ -130,8 +130,7 @@ def _read(
 ) -> pl.DataFrame:
     """Return SEEN rows of pairs; of a pair without text, which no reranker is shown, nothing."""
     ends = [0] * len(pairs)
-    with_text = [i for i, (query, text) in enumerate(pairs) if query.strip() and text.strip()]
-    if with_text:
+    if with_text := [i for i, pair in enumerate(pairs) if has_text(pair)]:
         read = load().visible_char_ends([pairs[i] for i in with_text])
         for place, end in zip(with_text, read, strict=True):
             ends[place] = end
@@ -141,13 +140,9 @@ def _read(
 def _reranked(run: pl.DataFrame, wanted: pl.DataFrame, raw: FloatArray) -> pl.DataFrame:
     """Return the run's rows with scores that put what the reranker scored first.
 
-    With ``floor``, the least raw score of a query (0 if it has none), a row without one scores
-    floor - step (1 + rank). ``step`` is 1, or more where float32 would not tell such numbers apart.
-
-    Parameters
-    ----------
-    raw
-        (n_wanted,) float64; NaN: not scored.
+    With ``floor``, the least raw score of a query (0 if it has none), a row without one (NaN in
+    ``raw``) scores floor - step (1 + rank). ``step`` is 1, or more where float32 would not tell
+    such numbers apart.
     """
     scored = wanted.select("query_id", "doc_id").with_columns(
         raw=pl.Series(raw, dtype=pl.Float64).fill_nan(None)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from psibench.errors import InputError
+from psibench.models.weights import check_config
 
 REQUIRED = {
     "position_embedding_type": "alibi",
@@ -26,16 +26,10 @@ REQUIRED = {
 def build(config: Mapping[str, Any]) -> "JinaBertClassifier":
     """Make the network for a checkpoint's config.json.
 
-    Raises
-    ------
-    InputError
-        If the config describes another network.
+    Raises InputError if the config describes another network.
     """
-    for key, wanted in REQUIRED.items():
-        if config.get(key) != wanted:
-            raise InputError(
-                f"architecture jina-bert: found {key} {config.get(key)!r}; supported: {wanted!r}"
-            )
+    whole = {**dict.fromkeys(REQUIRED), **config}
+    check_config(whole, REQUIRED, where="architecture jina-bert")
     return JinaBertClassifier(config)
 
 
