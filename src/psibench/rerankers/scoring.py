@@ -78,7 +78,7 @@ def load_reranker(name: str, entry: RerankerModel, *, device: str = "auto") -> R
 
                 return load_qwen3(name, entry, device=device)
             case JinaM0Reranker():
-                from psibench.rerankers.jina_m0 import load_jina_m0
+                from psibench.rerankers.cross_encoder import load_jina_m0
 
                 return load_jina_m0(name, entry, device=device)
         from psibench.rerankers.flag import load_flag
