@@ -11,7 +11,7 @@ import pytest
 from two_heads import Folder
 
 from psibench.cluster import head_lock
-from psibench.cluster.environment import set_environment
+from psibench.cluster.head import set_environment
 from psibench.cluster.head_lock import acquire, holder, lock_paths
 from psibench.errors import InputError
 

@@ -375,7 +375,7 @@ def test_a_run_with_none_of_the_judged_documents_is_refused(files, capsys):
     run.write_text(run.read_text().replace(" d", " doc-"))
     assert main(arguments(files, buckets="squad")) == 2
     message = capsys.readouterr().err
-    assert "bm25.trec: none of the 80 documents of the qrels occurs in it" in message
+    assert "bm25.trec: none of the 80 judged documents occurs in it" in message
     assert not (files / "out").exists()
 
 

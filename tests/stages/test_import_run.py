@@ -135,7 +135,9 @@ def test_queries_without_results_are_counted_in_the_log(tmp_path, caplog):
 
 def test_results_of_unknown_queries_are_refused_unless_they_may_be_ignored(tmp_path):
     whole([("game/9", "game/a", 1.0)]).write_parquet(tmp_path / "run0.parquet")
-    with pytest.raises(InputError, match=r"does not have: 'game/9' \(1 in all\); .*ignore_unknown"):
+    with pytest.raises(
+        InputError, match=r"not among the queries: 'game/9' \(1 in all\); .*ignore_unknown"
+    ):
         imported(tmp_path, "run0.parquet")
     assert imported(tmp_path, "run0.parquet", ignore_unknown=True) == EXPECTED
 
@@ -148,7 +150,7 @@ def test_a_run_about_other_queries_is_refused_also_where_unknown_ones_are_ignore
 
 def test_a_run_with_document_ids_of_another_kind_is_refused(tmp_path):
     per_domain(tmp_path, {**ROWS, "mining": [("1", "doc-1", 1.0)]})
-    with pytest.raises(InputError, match=r"none of the 1 positives occurs .*'mining/doc-1'"):
+    with pytest.raises(InputError, match=r"none of the 1 judged documents occurs .*'mining/doc-1'"):
         imported(tmp_path, "{domain}.trec")
 
 
@@ -156,7 +158,7 @@ def test_positives_are_called_what_the_documents_language_calls_them(tmp_path):
     per_domain(tmp_path)
     named = {d: dict.fromkeys(own, f"{d}/spanish") for d, own in ASKED.items()}
     assert imported(tmp_path, "{domain}.trec", asked=named, judged=ASKED) == EXPECTED
-    with pytest.raises(InputError, match="none of the 1 positives occurs"):
+    with pytest.raises(InputError, match="none of the 1 judged documents occurs"):
         imported(tmp_path, "{domain}.trec", asked=ASKED, judged=named)
 
 

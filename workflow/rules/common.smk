@@ -6,8 +6,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 try:
-    from psibench.cluster.environment import set_environment
-    from psibench.cluster.head import start_head
+    from psibench.cluster.head import set_environment, start_head
     from psibench.config.paths import CLEANING
     from psibench.errors import InputError, missing_extra
     from psibench.plan import jobs, paths, summaries

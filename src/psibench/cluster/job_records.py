@@ -5,8 +5,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ STUDY, STUDY_SCORES = "study", "score_"
 WHO = ("model", "reranker")
 """Wildcards that say what a job ran."""
 _THREADS = re.compile(r"[0-9]{1,6}")
-_STATS = re.compile(rf"\b{MARK} (\{{.*\}})\s*$")
+_STATS = re.compile(rf"\b{MARK} (\{{.*\}})\s*$", re.MULTILINE)
 JOBS_SCHEMA: dict[str, Any] = {
     "rule": pl.String,
     "model": pl.String,
@@ -39,41 +38,22 @@ JOBS_SCHEMA: dict[str, Any] = {
     "padded_tokens": pl.Int64,
     "encode_s": pl.Float64,
 }
+"""Of a job that succeeded: of its attempts, the last.
+
+`model` is a model, reranker or language model, "" for other jobs. `cpu_s` is of all its processes,
+at the last look: up to 30 s before its end; `max_rss_mb` the largest resident memory. What it asked
+for (`asked_mb`, `threads`) is known with Snakemake's ``--benchmark-extended`` alone. Of encoding
+jobs: tokens of texts, tokens computed, seconds of encoding.
+"""
 TOTAL = "total"
 
 
-@dataclass(frozen=True)
-class JobRecord:
-    """One job that succeeded; of its attempts, the last.
-
-    Attributes
-    ----------
-    model
-        Model, reranker or language model; "" for other jobs.
-    cpu_s
-        CPU seconds of all its processes, at the last look: up to 30 s before its end.
-    max_rss_mb
-        Largest resident memory, MB.
-    asked_mb, threads
-        What it asked for; known with Snakemake's ``--benchmark-extended`` alone.
-    tokens, padded_tokens, encode_s
-        Of encoding jobs: tokens of texts, tokens computed, seconds of encoding.
-    """
-
-    rule: str
-    model: str
-    seconds: float
-    cpu_s: float | None
-    max_rss_mb: float | None
-    asked_mb: float | None
-    threads: int | None
-    tokens: int
-    padded_tokens: int
-    encode_s: float
-
-
-def read_records(benchmarks: Path, logs: Path) -> list[JobRecord]:
+def read_records(benchmarks: Path, logs: Path) -> pl.DataFrame:
     """Read all benchmark files below a folder, sorted by path; logs lie in the same places.
+
+    Returns
+    -------
+    (n_jobs, 10) frame of `JOBS_SCHEMA`.
 
     Raises
     ------
@@ -86,40 +66,36 @@ def read_records(benchmarks: Path, logs: Path) -> list[JobRecord]:
             f"{benchmarks}: no *.tsv of jobs in {Path.cwd()}. Run this in the folder where the "
             "workflow ran, or say where they are with --benchmarks"
         )
-    return [record for path in paths for record in _records(path, benchmarks, logs)]
+    records = [record for path in paths for record in _records(path, benchmarks, logs)]
+    return pl.DataFrame(records, schema=JOBS_SCHEMA)
 
 
-def _records(path: Path, benchmarks: Path, logs: Path) -> Iterator[JobRecord]:
+def _records(path: Path, benchmarks: Path, logs: Path) -> Iterator[dict[str, Any]]:
     place = path.relative_to(benchmarks)
-    tokens, padded, encode_s = _encoded(logs / place.with_suffix(".log"))
+    encoded = _encoded(logs / place.with_suffix(".log"))
     rule, model = _rule_and_model(place)
     text = read_text_file(path, expected="a benchmark file of Snakemake")
     head, *lines = text.splitlines() or [""]
     for line in lines:
         row = dict(zip(head.split("\t"), line.split("\t"), strict=False))
         try:
-            seconds = float(row["s"])
-            cpu_s, rss = _number(row["cpu_time"]), _number(row["max_rss"])
             wildcards, asked = _plain(row.get("wildcards")), _plain(row.get("resources"))
-            asked_mb = _number(asked.get("mem_mb"))
+            threads = row.get("threads", "")
+            yield {
+                "rule": rule,
+                "model": next((str(wildcards[key]) for key in WHO if key in wildcards), model),
+                "seconds": float(row["s"]),
+                "cpu_s": _number(row["cpu_time"]),
+                "max_rss_mb": _number(row["max_rss"]),
+                "asked_mb": _number(asked.get("mem_mb")),
+                "threads": int(threads) if _THREADS.fullmatch(threads) else None,
+                **encoded,
+            }
         except (KeyError, ValueError, TypeError) as error:
             raise InputError(
                 f"{path}: not a benchmark file of Snakemake ({error!r}). Delete it; it comes back "
                 "when its job runs again"
             ) from error
-        threads = row.get("threads", "")
-        yield JobRecord(
-            rule=rule,
-            model=next((str(wildcards[key]) for key in WHO if key in wildcards), model),
-            seconds=seconds,
-            cpu_s=cpu_s,
-            max_rss_mb=rss,
-            asked_mb=asked_mb,
-            threads=int(threads) if _THREADS.fullmatch(threads) else None,
-            tokens=tokens,
-            padded_tokens=padded,
-            encode_s=encode_s,
-        )
 
 
 def _rule_and_model(place: Path) -> tuple[str, str]:
@@ -135,22 +111,19 @@ def _rule_and_model(place: Path) -> tuple[str, str]:
     return rule, rest[1] if rule in SCORED_BY and len(rest) == 2 else ""
 
 
-def _encoded(log: Path) -> tuple[int, int, float]:
+def _encoded(log: Path) -> dict[str, float]:
     """Sum tokens, computed tokens and seconds of the encodings that a log tells of."""
-    tokens, padded, seconds = 0, 0, 0.0
-    if not log.is_file():
-        return tokens, padded, seconds
-    with open(log, encoding="utf-8", errors="replace") as lines:
-        for found in map(_STATS.search, lines):
-            if found is not None:
-                try:
-                    stats = parse_json(found[1], where=str(log))
-                    own = (int(stats.get("tokens", 0)), int(stats.get("padded_tokens", 0)))
-                    own_s = float(stats.get("seconds", 0))
-                except (ValueError, TypeError, OverflowError):
-                    continue  # a line cut or mixed with another's
-                tokens, padded, seconds = tokens + own[0], padded + own[1], seconds + own_s
-    return tokens, padded, seconds
+    total = {"tokens": 0, "padded_tokens": 0, "encode_s": 0.0}
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    for told in _STATS.findall(text):
+        try:
+            stats = parse_json(told, where=str(log))
+            own = int(stats.get("tokens", 0)), int(stats.get("padded_tokens", 0))
+            added = dict(zip(total, (*own, float(stats.get("seconds", 0))), strict=True))
+        except (ValueError, TypeError, OverflowError):
+            continue  # a line cut or mixed with another's
+        total = {name: total[name] + value for name, value in added.items()}
+    return total
 
 
 def _number(text: Any) -> float | None:
@@ -168,7 +141,7 @@ def _plain(text: str | None) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def summarise(records: Sequence[JobRecord]) -> pl.DataFrame:
+def summarise(jobs: pl.DataFrame) -> pl.DataFrame:
     """Sum jobs up by rule and model, those that took longest first, and a last row of all.
 
     Returns
@@ -178,8 +151,6 @@ def summarise(records: Sequence[JobRecord]) -> pl.DataFrame:
     asked for), tokens, tokens_per_s, padding (share of computed tokens that belong to no text).
     Null where nothing is known.
     """
-    rows = [tuple(getattr(record, name) for name in JOBS_SCHEMA) for record in records]
-    jobs = pl.DataFrame(rows, schema=JOBS_SCHEMA, orient="row")
     by_rule = jobs.group_by("rule", "model", maintain_order=True).agg(_sums())
     by_rule = by_rule.sort("wall_s", "rule", "model", descending=[True, False, False])
     total = jobs.select(_sums()).select(pl.lit(TOTAL).alias("rule"), pl.lit("").alias("model"), "*")

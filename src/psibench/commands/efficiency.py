@@ -2,26 +2,26 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from psibench.commands.base import Command, refuse_unwritable
 from psibench.commands.text_table import aligned
 
-HEADINGS = (
-    "rule",
-    "model",
-    "jobs",
-    "wall s",
-    "median",
-    "longest",
-    "CPU s",
-    "cores",
-    "asked",
-    "MB",
-    "of asked",
-    "tokens/s",
-    "padding",
-)
+COLUMNS = {
+    "rule": ("rule", ""),
+    "model": ("model", ""),
+    "jobs": ("jobs", ",.0f"),
+    "wall s": ("wall_s", ",.0f"),
+    "median": ("median_s", ",.1f"),
+    "longest": ("max_s", ",.1f"),
+    "CPU s": ("cpu_s", ",.0f"),
+    "cores": ("cores", ",.1f"),
+    "asked": ("cores_asked", ",.1f"),
+    "MB": ("max_rss_mb", ",.0f"),
+    "of asked": ("memory_share", ".0%"),
+    "tokens/s": ("tokens_per_s", ",.0f"),
+    "padding": ("padding", ".0%"),
+}
+"""Heading, and the column of the table below it with its format."""
 N_TEXT_COLUMNS = 2
 UNKNOWN = "-"
 
@@ -47,7 +47,10 @@ def run_efficiency(args: argparse.Namespace) -> None:
 
     refuse_unwritable("--csv", args.csv)
     table = summarise(read_records(args.benchmarks, args.logs))
-    rows = [HEADINGS, *(_cells(row) for row in table.iter_rows(named=True))]
+    rows = [[*COLUMNS]]
+    for row in table.iter_rows(named=True):
+        found = ((row[name], form) for name, form in COLUMNS.values())
+        rows.append([UNKNOWN if value is None else f"{value:{form}}" for value, form in found])
     print("\n".join(aligned(rows, n_text=N_TEXT_COLUMNS)))
     print(
         "Jobs that succeeded, the last attempt of each. CPU time and memory are looked at every "
@@ -56,32 +59,6 @@ def run_efficiency(args: argparse.Namespace) -> None:
     if args.csv is not None:
         with atomic_path(args.csv) as path:
             table.write_csv(path)
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        row["rule"],
-        row["model"],
-        f"{row['jobs']:,}",
-        _number(row["wall_s"]),
-        _number(row["median_s"], 1),
-        _number(row["max_s"], 1),
-        _number(row["cpu_s"]),
-        _number(row["cores"], 1),
-        _number(row["cores_asked"], 1),
-        _number(row["max_rss_mb"]),
-        _share(row["memory_share"]),
-        _number(row["tokens_per_s"]),
-        _share(row["padding"]),
-    )
-
-
-def _number(value: float | None, decimals: int = 0) -> str:
-    return UNKNOWN if value is None else f"{value:,.{decimals}f}"
-
-
-def _share(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0%}"
 
 
 COMMAND = Command(

@@ -23,7 +23,13 @@ from psibench.commands.score_options import (
 )
 from psibench.errors import InputError
 from psibench.formats.beir import read_qrels, read_queries
-from psibench.formats.checks import check_queries, evidence_doubts, keep_known, match_qrels
+from psibench.formats.checks import (
+    check_queries,
+    evidence_doubts,
+    keep_known,
+    match_qrels,
+    refuse_foreign_documents,
+)
 from psibench.formats.runs import doubts, read_run
 from psibench.metrics.aggregate import (
     Evaluated,
@@ -172,7 +178,7 @@ def score_run(
         file = replace(file, frame=_reversed(file.frame))
         known = _reversed(known)
     run = rank_documents(known, source=str(path))
-    _refuse_foreign_documents(run, judgements.qrels, source=str(path))
+    refuse_foreign_documents(run, judgements.qrels.get_column("corpus-id"), source=str(path))
     n_answered = run.get_column("query_id").n_unique()
     if n_answered < queries.height:
         lacking = queries.height - n_answered
@@ -222,17 +228,6 @@ def _better_reversed(
         yield (
             f"the mean {metric} is {own:.3f}; with the {first} score first it would be "
             f"{turned:.3f}{over}: {advice}"
-        )
-
-
-def _refuse_foreign_documents(run: pl.DataFrame, qrels: pl.DataFrame, *, source: str) -> None:
-    """Refuse a run that holds none of the judged documents: its ids are of another kind."""
-    judged = qrels.get_column("corpus-id")
-    found = run.get_column("doc_id")
-    if len(found) and not judged.is_in(found.unique().implode()).any():
-        raise InputError(
-            f"{source}: none of the {judged.n_unique()} documents of the qrels occurs in it. It "
-            f"has ids like {found[0]!r}, the qrels like {judged[0]!r}: make them the same"
         )
 
 

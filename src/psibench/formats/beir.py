@@ -6,7 +6,7 @@ is. Queries with none of these cannot be put in buckets and are refused. Documen
 `text`, and in BEIR's layout a `title`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.formats.tabular import (
     NUMBER,
-    QRELS_FIELDS,
     SPAN,
     SPANS,
     TEXT,
@@ -23,10 +22,9 @@ from psibench.formats.tabular import (
     choose_format,
     is_headerless,
     nested_pairs,
-    read_parquet,
+    read_columns,
     read_scored_pairs,
-    read_trec_qrels,
-    typed_column,
+    typed_value,
 )
 from psibench.formats.text import read_json, read_records
 from psibench.metrics.buckets import class_of
@@ -71,6 +69,8 @@ QRELS_COLUMNS: dict[str, tuple[str, ...]] = {
     "score": ("label", "relevance"),
 }
 """Of qrels: BEIR's names, and those of ranx, PyTerrier and ir-measures."""
+QRELS_FIELDS = ("query-id", "0", "corpus-id", "score")
+"""Of a line of TREC's."""
 
 
 def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFrame:
@@ -89,16 +89,45 @@ def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFra
     """
     chosen = choose_format(path, queries_format, QUERIES_FORMATS, option="--queries-format")
     if chosen == "parquet":
-        found = _of_parquet(path, QUERY_SCHEMA, ["_id"], hint=NEEDED, lacking=_missing)
+        further = {name: kind for name, kind in QUERY_SCHEMA.items() if name != "_id"}
+        found = read_columns(path, {"_id": TEXT}, further=further, hint=NEEDED)
+        if missing := _missing(found.columns):
+            there = ", ".join(found.columns)
+            raise InputError(f"{path}: missing columns {missing}; found {there}; {NEEDED}")
+        absent = {name: kind for name, kind in further.items() if name not in found.columns}
+        found = found.with_columns(pl.lit(None, kind).alias(n) for n, kind in absent.items())
+        found = found.select(list(QUERY_SCHEMA))
     else:
         rows = [_query_of(record, f"{path}, line {line}") for line, record in read_records(path)]
-        found = pl.DataFrame(rows, schema=QUERY_SCHEMA, orient="row")
+        found = pl.DataFrame(rows, schema=QUERY_SCHEMA)
     unplaced = pl.all_horizontal(pl.col(n).is_null() for n in (*BY_SPAN, "target_position"))
     return found.with_columns(
         target_position=pl.when(unplaced)
         .then(class_of(pl.col("positions")))
         .otherwise("target_position")
     )
+
+
+def _query_of(record: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the columns of a record's fields, and of the fields of its ``metadata``."""
+    metadata = record.get("metadata")
+    known = {**metadata, **record} if isinstance(metadata, dict) else record
+    known = {name: value for name, value in known.items() if value is not None}
+    if missing := _missing(known):
+        found = ", ".join(known) or "none"
+        raise InputError(f"{where}: missing {missing}; found {found}; {NEEDED}")
+    return {
+        name: typed_value(known.get(name), name, kind, where) for name, kind in QUERY_SCHEMA.items()
+    }
+
+
+def _missing(found: Collection[str]) -> str:
+    """Say what queries lack to be put in buckets; empty if nothing."""
+    is_placed = any(name in found for name in (*BY_SPAN, *BY_CLASS))
+    needed = ["_id"] + (["pos_char_span"] if not is_placed else [])
+    if not any(name in found for name in BY_CLASS):
+        needed.append("pos_char_length")
+    return ", ".join(name for name in needed if name not in found)
 
 
 def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
@@ -111,9 +140,7 @@ def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
     chosen = choose_format(path, qrels_format, QRELS_FORMATS, option="--qrels-format")
     if chosen == "tsv" and qrels_format is None and is_headerless(path, QRELS_FIELDS):
         chosen = "trec"
-    if chosen == "trec":
-        frame = read_trec_qrels(path)
-    elif chosen == "json":
+    if chosen == "json":
         found = read_json(path)
         if not isinstance(found, dict):
             raise InputError(
@@ -121,7 +148,7 @@ def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
             )
         frame = nested_pairs(found, list(QRELS_COLUMNS), str(path))
     else:
-        frame = read_scored_pairs(path, chosen, QRELS_COLUMNS)
+        frame = read_scored_pairs(path, chosen, QRELS_COLUMNS, headerless={"trec": QRELS_FIELDS})
     grade = pl.col("score").cast(pl.Float64)
     whole = grade.is_finite() & (grade == grade.round()) & (grade.abs() <= MOST_GRADE)
     odd = frame.filter(~whole.fill_null(value=False))
@@ -134,80 +161,11 @@ def read_qrels(path: Path, *, qrels_format: str | None = None) -> pl.DataFrame:
     return frame.select("query-id", "corpus-id", pl.col("score").cast(pl.Int64))
 
 
-def _of_parquet(
-    path: Path,
-    schema: Mapping[str, Any],
-    needed: Sequence[str],
-    *,
-    hint: str = "",
-    lacking: Callable[[Collection[str]], str] | None = None,
-) -> pl.DataFrame:
-    """Read the columns of a schema; those that are not needed are null where there are none.
-
-    ``lacking`` says what else the columns found lack, if anything.
-    """
-    optional = [name for name in schema if name not in needed]
-    frame = read_parquet(path, needed, optional=optional, hint=hint)
-    if lacking and (missing := lacking(frame.columns)):
-        found = ", ".join(frame.columns)
-        raise InputError(f"{path}: missing columns {missing}; found {found}; {hint}")
-    absent = [name for name in optional if name not in frame.columns]
-    frame = frame.with_columns(pl.lit(None).alias(name) for name in absent)
-    ids = ("_id", "pos_corpus_id")
-    return frame.select(
-        typed_column(frame, name, kind, path, is_id=name in ids) for name, kind in schema.items()
-    )
-
-
-def _query_of(record: dict[str, Any], where: str) -> tuple[Any, ...]:
-    metadata = record.get("metadata")
-    known = {**metadata, **record} if isinstance(metadata, dict) else record
-    known = {name: value for name, value in known.items() if value is not None}
-    if missing := _missing(known):
-        found = ", ".join(known) or "none"
-        raise InputError(f"{where}: missing {missing}; found {found}; {NEEDED}")
-    span, spans = (known.get(name) for name in BY_SPAN)
-    if span is not None and not _is_span(span):
-        raise InputError(f"{where}: pos_char_span is {shown(span)}; expected [start, end]")
-    if spans is not None and not (isinstance(spans, list) and all(map(_is_span, spans))):
-        raise InputError(f"{where}: pos_char_spans is {shown(spans)}; expected [[start, end], ...]")
-    tags = known.get("positions")
-    if tags is not None and not (isinstance(tags, list) and all(isinstance(t, str) for t in tags)):
-        raise InputError(f"{where}: positions is {shown(tags)}; expected a list of texts")
-    for name in ("pos_char_length", "pos_token_length"):
-        if known.get(name) is not None and not _is_whole(known[name]):
-            raise InputError(f"{where}: {name} is {shown(known[name])}; expected a whole number")
-    names = ("_id", "pos_corpus_id", "target_position", "domain")
-    own, positive, target, domain = (
-        None if known.get(name) is None else identifier(known[name], where=where, column=name)
-        for name in names
-    )
-    lengths = (known.get("pos_char_length"), known.get("pos_token_length"))
-    return (own, positive, span, *lengths, target, domain, tags, spans)
-
-
-def _missing(found: Collection[str]) -> str:
-    """Say what queries lack to be put in buckets; empty if nothing."""
-    is_placed = any(name in found for name in (*BY_SPAN, *BY_CLASS))
-    needed = ["_id"] + (["pos_char_span"] if not is_placed else [])
-    if not any(name in found for name in BY_CLASS):
-        needed.append("pos_char_length")
-    return ", ".join(name for name in needed if name not in found)
-
-
-def _is_span(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_whole, value))
-
-
-def _is_whole(value: Any) -> bool:
-    """Say whether a value is a whole number that a table holds."""
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-
-
 # --- texts of documents
 
 CORPUS_FORMATS = {"parquet": (".parquet",), "jsonl": (".jsonl", ".jsonl.gz")}
-_SCHEMA = {"_id": TEXT, "text": TEXT, "title": TEXT}
+TITLE = {"title": TEXT}
+CORPUS_SCHEMA = {"_id": TEXT, "text": TEXT, **TITLE}
 
 
 def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
@@ -232,10 +190,13 @@ def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
     for path in paths:
         chosen = choose_format(path, None, CORPUS_FORMATS, option="a suffix")
         if chosen == "parquet":
-            every = _of_parquet(path, _SCHEMA, ("_id", "text"))
-            frames.append(every.filter(pl.col("_id").is_in(ids.implode())))
+            every = read_columns(path, {"_id": TEXT, "text": TEXT}, further=TITLE)
+            every = every.filter(pl.col("_id").is_in(ids.implode()))
+            title = every.columns[2:] or pl.lit(None, TEXT).alias("title")
+            frames.append(every.select("_id", "text", title))
         else:
-            frames.append(_documents_of_jsonl(path, set(ids.to_list())))
+            rows = _documents_of_jsonl(path, set(ids.to_list()))
+            frames.append(pl.DataFrame(rows, schema=CORPUS_SCHEMA))
     found = pl.concat(frames).unique(maintain_order=True)
     named = ", ".join(str(path) for path in paths)
     own = found.get_column("_id")
@@ -249,27 +210,18 @@ def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
     return found
 
 
-def _documents_of_jsonl(path: Path, wanted: set[str]) -> pl.DataFrame:
-    rows = []
+def _documents_of_jsonl(path: Path, wanted: set[str]) -> Iterator[dict[str, str | None]]:
     for line, record in read_records(path):
-        missing = [name for name in ("_id", "text") if name not in record]
-        if missing:
-            raise InputError(
-                f"{path}, line {line}: missing {', '.join(missing)}; found "
-                f"{', '.join(record) or 'nothing'}"
-            )
         where = f"{path}, line {line}"
-        if identifier(record["_id"], where=where, column="_id") in wanted:
-            rows.append({"_id": str(record["_id"]), **_texts(record, where)})
-    return pl.DataFrame(rows, schema=_SCHEMA)
-
-
-def _texts(record: dict[str, Any], where: str) -> dict[str, str | None]:
-    """Return text and title; null where there is none."""
-    found: dict[str, str | None] = {}
-    for name in ("text", "title"):
-        value = record.get(name)
-        if not isinstance(value, str | None):
-            raise InputError(f"{where}: {name} is {shown(value)}; expected text")
-        found[name] = None if value is None else utf8(value, where=where, column=name)
-    return found
+        if missing := [name for name in ("_id", "text") if name not in record]:
+            found = ", ".join(record) or "nothing"
+            raise InputError(f"{where}: missing {', '.join(missing)}; found {found}")
+        own = identifier(record["_id"], where=where, column="_id")
+        if own not in wanted:
+            continue
+        texts = {name: record.get(name) for name in ("text", "title")}
+        for name, value in texts.items():
+            if not isinstance(value, str | None):
+                raise InputError(f"{where}: {name} is {shown(value)}; expected text")
+            utf8(value or "", where=where, column=name)
+        yield {"_id": own, **texts}

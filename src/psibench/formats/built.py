@@ -14,8 +14,6 @@ from psibench.formats.tabular import read_parquet
 from psibench.tables import SPECS, read_table
 
 TABLES = ("corpus", "queries", "qrels")
-ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_id")
-"""Columns of any table of a dataset that hold ids of its documents or queries."""
 
 
 @dataclass(frozen=True)
@@ -55,36 +53,26 @@ def find_datasets(
             f"{benchmark}: no folder data/LANGUAGE/DOMAIN in it; name the folder of a benchmark in "
             "results/, as in results/python-docs"
         )
-    datasets = _chosen(every, languages, domains)
+    datasets = [
+        one
+        for one in every
+        if (languages is None or one.language in languages)
+        and (domains is None or one.domain in domains)
+    ]
+    for kind, wanted in (("language", languages), ("domain", domains)):
+        if lost := sorted(set(wanted or ()) - {getattr(one, kind) for one in datasets}):
+            there = ", ".join(f"{one.language}/{one.domain}" for one in every)
+            raise InputError(
+                f"{kind}s: no dataset of {', '.join(lost)} among those chosen; the benchmark has "
+                f"{there}"
+            )
     for dataset in datasets:
-        lacking = [table for table in TABLES if not dataset.path(table).is_file()]
-        if lacking:
+        if lacking := [table for table in TABLES if not dataset.path(table).is_file()]:
             raise InputError(
                 f"{dataset.folder}: no {', '.join(lacking)}; the benchmark is not built to its "
                 "end, run it first"
             )
     return datasets
-
-
-def _chosen(
-    datasets: list[Dataset], languages: Sequence[str] | None, domains: Sequence[str] | None
-) -> list[Dataset]:
-    """Keep the named ones; each name has to be found together with one of the other kind."""
-    kept = [
-        one
-        for one in datasets
-        if (languages is None or one.language in languages)
-        and (domains is None or one.domain in domains)
-    ]
-    for kind, wanted in (("language", languages), ("domain", domains)):
-        lost = sorted(set(wanted or ()) - {getattr(one, kind) for one in kept})
-        if lost:
-            there = ", ".join(f"{one.language}/{one.domain}" for one in datasets)
-            raise InputError(
-                f"{kind}s: no dataset of {', '.join(lost)} among those chosen; the benchmark has "
-                f"{there}"
-            )
-    return kept
 
 
 def prefixed_domains(datasets: Sequence[Dataset]) -> set[str]:
@@ -96,12 +84,11 @@ def prefixed_domains(datasets: Sequence[Dataset]) -> set[str]:
 
 def _all_prefixed(dataset: Dataset) -> bool:
     columns = {"corpus": ["_id"], "queries": ["_id"], "qrels": ["query-id", "corpus-id"]}
-    prefix = f"{dataset.domain}/"
-    for table, names in columns.items():
-        frame = read_parquet(dataset.path(table), names)
-        if not all(column.str.starts_with(prefix).all() for column in frame.iter_columns()):
-            return False
-    return True
+    return all(
+        ids.str.starts_with(f"{dataset.domain}/").all()
+        for table, names in columns.items()
+        for ids in read_parquet(dataset.path(table), names).iter_columns()
+    )
 
 
 def clashing_domains(datasets: Sequence[Dataset]) -> set[str]:

@@ -1,6 +1,6 @@
 """Checks across the run, the queries and the qrels a user brings."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
@@ -34,10 +34,12 @@ def check_queries(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool
     ids = queries.get_column("_id")
     if ids.null_count():
         raise InputError(f"{source}: {ids.null_count()} queries without an _id")
-    if ids.n_unique() < len(ids):
+    if ids.is_duplicated().any():
         repeated = ids.filter(ids.is_duplicated()).unique()
         raise InputError(f"{source}: query ids that occur twice: {name_some(repeated)}")
     _check_spans(queries, source, spans_may_overrun)
+    refuse_odd_spans(queries, source=source, spans_may_overrun=spans_may_overrun)
+    refuse_odd_lengths(queries, ["pos_token_length"], source=source)
     refuse_other_positions(queries, source=source)
 
 
@@ -66,21 +68,27 @@ def refuse_other_positions(queries: pl.DataFrame, *, source: str) -> None:
             )
 
 
+def refuse_odd_lengths(queries: pl.DataFrame, names: Iterable[str], *, source: str) -> None:
+    """Refuse lengths that no text has, naming the first such query; a null is none."""
+    for name in names:
+        odd = queries.filter(~pl.col(name).is_between(1, MOST_CHARS))
+        for query_id, found in odd.select("_id", name).head(1).iter_rows():
+            raise InputError(
+                f"{source}: query {query_id!r} has the {name} {found} ({odd.height} such queries); "
+                f"allowed: 1 to {MOST_CHARS}"
+            )
+
+
 def _check_spans(queries: pl.DataFrame, source: str, spans_may_overrun: bool) -> None:
-    span = pl.col("pos_char_span")
-    start, end, length = (
-        span.list.get(0, null_on_oob=True),
-        span.list.get(1, null_on_oob=True),
-        (pl.col("pos_char_length")),
-    )
-    sound = (span.list.len() == 2) & (start >= 0) & (start < end)
-    sound &= length.is_between(1, MOST_CHARS) & (end <= MOST_CHARS)
-    if not spans_may_overrun:
-        sound &= end <= length
-    several = pl.col(SEVERAL_SPANS)
-    by_class = pl.col("target_position").is_not_null() & several.is_null()
-    by_class &= length.is_null() | length.is_between(1, MOST_CHARS)
-    sound = pl.when(span.is_null()).then(several.is_not_null() | by_class).otherwise(sound)
+    span, length = pl.col("pos_char_span"), pl.col("pos_char_length")
+    start, end = (span.list.get(place, null_on_oob=True) for place in (0, 1))
+    is_length, several = length.is_between(1, MOST_CHARS), pl.col(SEVERAL_SPANS)
+    most = MOST_CHARS if spans_may_overrun else length
+    by_span = (span.list.len() == 2) & (start >= 0) & (start < end) & is_length
+    by_span &= (end <= MOST_CHARS) & (end <= most)
+    by_class = pl.col("target_position").is_not_null() & (length.is_null() | is_length)
+    by_class |= several.is_not_null()  # whose order is looked at next
+    sound = pl.when(span.is_null()).then(by_class).otherwise(by_span)
     odd = queries.filter(~sound.fill_null(value=False))
     if not odd.is_empty():
         query_id, found, size = odd.select("_id", "pos_char_span", "pos_char_length").row(0)
@@ -90,25 +98,10 @@ def _check_spans(queries: pl.DataFrame, source: str, spans_may_overrun: bool) ->
             f"or none and {SEVERAL_SPANS} or a target_position; "
             "spans that end beyond the document are accepted with --spans-may-overrun"
         )
-    refuse_odd_spans(queries, source=source, spans_may_overrun=spans_may_overrun)
-    tokens = pl.col("pos_token_length")
-    odd = queries.filter(~tokens.is_between(1, MOST_CHARS))
-    if not odd.is_empty():
-        query_id, found = odd.select("_id", "pos_token_length").row(0)
-        raise InputError(
-            f"{source}: query {query_id!r} has the pos_token_length {found} ({odd.height} such "
-            "queries); allowed: 1 or more, or none"
-        )
 
 
 def refuse_odd_spans(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool) -> None:
-    """Refuse several spans that are not in order inside their document, or beside a single one.
-
-    Raises
-    ------
-    InputError
-        Naming the first such query.
-    """
+    """Refuse several spans that are not in order inside their document, or beside a single one."""
     if SEVERAL_SPANS not in queries.columns:
         return
     own = queries.filter(pl.col(SEVERAL_SPANS).is_not_null())
@@ -130,33 +123,53 @@ def _in_order(spans: Sequence[Sequence[int | None] | None], most: int) -> bool:
     if not spans or not all(span and len(span) == 2 and None not in span for span in spans):
         return False
     places = [place for span in spans for place in span or () if place is not None]
-    is_rising = all(start < end for start, end in zip(places[::2], places[1::2], strict=True))
-    return is_rising and places == sorted(places) and places[0] >= 0 and places[-1] <= most
+    is_filled = all(start < end for start, end in zip(places[::2], places[1::2], strict=True))
+    return is_filled and [0, *places, most] == sorted([0, *places, most])
 
 
 def keep_known(
-    run: pl.DataFrame, queries: pl.DataFrame, *, source: str, ignore_unknown: bool
+    run: pl.DataFrame,
+    queries: pl.DataFrame,
+    *,
+    source: str,
+    ignore_unknown: bool,
+    option: str = "--ignore-unknown",
 ) -> pl.DataFrame:
     """Return the run's rows whose query is among the queries.
 
     Raises
     ------
     InputError
-        If the run holds no known query at all, or an unknown one unless `ignore_unknown`.
+        If the run holds no known query at all, or an unknown one unless `ignore_unknown`, which is
+        the `option` of the message.
     """
     known = run.filter(pl.col("query_id").is_in(queries.get_column("_id").implode()))
     if known.is_empty():
         found = name_some(run.get_column("query_id").unique()) if run.height else "no rows"
         expected = name_some(queries.get_column("_id"))
         raise InputError(f"{source}: holds none of the queries; found {found}; expected {expected}")
-    if known.height < run.height and not ignore_unknown:
-        unknown = run.join(queries, left_on="query_id", right_on="_id", how="anti")
-        raise InputError(
-            f"{source}: query ids that are not among the queries: "
-            f"{name_some(unknown.get_column('query_id').unique())}; "
-            "leave them out with --ignore-unknown"
-        )
+    if not ignore_unknown:
+        _refuse_unknown(run.get_column("query_id"), queries, source, option)
     return known
+
+
+def _refuse_unknown(named: pl.Series, queries: pl.DataFrame, source: str, option: str) -> None:
+    unknown = named.filter(~named.is_in(queries.get_column("_id").implode())).unique()
+    if len(unknown):
+        raise InputError(
+            f"{source}: query ids that are not among the queries: {name_some(unknown)}; "
+            f"leave them out with {option}"
+        )
+
+
+def refuse_foreign_documents(run: pl.DataFrame, judged: pl.Series, *, source: str) -> None:
+    """Refuse a run that holds none of the judged documents: its ids are of another kind."""
+    found = run.get_column("doc_id")
+    if len(found) and not judged.is_in(found.unique().implode()).any():
+        raise InputError(
+            f"{source}: none of the {judged.n_unique()} judged documents occurs in it. It has ids "
+            f"like {found[0]!r}, they are like {judged[0]!r}: make them the same"
+        )
 
 
 def match_qrels(
@@ -187,14 +200,10 @@ def match_qrels(
             f"{source}: queries without a positive: {name_some(unjudged)}; "
             "leave them out with --ignore-unjudged"
         )
-    named = qrels.get_column("query-id")
-    unknown = named.filter(~named.is_in(ids.implode())).unique()
-    if len(unknown) and not ignore_unknown:
-        raise InputError(
-            f"{source}: query ids that are not among the queries: {name_some(unknown)}; "
-            "leave them out with --ignore-unknown"
-        )
-    return judged, qrels.filter(named.is_in(judged.get_column("_id").implode()))
+    if not ignore_unknown:
+        _refuse_unknown(qrels.get_column("query-id"), queries, source, "--ignore-unknown")
+    kept = pl.col("query-id").is_in(judged.get_column("_id").implode())
+    return judged, qrels.filter(kept)
 
 
 def refuse_repeated_pairs(qrels: pl.DataFrame, *, source: str) -> None:

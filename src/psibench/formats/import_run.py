@@ -8,10 +8,8 @@ import polars as pl
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import RunFilesModel
-from psibench.errors import InputError
-from psibench.formats.checks import keep_known
+from psibench.formats.checks import keep_known, refuse_foreign_documents
 from psibench.formats.runs import read_run
-from psibench.metrics.query_scores import name_some
 from psibench.models.run_files import is_per_domain, run_files
 from psibench.search.ranking import rank_documents
 from psibench.tables import hash_file, read_table, write_table
@@ -68,8 +66,14 @@ def run_import_run(
         found = read_run(Path(path), run_format=entry.format, part=part).frame
         if prefix_ids and per_domain:
             found = _prefixed(found, known, domain)
-        found = _known(found, known, path, entry)
-        _refuse_foreign_documents(found, wanted, path)
+        found = keep_known(
+            found,
+            known,
+            source=path,
+            ignore_unknown=entry.ignore_unknown,
+            option="`ignore_unknown: true` in the model's entry",
+        )
+        refuse_foreign_documents(found, wanted, source=path)
         frames.append(rank_documents(found, top_k, source=path))
     run = rank_documents(pl.concat(frames))
     lacking = sum(frame.height for frame in asked) - run.get_column("query_id").n_unique()
@@ -93,28 +97,3 @@ def _prefixed(found: pl.DataFrame, known: pl.DataFrame, domain: str) -> pl.DataF
         pl.concat_str(pl.lit(f"{domain}/"), pl.col(column)).alias(column)
         for column in ("query_id", "doc_id")
     )
-
-
-def _known(
-    found: pl.DataFrame, known: pl.DataFrame, path: str, entry: RunFilesModel
-) -> pl.DataFrame:
-    """Keep the results of the benchmark's queries; refuse others unless they may be ignored."""
-    kept = keep_known(found, known, source=path, ignore_unknown=True)
-    if kept.height < found.height and not entry.ignore_unknown:
-        unknown = found.join(known, left_on="query_id", right_on="_id", how="anti")
-        raise InputError(
-            f"{path}: query ids that the benchmark does not have: "
-            f"{name_some(unknown.get_column('query_id').unique())}; leave them out with "
-            "`ignore_unknown: true` in the model's entry"
-        )
-    return kept
-
-
-def _refuse_foreign_documents(found: pl.DataFrame, positives: pl.Series, path: str) -> None:
-    """Refuse a run that holds none of the positives: its document ids are of another kind."""
-    documents = found.get_column("doc_id")
-    if not documents.is_in(positives.implode()).any():
-        raise InputError(
-            f"{path}: none of the {positives.n_unique()} positives occurs in it. It has document "
-            f"ids like {documents[0]!r}, the benchmark like {positives[0]!r}: make them the same"
-        )

@@ -19,6 +19,7 @@ import polars as pl
 from psibench.config.base import ID_PATTERN, LANGUAGE_PATTERN
 from psibench.errors import InputError, MissingError
 from psibench.formats.checks import (
+    refuse_odd_lengths,
     refuse_odd_spans,
     refuse_other_positions,
     refuse_repeated_pairs,
@@ -29,12 +30,10 @@ from psibench.formats.tabular import (
     SPANS,
     TEXT,
     TEXTS,
-    read_parquet,
-    typed_column,
+    read_columns,
 )
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 from psibench.tables import atomic_path
-from psibench.text.lengths import MOST_CHARS
 
 COLUMNS: Mapping[str, dict[str, Any]] = {
     "corpus": {"_id": TEXT, "text": TEXT},
@@ -58,7 +57,6 @@ FURTHER: Mapping[str, dict[str, Any]] = {
     }
 }
 """Columns that psibench adds: read where they are there; a value may be null."""
-IDS = ("_id", "query-id", "corpus-id", "pos_corpus_id")
 REPOSITORY = r"^[\w-][\w.-]*/[\w.-]+$"
 """How a dataset on the hub is named: owner/name."""
 TABLES = tuple(COLUMNS)
@@ -140,7 +138,7 @@ def read_dataset(
         occurs twice.
     """
     files = release_files(path, language=language, domain=domain, revision=revision)
-    tables = {table: _read_columns(files[table], table) for table in TABLES}
+    tables = {table: _read_table(files[table], table) for table in TABLES}
     for table in ("corpus", "queries"):
         ids = tables[table].get_column("_id")
         if ids.is_duplicated().any():
@@ -172,10 +170,10 @@ def _folders(root: Path) -> list[Path]:
 
 def _local_file(folder: Path, table: str) -> Path:
     paths = [folder / place.format(table=table) for place in PLACES]
-    for path in paths:
-        if path.is_file():
-            return path
-    raise MissingError(f"{paths[0]}: no such file; a release has {LAYOUT}")
+    found = next((path for path in paths if path.is_file()), None)
+    if found is None:
+        raise MissingError(f"{paths[0]}: no such file; a release has {LAYOUT}")
+    return found
 
 
 def _fetch(name: str, paths: Sequence[str], revision: str | None) -> Path:
@@ -201,46 +199,27 @@ def _fetch(name: str, paths: Sequence[str], revision: str | None) -> Path:
     )
 
 
-def _read_columns(path: Path, table: str) -> pl.DataFrame:
+def _read_table(path: Path, table: str) -> pl.DataFrame:
     """Read the columns of a table of a release, and those of `FURTHER` that it has.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, a column is missing or of another type, a published value is
-        null (a span of evidence that is several, or known by class alone, may be), or a position
-        is none of the three.
+    Of the published columns none is null, but a span of evidence that is several, or known by class
+    alone.
     """
-    columns, further = COLUMNS[table], FURTHER.get(table, {})
+    columns = COLUMNS[table]
     hint = f"a release's {table} has {', '.join(columns)}"
-    frame = read_parquet(path, list(columns), optional=list(further), hint=hint)
-    kinds = {name: kind for name, kind in (columns | further).items() if name in frame.columns}
-    frame = frame.select(
-        typed_column(frame, name, kind, path, is_id=name in IDS) for name, kind in kinds.items()
-    )
-    elsewhere = [n for n in ("target_position", SEVERAL_SPANS) if n in frame.columns]
-    is_elsewhere = pl.any_horizontal(pl.lit(value=False), pl.col(elsewhere).is_not_null())
+    frame = read_columns(path, columns, further=FURTHER.get(table, {}), hint=hint)
+    by_other = [n for n in ("target_position", SEVERAL_SPANS) if n in frame.columns]
+    is_elsewhere = pl.any_horizontal(pl.lit(value=False), pl.col(by_other).is_not_null())
     for name in columns:
-        nulls = frame.filter(
-            pl.col(name).is_null(), ~is_elsewhere if name == "pos_char_span" else pl.lit(value=True)
-        ).height
+        is_lost = pl.col(name).is_null()
+        nulls = frame.filter(is_lost & ~is_elsewhere if name == "pos_char_span" else is_lost).height
         if nulls:
             raise InputError(f"{path}: column {name} is null in {nulls} of {frame.height} rows")
     if table == "queries":
-        _refuse_odd_places(frame, path)
+        if (frame.get_column("pos_char_span").list.len() != 2).any():
+            raise InputError(f"{path}: a pos_char_span has not two numbers; expected [start, end]")
+        lengths = [name for name in frame.columns if name.endswith("_length")]
+        refuse_odd_lengths(frame, lengths, source=str(path))
         refuse_other_positions(frame, source=str(path))
         refuse_odd_spans(frame, source=str(path), spans_may_overrun=False)
     return frame
-
-
-def _refuse_odd_places(queries: pl.DataFrame, path: Path) -> None:
-    """Refuse spans that are no pair, and lengths that no text has."""
-    if (queries.get_column("pos_char_span").list.len() != 2).any():
-        raise InputError(f"{path}: a pos_char_span has not two numbers; expected [start, end]")
-    for name in queries.columns:
-        if name.endswith("_length"):
-            odd = queries.filter(~pl.col(name).is_between(1, MOST_CHARS))
-            for query_id, found in odd.select("_id", name).head(1).iter_rows():
-                raise InputError(
-                    f"{path}: query {query_id!r} has the {name} {found}; allowed: 1 to {MOST_CHARS}"
-                )

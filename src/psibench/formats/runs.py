@@ -21,13 +21,10 @@ import pyarrow as pa
 
 from psibench.errors import InputError
 from psibench.formats.tabular import (
-    MSMARCO_FIELDS,
     choose_format,
     is_headerless,
     nested_pairs,
-    read_msmarco_run,
     read_scored_pairs,
-    read_trec_run,
     stem,
 )
 from psibench.formats.text import read_json
@@ -39,6 +36,12 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "score": (),
 }
 """Of a run, and what else they may be called in a file."""
+HEADERLESS = {
+    "trec": ("query_id", "Q0", "doc_id", "rank", "score", "run name"),
+    "msmarco": ("query_id", "doc_id", "rank"),
+}
+"""What the fields of a line are. A TREC run is in the order of its scores, as in trec_eval,
+whatever its ranks; MS MARCO's runs have ranks alone: a score is the rank, negative."""
 RUN_FORMATS: dict[str, tuple[str, ...]] = {
     "parquet": (".parquet", ".parq"),
     "csv": (".csv", ".csv.gz"),
@@ -82,7 +85,7 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
         hold what its format says.
     """
     chosen = choose_format(path, run_format, RUN_FORMATS, option="--run-format")
-    if chosen == "tsv" and run_format is None and is_headerless(path, MSMARCO_FIELDS):
+    if chosen == "tsv" and run_format is None and is_headerless(path, HEADERLESS["msmarco"]):
         chosen = "msmarco"
     if part is not None and chosen != "mteb":
         raise InputError(f"{path}: a {chosen} run has no parts; got the part {part!r}")
@@ -91,14 +94,15 @@ def read_run(path: Path, *, run_format: str | None = None, part: str | None = No
         frame, model = _read_mteb(path, part)
     elif chosen == "ranx":
         frame = _read_ranx(path)
-    elif chosen == "trec":
-        frame = read_trec_run(path)
     elif chosen == "msmarco":
-        frame = read_msmarco_run(path)
+        ranked = COLUMNS | {"score": ("rank",)}
+        frame = read_scored_pairs(path, chosen, ranked, headerless=HEADERLESS)
+        frame = frame.with_columns(-pl.col("score"))
         if run_format is None:
             _refuse_scores(frame, path)
     else:
-        frame = read_scored_pairs(path, chosen, COLUMNS, optional=("rank",))
+        optional = ("rank",)
+        frame = read_scored_pairs(path, chosen, COLUMNS, optional=optional, headerless=HEADERLESS)
     if "rank" in frame.columns:
         ranks = frame.get_column("rank").cast(pl.Int64, strict=False)
         ranks = ranks if ranks.count() else None
@@ -147,19 +151,10 @@ def doubts(file: RunFile) -> Iterator[str]:
     frame = file.frame.select("query_id", score=pl.col("score").cast(pl.Float32))
     ranked = file.ranks is not None
     place = file.ranks if file.ranks is not None else pl.int_range(frame.height, eager=True)
-    before = pl.all().shift(1).name.suffix("_before")
-    pairs = (
-        frame.with_columns(place=place)
-        .drop_nulls()
-        .sort("query_id", "place")
-        .with_columns(before)
-        .filter(
-            (pl.col("query_id") == pl.col("query_id_before"))
-            & (pl.col("place") > pl.col("place_before"))
-        )
-    )
-    neighbours = pairs.height
-    rising = pairs.filter(pl.col("score") > pl.col("score_before")).height
+    in_order = frame.with_columns(place=place).drop_nulls().sort("query_id", "place")
+    before = pl.col("place", "score").shift().over("query_id").name.suffix("_before")
+    steps = in_order.with_columns(before).filter(pl.col("place") > pl.col("place_before"))
+    neighbours, rising = steps.height, int((steps["score"] > steps["score_before"]).sum())
     if rising > (0 if ranked else MOST_RISE * neighbours):
         yield (
             f"the scores contradict the {'ranks' if ranked else 'order of the results'}: in "
@@ -212,16 +207,22 @@ def _read_mteb(path: Path, part: str | None) -> tuple[pl.DataFrame, str | None]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: {type(content).__name__} at the top; expected an object")
     meta = content.get(META_KEY)
-    body = {key: value for key, value in content.items() if key != META_KEY}
-    scores, where = _choose(_parts(body, path), part, path)
     model = str((isinstance(meta, dict) and meta.get("model_name")) or NO_NAME)
-    frame = nested_pairs(scores, list(COLUMNS), where)
+    parts = _parts({key: value for key, value in content.items() if key != META_KEY}, path)
+    names = ", ".join(sorted(parts)) or "none"
+    if part is None and len(parts) != 1:
+        raise InputError(f"{path}: {len(parts)} parts ({names}); name one as subset/split")
+    chosen = next(iter(parts)) if part is None else part
+    if chosen not in parts:
+        raise InputError(f"{path}: no part {part!r}; found {names}")
+    where = f"{path}, {chosen}" if chosen else str(path)
+    frame = nested_pairs(parts[chosen], list(COLUMNS), where)
     return frame, None if model.startswith(NO_NAME) else model
 
 
 def _parts(body: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
     """Return the score objects by ``subset/split``; a bare one has the name ``""``."""
-    if all(_is_scores(value) for value in body.values()):
+    if all(map(_is_scores, body.values())):
         return {"": body}
     parts = {}
     for subset, splits in body.items():
@@ -240,17 +241,3 @@ def _parts(body: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
 def _is_scores(value: Any) -> bool:
     """Whether a value maps document ids to plain values: an empty or bare ranking."""
     return isinstance(value, dict) and not any(isinstance(v, dict | list) for v in value.values())
-
-
-def _choose(
-    parts: dict[str, dict[str, Any]], part: str | None, path: Path
-) -> tuple[dict[str, Any], str]:
-    names = ", ".join(sorted(parts)) or "none"
-    if part is not None:
-        if part not in parts:
-            raise InputError(f"{path}: no part {part!r}; found {names}")
-        return parts[part], f"{path}, {part}"
-    if len(parts) != 1:
-        raise InputError(f"{path}: {len(parts)} parts ({names}); name one as subset/split")
-    name, scores = next(iter(parts.items()))
-    return scores, f"{path}, {name}" if name else str(path)

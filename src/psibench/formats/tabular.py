@@ -1,4 +1,4 @@
-"""Rows out of files: which format a file is in, named columns of tables, lines of TREC files."""
+"""Rows out of files: which format a file is in, and the typed columns of tables and of lines."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from psibench.errors import InputError
 from psibench.formats.text import read_delimited, read_lines, read_records
-from psibench.reading import identifier, number, require_file
+from psibench.reading import identifier, number, require_file, shown
 
 
 def choose_format(
@@ -82,56 +82,89 @@ def read_parquet(
 
 TEXT, NUMBER, SPAN = pl.String(), pl.Int64(), pl.List(pl.Int64)
 TEXTS, SPANS = pl.List(pl.String), pl.List(SPAN)
+EXPECTED: dict[Any, tuple[str, int]] = {
+    TEXT: ("text", 0),
+    NUMBER: ("whole numbers", 0),
+    SPAN: ("[start, end] whole numbers", 1),
+    TEXTS: ("lists of texts", 1),
+    SPANS: ("lists of [start, end] whole numbers", 2),
+}
+"""What a column may hold: how a message says so, and how many lists its values are in."""
+ID_COLUMNS = ("_id", "query-id", "corpus-id", "pos_corpus_id", "query_id", "doc_id")
+"""Columns of any table of a dataset that hold ids of its documents or queries."""
 
 
-def typed_column(
-    frame: pl.DataFrame, name: str, kind: Any, path: Path, *, is_id: bool = False
-) -> pl.Series:
+def read_columns(
+    path: Path, columns: Mapping[str, Any], *, further: Mapping[str, Any], hint: str = ""
+) -> pl.DataFrame:
+    """Read columns of a Parquet file in their types, and those of ``further`` that it has.
+
+    Raises InputError as `read_parquet` and `typed_column` do.
+    """
+    frame = read_parquet(path, list(columns), optional=list(further), hint=hint)
+    kinds = {**columns, **further}
+    return frame.select(typed_column(frame, name, kinds[name], path) for name in frame.columns)
+
+
+def typed_column(frame: pl.DataFrame, name: str, kind: Any, path: Path) -> pl.Series:
     """Cast a column to its type, without loss: never a text to a number, a float only if whole.
 
-    ``kind`` is `TEXT`, `NUMBER`, `SPAN` or a list of texts or spans; whole numbers serve as ids.
-
-    Raises
-    ------
-    InputError
-        If the column is of another kind, or a value does not fit.
+    ``kind`` is a key of `EXPECTED`; whole numbers serve as ids. Raises InputError if the column is
+    of another kind, or a value does not fit.
     """
-    column = frame.get_column(name)
-    found = column.dtype
-    is_text = found in (pl.String, pl.Categorical) or isinstance(found, pl.Enum)
-    fits = {
-        TEXT: is_text or (found.is_integer() and is_id),
-        NUMBER: _is_whole(column),
-        SPAN: _is_list(column) and _is_whole(column.explode()),
-        TEXTS: _is_list(column) and column.explode().dtype in (pl.String, pl.Null),
-        SPANS: _is_list(column)
-        and _is_list(column.explode())
-        and _is_whole(column.explode().explode()),
-    }
-    if not fits[kind] and found != pl.Null:  # a column of nulls alone has no type
-        expected = {
-            TEXT: "text",
-            NUMBER: "whole numbers",
-            SPAN: "[start, end] whole numbers",
-            TEXTS: "lists of texts",
-            SPANS: "lists of [start, end] whole numbers",
-        }
-        raise InputError(f"{path}: column {name} is {found}; expected {expected[kind]}")
+    column = inner = frame.get_column(name)
+    expected, depth = EXPECTED[kind]
+    for _ in range(depth):
+        is_list = isinstance(inner.dtype, pl.List | pl.Array)
+        inner = inner.explode() if is_list else pl.Series([[]])  # of no kind below
+    own = inner.dtype
+    if kind in (TEXT, TEXTS):
+        fits = own in (pl.String, pl.Categorical) or isinstance(own, pl.Enum)
+        fits |= own.is_integer() and name in ID_COLUMNS
+        fits |= own == pl.Null and depth > 0
+    else:  # some writers store whole numbers as floats
+        fits = own.is_integer() or (
+            own.is_float() and bool((inner.is_finite() & (inner == inner.round())).all())
+        )
+    if not fits and column.dtype != pl.Null:  # a column of nulls alone has no type
+        raise InputError(f"{path}: column {name} is {column.dtype}; expected {expected}")
     try:
         return column.cast(kind)
     except pl.exceptions.PolarsError as error:  # beyond 2^63
         raise InputError(f"{path}: column {name}: {str(error).splitlines()[0]}") from error
 
 
-def _is_whole(column: pl.Series) -> bool:
-    """Say whether numbers are whole: some writers store them as floats."""
-    if column.dtype.is_integer():
-        return True
-    return column.dtype.is_float() and bool((column.is_finite() & (column == column.round())).all())
+def typed_value(value: Any, name: str, kind: Any, where: str) -> Any:
+    """Return a value of a JSON record if it is what a column of ``kind`` holds; a null as it is.
+
+    A text is an id or the name of a class: whole numbers serve as one. Raises InputError otherwise.
+    """
+    if value is None:
+        return None
+    if kind == TEXT:
+        return identifier(value, where=where, column=name)
+    if not _FITS[kind](value):
+        raise InputError(f"{where}: {name} is {shown(value)}; expected {EXPECTED[kind][0]}")
+    return value
 
 
-def _is_list(column: pl.Series) -> bool:
-    return isinstance(column.dtype, pl.List | pl.Array)
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_whole, value))
+
+
+_FITS: dict[Any, Callable[[Any], bool]] = {
+    NUMBER: _is_whole,
+    SPAN: _is_span,
+    TEXTS: lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    SPANS: lambda value: isinstance(value, list) and all(map(_is_span, value)),
+}
+
+
+# --- Pairs of a query and a document with a number: runs and qrels -------------------------------
 
 
 def read_scored_pairs(
@@ -140,6 +173,7 @@ def read_scored_pairs(
     columns: Mapping[str, Sequence[str]],
     *,
     optional: Sequence[str] = (),
+    headerless: Mapping[str, Sequence[str]] | None = None,
 ) -> pl.DataFrame:
     """Read (query id, document id, number) of a table, in file order.
 
@@ -148,34 +182,34 @@ def read_scored_pairs(
 
     Parameters
     ----------
-    table_format : parquet or a key of `TEXT_FORMATS`.
+    table_format : parquet, a key of `TEXT_FORMATS` or of `headerless`.
     columns : the three columns as they come back, each with the other names it may have in a file.
+    headerless : formats without a header, plain or gzipped, and what the fields of a line are.
     """
     query, doc, score = columns
     if table_format == "parquet":
         frame = read_parquet(path, list(columns), optional=optional, also=columns)
         if not frame.schema[score].is_numeric():
             raise InputError(f"{path}: {score} is {frame.schema[score]}; expected numbers")
-        return frame.with_columns(
-            typed_column(frame, name, TEXT, path, is_id=True) for name in (query, doc)
-        )
-    values: dict[str, list[Any]] = {name: [] for name in columns}
-    more: dict[str, list[str | None]] = {name: [] for name in optional}
+        return frame.with_columns(typed_column(frame, name, TEXT, path) for name in (query, doc))
+    if headerless and table_format in headerless:
+        records = _read_fields(path, headerless[table_format])
+    else:
+        records = TEXT_FORMATS[table_format](path)
+    values: dict[str, list[Any]] = {name: [] for name in (*columns, *optional)}
     names: dict[str, str] = {}
-    for line, record in TEXT_FORMATS[table_format](path):
+    for line, record in records:
         where = f"{path}, line {line}"
         if not names.keys() <= record.keys() or not names:
             names = _names_in(list(record), list(columns), columns, where)
         for own, name in names.items():
             read = number if name == score else identifier
             values[name].append(read(record[own], where=where, column=own))
-        for name, found in more.items():
-            value = record.get(name)
-            found.append(None if value is None else str(value))
-    schema = {query: pl.String, doc: pl.String, score: pl.Float64}
-    frame = pl.DataFrame(values, schema=schema)
-    present = {name: found for name, found in more.items() if any(v is not None for v in found)}
-    return frame.with_columns(pl.Series(name, v, dtype=pl.String) for name, v in present.items())
+        for name in optional:
+            found = record.get(name)
+            values[name].append(None if found is None else str(found))
+    frame = pl.DataFrame(values, dict.fromkeys(values, pl.String) | {score: pl.Float64})
+    return frame.drop(name for name in optional if not frame.get_column(name).count())
 
 
 def _names_in(
@@ -194,10 +228,10 @@ def _names_in(
             raise InputError(
                 f"{where}: {' and '.join(own)} are names of one column, {column}; leave one"
             )
-        if not own:
-            missing.append(column)
-        else:
+        if own:
             names[own[0]] = column
+        else:
+            missing.append(column)
     if missing:
         listed = f"missing columns {', '.join(missing)}; found {', '.join(found) or 'none'}"
         other = [f"{c} may be called {', '.join(also[c])}" for c in missing if also.get(c)]
@@ -212,51 +246,17 @@ TEXT_FORMATS: dict[str, Callable[[Path], Iterator[tuple[int, dict[str, Any]]]]] 
 }
 
 
-def nested_pairs(content: Mapping[str, Any], columns: Sequence[str], where: str) -> pl.DataFrame:
-    """Return ``{query id: {document id: number}}`` as rows of the three columns named."""
-    queries, docs, values = [], [], []
-    for query_id, ranking in content.items():
-        name = identifier(query_id, where=where, column="a query id")
-        if not isinstance(ranking, Mapping):
+def _read_fields(path: Path, expected: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line number, fields by name) of lines without a header, parted by spaces or tabs."""
+    for line, text in read_lines(path):
+        fields = [field for field in text.replace("\t", " ").split(" ") if field]
+        if fields and len(fields) != len(expected):
             raise InputError(
-                f"{where}, query {query_id!r}: {type(ranking).__name__}, expected "
-                "{document id: score}"
+                f"{path}, line {line}: {len(fields)} columns, expected {len(expected)} "
+                f"({', '.join(expected)}) between spaces or tabs"
             )
-        for doc_id, value in ranking.items():
-            queries.append(name)
-            docs.append(identifier(doc_id, where=where, column="a document id"))
-            values.append(number(value, where=f"{where}, query {query_id!r}", column=repr(doc_id)))
-    schema = dict(zip(columns, (pl.String, pl.String, pl.Float64), strict=True))
-    return pl.DataFrame([queries, docs, values], schema=schema)
-
-
-# --- files without a header: TREC's and MS MARCO's, plain or gzipped
-
-RUN_FIELDS = ("query id", "Q0", "document id", "rank", "score", "run name")
-QRELS_FIELDS = ("query id", "0", "document id", "grade")
-MSMARCO_FIELDS = ("query id", "document id", "rank")
-
-
-def read_trec_run(path: Path) -> pl.DataFrame:
-    """Read a TREC run: columns query_id, doc_id, rank (String), score (Float64), in file order.
-
-    As in trec_eval, the order is that of the scores; the rank is text and may be anything.
-    """
-    return _read_fields(path, RUN_FIELDS, {"query_id": 0, "doc_id": 2, "rank": 3, "score": 4})
-
-
-def read_trec_qrels(path: Path) -> pl.DataFrame:
-    """Read TREC qrels: columns query-id, corpus-id (String) and score (Float64), in file order."""
-    return _read_fields(path, QRELS_FIELDS, {"query-id": 0, "corpus-id": 2, "score": 3})
-
-
-def read_msmarco_run(path: Path) -> pl.DataFrame:
-    """Read a run as MS MARCO's evaluation takes it: columns query_id, doc_id and score (Float64).
-
-    It has ranks and no scores: a document's score is its rank, negative.
-    """
-    found = _read_fields(path, MSMARCO_FIELDS, {"query_id": 0, "doc_id": 1, "score": 2})
-    return found.with_columns(-pl.col("score"))
+        if fields:
+            yield line, dict(zip(expected, fields, strict=True))
 
 
 def is_headerless(path: Path, expected: Sequence[str]) -> bool:
@@ -265,20 +265,18 @@ def is_headerless(path: Path, expected: Sequence[str]) -> bool:
     return len(fields) == len(expected) and fields[-1].removeprefix("-").isdecimal()
 
 
-def _read_fields(path: Path, expected: Sequence[str], places: dict[str, int]) -> pl.DataFrame:
-    """Read columns at their places between spaces and tabs; ``score`` is a number."""
-    found: dict[str, list[Any]] = {name: [] for name in places}
-    for line, text in read_lines(path):
-        fields = [field for field in text.replace("\t", " ").split(" ") if field]
-        if fields and len(fields) != len(expected):
+def nested_pairs(content: Mapping[str, Any], columns: Sequence[str], where: str) -> pl.DataFrame:
+    """Return ``{query id: {document id: number}}`` as rows of the three columns named."""
+    queries, docs, values = [], [], []
+    for query_id, ranking in content.items():
+        name, place = identifier(query_id, where=where, column="a query id"), f"query {query_id!r}"
+        if not isinstance(ranking, Mapping):
             raise InputError(
-                f"{path}, line {line}: {len(fields)} columns, expected {len(expected)} "
-                f"({', '.join(expected)}) between spaces or tabs"
+                f"{where}, {place}: {type(ranking).__name__}, expected {{document id: score}}"
             )
-        for name, place in places.items() if fields else ():
-            value: Any = fields[place]
-            if name == "score":
-                value = number(value, where=f"{path}, line {line}", column=expected[place])
-            found[name].append(value)
-    schema = {name: pl.Float64 if name == "score" else pl.String for name in places}
-    return pl.DataFrame(found, schema=schema)
+        for doc_id, value in ranking.items():
+            queries.append(name)
+            docs.append(identifier(doc_id, where=where, column="a document id"))
+            values.append(number(value, where=f"{where}, {place}", column=repr(doc_id)))
+    schema = dict(zip(columns, (pl.String, pl.String, pl.Float64), strict=True))
+    return pl.DataFrame([queries, docs, values], schema=schema)

@@ -18,7 +18,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     require_file(path, expected="a text file")
     try:
-        _refuse_binary(path)
+        with _open(path, "rb") as stream:
+            if (found := binary_kind(stream.read(SNIFFED_BYTES))) is not None:
+                raise InputError(f"{path}: found {found}, expected a text file in UTF-8")
         with _open(path, "rt") as stream:
             for number, line in enumerate(stream, 1):
                 yield number, line.rstrip("\r\n")
@@ -49,12 +51,13 @@ def read_delimited(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, 
 
     TSV fields are taken as they stand; CSV fields may be quoted.
     """
-    lines = read_lines(path)
-    text = (line + "\n" for _, line in lines)
-    if delimiter == "\t":
-        rows = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    else:
-        rows = csv.reader(text, delimiter=delimiter, strict=True)
+    text = (line + "\n" for _, line in read_lines(path))
+    rows = csv.reader(
+        text,
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
     try:
         header = next(rows, [])
         if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
@@ -82,19 +85,8 @@ def _open(path: Path, mode: str) -> Any:
     return opener(path, mode, encoding=encoding)
 
 
-def _refuse_binary(path: Path) -> None:
-    with _open(path, "rb") as stream:
-        found = binary_kind(stream.read(SNIFFED_BYTES))
-    if found is not None:
-        raise InputError(f"{path}: found {found}, expected a text file in UTF-8")
-
-
 def _undecodable_line(path: Path) -> int:
     """Find the line, from 1, of the first byte that is not UTF-8."""
     with _open(path, "rb") as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                return number
-    return number
+        lines = enumerate(stream, 1)
+        return next((n for n, line in lines if line.decode(errors="ignore").encode() != line), 1)

@@ -31,8 +31,9 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
-from psibench.formats.built import ID_COLUMNS, TABLES, Dataset, Run, find_runs
+from psibench.formats.built import TABLES, Dataset, Run, find_runs
 from psibench.formats.posir import COLUMNS, ReleaseTables, write_dataset
+from psibench.formats.tabular import ID_COLUMNS
 from psibench.metrics.query_scores import EVIDENCE_LISTS, name_some
 from psibench.tables import SPECS, read_table
 
