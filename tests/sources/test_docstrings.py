@@ -1,4 +1,4 @@
-from psibench.sources.python_pages import Docstring, module_name, read_docstrings, source_files
+from psibench.sources.python_docs import module_name, read_docstrings, source_files
 
 SOURCE = '''"""About the module."""
 raise SystemExit("this file must never run")
@@ -24,11 +24,11 @@ def test_docstrings_come_in_source_order_without_running_the_file(tmp_path):
     path = tmp_path / "module.py"
     path.write_text(SOURCE)
     assert read_docstrings(path, "pkg.module") == [
-        Docstring("pkg.module", "About the module."),
-        Docstring("pkg.module:Thing", "A thing."),
-        Docstring("pkg.module:Thing.grow", "Grow it."),
-        Docstring("pkg.module:Thing.Part", "A part."),
-        Docstring("pkg.module:later", "Come later, \\d."),
+        ("pkg.module", "About the module."),
+        ("pkg.module:Thing", "A thing."),
+        ("pkg.module:Thing.grow", "Grow it."),
+        ("pkg.module:Thing.Part", "A part."),
+        ("pkg.module:later", "Come later, \\d."),
     ]
 
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from psibench.errors import InputError
-from psibench.sources import python_pages
+from psibench.sources import python_docs
 from psibench.sources.python_docs import (
+    Page,
     cut_passages,
     drop_seen_paragraphs,
+    python_pages,
     read_python_docs,
 )
-from psibench.sources.python_pages import Page
 from psibench.tables.dropped import DROPPED_SCHEMA
 
 
@@ -58,7 +59,7 @@ def test_what_is_left_out_has_a_reason(docs):
     assert set(docs.dropped["reason"]) == {"duplicate", "near_duplicate", "passage_too_short"}
     assert docs.dropped["score"].null_count() == 0
     assert not docs.dropped.select("unit", "item_id").is_duplicated().any()
-    pages = {page.name.lower() for page in python_pages.python_pages()}
+    pages = {page.name.lower() for page in python_pages()}
     assert set(docs.dropped["doc_id"]) <= pages
 
 
@@ -109,13 +110,13 @@ def test_reading_imports_no_module_for_its_docstring():
 def test_a_python_without_topics_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(InputError, match="pydoc_data"):
-        list(python_pages.python_pages())
+        list(python_pages())
 
 
 def test_a_python_without_its_sources_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(python_pages.sysconfig, "get_path", lambda name: str(tmp_path / "none"))
+    monkeypatch.setattr(python_docs.sysconfig, "get_path", lambda name: str(tmp_path / "none"))
     with pytest.raises(InputError, match="source files"):
-        list(python_pages.python_pages())
+        list(python_pages())
 
 
 @pytest.mark.parametrize(

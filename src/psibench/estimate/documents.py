@@ -52,7 +52,7 @@ from psibench.llm.tasks import DOCUMENTS_TABLE
 from psibench.sources import reach
 from psibench.sources.documents import read_documents
 from psibench.sources.local import local_files
-from psibench.sources.python_pages import python_pages
+from psibench.sources.python_docs import python_pages
 from psibench.tables import content_hash, read_provenance, read_table
 from psibench.tables.build_schemas import PERSONA_CANDIDATES
 from psibench.tables.columns import read_columns

@@ -12,7 +12,7 @@ from psibench.sources.files import document_file_batches, file_records
 from psibench.sources.hub import hub_document_batches, hub_records
 from psibench.sources.python_docs import read_python_docs
 from psibench.sources.squad import read_squad_files
-from psibench.sources.where import RecordFilter
+from psibench.sources.where import keep_records
 from psibench.tables.dropped import dropped_frame
 
 
@@ -80,11 +80,7 @@ def source_records(
     else:
         place = source.name
         records = hub_records(source)
-    chosen = RecordFilter(source.where, place=place)
-    for origin, record in records:
-        if chosen.keeps(record, origin=origin):
-            yield origin, record
-    chosen.finish()
+    return keep_records(records, source.where, place=place)
 
 
 def _file_batches(source: FilesSource) -> Iterator[pl.DataFrame]:

@@ -47,32 +47,31 @@ class Evidence(Section):
         return self
 
 
-@dataclass(frozen=True)
+@dataclass
 class Annotation:
     """The evidence of a query in one document.
 
     Attributes
     ----------
     query_id, document
-        As the dataset has them; a document's id or title, see `page_key`.
-    sentences, numbers
-        All sentences of the document in order, and which of them are evidence, from 0, in order;
-        without sentences where the dataset does not have the document.
-    quotes
-        Evidence that is quoted.
+        As the dataset has them; of a document's id or title its `page_key`.
+    numbers, quotes
+        Which sentences of the document are evidence, from 0, and evidence that is quoted.
+    sentences
+        All sentences of the document in order; none where the dataset does not have the document.
     """
 
     query_id: str
     document: str
-    sentences: tuple[str, ...]
-    numbers: tuple[int, ...]
-    quotes: tuple[str, ...]
+    numbers: list[int] = field(default_factory=list)
+    quotes: list[str] = field(default_factory=list)
+    sentences: tuple[str, ...] = ()
 
     def locate(self, text: str) -> list[tuple[int, int]]:
         """Find the evidence in the document's text: [start, end) in order, neighbours as one."""
         places = locate_sentences(text, self.sentences)
-        found = [places[number] for number in self.numbers if number < len(places)]
-        found += [locate_sentences(text, [quote])[0] for quote in self.quotes]
+        found = [places[number] for number in set(self.numbers) if number < len(places)]
+        found += [locate_sentences(text, [quote])[0] for quote in dict.fromkeys(self.quotes)]
         joined: list[tuple[int, int]] = []
         for start, end in sorted(place for place in found if place is not None):
             if joined and not any(char.isalnum() for char in text[joined[-1][1] : start]):
@@ -80,19 +79,6 @@ class Annotation:
             else:
                 joined.append((start, end))
         return joined
-
-
-@dataclass
-class _Marked:
-    """What a record says of a document: numbers of sentences or quotes, and maybe all sentences."""
-
-    numbers: list[int] = field(default_factory=list)
-    quotes: list[str] = field(default_factory=list)
-    sentences: tuple[str, ...] = ()
-
-
-Read = tuple[str, dict[str, _Marked]]
-"""Query and what is marked in each of its documents, in order."""
 
 
 def page_key(name: str) -> str:
@@ -120,33 +106,20 @@ def read_evidence(section: Evidence, asked: Collection[str]) -> list[Annotation]
         If a source cannot be read or a record is not in the layout.
     """
     read, columns = READERS[section.layout]
-    found: dict[str, dict[str, _Marked]] = {}
+    found: dict[str, dict[str, Annotation]] = {}
     for origin, record in source_records(section.source, columns):
-        query_id, marked = _in_layout(section.layout, read, record, origin)
-        if query_id not in asked:
-            continue
-        own = found.setdefault(query_id, {})
-        for document, one in marked.items():
-            known = own.setdefault(document, _Marked(sentences=one.sentences))
-            known.numbers += one.numbers
-            known.quotes += one.quotes
+        for one in _in_layout(section.layout, read, record, origin):
+            if one.query_id in asked:
+                own = found.setdefault(one.query_id, {}).setdefault(one.document, one)
+                if own is not one:
+                    own.numbers += one.numbers
+                    own.quotes += one.quotes
+    every = [one for own in found.values() for one in own.values()]
     if section.documents is not None:
-        wanted = {document for own in found.values() for document in own}
-        pages = _read_pages(section, wanted)
-        for own in found.values():
-            for document, one in own.items():
-                one.sentences = pages.get(document, ())
-    return [
-        Annotation(
-            query_id,
-            document,
-            one.sentences,
-            tuple(sorted(set(one.numbers))),
-            tuple(dict.fromkeys(one.quotes)),
-        )
-        for query_id, own in found.items()
-        for document, one in own.items()
-    ]
+        pages = _read_pages(section, {one.document for one in every})
+        for one in every:
+            one.sentences = pages.get(one.document, ())
+    return every
 
 
 def _in_layout(
@@ -163,77 +136,81 @@ def _in_layout(
         ) from error
 
 
-def _marked(pairs: Iterable[tuple[str, int]]) -> dict[str, _Marked]:
-    found: dict[str, _Marked] = {}
-    for document, number in pairs:
-        found.setdefault(page_key(document), _Marked()).numbers.append(int(number))
-    return found
+def _numbered(query_id: str, pairs: Iterable[tuple[str, int]]) -> list[Annotation]:
+    return [Annotation(query_id, page_key(document), [int(number)]) for document, number in pairs]
 
 
 # --- The layouts
 
 
-def _scifact(record: Mapping[str, Any], origin: str) -> Read:
+def _scifact(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     query_id = require_id(record["id"], "id", origin=origin)
     if "evidence_doc_id" in record:  # the hub's table: a row per set of sentences
         document, numbers = str(record["evidence_doc_id"]), record["evidence_sentences"]
-        return query_id, _marked((document, number) for number in numbers if document)
-    return query_id, _marked(
-        (str(document), number)
-        for document, rationales in record["evidence"].items()
-        for rationale in rationales
-        for number in rationale["sentences"]
+        return _numbered(query_id, ((document, number) for number in numbers if document))
+    return _numbered(
+        query_id,
+        (
+            (str(document), number)
+            for document, rationales in record["evidence"].items()
+            for rationale in rationales
+            for number in rationale["sentences"]
+        ),
     )
 
 
-def _fever(record: Mapping[str, Any], origin: str) -> Read:
+def _fever(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     query_id = require_id(record["id"], "id", origin=origin)
     if "evidence_wiki_url" in record:  # the hub's table: a row per sentence
         page, number = record["evidence_wiki_url"], record["evidence_sentence_id"]
-        return query_id, _marked([(page, number)] if page and number >= 0 else [])
-    return query_id, _marked(
-        (page, number)
-        for sentences in record.get("evidence") or []
-        for _, _, page, number in sentences
-        if page is not None and number is not None
+        return _numbered(query_id, [(page, number)] if page and number >= 0 else [])
+    return _numbered(
+        query_id,
+        (
+            (page, number)
+            for sentences in record.get("evidence") or []
+            for _, _, page, number in sentences
+            if page is not None and number is not None
+        ),
     )
 
 
-def _hotpotqa(record: Mapping[str, Any], origin: str) -> Read:
+def _hotpotqa(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     name = "_id" if "_id" in record else "id"
     facts, context = record["supporting_facts"], record["context"]
     if isinstance(facts, Mapping):  # the hub's table: lists in place of pairs
         facts = zip(facts["title"], facts["sent_id"], strict=True)
         context = zip(context["title"], context["sentences"], strict=True)
-    marked = _marked((title, number) for title, number in facts)
-    for title, sentences in context:
-        if (key := page_key(title)) in marked:
-            marked[key].sentences = tuple(sentences)
-    return require_id(record[name], name, origin=origin), marked
+    paragraphs = {page_key(title): tuple(sentences) for title, sentences in context}
+    marked = _numbered(require_id(record[name], name, origin=origin), facts)
+    for one in marked:
+        one.sentences = paragraphs.get(one.document, ())
+    return marked
 
 
 NO_EVIDENCE = ("NOT_ENOUGH_INFO", 2)
 """Climate-FEVER's label of sentences that say neither that a claim is so nor that it is not."""
 
 
-def _climate_fever(record: Mapping[str, Any], origin: str) -> Read:
-    marked: dict[str, _Marked] = {}
-    for one in record["evidences"]:
-        if one["evidence_label"] not in NO_EVIDENCE:
-            marked.setdefault(page_key(one["article"]), _Marked()).quotes.append(one["evidence"])
-    return require_id(record["claim_id"], "claim_id", origin=origin), marked
+def _climate_fever(record: Mapping[str, Any], origin: str) -> list[Annotation]:
+    query_id = require_id(record["claim_id"], "claim_id", origin=origin)
+    return [
+        Annotation(query_id, page_key(one["article"]), quotes=[one["evidence"]])
+        for one in record["evidences"]
+        if one["evidence_label"] not in NO_EVIDENCE
+    ]
 
 
-def _quotes(record: Mapping[str, Any], origin: str) -> Read:
+def _quotes(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     query_id, document = (
         require_id(record[name], name, origin=origin) for name in ("query_id", "document_id")
     )
     quotes = record["quotes"]
     quotes = [quotes] if isinstance(quotes, str) else [str(one) for one in quotes]
-    return query_id, {page_key(document): _Marked(quotes=quotes)}
+    return [Annotation(query_id, page_key(document), quotes=quotes)]
 
 
-READERS: Mapping[str, tuple[Callable[[Mapping[str, Any], str], Read], tuple[str, ...]]] = {
+READERS: Mapping[str, tuple[Callable[..., list[Annotation]], tuple[str, ...]]] = {
     "scifact": (_scifact, ("id", "evidence")),
     "fever": (_fever, ("id", "evidence")),
     "hotpotqa": (_hotpotqa, ("_id", "id", "supporting_facts", "context")),
@@ -269,9 +246,10 @@ def _page(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, ...]]
     return require_id(record["id"], "id", origin=origin), sentences
 
 
-DOCUMENTS: Mapping[
-    str, tuple[Callable[[Mapping[str, Any], str], tuple[str, tuple[str, ...]]], tuple[str, ...]]
-] = {"scifact": (_abstract, ("doc_id", "abstract")), "fever": (_page, ("id", "lines"))}
+DOCUMENTS: Mapping[str, tuple[Callable[..., tuple[str, tuple[str, ...]]], tuple[str, ...]]] = {
+    "scifact": (_abstract, ("doc_id", "abstract")),
+    "fever": (_page, ("id", "lines")),
+}
 """How a document with numbered sentences is read, and what of it."""
 
 

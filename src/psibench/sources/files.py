@@ -17,7 +17,7 @@ from psibench.formats.text import read_records
 from psibench.reading import parse_json, read_text_file, require_file
 from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import require_id, require_text
-from psibench.sources.where import RecordFilter
+from psibench.sources.where import keep_records
 
 logger = logging.getLogger("psibench")
 
@@ -65,29 +65,50 @@ def document_file_batches(
     if skipped := unread_files(paths):
         logger.warning("%s: %s", place, skipped)
     yield from batch_documents(
-        lambda: _rows(paths, text_column, id_column, RecordFilter(where, place=place)),
+        lambda: _rows(paths, text_column, id_column, where, place),
         place=place,
         empty=empty,
     )
 
 
 def _rows(
-    paths: Sequence[str | Path], text_column: str, id_column: str | None, chosen: RecordFilter
+    paths: Sequence[str | Path],
+    text_column: str,
+    id_column: str | None,
+    where: Sequence[Condition],
+    place: str,
 ) -> Iterator[Row]:
-    for path, root in find_files(paths):
-        suffix = _suffix(path)
-        name = path.relative_to(root).as_posix()[: -len(suffix)]
-        if suffix in WHOLE_FILE:
-            if chosen.conditions:
+    ids = ("_id", "id") if id_column is None else (id_column,)
+    columns = [text_column, *ids, *(one.column for one in where)]
+
+    def records() -> Iterator[tuple[str, dict[str, Any], str]]:
+        """Yield (origin, record, id by file and number); a whole file is a record."""
+        for path, root in find_files(paths):
+            suffix = _suffix(path)
+            name = path.relative_to(root).as_posix()[: -len(suffix)]
+            if suffix not in WHOLE_FILE:
+                for number, found in enumerate(READERS[suffix](path, columns)):
+                    yield *found, f"{name}:{number}"
+            elif where:
                 raise InputError(f"{path}: a {suffix} file has no columns; take `where` away")
-            yield name, read_text_file(path, expected="plain text"), str(path)
-            continue
-        columns = [text_column, *_id_columns(id_column), *(c.column for c in chosen.conditions)]
-        for number, (origin, record) in enumerate(READERS[suffix](path, columns)):
-            if chosen.keeps(record, origin=origin):
-                text = _text(record, text_column, origin)
-                yield _identifier(record, id_column, f"{name}:{number}", origin), text, origin
-    chosen.finish()
+            else:
+                text = read_text_file(path, expected="plain text")
+                yield str(path), {ids[0]: name, text_column: text}, ""
+
+    for origin, record, counted in keep_records(records(), where, place=place):
+        if not isinstance(record.get(text_column), str):
+            raise InputError(
+                f"{origin}: no text in field {text_column!r}; found fields "
+                f"{', '.join(record) or 'none'}. Set text_column."
+            )
+        text = require_text(record[text_column], text_column, origin=origin)
+        own = next((column for column in ids if record.get(column) is not None), None)
+        if own is not None:
+            yield require_id(record[own], own, origin=origin), text, origin
+        elif id_column is None:
+            yield counted, text, origin
+        else:
+            raise InputError(f"{origin}: no id in field {id_column!r}; found {', '.join(record)}")
 
 
 def file_records(paths: Sequence[str], columns: Sequence[str]) -> Iterator[Record]:
@@ -186,31 +207,9 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         raise InputError(f"{path}: not a readable Parquet file ({error})") from error
 
 
-def _text(record: dict[str, Any], column: str, origin: str) -> str:
-    if not isinstance(record.get(column), str):
-        raise InputError(
-            f"{origin}: no text in field {column!r}; found fields {', '.join(record) or 'none'}. "
-            "Set text_column."
-        )
-    return require_text(record[column], column, origin=origin)
-
-
-def _identifier(record: dict[str, Any], id_column: str | None, counted: str, origin: str) -> str:
-    if id_column is not None and record.get(id_column) is None:
-        raise InputError(f"{origin}: no id in field {id_column!r}; found {', '.join(record)}")
-    for column in _id_columns(id_column):
-        if record.get(column) is not None:
-            return require_id(record[column], column, origin=origin)
-    return counted
-
-
 def _inside(column: str, name: str) -> bool:
     """Say whether a column, maybe ``a.b``, is the one of that name or inside it."""
     return column == name or column.startswith(f"{name}.")
-
-
-def _id_columns(id_column: str | None) -> tuple[str, ...]:
-    return ("_id", "id") if id_column is None else (id_column,)
 
 
 def _suffix(path: Path) -> str:

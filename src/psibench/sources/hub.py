@@ -12,7 +12,7 @@ from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import require_id, require_text
 from psibench.sources.squad import Row as QuestionRow
 from psibench.sources.squad import check_answer, check_context, questions_frame
-from psibench.sources.where import RecordFilter
+from psibench.sources.where import keep_records
 
 PARQUET_ROWS = 256
 STREAM_BUFFER = 8 << 20
@@ -28,10 +28,7 @@ def read_hub_questions(source: HubSource) -> pl.DataFrame:
         ``where`` leaves nothing.
     """
     rows: list[QuestionRow] = []
-    chosen = RecordFilter(source.where, place=source.name)
-    for origin, record in hub_records(source):
-        if not chosen.keeps(record, origin=origin):
-            continue
+    for origin, record in keep_records(hub_records(source), source.where, place=source.name):
         require_columns(record, ("id", "question", "context", "answers"), origin)
         context = check_context(record["context"], origin=origin)
         answer, start = _first_answer(record["answers"], origin)
@@ -40,7 +37,6 @@ def read_hub_questions(source: HubSource) -> pl.DataFrame:
         identifier = require_id(record["id"], "id", origin=origin)
         question = require_text(record["question"], "question", origin=origin)
         rows.append((identifier, question, context, answer, start, origin))
-    chosen.finish()
     return questions_frame(rows, where=source.name)
 
 
@@ -60,17 +56,14 @@ def hub_document_batches(source: HubSource) -> Iterator[pl.DataFrame]:
     columns = (text_column,) if id_column is None else (text_column, id_column)
 
     def read() -> Iterator[Row]:
-        chosen = RecordFilter(source.where, place=name)
-        for number, (origin, record) in enumerate(hub_records(source)):
-            if not chosen.keeps(record, origin=origin):
-                continue
+        numbered = ((*found, f"d{n:07d}") for n, found in enumerate(hub_records(source)))
+        for origin, record, counted in keep_records(numbered, source.where, place=name):
             require_columns(record, columns, origin)
             text = require_text(record[text_column] or "", text_column, origin=origin)
-            identifier = f"d{number:07d}"
-            if id_column is not None:
-                identifier = require_id(record[id_column], id_column, origin=origin)
-            yield identifier, text, origin
-        chosen.finish()
+            if id_column is None:
+                yield counted, text, origin
+            else:
+                yield require_id(record[id_column], id_column, origin=origin), text, origin
 
     empty = f"{name}: no text in column {text_column!r} of {', '.join(source.splits)}"
     yield from batch_documents(read, place=name, empty=empty)

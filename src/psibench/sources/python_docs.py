@@ -6,19 +6,27 @@ of modules compiled into the interpreter. One topic or one module is one page; a
 between paragraphs into passages of varied length.
 """
 
+import ast
+import importlib
+import sysconfig
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from pathlib import Path
+from types import BuiltinFunctionType
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.sources.python_pages import Page, python_pages
+from psibench.sources.batches import DOCUMENT_SCHEMA
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.near_duplicates import SeenText
+from psibench.text.paragraphs import prose_paragraphs
 from psibench.text.passages import cut_passages
 
 STAGE = "read_python_docs"
@@ -37,6 +45,30 @@ NETWORK_PACKAGES = frozenset(
     """.split()
 )
 """Modules and packages about networks, mail and the web, with their formats."""
+
+# Compiled modules of every CPython: importing them has no side effect and needs no other library.
+COMPILED_MODULES = (
+    "builtins _io itertools math cmath time posix nt sys _functools _collections _operator _struct "
+    "_socket select _thread _json _random _datetime array zlib _bisect _heapq _pickle gc marshal "
+    "_codecs _contextvars _asyncio _signal faulthandler mmap unicodedata _csv _sre atexit binascii"
+).split()
+# Folders that are no library: third-party packages, test suites, an editor, demonstrations.
+SKIPPED_FOLDERS = frozenset(
+    {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "turtledemo"}
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """One topic or module: its name, where it was read, its prose paragraphs in order."""
+
+    name: str
+    origin: str
+    paragraphs: list[str]
+
+
+Docstring = tuple[str, str]
+"""What is documented (``module:Class.method``, or the module), and the text."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +128,11 @@ def read_python_docs(
             {"_id": f"{slug}-{k:03d}", "text": text, "origin": page.origin}
             for k, text in enumerate(passages, start=1)
         ]
-        dropped += _unfit_passages(page, unfit, min_words)
-    schema = dict.fromkeys(("_id", "text", "origin"), pl.String)
-    return PythonDocs(pl.DataFrame(documents, schema), dropped_frame(dropped))
+        for number, text in enumerate(unfit, start=1):
+            n_words = len(text.split())
+            reason = "passage_too_short" if n_words < min_words else "passage_too_long"
+            dropped.append(_drop(page, "passages", f"unfit-{number:03d}", reason, text, n_words))
+    return PythonDocs(pl.DataFrame(documents, DOCUMENT_SCHEMA), dropped_frame(dropped))
 
 
 def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Dropped]]:
@@ -121,9 +155,8 @@ def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Droppe
             share = seen.share(body)
             if share > MAX_SEEN:
                 reason = "duplicate" if share == 1 else "near_duplicate"
-                dropped.append(
-                    _drop(page, "paragraphs", f"p{number:03d}", reason, paragraph, share)
-                )
+                place = f"p{number:03d}"
+                dropped.append(_drop(page, "paragraphs", place, reason, paragraph, share))
             else:
                 seen.remember(body)
                 paragraphs.append(paragraph)
@@ -151,13 +184,6 @@ def _of_part(part: Part) -> tuple[list[Page], list[Dropped]]:
     )
 
 
-def _unfit_passages(page: Page, texts: Iterable[str], min_words: int) -> Iterator[Dropped]:
-    for number, text in enumerate(texts, start=1):
-        n_words = len(text.split())
-        reason = "passage_too_short" if n_words < min_words else "passage_too_long"
-        yield _drop(page, "passages", f"unfit-{number:03d}", reason, text, n_words)
-
-
 def _drop(page: Page, unit: str, place: str, reason: str, text: str, score: float) -> Dropped:
     slug = page.name.lower()
     facts = (f"{slug}-{place}", slug, reason, text[:DETAIL_CHARS], float(score))
@@ -170,3 +196,122 @@ def part_of(name: str, origin: str) -> Part:
         return "language"
     package = name.lower().partition(".")[0]
     return "network" if package in NETWORK_PACKAGES else "library"
+
+
+# --- The pages: topics and modules
+
+
+def python_pages() -> Iterator[Page]:
+    """Yield all pages: topics, public modules, compiled modules, private modules.
+
+    Raises
+    ------
+    InputError
+        If the interpreter ships without its topics or without its library's source files.
+    """
+    yield from _topic_pages()
+    root = Path(sysconfig.get_path("stdlib"))
+    files = [(module_name(path, root), path) for path in source_files(root)]
+    if not files:
+        raise InputError(
+            f"no standard-library source files under {root}; use a Python that ships with them, "
+            "or another source of documents"
+        )
+    private = [item for item in files if item[0].startswith("_")]
+    for name, path in (item for item in files if not item[0].startswith("_")):
+        yield _module_page(name, read_docstrings(path, name))
+    for name in COMPILED_MODULES:
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue  # posix and nt exclude each other; a build may leave others out
+        yield _module_page(name, _object_docstrings(module, name))
+    for name, path in private:
+        yield _module_page(name, read_docstrings(path, name))
+
+
+def _topic_pages() -> Iterator[Page]:
+    """Yield the language topics, longest first: short ones are mostly sections of long ones."""
+    try:
+        topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    except ImportError as error:
+        raise InputError(
+            "this Python ships without pydoc_data, its documentation topics; install the "
+            "distribution's full standard library, or use another source of documents"
+        ) from error
+    for name, text in sorted(topics.items(), key=lambda item: (-len(item[1]), item[0])):
+        slug = f"topic.{name.replace(' ', '_')}"
+        yield Page(slug, f"pydoc_data.topics:{name}", prose_paragraphs(text))
+
+
+def _object_docstrings(module: object, name: str) -> Iterator[Docstring]:
+    """Yield the docstrings of a module object, its functions, classes and their own methods."""
+    yield name, _doc(module)
+    for key, value in sorted(vars(module).items()):
+        if isinstance(value, type | BuiltinFunctionType) and not key.startswith("__"):
+            yield f"{name}:{key}", _doc(value)
+        if isinstance(value, type):
+            for inner, member in sorted(vars(value).items()):
+                if not inner.startswith("__"):
+                    yield f"{name}:{key}.{inner}", _doc(member)
+
+
+def _doc(thing: object) -> str:
+    text = getattr(thing, "__doc__", None)
+    return text if isinstance(text, str) else ""
+
+
+def _module_page(module: str, docstrings: Iterable[Docstring]) -> Page:
+    """Make one page of a module's docstrings; each one's first paragraph starts with its name."""
+    paragraphs: list[str] = []
+    for name, group in groupby(docstrings, key=lambda named: named[0]):
+        prose = [p for _, text in group for p in prose_paragraphs(text)]
+        if prose:
+            prose[0] = f"{name.rpartition(':')[2]}: {prose[0]}"
+        paragraphs += prose
+    return Page(module, f"{module} (docstrings)", paragraphs)
+
+
+def source_files(root: Path) -> list[Path]:
+    """List the library's ``.py`` files under ``root``, sorted by path; none if it is no folder.
+
+    Folders named in `SKIPPED_FOLDERS` or with a hyphen in their name (they cannot be imported as
+    a package) are left out.
+    """
+    files = sorted((path.relative_to(root).parts, path) for path in root.rglob("*.py"))
+    skipped = (any(one in SKIPPED_FOLDERS or "-" in one for one in way[:-1]) for way, _ in files)
+    return [path for (_, path), is_skipped in zip(files, skipped, strict=True) if not is_skipped]
+
+
+def module_name(path: Path, root: Path) -> str:
+    """Give the dotted name of the module in ``path`` (a package for ``__init__.py``)."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def read_docstrings(path: Path, module: str) -> list[Docstring]:
+    """Read a source file's docstrings in source order: the module's, then of classes, functions.
+
+    Definitions inside functions are left out. A file that cannot be decoded or parsed has none.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a source's own invalid escapes are not ours
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return []
+    own = ast.get_docstring(tree)
+    return ([(module, own)] if own else []) + list(_definitions(tree, f"{module}:"))
+
+
+def _definitions(node: ast.AST, prefix: str) -> Iterator[Docstring]:
+    """Yield the docstrings of the definitions below ``node``, ``prefix`` before their names."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{prefix}{child.name}"
+            if text := ast.get_docstring(child):
+                yield name, text
+            if isinstance(child, ast.ClassDef):
+                yield from _definitions(child, f"{name}.")
+        elif isinstance(child, ast.If | ast.Try | ast.With | ast.ExceptHandler):
+            yield from _definitions(child, prefix)

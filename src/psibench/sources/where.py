@@ -1,72 +1,56 @@
 """Which records of a source are read: conditions on their columns."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from psibench.config.sources import Condition
 from psibench.errors import InputError
 
 logger = logging.getLogger("psibench")
 
-LEFT_OUT = "%s: `where` left out %d of %d records"
 N_VALUES = 5
 """So many different values of a column are named where no record is left."""
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
-class RecordFilter:
-    """The conditions of one source, all of which a record has to meet.
+def keep_records(
+    rows: Iterable[Row], conditions: Sequence[Condition], *, place: str
+) -> Iterator[Row]:
+    """Yield the rows (origin, record, ...) whose record meets all conditions; a null meets none.
 
-    Attributes
-    ----------
-    n_read, n_left_out
-        Records looked at so far, and those of them that do not meet the conditions.
+    How many were left out is logged at the end; ``place`` names the source in messages.
+
+    Raises
+    ------
+    InputError
+        If a record lacks a column, or holds what cannot be compared; if none is kept, naming values
+        that were found instead.
     """
-
-    def __init__(self, conditions: Sequence[Condition], *, place: str) -> None:
-        """Keep every record if there is no condition; ``place`` names the source in messages."""
-        self.conditions = tuple(conditions)
-        self.place = place
-        self.n_read = 0
-        self.n_left_out = 0
-        self._seen: dict[str, dict[str, None]] = {}
-
-    def keeps(self, record: Mapping[str, Any], *, origin: str) -> bool:
-        """Say whether a record meets all conditions; a null meets none.
-
-        Raises
-        ------
-        InputError
-            If the record lacks a column, or holds what cannot be compared.
-        """
-        self.n_read += 1
-        for condition in self.conditions:
-            value = column_value(record, condition.column, origin=origin)
-            if not meets(value, condition, origin=origin):
-                self.n_left_out += 1
-                seen = self._seen.setdefault(condition.column, {})
-                if len(seen) < N_VALUES:
-                    seen[repr(value)] = None
-                return False
-        return True
-
-    def finish(self) -> None:
-        """Log how many records were left out, once all are read; nothing without conditions.
-
-        Raises
-        ------
-        InputError
-            If no record was kept, naming values that were found instead.
-        """
-        if not self.conditions:
-            return
-        if self.n_read and self.n_left_out == self.n_read:
-            values = (f"{column}: {', '.join(seen)}" for column, seen in self._seen.items())
-            raise InputError(
-                f"{self.place}: `where` left out all {self.n_read} records. Among the values "
-                f"found: {'; '.join(values)}. Change the conditions."
-            )
-        logger.info(LEFT_OUT, self.place, self.n_left_out, self.n_read)
+    if not conditions:
+        yield from rows
+        return
+    n_read = n_left_out = 0
+    seen: dict[str, dict[str, None]] = {}
+    for row in rows:
+        n_read += 1
+        for condition in conditions:
+            value = column_value(row[1], condition.column, origin=row[0])
+            if not meets(value, condition, origin=row[0]):
+                n_left_out += 1
+                own = seen.setdefault(condition.column, {})
+                if len(own) < N_VALUES:
+                    own[repr(value)] = None
+                break
+        else:
+            yield row
+    if n_read and n_left_out == n_read:
+        values = (f"{column}: {', '.join(found)}" for column, found in seen.items())
+        raise InputError(
+            f"{place}: `where` left out all {n_read} records. Among the values found: "
+            f"{'; '.join(values)}. Change the conditions."
+        )
+    logger.info("%s: `where` left out %d of %d records", place, n_left_out, n_read)
 
 
 def column_value(record: Mapping[str, Any], column: str, *, origin: str) -> Any:
