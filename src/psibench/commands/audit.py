@@ -10,10 +10,10 @@ from typing import Any
 
 import polars as pl
 
-from psibench.commands.base import Command
+from psibench.commands.base import Command, refuse_file, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
-from psibench.commands.text_table import aligned
+from psibench.commands.text_table import aligned, ends, figure
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RunFilesModel
 from psibench.config.registry import load_registry
@@ -40,7 +40,7 @@ from psibench.probes.reading import (
 )
 from psibench.probes.settings import why_not
 from psibench.sources.files import read_document_files
-from psibench.tables import Provenance, content_hash, write_csv, write_table
+from psibench.tables import Provenance, content_hash
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
 ABOVE = 1
@@ -158,8 +158,7 @@ def _check(args: argparse.Namespace) -> None:
         if value is not None and value < least:
             option = name.replace("_", "-")
             raise InputError(f"--{option} {value}; allowed: {least} or more")
-    if args.out is not None and args.out.exists() and not args.out.is_dir():
-        raise InputError(f"--out {args.out} is a file; name a folder")
+    refuse_file("--out", args.out)
 
 
 def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, store: Path) -> Audit:
@@ -244,20 +243,15 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
     )
     yield ""
     compared = [f"{place} cosine" for place in PLACES] + ["head - tail", "interval", "compared"]
-    head = [
-        "tokens",
-        "documents",
-        "cut",
-        "never embedded",
-        *([] if found.why_no_vectors else compared),
-    ]
-    lines = [head]
+    head = ["tokens", "documents", "cut", "never embedded"]
+    lines = [head + ([] if found.why_no_vectors else compared)]
     for row in found.table.iter_rows(named=True):
         line = [row["tokens"], f"{row['n_documents']:,}"]
         line += [f"{row['cut']:.1%}", f"{row['never_embedded']:.1%}"]
         if not found.why_no_vectors:
-            line += [_figure(row[f"cosine_{place}"]) for place in PLACES]
-            line += [_figure(row["gap"], sign="+"), _interval(row), str(row["n_compared"])]
+            line += [figure(row[f"cosine_{place}"]) for place in PLACES]
+            line += [figure(row["gap"], "+.3f"), ends(row["gap_low"], row["gap_high"], "+.3f")]
+            line.append(str(row["n_compared"]))
         lines.append(line)
     yield from aligned(lines, n_text=1)
     yield ""
@@ -277,16 +271,6 @@ def audit_lines(found: Audit, entry: Any, args: argparse.Namespace) -> Iterator[
         yield f"Queries: {author_text('simulation')}."
 
 
-def _figure(value: float | None, sign: str = "") -> str:
-    return "-" if value is None else f"{value:{sign}.3f}"
-
-
-def _interval(row: dict[str, Any]) -> str:
-    if row["gap_low"] is None:
-        return "-"
-    return f"[{row['gap_low']:+.3f}, {row['gap_high']:+.3f}]"
-
-
 def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
     """Write the tables and the picture into --out."""
     from psibench.report.plots import write_figure
@@ -304,8 +288,7 @@ def _write(found: Audit, entry: Any, args: argparse.Namespace) -> None:
     if found.results is not None:
         tables += [(found.results.psi, PSI_TABLE), (found.results.buckets, BUCKET_SCORES)]
     for frame, spec in tables:
-        write_table(frame, args.out / f"{spec.name}.parquet", spec, provenance=origin)
-        write_csv(frame, args.out / f"{spec.name}.csv")
+        write_result(frame, spec, args.out / spec.name, provenance=origin)
     buckets = None if found.results is None else found.results.buckets
     figure = draw_reading(found.table, buckets, title=f"{args.model} on {args.corpus.name}")
     write_figure(figure, args.out / "audit")

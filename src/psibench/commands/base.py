@@ -1,12 +1,19 @@
-"""What a sub-command is made of."""
+"""What a sub-command is made of, and what several of them do."""
 
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from psibench.config.paths import shipped
 from psibench.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from psibench.tables import Provenance
+    from psibench.tables.spec import TableSpec
 
 
 @dataclass(frozen=True)
@@ -27,8 +34,22 @@ def config_file(given: str) -> Path:
     return Path(shipped(given))
 
 
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add the user's config."""
+    parser.add_argument(
+        "--config", type=config_file, metavar="FILE", help="your config; else the default"
+    )
+
+
+def read_config(args: argparse.Namespace) -> dict[str, Any]:
+    """Read what `add_config` was given; without it nothing is."""
+    from psibench.config.files import read_yaml
+
+    return {} if args.config is None else read_yaml(args.config)
+
+
 def refuse_unwritable(option: str, path: Path | None) -> None:
-    """Refuse an output file whose folder is missing, before anything is computed for it.
+    """Refuse an output file that cannot be made, before anything is computed for it.
 
     Parameters
     ----------
@@ -50,3 +71,28 @@ def refuse_unwritable(option: str, path: Path | None) -> None:
         raise InputError(
             f"{option} {path}: no such folder {path.parent}. Make it, or name a file elsewhere"
         )
+
+
+def refuse_file(option: str, folder: Path | None) -> None:
+    """Refuse an output folder that is a file; None was not given."""
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError(f"{option} {folder} is a file; name a folder")
+
+
+def write_result(
+    frame: "pl.DataFrame", spec: "TableSpec", path: Path, *, provenance: "Provenance"
+) -> None:
+    """Write a table as ``path`` with .parquet and with .csv."""
+    from psibench.tables import write_csv, write_table
+
+    write_table(frame, path.with_name(f"{path.name}.parquet"), spec, provenance=provenance)
+    write_csv(frame, path.with_name(f"{path.name}.csv"))
+
+
+def write_unrounded(frame: "pl.DataFrame", path: Path | None) -> None:
+    """Write what ``--csv`` asks for, whole or not at all; None was not given."""
+    from psibench.tables.atomic import atomic_path
+
+    if path is not None:
+        with atomic_path(path) as temporary:
+            frame.write_csv(temporary)

@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from psibench.commands.base import Command
-from psibench.commands.score import Judgements, read_judgements, score_run
+from psibench.commands.base import Command, refuse_file, write_result
+from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import METRICS, add_judgements, add_tolerance
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
@@ -35,13 +35,7 @@ from psibench.report.wording import (
     p_value,
     split_pair,
 )
-from psibench.tables import (
-    Provenance,
-    content_hash,
-    read_table,
-    write_csv,
-    write_table,
-)
+from psibench.tables import Provenance, content_hash, read_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import queries_by
 from psibench.tables.schemas import COMPARISONS, PSI_TABLE, QUERY_SCORES
@@ -88,8 +82,7 @@ class Profiles:
 def run_compare(args: argparse.Namespace) -> None:
     """Compare two systems, print what differs, and write it where ``--out`` says."""
     UncertaintySettings(level=args.level)
-    if args.out is not None and args.out.exists() and not args.out.is_dir():
-        raise InputError(f"--out {args.out} is a file; name a folder")
+    refuse_file("--out", args.out)
     first, second = _systems(args)
     pair = (first.evaluated.model, second.evaluated.model)
     scores = first.evaluated.scores, second.evaluated.scores
@@ -116,10 +109,7 @@ def run_compare(args: argparse.Namespace) -> None:
     if args.out is not None:
         record = _provenance(args, (first, second), metrics, schemes)
         path = args.out / "comparison"
-        write_table(
-            tables.comparisons, path.with_suffix(".parquet"), COMPARISONS, provenance=record
-        )
-        write_csv(tables.comparisons, path.with_suffix(".csv"))
+        write_result(tables.comparisons, COMPARISONS, path, provenance=record)
         draw_profiles(drawn[0], path)
         print(f"\nWritten to {args.out}")
 
@@ -145,7 +135,9 @@ def _named(system: System, name: str) -> System:
     return replace(system, evaluated=replace(system.evaluated, model=name))
 
 
-def _system(text: str, judgements: Judgements | None, args: argparse.Namespace) -> System:
+def _system(
+    text: str, judgements: tuple[pl.DataFrame, pl.DataFrame] | None, args: argparse.Namespace
+) -> System:
     path = Path(text)
     if not path.is_file():
         suffixes = tuple(suffix for known in RUN_FORMATS.values() for suffix in known)
@@ -167,7 +159,7 @@ def _system(text: str, judgements: Judgements | None, args: argparse.Namespace) 
             "query_scores.parquet of `psibench score`, or the ids of two models"
         )
     options = argparse.Namespace(**vars(args) | {"metrics": args.metrics or list(METRICS)})
-    name, scores = score_run(path, judgements, options)
+    name, scores = score_run(path, *judgements, options)
     given = {f"run:{path.name}": path}
     for kind in ("queries", "qrels"):
         given |= {f"{kind}:{file.name}": file for file in getattr(args, kind)}

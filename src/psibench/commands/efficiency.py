@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from psibench.commands.base import Command, refuse_unwritable
-from psibench.commands.text_table import aligned
+from psibench.commands.base import Command, refuse_unwritable, write_unrounded
+from psibench.commands.text_table import aligned, figure
 
 COLUMNS = {
     "rule": ("rule", ""),
@@ -23,7 +23,6 @@ COLUMNS = {
 }
 """Heading, and the column of the table below it with its format."""
 N_TEXT_COLUMNS = 2
-UNKNOWN = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,22 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_efficiency(args: argparse.Namespace) -> None:
     """Print a row per rule and model, and their sum."""
     from psibench.cluster.job_records import read_records, summarise
-    from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)
     table = summarise(read_records(args.benchmarks, args.logs))
     rows = [[*COLUMNS]]
     for row in table.iter_rows(named=True):
-        found = ((row[name], form) for name, form in COLUMNS.values())
-        rows.append([UNKNOWN if value is None else f"{value:{form}}" for value, form in found])
+        rows.append([figure(row[name], form) for name, form in COLUMNS.values()])
     print("\n".join(aligned(rows, n_text=N_TEXT_COLUMNS)))
     print(
         "Jobs that succeeded, the last attempt of each. CPU time and memory are looked at every "
         "30 s at least; `asked` and `of asked` are known with `--benchmark-extended`."
     )
-    if args.csv is not None:
-        with atomic_path(args.csv) as path:
-            table.write_csv(path)
+    write_unrounded(table, args.csv)
 
 
 COMMAND = Command(

@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import Command, config_file
+from psibench.commands.base import Command, add_config, read_config
 from psibench.commands.text_table import aligned
-from psibench.config.files import read_yaml
 from psibench.errors import InputError
 from psibench.plan.config import load_config, resolve_llms, resolve_prices
 
@@ -55,9 +54,7 @@ UNREAD = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add config, size of the sample, choice of a benchmark, and form of the output."""
-    parser.add_argument(
-        "--config", type=config_file, metavar="FILE", help="your config; else the default"
-    )
+    add_config(parser)
     parser.add_argument(
         "--documents",
         type=int,
@@ -77,8 +74,7 @@ def run_estimate(args: argparse.Namespace) -> None:
 
     if args.documents < 0:
         raise InputError(f"--documents {args.documents}; give a number from 1 up, or 0 for all")
-    given = read_yaml(args.config) if args.config is not None else {}
-    config, models = load_config(given)
+    config, models = load_config(read_config(args))
     only, sections = args.benchmark, config.benchmarks
     apis = estimate_embeddings(
         config, models, results=RESULTS, exact=args.documents == 0, only=only

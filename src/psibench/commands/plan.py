@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import Command, config_file, refuse_unwritable
-from psibench.commands.text_table import aligned
-from psibench.config.files import read_yaml
+from psibench.commands.base import (
+    Command,
+    add_config,
+    read_config,
+    refuse_unwritable,
+    write_unrounded,
+)
+from psibench.commands.text_table import UNDEFINED, aligned, figure
 from psibench.plan.config import load_config
 
 if TYPE_CHECKING:
@@ -19,25 +24,20 @@ HEADINGS = (
     *("benchmark", "language", "model", "by", "texts", "M tokens"),
     *("GPU min", "CPU min", "jobs", "min per job", "store GB"),
 )
-UNKNOWN = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the config and a CSV file."""
-    parser.add_argument(
-        "--config", type=config_file, metavar="FILE", help="your config; else the default"
-    )
+    add_config(parser)
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the table, unrounded")
 
 
 def run_plan(args: argparse.Namespace) -> None:
     """Print a row per benchmark, language and model that is encoded, and their sums."""
     from psibench.plan.encodings import CPU_GFLOPS, encoding_plan
-    from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)
-    given = read_yaml(args.config) if args.config is not None else {}
-    config, models = load_config(given)
+    config, models = load_config(read_config(args))
     plan = encoding_plan(config, models, results=RESULTS)
     if plan.is_empty():
         print("No model of this config encodes texts.")
@@ -70,9 +70,7 @@ def run_plan(args: argparse.Namespace) -> None:
         )
     lines += _unsized(plan.drop_nulls("texts"))
     print("\n".join(lines))
-    if args.csv is not None:
-        with atomic_path(args.csv) as path:
-            plan.write_csv(path)
+    write_unrounded(plan, args.csv)
 
 
 def _unsized(plan: "pl.DataFrame") -> Iterator[str]:
@@ -95,13 +93,11 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     tokens, room = row["tokens"], row["store_bytes"]
     return (
         *(row[key] for key in ("benchmark", "language", "model", "basis")),
-        UNKNOWN if row["texts"] is None else f"{row['texts']:,}",
-        UNKNOWN if tokens is None else f"{tokens / 1e6:,.{1 if tokens >= 1e6 else 3}f}",
-        _minutes(row["gpu_minutes"]),
-        _minutes(row["cpu_minutes"]),
-        f"{row['jobs']:,}",
-        _minutes(row["minutes_per_job"]),
-        UNKNOWN if room is None else _gigabytes(room),
+        figure(row["texts"], ","),
+        UNDEFINED if tokens is None else f"{tokens / 1e6:,.{1 if tokens >= 1e6 else 3}f}",
+        *(_minutes(row["gpu_minutes"]), _minutes(row["cpu_minutes"])),
+        *(f"{row['jobs']:,}", _minutes(row["minutes_per_job"])),
+        UNDEFINED if room is None else _gigabytes(room),
     )
 
 
@@ -110,9 +106,7 @@ def _jobs(n: int) -> str:
 
 
 def _minutes(value: Any) -> str:
-    if value is None:
-        return UNKNOWN
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+    return figure(value, ",.0f" if value is not None and value >= 10 else ".1f")
 
 
 def _gigabytes(n_bytes: int) -> str:

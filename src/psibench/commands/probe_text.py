@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.commands.text_table import aligned
+from psibench.commands.text_table import UNDEFINED, aligned, ends
 from psibench.probes.comparison import contrasts
 from psibench.probes.settings import PROBES
 from psibench.report.wording import p_value
@@ -46,9 +46,9 @@ def comparison_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterato
         lines = [
             [
                 *(row[name] for name in ("probe", "model", "other", "measure", "condition")),
-                "-" if row["size"] is None else f"{100 * row['size']:g} %",
+                _share(row["size"]),
                 *(f"{row[name]:.4f}" for name in ("value", "other_value")),
-                *(f"{row['difference']:+.4f}", _interval(row), _p(row), str(row["n_documents"])),
+                *(f"{row['difference']:+.4f}", *_tested(row), str(row["n_documents"])),
             ]
             for row in part.iter_rows(named=True)
         ]
@@ -65,7 +65,7 @@ def _figures(part: pl.DataFrame) -> Iterator[str]:
     lines = [
         [
             *(row[name] for name in head[:4]),
-            *(f"{row['value']:.4f}", _interval(row), _p(row)),
+            *(f"{row['value']:.4f}", *_tested(row)),
             *(str(row["n_documents"]), str(row["n_left_out"])),
         ]
         for row in part.iter_rows(named=True)
@@ -104,20 +104,21 @@ def _profile(key: dict[str, Any], means: pl.DataFrame, part: pl.DataFrame) -> li
         own.row(by_predicate=pl.col("measure") == f"{key['measure']} {name}", named=True)
         for name in ("gap", "range")
     )
-    size = "-" if key["size"] is None else f"{100 * key['size']:g} %"
     first = means.row(0, named=True)
     return [
-        *(key["model"], key["measure"], key["read"], size),
+        *(key["model"], key["measure"], key["read"], _share(key["size"])),
         *(f"{value:.4f}" for value in means["value"]),
-        *(f"{gap['value']:+.4f}", _interval(gap), _p(gap)),
-        *(f"{spread['value']:.4f}", _p(spread)),
+        *(f"{gap['value']:+.4f}", *_tested(gap)),
+        *(f"{spread['value']:.4f}", _tested(spread)[1]),
         *(str(first["n_documents"]), str(first["n_left_out"])),
     ]
 
 
-def _interval(row: dict[str, Any]) -> str:
-    return "-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
+def _tested(row: dict[str, Any]) -> tuple[str, str]:
+    """Write a figure's interval and p."""
+    p = UNDEFINED if row["p"] is None else p_value(row["p"])
+    return ends(row["low"], row["high"], "+.4f"), p
 
 
-def _p(row: dict[str, Any]) -> str:
-    return "-" if row["p"] is None else p_value(row["p"])
+def _share(size: float | None) -> str:
+    return UNDEFINED if size is None else f"{100 * size:g} %"

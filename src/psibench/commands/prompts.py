@@ -4,9 +4,8 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from psibench.commands.base import Command, config_file
+from psibench.commands.base import Command, add_config, read_config
 from psibench.commands.text_table import aligned
-from psibench.config.files import read_yaml
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.generate.ask import read_task_tables
@@ -38,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "or of the translation: translate, judge_refusals, relocate_spans, judge_translation",
     )
     render.add_argument("--row", required=True, metavar="ID", help="id of an item of the task")
-    render.add_argument(
-        "--config", type=config_file, metavar="FILE", help="your config; else the default"
-    )
+    add_config(render)
     render.add_argument("--benchmark", metavar="ID", help="needed if several have the task")
     render.add_argument("--language", metavar="LANG", help="needed if several have the item")
     render.add_argument("--domain", metavar="DOMAIN", help="needed if several have the item")
@@ -51,8 +48,7 @@ def run_prompts(args: argparse.Namespace) -> None:
     if args.action == "list":
         print("\n".join(_listing()))
         return
-    given = read_yaml(args.config) if args.config is not None else {}
-    config, _ = load_config(given)
+    config, _ = load_config(read_config(args))
     name = _benchmark_of(config, args.task, args.benchmark)
     chosen = config.model_copy(update={"benchmarks": {name: config.benchmarks[name]}})
     print(

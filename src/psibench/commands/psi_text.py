@@ -1,12 +1,12 @@
 """The PSI table and what it says, as text for a terminal."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
 
-from psibench.commands.text_table import aligned
+from psibench.commands.text_table import UNDEFINED, aligned, figure
 from psibench.llm.sections import STAND_IN_PREFIX
 from psibench.metrics.estimate import FLAGS
 from psibench.report.verdict import verdicts
@@ -19,28 +19,29 @@ AUTHORS = {
 STAND_IN_AUTHOR = (
     "{model}, a rule-based program in a language model's place; they compare positions, not models"
 )
-HEADINGS = (
-    "model",
-    "domain",
-    "length",
-    "metric",
-    "buckets",
-    "evidence",
-    "queries",
-    "docs",
-    "mean",
-    "PSI",
-    "same-doc",
-    "interval",
-    "p",
-    "p control",
-    "given",
-    "drop",
-    "flags",
-)
+COLUMNS: dict[str, str | Callable[[dict[str, Any]], str]] = {
+    **{name: name for name in ("model", "domain")},
+    "length": "length_bucket",
+    **{name: name for name in ("metric", "buckets", "evidence")},
+    "queries": "n_queries",
+    "docs": "n_documents",
+    "mean": lambda row: figure(row["mean"]),
+    "PSI": lambda row: figure(row["psi"]),
+    "same-doc": lambda row: figure(row["psi_same"]),
+    "interval": lambda row: (
+        UNDEFINED
+        if row["psi_same_low"] is None
+        else f"{row['psi_same_low']:.3f}-{row['psi_same_high']:.3f}"
+    ),
+    "p": lambda row: p_value(row["p_adjusted"]).replace(MISSING, UNDEFINED),
+    "p control": lambda row: p_value(row["p_control_adjusted"]).replace(MISSING, UNDEFINED),
+    "given": lambda row: figure(row["seen"], ".0%"),
+    "drop": lambda row: figure(row["drop"]),
+    "flags": lambda row: row["flags"] or UNDEFINED,
+}
+"""Heading, and the column below it, or what is written of a row."""
 N_TEXT_COLUMNS = 6
 WIDTH = 100
-UNDEFINED = "-"
 
 
 def format_psi_table(table: pl.DataFrame) -> str:
@@ -51,8 +52,17 @@ def format_psi_table(table: pl.DataFrame) -> str:
     another evidence view that is about the same queries as the row of `all` is left out. What is
     undefined is shown as ``-``.
     """
-    kept = [row for row in _numbered(table) if not row["repeats"]]
-    return "\n".join(aligned([HEADINGS, *(_cells(row) for row in kept)], n_text=N_TEXT_COLUMNS))
+    is_all, n_queries = pl.col("evidence") == "all", pl.col("n_queries")
+    of_all = pl.when(is_all).then(n_queries).forward_fill()
+    kept = table.filter(is_all | (n_queries != of_all))
+    lines = [
+        [
+            str(row[column]) if isinstance(column, str) else column(row)
+            for column in COLUMNS.values()
+        ]
+        for row in kept.iter_rows(named=True)
+    ]
+    return "\n".join(aligned([[*COLUMNS], *lines], n_text=N_TEXT_COLUMNS))
 
 
 def format_flags(table: pl.DataFrame) -> str:
@@ -78,43 +88,3 @@ def author_text(author: str) -> str:
     if model.startswith(STAND_IN_PREFIX):
         return STAND_IN_AUTHOR.format(model=model)
     return AUTHORS.get(author) or (f"written by {model}" if model != author else author)
-
-
-def _numbered(table: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows with `repeats`: whether a view's row is about the queries of `all`."""
-    everything: dict[str, Any] = {}
-    rows = []
-    for row in table.iter_rows(named=True):
-        if row["evidence"] == "all":
-            everything = row
-        same = row["evidence"] != "all" and row["n_queries"] == everything["n_queries"]
-        rows.append(row | {"repeats": same})
-    return rows
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    known = row["psi_same_low"] is not None
-    interval = f"{row['psi_same_low']:.3f}-{row['psi_same_high']:.3f}" if known else UNDEFINED
-    return (
-        row["model"],
-        row["domain"],
-        row["length_bucket"],
-        row["metric"],
-        row["buckets"],
-        row["evidence"],
-        str(row["n_queries"]),
-        str(row["n_documents"]),
-        _decimal(row["mean"]),
-        _decimal(row["psi"]),
-        _decimal(row["psi_same"]),
-        interval,
-        p_value(row["p_adjusted"]).replace(MISSING, UNDEFINED),
-        p_value(row["p_control_adjusted"]).replace(MISSING, UNDEFINED),
-        UNDEFINED if row["seen"] is None else f"{100 * row['seen']:.0f}%",
-        _decimal(row["drop"]),
-        row["flags"] or UNDEFINED,
-    )
-
-
-def _decimal(value: float | None) -> str:
-    return UNDEFINED if value is None else f"{value:.3f}"

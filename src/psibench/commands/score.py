@@ -4,16 +4,17 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 
 from psibench import __version__
-from psibench.commands.base import Command, refuse_unwritable
+from psibench.commands.base import Command, refuse_file, refuse_unwritable, write_result
 from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
-from psibench.commands.score_example import load_example
+from psibench.commands.score_example import with_example
 from psibench.commands.score_options import (
     Reading,
     add_arguments,
@@ -43,7 +44,7 @@ from psibench.metrics.definitions import parse_metrics
 from psibench.metrics.query_scores import query_scores
 from psibench.metrics.ranking import ranking_metrics
 from psibench.search.ranking import rank_documents
-from psibench.tables import Provenance, content_hash, write_csv, write_table
+from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text
 from psibench.tables.derived import queries_by
 from psibench.tables.provenance import now
@@ -57,64 +58,68 @@ N_REVERSED = 1_000
 """So many queries at most are scored a second time, in the reverse order."""
 
 
-@dataclass(frozen=True)
-class Judgements:
-    """Checked queries, each with a positive, and their qrels."""
-
-    queries: pl.DataFrame
-    qrels: pl.DataFrame
-
-
 def run_score(args: argparse.Namespace) -> None:
     """Score every run, write the tables and the page, print the PSI table and what it says."""
-    example = load_example(args) if args.example else None
-    args = example.arguments if example else with_defaults(args)
-    schemes, settings = _checked_options(args)
-    judgements = read_judgements(args)
+    args = with_example(args) if args.example else with_defaults(args)
+    _check_options(args)
+    schemes: tuple[str, ...] = (args.buckets,)
+    settings = UncertaintySettings(level=args.level, min_bucket_size=args.min_bucket_size)
+    queries, qrels = read_judgements(args)
     if args.buckets == "all":
-        schemes = fitting_schemes(judgements.queries.get_column("pos_char_span"))
+        schemes = fitting_schemes(queries.get_column("pos_char_span"))
         if schemes != DEFAULT_SCHEMES:
             named = f"no query has one evidence span; buckets: {', '.join(schemes)}"
             print(f"{_names(args.queries)}: {named}", file=sys.stderr)
-    reading = (
-        Reading(list(example.ends))
-        if example
-        else find_reading(args, judgements.queries, judgements.qrels)
-    )
-    per_run: dict[str, pl.DataFrame] = {}
-    for index, path in enumerate(args.run):
-        named, scores = score_run(path, judgements, args, ends=reading.ends[index])
+    reading = Reading(args.ends) if args.example else find_reading(args, queries, qrels)
+    evaluated: dict[str, Evaluated] = {}
+    for index, (path, ends) in enumerate(zip(args.run, reading.ends, strict=True)):
+        named, scores = score_run(path, queries, qrels, args, ends=ends)
         model = args.model[index] if args.model else named
-        if model in per_run:
+        if model in evaluated:
             raise InputError(f"{path}: a second run of the model {model!r}; name each with --model")
-        per_run[model] = scores
-    evaluated = [
-        # What a foreign model was given of a document is known only if it is said.
-        Evaluated(
+        evaluated[model] = Evaluated(
             model,
-            example.kinds[model] if example else args.kind,
+            args.kinds.get(model, args.kind),
             scores,
+            # What a foreign model was given of a document is known only if it is said.
             reading_known=ends is not None,
-            on_filter_panel=example is not None and model in example.on_filter_panel,
+            on_filter_panel=model in args.on_filter_panel,
         )
-        for (model, scores), ends in zip(per_run.items(), reading.ends, strict=True)
-    ]
-    tables = _aggregate(evaluated, schemes, settings, args)
-    origin = _provenance(args, reading, schemes, settings)
-    write_score_tables(per_run, tables, args.out, origin)
+    if args.control is not None and args.control not in evaluated:
+        raise InputError(
+            f"--control {args.control!r} is none of the models scored: {', '.join(evaluated)}"
+        )
+    author = _queries_by(args.queries)
+    tables = result_tables(
+        list(evaluated.values()),
+        labels=RowLabels(args.benchmark, args.query_lang, args.corpus_lang, author),
+        metrics=args.metrics,
+        schemes=schemes,
+        length_buckets=args.length_buckets,
+        domains=args.by_domain,
+        control=args.control,
+        settings=settings,
+    )
+    origin = _provenance(args, reading, schemes, settings, author)
+    names = query_score_files(list(evaluated))
+    for model, one in evaluated.items():
+        frame = one.scores.select(pl.lit(model).alias("model"), pl.all())
+        write_table(frame, args.out / names[model], QUERY_SCORES, provenance=origin)
+    for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
+        write_result(frame, spec, args.out / spec.name, provenance=origin)
     print(format_psi_table(tables.psi))
     controls = {args.control: "position-blind"} if args.control else {}
     headline = tables.psi.filter(metric=args.metrics[0], buckets=schemes[0])
     print(f"\n{format_verdicts(headline, controls)}\n")
-    if origin.queries_by != "not recorded":
-        print(f"Queries: {author_text(str(origin.queries_by))}.")
+    if author != "not recorded":
+        print(f"Queries: {author_text(author)}.")
     print(f"Tables written to {args.out}")
     if args.report is not None:
-        write_text(_page(evaluated, tables, origin, args), args.report)
+        write_text(_page(evaluated.values(), tables, origin, args), args.report)
         print(f"Page written to {args.report}")
 
 
-def _checked_options(args: argparse.Namespace) -> tuple[tuple[str, ...], UncertaintySettings]:
+def _check_options(args: argparse.Namespace) -> None:
     """Check before anything is read what can be checked then."""
     needed = ("run", "queries", "qrels", "out")
     if lacking := [f"--{name}" for name in needed if getattr(args, name) is None]:
@@ -126,22 +131,15 @@ def _checked_options(args: argparse.Namespace) -> tuple[tuple[str, ...], Uncerta
         refuse_unwritable("--report", args.report)
     parse_metrics(args.metrics)
     token_limits(args)
-    schemes = DEFAULT_SCHEMES if args.buckets == "all" else (args.buckets,)
-    for name in schemes:
-        bucket_scheme(name)
+    if args.buckets != "all":
+        bucket_scheme(args.buckets)
     if args.model is not None and len(args.model) != len(args.run):
         raise InputError(f"{len(args.model)} --model for {len(args.run)} --run; name all or none")
-    if args.out.exists() and not args.out.is_dir():
-        raise InputError(f"--out {args.out} is a file; name a folder")
-    settings = UncertaintySettings(
-        level=args.level,
-        min_bucket_size=args.min_bucket_size,
-    )
-    return schemes, settings
+    refuse_file("--out", args.out)
 
 
-def read_judgements(args: argparse.Namespace) -> Judgements:
-    """Read and check the queries and qrels that the options name."""
+def read_judgements(args: argparse.Namespace) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Read and check the queries and qrels of the options: queries with a positive, and theirs."""
     queries = pl.concat(read_queries(p, queries_format=args.queries_format) for p in args.queries)
     check_queries(queries, source=_names(args.queries), spans_may_overrun=args.spans_may_overrun)
     qrels = pl.concat(read_qrels(p, qrels_format=args.qrels_format) for p in args.qrels)
@@ -154,12 +152,13 @@ def read_judgements(args: argparse.Namespace) -> Judgements:
     )
     for doubt in evidence_doubts(judged, kept):
         print(f"warning: {_names(args.queries)}: {doubt}", file=sys.stderr)
-    return Judgements(judged, kept)
+    return judged, kept
 
 
 def score_run(
     path: Path,
-    judgements: Judgements,
+    queries: pl.DataFrame,
+    qrels: pl.DataFrame,
     args: argparse.Namespace,
     *,
     ends: pl.DataFrame | None = None,
@@ -172,26 +171,20 @@ def score_run(
         How far the model read into each query's positive, see `Reading`; None: not known.
     """
     file = read_run(path, run_format=args.run_format, part=args.run_part)
-    queries = judgements.queries
     known = keep_known(file.frame, queries, source=str(path), ignore_unknown=args.ignore_unknown)
     if args.lower_is_better:
         file = replace(file, frame=_reversed(file.frame))
         known = _reversed(known)
     run = rank_documents(known, source=str(path))
-    refuse_foreign_documents(run, judgements.qrels.get_column("corpus-id"), source=str(path))
+    refuse_foreign_documents(run, qrels.get_column("corpus-id"), source=str(path))
     n_answered = run.get_column("query_id").n_unique()
     if n_answered < queries.height:
         lacking = queries.height - n_answered
         print(f"{path}: no results for {lacking} queries; they score 0", file=sys.stderr)
     scores = query_scores(
-        run,
-        queries,
-        judgements.qrels,
-        domain=POOLED,
-        metrics=args.metrics,
-        visible_char_end=ends,
+        run, queries, qrels, domain=POOLED, metrics=args.metrics, visible_char_end=ends
     )
-    for doubt in (*doubts(file), *_better_reversed(known, judgements, scores, args)):
+    for doubt in (*doubts(file), *_better_reversed(known, qrels, scores, args)):
         print(f"warning: {path}: {doubt}", file=sys.stderr)
     domains = queries.select(query_id="_id", own_domain="domain")
     scores = scores.join(domains, on="query_id", how="left", maintain_order="left").with_columns(
@@ -205,7 +198,7 @@ def _reversed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _better_reversed(
-    run: pl.DataFrame, judgements: Judgements, scores: pl.DataFrame, args: argparse.Namespace
+    run: pl.DataFrame, qrels: pl.DataFrame, scores: pl.DataFrame, args: argparse.Namespace
 ) -> Iterator[str]:
     """Say what the mean would be with the smallest score first, if that is far better."""
     metric = args.metrics[0]
@@ -214,7 +207,7 @@ def _better_reversed(
     chosen = some.get_column("query_id").implode()
     other = ranking_metrics(
         rank_documents(_reversed(run.filter(pl.col("query_id").is_in(chosen)))),
-        judgements.qrels.filter(pl.col("query-id").is_in(chosen)),
+        qrels.filter(pl.col("query-id").is_in(chosen)),
         metrics=[metric],
     )
     own, turned = (frame.get_column(metric).to_numpy().mean() for frame in (some, other))
@@ -231,36 +224,12 @@ def _better_reversed(
         )
 
 
-def _aggregate(
-    evaluated: Sequence[Evaluated],
-    schemes: Sequence[str],
-    settings: UncertaintySettings,
-    args: argparse.Namespace,
-) -> ResultTables:
-    models = [one.model for one in evaluated]
-    if args.control is not None and args.control not in models:
-        raise InputError(
-            f"--control {args.control!r} is none of the models scored: {', '.join(models)}"
-        )
-    return result_tables(
-        evaluated,
-        labels=RowLabels(
-            args.benchmark, args.query_lang, args.corpus_lang, _queries_by(args.queries)
-        ),
-        metrics=args.metrics,
-        schemes=schemes,
-        length_buckets=args.length_buckets,
-        domains=args.by_domain,
-        control=args.control,
-        settings=settings,
-    )
-
-
 def _provenance(
     args: argparse.Namespace,
     reading: Reading,
     schemes: Sequence[str],
     settings: UncertaintySettings,
+    author: str,
 ) -> Provenance:
     files: dict[str, Path] = {}
     for name in ("queries", "qrels", "corpus"):
@@ -281,12 +250,12 @@ def _provenance(
         stage_version=STAGE_VERSION,
         params=params | {"schemes": list(schemes)} | asdict(settings),
         inputs={name: content_hash(path) for name, path in files.items()},
-        queries_by=_queries_by(args.queries),
+        queries_by=author,
     )
 
 
 def _page(
-    evaluated: Sequence[Evaluated],
+    evaluated: Iterable[Evaluated],
     tables: ResultTables,
     origin: Provenance,
     args: argparse.Namespace,
@@ -295,7 +264,9 @@ def _page(
     from psibench.report.scores import Scored, render_scores
     from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
 
-    note = simulation_note(str(origin.queries_by))
+    author = str(origin.queries_by)
+    note = simulation_note(author)
+    blind: Literal["position-blind"] = "position-blind"
     return render_scores(
         Scored(
             tables.psi,
@@ -303,18 +274,10 @@ def _page(
             tables.comparisons,
             [BenchmarkInfo(args.benchmark, recipe="", simulated=bool(note), note=note)],
             [
-                ModelInfo(
-                    one.model,
-                    one.kind,
-                    control="position-blind" if one.model == args.control else None,
-                )
-                for one in evaluated
+                ModelInfo(m.model, m.kind, control=blind if m.model == args.control else None)
+                for m in evaluated
             ],
-            provenance={
-                "psibench": __version__,
-                "queries by": str(origin.queries_by),
-                **origin.inputs,
-            },
+            provenance={"psibench": __version__, "queries by": author, **origin.inputs},
             title=f"Position sensitivity on {args.benchmark}",
             created=now(),
             csv_folder=_folder_from(args.report.parent, args.out),
@@ -336,23 +299,6 @@ def _queries_by(paths: Sequence[Path]) -> str:
     """Return who wrote the queries, where the files say so."""
     found = {queries_by(p) if p.suffix.lower() == ".parquet" else "not recorded" for p in paths}
     return ", ".join(sorted(found))
-
-
-def write_score_tables(
-    per_run: dict[str, pl.DataFrame], tables: ResultTables, out: Path, provenance: Provenance
-) -> None:
-    """Write psi_table and bucket_scores (.parquet, .csv) and the per-query scores.
-
-    The per-query scores of a single model are in query_scores.parquet; with several models each
-    has its own query_scores-MODEL.parquet. Each file is written whole or not at all.
-    """
-    names = query_score_files(list(per_run))
-    for model, frame in per_run.items():
-        named = frame.select(pl.lit(model).alias("model"), pl.all())
-        write_table(named, out / names[model], QUERY_SCORES, provenance=provenance)
-    for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
-        write_table(frame, out / f"{spec.name}.parquet", spec, provenance=provenance)
-        write_csv(frame, out / f"{spec.name}.csv")
 
 
 def query_score_files(models: Sequence[str]) -> dict[str, str]:

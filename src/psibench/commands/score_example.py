@@ -5,10 +5,7 @@
 
 import argparse
 import json
-from dataclasses import dataclass
 from pathlib import Path
-
-import polars as pl
 
 from psibench.errors import InputError
 from psibench.tables import read_table
@@ -24,30 +21,12 @@ REPLACED = (*FILES, *LABELS)
 """Options that the example has its own values of."""
 
 
-@dataclass(frozen=True)
-class Example:
-    """The example's files as options of the command, and what no option says of the models.
+def with_example(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the options of a command that names the example's files.
 
-    Attributes
-    ----------
-    arguments
-        As of a command that names the files.
-    kinds
-        Of each model.
-    on_filter_panel
-        Models that chose which queries are in the benchmark.
-    ends
-        Per run how far its model read into each query's positive: query_id, visible_char_end.
-    """
-
-    arguments: argparse.Namespace
-    kinds: dict[str, str]
-    on_filter_panel: frozenset[str]
-    ends: list[pl.DataFrame]
-
-
-def load_example(args: argparse.Namespace) -> Example:
-    """Return the example, its tables for ``psibench-example`` unless --out says otherwise.
+    Beside the options: `kinds` of the models, those `on_filter_panel` (which chose the queries),
+    and how far each run's model read, `ends` (see `score_options.Reading`). Tables go to
+    ``psibench-example`` unless --out says otherwise.
 
     Raises
     ------
@@ -60,6 +39,7 @@ def load_example(args: argparse.Namespace) -> Example:
     facts = json.loads((FOLDER / FACTS).read_text(encoding="utf-8"))
     models: dict[str, dict[str, str | bool]] = facts["models"]
     out = args.out or OUT
+    seen = (read_table(FOLDER / "runs" / f"{name}.seen.parquet", SEEN) for name in models)
     own = {
         "run": [FOLDER / "runs" / f"{name}.parquet" for name in models],
         "model": list(models),
@@ -75,11 +55,8 @@ def load_example(args: argparse.Namespace) -> Example:
         "length_buckets": bool(args.length_buckets),
         "out": out,
         "report": args.report or out / PAGE,
+        "kinds": {name: model["kind"] for name, model in models.items()},
+        "on_filter_panel": {name for name, model in models.items() if model["on_filter_panel"]},
+        "ends": [frame.select("query_id", "visible_char_end") for frame in seen],
     }
-    seen = (read_table(FOLDER / "runs" / f"{name}.seen.parquet", SEEN) for name in models)
-    return Example(
-        argparse.Namespace(**vars(args) | own),
-        {name: str(model["kind"]) for name, model in models.items()},
-        frozenset(name for name, model in models.items() if model["on_filter_panel"]),
-        [frame.select("query_id", "visible_char_end") for frame in seen],
-    )
+    return argparse.Namespace(**vars(args) | own)

@@ -87,20 +87,22 @@ def add_judgements(group: argparse._ArgumentGroup) -> None:
     )
 
 
-UNLESS_SAID = {
+UNLESS_SAID: dict[str, Any] = {
     "benchmark": "custom",
     "kind": "run",
     "query_lang": "und",
     "corpus_lang": "und",
     "metrics": list(METRICS),
     "length_buckets": True,
+    "kinds": {},
+    "on_filter_panel": (),
 }
 """What holds for files of one's own where an option is not given; --example has others."""
 
 
 def with_defaults(args: argparse.Namespace) -> argparse.Namespace:
     """Return the options of a command on files of one's own, those not given included."""
-    lacking = {name: value for name, value in UNLESS_SAID.items() if getattr(args, name) is None}
+    lacking = {name: value for name, value in UNLESS_SAID.items() if vars(args).get(name) is None}
     return argparse.Namespace(**vars(args) | lacking)
 
 

@@ -2,13 +2,14 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from psibench.commands.base import Command
 from psibench.commands.probe_text import comparison_lines, probe_lines
 from psibench.commands.psi_text import author_text, format_flags, format_psi_table, format_verdicts
-from psibench.commands.text_table import aligned
+from psibench.commands.text_table import aligned, ends, figure
 from psibench.metrics.aggregate import POOLED
 from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE
@@ -58,7 +59,6 @@ def run_show(args: argparse.Namespace) -> None:
             is_view = any(str(name).startswith(f"{other}-") for other in benchmarks)
             if args.all or not (number or is_view):
                 print(f"\n{format_verdicts(headline, controls_of(headline))}")
-    record = read_provenance(args.file) or {}
     for author in str(record.get("queries_by") or "").split(", "):
         if author:
             print(f"\nQueries: {author_text(author)}.")
@@ -79,54 +79,40 @@ def format_training(path: Path) -> str:
     for key, rows in table.group_by(place, maintain_order=True):
         own = dict(zip(place, key, strict=True))
         labels = buckets.filter(**own)["bucket"].unique(maintain_order=True).to_list()
-        header = (
-            "base",
-            "trained on",
-            *labels,
-            "mean",
-            "PSI",
-            "at equal documents",
-            "of the seeds",
-        )
-        shown = [header]
+        shown = [["base", "trained on", *labels, "mean", "PSI", "at equal documents"]]
+        shown[0].append("of the seeds")
         for row in rows.iter_rows(named=True):
             names = {name: row[name] for name in ("training", "base", "distribution")}
             means = dict(buckets.filter(**own, **names).select("bucket", "mean").iter_rows())
             spread = "" if row["psi_seed_sd"] is None else f" ± {row['psi_seed_sd']:.3f}"
             shown.append(
-                (
-                    row["base"],
-                    row["distribution"],
+                [
+                    *(row["base"], row["distribution"]),
                     *(figure(means.get(label)) for label in labels),
-                    figure(row["mean"]),
-                    figure(row["psi"], row["psi_low"], row["psi_high"]),
-                    figure(row["psi_same"], row["psi_same_low"], row["psi_same_high"]),
+                    *(figure(row["mean"]), _with_ends(row, "psi"), _with_ends(row, "psi_same")),
                     f"{figure(row['psi_seed_mean'])}{spread}",
-                )
+                ]
             )
         title = f"{own['benchmark']}, {pair_text(own['query_lang'], own['corpus_lang'])}"
         lines += [f"\n{title}, {own['metric']} by position", *aligned(shown, n_text=2), ""]
         for row in reduction.filter(**own).iter_rows(named=True):
             same = row["psi_same_difference"] is not None
-            kind = "psi_same_difference" if same else "psi_difference"
-            ends = figure(row[kind], row[f"{kind}_low"], row[f"{kind}_high"])
+            difference = _with_ends(row, "psi_same_difference" if same else "psi_difference")
             worst = ", the worst" if row["worst"] else ""
             scale = "at equal documents" if same else "plain"
             lines.append(
                 f"{row['base']}: PSI {figure(row['psi'])} ({row['distribution']}{worst}), "
                 f"{figure(row['psi_balanced'])} ({row['balanced']}): "
-                f"{row['verdict']} (difference {ends}, {scale}; profiles "
+                f"{row['verdict']} (difference {difference}, {scale}; profiles "
                 f"{p_text(row['p_adjusted'])})"
             )
     return "\n".join(lines)
 
 
-def figure(value: float | None, low: float | None = None, high: float | None = None) -> str:
+def _with_ends(row: dict[str, Any], name: str) -> str:
     """Return a figure with its interval, where it has one; a dash for none."""
-    if value is None:
-        return "-"
-    ends = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
-    return f"{value:.3f}{ends}"
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return figure(row[name]) + ("" if row[name] is None or low is None else f" {ends(low, high)}")
 
 
 def pair_text(asked: str, searched: str) -> str:

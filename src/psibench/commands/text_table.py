@@ -1,6 +1,8 @@
-"""Rows of text in columns."""
+"""Rows of text in columns, and figures in them."""
 
 from collections.abc import Iterator, Sequence
+
+UNDEFINED = "-"
 
 
 def aligned(rows: Sequence[Sequence[str]], *, n_text: int) -> Iterator[str]:
@@ -12,3 +14,13 @@ def aligned(rows: Sequence[Sequence[str]], *, n_text: int) -> Iterator[str]:
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
+
+
+def figure(value: object, form: str = ".3f") -> str:
+    """Write a number, or anything with a format; ``-`` for none."""
+    return UNDEFINED if value is None else f"{value:{form}}"
+
+
+def ends(low: float | None, high: float | None, form: str = ".3f") -> str:
+    """Write an interval; ``-`` for none."""
+    return UNDEFINED if low is None else f"[{low:{form}}, {high:{form}}]"
