@@ -47,15 +47,12 @@ def start_head(store: str | Path, workdir: str | Path, *, executor: str) -> None
 
     Jobs that this process runs itself, not SLURM, end when its lock does.
 
+    Raises InputError if another head is at work, or jobs of an earlier one are active.
+
     Parameters
     ----------
     executor
         Name of snakemake's executor plugin.
-
-    Raises
-    ------
-    InputError
-        If another head is at work, or jobs of an earlier one are active.
     """
     acquire(store, workdir)
     if executor == "slurm":

@@ -93,10 +93,8 @@ def acquire(store: str | Path, workdir: str | Path) -> None:
 
     On a file system without flock that is logged, and nothing is held.
 
-    Raises
-    ------
-    InputError
-        If another head holds one of them, or a lock file cannot be written; then none is held.
+    Raises InputError if another head holds one of them, or a lock file cannot be written; then none
+    is held.
     """
     taken = []
     try:
@@ -120,10 +118,7 @@ def lock_paths(store: str | Path, workdir: str | Path) -> tuple[Path, Path]:
 def job_lock(name: str) -> Iterator[None]:
     """Hold a lock of this job's own within the block; outside of a workflow nothing.
 
-    Raises
-    ------
-    InputError
-        If its file cannot be written.
+    Raises InputError if its file cannot be written.
     """
     if (folder := os.environ.get(JOBS_VARIABLE)) is None:
         yield
@@ -185,10 +180,7 @@ def running_jobs(store: str | Path) -> list[Holder]:
 def refuse_running_jobs(store: str | Path) -> None:
     """Refuse to start a run where jobs of another one use the store.
 
-    Raises
-    ------
-    InputError
-        If there are any.
+    Raises InputError if there are any.
     """
     if not (jobs := running_jobs(store)):
         return

@@ -51,14 +51,12 @@ TOTAL = "total"
 def read_records(benchmarks: Path, logs: Path) -> pl.DataFrame:
     """Read all benchmark files below a folder, sorted by path; logs lie in the same places.
 
+    Raises InputError if there is no such folder, it has no benchmark file, or one is not what it
+    should be.
+
     Returns
     -------
     (n_jobs, 10) frame of `JOBS_SCHEMA`.
-
-    Raises
-    ------
-    InputError
-        If there is no such folder, it has no benchmark file, or one is not what it should be.
     """
     paths = sorted(benchmarks.rglob("*.tsv"))
     if not paths:

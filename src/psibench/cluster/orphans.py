@@ -54,10 +54,7 @@ class Job:
 def jobs_of(folder: str | Path) -> list[Job]:
     """List this user's active jobs that snakemake started in a working directory.
 
-    Raises
-    ------
-    InputError
-        If there is no squeue, or it fails.
+    Raises InputError if there is no squeue, or it fails.
     """
     wanted = os.path.realpath(folder)
     output = _run("squeue", "--noheader", f"--user={os.getuid()}", "-o", SEPARATOR.join(FIELDS))
@@ -73,10 +70,7 @@ def jobs_of(folder: str | Path) -> list[Job]:
 def active_jobs(folder: str | Path, store: str | Path) -> list[Job]:
     """List this user's jobs of SLURM, where there is one, and the processes that hold a job's lock.
 
-    Raises
-    ------
-    InputError
-        If squeue fails.
+    Raises InputError if squeue fails.
     """
     has_slurm = sees_slurm()
     wanted = os.path.realpath(folder)
@@ -96,10 +90,8 @@ def sees_slurm() -> bool:
 def cancel(jobs: Sequence[Job], *, folder: str | Path, store: str | Path) -> list[Job]:
     """Cancel jobs and wait until they have ended; return those that have not.
 
-    Raises
-    ------
-    InputError
-        If scancel or squeue fails, or a process is on another host; then nothing is cancelled.
+    Raises InputError if scancel or squeue fails, or a process is on another host; then nothing is
+    cancelled.
     """
     processes = [job.id.rpartition(":") for job in jobs if job.state == PROCESS]
     if elsewhere := [one for one in processes if one[0] != socket.gethostname()]:
@@ -122,10 +114,7 @@ def cancel(jobs: Sequence[Job], *, folder: str | Path, store: str | Path) -> lis
 def refuse_orphans(folder: str | Path) -> None:
     """Refuse to start a run where jobs of an earlier one are active.
 
-    Raises
-    ------
-    InputError
-        If there are any, or squeue fails.
+    Raises InputError if there are any, or squeue fails.
     """
     jobs = jobs_of(folder)
     if not jobs:

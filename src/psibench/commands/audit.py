@@ -164,10 +164,8 @@ def _check(args: argparse.Namespace) -> None:
 def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, store: Path) -> Audit:
     """Audit an encoder or an embedding API on documents (`_id`, `text`).
 
-    Raises
-    ------
-    InputError
-        If the model cannot be loaded, or queries are asked of one that has no vector of a text.
+    Raises InputError if the model cannot be loaded, or queries are asked of one that has no vector
+    of a text.
     """
     model = Path(args.model).absolute().name
     settings = Encoding(device=args.device)

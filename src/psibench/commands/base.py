@@ -51,17 +51,14 @@ def read_config(args: argparse.Namespace) -> dict[str, Any]:
 def refuse_unwritable(option: str, path: Path | None) -> None:
     """Refuse an output file that cannot be made, before anything is computed for it.
 
+    Raises InputError if there is no such folder, or the path is a folder itself.
+
     Parameters
     ----------
     option
         What the user named it with, as ``--csv``.
     path
         The file; None was not given.
-
-    Raises
-    ------
-    InputError
-        If there is no such folder, or the path is a folder itself.
     """
     if path is None:
         return

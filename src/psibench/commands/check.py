@@ -58,10 +58,8 @@ def run_check(args: argparse.Namespace) -> None:
 def check_table(path: Path) -> str:
     """Verify a table's schema, key and content hash; return its provenance as text.
 
-    Raises
-    ------
-    InputError
-        If the file is not a psibench table, or its rows are not those it was written with.
+    Raises InputError if the file is not a psibench table, or its rows are not those it was written
+    with.
     """
     record = read_provenance(path)
     if record is None:
@@ -99,10 +97,8 @@ def check_config(*paths: Path) -> str:
     All problems of one kind (schema, unknown ids, files, texts) are told at once. Local files and
     folders need not exist yet: those missing are named.
 
-    Raises
-    ------
-    InputError
-        If the workflow would refuse the config, whatever files there were, or cannot read a file.
+    Raises InputError if the workflow would refuse the config, whatever files there were, or cannot
+    read a file.
     """
     given: dict[str, Any] = {}
     for path in paths:
@@ -243,10 +239,7 @@ EMBEDDED = "embedded:all-MiniLM-L6-v2"
 def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
     """Yield lines about the texts of one place of a benchmark, where they lie in local files.
 
-    Raises
-    ------
-    InputError
-        If the source cannot be read, or holds no text.
+    Raises InputError if the source cannot be read, or holds no text.
     """
     if not isinstance(place.source, SquadSource | FilesSource):
         return

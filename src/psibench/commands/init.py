@@ -35,13 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_init(args: argparse.Namespace) -> None:
-    """Write FOLDER/psibench.yaml, and the profile beside it.
-
-    Raises
-    ------
-    InputError
-        If one of them is there already; then nothing is written.
-    """
+    """Write FOLDER/psibench.yaml, and the profile beside it."""
     config = args.folder / CONFIG_NAME
     made = [config] if args.profile is None else [config, args.folder / args.profile]
     if there := [str(path) for path in made if path.exists()]:

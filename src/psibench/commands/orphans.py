@@ -35,15 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_orphans(args: argparse.Namespace) -> None:
-    """List the jobs of a run whose head is gone; with --cancel, end them.
-
-    Raises
-    ------
-    InputError
-        If there is no such folder; if they are to be cancelled and their head lives, or nobody can
-        tell and there is no --force; if SLURM does not answer, jobs do not end, or are processes of
-        another host.
-    """
+    """List the jobs of a run whose head is gone; with --cancel, end them."""
     from psibench.cluster.head_lock import UnknownHolderError, holder, lock_paths
     from psibench.cluster.orphans import active_jobs, sees_slurm
 

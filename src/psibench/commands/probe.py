@@ -128,10 +128,7 @@ def probe(args: argparse.Namespace) -> None:
 def find_model(name: str, *, max_tokens: int | None = None) -> Any:
     """Return the registry's entry of an id, or one made for a folder with a checkpoint.
 
-    Raises
-    ------
-    InputError
-        If it is neither.
+    Raises InputError if it is neither.
     """
     known = load_registry()
     if name in known:

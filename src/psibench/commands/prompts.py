@@ -123,17 +123,15 @@ def render_item(
 
     It is looked for in every language and domain whose tables are there.
 
+    Raises InputError if no table is there yet, no item has the id, or those of several places have
+    it.
+
     Parameters
     ----------
     language, domain
         Look there alone; None for all.
     config
         The user's config, named in the command that makes missing tables.
-
-    Raises
-    ------
-    InputError
-        If no table is there yet, no item has the id, or those of several places have it.
     """
     places = _places(benchmark, task, language, domain)
     tables = {place: _tables(benchmark, task, place) for place in places}

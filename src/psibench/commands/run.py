@@ -106,15 +106,12 @@ def run_workflow(args: argparse.Namespace) -> None:
 def split_words(words: Sequence[str]) -> tuple[list[Path], list[str], list[str]]:
     """Tell the configs, the targets and Snakemake's own options in a command line.
 
+    Raises InputError on an option of Snakemake that the command itself has to give.
+
     Returns
     -------
     configs, targets, options
         What ends in .yaml, the other words, and all words from the first that begins with ``-``.
-
-    Raises
-    ------
-    InputError
-        On an option of Snakemake that the command itself has to give.
     """
     start = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     targets, options = list(words[:start]), list(words[start:])

@@ -18,13 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_schema(args: argparse.Namespace) -> None:
-    """Write or compare config/schema.json and docs/config.md.
-
-    Raises
-    ------
-    InputError
-        If a file is out of date, or this is no checkout.
-    """
+    """Write or compare config/schema.json and docs/config.md."""
     if IS_INSTALLED:
         raise InputError(f"the page is of a checkout; an installed psibench has {SCHEMA_FILE}")
     for path, text in ((SCHEMA_FILE, schema_text()), (REFERENCE_FILE, reference_text())):

@@ -28,10 +28,7 @@ def with_example(args: argparse.Namespace) -> argparse.Namespace:
     and how far each run's model read, `ends` (see `score_options.Reading`). Tables go to
     ``psibench-example`` unless --out says otherwise.
 
-    Raises
-    ------
-    InputError
-        If an option names files or models of one's own, or says what they are.
+    Raises InputError if an option names files or models of one's own, or says what they are.
     """
     given = [f"--{name.replace('_', '-')}" for name in REPLACED if getattr(args, name) is not None]
     if given:

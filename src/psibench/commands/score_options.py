@@ -221,10 +221,7 @@ def add_reading(group: argparse._ArgumentGroup) -> None:
 def token_limits(args: argparse.Namespace) -> list[int | None] | None:
     """Return the tokens each run's model was given, None for everything; None if nothing is said.
 
-    Raises
-    ------
-    InputError
-        If an option is given without the others, or a number is none.
+    Raises InputError if an option is given without the others, or a number is none.
     """
     others = {"--tokenizer": args.tokenizer, "--corpus": args.corpus}
     given = [name for name, value in others.items() if value is not None]
@@ -254,11 +251,8 @@ def _limit(text: str) -> int | None:
 def find_reading(args: argparse.Namespace, queries: pl.DataFrame, qrels: pl.DataFrame) -> Reading:
     """Tokenize the positives, as far as there is a number of tokens.
 
-    Raises
-    ------
-    InputError
-        If positives are not in the corpus or of another length there, or the tokenizer cannot be
-        loaded or leaves no token for a text.
+    Raises InputError if positives are not in the corpus or of another length there, or the
+    tokenizer cannot be loaded or leaves no token for a text.
     """
     limits = token_limits(args)
     if limits is None:

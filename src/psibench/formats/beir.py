@@ -76,16 +76,13 @@ QRELS_FIELDS = ("query-id", "0", "corpus-id", "score")
 def read_queries(path: Path, *, queries_format: str | None = None) -> pl.DataFrame:
     """Read queries with their evidence.
 
+    Raises InputError if the format is unknown, or a column is missing or of another type.
+
     Returns
     -------
     (n_queries, 9) frame in the columns of `QUERY_SCHEMA`, in file order; optional columns the
     file lacks are null. A query of `positions` without a `target_position` has the one of them,
     mixed if there are several. Spans are not checked here, see `psibench.formats.checks`.
-
-    Raises
-    ------
-    InputError
-        If the format is unknown, or a column is missing or of another type.
     """
     chosen = choose_format(path, queries_format, QUERIES_FORMATS, option="--queries-format")
     if chosen == "parquet":
@@ -171,6 +168,9 @@ CORPUS_SCHEMA = {"_id": TEXT, "text": TEXT, **TITLE}
 def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
     """Read some documents of a corpus in one or more files.
 
+    Raises InputError if a file is of no known format or lacks a column, a document has no text or
+    several, or is in none of the files.
+
     Parameters
     ----------
     ids
@@ -179,12 +179,6 @@ def read_texts(paths: Sequence[Path], ids: pl.Series) -> pl.DataFrame:
     Returns
     -------
     (n_ids, 3) frame of `_id`, `text` and `title`; a document without title has null.
-
-    Raises
-    ------
-    InputError
-        If a file is of no known format or lacks a column, a document has no text or several, or is
-        in none of the files.
     """
     frames = []
     for path in paths:

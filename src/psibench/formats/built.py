@@ -41,10 +41,7 @@ def find_datasets(
 ) -> list[Dataset]:
     """List the languages and domains of a benchmark, sorted; those named, or all.
 
-    Raises
-    ------
-    InputError
-        If there is none, one that is named is not there, or one lacks a table.
+    Raises InputError if there is none, one that is named is not there, or one lacks a table.
     """
     found = sorted((benchmark / "data").glob("*/*/"))
     every = [Dataset(folder.parent.name, folder.name, folder) for folder in found]

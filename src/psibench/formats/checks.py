@@ -14,20 +14,17 @@ from psibench.text.lengths import MOST_CHARS
 def check_queries(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool = False) -> None:
     """Refuse queries that cannot be put in a bucket.
 
+    Raises InputError if there is no query, an id is missing or occurs twice, a span is not 0 <=
+    start < end <= length, several spans are not in order or a query has them beside its one span,
+    neither span nor class is known, a length is not one of a text, or a position is not beginning,
+    middle or end (or mixed, of `target_position`).
+
     Parameters
     ----------
     queries : columns of `psibench.formats.beir.QUERY_SCHEMA`.
     source : file name for messages.
     spans_may_overrun : accept spans that end beyond the document (their relative position is
         then taken as at most 1).
-
-    Raises
-    ------
-    InputError
-        If there is no query, an id is missing or occurs twice, a span is not 0 <= start < end
-        <= length, several spans are not in order or a query has them beside its one span, neither
-        span nor class is known, a length is not one of a text, or a position is not beginning,
-        middle or end (or mixed, of `target_position`).
     """
     if queries.is_empty():
         raise InputError(f"{source}: no queries")
@@ -46,10 +43,7 @@ def check_queries(queries: pl.DataFrame, *, source: str, spans_may_overrun: bool
 def refuse_other_positions(queries: pl.DataFrame, *, source: str) -> None:
     """Refuse a `target_position` that is no third or mixed, and `positions` that are no thirds.
 
-    Raises
-    ------
-    InputError
-        Naming the first such query; columns that are not there are left aside.
+    Raises InputError, naming the first such query; columns that are not there are left aside.
     """
     target, tags = pl.col("target_position"), pl.col("positions")
     unknown = {
@@ -137,11 +131,8 @@ def keep_known(
 ) -> pl.DataFrame:
     """Return the run's rows whose query is among the queries.
 
-    Raises
-    ------
-    InputError
-        If the run holds no known query at all, or an unknown one unless `ignore_unknown`, which is
-        the `option` of the message.
+    Raises InputError if the run holds no known query at all, or an unknown one unless
+    `ignore_unknown`, which is the `option` of the message.
     """
     known = run.filter(pl.col("query_id").is_in(queries.get_column("_id").implode()))
     if known.is_empty():
@@ -182,11 +173,8 @@ def match_qrels(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the queries that have a positive, and the qrels of those queries.
 
-    Raises
-    ------
-    InputError
-        If there is no positive at all; if a query has none, unless `ignore_unjudged`; if the
-        qrels name an unknown query, unless `ignore_unknown`, or a pair twice.
+    Raises InputError if there is no positive at all; if a query has none, unless `ignore_unjudged`;
+    if the qrels name an unknown query, unless `ignore_unknown`, or a pair twice.
     """
     refuse_repeated_pairs(qrels, source=source)
     positive = qrels.filter(pl.col("score") > 0).get_column("query-id").unique()

@@ -37,6 +37,9 @@ def run_import_run(
 ) -> None:
     """Read the run of one language pair on all domains, rank it and write it.
 
+    Raises InputError if a file cannot be read, holds none of the queries or none of their
+    positives, or has queries the benchmark lacks and the entry does not ignore them.
+
     Parameters
     ----------
     queries : QUERIES tables of the query language, in the order of ``domains``: who asks.
@@ -45,12 +48,6 @@ def run_import_run(
         then have its ids as published: where none of its query ids is known as it stands, ids of
         queries and documents get the prefix.
     top_k : documents kept per query.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, holds none of the queries or none of their positives, or has
-        queries the benchmark lacks and the entry does not ignore them.
     """
     labels = {"benchmark": benchmark, "query_lang": query_lang, "corpus_lang": corpus_lang}
     asked = [read_table(path, QUERIES).select("_id") for path in queries]

@@ -78,11 +78,8 @@ def discover(path: str) -> dict[str, list[str]]:
 
     Folders that are not named like a language are no part of a release.
 
-    Raises
-    ------
-    InputError
-        If there is no such folder, no language in it, a domain's name is not one psibench can use,
-        or a domain lacks a table.
+    Raises InputError if there is no such folder, no language in it, a domain's name is not one
+    psibench can use, or a domain lacks a table.
     """
     root = Path(path)
     if not root.is_dir():
@@ -111,10 +108,7 @@ def release_files(
 ) -> dict[str, Path]:
     """Return where the three tables of a dataset lie; of one on the hub, after fetching them.
 
-    Raises
-    ------
-    InputError
-        If a file is missing.
+    Raises InputError if a file is missing.
     """
     folder = f"{language}/{domain}"
     if Path(path).is_dir():
@@ -130,12 +124,9 @@ def read_dataset(
 ) -> ReleaseTables:
     """Read one dataset of a release.
 
-    Raises
-    ------
-    InputError
-        If a file is missing or no Parquet file, a column is missing or of another type, a value is
-        null, a position none of the three, a length none of a text, or an id or a judged pair
-        occurs twice.
+    Raises InputError if a file is missing or no Parquet file, a column is missing or of another
+    type, a value is null, a position none of the three, a length none of a text, or an id or a
+    judged pair occurs twice.
     """
     files = release_files(path, language=language, domain=domain, revision=revision)
     tables = {table: _read_table(files[table], table) for table in TABLES}

@@ -72,17 +72,14 @@ class RunFile:
 def read_run(path: Path, *, run_format: str | None = None, part: str | None = None) -> RunFile:
     """Read a run file.
 
+    Raises InputError on an unknown suffix or format, a part where the format has none, or a file
+    that does not hold what its format says.
+
     Parameters
     ----------
     path : the file.
     run_format : a key of `RUN_FORMATS`; by the file's suffix when None.
     part : ``subset/split`` of an MTEB prediction file that holds several.
-
-    Raises
-    ------
-    InputError
-        On an unknown suffix or format, a part where the format has none, or a file that does not
-        hold what its format says.
     """
     chosen = choose_format(path, run_format, RUN_FORMATS, option="--run-format")
     if chosen == "tsv" and run_format is None and is_headerless(path, HEADERLESS["msmarco"]):

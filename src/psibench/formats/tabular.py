@@ -19,17 +19,14 @@ def choose_format(
 ) -> str:
     """Return the format's name.
 
+    Raises InputError if the named format or the suffix is not known.
+
     Parameters
     ----------
     path : the file; its longest matching suffix decides when no format is named.
     named : a key of `known`, or None.
     known : format -> suffixes, lower case; none where a format is recognised by its content.
     option : what a message tells the user to set.
-
-    Raises
-    ------
-    InputError
-        If the named format or the suffix is not known.
     """
     if named is not None:
         if named not in known:

@@ -29,6 +29,8 @@ def batch_documents(
     characters. Of earlier batches 16 bytes per document are kept, a hash of its id and one of its
     text. What is odd about the texts is logged at the end.
 
+    Raises InputError with the message ``empty`` if there is no text at all; if an id occurs twice.
+
     Parameters
     ----------
     read
@@ -37,11 +39,6 @@ def batch_documents(
         Names the source in messages.
     empty
         Message for a source without text.
-
-    Raises
-    ------
-    InputError
-        With the message ``empty`` if there is no text at all; if an id occurs twice.
     """
     seen, texts = SeenHashes(), _Texts()
     for rows in _cut(read()):

@@ -9,10 +9,7 @@ from psibench.reading import utf8
 def require_text(value: object, field: str, *, origin: str) -> str:
     """Return a record's value if it is text that can be written as UTF-8.
 
-    Raises
-    ------
-    InputError
-        If it is not a string, or holds half of a surrogate pair.
+    Raises InputError if it is not a string, or holds half of a surrogate pair.
     """
     if not isinstance(value, str):
         raise InputError(

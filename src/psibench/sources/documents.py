@@ -37,11 +37,8 @@ def read_documents(
 ) -> SourceDocuments:
     """Read the documents of a source; of SQuAD files, the distinct contexts.
 
-    Raises
-    ------
-    InputError
-        If the source cannot be read, is not what it says, holds no text or repeats an id; of a
-        source read batch by batch, when the batch that shows it is asked for.
+    Raises InputError if the source cannot be read, is not what it says, holds no text or repeats an
+    id; of a source read batch by batch, when the batch that shows it is asked for.
     """
     if isinstance(source, PythonDocsSource):
         docs = read_python_docs(
@@ -63,15 +60,12 @@ def source_records(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield ``(origin, record)`` of a source that ``where`` keeps, in order.
 
+    Raises InputError if the source cannot be read, or ``where`` leaves nothing.
+
     Parameters
     ----------
     columns
         What is read of Parquet files.
-
-    Raises
-    ------
-    InputError
-        If the source cannot be read, or ``where`` leaves nothing.
     """
     if isinstance(source, FilesSource):
         place = ", ".join(source.paths)

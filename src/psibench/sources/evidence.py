@@ -95,15 +95,12 @@ def read_evidence(section: Evidence, asked: Collection[str]) -> list[Annotation]
     A document that several records of a query name, or several sets of evidence in one, is there
     once, with all its sentences.
 
+    Raises InputError if a source cannot be read or a record is not in the layout.
+
     Parameters
     ----------
     asked
         Ids of the queries.
-
-    Raises
-    ------
-    InputError
-        If a source cannot be read or a record is not in the layout.
     """
     read, columns = READERS[section.layout]
     found: dict[str, dict[str, Annotation]] = {}

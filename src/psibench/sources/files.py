@@ -54,11 +54,8 @@ def document_file_batches(
     one, else from file name and record number (from 0; what ``where`` leaves out is counted).
     Blank texts are left out.
 
-    Raises
-    ------
-    InputError
-        If nothing is found, a file is not what its suffix says, a record lacks its text or a
-        column of ``where``, ``where`` leaves nothing, or an id occurs twice.
+    Raises InputError if nothing is found, a file is not what its suffix says, a record lacks its
+    text or a column of ``where``, ``where`` leaves nothing, or an id occurs twice.
     """
     place = ", ".join(map(str, paths))
     empty = f"{place}: every document is empty; expected text"
@@ -116,10 +113,7 @@ def file_records(paths: Sequence[str], columns: Sequence[str]) -> Iterator[Recor
 
     Of Parquet files only ``columns`` are read, if they have them all.
 
-    Raises
-    ------
-    InputError
-        If nothing is found, or a file has no records or is not what its suffix says.
+    Raises InputError if nothing is found, or a file has no records or is not what its suffix says.
     """
     for path, _ in find_files([shipped(path) for path in paths]):
         if _suffix(path) in WHOLE_FILE:
@@ -130,10 +124,8 @@ def file_records(paths: Sequence[str], columns: Sequence[str]) -> Iterator[Recor
 def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
     """List ``(file, root)`` for files and folders; the root is what ids are relative to.
 
-    Raises
-    ------
-    InputError
-        If a path is missing, a named file has an unknown suffix, or a folder holds no document.
+    Raises InputError if a path is missing, a named file has an unknown suffix, or a folder holds no
+    document.
     """
     found: list[tuple[Path, Path]] = []
     for path in map(Path, paths):

@@ -21,11 +21,8 @@ STREAM_BUFFER = 8 << 20
 def read_hub_questions(source: HubSource) -> pl.DataFrame:
     """Read a SQuAD-like dataset (id, question, context, answers) into QUESTIONS rows.
 
-    Raises
-    ------
-    InputError
-        If the dataset cannot be loaded, lacks a column, an answer is not at its offset, or
-        ``where`` leaves nothing.
+    Raises InputError if the dataset cannot be loaded, lacks a column, an answer is not at its
+    offset, or ``where`` leaves nothing.
     """
     rows: list[QuestionRow] = []
     for origin, record in keep_records(hub_records(source), source.where, place=source.name):
@@ -46,11 +43,8 @@ def hub_document_batches(source: HubSource) -> Iterator[pl.DataFrame]:
     Without ``id_column``, ids count the records over all splits, those that are blank or that
     ``where`` leaves out included: domains chosen from one dataset share no id.
 
-    Raises
-    ------
-    InputError
-        If the dataset cannot be loaded, lacks a column, holds no text (or none that ``where``
-        keeps), or repeats an id.
+    Raises InputError if the dataset cannot be loaded, lacks a column, holds no text (or none that
+    ``where`` keeps), or repeats an id.
     """
     name, text_column, id_column = source.name, source.text_column, source.id_column
     columns = (text_column,) if id_column is None else (text_column, id_column)
@@ -72,10 +66,7 @@ def hub_document_batches(source: HubSource) -> Iterator[pl.DataFrame]:
 def hub_records(source: HubSource) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield ``(origin, record)`` over the splits in order, at most ``max_documents``.
 
-    Raises
-    ------
-    InputError
-        If the dataset cannot be loaded.
+    Raises InputError if the dataset cannot be loaded.
     """
     from datasets import load_dataset
 
@@ -122,10 +113,8 @@ def _stream(name: str, config: str | None, split: str, revision: str | None) -> 
 def _first_answer(answers: Any, origin: str) -> tuple[str | None, int | None]:
     """Return text and start of the first answer; two nulls where there is none.
 
-    Raises
-    ------
-    InputError
-        If ``answers`` is not ``{text: [...], answer_start: [...]}`` with lists of one length.
+    Raises InputError if ``answers`` is not ``{text: [...], answer_start: [...]}`` with lists of one
+    length.
     """
     try:
         pairs = list(zip(answers["text"], answers["answer_start"], strict=True))

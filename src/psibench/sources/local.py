@@ -13,10 +13,7 @@ Source = SquadSource | HubSource | FilesSource | PythonDocsSource
 def local_files(source: Source) -> list[str]:
     """List the local files a source is read from, in order; none for a name on the hub.
 
-    Raises
-    ------
-    InputError
-        If a named file or folder of documents does not exist, or a name holds braces.
+    Raises InputError if a named file or folder of documents does not exist, or a name holds braces.
     """
     return [workflow_path(path) for path in _files_of(source)]
 

@@ -93,6 +93,8 @@ def read_python_docs(
     short and long passages are both common. The rows depend on the interpreter, the two bounds and
     the seed alone.
 
+    Raises InputError if the interpreter ships without its documentation, or a bound is not allowed.
+
     Parameters
     ----------
     min_words, max_words
@@ -107,11 +109,6 @@ def read_python_docs(
     -------
     PythonDocs
         The DOCUMENTS columns, in the order of the documentation, and what was left out.
-
-    Raises
-    ------
-    InputError
-        If the interpreter ships without its documentation, or a bound is not allowed.
     """
     if min_words < 1 or max_words < min_words or seed < 0:
         raise InputError(
@@ -204,10 +201,8 @@ def part_of(name: str, origin: str) -> Part:
 def python_pages() -> Iterator[Page]:
     """Yield all pages: topics, public modules, compiled modules, private modules.
 
-    Raises
-    ------
-    InputError
-        If the interpreter ships without its topics or without its library's source files.
+    Raises InputError if the interpreter ships without its topics or without its library's source
+    files.
     """
     yield from _topic_pages()
     root = Path(sysconfig.get_path("stdlib"))

@@ -22,11 +22,8 @@ def read_squad_files(paths: Sequence[str | Path]) -> pl.DataFrame:
     A context without questions gives one row with null ``_id``. Unanswerable questions have null
     ``answer`` and ``answer_start``. Offsets are characters, 0-based.
 
-    Raises
-    ------
-    InputError
-        If a file is not SQuAD-format JSON, an answer does not stand where its offset says, or an
-        id occurs twice.
+    Raises InputError if a file is not SQuAD-format JSON, an answer does not stand where its offset
+    says, or an id occurs twice.
     """
     rows = [row for path in paths for row in _read_file(path)]
     return questions_frame(rows, where=", ".join(map(str, paths)))

@@ -21,11 +21,8 @@ def keep_records(
 
     How many were left out is logged at the end; ``place`` names the source in messages.
 
-    Raises
-    ------
-    InputError
-        If a record lacks a column, or holds what cannot be compared; if none is kept, naming values
-        that were found instead.
+    Raises InputError if a record lacks a column, or holds what cannot be compared; if none is kept,
+    naming values that were found instead.
     """
     if not conditions:
         yield from rows
@@ -56,10 +53,7 @@ def keep_records(
 def column_value(record: Mapping[str, Any], column: str, *, origin: str) -> Any:
     """Return what stands in a column; ``a.b`` is column b inside column a, null if a is.
 
-    Raises
-    ------
-    InputError
-        If there is no such column.
+    Raises InputError if there is no such column.
     """
     if column in record:
         return record[column]
@@ -82,10 +76,8 @@ def meets(value: Any, condition: Condition, *, origin: str) -> bool:
     Text, numbers and truth values are compared within their kind: ``1``, ``"1"`` and ``true`` are
     three values.
 
-    Raises
-    ------
-    InputError
-        If the value is of another kind, or is to be compared with a border and is no number.
+    Raises InputError if the value is of another kind, or is to be compared with a border and is no
+    number.
     """
     if value is None:
         return False
