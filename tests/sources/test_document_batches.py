@@ -52,8 +52,12 @@ def keys(batches):
     return [batch.get_column("_id").to_list() for batch in batches]
 
 
+def file_batches(paths, **options):
+    return document_file_batches(FilesSource(kind="files", paths=paths, **options))
+
+
 def all_keys(path, **options):
-    return pl.concat(document_file_batches([path], **options)).get_column("_id").to_list()
+    return pl.concat(file_batches([path], **options)).get_column("_id").to_list()
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -62,7 +66,7 @@ def test_files_come_in_batches_that_joined_are_what_is_read_whole():
     write_jsonl("d/a.jsonl", [*texts(4), {"text": "  "}, *texts(3)])
     pq.write_table(pa.table({"text": [" p0 ", "p1"], "id": [10, 11]}), "d/b.parquet")
     Path("d/c.txt").write_text("plain")
-    batches = list(document_file_batches(["d"]))
+    batches = list(file_batches(["d"]))
     assert keys(batches) == [
         ["a:0", "a:1", "a:2"],
         ["a:3", "a:5", "a:6"],  # a:4 is blank
@@ -76,7 +80,7 @@ def test_files_come_in_batches_that_joined_are_what_is_read_whole():
 def test_long_documents_close_a_batch_early(monkeypatch):
     monkeypatch.setattr(batching, "BATCH_CHARS", 10)
     write_jsonl("a.jsonl", [{"text": "x" * n} for n in (4, 5, 1, 30, 2)])
-    assert keys(document_file_batches(["a.jsonl"])) == [["a:0", "a:1", "a:2"], ["a:3"], ["a:4"]]
+    assert keys(file_batches(["a.jsonl"])) == [["a:0", "a:1", "a:2"], ["a:3"], ["a:4"]]
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -86,7 +90,7 @@ def test_an_id_repeated_in_a_later_batch_is_refused_naming_both_records(second):
     records[second]["key"] = "k1"
     records[0]["key"] = "k1x"
     write_jsonl("a.jsonl", records)
-    batches = document_file_batches(["a.jsonl"], id_column="key")
+    batches = file_batches(["a.jsonl"], id_column="key")
     seen = []
     with pytest.raises(InputError) as raised:
         seen.extend(batches)
@@ -102,7 +106,7 @@ def test_ids_are_unique_over_all_files_of_a_source():
     write_jsonl("a.jsonl", texts(4))
     write_jsonl("b.jsonl", [*texts(3), {"text": "x", "_id": "a:2"}])
     with pytest.raises(InputError, match=r"id 'a:2' occurs 2 times \(a.jsonl, line 3; b.jsonl, li"):
-        list(document_file_batches(["a.jsonl", "b.jsonl"]))
+        list(file_batches(["a.jsonl", "b.jsonl"]))
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -124,7 +128,7 @@ def test_ids_of_one_hash_are_not_taken_for_one_id(monkeypatch):
     assert all_keys("a.jsonl") == [f"a:{i}" for i in range(8)]
     write_jsonl("a.jsonl", [*texts(8), {"text": "x", "_id": "a:0"}])
     with pytest.raises(InputError, match="id 'a:0' occurs 2 times"):
-        list(document_file_batches(["a.jsonl"]))
+        list(file_batches(["a.jsonl"]))
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -132,7 +136,7 @@ def test_a_batch_is_handed_on_before_the_rest_is_read():
     write_jsonl("a.jsonl", texts(7))
     with open("a.jsonl", "a") as handle:
         handle.write('{"text"')
-    batches = document_file_batches(["a.jsonl"])
+    batches = file_batches(["a.jsonl"])
     assert [batch.height for batch in islice(batches, 2)] == [3, 3]
     with pytest.raises(InputError, match=r"a\.jsonl, line 8: not JSON"):
         next(batches)
@@ -143,7 +147,7 @@ def test_a_large_file_is_read_in_little_memory(monkeypatch):
     write_jsonl("a.jsonl", [{"text": f"{i} " + "x" * 20_000} for i in range(1500)])  # 30 MB
     tracemalloc.start()
     try:
-        n_documents = sum(batch.height for batch in document_file_batches(["a.jsonl"]))
+        n_documents = sum(batch.height for batch in file_batches(["a.jsonl"]))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

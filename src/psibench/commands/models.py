@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 import yaml
 
 from psibench.commands.base import Command, config_file
+from psibench.commands.text_table import UNDEFINED, aligned, figure
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import read_yaml
 from psibench.config.model_base import ModelBase
@@ -158,10 +159,9 @@ def _choices(field: str) -> list[str]:
 # --- the registry as a table of lines
 
 HEADER = ("id", "kind", "backend", "params", "tokens", "licence", "checkpoint", "description")
-NUMBERS = ("params", "tokens")
+NUMBERS = (HEADER.index("params"), HEADER.index("tokens"))
 """Columns set flush right."""
-ABSENT = "-"
-GAP = "  "
+GAP = 2
 SHORTEST = 12
 """Columns that a cut cell keeps at least; narrower terminals wrap."""
 
@@ -178,7 +178,7 @@ def model_row(
     """
     read: object = rerankers.get(entry.reranker) if isinstance(entry, RerankModel) else entry
     tokens = getattr(read, "max_tokens", None)
-    made_of = getattr(read, "checkpoint", ABSENT)
+    made_of = getattr(read, "checkpoint", UNDEFINED)
     if isinstance(entry, FusionModel):
         made_of = " + ".join(entry.of)
     if isinstance(entry, EmbeddingApiModel | RunFilesModel):
@@ -188,8 +188,8 @@ def model_row(
         entry.kind,  # type: ignore[attr-defined]
         entry.backend,  # type: ignore[attr-defined]
         size_text(getattr(entry, "parameters_m", None)),
-        ABSENT if tokens is None else str(tokens),
-        entry.licence or ABSENT,
+        figure(tokens, ""),
+        entry.licence or UNDEFINED,
         made_of,
         entry.description,
     )
@@ -198,7 +198,7 @@ def model_row(
 def size_text(parameters_m: float | None) -> str:
     """Write a number of parameters, given in millions: 23M, 7.6B."""
     if parameters_m is None:
-        return ABSENT
+        return UNDEFINED
     return f"{parameters_m / 1000:.1f}B" if parameters_m >= 999.5 else f"{parameters_m:.0f}M"
 
 
@@ -211,19 +211,13 @@ def table_lines(rows: Sequence[tuple[str, ...]], *, columns: int | None = None) 
         Width of the terminal: the two last cells are cut to fit it. None: nothing is cut.
     """
     table = [HEADER, *rows]
-    widths = [max(len(row[place]) for row in table) for place in range(len(HEADER))]
     if columns is not None:
-        left = columns - sum(width + len(GAP) for width in widths[:-2]) - len(GAP)
-        widths[-2] = min(widths[-2], max(SHORTEST, left // 2))
-        widths[-1] = min(widths[-1], max(SHORTEST, left - widths[-2]))
-    lines = []
-    for row in table:
-        cells = [
-            cell.rjust(width) if name in NUMBERS else cut(cell, width).ljust(width)
-            for name, cell, width in zip(HEADER, row, widths, strict=True)
-        ]
-        lines.append(GAP.join(cells).rstrip())
-    return lines
+        widths = [max(len(row[place]) for row in table) for place in range(len(HEADER))]
+        left = columns - sum(width + GAP for width in widths[:-2]) - GAP
+        made_of = min(widths[-2], max(SHORTEST, left // 2))
+        described = min(widths[-1], max(SHORTEST, left - made_of))
+        table = [(*row[:-2], cut(row[-2], made_of), cut(row[-1], described)) for row in table]
+    return list(aligned(table, numbers=NUMBERS))
 
 
 COMMAND = Command(

@@ -1,17 +1,11 @@
 """`psibench orphans`: jobs that a head process left behind."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from psibench.commands.base import Command
 from psibench.commands.text_table import aligned
 from psibench.errors import InputError
-
-if TYPE_CHECKING:
-    from psibench.cluster.head_lock import UnknownHolderError
-    from psibench.cluster.orphans import Job
 
 ADVICE = "Wait for them before you start again, or end them with `psibench orphans --cancel`."
 HEADINGS = ("job", "state", "time", "rule")
@@ -37,17 +31,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_orphans(args: argparse.Namespace) -> None:
     """List the jobs of a run whose head is gone; with --cancel, end them."""
     from psibench.cluster.head_lock import UnknownHolderError, holder, lock_paths
-    from psibench.cluster.orphans import active_jobs, sees_slurm
+    from psibench.cluster.orphans import active_jobs, cancel, sees_slurm
 
     folder = args.folder.resolve()
     if not folder.is_dir():
         raise InputError(f"--folder {args.folder}: no such folder; give a run's working directory")
-    jobs = active_jobs(folder, folder / args.store)
-    _, lock = lock_paths(".", folder)
+    store = folder / args.store
+    jobs = active_jobs(folder, store)
+    head, doubt = None, ""
     try:
-        head, doubt = holder(lock), ""
+        head = holder(lock_paths(".", folder)[1])
     except UnknownHolderError as error:
-        head, doubt = None, _doubt(error)
+        last = f"The last one here was {error.last}. " if error.last else ""
+        doubt = (
+            f"{error}: it cannot be told whether the head process of these jobs is alive. {last}"
+            "See to it yourself that it is gone, e.g. with `ps` on the machine it was started on."
+        )
     if head is not None:
         if args.cancel:
             raise InputError(
@@ -55,32 +54,18 @@ def run_orphans(args: argparse.Namespace) -> None:
                 "first; it cancels its jobs itself when it is interrupted (Ctrl-C)."
             )
         print(f"No orphans in {folder}: its jobs ({len(jobs)}) belong to {head}.")
-    elif not jobs:
+        return
+    if not jobs:
         unseen = "" if sees_slurm() else " No squeue on this machine: of SLURM nothing is known."
         print(f"No orphans in {folder}.{unseen}")
-    else:
-        rows = [(job.id, job.state, job.time, job.rule or "-") for job in jobs]
-        print("\n".join(aligned([HEADINGS, *rows], n_text=2)))
-        if not args.cancel:
-            print(f"{doubt or 'Their head process is gone.'} {ADVICE}")
-        elif doubt and not args.force:
-            raise InputError(f"{doubt} Nothing is cancelled. If none runs, add --force.")
-        else:
-            _cancel(jobs, folder, folder / args.store)
-
-
-def _doubt(error: "UnknownHolderError") -> str:
-    """Say that the jobs may have a living head, and which one it would be."""
-    last = f"The last one here was {error.last}. " if error.last else ""
-    return (
-        f"{error}: it cannot be told whether the head process of these jobs is alive. {last}See to "
-        "it yourself that it is gone, e.g. with `ps` on the machine it was started on."
-    )
-
-
-def _cancel(jobs: Sequence["Job"], folder: Path, store: Path) -> None:
-    from psibench.cluster.orphans import cancel
-
+        return
+    rows = [(job.id, job.state, job.time, job.rule or "-") for job in jobs]
+    print("\n".join(aligned([HEADINGS, *rows], n_text=2)))
+    if not args.cancel:
+        print(f"{doubt or 'Their head process is gone.'} {ADVICE}")
+        return
+    if doubt and not args.force:
+        raise InputError(f"{doubt} Nothing is cancelled. If none runs, add --force.")
     if left := cancel(jobs, folder=folder, store=store):
         raise InputError(
             f"jobs {', '.join(job.id for job in left)} are cancelled and have not ended yet; look "

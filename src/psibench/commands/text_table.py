@@ -1,18 +1,22 @@
 """Rows of text in columns, and figures in them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 UNDEFINED = "-"
 
 
-def aligned(rows: Sequence[Sequence[str]], *, n_text: int) -> Iterator[str]:
-    """Yield lines: the first ``n_text`` columns flush left, the others flush right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+def aligned(
+    rows: Sequence[Sequence[str]], *, n_text: int = 0, numbers: Collection[int] = ()
+) -> Iterator[str]:
+    """Yield lines, columns flush left; flush right from ``n_text`` on, or those of ``numbers``."""
+    n_columns = len(rows[0])
+    right = numbers or range(n_text, n_columns)
+    widths = [max(len(row[column]) for row in rows) for column in range(n_columns)]
     for row in rows:
-        cells = [
-            cell.ljust(width) if column < n_text else cell.rjust(width)
+        cells = (
+            cell.rjust(width) if column in right else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
+        )
         yield "  ".join(cells).rstrip()
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.sources.files import document_file_batches, file_records
 from psibench.sources.hub import hub_document_batches, hub_records
@@ -18,18 +17,12 @@ from psibench.tables.dropped import dropped_frame
 
 @dataclass(frozen=True)
 class SourceDocuments:
-    """What a source holds.
-
-    Attributes
-    ----------
-    batches
-        DOCUMENTS rows, read as they are asked for, once; ids are unique over all batches.
-    dropped
-        What the source itself left out, with reasons (`DROPPED_SCHEMA`).
-    """
+    """What a source holds."""
 
     batches: Iterator[pl.DataFrame]
+    """DOCUMENTS rows, read as they are asked for, once; ids are unique over all batches."""
     dropped: pl.DataFrame = field(default_factory=dropped_frame)
+    """What the source itself left out, with reasons (`DROPPED_SCHEMA`)."""
 
 
 def read_documents(
@@ -49,7 +42,7 @@ def read_documents(
         )
         return SourceDocuments(iter([docs.documents]), docs.dropped)
     if isinstance(source, FilesSource):
-        return SourceDocuments(_file_batches(source))
+        return SourceDocuments(document_file_batches(source))
     if isinstance(source, HubSource):
         return SourceDocuments(hub_document_batches(source))
     return SourceDocuments(iter([_contexts(read_squad_files(source.paths))]))
@@ -75,25 +68,6 @@ def source_records(
         place = source.name
         records = hub_records(source)
     return keep_records(records, source.where, place=place)
-
-
-def _file_batches(source: FilesSource) -> Iterator[pl.DataFrame]:
-    """Read files; the origin of a shipped one names it as the config does, on every machine."""
-    batches = document_file_batches(
-        [shipped(path) for path in source.paths],
-        text_column=source.text_column,
-        id_column=source.id_column,
-        where=source.where,
-    )
-    if not any(path.startswith(SHIPPED) for path in source.paths):
-        return batches
-    origin, folder = pl.col("origin"), f"{CONFIG_FOLDER}/"
-    named = pl.lit(SHIPPED) + origin.str.strip_prefix(folder)
-    is_shipped = origin.str.starts_with(folder)
-    return (
-        batch.with_columns(origin=pl.when(is_shipped).then(named).otherwise(origin))
-        for batch in batches
-    )
 
 
 def _contexts(questions: pl.DataFrame) -> pl.DataFrame:

@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from psibench.config.paths import shipped
-from psibench.config.sources import Condition
+from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
+from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.text import read_records
 from psibench.reading import parse_json, read_text_file, require_file
@@ -26,57 +26,44 @@ PARQUET_ROWS = 256
 PARQUET_BUFFER = 1 << 20
 
 
-def read_document_files(
-    paths: Sequence[str | Path],
-    *,
-    text_column: str = "text",
-    id_column: str | None = None,
-    where: Sequence[Condition] = (),
-) -> pl.DataFrame:
-    """Read documents into one frame of DOCUMENTS rows; as `document_file_batches`."""
-    batches = document_file_batches(
-        paths, text_column=text_column, id_column=id_column, where=where
-    )
-    return pl.concat(batches)
+def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataFrame:
+    """Read documents into one frame of DOCUMENTS rows; options as a `FilesSource` has them."""
+    source = FilesSource(kind="files", paths=[str(path) for path in paths], **options)
+    return pl.concat(document_file_batches(source))
 
 
-def document_file_batches(
-    paths: Sequence[str | Path],
-    *,
-    text_column: str = "text",
-    id_column: str | None = None,
-    where: Sequence[Condition] = (),
-) -> Iterator[pl.DataFrame]:
+def document_file_batches(source: FilesSource) -> Iterator[pl.DataFrame]:
     """Yield DOCUMENTS rows in batches, in the order given; folders in sorted order.
 
     A txt or md file is one document with its path (without suffix) as id. Records of jsonl and
     parquet files take their id from ``id_column``, else from ``_id`` or ``id`` where a record has
     one, else from file name and record number (from 0; what ``where`` leaves out is counted).
-    Blank texts are left out.
+    Blank texts are left out. The origin of a shipped file names it as the config does, on every
+    machine.
 
     Raises InputError if nothing is found, a file is not what its suffix says, a record lacks its
     text or a column of ``where``, ``where`` leaves nothing, or an id occurs twice.
     """
-    place = ", ".join(map(str, paths))
+    paths = [shipped(path) for path in source.paths]
+    place = ", ".join(paths)
     empty = f"{place}: every document is empty; expected text"
     if skipped := unread_files(paths):
         logger.warning("%s: %s", place, skipped)
-    yield from batch_documents(
-        lambda: _rows(paths, text_column, id_column, where, place),
-        place=place,
-        empty=empty,
-    )
+    batches = batch_documents(lambda: _rows(source, paths, place), place=place, empty=empty)
+    if paths == source.paths:
+        yield from batches
+        return
+    origin, folder = pl.col("origin"), f"{CONFIG_FOLDER}/"
+    named = pl.lit(SHIPPED) + origin.str.strip_prefix(folder)
+    is_shipped = origin.str.starts_with(folder)
+    for batch in batches:
+        yield batch.with_columns(origin=pl.when(is_shipped).then(named).otherwise(origin))
 
 
-def _rows(
-    paths: Sequence[str | Path],
-    text_column: str,
-    id_column: str | None,
-    where: Sequence[Condition],
-    place: str,
-) -> Iterator[Row]:
-    ids = ("_id", "id") if id_column is None else (id_column,)
-    columns = [text_column, *ids, *(one.column for one in where)]
+def _rows(source: FilesSource, paths: Sequence[str], place: str) -> Iterator[Row]:
+    column = source.text_column
+    ids = ("_id", "id") if source.id_column is None else (source.id_column,)
+    columns = [column, *ids, *(one.column for one in source.where)]
 
     def records() -> Iterator[tuple[str, dict[str, Any], str]]:
         """Yield (origin, record, id by file and number); a whole file is a record."""
@@ -86,26 +73,26 @@ def _rows(
             if suffix not in WHOLE_FILE:
                 for number, found in enumerate(READERS[suffix](path, columns)):
                     yield *found, f"{name}:{number}"
-            elif where:
+            elif source.where:
                 raise InputError(f"{path}: a {suffix} file has no columns; take `where` away")
             else:
                 text = read_text_file(path, expected="plain text")
-                yield str(path), {ids[0]: name, text_column: text}, ""
+                yield str(path), {ids[0]: name, column: text}, ""
 
-    for origin, record, counted in keep_records(records(), where, place=place):
-        if not isinstance(record.get(text_column), str):
+    for origin, record, counted in keep_records(records(), source.where, place=place):
+        if not isinstance(record.get(column), str):
             raise InputError(
-                f"{origin}: no text in field {text_column!r}; found fields "
+                f"{origin}: no text in field {column!r}; found fields "
                 f"{', '.join(record) or 'none'}. Set text_column."
             )
-        text = require_text(record[text_column], text_column, origin=origin)
-        own = next((column for column in ids if record.get(column) is not None), None)
+        text = require_text(record[column], column, origin=origin)
+        own = next((name for name in ids if record.get(name) is not None), None)
         if own is not None:
             yield require_id(record[own], own, origin=origin), text, origin
-        elif id_column is None:
+        elif source.id_column is None:
             yield counted, text, origin
         else:
-            raise InputError(f"{origin}: no id in field {id_column!r}; found {', '.join(record)}")
+            raise InputError(f"{origin}: no id in field {ids[0]!r}; found {', '.join(record)}")
 
 
 def file_records(paths: Sequence[str], columns: Sequence[str]) -> Iterator[Record]:
