@@ -9,7 +9,6 @@ from datetime import datetime
 import pytest
 
 from psibench import stopping
-from psibench.cluster.job import job
 from psibench.stopping import MARGIN_S, Stop, Stopped, job_end_time, watched_stop
 
 
@@ -137,17 +136,3 @@ def test_a_job_told_to_end_exits_with_75_and_says_so(tmp_path, number):
     )
     assert f"WARNING stopped: {number.name} received" in log.read_text()
     assert "Traceback" not in log.read_text()
-
-
-def test_job_turns_stopped_into_75(tmp_path, monkeypatch):
-    import logging
-
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    try:
-        with pytest.raises(SystemExit) as raised, job(tmp_path / "x.log"):
-            raise Stopped("why")
-    finally:
-        root.handlers = handlers
-        root.setLevel(level)
-    assert raised.value.code == 75

@@ -62,11 +62,6 @@ def test_documents_and_tokens_beyond_the_input_are_counted(tmp_path, form, capsy
     assert "No vectors were compared" in printed
 
 
-def test_one_file_is_a_corpus(tmp_path, capsys):
-    assert audit(write_corpus(tmp_path, "md"), "--n", "0") == 0
-    assert "Cut: 100.0% of the documents" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("most", "code"), [("5%", 1), ("0.49", 1), ("50%", 0), ("0.5", 0), ("100%", 0)]
 )

@@ -307,15 +307,6 @@ def test_what_is_wrong_is_an_error_whatever_is_missing_besides(tmp_path, capsys,
     assert message in refusal(capsys, "check", path)
 
 
-def test_models_lists_the_registry_and_a_configs_own_entries(tmp_path, capsys):
-    path = write_config(tmp_path, {"registry": {"mine": {"backend": "bm25s", "description": "d"}}})
-    assert main(["models", "--config", str(path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:3] == ["id", "kind", "backend"]
-    assert lines[-1].split() == ["mine", "sparse", "bm25s", "-", "-", "-", "-", "d"]
-    assert any(line.startswith("all-minilm-l6-v2 ") for line in lines)
-
-
 @pytest.mark.parametrize("config", [{}, {"registry": None}])
 def test_a_config_without_registry_adds_no_model(tmp_path, capsys, config):
     assert main(["models"]) == 0

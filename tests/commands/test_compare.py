@@ -134,24 +134,6 @@ def test_where_each_document_has_one_third_the_comparison_is_between_documents(c
     assert "mean by bucket, plain" in printed
 
 
-def test_swapped_systems_give_the_opposite_difference_and_the_same_p(tmp_path):
-    files = [
-        write(tmp_path / "a.parquet", table(base_scores())),
-        write(tmp_path / "b.parquet", table(TRUNCATED)),
-    ]
-    rows = []
-    for place, pair in enumerate((files, files[::-1])):
-        out = tmp_path / f"out{place}"
-        assert main(["compare", *pair, "--buckets", "thirds", "--out", str(out)]) == 0
-        rows.append(read_table(out / "comparison.parquet", COMPARISONS).row(0, named=True))
-    one, other = rows
-    for name in ("difference", "psi_difference"):
-        assert one[name] == pytest.approx(-other[name])
-        assert one[f"{name}_low"] == pytest.approx(-other[f"{name}_high"])
-    for name in ("p_difference", "p_profile", "p_hit", "p_miss"):
-        assert one[name] == pytest.approx(other[name])
-
-
 def test_tables_and_figure_are_written(compare, tmp_path):
     out = tmp_path / "out"
     compare(table(base_scores()), table(TRUNCATED), "--out", str(out), "--names", "long", "short")

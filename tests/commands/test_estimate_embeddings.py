@@ -209,35 +209,11 @@ def test_generated_benchmarks_are_counted_as_planned_and_the_rest_is_named(folde
     assert lines[-1] == "    2 USD per million tokens; spent so far 0.00 USD"
 
 
-def test_queries_to_be_written_about_a_local_folder_are_counted(folder, capsys):
-    """Without a number of documents in the sample, too: the folder has them all."""
-    (folder / "texts").mkdir()
-    for n in range(3):
-        words = " ".join(f"mill{n}{m}" for m in range(30 + n))
-        (folder / "texts" / f"{n}.txt").write_text(words)
-    section = PLANNED | {
-        "source": {"kind": "files", "paths": ["texts"]},
-        "sample": {"unit": "words", "edges": [20, 60]},
-    }
-    path = config(folder, benchmarks={"mine": section}, llms=FREE, length_tokenizer="words")
-    (mine,) = plain(capsys, "--config", path)["benchmarks"]
-    # 30 + 31 + 32 words in three documents, two questions of 22 tokens about each.
-    assert (mine["basis"], mine["texts"], mine["tokens"]) == ("source", 9, 93 + 6 * 22)
-    assert "?" not in printed(capsys, "--config", path).split("embedding APIs")[1]
-
-
 def test_a_benchmark_that_asks_no_language_model_can_be_chosen(folder, capsys):
     path = config(folder, benchmarks={"known": SQUAD, "other": SQUAD})
     found = plain(capsys, "--config", path, "--benchmark", "other")
     assert [row["id"] for row in found["benchmarks"]] == ["other"]
     assert main(["estimate", "--config", path, "--benchmark", "none"]) == 2
-
-
-def test_the_first_stage_of_a_reranker_is_paid_for_too(folder, capsys):
-    write_tables(folder, DOCUMENTS, QUESTIONS)
-    again = {"backend": "rerank", "reranker": "embedded-bm25", "first_stage": "paid"}
-    path = config(folder, models=["again"], registry={"paid": API, "again": again})
-    assert plain(capsys, "--config", path)["tokens"] == TOKENS
 
 
 TRANSLATED = SQUAD | {"translate": {"llm": "free", "to": ["deu-Latn"], "models": ["bm25"]}}
@@ -262,12 +238,6 @@ def test_translations_are_paid_for_where_the_model_runs_on_them(folder, capsys):
     )
     both = [("known", "eng-Latn"), ("known", "deu-Latn")]
     assert languages(plain(capsys, "--config", path)) == both
-
-
-def test_a_benchmark_with_models_of_its_own_is_paid_for_by_these(folder, capsys):
-    benchmarks = {"known": SQUAD, "other": SQUAD | {"models": ["bm25"]}}
-    path = config(folder, benchmarks=benchmarks)
-    assert languages(plain(capsys, "--config", path)) == [("known", "eng-Latn")]
 
 
 def test_the_recall_of_false_negatives_is_paid_for(folder, capsys):

@@ -211,25 +211,6 @@ def test_render_shows_what_a_judge_gets_for_a_pair(task, tag, folder, capsys):
     assert f"{task} of mine: no item 'd3-q1' among 1; some ids: d3-q1--end\n" in message
 
 
-def test_the_own_template_of_a_judge_is_used(folder, capsys):
-    tables(folder)
-    pairs("audit")
-    header, _ = Path(prompt_path("judge_segment", None)).read_text().split("## system")
-    (folder / "own.md").write_text(f"{header}## user\n{{{{ query }}}} / {{{{ segment }}}}\n")
-    path = config(folder, mine=JUDGED | {"audit": {"llm": "stand-in", "prompt": "own.md"}})
-    assert main(["prompts", "render", "audit", "--row", "d3-q1--end", "--config", path]) == 0
-    assert capsys.readouterr().out == "## user\nWhich text? / Text {{ 3 }}\n"
-
-
-def test_missing_pairs_are_named_with_the_command_that_makes_them(folder, capsys):
-    tables(folder)
-    path = config(folder, mine=JUDGED)
-    message = refusal(capsys, "render", "judge_1", "--row", "x", "--config", path)
-    table = "results/mine/build/eng-Latn/judge_1_pairs.parquet"
-    assert f"judge_1 reads {table}: not made yet" in message
-    assert f"`psibench run {path} {table}`" in message
-
-
 def test_a_template_that_is_no_task_is_refused_with_the_tasks_that_use_it(folder, capsys):
     path = config(folder, mine=JUDGED, other=POSIR)
     message = refusal(capsys, "render", "grade_relevance", "--row", "x", "--config", path)
@@ -351,13 +332,3 @@ def test_an_item_is_found_in_whichever_domain_has_it(folder, capsys):
     assert "no item 'd:d9:0' among 1; some ids: d:d2:0; the tables of 2 more domains" in message
     message = refusal(capsys, *asked, "d:d2:0", "--domain", "law")
     assert "reads results/mine/data/eng-Latn/law/corpus.parquet: not made yet" in message
-
-
-def test_a_recipes_task_is_rendered_from_the_place_that_has_the_document(folder, capsys):
-    tables(folder)
-    texts = {"kind": "files", "paths": ["texts"]}
-    corpora = [{"domain": name, "source": texts} for name in ("law", "general")]
-    many = POSIR | {"source": None, "corpora": corpora}
-    path = config(folder, mine=many)
-    assert main(["prompts", "render", "propose_questions", "--row", "d1", "--config", path]) == 0
-    assert "<document>\nText 1.\n</document>" in capsys.readouterr().out

@@ -149,7 +149,6 @@ BAD_OPTIONS = {
     "no number": (["--max-tokens", "many"], "--max-tokens 'many'; give a number of tokens"),
     "zero": (["--max-tokens", "0"], "--max-tokens '0'; give a number"),
     "too many": (["--max-tokens", "9", "9"], "2 --max-tokens for 1 --run"),
-    "no control": (["--control", "m"], "--control 'm' is none of the models scored: model"),
 }
 
 

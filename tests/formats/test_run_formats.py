@@ -153,11 +153,6 @@ def test_ranks_may_begin_at_0_have_gaps_and_alternate_between_queries(tmp_path):
     assert read_run(write(tmp_path / "r.tsv", text)).frame["score"].to_list() == [0, -1, -4, -2]
 
 
-def test_msmarcos_format_can_be_named(tmp_path):
-    found = read_run(write(tmp_path / "run.txt", MSMARCO), run_format="msmarco")
-    assert found.frame["score"].to_list() == [-1, -2, -1]
-
-
 def test_a_tsv_with_an_unknown_header_is_not_msmarcos(tmp_path):
     with pytest.raises(InputError, match="missing columns query_id, doc_id, score"):
         read_run(write(tmp_path / "r.tsv", "query\tpassage\tplace\nq1\td1\t1\n"))
@@ -241,11 +236,6 @@ def test_a_part_is_refused_where_there_is_none(tmp_path):
         read_run(write(tmp_path / "run.trec", TREC), part="en/test")
 
 
-def test_no_fallback_to_another_format(tmp_path):
-    with pytest.raises(InputError, match=r"run\.json: not JSON"):
-        read_run(write(tmp_path / "run.json", TREC))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -274,14 +264,6 @@ def test_bad_content_is_refused_with_file_and_line(tmp_path, name, content, mess
 def test_a_missing_file_is_refused(tmp_path, name):
     with pytest.raises(InputError, match="no such file"):
         read_run(tmp_path / name)
-
-
-def test_truncated_parquet_is_refused(tmp_path):
-    path = tmp_path / "r.parquet"
-    FRAME.write_parquet(path)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match="not a readable Parquet file, maybe truncated"):
-        read_run(path)
 
 
 def test_parquet_with_a_damaged_page_is_refused(tmp_path):

@@ -11,28 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from psibench.config.paths import CONFIG_FOLDER
-from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
+from psibench.config.sources import FilesSource, HubSource, SquadSource
 from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.sources import batches as batching
 from psibench.sources.documents import read_documents
 from psibench.sources.files import document_file_batches, read_document_files
 from psibench.sources.hub import hub_document_batches
-from psibench.sources.squad import read_squad_files
 from psibench.tables import conform
 from psibench.tables.dropped import DROPPED_SCHEMA
 from psibench.tables.schemas import DOCUMENTS
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """An empty working folder; datasets stay off the network and out of the home folder."""
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.fixture
@@ -102,14 +92,6 @@ def test_an_id_repeated_in_a_later_batch_is_refused_naming_both_records(second):
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_ids_are_unique_over_all_files_of_a_source():
-    write_jsonl("a.jsonl", texts(4))
-    write_jsonl("b.jsonl", [*texts(3), {"text": "x", "_id": "a:2"}])
-    with pytest.raises(InputError, match=r"id 'a:2' occurs 2 times \(a.jsonl, line 3; b.jsonl, li"):
-        list(file_batches(["a.jsonl", "b.jsonl"]))
-
-
-@pytest.mark.usefixtures("small_batches")
 def test_the_id_of_a_blank_record_may_come_again():
     records = texts(8)
     records[1] |= {"text": " "}
@@ -176,19 +158,6 @@ def test_a_dataset_comes_in_batches_over_its_splits(streaming):
     assert keys(few) == [["k0", "k1"]]
 
 
-@pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("streaming", [False, True])
-def test_an_id_of_a_dataset_repeated_in_a_later_batch_is_refused(streaming):
-    write_dataset("s", train=texts(5), test=texts(1))
-    batches = dataset_batches("s", splits=["train", "test"], id_column="key", streaming=streaming)
-    assert next(batches).height == 3
-    with pytest.raises(InputError) as raised:
-        next(batches)
-    assert str(raised.value) == (
-        "s: id 'k0' occurs 2 times (s, train[0]; s, test[0]) or more. Ids must be unique."
-    )
-
-
 def collected(source):
     read = read_documents(source)
     frame = pl.concat(read.batches)
@@ -223,22 +192,6 @@ def test_the_contexts_of_question_files_are_its_documents_sorted():
     assert frame.select("_id", "text").rows() == [("p00000", "a one"), ("p00001", "b two")]
     assert frame.get_column("origin").to_list()[1] == "s.json: data[0].paragraphs[0] id q0"
     assert dropped.is_empty()
-
-
-def test_the_contexts_of_real_question_files_are_read_once_each(real_data):
-    path = str(real_data / "xquad.zh.json")
-    frame, _ = collected(SquadSource(kind="squad", paths=[path]))
-    contexts = read_squad_files([path]).get_column("context").unique().sort()
-    assert frame.get_column("text").to_list() == [context.strip() for context in contexts]
-
-
-def test_the_python_documentation_says_what_it_left_out():
-    source = PythonDocsSource(kind="python_docs", min_words=200, max_words=300, seed=3)
-    frame, dropped = collected(source)
-    assert frame.get_column("text").str.split(" ").list.len().max() <= 300
-    reasons = set(dropped.get_column("reason"))
-    assert reasons == {"duplicate", "near_duplicate", "passage_too_short", "passage_too_long"}
-    assert not dropped.select("stage", "unit", "item_id").is_duplicated().any()
 
 
 def test_a_shipped_file_is_found_from_any_folder_and_named_without_its_path():

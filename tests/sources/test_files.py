@@ -10,11 +10,7 @@ import pytest
 from psibench.errors import InputError
 from psibench.sources.files import read_document_files
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def refusal(*paths, **options) -> str:

@@ -7,17 +7,7 @@ from psibench.config.sources import HubSource
 from psibench.errors import InputError
 from psibench.sources.hub import hub_document_batches, read_hub_questions
 
-
-@pytest.fixture(autouse=True)
-def _offline(tmp_path, monkeypatch):
-    """Keep datasets off the network and its cache out of the home folder."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 QUESTIONS = {

@@ -123,10 +123,7 @@ def test_json_that_is_not_squad_is_refused_with_its_place(tmp_path, monkeypatch,
         (b"", "the file is empty; expected a SQuAD-format JSON file"),
         (b'{"data": [', "not valid JSON ("),
         (b"%PDF-1.7 ...", "found a PDF document, expected a SQuAD-format JSON file"),
-        (b"PK\x03\x04..", "found a zip archive or office document"),
-        (b"PAR1\x00\x00", "found a Parquet file"),
         (b'{"data": "\xe9"}', "found bytes that are not UTF-8 (line 1, byte 10 of the file)"),
-        ('{"data": []}'.encode("utf-16"), "found "),
     ],
 )
 def test_a_file_that_is_not_json_text_is_refused(tmp_path, data, message):

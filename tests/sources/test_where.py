@@ -14,16 +14,7 @@ from psibench.sources.documents import read_documents
 from psibench.sources.hub import read_hub_questions
 from psibench.sources.where import column_value, meets
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """An empty working folder; datasets stay off the network and out of the home folder."""
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def condition(**given):

@@ -45,22 +45,15 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class System:
-    """One of the two: its name, its per-query scores, and where they came from.
-
-    Attributes
-    ----------
-    files
-        Input name -> file.
-    labels
-        Benchmark and languages where they are known.
-    scheme
-        The first bucket scheme of its benchmark; None where that is not known.
-    """
+    """One of the two: its per-query scores, and where they came from."""
 
     evaluated: Evaluated
     files: dict[str, Path]
+    """Input name -> file."""
     labels: RowLabels | None = None
+    """Benchmark and languages where they are known."""
     scheme: str | None = None
+    """The first bucket scheme of its benchmark; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +68,6 @@ class Profiles:
     differences: BucketDifferences
     difference: float
     """Of the means over all queries."""
-    level: float
-    """Of the intervals."""
 
 
 def run_compare(args: argparse.Namespace) -> None:
@@ -110,7 +101,7 @@ def run_compare(args: argparse.Namespace) -> None:
         record = _provenance(args, (first, second), metrics, schemes)
         path = args.out / "comparison"
         write_result(tables.comparisons, COMPARISONS, path, provenance=record)
-        draw_profiles(drawn[0], path)
+        draw_profiles(drawn[0], path, level=args.level)
         print(f"\nWritten to {args.out}")
 
 
@@ -124,15 +115,15 @@ def _systems(args: argparse.Namespace) -> tuple[System, System]:
         raise InputError("--queries and --qrels go together; give both or none")
     if args.queries is not None:
         judgements = read_judgements(args)
-    a, b = (_system(text, judgements, args) for text in args.systems)
-    names = args.names or [a.evaluated.model, b.evaluated.model]
+    found = [_system(text, judgements, args) for text in args.systems]
+    names = args.names or [one.evaluated.model for one in found]
     if names[0] == names[1]:
         names = [names[0], f"{names[1]} (2)"]
-    return _named(a, names[0]), _named(b, names[1])
-
-
-def _named(system: System, name: str) -> System:
-    return replace(system, evaluated=replace(system.evaluated, model=name))
+    a, b = (
+        replace(one, evaluated=replace(one.evaluated, model=name))
+        for one, name in zip(found, names, strict=True)
+    )
+    return a, b
 
 
 def _system(
@@ -297,7 +288,7 @@ def _profiles(
         same=all(frame.get_column("same_mean").count() > 0 for frame in (first, second)),
     )
     difference = float((one - other).mean())
-    return Profiles(pair, metric, scheme, (first, second), differences, difference, level)
+    return Profiles(pair, metric, scheme, (first, second), differences, difference)
 
 
 def _block(found: dict[str, dict[str, Any]], profiles: Profiles, test: str | None) -> str:
@@ -308,21 +299,29 @@ def _block(found: dict[str, dict[str, Any]], profiles: Profiles, test: str | Non
         f"\n{profiles.metric}, {profiles.scheme.name}: {row['n_queries']} queries on "
         f"{row['n_documents']} documents"
     )
-    lines: list[tuple[str, ...]] = [("", first, second, "difference", "interval", "p")]
+    lines = [_cells("", first, second, "difference", "interval", "p")]
     for view, one in found.items():
-        indent = ""
-        if view != "all":
-            indent = "  "
-            lines.append(_heading(f"evidence given to {first} ({one['n_queries']} queries)"))
+        indent = "" if view == "all" else "  "
+        if indent:
+            lines.append(_cells(f"evidence given to {first} ({one['n_queries']} queries)"))
         lines.append(_line(f"{indent}mean", one, ("mean", "other_mean", "difference")))
-        if view == "all":
+        if not indent:
             names = ("psi_same", "other_psi_same", "psi_difference")
             lines.append(_line("PSI at equal documents, without noise", one, names))
         scales = f"hits {p_value(one['p_hit'])}, misses {p_value(one['p_miss'])}"
-        lines.append((f"{indent}profile", "", "", "", scales, p_value(one["p_profile"])))
-    kind = "at equal documents" if profiles.differences.is_same else "plain"
-    lines.append(_heading(f"mean by bucket, {kind}"))
-    lines += _bucket_lines(profiles)
+        lines.append(_cells(f"{indent}profile", "", "", "", scales, p_value(one["p_profile"])))
+    differences, is_same = profiles.differences, profiles.differences.is_same
+    lines.append(_cells(f"mean by bucket, {'at equal documents' if is_same else 'plain'}"))
+    sizes = profiles.means[0].get_column("n_queries").to_list()
+    means = [frame["same_mean" if is_same else "mean"].to_list() for frame in profiles.means]
+    ends = differences.value, differences.low, differences.high
+    for label, size, own, other, value, low, high in zip(
+        profiles.scheme.labels, sizes, *means, *ends, strict=True
+    ):
+        if size:
+            between = "" if np.isnan(low) else interval(low, high)
+            figures = (number(own), number(other), change(float(value)), between)
+            lines.append(_cells(f"  {label} ({size} queries)", *figures))
     said = [
         textwrap.fill(s, WIDTH, break_on_hyphens=False)
         for s in sentences(row, profiles.names, test)
@@ -330,13 +329,13 @@ def _block(found: dict[str, dict[str, Any]], profiles: Profiles, test: str | Non
     return "\n".join([title, *aligned(lines, n_text=1), "", *said])
 
 
-def _heading(text: str) -> tuple[str, ...]:
-    return (text, "", "", "", "", "")
+def _cells(*given: str) -> tuple[str, ...]:
+    return given + ("",) * (6 - len(given))
 
 
 def _line(label: str, row: dict[str, Any], names: tuple[str, str, str]) -> tuple[str, ...]:
     own, other, difference = names
-    return (
+    return _cells(
         label,
         number(row[own]),
         number(row[other]),
@@ -344,25 +343,6 @@ def _line(label: str, row: dict[str, Any], names: tuple[str, str, str]) -> tuple
         interval(row[f"{difference}_low"], row[f"{difference}_high"]),
         p_value(row["p_difference"]) if difference == "difference" else "",
     )
-
-
-def _bucket_lines(profiles: Profiles) -> list[tuple[str, ...]]:
-    column = "same_mean" if profiles.differences.is_same else "mean"
-    one, other = (frame.get_column(column).to_list() for frame in profiles.means)
-    sizes = profiles.means[0].get_column("n_queries").to_list()
-    found = profiles.differences
-    return [
-        (
-            f"  {label} ({sizes[i]} queries)",
-            number(one[i]),
-            number(other[i]),
-            change(float(found.value[i])),
-            "" if np.isnan(found.low[i]) else interval(found.low[i], found.high[i]),
-            "",
-        )
-        for i, label in enumerate(profiles.scheme.labels)
-        if sizes[i]
-    ]
 
 
 def sentences(row: dict[str, Any], names: tuple[str, str], test: str | None) -> list[str]:
@@ -500,7 +480,7 @@ STYLES = (("-", "o"), ("--", "s"))
 """Line and marker of each system: told apart without colour too."""
 
 
-def draw_profiles(profiles: Profiles, path: Path) -> None:
+def draw_profiles(profiles: Profiles, path: Path, *, level: float) -> None:
     """Write the figure of one scheme and metric as ``path`` with .png and with .svg."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -522,7 +502,7 @@ def draw_profiles(profiles: Profiles, path: Path) -> None:
         kind = "at equal documents" if column else "plain bucket means"
         upper.set_ylabel(f"{profiles.metric}, {kind}")
         upper.legend(frameon=False, loc="best")
-        bands = f"bands: {100 * profiles.level:g} % intervals, documents as units"
+        bands = f"bands: {100 * level:g} % intervals, documents as units"
         upper.set_title(bands, fontsize=9, loc="right", color=CONTROL)
         found = profiles.differences
         _band(lower, found.value, found.low, found.high, color=INK, linestyle="-", marker="o")
