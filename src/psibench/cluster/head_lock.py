@@ -49,23 +49,17 @@ _held: dict[Path, int] = {}
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds a lock, as the file names it: a head or a job.
-
-    Attributes
-    ----------
-    name
-        ``snakemake``; of a job its log.
-    slurm_job
-        Number of the SLURM job it runs in; "" outside of one.
-    """
+    """A process that holds a lock, as the file names it: a head or a job."""
 
     name: str
+    """``snakemake``; of a job its log."""
     host: str
     pid: int
     user: str
     folder: str
     started: str
     slurm_job: str
+    """Number of the SLURM job it runs in; "" outside of one."""
 
     def __str__(self) -> str:
         return (

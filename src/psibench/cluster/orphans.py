@@ -34,20 +34,15 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True)
 class Job:
-    """An active job, as squeue or its lock tells of it.
-
-    Attributes
-    ----------
-    rule
-        Rule and wildcards, as the comment has them; "" where the cluster keeps no comments. Of a
-        process, its log.
-    """
+    """An active job, as squeue or its lock tells of it."""
 
     id: str
     state: str
     name: str
     time: str
     rule: str
+    """Rule and wildcards, as the comment has them; "" where the cluster keeps no comments. Of a
+    process, its log."""
     folder: str
 
 

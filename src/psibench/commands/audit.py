@@ -56,22 +56,16 @@ UNREADABLE: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found.
-
-    Attributes
-    ----------
-    rows, table
-        DOCUMENT_READING and READING_TABLE.
-    why_no_vectors
-        Why no vectors were compared; empty if they were.
-    results
-        Of known-item queries, where asked for.
-    """
+    """What was found."""
 
     rows: pl.DataFrame
+    """DOCUMENT_READING."""
     table: pl.DataFrame
+    """READING_TABLE."""
     why_no_vectors: str
+    """Empty if vectors were compared."""
     results: ResultTables | None
+    """Of known-item queries, where asked for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

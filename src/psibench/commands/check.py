@@ -35,7 +35,6 @@ from psibench.tables.domains import with_labels
 from psibench.tables.provenance import hash_params
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.passages import cut_documents
-from psibench.translate.clean import Outliers
 from psibench.translate.steps import Translate
 
 CONFIG_SUFFIXES = {".yaml", ".yml"}
@@ -117,15 +116,11 @@ def check_config(*paths: Path) -> str:
             except InputError as error:
                 problems.append(str(error))
     refuse(problems)
+    rerankers = resolve_rerankers(config, models)
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
-    lines += [
-        f"  language model {name}: {llm.model}, backend {llm.backend}"
-        for name, llm in plan.llms.items()
-    ]
-    lines += [
-        f"  reranker {name}: {entry.backend}"
-        for name, entry in resolve_rerankers(config, models).items()
-    ]
+    for name, llm in plan.llms.items():
+        lines.append(f"  language model {name}: {llm.model}, backend {llm.backend}")
+    lines += [f"  reranker {name}: {entry.backend}" for name, entry in rerankers.items()]
     lines += [f"  not there yet: {what}" for what in not_there]
     return "\n".join(lines)
 
@@ -170,12 +165,8 @@ def language_lines(plan: Plan, name: str) -> Iterator[str]:
         return
     for language, domains in planned.native.items():
         yield f"{language}: {_counted(domains, 'domain')}"
-    alone, crossed = [], []
-    for queries, documents in planned.pairs:
-        if queries == documents:
-            alone.append(queries)
-        else:
-            crossed.append(f"{queries} in {documents}")
+    alone = [asked for asked, searched in planned.pairs if asked == searched]
+    crossed = [f"{asked} in {found}" for asked, found in planned.pairs if asked != found]
     yield f"evaluated in {_counted(alone, 'language')}"
     if crossed:
         yield f"across languages: {_counted(crossed, 'pair')}"
@@ -208,16 +199,13 @@ def translation_chain(section: Translate, source: str) -> Iterator[str]:
     if section.relocate is not None and section.relocate.llm is not None:
         yield f"spans quoted by {section.relocate.llm}"
     if clean.outliers is not None:
-        yield f"outliers removed {_bounds(clean.outliers)}"
+        of, low, high = clean.outliers.of, clean.outliers.low, clean.outliers.high
+        ratio = "" if of == "length" else "by the ratio to the original "
+        yield f"outliers removed {ratio}(below Q1 - {low:g} IQR, above Q3 + {high:g} IQR)"
     if section.relocate is not None and section.relocate.llm is None:
         yield "spans found by aligned sentences"
     if section.quality is not None:
         yield f"quality graded by {section.quality.llm}, {section.quality.per_stratum} per stratum"
-
-
-def _bounds(outliers: Outliers) -> str:
-    of = "" if outliers.of == "length" else "by the ratio to the original "
-    return f"{of}(below Q1 - {outliers.low:g} IQR, above Q3 + {outliers.high:g} IQR)"
 
 
 def _counted(names: Sequence[str], what: str) -> str:

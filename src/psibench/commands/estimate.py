@@ -119,14 +119,15 @@ def _plain(
 ) -> dict[str, Any]:
     """Return everything as plain data, unrounded; no sum of money where a part has no price."""
     costs = [row.total.usd if row.total.to_ask else 0.0 for row in llms]
+    bounds = [any(task.is_bound for task in row.tasks) for row in benchmarks]
     return {
         "usd": None if None in costs else sum(cost or 0.0 for cost in costs),
-        "is_bound": any(task.is_bound for row in benchmarks for task in row.tasks),
+        "is_bound": any(bounds),
         "benchmarks": [
             asdict(row)
-            | {"documents": row.documents, "is_bound": any(task.is_bound for task in row.tasks)}
+            | {"documents": row.documents, "is_bound": is_bound}
             | {"usd": _total(row.tasks).usd if row.tasks else 0.0}
-            for row in benchmarks
+            for row, is_bound in zip(benchmarks, bounds, strict=True)
         ],
         "llms": [
             {
@@ -136,9 +137,7 @@ def _plain(
                 "price": None if row.price is None else row.price.model_dump(mode="json"),
                 "tokenizer": row.tokenizer,
                 **{name: getattr(row.total, name) for name in TOTALS},
-                "budget_usd": row.settings.budget_usd,
-                "spent_usd": row.spent_usd,
-                "left_usd": row.left_usd,
+                **_budget(row.settings.budget_usd, row),
             }
             for row in llms
         ],
@@ -150,9 +149,7 @@ def _plain(
                 "tokenizer": row.tokenizer,
                 **asdict(row.total),
                 "usd": row.cost(row.total),
-                "budget_usd": row.entry.budget_usd,
-                "spent_usd": row.spent_usd,
-                "left_usd": row.left_usd,
+                **_budget(row.entry.budget_usd, row),
                 "benchmarks": [
                     {"id": name, "language": language, **asdict(count), "usd": row.cost(count)}
                     for name, language, count in row.rows
@@ -161,6 +158,10 @@ def _plain(
             for row in apis
         ],
     }
+
+
+def _budget(budget: float | None, row: "LlmEstimate | ApiEstimate") -> dict[str, float | None]:
+    return {"budget_usd": budget, "spent_usd": row.spent_usd, "left_usd": row.left_usd}
 
 
 def _total(tasks: "Sequence[TaskEstimate]") -> "TaskEstimate":
@@ -180,7 +181,7 @@ def _benchmark(row: "BenchmarkEstimate") -> Iterator[str]:
     yield from (f"  estimated from {note}" for note in row.notes)
     if row.tasks:
         names = [" ".join(filter(None, (task.task, task.language))) for task in row.tasks]
-        cells = [_cells(name, task.llm, task) for name, task in zip(names, row.tasks, strict=True)]
+        cells = (_cells(name, task.llm, task) for name, task in zip(names, row.tasks, strict=True))
         rows = [HEAD, *cells, _cells("total", "", _total(row.tasks))]
         yield from (f"  {line}" for line in aligned(rows, n_text=2))
 

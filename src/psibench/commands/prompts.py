@@ -12,9 +12,8 @@ from psibench.generate.ask import read_task_tables
 from psibench.generate.benchmarks import Benchmark, GeneratedBenchmark
 from psibench.generate.recipes import tasks_of
 from psibench.llm.prompts import load_prompt, requests_of
-from psibench.llm.request import Request
 from psibench.llm.sections import LlmSettings
-from psibench.llm.tasks import LlmTask, TaskItem
+from psibench.llm.tasks import LlmTask
 from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
 from psibench.plan.config import Config, load_config, resolve_llms
 from psibench.tables.domains import TablePath, domain_table
@@ -51,17 +50,7 @@ def run_prompts(args: argparse.Namespace) -> None:
     config, _ = load_config(read_config(args))
     name = _benchmark_of(config, args.task, args.benchmark)
     chosen = config.model_copy(update={"benchmarks": {name: config.benchmarks[name]}})
-    print(
-        render_item(
-            plan_benchmarks(chosen)[name],
-            args.task,
-            resolve_llms(chosen),
-            args.row,
-            language=args.language,
-            domain=args.domain,
-            config=args.config,
-        )
-    )
+    print(render_item(plan_benchmarks(chosen)[name], resolve_llms(chosen), args))
 
 
 def _listing() -> Iterator[str]:
@@ -110,77 +99,69 @@ Place = tuple[str, str]
 
 
 def render_item(
-    benchmark: PlannedBenchmark,
-    task: str,
-    llms: Mapping[str, LlmSettings],
-    item_id: str,
-    *,
-    language: str | None,
-    domain: str | None,
-    config: Path | None,
+    benchmark: PlannedBenchmark, llms: Mapping[str, LlmSettings], args: argparse.Namespace
 ) -> str:
     """Return the messages of one item, each under its role.
 
-    It is looked for in every language and domain whose tables are there.
+    It is looked for in every language and domain whose tables are there, or in those asked for.
 
     Raises InputError if no table is there yet, no item has the id, or those of several places have
     it.
-
-    Parameters
-    ----------
-    language, domain
-        Look there alone; None for all.
-    config
-        The user's config, named in the command that makes missing tables.
     """
-    places = _places(benchmark, task, language, domain)
-    tables = {place: _tables(benchmark, task, place) for place in places}
-    there = [place for place in places if not _missing(tables[place])]
+    task, prompt = benchmark.tasks[args.task].task, benchmark.tasks[args.task].prompt
+    assert prompt is not None
+    where = f"{args.task} of {benchmark.id}"
+    places = _places(benchmark, args)
+    tables = {place: _tables(benchmark, args.task, place) for place in places}
+    missing = {place: _missing(read) for place, read in tables.items()}
+    there = [place for place in places if not missing[place]]
     if not there:
-        raise InputError(_not_made(task, _missing(tables[places[0]]), config, len(places)))
+        given = "" if args.config is None else f" {args.config}"
+        n_others, lacking = len(places) - 1, missing[places[0]]
+        others = f" (and those of {n_others} other languages and domains)" if n_others else ""
+        raise InputError(
+            f"{args.task} reads {', '.join(lacking)}{others}: not made yet. Make it with "
+            f"`psibench run{given} {' '.join(lacking)}`"
+        )
     found: dict[Place, str] = {}
     known: list[str] = []
     for place in there:
-        for item, request in _requests(benchmark, task, llms, place, tables[place]):
+        section, rows = benchmark.asked(args.task, place[0]), read_task_tables(task, tables[place])
+        for item, request in requests_of(task, section, prompt, llms[section.llm], rows):
             known.append(item.id)
-            if item.id == item_id:
+            if item.id == args.row:
                 parts = (f"## {part.role}\n{part.content}" for part in request.messages)
                 found[place] = "\n\n".join(parts)
                 break
     if len(found) == 1:
         return next(iter(found.values()))
-    unmade = len(places) - len(there)
-    raise InputError(f"{task} of {benchmark.id}: {_not_one(item_id, list(found), known, unmade)}")
-
-
-def _not_one(item_id: str, found: list[Place], known: list[str], unmade: int) -> str:
-    """Say that several places have an item, or none has it."""
     if found:
-        named = ", ".join("/".join(place) for place in found)
-        return f"{item_id!r} is in {named}: choose with --language or --domain"
+        named = ", ".join(map("/".join, found))
+        raise InputError(f"{where}: {args.row!r} is in {named}: choose with --language or --domain")
     examples = ", ".join(known[:EXAMPLES]) or "none, the tables hold nothing to ask about"
+    unmade = len(places) - len(there)
     more = f"; the tables of {unmade} more domains are not made yet" if unmade else ""
-    return f"no item {item_id!r} among {len(known):,}; some ids: {examples}{more}"
+    raise InputError(
+        f"{where}: no item {args.row!r} among {len(known):,}; some ids: {examples}{more}"
+    )
 
 
-def _places(
-    benchmark: PlannedBenchmark, task: str, language: str | None, domain: str | None
-) -> list[Place]:
+def _places(benchmark: PlannedBenchmark, args: argparse.Namespace) -> list[Place]:
     """List where a task is asked, in order: those wanted."""
-    if benchmark.tasks[task].translates:
-        every = [
-            (own, at) for own in benchmark.translated for at in benchmark.asked_about(task, own)
-        ]
-    else:
-        every = [(place.language, place.domain) for place in benchmark.places]
+    every = [(place.language, place.domain) for place in benchmark.places]
+    if benchmark.tasks[args.task].translates:
+        languages = benchmark.translated
+        every = [(own, at) for own in languages for at in benchmark.asked_about(args.task, own)]
     wanted = [
-        place for place in every if language in (None, place[0]) and domain in (None, place[1])
+        (language, domain)
+        for language, domain in every
+        if args.language in (None, language) and args.domain in (None, domain)
     ]
     if not wanted:
-        asked = "/".join(filter(None, (language, domain)))
-        some = ", ".join("/".join(place) for place in every[:EXAMPLES])
+        asked = "/".join(filter(None, (args.language, args.domain)))
+        some = ", ".join(map("/".join, every[:EXAMPLES]))
         raise InputError(
-            f"{task} of {benchmark.id}: nothing is asked in {asked}; there are {len(every)} "
+            f"{args.task} of {benchmark.id}: nothing is asked in {asked}; there are {len(every)} "
             f"languages and domains, such as {some}"
         )
     return wanted
@@ -193,31 +174,8 @@ def _tables(benchmark: PlannedBenchmark, task: str, place: Place) -> dict[str, T
     return {read: domain_table(path, domain, number) for read, path in given.items()}
 
 
-def _requests(
-    benchmark: PlannedBenchmark,
-    task: str,
-    llms: Mapping[str, LlmSettings],
-    place: Place,
-    tables: Mapping[str, TablePath],
-) -> Iterator[tuple[TaskItem, Request]]:
-    planned, section = benchmark.tasks[task], benchmark.asked(task, place[0])
-    own, prompt = planned.task, planned.prompt
-    assert prompt is not None
-    return requests_of(own, section, prompt, llms[section.llm], read_task_tables(own, tables))
-
-
 def _missing(paths: Mapping[str, TablePath]) -> list[str]:
     return [str(path) for path in paths.values() if not Path(path).is_file()]
-
-
-def _not_made(task: str, missing: list[str], config: Path | None, n_places: int) -> str:
-    """Say which tables an item is made of, and how to make them."""
-    given = "" if config is None else f" {config}"
-    others = f" (and those of {n_places - 1} other languages and domains)" if n_places > 1 else ""
-    return (
-        f"{task} reads {', '.join(missing)}{others}: not made yet. Make it with "
-        f"`psibench run{given} {' '.join(missing)}`"
-    )
 
 
 COMMAND = Command(

@@ -178,18 +178,12 @@ EVERYTHING = "all"
 
 @dataclass(frozen=True)
 class Reading:
-    """How far each run's model read into each query's positive.
-
-    Attributes
-    ----------
-    ends
-        Per run a (n_queries, 2) frame of `query_id` and `visible_char_end`; None: not known.
-    tokenizer
-        Hash of what decides the tokens; None if none was needed.
-    """
+    """How far each run's model read into each query's positive."""
 
     ends: list[pl.DataFrame | None]
+    """Per run a (n_queries, 2) frame of `query_id` and `visible_char_end`; None: not known."""
     tokenizer: str | None = None
+    """Hash of what decides the tokens; None if none was needed."""
 
 
 def add_reading(group: argparse._ArgumentGroup) -> None:
