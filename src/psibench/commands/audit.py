@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.commands.base import Command, refuse_file, write_result
+from psibench.commands.base import Command, refuse_below, refuse_file, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
 from psibench.commands.text_table import aligned, ends, figure
@@ -115,7 +115,8 @@ def _share(text: str) -> float:
 
 def run_audit(args: argparse.Namespace) -> int:
     """Read the corpus as the model would, say what it is not given, and return the exit code."""
-    _check(args)
+    refuse_below(args, {"n": 0, "queries": 0, "seed": 0, "max_tokens": 8})
+    refuse_file("--out", args.out)
     entry = find_model(args.model, max_tokens=args.max_tokens)
     if Path(args.model).is_dir() and args.max_tokens is None and args.model == entry.checkpoint:
         declared = declared_length(entry, Path(args.model))
@@ -143,16 +144,6 @@ def run_audit(args: argparse.Namespace) -> int:
         )
         return ABOVE
     return 0
-
-
-def _check(args: argparse.Namespace) -> None:
-    """Check before anything is read what can be checked then."""
-    for name, least in (("n", 0), ("queries", 0), ("seed", 0), ("max_tokens", 8)):
-        value = getattr(args, name)
-        if value is not None and value < least:
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} {value}; allowed: {least} or more")
-    refuse_file("--out", args.out)
 
 
 def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, store: Path) -> Audit:

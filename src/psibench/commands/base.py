@@ -1,7 +1,7 @@
 """What a sub-command is made of, and what several of them do."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +74,14 @@ def refuse_file(option: str, folder: Path | None) -> None:
     """Refuse an output folder that is a file; None was not given."""
     if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError(f"{option} {folder} is a file; name a folder")
+
+
+def refuse_below(args: argparse.Namespace, least: Mapping[str, int]) -> None:
+    """Refuse options that are smaller than allowed; None was not given."""
+    for name, lowest in least.items():
+        if (value := getattr(args, name)) is not None and value < lowest:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} {value}; allowed: {lowest} or more")
 
 
 def write_result(

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import polars as pl
 
-from psibench.commands.base import Command, refuse_unwritable
+from psibench.commands.base import Command, refuse_below, refuse_unwritable
 from psibench.commands.probe_text import probe_lines
 from psibench.config.models import EncoderModel, SentenceTransformerModel
 from psibench.config.registry import load_registry
@@ -154,14 +154,9 @@ def _check(args: argparse.Namespace) -> None:
     refuse_unwritable("--out", args.out)
     if args.out is not None and args.out.suffix not in (".parquet", ".csv"):
         raise InputError(f"--out {args.out}: end it in .parquet or .csv")
-    if args.n < 2:
-        raise InputError(f"--n {args.n}; allowed: 2 or more")
-    if args.seed < 0:
-        raise InputError(f"--seed {args.seed}; allowed: 0 or more")
+    refuse_below(args, {"n": 2, "seed": 0, "max_tokens": 8})
     if not 0.5 < args.level < 1:
         raise InputError(f"--level {args.level}; allowed: above 0.5 and below 1")
-    if args.max_tokens is not None and args.max_tokens < 8:
-        raise InputError(f"--max-tokens {args.max_tokens}; allowed: 8 or more")
     if args.name in OF_QUERIES and args.queries is None:
         raise InputError(f"{args.name} needs --queries with pos_char_span and pos_corpus_id")
     if args.name not in OF_QUERIES and args.queries is not None:
@@ -180,28 +175,19 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, list[Path]]:
     texts = read_texts([args.queries], asked["_id"]).select("_id", "text")
     queries = asked.join(texts, on="_id", maintain_order="left")
     _refuse_unplaced(queries, corpus, args.queries)
-    lengths = pl.Series(token_counter(args.tokenizer)(_positives(queries, corpus)), dtype=pl.Int64)
-    queries = queries.with_columns(pos_token_length=lengths)
-    write_table(
-        queries.select(QUERIES.column_names),
-        folder / "queries.parquet",
-        QUERIES,
-        provenance=origin,
-    )
+    known = dict(corpus.select("_id", "text").iter_rows())
+    counts = token_counter(args.tokenizer)([known[one] for one in queries["pos_corpus_id"]])
+    queries = queries.with_columns(pos_token_length=pl.Series(counts, dtype=pl.Int64))
+    own = queries.select(QUERIES.column_names)
+    write_table(own, folder / "queries.parquet", QUERIES, provenance=origin)
     if args.qrels is None:
-        qrels = queries.select(
-            pl.col("_id").alias("query-id"), pl.col("pos_corpus_id").alias("corpus-id"), score=1
-        )
+        pairs = {"query-id": "_id", "corpus-id": "pos_corpus_id"}
+        qrels = queries.select(**{name: pl.col(of) for name, of in pairs.items()}, score=1)
     else:
         qrels = read_qrels(args.qrels)
     write_table(qrels, folder / "qrels.parquet", QRELS, provenance=origin)
     names = {"corpora": "corpus", "queries": "queries", "qrels": "qrels"}
     return {given: [folder / f"{name}.parquet"] for given, name in names.items()}
-
-
-def _positives(queries: pl.DataFrame, corpus: pl.DataFrame) -> list[str]:
-    texts = dict(corpus.select("_id", "text").iter_rows())
-    return [texts[one] for one in queries["pos_corpus_id"]]
 
 
 def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) -> None:

@@ -223,7 +223,10 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
         if given:
             raise InputError(f"{' and '.join(given)} without --max-tokens; give all three or none")
         return None
-    limits = [_limit(text) for text in args.max_tokens]
+    for text in args.max_tokens:
+        if text != EVERYTHING and not (text.isdecimal() and int(text)):
+            raise InputError(f"--max-tokens {text!r}; give a number of tokens, or {EVERYTHING!r}")
+    limits = [None if text == EVERYTHING else int(text) for text in args.max_tokens]
     if len(limits) not in (1, len(args.run)):
         raise InputError(
             f"{len(limits)} --max-tokens for {len(args.run)} --run; give one, or one for each"
@@ -232,14 +235,6 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
     if lacking and any(limit is not None for limit in limits):
         raise InputError(f"--max-tokens without {' and '.join(lacking)}; give all three or none")
     return limits * (len(args.run) if len(limits) == 1 else 1)
-
-
-def _limit(text: str) -> int | None:
-    if text == EVERYTHING:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"--max-tokens {text!r}; give a number of tokens, or {EVERYTHING!r}")
-    return int(text)
 
 
 def find_reading(args: argparse.Namespace, queries: pl.DataFrame, qrels: pl.DataFrame) -> Reading:
@@ -262,18 +257,29 @@ def find_reading(args: argparse.Namespace, queries: pl.DataFrame, qrels: pl.Data
         None: asked.select("query_id", visible_char_end="length")
     }
     identity = None
-    numbers = sorted({limit for limit in limits if limit is not None})
-    if numbers:
+    if numbers := sorted({limit for limit in limits if limit is not None}):
         from psibench.models.api.texts import tokenizer_identity
         from psibench.models.counting import load_tokenizer
+        from psibench.models.tokenizing import tokenize_texts
 
         texts = read_texts(args.corpus, asked.get_column("document_id"))
         _check_lengths(asked, texts, args)
         tokenizer = load_tokenizer(args.tokenizer, option="--tokenizer")
         identity = tokenizer_identity(tokenizer, name=args.tokenizer)
+        special = tokenizer.num_special_tokens_to_add()
+        if numbers[0] <= special:
+            raise InputError(
+                f"--max-tokens {numbers[0]}: the tokenizer adds {special} special tokens, which "
+                "count and leave the text none"
+            )
         for limit in numbers:
-            read = _read_of(texts, tokenizer, limit)
-            ends[limit] = asked.join(read, on="document_id").select("query_id", "visible_char_end")
+            read = tokenize_texts(tokenizer, texts["text"].to_list(), max_tokens=limit)
+            ends_of = texts.select(document_id="_id").with_columns(
+                pl.Series("visible_char_end", [one.visible_char_end for one in read], pl.Int64)
+            )
+            ends[limit] = asked.join(ends_of, on="document_id").select(
+                "query_id", "visible_char_end"
+            )
     return Reading([ends[limit] for limit in limits], identity)
 
 
@@ -295,18 +301,3 @@ def _check_lengths(asked: pl.DataFrame, texts: pl.DataFrame, args: argparse.Name
             "given it before the text was given less of the text",
             file=sys.stderr,
         )
-
-
-def _read_of(texts: pl.DataFrame, tokenizer: Any, limit: int) -> pl.DataFrame:
-    """Return `document_id` and where the last of ``limit`` tokens ends."""
-    from psibench.models.tokenizing import tokenize_texts
-
-    special = tokenizer.num_special_tokens_to_add()
-    if limit <= special:
-        raise InputError(
-            f"--max-tokens {limit}: the tokenizer adds {special} special tokens, which count and "
-            "leave the text none"
-        )
-    items = tokenize_texts(tokenizer, texts.get_column("text").to_list(), max_tokens=limit)
-    ends = pl.Series([item.visible_char_end for item in items], dtype=pl.Int64)
-    return texts.select(document_id="_id").with_columns(visible_char_end=ends)

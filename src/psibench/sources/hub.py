@@ -11,7 +11,7 @@ from psibench.errors import InputError
 from psibench.sources.batches import Row, batch_documents
 from psibench.sources.checks import require_id, require_text
 from psibench.sources.squad import Row as QuestionRow
-from psibench.sources.squad import check_answer, check_context, questions_frame
+from psibench.sources.squad import check_context, question_row, questions_frame
 from psibench.sources.where import keep_records
 
 PARQUET_ROWS = 256
@@ -29,11 +29,7 @@ def read_hub_questions(source: HubSource) -> pl.DataFrame:
         require_columns(record, ("id", "question", "context", "answers"), origin)
         context = check_context(record["context"], origin=origin)
         answer, start = _first_answer(record["answers"], origin)
-        if answer is not None and start is not None:
-            check_answer(context, answer, start, origin=origin)
-        identifier = require_id(record["id"], "id", origin=origin)
-        question = require_text(record["question"], "question", origin=origin)
-        rows.append((identifier, question, context, answer, start, origin))
+        rows.append(question_row(record, context, answer, start, origin))
     return questions_frame(rows, where=source.name)
 
 

@@ -1,6 +1,6 @@
 """Questions with answer spans from SQuAD's JSON format: v1.1, v2 and XQuAD."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,23 @@ def check_context(context: object, *, origin: str) -> str:
     return text
 
 
-def check_answer(context: str, answer: str, start: int, *, origin: str) -> None:
-    """Raise InputError unless ``answer`` stands in ``context`` at ``start``."""
-    found = context[start : start + len(answer)] if start >= 0 else ""
-    if not answer.strip() or found != answer:
-        raise InputError(
-            f"{origin}: the answer {answer!r} does not stand at answer_start {start}; "
-            f"found {found!r} there. Offsets are 0-based characters (not bytes) into the context."
-        )
+def question_row(
+    record: Mapping[str, Any], context: str, answer: str | None, start: int | None, origin: str
+) -> Row:
+    """Make a row of a question (id, question) and its first answer, if it has one.
+
+    Raises InputError unless the answer stands in ``context`` at ``start``.
+    """
+    if answer is not None and start is not None:
+        found = context[start : start + len(answer)] if start >= 0 else ""
+        if not answer.strip() or found != answer:
+            raise InputError(
+                f"{origin}: the answer {answer!r} does not stand at answer_start {start}; found "
+                f"{found!r} there. Offsets are 0-based characters (not bytes) into the context."
+            )
+    identifier = require_id(record["id"], "id", origin=origin)
+    question = require_text(record["question"], "question", origin=origin)
+    return identifier, question, context, answer, start, origin
 
 
 def _read_file(path: str | Path) -> Iterator[Row]:
@@ -84,16 +93,13 @@ def _read_paragraph(paragraph: dict[str, Any], origin: str) -> Iterator[Row]:
     if not questions:
         yield (None, None, context, None, None, origin)
     for question in questions:
-        identifier = require_id(question["id"], "id", origin=origin)
-        where = f"{origin} id {identifier}"
-        asked = require_text(question["question"], "question", origin=where)
-        answers = question.get("answers", [])
-        if not answers:
-            yield (identifier, asked, context, None, None, where)
-            continue
-        answer = require_text(answers[0]["text"], "text", origin=where)
-        start = answers[0]["answer_start"]
-        if not isinstance(start, int) or isinstance(start, bool):
-            raise InputError(f"{where}: answer_start is {shown(start)}; expected a whole number")
-        check_answer(context, answer, start, origin=where)
-        yield (identifier, asked, context, answer, start, where)
+        where = f"{origin} id {require_id(question['id'], 'id', origin=origin)}"
+        answer, start = None, None
+        if answers := question.get("answers", []):
+            answer = require_text(answers[0]["text"], "text", origin=where)
+            start = answers[0]["answer_start"]
+            if not isinstance(start, int) or isinstance(start, bool):
+                raise InputError(
+                    f"{where}: answer_start is {shown(start)}; expected a whole number"
+                )
+        yield question_row(question, context, answer, start, where)
