@@ -166,21 +166,6 @@ def collected(source):
     return frame, read.dropped
 
 
-@pytest.mark.usefixtures("small_batches")
-def test_every_kind_of_source_gives_its_documents():
-    write_jsonl("a.jsonl", texts(5))
-    given = FilesSource(kind="files", paths=["a.jsonl"], text_column="key", id_column="text")
-    frame, dropped = collected(given)
-    assert frame.row(4) == ("text 4", "k4", "a.jsonl, line 5")
-    assert dropped.is_empty()
-
-    write_dataset("s", test=texts(5))
-    hub = HubSource(kind="hub", name="s", splits=["test"], id_column="key", streaming=True)
-    frame, dropped = collected(hub)
-    assert frame.get_column("_id").to_list() == ["k0", "k1", "k2", "k3", "k4"]
-    assert dropped.is_empty()
-
-
 def test_the_contexts_of_question_files_are_its_documents_sorted():
     def paragraph(context, question):
         answers = [{"text": context[:1], "answer_start": 0}]
