@@ -35,8 +35,8 @@ MAX_SEEN = 0.5
 """A paragraph of which a larger share was met before is left out."""
 Part = Literal["all", "language", "network", "library"]
 
-LANGUAGE_PREFIX = "pydoc_data.topics:"
-"""How the origins of the language's own topics begin."""
+TOPIC = "topic"
+"""How the names of the language's own pages begin: no module is called so."""
 NETWORK_PACKAGES = frozenset(
     """
     _socket _ssl asynchat asyncio asyncore base64 cgi cgitb email ftplib html http imaplib imghdr
@@ -163,21 +163,17 @@ def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Droppe
 
 
 @cache
-def _distinct_pages() -> tuple[tuple[Page, ...], list[Page], list[Dropped]]:
+def _distinct_pages() -> tuple[list[Page], list[Dropped]]:
     """Read all pages, and leave out what was met before: once for all parts that a job reads."""
-    every = tuple(python_pages())
-    return every, *drop_seen_paragraphs(every)
+    return drop_seen_paragraphs(python_pages())
 
 
 def _of_part(part: Part) -> tuple[list[Page], list[Dropped]]:
     """Of what is left of all pages and of what was left out, take one part's."""
-    every, kept, dropped = _distinct_pages()
-    if part == "all":
-        return kept, list(dropped)
-    own = {page.name.lower() for page in every if part_of(page.name, page.origin) == part}
+    kept, dropped = _distinct_pages()
     return (
-        [page for page in kept if page.name.lower() in own],
-        [row for row in dropped if row.doc_id in own],
+        [page for page in kept if part in ("all", part_of(page.name))],
+        [row for row in dropped if part in ("all", part_of(row.doc_id or ""))],
     )
 
 
@@ -187,11 +183,11 @@ def _drop(page: Page, unit: str, place: str, reason: str, text: str, score: floa
     return Dropped(STAGE, unit, *facts, char_length=len(text))
 
 
-def part_of(name: str, origin: str) -> Part:
-    """Return the part that a page belongs to, by its name and origin."""
-    if origin.startswith(LANGUAGE_PREFIX):
-        return "language"
+def part_of(name: str) -> Part:
+    """Return the part that a page belongs to, by its name in any case."""
     package = name.lower().partition(".")[0]
+    if package == TOPIC:
+        return "language"
     return "network" if package in NETWORK_PACKAGES else "library"
 
 
@@ -235,7 +231,7 @@ def _topic_pages() -> Iterator[Page]:
             "distribution's full standard library, or use another source of documents"
         ) from error
     for name, text in sorted(topics.items(), key=lambda item: (-len(item[1]), item[0])):
-        slug = f"topic.{name.replace(' ', '_')}"
+        slug = f"{TOPIC}.{name.replace(' ', '_')}"
         yield Page(slug, f"pydoc_data.topics:{name}", prose_paragraphs(text))
 
 
