@@ -146,19 +146,6 @@ def test_a_plan_counts_jobs_and_gpu_hours(folder, capsys):
     assert pl.read_csv("plan.csv").get_column("jobs").to_list() == [7, 1]
 
 
-def test_a_plan_has_one_encoding_of_a_benchmark_and_its_raw_view(folder, capsys):
-    (folder / "my.yaml").write_text("models: [bm25, minilm-maxp]\n")
-    assert main(["plan", "--config", "my.yaml"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    # minilm-maxp is evaluated on the benchmark and its raw view, all-minilm-l6-v2 recalls false
-    # negatives of the raw view; translations have other models.
-    assert [line.split()[:3] for line in lines[1:3]] == [
-        ["python-docs-raw", "eng-Latn", "minilm-maxp"],
-        ["python-docs-raw", "eng-Latn", "all-minilm-l6-v2"],
-    ]
-    assert lines[3] == "2 jobs that encode."
-
-
 def own_texts(folder):
     """Write three texts of 4, 5 and 6 words; return a benchmark of them."""
     (folder / "texts").mkdir()

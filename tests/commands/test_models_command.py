@@ -6,11 +6,9 @@ import pytest
 import yaml
 
 from psibench.cli import main
-from psibench.commands import models as command
 from psibench.commands.models import model_row, size_text, table_lines
 from psibench.config.registry import load_registry, validate_registry
 from psibench.config.reranker_registry import load_rerankers
-from psibench.models.backends import own_backends
 
 CHECKPOINT = {"backend": "sentence-transformers", "checkpoint": "owner/name", "max_tokens": 512}
 BCE = "maidalun1020/bce-reranker-base_v1"
@@ -96,12 +94,6 @@ def test_an_unknown_kind_ends_with_code_2_and_says_which_there_are(capsys):
     assert all(kind in message for kind in ("sparse", "dense", "late-interaction", "reranker"))
 
 
-def test_every_backend_of_the_config_can_be_asked_for():
-    offered = command._choices("backend")
-    assert offered == sorted(set(offered))
-    assert {"bm25s", "vllm", "rerank", "runs", *own_backends()} <= set(offered)
-
-
 def test_json_has_all_fields_of_the_registry_and_of_a_configs_own_entries(tmp_path, capsys):
     path = tmp_path / "my.yaml"
     mine = CHECKPOINT | {"query_prompt": "query: ", "revision": "0" * 40}
@@ -127,6 +119,9 @@ def test_entries_named_are_shown_whole_as_a_config_would_have_them(tmp_path, cap
 def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):
     assert main(["models", "bgem3"]) == 2
     assert "unknown model 'bgem3'; did you mean bge-m3?" in capsys.readouterr().err
+    assert main(["models", "nope"]) == 2
+    near = capsys.readouterr().err.partition("did you mean ")[2].partition("?")[0]
+    assert len(near.split(", ")) == 3  # and not all
 
 
 def test_nothing_of_the_kind_is_an_empty_list(capsys):
@@ -142,9 +137,3 @@ def test_output_that_is_no_terminal_is_never_cut(monkeypatch, capsys, is_termina
     lines = capsys.readouterr().out.splitlines()
     assert (max(map(len, lines)) > 140) is not is_terminal
     assert any("…" in line for line in lines) is is_terminal
-
-
-def test_an_unknown_model_is_answered_with_the_nearest_and_not_with_all(capsys):
-    assert main(["models", "nope"]) == 2
-    near = capsys.readouterr().err.partition("did you mean ")[2].partition("?")[0]
-    assert len(near.split(", ")) == 3

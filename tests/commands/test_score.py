@@ -296,13 +296,6 @@ def test_a_failed_run_leaves_the_old_tables(files):
     assert (files / "out" / "psi_table.parquet").read_bytes() == before
 
 
-def test_help_lists_the_formats(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["score", "--help"])
-    assert stopped.value.code == 0
-    assert "mteb .json .json.gz" in " ".join(capsys.readouterr().out.split())
-
-
 def test_a_run_with_none_of_the_judged_documents_is_refused(files, capsys):
     run = files / "bm25.trec"
     run.write_text(run.read_text().replace(" d", " doc-"))

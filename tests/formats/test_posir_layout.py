@@ -8,10 +8,8 @@ import pytest
 from psibench.errors import InputError
 from psibench.formats.posir import (
     COLUMNS,
-    ReleaseTables,
     discover,
     read_dataset,
-    write_dataset,
 )
 from psibench.generate.loaders.posir_release import PosirRelease
 
@@ -170,21 +168,3 @@ def test_a_hub_without_the_dataset_or_the_file_says_what_to_check(hub):
         read_dataset("owner/release", **ENGLISH)
     with pytest.raises(InputError, match=r"no such folder .* cannot be loaded \(OSError: 404\)"):
         read_dataset("owner/other", **ENGLISH)
-
-
-def test_a_written_dataset_is_read_back_the_same(tmp_path):
-    tables = ReleaseTables(CORPUS, QUERIES, QRELS)
-    write_dataset(tables, tmp_path, **ENGLISH)
-    back = read_dataset(str(tmp_path), **ENGLISH)
-    for table, columns in COLUMNS.items():
-        assert getattr(back, table).equals(getattr(tables, table))
-        written = pl.read_parquet_schema(tmp_path / "eng-Latn" / "game" / table / "test.parquet")
-        assert dict(written) == columns
-
-
-def test_further_columns_are_written_only_when_asked_for(tmp_path):
-    more = ReleaseTables(CORPUS.with_columns(origin=pl.lit("o")), QUERIES, QRELS)
-    for extra in (False, True):
-        write_dataset(more, tmp_path / str(extra), **ENGLISH, extra=extra)
-        path = tmp_path / str(extra) / "eng-Latn" / "game" / "corpus" / "test.parquet"
-        assert pl.read_parquet(path).columns == ["_id", "text", *["origin"] * extra]

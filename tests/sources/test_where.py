@@ -202,17 +202,6 @@ def test_where_nothing_is_left_the_values_found_are_named():
     )
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_column_a_dataset_lacks_is_refused(streaming):
-    write("s/train.jsonl")
-    where = [{"column": "quality.mark", "at_least": 1}]
-    source = {"kind": "hub", "name": "s", "streaming": streaming, "where": where}
-    with pytest.raises(InputError) as raised:
-        rows(HubSource.model_validate(source))
-    assert str(raised.value).startswith("s, train[0]: no column 'quality.mark'; found ")
-    assert "quality.score" in str(raised.value)
-
-
 def test_a_file_without_columns_cannot_be_filtered():
     write("d/a.jsonl")
     Path("d/b.md").write_text("text")
