@@ -16,8 +16,24 @@ def queries(*rows) -> pl.DataFrame:
 GOOD = queries(("q1", [0, 10], 10), ("q2", [5, 6], 10))
 
 
-def test_sound_queries_pass():
-    check_queries(GOOD, source="f")
+def several(spans, *, single=None, length=10) -> pl.DataFrame:
+    row = {"_id": "q9", "pos_char_span": single, "pos_char_spans": spans}
+    return pl.DataFrame([row | {"pos_char_length": length}], schema=QUERY_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("given", "spans_may_overrun"),
+    [
+        (GOOD, False),
+        (several([[0, 3], [3, 5], [9, 10]]), False),
+        (several([[0, 3], [5, 11]]), True),
+        (queries(("q", [5, 11], 10)), True),
+        # A class alone is enough, with or without a length.
+        (queries(("q1", None, None, "end"), ("q2", None, 7, "mixed")), False),
+    ],
+)
+def test_sound_queries_pass(given, spans_may_overrun):
+    check_queries(given, source="f", spans_may_overrun=spans_may_overrun)
 
 
 @pytest.mark.parametrize(
@@ -34,28 +50,12 @@ def test_a_document_without_length_is_refused(length):
         check_queries(queries(("q9", [0, 1], length)), source="f", spans_may_overrun=True)
 
 
-def several(spans, *, single=None, length=10) -> pl.DataFrame:
-    row = {"_id": "q9", "pos_char_span": single, "pos_char_spans": spans}
-    return pl.DataFrame([row | {"pos_char_length": length}], schema=QUERY_SCHEMA)
-
-
-def test_several_spans_in_order_pass():
-    check_queries(several([[0, 3], [3, 5], [9, 10]]), source="f")
-    check_queries(several([[0, 3], [5, 11]]), source="f", spans_may_overrun=True)
-
-
 @pytest.mark.parametrize(
     "given",
     [
-        several([]),
-        several([[3, 5], [0, 2]]),
-        several([[0, 3], [2, 5]]),
-        several([[0, 3], [5, 5]]),
-        several([[-1, 3], [5, 6]]),
-        several([[0, 3], [5, 11]]),
-        several([[0, 3], [5, None]]),
-        several([[0, 3], None]),
-        several([[0, 3], [5]]),
+        *map(several, ([], [[3, 5], [0, 2]], [[0, 3], [2, 5]], [[0, 3], [5, 5]])),
+        *map(several, ([[-1, 3], [5, 6]], [[0, 3], [5, 11]], [[0, 3], [5, None]])),
+        *map(several, ([[0, 3], None], [[0, 3], [5]])),
         several([[0, 3]], single=[0, 3]),
         several([[0, 3]], length=None),
     ],
@@ -65,35 +65,22 @@ def test_several_spans_that_are_no_list_in_order_are_refused(given):
         check_queries(given, source="f")
 
 
-def test_a_class_alone_is_enough_with_or_without_a_length():
-    check_queries(queries(("q1", None, None, "end"), ("q2", None, 7, "mixed")), source="f")
-    with pytest.raises(InputError, match="query 'q1' has the span None in a document of 0"):
-        check_queries(queries(("q1", None, 0, "end")), source="f")
+ODD_TAG = queries(("q1", None, None, "mixed")).with_columns(positions=pl.Series([["end", "tail"]]))
 
 
-def test_an_unknown_tag_is_refused():
-    odd = queries(("q1", None, None, "mixed")).with_columns(positions=pl.Series([["end", "tail"]]))
-    with pytest.raises(InputError, match=r"positions \['end', 'tail'\]; allowed: beginning"):
-        check_queries(odd, source="f")
-
-
-def test_overrunning_spans_are_accepted_on_request():
-    check_queries(queries(("q", [5, 11], 10)), source="f", spans_may_overrun=True)
-
-
-def test_repeated_query_ids_are_refused():
-    with pytest.raises(InputError, match=r"occur twice: 'q1' \(1 in all\)"):
-        check_queries(queries(("q1", [0, 1], 5), ("q1", [1, 2], 5)), source="f")
-
-
-def test_no_queries_are_refused():
-    with pytest.raises(InputError, match="f: no queries"):
-        check_queries(queries(), source="f")
-
-
-def test_an_unknown_target_position_is_refused():
-    with pytest.raises(InputError, match=r"target_position 'start'; allowed: beginning, middle"):
-        check_queries(queries(("q1", [0, 1], 5, "start")), source="f")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (queries(("q1", None, 0, "end")), "query 'q1' has the span None in a document of 0"),
+        (queries(("q1", [0, 1], 5, "start")), "target_position 'start'; allowed: beginning, mid"),
+        (ODD_TAG, r"positions \['end', 'tail'\]; allowed: beginning"),
+        (queries(("q1", [0, 1], 5), ("q1", [1, 2], 5)), r"occur twice: 'q1' \(1 in all\)"),
+        (queries(), "f: no queries"),
+    ],
+)
+def test_queries_that_fit_no_bucket_are_refused(given, message):
+    with pytest.raises(InputError, match=message):
+        check_queries(given, source="f")
 
 
 def run(*ids: str) -> pl.DataFrame:

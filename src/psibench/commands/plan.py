@@ -44,7 +44,7 @@ def run_plan(args: argparse.Namespace) -> None:
         return
     lines = [*aligned([HEADINGS, *map(_cells, plan.iter_rows(named=True))], n_text=4)]
     n_jobs = int(plan["jobs"].sum())
-    lines.append(f"{_jobs(n_jobs)} that encode{'s' if n_jobs == 1 else ''}.")
+    lines.append("1 job that encodes." if n_jobs == 1 else f"{n_jobs:,} jobs that encode.")
     known = plan.drop_nulls("gpu_minutes")
     if known.height:
         n_cores, on_cpu = os.cpu_count() or 1, config.encoding.device == "cpu"
@@ -99,10 +99,6 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         *(f"{row['jobs']:,}", _minutes(row["minutes_per_job"])),
         UNDEFINED if room is None else _gigabytes(room),
     )
-
-
-def _jobs(n: int) -> str:
-    return f"{n:,} job{'' if n == 1 else 's'}"
 
 
 def _minutes(value: Any) -> str:

@@ -1,6 +1,7 @@
 """`psibench probe`: one probe of one model on a corpus, without a workflow."""
 
 import argparse
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -118,7 +119,11 @@ def probe(args: argparse.Namespace) -> None:
         run_probe(asked, Encoding(device=args.device), **written, rows=rows, table=table)
         found = read_table(table, PROBE_TABLE)
         if args.out is not None:
-            _write(found, table, rows, args.out)
+            if args.out.suffix == ".csv":
+                write_csv(found, args.out)
+            else:
+                shutil.copyfile(table, args.out)
+            shutil.copyfile(rows, args.out.with_name(f"{args.out.stem}.rows.parquet"))
     if found.is_empty():
         print("no document fits this probe: see what it needs in docs/probes.md", file=sys.stderr)
     for line in probe_lines(found):
@@ -209,14 +214,6 @@ def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) ->
             f"{path}: query {row['_id']!r} has the span {row['pos_char_span']} in a document of "
             f"{row['char_length']} characters ({odd.height} such queries)"
         )
-
-
-def _write(found: pl.DataFrame, table: Path, rows: Path, out: Path) -> None:
-    if out.suffix == ".csv":
-        write_csv(found, out)
-    else:
-        out.write_bytes(table.read_bytes())
-    (out.parent / f"{out.stem}.rows.parquet").write_bytes(rows.read_bytes())
 
 
 LISTED = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())

@@ -113,7 +113,10 @@ def render_item(
     where = f"{args.task} of {benchmark.id}"
     places = _places(benchmark, args)
     tables = {place: _tables(benchmark, args.task, place) for place in places}
-    missing = {place: _missing(read) for place, read in tables.items()}
+    missing = {
+        place: [str(path) for path in read.values() if not Path(path).is_file()]
+        for place, read in tables.items()
+    }
     there = [place for place in places if not missing[place]]
     if not there:
         given = "" if args.config is None else f" {args.config}"
@@ -172,10 +175,6 @@ def _tables(benchmark: PlannedBenchmark, task: str, place: Place) -> dict[str, T
     number = benchmark.asked_about(task, language).index(domain)
     given = benchmark.task_tables(task, language)
     return {read: domain_table(path, domain, number) for read, path in given.items()}
-
-
-def _missing(paths: Mapping[str, TablePath]) -> list[str]:
-    return [str(path) for path in paths.values() if not Path(path).is_file()]
 
 
 COMMAND = Command(

@@ -266,6 +266,7 @@ def _page(
 
     author = str(origin.queries_by)
     note = simulation_note(author)
+    folder = Path(os.path.relpath(args.out, args.report.parent)).as_posix()
     blind: Literal["position-blind"] = "position-blind"
     return render_scores(
         Scored(
@@ -280,15 +281,9 @@ def _page(
             provenance={"psibench": __version__, "queries by": author, **origin.inputs},
             title=f"Position sensitivity on {args.benchmark}",
             created=now(),
-            csv_folder=_folder_from(args.report.parent, args.out),
+            csv_folder="" if folder == "." else f"{folder}/",
         )
     )
-
-
-def _folder_from(here: Path, folder: Path) -> str:
-    """Return a folder as seen from another one, with a slash at the end; empty if it is that."""
-    way = Path(os.path.relpath(folder, here)).as_posix()
-    return "" if way == "." else f"{way}/"
 
 
 def _names(paths: Sequence[Path]) -> str:

@@ -15,17 +15,14 @@ def local_files(source: Source) -> list[str]:
 
     Raises InputError if a named file or folder of documents does not exist, or a name holds braces.
     """
-    return [workflow_path(path) for path in _files_of(source)]
-
-
-def _files_of(source: Source) -> list[str]:
+    files: list[str] = []
     if isinstance(source, SquadSource):
-        return list(source.paths)
-    if isinstance(source, FilesSource):
-        return [str(path) for path, _ in find_files([shipped(path) for path in source.paths])]
-    if isinstance(source, HubSource) and Path(source.name).is_dir():
-        return sorted(str(path) for path in Path(source.name).rglob("*") if path.is_file())
-    return []
+        files = source.paths
+    elif isinstance(source, FilesSource):
+        files = [str(path) for path, _ in find_files([shipped(path) for path in source.paths])]
+    elif isinstance(source, HubSource) and Path(source.name).is_dir():
+        files = sorted(str(path) for path in Path(source.name).rglob("*") if path.is_file())
+    return [workflow_path(path) for path in files]
 
 
 def dataset_revisions(source: Source | PosirReleaseSource | BeirSource) -> dict[str, str]:
