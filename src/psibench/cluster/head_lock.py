@@ -69,13 +69,7 @@ class Holder:
 
 
 class UnknownHolderError(InputError):
-    """Whether a lock is held cannot be told.
-
-    Attributes
-    ----------
-    last
-        The process that wrote the lock file last, living or not; None if it does not say.
-    """
+    """Whether a lock is held cannot be told; `last` is who wrote the lock file last, if known."""
 
     def __init__(self, message: str, last: Holder | None = None) -> None:
         super().__init__(message)
@@ -228,8 +222,7 @@ def _lock(path: Path, workdir: str | Path, name: str = "snakemake") -> int:
             f"{path}: cannot be written ({error.strerror}); a run locks its store and its folder"
         ) from error
     try:
-        if not _try(handle, path):
-            raise InputError(_refusal(path, _read(handle)))
+        _take(handle, path)
     except InputError:
         os.close(handle)
         raise
@@ -247,11 +240,12 @@ def _lock(path: Path, workdir: str | Path, name: str = "snakemake") -> int:
     return handle
 
 
-def _try(handle: int, path: Path) -> bool:
-    """Say whether the lock is had; so it is, as far as anybody can tell, without flock."""
+def _take(handle: int, path: Path) -> None:
+    """Lock a file, as far as there are locks; refuse if another process has it."""
     for left in reversed(range(TRIES)):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
         except BlockingIOError:
             if left:
                 time.sleep(PAUSE_S)
@@ -263,10 +257,14 @@ def _try(handle: int, path: Path) -> bool:
                 "the same store or folder",
                 *(path, error.strerror),
             )
-            return True
-        else:
-            return True
-    return False
+            return
+    head, what = _read(handle), "this store" if path.name == STORE_LOCK else "this folder"
+    end = f"`kill {head.pid}` on {head.host}" if head else "end it"
+    raise InputError(
+        f"another run uses {what} ({path.parent}): {head or 'it has not said which'}. Two at once "
+        f"would write the same files. Wait for it, or {end}: the lock goes with the process. A run "
+        "in another folder with another `store` can go on beside it."
+    )
 
 
 def _read(handle: int) -> Holder | None:
@@ -274,16 +272,6 @@ def _read(handle: int) -> Holder | None:
         return Holder(**json.loads(os.pread(handle, 65_536, 0)))
     except (OSError, ValueError, TypeError):  # written this moment
         return None
-
-
-def _refusal(path: Path, head: Holder | None) -> str:
-    what = "this store" if path.name == STORE_LOCK else "this folder"
-    end = f"`kill {head.pid}` on {head.host}" if head else "end it"
-    return (
-        f"another run uses {what} ({path.parent}): {head or 'it has not said which'}. Two at once "
-        f"would write the same files. Wait for it, or {end}: the lock goes with the process. A run "
-        "in another folder with another `store` can go on beside it."
-    )
 
 
 def _forget() -> None:

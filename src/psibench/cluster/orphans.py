@@ -23,7 +23,7 @@ PROCESS = "process"
 """State of a job that is none of SLURM's; its id is HOST:PID."""
 FIELDS = ("%i", "%T", "%j", "%M", "%k", "%Z")
 """squeue's formats: job, state, name, time used, comment, working directory."""
-SEPARATOR = "\x1f"
+SEPARATOR, NO_COMMENT = "\x1f", "(null)"
 RUN_NAME = re.compile(r"(?:[A-Za-z0-9_-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """snakemake-executor-plugin-slurm 2.8 names the jobs of a run by a uuid, behind a prefix if one is
 set (its ``run_uuid``)."""
@@ -53,8 +53,9 @@ def jobs_of(folder: str | Path) -> list[Job]:
     """
     wanted = os.path.realpath(folder)
     output = _run("squeue", "--noheader", f"--user={os.getuid()}", "-o", SEPARATOR.join(FIELDS))
-    rows = [line.split(SEPARATOR) for line in output.splitlines() if line.strip()]
-    jobs = [Job(*_clean(row)) for row in rows if len(row) == len(FIELDS)]
+    lines = (line.split(SEPARATOR) for line in output.splitlines() if line.strip())
+    rows = [[field.strip() for field in line] for line in lines if len(line) == len(FIELDS)]
+    jobs = (Job(*("" if field == NO_COMMENT else field for field in row)) for row in rows)
     return [
         job
         for job in jobs
@@ -121,11 +122,6 @@ def refuse_orphans(folder: str | Path) -> None:
         f"{named}{more}. Both runs would write the same files. Wait for them (what they make is "
         "kept), or end them with `psibench orphans --cancel`; then start again."
     )
-
-
-def _clean(row: Sequence[str]) -> list[str]:
-    """Strip the fields; a comment that is not there is `(null)`."""
-    return ["" if field.strip() == "(null)" else field.strip() for field in row]
 
 
 def _array(job: str) -> str:
