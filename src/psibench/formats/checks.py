@@ -145,7 +145,8 @@ def keep_known(
 
 
 def _refuse_unknown(named: pl.Series, queries: pl.DataFrame, source: str, option: str) -> None:
-    unknown = named.filter(~named.is_in(queries.get_column("_id").implode())).unique()
+    is_known = named.is_in(queries.get_column("_id").implode()).fill_null(value=False)
+    unknown = named.filter(~is_known).unique()
     if len(unknown):
         raise InputError(
             f"{source}: query ids that are not among the queries: {name_some(unknown)}; "
@@ -189,7 +190,8 @@ def match_qrels(
             "leave them out with --ignore-unjudged"
         )
     if not ignore_unknown:
-        _refuse_unknown(qrels.get_column("query-id"), queries, source, "--ignore-unknown")
+        named = qrels.get_column("query-id").drop_nulls()
+        _refuse_unknown(named, queries, source, "--ignore-unknown")
     kept = pl.col("query-id").is_in(judged.get_column("_id").implode())
     return judged, qrels.filter(kept)
 

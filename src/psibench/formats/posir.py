@@ -24,14 +24,7 @@ from psibench.formats.checks import (
     refuse_other_positions,
     refuse_repeated_pairs,
 )
-from psibench.formats.tabular import (
-    NUMBER,
-    SPAN,
-    SPANS,
-    TEXT,
-    TEXTS,
-    read_columns,
-)
+from psibench.formats.tabular import NUMBER, SPAN, SPANS, TEXT, TEXTS, read_columns
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 from psibench.tables import atomic_path
 
