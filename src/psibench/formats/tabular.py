@@ -190,12 +190,10 @@ def read_scored_pairs(
             raise InputError(f"{path}: {score} is {frame.schema[score]}; expected numbers")
         return frame.with_columns(typed_column(frame, name, TEXT, path) for name in (query, doc))
     if headerless and table_format in headerless:
-        records = _read_fields(path, headerless[table_format])
-    else:
-        records = TEXT_FORMATS[table_format](path)
+        return _read_fields(path, headerless[table_format], columns, optional)
     values: dict[str, list[Any]] = {name: [] for name in (*columns, *optional)}
     names: dict[str, str] = {}
-    for line, record in records:
+    for line, record in TEXT_FORMATS[table_format](path):
         where = f"{path}, line {line}"
         if not names.keys() <= record.keys() or not names:
             names = _names_in(list(record), list(columns), columns, where)
@@ -243,8 +241,17 @@ TEXT_FORMATS: dict[str, Callable[[Path], Iterator[tuple[int, dict[str, Any]]]]] 
 }
 
 
-def _read_fields(path: Path, expected: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line number, fields by name) of lines without a header, parted by spaces or tabs."""
+def _read_fields(
+    path: Path,
+    expected: Sequence[str],
+    columns: Mapping[str, Sequence[str]],
+    optional: Sequence[str],
+) -> pl.DataFrame:
+    """Read columns of lines without a header, which are parted by spaces or tabs."""
+    *_, score = columns
+    names = {c: next(n for n in (c, *columns[c]) if n in expected) for c in columns}
+    places = {c: expected.index(n) for c, n in (names | {o: o for o in optional}).items()}
+    found: dict[str, list[Any]] = {name: [] for name in places}
     for line, text in read_lines(path):
         fields = [field for field in text.replace("\t", " ").split(" ") if field]
         if fields and len(fields) != len(expected):
@@ -252,8 +259,12 @@ def _read_fields(path: Path, expected: Sequence[str]) -> Iterator[tuple[int, dic
                 f"{path}, line {line}: {len(fields)} columns, expected {len(expected)} "
                 f"({', '.join(expected)}) between spaces or tabs"
             )
-        if fields:
-            yield line, dict(zip(expected, fields, strict=True))
+        for name, place in places.items() if fields else ():
+            value: Any = fields[place]
+            if name == score:
+                value = number(value, where=f"{path}, line {line}", column=names[score])
+            found[name].append(value)
+    return pl.DataFrame(found, dict.fromkeys(found, pl.String) | {score: pl.Float64})
 
 
 def is_headerless(path: Path, expected: Sequence[str]) -> bool:
