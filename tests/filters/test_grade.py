@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from scripted_judge import judge, say
 
 from psibench.all_tables import ALL_TABLES
-from psibench.errors import InputError
 from psibench.filters.decide import Place, part_text
 from psibench.filters.grade import (
     Grade,
@@ -332,13 +331,6 @@ def test_a_second_round_has_nothing_to_ask_once_all_is_decided(tmp_path):
     assert chain.read("grade_rest_pairs", "pairs").is_empty()
     assert chain.read("grade_rest", "grades").is_empty()
     assert chain.kept == []
-
-
-def test_grades_that_are_missing_are_told_not_taken_for_null(tmp_path):
-    chain = Chain(tmp_path, "segments", SIX, SIX_GRADES)
-    chain.round(1)
-    with pytest.raises(InputError, match=r"of judge 'judge' for part 'middle' of query 'kept'"):
-        chain.decide("grade_first")
 
 
 def test_without_candidates_all_tables_are_empty(tmp_path):

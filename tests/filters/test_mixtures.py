@@ -174,42 +174,6 @@ def test_an_empty_cell_leaves_nothing_to_draw_and_is_warned_of(tmp_path, caplog)
     assert case.cells()["n_retained"].sum() > 0
 
 
-def test_a_candidate_of_an_unknown_document_is_refused(tmp_path):
-    case = Case(tmp_path, documents=("short",))
-    frame = read_table(case.path("candidates"), CANDIDATES).drop("length_bin")
-    write_table(frame, case.path("candidates"), CANDIDATES, provenance=SOURCE)
-    with pytest.raises(InputError, match=r"'long-beginning-0'.*'d-long'.*\(13 such candidates\)"):
-        case.run()
-
-
-def test_documents_without_length_bins_are_refused(tmp_path):
-    case = Case(tmp_path)
-    for name, spec in (("candidates", CANDIDATES), ("documents", DOCUMENTS)):
-        frame = read_table(case.path(name), spec).drop("length_bin")
-        write_table(frame, case.path(name), spec, provenance=SOURCE)
-    with pytest.raises(InputError, match="no column length_bin"):
-        case.run()
-
-
-def test_a_candidate_of_two_thirds_is_refused(tmp_path):
-    case = Case(tmp_path)
-    both = pl.lit(["beginning", "middle"], pl.List(pl.String))
-    case.change("candidates", CANDIDATES, both.alias("positions"))
-    with pytest.raises(InputError, match="cells of length and position need one target per query"):
-        case.run()
-
-
-def test_a_length_bin_that_was_not_sampled_is_refused(tmp_path):
-    case = Case(tmp_path)
-    case.change("candidates", CANDIDATES, length_bin_of("huge"))
-    with pytest.raises(InputError, match="has the length bin 'huge'; listed: short, long"):
-        case.run()
-
-
-def length_bin_of(name) -> pl.Expr:
-    return pl.lit(name).alias("length_bin")
-
-
 def test_another_seed_draws_others_and_provenance_has_it(tmp_path):
     case = Case(tmp_path)
     first, again, other = case.run(seed=1), case.run(seed=1), case.run(seed=2)

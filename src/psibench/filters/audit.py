@@ -19,7 +19,6 @@ from typing import Any
 import polars as pl
 from pydantic import Field
 
-from psibench.errors import InputError
 from psibench.filters.decide import all_parts, as_table, evidence_targets
 from psibench.filters.grade import judged_source, part_pairs
 from psibench.filters.mixtures import draw_order
@@ -101,9 +100,7 @@ def stratum_numbers(thresholds: Sequence[float] = MARGIN_THRESHOLDS) -> pl.Expr:
 def audit_sample(margins: pl.DataFrame, *, per_stratum: int, seed: int) -> pl.DataFrame:
     """Draw the queries to audit: so many per stratum, those without a margin left out.
 
-    Returns
-    -------
-    The rows of ``margins`` drawn, in their order; a smaller stratum is taken whole.
+    Returns the rows of ``margins`` drawn, in their order; a smaller stratum is taken whole.
     """
     places = draw_order(margins.get_column("query_id"), seed)
     rank = pl.col("place").rank("ordinal").over("stratum")
@@ -132,11 +129,6 @@ def audit_table(
     AUDIT_TABLE rows, no_margin first, then the strata from low to high. A query counts as
     unusable, in ``n_unusable`` only, if a segment has no verdict, or it has no target or no other
     segment. With several targets TargetYes needs a yes on one of them.
-
-    Raises
-    ------
-    InputError
-        If an audited query has no row in ``targets`` or ``margins``.
     """
     yes, is_target = pl.col("is_yes"), pl.col("targets").list.contains(pl.col("part"))
     judged = (
@@ -151,9 +143,6 @@ def audit_table(
     judged = judged.with_columns(
         exclusive=pl.col("target_yes") & (pl.col("distractor_no") == 1)
     ).join(margins.select("query_id", stratum_numbers(thresholds)), on="query_id")
-    if judged.height != verdicts.get_column("query_id").n_unique():
-        odd = verdicts.join(judged, on="query_id", how="anti").get_column("query_id")
-        raise InputError(f"audited query {odd[0]!r} has no row in the candidates or the margins")
     rows = []
     for number, (label, low, high) in enumerate(margin_strata(thresholds)):
         found = judged.filter(stratum=number)
@@ -201,12 +190,7 @@ def run_audit_pairs(
 ) -> None:
     """Draw the queries to audit and write the PAIRS of each with the thirds of its document.
 
-    Parameters
-    ----------
-    candidates
-        All candidates, before the margin dropped any.
-    margins
-        MARGINS of them.
+    ``candidates`` are all of them, before the margin dropped any; ``margins`` has their MARGINS.
     """
     known = read_table(margins, MARGINS)
     drawn = audit_sample(known, per_stratum=section.per_stratum, seed=section.seed)
@@ -228,15 +212,7 @@ def run_audit_table(
     verdicts: TablePath,
     output: OutputPath,
 ) -> None:
-    """Count the verdicts by stratum of the margin and write AUDIT_TABLE.
-
-    Parameters
-    ----------
-    candidates, margins
-        As of `run_audit_pairs`.
-    verdicts
-        VERDICTS on its pairs.
-    """
+    """Count the VERDICTS on the pairs drawn by stratum of the margin and write AUDIT_TABLE."""
     asked = read_table(candidates, CANDIDATES)
     table = audit_table(
         read_table(verdicts, VERDICTS), evidence_targets(asked), read_table(margins, MARGINS)

@@ -138,19 +138,7 @@ def decide_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame)
     DECISIONS rows, one per candidate, in their order. ``score`` is the target's grade where that is
     too low, else its lead. Reasons: no_target, no_other_segment, no_grade, grade_low,
     grade_not_above_others.
-
-    Raises
-    ------
-    InputError
-        If a grade is missing that decides.
     """
-    missing = wanted_gradings(section, known, candidates)
-    if missing.height:
-        query_id, part = missing.row(0)
-        raise InputError(
-            f"no grade of judge {section.llm!r} for part {part!r} of query {query_id!r}, and "
-            f"{missing.height} gradings are missing in all; ask for them first"
-        )
     is_target, lead = pl.col("is_target"), pl.col("target") - pl.col("other")
     graded = (
         _laid_out(section, known, candidates)
@@ -220,31 +208,14 @@ def part_pairs(
 ) -> pl.DataFrame:
     """Make the PAIRS of candidates with parts of their own documents; leave out those without text.
 
-    Parameters
-    ----------
-    candidates
-        CANDIDATES rows.
-    documents
-        ``_id`` and ``text``, their documents among them.
-    wanted
-        ``query_id`` and ``part`` of the pairs, in their order.
-
-    Raises
-    ------
-    InputError
-        If a query or its document is not there.
+    ``wanted`` has ``query_id`` and ``part`` of the pairs, in their order.
     """
     asked = candidates.select(
         query_id="_id", query="text", doc_id="pos_corpus_id", span="pos_char_span"
     )
-    placed = _with_texts(
-        wanted.join(asked, on="query_id", how="left", maintain_order="left"), documents
-    )
-    columns = ("query_id", "doc_id", "part", "query", "text", "span")
-    return _pairs(
-        (f"{query_id}--{part}", query_id, doc_id, part, query, part_text(text, span, part))
-        for query_id, doc_id, part, query, text, span in placed.select(columns).iter_rows()
-    )
+    rows = _with_texts(wanted, asked, documents)
+    parts = [part_text(*row) for row in rows.select("text", "span", "part").iter_rows()]
+    return _pairs(rows.with_columns(text=pl.Series(parts, dtype=pl.String)), "part")
 
 
 def document_pairs(
@@ -252,45 +223,23 @@ def document_pairs(
 ) -> pl.DataFrame:
     """Make the PAIRS of queries with whole documents; leave out those without text.
 
-    Parameters
-    ----------
-    pairs
-        ``query_id`` and ``doc_id``, in their order.
-    queries, corpus
-        ``_id`` and ``text``.
-
-    Raises
-    ------
-    InputError
-        If a query or document is not there.
+    ``pairs`` has ``query_id`` and ``doc_id``, in their order.
     """
-    asked = queries.select(query_id="_id", query="text")
-    placed = _with_texts(
-        pairs.join(asked, on="query_id", how="left", maintain_order="left"), corpus
-    )
-    columns = ("query_id", "doc_id", "query", "text")
-    return _pairs(
-        (f"{query_id}--{doc_id}", query_id, doc_id, "document", query, text)
-        for query_id, doc_id, query, text in placed.select(columns).iter_rows()
-    )
+    rows = _with_texts(pairs, queries.select(query_id="_id", query="text"), corpus)
+    return _pairs(rows.with_columns(part=pl.lit("document")), "doc_id")
 
 
-def _with_texts(pairs: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    known = documents.select("text", doc_id="_id")
-    placed = pairs.join(known, on="doc_id", how="left", maintain_order="left")
-    odd = placed.filter(pl.col("query").is_null() | pl.col("text").is_null())
-    if odd.height:
-        query_id, doc_id = odd.select("query_id", "doc_id").row(0)
-        raise InputError(
-            f"pairs: query {query_id!r} or its document {doc_id!r} is not in its table; the tables "
-            "are of different samples. Make them again from the same one."
-        )
-    return placed
+def _with_texts(pairs: pl.DataFrame, asked: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
+    texts = documents.select("text", doc_id="_id")
+    found = pairs.join(asked, on="query_id", how="left", maintain_order="left")
+    return found.join(texts, on="doc_id", how="left", maintain_order="left")
 
 
-def _pairs(rows: Iterable[tuple[str, ...]]) -> pl.DataFrame:
-    with_text = [row for row in rows if row[4].strip() and row[5].strip()]
-    return pl.DataFrame(with_text, dict.fromkeys(PAIRS.column_names, pl.String), orient="row")
+def _pairs(rows: pl.DataFrame, named_by: str) -> pl.DataFrame:
+    """Make PAIRS of what has text on both sides; ids are the query's and that of a column."""
+    has_text = [bool(a.strip() and b.strip()) for a, b in rows.select("query", "text").iter_rows()]
+    named = rows.with_columns(pl.format("{}--{}", "query_id", named_by).alias("_id"))
+    return named.filter(pl.Series(has_text, dtype=pl.Boolean)).select(PAIRS.column_names)
 
 
 def known_grades(
@@ -315,12 +264,8 @@ def round_pairs(
 ) -> pl.DataFrame:
     """Make the PAIRS that a round of grading asks about, in order of the candidates and parts.
 
-    With ``section.complete`` the first round asks about every part that has text, decided or not.
-
-    Parameters
-    ----------
-    graded
-        GRADES of the first round; None in the first.
+    ``graded`` has the GRADES of the first round, None in it. With ``section.complete`` the first
+    round asks about every part that has text, decided or not.
     """
     if graded is None and section.complete:
         return part_pairs(candidates, documents, all_parts(candidates, section.parts))
@@ -417,12 +362,7 @@ def run_grade_pairs(
 ) -> None:
     """Write the PAIRS that a round of grading asks about.
 
-    Parameters
-    ----------
-    section
-        Its rule filled in.
-    first
-        GRADES of the first round; None in the first round.
+    ``section`` has its rule filled in; ``first`` has the GRADES of the first round, None in it.
     """
     asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
     graded = None if first is None else read_table(first, GRADES)
@@ -444,19 +384,8 @@ def run_grade(
 ) -> None:
     """Decide on every candidate and write those kept, the decisions, the dropped, the counts.
 
-    Parameters
-    ----------
-    section
-        Its rule filled in.
-    grades
-        GRADES of the rounds.
-    outputs
-        rows, decisions, savings, dropped, flow.
-
-    Raises
-    ------
-    InputError
-        If a grade is missing that decides: two rounds are enough for every rule.
+    ``section`` has its rule filled in; ``grades`` has the GRADES of the rounds; ``outputs`` are
+    rows, decisions, savings, dropped, flow.
     """
     asked, texts = read_table(candidates, CANDIDATES), read_table(documents, DOCUMENTS)
     known = known_grades(section, asked, texts, read_all(grades, GRADES))

@@ -223,12 +223,7 @@ def draw_mixtures(
     cells
         MIXTURE_CELLS rows by configuration, length bin and position, empty cells too.
 
-    Raises
-    ------
-    InputError
-        If a query has a length bin that is not listed.
     """
-    refuse_other_bins(pool, length_bins)
     cell = ["length_bin", "target_position"]
     cells = pl.DataFrame({"length_bin": length_bins}).join(
         pl.DataFrame({"target_position": POSITIONS}), how="cross", maintain_order="left_right"
@@ -265,17 +260,6 @@ def draw_mixtures(
     )
 
 
-def refuse_other_bins(queries: pl.DataFrame, length_bins: Sequence[str]) -> None:
-    """Raise InputError where a query's ``length_bin`` is none of those listed."""
-    odd = queries.filter(~pl.col("length_bin").is_in(length_bins).fill_null(False))
-    if odd.height:
-        query_id, name = odd.select("query_id", "length_bin").row(0)
-        raise InputError(
-            f"query {query_id!r} has the length bin {name!r}; listed: {', '.join(length_bins)} "
-            f"({odd.height} such queries)"
-        )
-
-
 def read_length_bins(sampling: TablePath) -> list[str]:
     """Read the names of the length bins, in order; documents outside of all of them are in none."""
     bins = read_table(sampling, SAMPLING).filter(pl.col("low").is_not_null())
@@ -283,26 +267,10 @@ def read_length_bins(sampling: TablePath) -> list[str]:
 
 
 def with_length_bins(candidates: pl.DataFrame, documents: TablePath) -> pl.DataFrame:
-    """Give candidates their document's length bin, where they have no such column themselves.
-
-    Raises
-    ------
-    InputError
-        If a candidate's document is unknown, or documents have no bins either.
-    """
+    """Give candidates their document's length bin, where they have no such column themselves."""
     if "length_bin" in candidates.columns:
         return candidates
-    known = read_table(documents, DOCUMENTS)
-    if "length_bin" not in known.columns:
-        raise InputError(f"{documents}: no column length_bin; found: {', '.join(known.columns)}")
-    known = known.select(pos_corpus_id="_id", length_bin="length_bin")
-    odd = candidates.join(known, on="pos_corpus_id", how="anti", maintain_order="left")
-    if odd.height:
-        query_id, doc_id = odd.select("_id", "pos_corpus_id").row(0)
-        raise InputError(
-            f"candidate {query_id!r} is about document {doc_id!r}, which is not in {documents} "
-            f"({odd.height} such candidates); give the documents the candidates were made of"
-        )
+    known = read_table(documents, DOCUMENTS).select(pos_corpus_id="_id", length_bin="length_bin")
     return candidates.join(known, on="pos_corpus_id", how="left", maintain_order="left")
 
 
@@ -321,28 +289,10 @@ def run_mixtures(
 ) -> None:
     """Draw the training sets from the queries that all filters kept: MIXTURES, MIXTURE_CELLS.
 
-    Parameters
-    ----------
-    documents
-        DOCUMENTS with ``length_bin``; read where the queries lack that column.
-    queries
-        The retained pool, one target each.
-    sampling
-        Names the length bins in order.
-
-    Raises
-    ------
-    InputError
-        If a query has no target or several, or its document is unknown.
+    ``queries`` is the retained pool, one target each; ``sampling`` names the length bins in order;
+    ``documents`` is read where the queries lack ``length_bin``.
     """
     retained = evidence_targets(with_length_bins(read_table(queries, CANDIDATES), documents))
-    odd = retained.filter(pl.col("targets").list.len() != 1)
-    if odd.height:
-        query_id, found = odd.select("query_id", "targets").row(0)
-        raise InputError(
-            f"query {query_id!r} has the targets {found}; cells of length and position need one "
-            f"target per query ({odd.height} queries have not)"
-        )
     drawn, of_cells = draw_mixtures(
         retained.with_columns(target_position=pl.col("targets").list.first()),
         length_bins=read_length_bins(sampling),

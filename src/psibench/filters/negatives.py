@@ -217,12 +217,8 @@ JUDGEMENTS = TableSpec(
 class Recalled:
     """What a recall run leaves to decide on, as ``query_id`` and ``doc_id``.
 
-    Attributes
-    ----------
-    pairs
-        What was recalled, less the positives; in the run's order.
-    positives
-        The positives of the queries that have pairs.
+    ``pairs`` is what was recalled, less the positives, in the run's order; ``positives`` are those
+    of the queries that have pairs.
     """
 
     pairs: pl.DataFrame
@@ -234,13 +230,8 @@ def recalled_pairs(
 ) -> Recalled:
     """Take the pairs to decide on from a recall run.
 
-    Parameters
-    ----------
-    recall
-        RUN rows; those of other queries (of other domains), and those behind rank ``top_k``, are
-        left aside; None: no rank is.
-    queries
-        ``_id`` of the benchmark's queries. A query of which nothing was recalled has no pair.
+    RUN rows of other queries (of other domains), and those behind rank ``top_k``, are left aside;
+    None: no rank is. A query of which nothing was recalled has no pair.
 
     Raises
     ------
@@ -255,10 +246,9 @@ def recalled_pairs(
             f"queries; first query: {known.item(0, 0)!r}, first in the run: "
             f"{recall.get_column('query_id')[0]!r}. Recall with the queries of this benchmark."
         )
-    labelled = positives_of(qrels)
     near = own if top_k is None else own.filter(pl.col("rank") <= top_k)
-    pairs = near.select(PAIR).join(labelled, on=PAIR, how="anti", maintain_order="left")
-    return beside_positives(pairs, qrels)
+    others = near.select(PAIR).join(positives_of(qrels), on=PAIR, how="anti", maintain_order="left")
+    return beside_positives(others, qrels)
 
 
 def beside_positives(pairs: pl.DataFrame, qrels: pl.DataFrame) -> Recalled:
@@ -279,60 +269,30 @@ def scored_pairs(panel: RerankerPanel, recalled: Recalled) -> pl.DataFrame:
     return recalled.pairs
 
 
-def _reranker_votes(
-    panel: Votes | AbovePositive, recalled: Recalled, scores: pl.DataFrame, voters: Sequence[str]
+def _said_by_rerankers(
+    panel: Votes | AbovePositive, recalled: Recalled, scores: pl.DataFrame
 ) -> pl.DataFrame:
-    """Give every pair's vote by some rerankers, as `_votes` does."""
+    """Give the votes of rerankers as `_settle` takes them."""
+    score = pl.col("score")
     if isinstance(panel, Votes):
-        score = pl.col("score")
-        return _votes(recalled.pairs, scores, "reranker", voters, score, score > panel.threshold)
+        return scores.select(*PAIR, "score", voter="reranker", is_yes=score > panel.threshold)
     _refuse_not_one_positive(recalled)
-    own = scores.join(recalled.positives, on=PAIR, how="semi")
-    both = scores.join(own.select("query_id", "reranker", own="score"), on=["query_id", "reranker"])
-    is_above = pl.col("score") > pl.col("own")
-    return _votes(
-        recalled.pairs, both, "reranker", voters, pl.col("score") - pl.col("own"), is_above
-    )
+    by = ["query_id", "reranker"]
+    own = scores.join(recalled.positives, on=PAIR, how="semi").select(*by, own="score")
+    lead = score - pl.col("own")
+    both = scores.join(own, on=by)
+    return both.select(*PAIR, lead, voter="reranker", is_yes=score > pl.col("own"))
 
 
-def _judge_votes(
-    section: FinewebNegatives, pairs: pl.DataFrame, grades: pl.DataFrame, voters: Sequence[str]
-) -> pl.DataFrame:
-    """Give every pair's vote by some judges, as `_votes` does."""
+def _said_by_judges(section: FinewebNegatives, grades: pl.DataFrame) -> pl.DataFrame:
+    """Give the votes of judges as `_settle` takes them."""
     grade = pl.col("grade")
-    return _votes(pairs, grades, "judge", voters, grade, grade >= section.min_grade)
-
-
-def _votes(
-    pairs: pl.DataFrame,
-    said: pl.DataFrame,
-    voter: str,
-    voters: Sequence[str],
-    value: pl.Expr,
-    is_yes: pl.Expr,
-) -> pl.DataFrame:
-    """Lay the votes out: ``pair`` (its number), ``place`` of the voter, ``value``, ``is_yes``.
-
-    A vote that was not cast has no ``is_cast``; one that cannot be used has no ``value``.
-    """
-    cast = said.select(
-        *PAIR, pl.col(voter).alias("voter"),
-        value=value.cast(pl.Float64).fill_nan(None), is_yes=is_yes, is_cast=pl.lit(True),
-    )  # fmt: skip
-    numbered = pairs.with_row_index("pair")
-    laid = [
-        numbered.join(
-            cast.filter(voter=name).drop("voter"), on=PAIR, how="left", maintain_order="left"
-        ).select("pair", "value", "is_yes", "is_cast", place=pl.lit(place))
-        for place, name in enumerate(voters)
-    ]
-    usable = pl.col("value").is_not_null() & pl.col("is_yes").fill_null(False)
-    return pl.concat(laid).sort("pair", "place").with_columns(is_yes=usable)
+    return grades.select(*PAIR, voter="judge", score=grade, is_yes=grade >= section.min_grade)
 
 
 def _settle(
     pairs: pl.DataFrame,
-    votes: pl.DataFrame,
+    said: pl.DataFrame,
     voters: Sequence[str],
     *,
     n_voters: int,
@@ -341,7 +301,8 @@ def _settle(
     """Find the vote that settles each pair, of ``n_voters`` of which ``voters`` were asked.
 
     A pair is settled once it has ``needed`` votes, or so many against it that the rest cannot make
-    them up.
+    them up. ``said`` has the pair, ``voter``, ``score`` and ``is_yes``; a vote whose score is no
+    number cannot be used.
 
     Returns
     -------
@@ -354,52 +315,49 @@ def _settle(
     InputError
         If a vote is missing before a pair is settled.
     """
+    panel = pl.DataFrame({"voter": voters}, {"voter": pl.String}).with_row_index("n_votes", 1)
+    cast = said.with_columns(pl.col("score").cast(pl.Float64).fill_nan(None), is_cast=True)
     enough_against = n_voters - needed + 1
-    against = pl.col("n_votes") - pl.col("n_yes")
-    counted = votes.with_columns(
-        n_votes=pl.col("place") + 1,
-        n_yes=pl.col("is_yes").cast(pl.Int32).cum_sum().over("pair"),
-        n_unusable=pl.col("value").is_null().cast(pl.Int32).cum_sum().over("pair"),
-    ).with_columns(
-        is_positive=pl.col("n_yes") >= needed,
-        is_settled=(pl.col("n_yes") >= needed) | (against >= enough_against),
-        is_doubtful=(pl.col("n_yes") < needed) & (against - pl.col("n_unusable") < enough_against),
+    n_yes, against = pl.col("n_yes"), pl.col("n_votes").cast(pl.Int32) - pl.col("n_yes")
+    at = (
+        pairs.with_row_index("pair")
+        .join(panel, how="cross", maintain_order="left_right")
+        .join(cast, on=[*PAIR, "voter"], how="left", maintain_order="left")
+        .with_columns(is_yes=pl.col("score").is_not_null() & pl.col("is_yes").fill_null(False))
+        .with_columns(
+            n_yes=pl.col("is_yes").cast(pl.Int32).cum_sum().over("pair"),
+            n_unusable=pl.col("score").is_null().cast(pl.Int32).cum_sum().over("pair"),
+        )
+        .with_columns(
+            is_positive=n_yes >= needed,
+            is_settled=(n_yes >= needed) | (against >= enough_against),
+            is_doubtful=(n_yes < needed) & (against - pl.col("n_unusable") < enough_against),
+        )
+        .filter(
+            pl.col("is_settled") | pl.col("is_cast").is_null() | (pl.col("n_votes") == len(voters))
+        )
+        .unique("pair", keep="first", maintain_order=True)
     )
-    is_end = pl.col("is_cast").is_null() | (pl.col("n_votes") == len(voters))
-    at = counted.filter(pl.col("is_settled") | is_end)
-    at = at.unique("pair", keep="first", maintain_order=True)
     missing = at.filter(pl.col("is_cast").is_null())
     if missing.height:
-        pair, place = missing.select("pair", "place").row(0)
-        query_id, doc_id = pairs.select(PAIR).row(pair)
+        query_id, doc_id, voter = missing.select(*PAIR, "voter").row(0)
         raise InputError(
-            f"no vote of {voters[place]!r} on query {query_id!r} and document {doc_id!r} "
+            f"no vote of {voter!r} on query {query_id!r} and document {doc_id!r} "
             f"({missing.height} such votes are missing); score them, or leave it out"
         )
     return at
 
 
-def _undecided(
-    pairs: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[str], *, n_voters: int, needed: int
-) -> pl.DataFrame:
-    """Leave the pairs that the voters asked so far have not settled."""
-    if not voters:
-        return pairs
-    at = _settle(pairs, votes, voters, n_voters=n_voters, needed=needed)
-    return pairs.filter(~at.get_column("is_settled"))
-
-
 def _decide_pairs(
     rule: str,
     pairs: pl.DataFrame,
-    votes: pl.DataFrame,
+    said: pl.DataFrame,
     voters: Sequence[str],
     *,
     needed: int,
     positive: str,
 ) -> pl.DataFrame:
     """Make PAIR_DECISIONS rows, one per pair, in order; ``positive`` is their reason code."""
-    at = _settle(pairs, votes, voters, n_voters=len(voters), needed=needed)
     reason = (
         pl.when("is_positive")
         .then(pl.lit(positive))
@@ -407,10 +365,8 @@ def _decide_pairs(
         .then(pl.lit(UNUSABLE_VOTE))
         .otherwise(pl.lit(""))
     )
-    names = pl.col("place").replace_strict(range(len(voters)), voters, return_dtype=pl.String)
-    made = pl.concat([pairs.select(PAIR), at], how="horizontal").with_columns(
-        rule=pl.lit(rule), reason=reason, score="value", decided_by=names
-    )
+    at = _settle(pairs, said, voters, n_voters=len(voters), needed=needed)
+    made = at.with_columns(rule=pl.lit(rule), reason=reason, decided_by="voter")
     return as_table(PAIR_DECISIONS, made)
 
 
@@ -437,14 +393,8 @@ def wanted_pairs(
 ) -> pl.DataFrame:
     """List the pairs that one reranker of the panel has to score: ``query_id``, ``doc_id``.
 
-    Parameters
-    ----------
-    scores
-        PAIR_SCORES rows of all rerankers before it.
-
-    Returns
-    -------
-    frame in order of the positives and the pairs; every pair if the section is ``complete``.
+    They are in order of the positives and the pairs; every pair if the section is ``complete``.
+    ``scores`` has the PAIR_SCORES rows of all rerankers before it.
 
     Raises
     ------
@@ -454,17 +404,24 @@ def wanted_pairs(
     """
     if panel.complete:
         return scored_pairs(panel, recalled)
+    said = _said_by_rerankers(panel, recalled, scores)
     before = panel.rerankers[: panel.rerankers.index(reranker)]
-    votes = _reranker_votes(panel, recalled, scores, before) if before else scores
-    left = _undecided(
-        recalled.pairs, votes, before, n_voters=len(panel.rerankers), needed=_needed(panel)
-    )
+    left = _undecided(recalled.pairs, said, before, len(panel.rerankers), _needed(panel))
     if isinstance(panel, Votes):
         return left
-    _refuse_not_one_positive(recalled)
     own = left.select("query_id").unique(maintain_order=True)
     own = own.join(recalled.positives, on="query_id", maintain_order="left")
     return pl.concat([own, left])
+
+
+def _undecided(
+    pairs: pl.DataFrame, said: pl.DataFrame, before: Sequence[str], n_voters: int, needed: int
+) -> pl.DataFrame:
+    """Leave the pairs that the voters asked before have not settled."""
+    if not before:
+        return pairs
+    at = _settle(pairs, said, before, n_voters=n_voters, needed=needed)
+    return pairs.filter(~at.get_column("is_settled"))
 
 
 def decide_candidates(
@@ -483,7 +440,7 @@ def decide_candidates(
     return _decide_pairs(
         RULE_RERANKERS if is_votes else RULE_ABOVE,
         recalled.pairs,
-        _reranker_votes(panel, recalled, scores, panel.rerankers),
+        _said_by_rerankers(panel, recalled, scores),
         panel.rerankers,
         needed=_needed(panel),
         positive=MAJORITY_POSITIVE if is_votes else ABOVE_POSITIVE,
@@ -493,26 +450,18 @@ def decide_candidates(
 def wanted_gradings(
     section: FinewebNegatives, decided: pl.DataFrame, grades: pl.DataFrame, *, number: int
 ) -> pl.DataFrame:
-    """List the candidates that a judge has to grade: ``query_id``, ``doc_id``.
+    """List the candidates that judge ``number`` (from 1) has to grade: ``query_id``, ``doc_id``.
 
-    Parameters
-    ----------
-    decided
-        PAIR_DECISIONS of the rerankers.
-    grades
-        ``query_id, doc_id, judge, grade`` of all judges before it.
-    number
-        Which judge, the first one 1.
+    ``decided`` has the PAIR_DECISIONS of the rerankers, ``grades`` those of all judges before it.
 
     Raises
     ------
     InputError
         If a grade of an earlier judge is missing.
     """
-    pairs = decided.filter("is_positive").select(PAIR)
-    before = section.judges[: number - 1]
-    votes = _judge_votes(section, pairs, grades, before) if before else grades
-    return _undecided(pairs, votes, before, n_voters=len(section.judges), needed=section.needed)
+    pairs, before = decided.filter("is_positive").select(PAIR), section.judges[: number - 1]
+    said = _said_by_judges(section, grades)
+    return _undecided(pairs, said, before, len(section.judges), section.needed)
 
 
 def decide_final(
@@ -530,11 +479,10 @@ def decide_final(
     found = decided.filter("is_positive")
     if isinstance(section, PosirNegatives):
         return found
-    pairs = found.select(PAIR)
     return _decide_pairs(
         RULE_JUDGES,
-        pairs,
-        _judge_votes(section, pairs, grades, section.judges),
+        found.select(PAIR),
+        _said_by_judges(section, grades),
         section.judges,
         needed=section.needed,
         positive=JUDGED_RELEVANT,
@@ -557,20 +505,8 @@ def run_negatives(
 ) -> None:
     """Decide on every recalled pair by the rerankers' scores and write PAIR_DECISIONS.
 
-    Parameters
-    ----------
-    section
-        What of it is about the rerankers.
-    recall
-        Run of the model that recalls; rows of other domains' queries, and those behind rank
-        ``top_k``, are left aside.
-    scores
-        Score tables of the rerankers, in their order.
-
-    Raises
-    ------
-    InputError
-        If the run does not fit the queries, or a score is missing that decides.
+    ``recall`` is the run of the model that recalls (`recalled_pairs`); ``scores`` are the tables of
+    the rerankers, in their order.
     """
     recalled = recalled_pairs(
         read_table(recall, RUN), read_table(queries, QUERIES), read_table(qrels, QRELS), top_k=top_k
@@ -593,19 +529,8 @@ def run_judge_pairs(
 ) -> None:
     """Write the PAIRS that a judge has to grade: whole documents, those still undecided.
 
-    Parameters
-    ----------
-    number
-        Which judge of the section, the first one 1.
-    negatives
-        What the rerankers decided.
-    earlier
-        GRADES of the judges before this one, in order.
-
-    Raises
-    ------
-    InputError
-        If a grade of an earlier judge is missing.
+    ``number`` is that of the judge, from 1; ``negatives`` is what the rerankers decided;
+    ``earlier`` has the GRADES of the judges before it.
     """
     decided = read_table(negatives, PAIR_DECISIONS)
     grades = read_grades(section.judges, earlier)

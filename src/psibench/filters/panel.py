@@ -48,15 +48,9 @@ def run_score_parts(
 ) -> None:
     """Score what verification needs of this reranker and write SEGMENT_SCORES.
 
-    Parameters
-    ----------
-    scoring
-        ``section``, of which the reranker is the last one (`VerifySection.scoring`), and its
-        registry ``entry``.
-    earlier
-        Score tables of the rerankers before this one, in order.
-    load
-        (id, entry, device=...) -> reranker; not called if there is nothing to score.
+    ``scoring`` has ``section``, of which the reranker is the last one (`VerifySection.scoring`),
+    and its registry ``entry``; ``earlier`` are the score tables of the rerankers before it, in
+    order. ``load`` (id, entry, device=...) -> reranker is not called if there is nothing to score.
 
     Raises
     ------
@@ -102,18 +96,8 @@ def run_score_pairs(
 ) -> None:
     """Score what the protocol of false negatives needs of this reranker and write PAIR_SCORES.
 
-    Parameters
-    ----------
-    scoring
-        ``section``, what of the benchmark's ``false_negatives`` decides scores
-        (`RerankerPanel.scoring`), and the reranker's registry ``entry``.
-    recall
-        Run of the model that recalls; rows of other domains' queries, and those behind rank
-        ``top_k``, are left aside.
-    earlier
-        Score tables of the rerankers before this one, in order; not read if all is scored.
-    load
-        (id, entry, device=...) -> reranker; not called if there is nothing to score.
+    As `run_score_parts`; ``section`` is what of the benchmark's ``false_negatives`` decides scores
+    (`RerankerPanel.scoring`), ``recall`` the run of the model that recalls (`recalled_pairs`).
 
     Raises
     ------

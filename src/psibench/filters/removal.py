@@ -116,9 +116,7 @@ def remove_false_negatives(
 def best_positive_pair(decided: pl.DataFrame, item: str, other: str) -> pl.DataFrame:
     """Find the positive pair with the highest score for every item that has one.
 
-    Returns
-    -------
-    frame of ``item_id``, ``score``, ``decided_by`` (the other one; of equal scores the first id),
+    Returns ``item_id``, ``score`` and ``decided_by`` (the other one; of equal scores the first id),
     in order of ``item_id``.
     """
     return (
@@ -149,19 +147,9 @@ def make_judgements(
 ) -> pl.DataFrame:
     """List what every reranker and judge said of the pairs that a verdict is about.
 
-    Parameters
-    ----------
-    found
-        PAIR_DECISIONS rows of the verdicts; no other pair is listed.
-    scores, positives
-        PAIR_SCORES rows, and the positives of the queries.
-    grades
-        ``query_id, doc_id, judge, grade``.
-
-    Returns
-    -------
-    JUDGEMENTS rows in order of the pairs, the rerankers and the judges of the panels. A vote that
-    was cast is listed whether or not the verdict still needed it.
+    ``found`` has the PAIR_DECISIONS rows of the verdicts. Returns JUDGEMENTS rows in order of the
+    pairs, the rerankers and the judges of the panels; a vote that was cast is listed whether or not
+    the verdict still needed it.
     """
     pairs = found.select(*PAIR, "reason", is_false_negative="is_positive").with_row_index("pair")
     own = scores.join(positives, on=PAIR, how="semi").select(
@@ -202,16 +190,9 @@ def run_remove_negatives(
 ) -> None:
     """Remove what the protocol removes; write the benchmark, the judgements, the ledger.
 
-    Parameters
-    ----------
-    negatives
-        PAIR_DECISIONS by the rerankers.
-    scores
-        Score tables of the rerankers, in their order.
-    judged
-        GRADES of the judges, in their order; none for ``posir``.
-    outputs
-        corpus, queries, qrels, judgements, dropped, flow, savings.
+    ``negatives`` has the PAIR_DECISIONS by the rerankers, ``scores`` their tables and ``judged``
+    the GRADES of the judges, in their order (none for ``posir``); ``outputs`` are corpus, queries,
+    qrels, judgements, dropped, flow, savings.
 
     Raises
     ------

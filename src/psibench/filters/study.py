@@ -29,6 +29,7 @@ from psibench.filters.decide import (
 from psibench.filters.mixtures import read_length_bins, with_length_bins
 from psibench.filters.verify import (
     CELL_TABLE,
+    MARGIN_TABLE,
     SEGMENT_SCORES,
     Condition,
     Verify,
@@ -80,15 +81,7 @@ _SCORED = (
 _LEFT_OUT = Column("left_out", STRING, "reranker left out; none for the whole panel")
 
 FILTER_COUNTS = TableSpec(
-    "filter_counts",
-    (
-        *_CONDITION,
-        Column("n", INT64, "queries that meet the condition"),
-        Column("share", FLOAT64, "their share of all queries; null if there is none", True),
-        *(Column(f"n_{name}", INT64, f"of them, with target {name}") for name in POSITIONS),
-        *(Column(f"share_{name}", FLOAT64, f"n_{name} / n", True) for name in POSITIONS),
-    ),
-    key=("condition",),
+    "filter_counts", (*_CONDITION, *MARGIN_TABLE.columns[2:]), key=("condition",)
 )
 
 FILTER_PSI = TableSpec("filter_psi", (*_CONDITION, *_SCORED), key=("condition", "model", "metric"))
@@ -167,17 +160,9 @@ def study_conditions(
 ) -> tuple[pl.DataFrame, list[Condition]]:
     """Decide on every candidate, by margin at every threshold of the grid and the section's own.
 
-    Returns
-    -------
-    queries
-        `evidence_targets` of the candidates, in their order, and what the conditions read.
-    conditions
-        all and kept; by margin those of Controlled's table 6: all, no_margin, failed, m>=threshold.
-
-    Raises
-    ------
-    InputError
-        If a score is missing.
+    Returns the `evidence_targets` of the candidates, in their order, with what the conditions read;
+    and the conditions, all and kept; by margin those of Controlled's table 6: all, no_margin,
+    failed, m>=threshold.
     """
     queries, panel = evidence_targets(candidates), section.rerankers
     if isinstance(section, VerifyMargin):
@@ -189,35 +174,6 @@ def study_conditions(
     kept = first_failure(leads, section.passes).get_column("fails").not_()
     conditions: list[Condition] = [("all", None, pl.lit(True)), ("kept", None, pl.col("kept"))]
     return queries.with_columns(kept=kept), conditions
-
-
-def aligned_scores(
-    query_scores: pl.DataFrame, candidates: pl.DataFrame, *, metric: str, where: str
-) -> pl.DataFrame:
-    """Give the QUERY_SCORES rows of one model in order of the candidates.
-
-    Parameters
-    ----------
-    where
-        Names the table in messages.
-
-    Raises
-    ------
-    InputError
-        If a candidate has no row, or the metric is not among the columns.
-    """
-    if metric not in query_scores.columns:
-        raise InputError(f"{where}: no column {metric}; found: {', '.join(query_scores.columns)}")
-    asked = candidates.select(query_id="_id")
-    odd = asked.join(query_scores, on="query_id", how="anti", maintain_order="left")
-    if odd.height:
-        raise InputError(
-            f"{where}: no score of candidate {odd.item(0, 'query_id')!r} ({odd.height} of "
-            f"{asked.height} candidates have none); a filter study needs scores of all "
-            "candidates, those the filter dropped too: evaluate the benchmark's view of them"
-        )
-    known = query_scores.with_columns(pl.col(metric).cast(pl.Float64))
-    return asked.join(known, on="query_id", how="left", maintain_order="left")
 
 
 def _estimate(
@@ -257,11 +213,7 @@ def _estimate(
 def panel_votes(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
 ) -> dict[str, pl.Series]:
-    """Say how every candidate fares under each reranker alone, by the section's rule.
-
-    Returns
-    -------
-    Reranker -> (n_candidates,) bool; null without a known lead.
+    """Say how every candidate fares under each reranker alone: bools, null without a known lead.
 
     Raises
     ------
@@ -376,9 +328,7 @@ def run_filter_study(
     scores
         SEGMENT_SCORES of the section's rerankers, of every candidate under each of them.
     query_scores
-        QUERY_SCORES of all candidates, of all ``models``.
-    metric
-        The one to average and to take the PSI of.
+        QUERY_SCORES of all candidates, of all ``models``; ``metric`` is the one to average.
     outputs
         thresholds, threshold_psi: what each threshold keeps, and every model's PSI on it.
         agreement: how often two rerankers agree. leave_one_out, leave_one_out_psi: the panel
@@ -387,11 +337,10 @@ def run_filter_study(
     Raises
     ------
     InputError
-        If the panel has fewer than two rerankers, or scores of a candidate are missing.
+        If the panel has fewer than two rerankers, or a score is missing that decides.
     """
     asked = with_length_bins(read_table(candidates, CANDIDATES), documents)
     scored = read_all(scores, SEGMENT_SCORES)
-    _refuse_incomplete(section, scored, asked)
     votes = panel_votes(section, scored, asked)
     queries, conditions = study_conditions(section, scored, asked)
     kept = kept_without(votes)
@@ -409,7 +358,12 @@ def run_filter_study(
         ("cells", CELL_TABLE, count_by_cell(queries, conditions, length_bins=bins)),
     ):
         write_table(as_table(spec, rows), outputs[name], spec, provenance=source)
-    known = _scores_of_models(query_scores, models, asked, metric)
+    every = read_table(query_scores, QUERY_SCORES).with_columns(pl.col(metric).cast(pl.Float64))
+    ids = asked.select(query_id="_id")
+    known = {
+        model: ids.join(every.filter(model=model), on="query_id", how="left", maintain_order="left")
+        for model in models
+    }
 
     def estimates(labels: Mapping[str, Any], members: pl.Series) -> Iterator[dict[str, Any]]:
         for model, frame in known.items():
@@ -435,22 +389,6 @@ def run_filter_study(
         write_table(as_table(spec, made), outputs[name], spec, provenance=source)
 
 
-def _scores_of_models(
-    path: str | Path, models: Sequence[str], candidates: pl.DataFrame, metric: str
-) -> dict[str, pl.DataFrame]:
-    """Read every model's scores, in order of the candidates."""
-    every = read_table(path, QUERY_SCORES)
-    return {
-        model: aligned_scores(
-            every.filter(pl.col("model") == model),
-            candidates,
-            metric=metric,
-            where=f"{path}, {model}",
-        )
-        for model in models
-    }
-
-
 def _with_changes(by_panel: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Add what each row's mean and PSI changed from those under the whole panel."""
     whole = {row["model"]: row for row in by_panel if row["left_out"] == WHOLE_PANEL}
@@ -468,24 +406,6 @@ def _kept_sets(conditions: Sequence[Condition], queries: pl.DataFrame) -> Iterat
         if label not in ("no_margin", "failed"):
             every = pl.repeat(True, queries.height)
             yield label, threshold, (every & members).fill_null(False)
-
-
-def _refuse_incomplete(
-    section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
-) -> None:
-    """Raise InputError unless every part of every candidate has a score of every reranker."""
-    keys = ["query_id", "reranker", "part"]
-    every = candidates.select(query_id="_id")
-    for name, values in (("reranker", section.rerankers), ("part", section.parts)):
-        every = every.join(pl.DataFrame({name: values}), how="cross", maintain_order="left_right")
-    missing = every.join(scores, on=keys, how="anti", maintain_order="left")
-    if missing.height:
-        query_id, reranker, part = missing.select(keys).row(0)
-        raise InputError(
-            f"a filter study needs every score: no score of reranker {reranker!r} for part "
-            f"{part!r} of query {query_id!r}, and {missing.height} of {every.height} are missing; "
-            "let the rerankers score the rest"
-        )
 
 
 # Where the evidence lies before and after every filter.

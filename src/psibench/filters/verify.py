@@ -54,7 +54,6 @@ from psibench.filters.mixtures import (
     RULE_BALANCE,
     balance_positions,
     read_length_bins,
-    refuse_other_bins,
 )
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES
@@ -344,17 +343,9 @@ def wanted_scorings(
 ) -> pl.DataFrame:
     """List what the last reranker of the section has to score: what those before it left.
 
-    Parameters
-    ----------
-    section
-        As `VerifySection.scoring` gives it.
-    scores
-        SEGMENT_SCORES rows of all rerankers before the last.
-
-    Returns
-    -------
-    frame of ``query_id`` and ``part``, in order of the candidates and the parts; every part of
-    every candidate if the section is ``complete``.
+    ``section`` is as `VerifySection.scoring` gives it, ``scores`` has the SEGMENT_SCORES rows of
+    all rerankers before the last. Returns ``query_id`` and ``part``, in order of the candidates and
+    the parts; every part of every candidate if the section is ``complete``.
     """
     if section.complete:
         return all_parts(candidates, section.parts)
@@ -397,13 +388,14 @@ def count_by_position(
     """
     for label, threshold, members in conditions:
         targets = queries.filter(members).get_column("targets")
-        n = len(targets)
-        row: dict[str, Any] = {"condition": label, "threshold": threshold, "n": n}
+        n, counts = len(targets), _position_counts(targets)
+        row: dict[str, Any] = {"condition": label, "threshold": threshold, "n": n, **counts}
         row |= {"share": n / queries.height if queries.height else None}
-        for name in POSITIONS:
-            count = int(targets.list.contains(name).sum())
-            row |= {f"n_{name}": count, f"share_{name}": count / n if n else None}
-        yield row
+        yield row | {f"share_{p}": counts[f"n_{p}"] / n if n else None for p in POSITIONS}
+
+
+def _position_counts(targets: pl.Series) -> dict[str, int]:
+    return {f"n_{name}": int(targets.list.contains(name).sum()) for name in POSITIONS}
 
 
 def count_by_cell(
@@ -422,32 +414,23 @@ def count_by_cell(
     -------
     CELL_TABLE rows: per condition one row per bin and then ``all``. ``budget`` is the smallest
     cell of a filtered pool, per bin, and the sum over bins in the row all; null for the others.
-
-    Raises
-    ------
-    InputError
-        If a query has a length bin that is not listed.
     """
-    refuse_other_bins(queries, length_bins)
     rows = []
     for label, threshold, members in conditions:
         chosen = queries.filter(members)
-        counts = [
-            [int(of_bin.list.contains(name).sum()) for name in POSITIONS]
-            for of_bin in (chosen.filter(length_bin=name)["targets"] for name in length_bins)
+        cells = [
+            _position_counts(chosen.filter(length_bin=name)["targets"]) for name in length_bins
         ]
         is_pool = threshold is not None or label == "kept"
-        budget = min(min(cells) for cells in counts) if is_pool else None
+        budget = min(n for cell in cells for n in cell.values()) if is_pool else None
+        whole = {key: sum(cell[key] for cell in cells) for key in cells[0]}
+        about = {"condition": label, "threshold": threshold}
+        rows += [
+            about | {"length_bin": name, **cell, "budget": budget}
+            for name, cell in zip(length_bins, cells, strict=True)
+        ]
         total = None if budget is None else budget * len(length_bins)
-        counts.append([sum(column) for column in zip(*counts, strict=True)])
-        for name, cells in zip([*length_bins, "all"], counts, strict=True):
-            row: dict[str, Any] = {
-                "condition": label,
-                "threshold": threshold,
-                "length_bin": name,
-            }
-            row |= {f"n_{position}": n for position, n in zip(POSITIONS, cells, strict=True)}
-            rows.append(row | {"budget": total if name == "all" else budget})
+        rows.append(about | {"length_bin": "all", **whole, "budget": total})
     return as_table(CELL_TABLE, rows)
 
 
@@ -467,16 +450,11 @@ def run_verify(
 ) -> None:
     """Decide on every candidate and write those kept, the decisions, the dropped, the counts.
 
-    Parameters
-    ----------
-    place
-        Of its rule; balancing has the one after.
-    scores
-        Score tables of the rerankers, in their order.
-    outputs
-        rows, decisions, savings, dropped, flow; for margins also margins, margin_table (Controlled,
-        table 6) and cell_table (table 8). A query with two targets (Myopic) counts at both of them
-        in the first table, and in the cell of its single-tag position in the second.
+    Balancing has the place after that of the rule; ``scores`` are the rerankers' tables, in their
+    order. ``outputs`` are rows, decisions, savings, dropped, flow; for margins also margins,
+    margin_table (Controlled, table 6) and cell_table (table 8). A query with two targets (Myopic)
+    counts at both of them in the first table, and in the cell of its single-tag position in the
+    second.
 
     Raises
     ------
