@@ -2,12 +2,10 @@
 
 import numpy as np
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rule_tables import examples
 
-from psibench.errors import InputError
 from psibench.translate.clean import LEAVING_SCHEMA, cascade, length_bounds, measured, outliers
 from psibench.translate.translate import join_items, pieces_of
 
@@ -222,10 +220,3 @@ def test_what_lacks_a_part_is_lost_and_says_which():
         ("a", "document", "a", "part d:a:1 has no translation"),
         ("b", "document", "b", "part d:b:1 has a blank translation"),
     ]
-
-
-def test_tables_that_do_not_belong_together_are_refused():
-    with pytest.raises(InputError, match="translation 'd:x:0': there is no such part"):
-        join_items(PARTS, replies(dx0="x"), language="spa-Latn", clean=without_note)
-    with pytest.raises(InputError, match=r"parts of document 'a' are numbered \[0\], of \[2\]"):
-        join_items(PARTS.head(1), replies(da0="x"), language="spa-Latn", clean=without_note)

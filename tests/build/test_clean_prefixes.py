@@ -134,17 +134,6 @@ def test_nothing_is_removed_where_nothing_would_be_left():
     assert cut("Here is the translation:\n", "rus-Cyrl") == (None, "Here is the translation:")
 
 
-def test_a_phrase_that_is_not_well_formed_is_refused(tmp_path):
-    path = tmp_path / "list.yaml"
-    path.write_text(
-        "slots: {}\nopenings: ['sure']\nstatements: ['here [is']\nlabels: []\nremarks: ['note']\n"
-    )
-    with pytest.raises(
-        InputError, match=r"list\.yaml: phrase 'here \[is': a bracket is not closed"
-    ):
-        read_prefixes("rus-Cyrl", path)
-
-
 @pytest.mark.parametrize(
     ("phrase", "message"),
     [

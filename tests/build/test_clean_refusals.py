@@ -3,7 +3,6 @@
 import polars as pl
 import pytest
 
-from psibench.errors import InputError
 from psibench.text.detection import is_english, is_foreign
 from psibench.text.phrases import fold
 from psibench.translate.refusals import find_suspect, read_refusals, refused
@@ -148,8 +147,3 @@ def test_a_suspect_leaves_unless_the_judge_says_it_is_none():
         ("document", "d", "refusal_unjudged", "suspect by phrase"),  # not asked
         ("query", "b", "refusal", "suspect by language"),
     ]
-
-
-def test_a_verdict_on_what_is_no_suspect_is_refused():
-    with pytest.raises(InputError, match="verdict 'd:e': this text is no suspect"):
-        refused(items(("document", "e", None)), verdicts(("document", "e", True)))

@@ -10,9 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "filters"))
 
 from asked import answer_position, write_queries
-from compared import short_circuited
 from false_negatives import on_own_scale
-from killed_scoring import rows_of
 from near_duplicates import (
     LONG_FRAME,
     SHORT_FRAME,
@@ -24,11 +22,8 @@ from near_duplicates import (
     reworded,
     without_answer,
 )
-from noting import NotingReranker, noted
 from scored import PANEL
 from wrong_positions import verdict_on_order
-
-from psibench.rerankers.protocols import Scores
 
 TEXT = "Alpha one two. Beta three four. Gamma five six."
 
@@ -147,25 +142,6 @@ def test_queries_written_with_the_fault_are_known(share):
     assert is_there.to_list() == [share == 0.0] * found.height
 
 
-def test_a_rule_is_given_what_it_asks_for_and_nothing_else():
-    complete = pl.DataFrame(
-        {"query_id": ["a", "b", "a", "b"], "by": ["x", "x", "y", "y"], "score": [1, 2, 3, 4]}
-    )
-
-    def wanted(scores: pl.DataFrame, name: str) -> pl.DataFrame:
-        return pl.DataFrame({"query_id": ["b"] if scores.height else ["a", "b"]})
-
-    partly = short_circuited(complete, wanted, "by", ["x", "y"])
-    assert partly.get_column("score").to_list() == [1, 2, 4]
-
-
-def test_a_rule_that_asks_for_what_is_not_there_is_told_so():
-    complete = pl.DataFrame({"query_id": ["a"], "by": ["x"], "score": [1]})
-
-    with pytest.raises(ValueError, match="1 scorings asked for, 0 are there"):
-        short_circuited(complete, lambda *_: pl.DataFrame({"query_id": ["z"]}), "by", ["x"])
-
-
 def test_own_scale_is_the_share_of_positives_that_score_no_higher():
     scores = pl.DataFrame(
         [
@@ -180,50 +156,6 @@ def test_own_scale_is_the_share_of_positives_that_score_no_higher():
 
     # Of the positives' 0.2 and 0.4: one is not above 0.2 or 0.3, both are not above 0.4.
     assert on_own_scale(scores, positives).get_column("score").to_list() == [0.5, 1.0, 0.5] * 3
-
-
-def test_pairs_shown_again_are_counted_for_the_run_that_lost_them():
-    runs = [[["a", "b"], ["c", "d"]], [["c", "d"], ["e"]]]
-
-    assert rows_of(runs) == [("1, killed", 2, 4, 2, 2), ("2, finished", 2, 3, 1, 0)]
-
-
-def test_a_finished_batch_that_is_scored_again_is_an_error():
-    with pytest.raises(ValueError, match="run 1: pairs of a finished batch"):
-        rows_of([[["a"], ["b"]], [["a"]]])
-
-
-class Tokenized:
-    n_tokens = 3
-
-
-class Scripted:
-    name, fingerprint, max_tokens = "scripted", "f", None
-
-    def tokenize(self, pairs):
-        return [Tokenized() for _ in pairs]
-
-    def score(self, items):
-        raise RuntimeError("killed")
-
-
-def test_a_batch_is_noted_before_it_is_scored(tmp_path):
-    reranker = NotingReranker(Scripted(), tmp_path / "log")
-    items = reranker.tokenize([("q", "a"), ("q", "b")])
-
-    with pytest.raises(RuntimeError, match="killed"):
-        reranker.score(items)
-
-    assert noted(tmp_path / "log") == [[item.key for item in items]]
-    assert len({item.key for item in items}) == 2
-
-
-def test_the_scores_of_the_inner_reranker_are_passed_on(tmp_path):
-    inner = Scripted()
-    inner.score = lambda items: Scores(*[pl.Series([0.5] * len(items)).to_numpy()] * 2)
-    reranker = NotingReranker(inner, tmp_path / "log")
-
-    assert reranker.score(reranker.tokenize([("q", "a")])).score.tolist() == [0.5]
 
 
 def audit(*exclusive: tuple[int, float]) -> pl.DataFrame:

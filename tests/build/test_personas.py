@@ -69,18 +69,6 @@ def test_candidates_are_those_of_the_whole_matrix_with_ties_in_order(block_docum
         assert found == [people[place] for place in order]
 
 
-def test_documents_and_personas_are_encoded_in_their_roles():
-    asked = []
-
-    def encode(texts, role):
-        asked.append((role, list(texts)))
-        return hashed(texts, role)
-
-    persona_candidates(documents(TEXTS), PEOPLE, encode=encode, n=2, block_documents=2)
-    texts = list(TEXTS.values())
-    assert asked == [("query", PEOPLE), ("document", texts[:2]), ("document", texts[2:])]
-
-
 def test_fewer_personas_than_wanted_are_all_candidates():
     rows = persona_candidates(documents(TEXTS), PEOPLE, encode=hashed, n=20)
     assert [sorted(found) for found in rows["personas"]] == [sorted(PEOPLE)] * 3

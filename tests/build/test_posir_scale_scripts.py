@@ -8,12 +8,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "posir_scale"))
 
-from measure import Measured, dag_text, jobs_by_rule, scores_text
 from random_runs import DEPTH, Asked, draw_others, draw_ranking, run_table
 from shape import (
     CHINESE,
     ENGLISH,
-    apportion,
     domain_shares,
     draw_original,
     kept_queries,
@@ -33,13 +31,6 @@ def test_the_published_counts_add_up():
     assert next(iter(counts)) == ENGLISH
     assert len(domain_shares()) == 31
     assert sum(domain_shares().values()) == pytest.approx(1)
-
-
-def test_parts_are_whole_and_the_largest_remainders_are_rounded_up():
-    # 10 x (.25, .25, .5) = 2.5, 2.5, 5: one of the first two gets the rest.
-    assert apportion(10, np.array([0.25, 0.25, 0.5])).tolist() == [3, 2, 5]
-    shares = np.array(list(domain_shares().values()))
-    assert apportion(42_015, shares).sum() == 42_015
 
 
 def originals(rng, language=ENGLISH, sizes=(30, 50)):
@@ -137,18 +128,3 @@ total          490
 
 This was a dry-run (flag -n).
 """
-
-
-def test_jobs_are_read_from_a_dry_run():
-    assert jobs_by_rule(OUTPUT) == {"score": 180, "build": 310}
-    text = dag_text(Measured(7.54, 6.9, 250.2, OUTPUT))
-    assert text.splitlines()[-2:] == [
-        "jobs                         490",
-        "7.5 s, 6.9 s of processor, peak 250 MiB",
-    ]
-
-
-def test_seconds_are_added_over_the_pairs():
-    line = '{"pair": "a-a", "n_queries": 5, "score_s": 1.25}\n'
-    text = scores_text(Measured(7.0, 6.0, 400.0, "a log line\n" + line + line))
-    assert "score: 2.5 s over 2 pairs" in text

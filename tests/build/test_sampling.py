@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.generate.sampling import Sample, bin_numbers, length_measure, quotas, sample_documents
-from psibench.sources.squad import read_squad_files
 from psibench.tables import conform
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import DOCUMENTS
@@ -113,18 +112,6 @@ def test_shares_decide_how_many_come_from_each_bin():
     assert sampled.sampling.get_column("n_seen").to_list() == [100, 100, 100, 0]
 
 
-def test_another_document_displaces_at_most_one_and_none_of_another_bin():
-    options = {"edges": [10, 20, 40], "n_documents": 40}
-    before = set(ids(draw(MANY, **options)))
-    for number in range(20):
-        more = documents(15, prefix=f"new{number}-")
-        after = set(ids(draw(pl.concat([MANY, more]), **options)))
-        assert len(before - after) <= 1
-        assert after - before <= {f"new{number}-0"}
-        gone = MANY.filter(pl.col("_id").is_in(list(before - after)))
-        assert gone.get_column("text").str.len_chars().is_between(10, 19).all()
-
-
 def test_a_larger_sample_holds_the_smaller_one():
     small, large = (set(ids(draw(MANY, edges=[0, 99], n_documents=n))) for n in (30, 31))
     assert small < large
@@ -169,11 +156,6 @@ def test_without_a_fitting_document_the_lengths_seen_are_named():
     assert "sample.edges" in message
 
 
-def test_documents_only_where_none_is_wanted_are_refused():
-    with pytest.raises(InputError, match=r"have 25 to 25 chars \(10-20: 0, 20-30: 2, outside: 0\)"):
-        draw(documents(25, 25), edges=[10, 20, 30], n_documents=1)
-
-
 def test_a_source_without_documents_is_refused():
     for batches in ([], [documents()]):
         with pytest.raises(InputError, match="the source holds no document"):
@@ -211,20 +193,3 @@ def test_lengths_are_measured_in_the_unit():
 def test_an_unknown_tokenizer_is_refused():
     with pytest.raises(InputError, match="no such folder"):
         length_measure("tokens", "./none")
-
-
-def test_real_passages_are_drawn_by_words(real_data):
-    contexts = read_squad_files([real_data / "xquad.en.json"]).unique("context").sort("context")
-    frame = contexts.select(
-        pl.col("_id"), pl.col("context").str.strip_chars().alias("text"), "origin"
-    )
-    section = Sample(edges=[50, 100, 150, 200], n_documents=60, shares=[1, 2, 1])
-    sampled = sample_documents(
-        in_batches(frame, 33), sample=section, measure=length_measure("words")
-    )
-    lengths = [len(text.split(" ")) for text in sampled.documents.get_column("text")]
-    assert sampled.documents.get_column("length").to_list() == lengths
-    assert np.histogram(lengths, bins=section.edges)[0].tolist() == [15, 30, 15]
-    seen = np.histogram([len(t.split(" ")) for t in frame["text"]], bins=section.edges)[0]
-    assert sampled.sampling.get_column("n_seen").to_list()[:3] == seen.tolist()
-    assert sampled.sampling.get_column("n_seen").sum() == frame.height

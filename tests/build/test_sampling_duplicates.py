@@ -2,7 +2,6 @@
 
 import logging
 import random
-from collections import Counter
 
 import polars as pl
 import pytest
@@ -57,19 +56,6 @@ def test_a_sample_without_duplicates_is_the_same_whatever_is_looked_for(n_docume
         assert sampled.duplicates.is_empty()
         assert sampled.duplicates.schema == DROPPED_SCHEMA | {"length_bin": pl.String}
         assert sampled.sampling.get_column("n_duplicates").sum() == 0
-
-
-def test_quotas_are_exact_and_no_text_is_drawn_twice():
-    frame = corpus(400, n_repeats=80)
-    options = {"n_documents": 120, "shares": [3, 2, 1], "reserve": 1.0}
-    sampled = draw(frame, **options)
-    counts = Counter(sampled.documents.get_column("length_bin"))
-    assert counts == {"0-40": 60, "40-80": 40, "80-120": 20}
-    texts = [normalise(text) for text in sampled.documents.get_column("text")]
-    assert len(set(texts)) == 120
-    assert sampled.duplicates.height > 5
-    plain = draw(frame, **options, deduplicate="none")
-    assert len({normalise(text) for text in plain.documents.get_column("text")}) < 120
 
 
 def test_the_first_by_priority_of_a_bin_s_distinct_texts_are_drawn():
@@ -134,16 +120,6 @@ def test_a_document_that_only_repeats_one_not_drawn_stays():
     assert more.duplicates.select("item_id", "detail").rows() == [(keys[2], keys[1])]
 
 
-def test_duplicates_are_found_across_bins():
-    rng = random.Random(8)
-    text = " ".join(rng.choices(WORDS, k=79))
-    frame = frame_of([text, f"{text} one two"])
-    sampled = draw(frame)
-    assert sampled.documents.height == 1
-    assert sampled.duplicates.height == 1
-    assert sampled.duplicates["length_bin"][0] != sampled.documents["length_bin"][0]
-
-
 def test_the_order_of_the_source_decides_nothing_with_duplicates_either():
     frame = corpus(300, n_repeats=80)
     options = {"n_documents": 90, "reserve": 1.0}
@@ -152,12 +128,6 @@ def test_the_order_of_the_source_decides_nothing_with_duplicates_either():
     shuffled = draw(frame[order], **options)
     assert set(ids(shuffled)) == set(ids(whole))
     assert shuffled.duplicates.sort("item_id").equals(whole.duplicates.sort("item_id"))
-
-
-def test_all_distinct_documents_are_kept_where_no_number_is_given():
-    sampled = draw(corpus(100, n_repeats=30))
-    assert sampled.documents.height == 70
-    assert sampled.sampling.get_column("n_duplicates").sum() == 30
 
 
 def test_a_reserve_that_is_used_up_is_warned_of(caplog):

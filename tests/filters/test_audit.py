@@ -128,18 +128,6 @@ def test_all_thirds_of_every_query_drawn_are_judged_and_none_without_a_margin(tm
     ]
 
 
-def test_as_many_are_drawn_of_each_stratum_as_the_section_says(tmp_path):
-    margins = {f"q{n}": ("middle", 0.05 if n < 20 else 0.5) for n in range(40)}
-    (tmp_path / "other").mkdir()
-    drawn = Chain(tmp_path, margins, per_stratum=4).draw()["query_id"].unique().to_list()
-    assert len(drawn) == 8
-    assert sum(int(name[1:]) < 20 for name in drawn) == 4
-    again = Chain(tmp_path, margins, per_stratum=4).draw()["query_id"].unique().to_list()
-    other = Chain(tmp_path / "other", margins, per_stratum=4, seed=1).draw()["query_id"].to_list()
-    assert set(again) == set(drawn)
-    assert set(other) != set(drawn)
-
-
 def test_verdicts_are_counted_by_stratum_and_a_query_that_lacks_one_is_unusable(tmp_path):
     table = Chain(tmp_path).run()
     columns = ("stratum", "n", "n_unusable", "target_yes", "distractor_no", "exclusive")
@@ -158,14 +146,6 @@ def test_without_margins_nothing_is_asked_and_the_table_counts_nothing(tmp_path)
     assert read_table(tmp_path / "audit.parquet", ALL_TABLES["verdicts"]).is_empty()
     assert table.select("n", "n_unusable").sum().row(0) == (0, 0)
     assert table.height == 6
-
-
-def test_a_chunk_with_two_targets_is_counted_by_either(tmp_path):
-    chain = Chain(tmp_path, {"best": ("beginning", 0.5)}, {"best": (N, Y, N)})
-    listed = pl.Series("positions", [["beginning", "middle"]])
-    chain.write("candidates", pl.read_parquet(chain.path("candidates")).with_columns(listed))
-    row = chain.run().filter(stratum="m>=0.3")
-    assert row.select("n", "target_yes", "distractor_no", "exclusive").row(0) == (1, 1.0, 1.0, 1.0)
 
 
 def test_a_judge_does_not_become_an_author_of_the_queries(tmp_path):

@@ -201,18 +201,6 @@ def test_what_is_dropped_stands_in_the_ledger_under_the_rules_name(tmp_path):
     ]
 
 
-def test_thresholds_are_those_of_the_section(tmp_path):
-    grades = thirds({"a": (2, 0, 0), "b": (2, 1, 0), "c": (1, 0, 0)})
-    asked = [candidate(name, ["beginning"]) for name in "abc"]
-    section = Grade(llm="judge", min_grade=2, min_lead=2)
-    chain = Chain(tmp_path, "segments", asked, grades, section=section).run()
-    assert chain.decisions == [
-        ("a", True, "", 2.0),
-        ("b", False, "grade_not_above_others", 1.0),
-        ("c", False, "grade_low", 1.0),
-    ]
-
-
 def test_of_two_targets_both_are_graded_first_and_the_best_one_counts(tmp_path):
     asked = [candidate("q1", ["beginning", "middle"]), candidate("q2", ["middle", "end"])]
     grades = thirds({"q1": (1, 4, 3), "q2": (3, 0, 3)})
@@ -227,13 +215,6 @@ def test_of_two_targets_both_are_graded_first_and_the_best_one_counts(tmp_path):
     ]
     # A chunk with two tags is counted under the one of the single-tag rule, as everywhere.
     assert chain.read("dropped", "attrition")["target_position"].to_list() == ["middle"]
-
-
-def test_without_listed_positions_the_target_is_the_one_asked_for(tmp_path):
-    asked = [candidate("q1", ["end"])]
-    grades = thirds({"q1": (0, 0, 4)})
-    chain = Chain(tmp_path, "segments", asked, grades, columns=("positions",)).run()
-    assert (chain.asked["grade_first"], chain.kept) == (["q1--end"], ["q1"])
 
 
 @pytest.mark.parametrize(
@@ -325,25 +306,11 @@ def test_complete_grading_asks_all_in_the_first_round_and_keeps_the_same(
     assert chain.decisions == short.decisions
 
 
-def test_a_second_round_has_nothing_to_ask_once_all_is_decided(tmp_path):
-    grades = thirds({"q1": (0, 2, 0), "q2": (0, None, 0)})
-    chain = Chain(tmp_path, "segments", [candidate("q1"), candidate("q2")], grades).run()
-    assert chain.read("grade_rest_pairs", "pairs").is_empty()
-    assert chain.read("grade_rest", "grades").is_empty()
-    assert chain.kept == []
-
-
 def test_without_candidates_all_tables_are_empty(tmp_path):
     chain = Chain(tmp_path, "span", []).run()
     assert (chain.decisions, chain.kept) == ([], [])
     assert chain.read("flow", "flow").select("entered", "kept").rows() == [(0, 0)]
     assert chain.counts == (0, 0, 0)
-
-
-def test_the_candidates_kept_have_all_their_columns(tmp_path):
-    chain = Chain(tmp_path, "segments", SIX, SIX_GRADES).run()
-    given = chain.read("candidates", "candidates")
-    assert chain.read("rows", "candidates").equals(given[[0, 5]])
 
 
 def test_a_judge_does_not_become_an_author_of_the_queries(tmp_path):

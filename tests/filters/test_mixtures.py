@@ -123,16 +123,6 @@ def test_the_table_says_what_each_configuration_has_of_each_cell(tmp_path):
     ]
 
 
-def test_drawn_counts_agree_with_the_drawn_queries(tmp_path):
-    case = Case(tmp_path)
-    drawn = case.run()
-    cell = ["configuration", "length_bin", "target_position"]
-    counted = {row[:3]: row[3] for row in drawn.group_by(cell).len().rows()}
-    for row in case.cells().iter_rows(named=True):
-        assert row["n_drawn"] == counted.get(tuple(row[name] for name in cell), 0)
-        assert row["n_retained"] == POOL[row["length_bin"], row["target_position"]]
-
-
 def test_length_bins_come_from_the_documents_where_candidates_have_none(tmp_path):
     case = Case(tmp_path)
     own = case.run()
@@ -194,14 +184,6 @@ def many(*sizes):
 
 def kept_ids(decisions):
     return decisions.filter("kept").get_column("item_id").to_list()
-
-
-def test_every_position_is_cut_to_the_smallest():
-    decided = balance_positions(many(9, 4, 6), seed=42)
-    kept = kept_ids(decided)
-    assert [sum(name.startswith(p) for name in kept) for p in POSITIONS] == [4, 4, 4]
-    reasons = decided.filter(~pl.col("kept")).get_column("reason").unique().to_list()
-    assert reasons == ["not_sampled"]
 
 
 @examples

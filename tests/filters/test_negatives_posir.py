@@ -93,27 +93,6 @@ def test_the_ledger_has_rows_for_documents_and_for_questions(tmp_path):
     ]
 
 
-def test_one_document_takes_all_the_queries_whose_positive_it_was(tmp_path):
-    # d1 is the positive of q1, q2 and q3, and above the positive of q4.
-    chain = benchmark(
-        tmp_path,
-        documents=["d1", "d4"],
-        queries={"q1": "d1", "q2": "d1", "q3": "d1", "q4": "d4"},
-        recall=[("q4", "d4"), ("q4", "d1")],
-    )
-    known = {("q4", "d4"): 0.25, ("q4", "d1"): 0.75}
-    a, b = panel(known, {})
-    scores = chain.score(a, b)
-    chain.decide(scores)
-    chain.remove(scores)
-    assert (chain.ids("corpus"), chain.ids("queries")) == (["d4"], ["q4"])
-    dropped = chain.read("dropped").filter(unit="questions")
-    assert dropped.select("item_id", "detail").rows() == [(q, "by d1") for q in ("q1", "q2", "q3")]
-    assert b.n_loads == 0
-    assert chain.read("scores-b", "pair_scores").is_empty()
-    chain.check_ledger()
-
-
 def test_under_all_a_document_has_to_be_above_under_every_reranker(tmp_path):
     chain, (a, b) = benchmark(tmp_path, ALL), panel()
     chain.decide(chain.score(a, b))
@@ -153,33 +132,6 @@ def test_complete_scoring_leaves_the_same_benchmark(tmp_path, section):
     after = [chain.read(name) for name in ("corpus", "queries", "qrels", "dropped")]
     assert all(one.equals(other) for one, other in zip(after, before, strict=True))
     assert chain.read("savings")["n_saved"].to_list() == [0, 0, 0]
-
-
-def test_a_copy_that_answers_sooner_leaves_and_a_passage_on_the_topic_stays(tmp_path):
-    texts = {
-        "d1": "in the long history of the port tea was first grown in the hills of yunnan",
-        "copy1": "tea was first grown in the hills of yunnan",  # d1 without its beginning
-        "topic1": "tea is drunk in the port of lisbon",
-        "q1": "tea first grown hills",
-    }
-
-    def density(query, text):
-        words = text.split()
-        return sum(word in query.split() for word in words) / len(words)
-
-    chain = benchmark(
-        tmp_path,
-        documents=["d1", "copy1", "topic1"],
-        queries={"q1": "d1"},
-        recall=[("q1", d) for d in ("d1", "copy1", "topic1")],
-        texts=texts,
-    )
-    # Words of the query per word: d1 4/16, copy1 4/9, topic1 1/8.
-    scores = chain.score(*panel(density, density))
-    chain.decide(scores)
-    chain.remove(scores)
-    assert chain.ids("corpus") == ["d1", "topic1"]
-    assert chain.ids("queries") == ["q1"]
 
 
 @pytest.mark.parametrize(

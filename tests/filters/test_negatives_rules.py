@@ -157,12 +157,6 @@ def test_only_queries_with_pairs_have_their_positives_scored():
     assert wanted == [("q2", "d2"), ("q2", "d1"), ("q2", "d3"), ("q2", "d4")]
 
 
-def test_a_second_reranker_of_three_is_asked_where_the_first_says_no():
-    # One vote against decides nothing: two of three are needed.
-    known = pair_scores(dict.fromkeys([(*pair, "a") for pair in OTHERS], 0.0))
-    assert wanted_pairs(fineweb(), recalled, known, reranker="b").rows() == OTHERS
-
-
 def test_qrels_below_one_are_no_positives():
     graded = qrels.with_columns(score=pl.Series([1, 0, 1]))
     pairs = recalled_pairs(run, asked, graded).pairs.rows()
@@ -248,25 +242,6 @@ def test_a_pair_is_confirmed_if_two_of_three_judges_grade_it_three_or_more(value
     assert pair_rows(found) == {("q", "d"): expected}
 
 
-# (document, positive) under a and b; is it a false negative under any, under all?
-ABOVE = [
-    ((0.75, 0.5), (1.0, 0.0), True, True),
-    ((0.75, 0.5), (0.0, 1.0), True, False),
-    ((0.0, 1.0), (0.75, 0.5), True, False),
-    ((0.25, 0.5), (0.25, 0.5), False, False),
-    # Equal scores are not above.
-    ((0.5, 0.5), (0.5, 0.5), False, False),
-    ((0.5, 0.5), (0.75, 0.5), True, False),
-    ((1.0, 1.0), (1.0, 0.75), True, False),
-    # One of the two scores cannot be used: no vote under that reranker.
-    ((NAN, 0.5), (1.0, 0.5), True, False),
-    ((1.0, NAN), (1.0, 0.5), True, False),
-    ((1.0, NAN), (0.25, 0.5), False, False),
-    ((NAN, 0.0), (NAN, 0.0), False, False),
-    ((0.0, None), (0.5, 0.25), True, False),
-]
-
-
 def one_pair(a, b):
     return pair_scores(
         {
@@ -275,14 +250,6 @@ def one_pair(a, b):
             for document, value in zip(("d", "p"), two, strict=True)
         }
     )
-
-
-@pytest.mark.parametrize(("a", "b", "under_any", "under_all"), ABOVE)
-def test_a_document_above_the_positive_is_a_false_negative(a, b, under_any, under_all):
-    for under, expected in (("any", under_any), ("all", under_all)):
-        panel = AbovePositive(protocol="posir", rerankers=["a", "b"], under=under)
-        decided = decide_candidates(panel, ONE, one_pair(a, b))
-        assert decided.get_column("is_positive").to_list() == [expected]
 
 
 @pytest.mark.parametrize(
@@ -365,39 +332,6 @@ def test_a_removed_document_takes_the_queries_whose_positive_it_was_with_it():
         "d4": (True, "", None, None),
     }
     assert decision_rows(built.query_decisions)["q2"] == (False, "positive_removed", 0.5, "d2")
-
-
-def test_two_copies_of_one_answer_remove_each_other():
-    # Each is above the other's positive under one reranker; order must not decide who survives.
-    built = cascade(
-        ids_frame(["d1", "d2"]),
-        ids_frame(["q1", "q2"]),
-        qrels_frame([("q1", "d1", 1), ("q2", "d2", 1)]),
-        decided_frame([("q1", "d2", True, 0.1), ("q2", "d1", True, 0.1)]),
-    )
-    assert (built.corpus.height, built.queries.height, built.qrels.height) == (0, 0, 0)
-
-
-def test_a_query_with_several_positives_goes_with_one_of_them():
-    built = cascade(
-        ids_frame(["d1", "d2", "d3"]),
-        ids_frame(["q1", "q2"]),
-        qrels_frame([("q1", "d1", 1), ("q1", "d2", 1), ("q2", "d3", 1), ("q2", "d2", 0)]),
-        decided_frame([("q2", "d2", True, 0.25)]),
-    )
-    assert built.queries.get_column("_id").to_list() == ["q2"]
-    # No qrel names a document or a query that is not there any more, whatever its grade.
-    assert built.qrels.rows() == [("q2", "d3", 1)]
-
-
-def test_nothing_found_changes_nothing():
-    corpus, queries = ids_frame(["d1"]), ids_frame(["q1"])
-    qrels = qrels_frame([("q1", "d1", 1)])
-    built = cascade(corpus, queries, qrels, decided_frame([]))
-    assert built.corpus.equals(corpus)
-    assert built.queries.equals(queries)
-    assert built.qrels.equals(qrels)
-    assert built.query_decisions.get_column("kept").to_list() == [True]
 
 
 names = st.integers(0, 5)

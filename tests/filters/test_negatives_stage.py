@@ -182,38 +182,6 @@ def test_provenance_names_those_who_scored_and_the_thresholds(tmp_path):
         assert read_provenance(chain.path(name))["stage"] == "remove_negatives"
 
 
-def test_near_duplicates_of_the_positive_drop_their_question_and_other_passages_do_not(tmp_path):
-    # q1 and q2 ask about d1 and d2. copy1 is d1 with a word changed; topic2 shares a word with q2.
-    texts = {
-        "d1": "the blue whale weighs more than any other animal",
-        "copy1": "the blue whale weighs more than any living animal",
-        "d2": "tea was first grown in the hills of yunnan",
-        "topic2": "coffee was first drunk in the port of mokha",
-        "q1": "which whale weighs more",
-        "q2": "where tea hills first grown",
-    }
-
-    def share(query, text):
-        words = query.split()
-        return len(set(words) & set(text.split())) / len(words)
-
-    chain = NegativesChain(
-        tmp_path,
-        SECTION,
-        documents=["d1", "copy1", "d2", "topic2"],
-        queries={"q1": "d1", "q2": "d2"},
-        recall=[(q, d) for q in ("q1", "q2") for d in ("d1", "copy1", "d2", "topic2")],
-        texts=texts,
-    )
-    scores = chain.score(*(PairReranker(name, share) for name in "abc"))
-    found = chain.decide(scores).filter("is_positive")
-    assert found.select("query_id", "doc_id").rows() == [("q1", "copy1")]
-    chain.remove(scores, chain.judge({(j, "q1", "copy1"): 4 for j in "xyz"}))
-    assert chain.ids("queries") == ["q2"]
-    assert chain.ids("corpus") == ["d1", "copy1", "d2", "topic2"]
-    chain.check_ledger()
-
-
 def test_without_a_candidate_nobody_is_asked_and_nothing_is_dropped(tmp_path):
     chain = benchmark(tmp_path)
     nothing = dict.fromkeys(A, 0.0)

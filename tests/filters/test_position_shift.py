@@ -117,15 +117,6 @@ def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
     assert rows["all"]["p_value"] is None  # one position alone
 
 
-def test_domains_may_be_counted_together():
-    twice = pl.concat([LEDGER, LEDGER])
-    both = queries_of([B, B, M, E] * 2)
-    one = position_shift(FLOW, LEDGER, LEFT)
-    two = position_shift(pl.concat([FLOW, FLOW]), twice, both)
-    assert two["n_entered"].to_list() == [2 * n for n in one["n_entered"]]
-    assert two["share_of_kept"].to_list() == one["share_of_kept"].to_list()
-
-
 @pytest.mark.parametrize(
     ("flow", "ledger", "left", "message"),
     [

@@ -82,11 +82,6 @@ def test_a_run_of_positives_only_loads_no_reranker(tmp_path):
     assert [reranker.n_loads for reranker in panel] == [0, 0, 0]
 
 
-def test_an_empty_run_has_no_pairs(tmp_path):
-    chain = benchmark(tmp_path, recall=[])
-    assert chain.decide(chain.score(*(PairReranker(name, {}) for name in "abc"))).is_empty()
-
-
 def test_queries_of_other_domains_in_the_run_are_left_aside(tmp_path):
     chain = benchmark(tmp_path, recall=[("other", "far"), *RECALL])
     chain.score_one(PairReranker("a", SCORES))

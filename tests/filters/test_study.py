@@ -37,7 +37,7 @@ from psibench.metrics.aggregate import (
     UncertaintySettings,
     result_tables,
 )
-from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
+from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES, SAMPLING
 from psibench.tables.schemas import DOCUMENTS, QUERY_SCORES
 from psibench.text.segments import POSITIONS
@@ -314,20 +314,6 @@ def test_a_query_of_two_thirds_counts_at_both(tmp_path):
     ]
 
 
-def test_cells_of_length_and_position_are_counted_at_every_threshold(tmp_path):
-    cells = Case(tmp_path).run()["cells"]
-    rows = cells.filter(pl.col("condition").is_in(["all", "m>=0"]))
-    columns = ("condition", "length_bin", *(f"n_{p}" for p in POSITIONS), "budget")
-    assert rows.select(columns).rows() == [
-        ("all", "short", 2, 1, 0, None),
-        ("all", "long", 0, 1, 2, None),
-        ("all", "all", 2, 2, 2, None),
-        ("m>=0", "short", 2, 1, 0, 0),
-        ("m>=0", "long", 0, 0, 1, 0),
-        ("m>=0", "all", 2, 1, 1, 0),
-    ]
-
-
 def test_length_bins_come_from_the_documents_where_candidates_have_none(tmp_path):
     # Candidates of q1-q3 are short and of q4-q6 long; here that is what their documents are.
     case = Case(tmp_path)
@@ -338,20 +324,6 @@ def test_length_bins_come_from_the_documents_where_candidates_have_none(tmp_path
     texts = [{"_id": f"d-{name}", "text": "x", "origin": "f:0"} for name in ("short", "long")]
     case.write("documents", DOCUMENTS, [row | {"length_bin": row["_id"][2:]} for row in texts])
     assert case.run()["cells"].equals(own)
-
-
-def test_another_threshold_is_decided_on_the_same_scores_and_nothing_is_scored(tmp_path):
-    case = Case(tmp_path)
-    paths = [case.path(f"scores-{name}") for name in PANEL]
-    before = [content_hash(path) for path in paths]
-    kept = {}
-    for threshold in (0.25, 0.125, -0.25):
-        section = MARGIN.model_copy(update={"threshold": threshold})
-        tables = case.run(section, folder=f"at{threshold}")
-        kept[threshold] = tables["thresholds"].filter("is_configured")["n"].to_list()
-        assert tables["leave_one_out_psi"]["n_queries"][0] == kept[threshold][0]
-    assert kept == {0.25: [2], 0.125: [3], -0.25: [5]}
-    assert [content_hash(path) for path in paths] == before
 
 
 def test_the_study_loads_no_reranker_and_no_model():

@@ -221,30 +221,12 @@ def test_a_floor_stops_below_it_and_says_so(a, b, expected):
     assert margin_rows(margins) == {"q": expected}
 
 
-@pytest.mark.parametrize(
-    ("threshold", "kept", "reason"),
-    [(-1.0, True, ""), (-0.25, True, ""), (0.0, False, "target_not_first")],
-)
-def test_a_threshold_below_zero_may_keep_failed_queries(threshold, kept, reason):
-    scores = segment_scores({("q", "a"): (0.5, 0.75, 0.0)})
-    section = VerifyMargin(rerankers=["a"], threshold=threshold)
-    decided = decide_verify(section, scores, candidates_frame({"q": ["beginning"]}))
-    assert decision_rows(decided)["q"][:2] == (kept, reason)
-
-
 def test_decimal_scores_are_compared_as_float64_has_them():
     # In float64 0.7 - 0.4 is 0.29999999999999993 and 0.8 - 0.5 is 0.30000000000000004.
     scores = segment_scores({("low", "a"): (0.7, 0.4, 0.0), ("high", "a"): (0.8, 0.5, 0.0)})
     candidates = candidates_frame({"low": ["beginning"], "high": ["beginning"]})
     decided = decide_verify(VerifyMargin(rerankers=["a"]), scores, candidates)
     assert [row[0] for row in decision_rows(decided).values()] == [False, True]
-
-
-def test_leads_too_small_to_show_still_count():
-    scores = segment_scores({("q", "r"): (0.0, 5e-324, 0.0)})  # the smallest positive float64
-    section = VerifyAgreement(rerankers=["r"])
-    decided = decide_verify(section, scores, candidates_frame({"q": ["middle"]}))
-    assert decision_rows(decided)["q"][0] is True
 
 
 def reference(section, targets, scores):

@@ -196,17 +196,6 @@ def test_complete_scoring_keeps_the_same_queries_and_gives_exact_margins(tmp_pat
     assert chain.read("savings", "scoring_savings")["n_saved"].to_list() == [0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("threshold", "kept"), [(-0.25, 3), (-0.2, 2), (0.0, 2), (0.125, 2), (0.5, 0)]
-)
-def test_another_threshold_decides_on_the_same_scores(tmp_path, threshold, kept):
-    section = MARGIN.model_copy(update={"threshold": threshold})
-    chain = controlled(tmp_path, section)
-    chain.verify(chain.score(*panel()))
-    assert chain.read("rows", "candidates").height == kept
-    chain.check()
-
-
 def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
     rows = [candidate("q1", [0, 1], "beginning", length_bin="5-10")]
     chain = Chain(tmp_path, MARGIN, rows, texts=("d", "ab"))  # thirds: "", "", "ab"
@@ -297,19 +286,6 @@ def test_agreement_then_balancing_are_two_stages(tmp_path):
     chain.check()
 
 
-def test_without_balancing_all_that_agree_are_kept(tmp_path):
-    chain = fineweb(tmp_path, positions=FIVE, balance=False)
-    chain.verify(chain.score(agreeing()))
-    assert chain.read("rows", "candidates").height == 5
-    assert chain.read("flow", "flow")["stage"].to_list() == ["agreement"]
-
-
-def test_balancing_a_position_that_nothing_is_left_of_is_refused(tmp_path):
-    chain = fineweb(tmp_path, positions=FIVE)
-    with pytest.raises(InputError, match=r"middle 0, end 2; balancing .* switch balancing off"):
-        chain.verify(chain.score(agreeing(failed=("m1",))))
-
-
 def test_where_no_question_agrees_both_stages_are_counted(tmp_path):
     chain = fineweb(tmp_path, positions=FIVE)
     chain.verify(chain.score(agreeing(failed=FIVE)))
@@ -353,14 +329,6 @@ def test_provenance_says_who_wrote_the_queries_and_who_scored(tmp_path):
     assert read_provenance(chain.path("scores-one"))["params"]["section"]["threshold"] == 0
 
 
-@pytest.mark.parametrize("wrong", [float("nan"), 1.5])
-def test_a_reranker_without_a_usable_number_ends_the_job(tmp_path, wrong):
-    chain, one = controlled(tmp_path, MARGIN), PairReranker("one", lambda *_: wrong)
-    with pytest.raises(InputError, match="reranker one: found raw"):
-        chain.score(one)
-    assert not chain.path("scores-one").exists()
-
-
 @pytest.mark.parametrize(
     ("part", "text"),
     [
@@ -373,19 +341,6 @@ def test_a_reranker_without_a_usable_number_ends_the_job(tmp_path, wrong):
 )
 def test_parts_of_a_document(part, text):
     assert part_text("abcdefg", [2, 4], part) == text
-
-
-def test_the_margins_of_all_candidates_are_kept_with_what_is_only_a_bound(tmp_path):
-    chain = controlled(tmp_path, MARGIN)
-    chain.verify(chain.score(*panel()))
-    assert chain.read("margins", "margins").rows() == [
-        ("q1", 0.125, "two", True, ""),
-        ("q2", 0.25, "one", True, ""),
-        ("q3", -0.25, "one", False, ""),  # below 0 under the first: the second was not asked
-    ]
-    whole = MARGIN.model_copy(update={"complete": True})
-    chain.verify(chain.score(*panel(), section=whole), section=whole)
-    assert chain.read("margins", "margins").row(2) == ("q3", -0.25, "one", True, "")
 
 
 def test_balancing_after_a_margin_is_a_stage_of_its_own_and_keeps_the_margins(tmp_path):
@@ -404,70 +359,6 @@ def test_balancing_after_a_margin_is_a_stage_of_its_own_and_keeps_the_margins(tm
             [chain.path("scores-one"), chain.path("scores-two")],
             section=chain.section.model_copy(update={"threshold": 0.6}),
         )
-
-
-def test_questions_about_spans_may_be_checked_by_margin(tmp_path):
-    # Candidates of posir: their thirds are those of the spans' middles, their bins the documents'.
-    chain = posir(tmp_path, {"q1": [3, 5], "q2": [2, 6]}, section=MARGIN)
-    one = thirds({"q1": (0, 0.5, 0), "q2": (0.25, 0.375, 0)})
-    chain.verify(chain.score(*(fake(name, one) for name in ("one", "two"))))
-    assert chain.read("rows", "candidates").select("_id", "margin").rows() == [("q1", 0.5)]
-    flow = chain.read("flow", "flow").select("stage", "unit", "entered", "kept").rows()
-    assert flow == [("margin", "questions", 2, 1)]
-    cells = chain.read("cell_table", "cell_table").filter(condition="m>=0.1", length_bin="5-10")
-    assert cells.select("n_beginning", "n_middle", "n_end").rows() == [(0, 2, 0)]
-    chain.check()
-
-
-def test_positional_queries_may_be_checked_by_the_need_for_their_third(tmp_path):
-    chain = controlled(tmp_path, NECESSITY)
-    full = {(name, DOCUMENT): 0.5 for name in ("q1", "q2", "q3")}
-    removed = {("q1", "bbbccc"): 0.25, ("q2", "aaaccc"): 0.5, ("q3", "aaabbb"): 0.125}
-    chain.verify(chain.score(*(fake(name, full | removed) for name in ("one", "two"))))
-    columns = ("rule", "item_id", "reason", "score")
-    assert chain.read("decisions", "decisions").select(columns).rows() == [
-        ("span_necessity", "q1", "", 0.25),
-        ("span_necessity", "q2", "span_not_needed", 0.0),
-        ("span_necessity", "q3", "", 0.375),
-    ]
-    flow = chain.read("flow", "flow").select("stage", "unit", "entered", "kept").rows()
-    assert flow == [("span_necessity", "queries", 3, 2)]
-    assert not chain.path("margins").exists()
-    chain.check()
-
-
-def test_positional_queries_may_be_checked_by_agreement_and_balanced(tmp_path):
-    spans = {
-        name: ({"b": BEGINNING, "m": MIDDLE, "e": END}[name[0]], positions[0])
-        for name, positions in FIVE.items()
-    }
-    section = VerifyAgreement(rerankers=["one"], balance=True)
-    chain = controlled(tmp_path, section, spans)
-    chain.verify(chain.score(agreeing(failed=("e2",))))
-    assert chain.read("flow", "flow").select("stage", "step", "unit", "entered", "kept").rows() == [
-        ("agreement", 3, "queries", 5, 4),
-        ("balance", 4, "queries", 4, 3),
-    ]
-    assert sorted(chain.read("rows", "candidates")["target_position"]) == sorted(POSITIONS)
-    chain.check()
-
-
-def test_needed_spans_may_be_balanced(tmp_path):
-    spans = {"b1": BEGINNING, "b2": BEGINNING, "m1": MIDDLE, "e1": END}
-    named = {"b": "beginning", "m": "middle", "e": "end"}
-    rows = [candidate(name, span, named[name[0]]) for name, span in spans.items()]
-    section = VerifyNecessity(rerankers=["one"], balance=True)
-    chain = Chain(tmp_path, section, rows, unit="questions")
-    scores = {(name, DOCUMENT): 0.5 for name in spans}
-    scores |= {(name, part_text(DOCUMENT, span, "removed")): 0.25 for name, span in spans.items()}
-    chain.verify(chain.score(fake("one", scores)))
-    assert chain.read("flow", "flow").select("stage", "step", "entered", "kept").rows() == [
-        ("span_necessity", 3, 4, 4),
-        ("balance", 4, 4, 3),
-    ]
-    dropped = chain.read("dropped", "attrition").select("stage", "reason", "target_position")
-    assert dropped.rows() == [("balance", "not_sampled", "beginning")]
-    chain.check()
 
 
 def test_the_margin_of_a_chunk_with_two_tags_is_that_of_the_better_one(tmp_path):

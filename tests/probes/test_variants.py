@@ -107,15 +107,6 @@ def test_filler_is_the_same_for_a_key_and_longer_ones_begin_with_shorter_ones():
     assert filler(300, key="other", count_tokens=count_whitespace_tokens) != texts[2]
 
 
-def test_long_filler_has_paragraphs_of_whole_sentences():
-    text = filler(400, key="k", count_tokens=count_whitespace_tokens)
-    paragraphs = text.split("\n\n")
-    assert len(paragraphs) > 5
-    for paragraph in paragraphs[:-1]:
-        assert paragraph.endswith(".")
-        assert 3 <= len(sentence_spans(paragraph)) <= 6
-
-
 def test_filler_of_words_of_several_tokens_comes_as_near_as_words_allow():
     def two_each(texts):
         return np.full(len(texts), 2, dtype=np.int32)
@@ -165,14 +156,6 @@ def test_ten_percent_of_ten_sentences_is_one_and_not_two_by_rounding():
 def test_a_text_of_few_sentences_has_no_middle_to_take_from(text):
     with pytest.raises(UnfitError, match="too few sentences"):
         removals(text, size=0.1)
-
-
-def test_removal_from_text_without_spaces():
-    assert [one.text for one in removals(CHINESE, size=0.2)] == [
-        "第二句话！第三句话？第四句话。第五句话。",
-        "第一句话。第二句话！第四句话。第五句话。",
-        "第一句话。第二句话！第三句话？第四句话。",
-    ]
 
 
 # --- segments
@@ -234,13 +217,6 @@ def test_moved_evidence_spells_the_same_and_the_rest_stays_in_order(text, data, 
     assert starts == sorted(starts)
     assert starts[0] == 0
     assert bare(made[-1].text).endswith(bare(evidence))
-
-
-def test_ten_places_among_nine_other_sentences_are_all_boundaries():
-    text = " ".join(f"Number {k} here." for k in range(10))
-    made = moved_evidence(text, (0, 3), 10)
-    assert len({one.text for one in made[1:]}) == 10
-    assert made[1].text == text
 
 
 @pytest.mark.parametrize(

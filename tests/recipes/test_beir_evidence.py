@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from psibench.errors import InputError, MissingError
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.generate.recipes import queries_by_of
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -468,4 +467,4 @@ def test_a_folder_without_its_files_is_refused_and_a_name_on_the_hub_has_none(tm
         "dataset:mteb/scifact": "not pinned",
         "dataset:a/b": "not pinned",
     }
-    assert queries_by_of(remote) == "people"
+    assert remote.queries_by == "people"

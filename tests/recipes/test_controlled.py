@@ -2,7 +2,6 @@ import polars as pl
 import pytest
 from answered_tasks import ask, contexts, documents, gather, reasons
 
-from psibench.errors import InputError
 from psibench.generate.controlled import (
     CHOOSE_CONFIGURATION,
     GENERATE_POSITIONAL_QUERY,
@@ -53,13 +52,6 @@ def test_a_configuration_is_asked_for_once_per_document_of_the_shard():
         ("a", "a", None),
     ]
     assert items[1].values == {"document": "A", "personas": PERSONAS}
-
-
-@pytest.mark.parametrize("table", [candidates("a"), candidates("a", "b", personas=[])])
-def test_a_document_without_personas_is_named(table):
-    tables = {"documents": documents({"b": "B"}), "persona_candidates": table}
-    with pytest.raises(InputError, match="no personas for document 'b'"):
-        list(CHOOSE_CONFIGURATION.items(tables, CHOOSE))
 
 
 @pytest.mark.parametrize(
@@ -229,20 +221,3 @@ def test_the_chain_on_real_texts_keeps_position_apart_from_everything_else(real_
     )
     assert shared.drop("pos_corpus_id").max().row(0) == (1, 1, 1)
     assert gathered.rows["answer_in_segment"].mean() > 0.95
-
-
-@pytest.mark.parametrize(
-    ("task", "section", "value"),
-    [
-        (CHOOSE_CONFIGURATION, CHOOSE, {"persona": "An engineer", "difficulty": 3}),
-        (GENERATE_POSITIONAL_QUERY, GENERATE, {"query": "what", "answer": None}),
-    ],
-)
-def test_a_reply_to_a_template_with_another_schema_is_explained(task, section, value):
-    tables = {
-        "documents": documents([TEXT]),
-        "persona_candidates": candidates("d0"),
-        "choose_configuration": configurations("d0"),
-    }
-    with pytest.raises(InputError, match="reply about x: no str in field"):
-        gather(task, section, tables, [Replied("x", "d0", "end", value)])

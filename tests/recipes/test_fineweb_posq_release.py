@@ -11,7 +11,6 @@ from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.loaders import fineweb_posq_release
 from psibench.generate.loaders.fineweb_posq_release import build_fineweb_posq_release, read_records
-from psibench.generate.recipes import queries_by_of
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.text.lengths import count_whitespace_tokens
@@ -73,24 +72,6 @@ def test_a_question_of_several_passages_is_labelled_by_the_rule(tmp_path, labels
     assert qrels.filter(pl.col("query-id") == "q00001")["corpus-id"].to_list() == ["p00000"]
 
 
-def test_parquet_files_and_a_dataset_folder_say_the_same(tmp_path, monkeypatch):
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    records = [
-        record | {"span_class": [own] if isinstance(own := record["span_class"], str) else own}
-        for record in RECORDS
-    ]
-    plain = build(tmp_path, records)
-    parquet = build(tmp_path, records, suffix=".parquet")
-    folder = tmp_path / "set"
-    folder.mkdir()
-    (tmp_path / "train.parquet").rename(folder / "train-00000.parquet")
-    hub = build(tmp_path, records, source={"kind": "hub", "name": str(folder)})
-    for other in (parquet, hub):
-        for table in ("corpus", "queries", "qrels", "dropped"):
-            assert getattr(other, table).equals(getattr(plain, table)), table
-
-
 def test_other_columns_and_conditions_are_those_of_the_source(tmp_path):
     records = [{**r, "passage": r["content"], "lang": "en"} for r in RECORDS[:2]]
     records[1]["lang"] = "fr"
@@ -103,8 +84,8 @@ def test_other_columns_and_conditions_are_those_of_the_source(tmp_path):
     chosen = section(tmp_path, [{**r, "content": "not this"} for r in records], source=source)
     assert read_records(chosen.source).rows() == [("who?", "zeta A x", ["beginning"])]
     assert chosen.files() == [str(tmp_path / "train.jsonl")]
-    assert queries_by_of(chosen) is None
-    assert queries_by_of(section(tmp_path, queries_by="llm:gpt-4o-mini")) == "llm:gpt-4o-mini"
+    assert chosen.queries_by is None
+    assert section(tmp_path, queries_by="llm:gpt-4o-mini").queries_by == "llm:gpt-4o-mini"
 
 
 def test_tiny_is_the_start_of_pythons_shuffle_of_each_third_with_a_text_once(monkeypatch):

@@ -1,15 +1,11 @@
 import polars as pl
 import pytest
-from answered_tasks import ask
 
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
-from psibench.generate.ask import gather
 from psibench.llm.prompts import load_prompt
-from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
 from psibench.tables import conform
-from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.translation_schemas import TRANSLATION_GRADES
 from psibench.translate.quality import JUDGE_TRANSLATION
 from psibench.translate.translate import TranslateSection
@@ -49,19 +45,6 @@ def test_a_judge_sees_source_translation_and_the_languages_by_name():
     assert "in French" in text
 
 
-def test_the_stand_in_grades_by_the_shipped_template():
-    section = TranslateSection(llm="x", source_language="eng-Latn", target_language="qps-Latn")
-    tables = sample("a", "b")
-    good, bad = ACCENTED.translate("text of a"), "nothing of the kind"
-    own = tables["documents"].filter(language="fra-Latn")
-    given = {"language": pl.lit("qps-Latn"), "translation": pl.Series([good, bad])}
-    tables["documents"] = own.with_columns(**given)
-    replies = ask(JUDGE_TRANSLATION, section, tables)
-    gathered = JUDGE_TRANSLATION.gather(tables, section, iter(replies))
-    assert gathered.rows.row(0)[4:] == (5, 5, 5, 5)
-    assert gathered.rows.row(1)[4:7] == (1, 1, 1)
-
-
 def test_every_document_has_a_row_and_null_grades_without_a_usable_reply():
     replies = [Replied("law/b", "law/b", None, GOOD)]
     assert rows_of(replies, "a", "b") == [
@@ -87,21 +70,3 @@ def test_a_reply_without_four_grades_is_refused(value, message):
 def test_a_reply_about_another_sample_is_refused():
     with pytest.raises(InputError, match="law/z, which is no row of the quality sample"):
         rows_of([Replied("law/z", "law/z", None, GOOD)], "a")
-
-
-def test_an_unusable_outcome_is_dropped_with_its_reason_and_keeps_its_row():
-    empty = pl.DataFrame(pl.from_arrow(OUTCOMES.schema.empty_table()))
-    row = dict.fromkeys(OUTCOMES.column_names) | {
-        "item_id": "law/a",
-        "doc_id": "law/a",
-        "status": "malformed",
-        "reason": "style_is_out_of_range",
-        "reply": "{}",
-    }
-    outcomes = pl.DataFrame([row], schema=empty.schema)
-    gathered, flow = gather(JUDGE_TRANSLATION, SECTION, sample("a"), outcomes)
-    assert gathered.rows["style"].to_list() == [None]
-    assert gathered.dropped.select("unit", "item_id", "reason").rows() == [
-        ("translations", "law/a", "malformed")
-    ]
-    assert [(count.unit, count.entered, count.kept) for count in flow] == [("translations", 1, 0)]

@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.errors import InputError
 from psibench.generate.loaders.known_item import Draw, match_thirds, simulate_known_items
 from psibench.sources.python_docs import read_python_docs
 from psibench.tables.dropped import DROPPED_SCHEMA
@@ -174,17 +173,6 @@ def test_unlike_thirds_are_dropped_as_unmatched():
     assert dropped["reason"].to_list() == ["unmatched"] * 3
     # ln(48 / 10) in units of 0.25
     assert dropped["score"].to_list() == pytest.approx([np.log(4.8) / 0.25] * 3)
-
-
-def test_an_empty_corpus_is_refused():
-    with pytest.raises(InputError, match="no documents"):
-        simulate_known_items(documents().cast(pl.String), seed=0)
-
-
-def test_a_repeated_id_is_refused():
-    twice = pl.concat([documents(FRUIT), documents(TREES)])
-    with pytest.raises(InputError, match="'d0'"):
-        simulate_known_items(twice, seed=0)
 
 
 def draw(idf, chars=100, frequency=5):

@@ -6,7 +6,6 @@ from answered_tasks import ask, contexts, documents, gather, reasons
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.errors import InputError
 from psibench.generate.posir import (
     LOCATE_SPAN,
     PROPOSE_QUESTIONS,
@@ -232,20 +231,6 @@ def test_evidence_in_another_third_is_kept_where_it_lies(real_data):
     assert gathered.rows.height > 250
     assert not gathered.rows["on_target"].any()
     assert (gathered.rows["target_position"] != gathered.rows["asked_position"]).all()
-
-
-@pytest.mark.parametrize(
-    ("task", "section", "value"),
-    [
-        (PROPOSE_QUESTIONS, PROPOSE, {"items": []}),
-        (PROPOSE_QUESTIONS, PROPOSE, {"questions": ["Who?"]}),
-        (LOCATE_SPAN, LOCATE, "free text"),
-    ],
-)
-def test_a_reply_to_a_template_with_another_schema_is_explained(task, section, value):
-    tables = {"documents": documents([TEXT]), "propose_questions": proposed()}
-    with pytest.raises(InputError, match=r"reply about d0: no .* A template of your own"):
-        gather(task, section, tables, [Replied("d0", "d0", "end", value)])
 
 
 def test_a_share_of_the_documents_is_asked_about_whatever_the_shards():

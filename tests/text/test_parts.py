@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.errors import InputError
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.parts import join_parts, split_parts
 
@@ -86,11 +85,6 @@ def test_joins_are_the_places_where_later_parts_begin():
     assert joined.text == "xx\n\ny zzz"
     assert [joined.text[at:] for at in joined.joins] == ["y zzz", "zzz"]
     assert join_parts(["x"], [""]).joins == ()
-
-
-def test_no_part_can_have_no_token():
-    with pytest.raises(InputError, match="max_tokens is 0; allowed: at least 1"):
-        split_parts("a", max_tokens=0, count_tokens=count_chars)
 
 
 @pytest.mark.parametrize("text", [" " * 100_000 + "a b", "." * 50_000 + " b", "a" + "\n " * 50_000])

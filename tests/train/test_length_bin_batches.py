@@ -59,15 +59,6 @@ def test_every_example_comes_once_per_epoch_in_batches_of_even_sizes(sizes, batc
         assert max(lengths) - min(lengths) <= 1
 
 
-def test_a_rest_is_shared_among_the_batches():
-    batches, *_ = make(distinct(10), batch_size=4)
-    # ceil(10 / 4) = 3 batches of 4, 3 and 3
-    assert sorted(map(len, batches)) == [3, 3, 4]
-    batches, *_ = make(distinct(5), batch_size=2)
-    # two of two would leave a single one
-    assert sorted(map(len, batches)) == [2, 3]
-
-
 def test_the_papers_sizes():
     batches, *_ = make(distinct(8189), batch_size=256)
     assert Counter(map(len, batches)) == {256: 29, 255: 3}  # 29 * 256 + 3 * 255 = 8,189

@@ -73,31 +73,6 @@ def even_pool(n: int) -> pl.DataFrame:
     return pool_of({(label, position): n for label in labels for position in POSITIONS})
 
 
-def test_uniform_shares_its_examples_with_the_skewed_draws():
-    pairs, _ = draw(even_pool(10))
-    drawn = {name[0]: set(own["query_id"]) for name, own in pairs.group_by("distribution")}
-    assert len(drawn["uniform"]) == 3 * 3 * 2
-    assert drawn["uniform"] < drawn["begin"] | drawn["middle"] | drawn["end"]
-    assert len(drawn["begin"] | drawn["middle"] | drawn["end"]) == 60
-
-
-def test_any_ratio_takes_its_floor_of_the_budget():
-    ratio = {"beginning": 7, "middle": 2, "end": 1}
-    pairs, budget = draw(even_pool(9), distributions={"early": ratio})
-    # 9 * 7 / 10, 9 * 2 / 10 and 9 / 10, floored, in each of two bins
-    found = pairs.filter(distribution="early")["position"].value_counts().rows()
-    assert budget == 9
-    assert dict(found) == {"beginning": 12, "middle": 2}
-
-
-def test_the_order_of_the_pool_changes_nothing_and_another_seed_does():
-    pool = even_pool(20)
-    first, _ = draw(pool)
-    assert first.equals(draw(pool.reverse())[0])
-    drawn = [draw(pool, seed=seed, budget=10)[0].filter(distribution="end") for seed in (42, 1)]
-    assert set(drawn[0]["query_id"]) != set(drawn[1]["query_id"])
-
-
 def test_a_budget_above_a_cell_is_refused_with_what_fits():
     with pytest.raises(
         InputError, match="begin takes 11 examples of 0-60 characters, beginning, and there are 10"

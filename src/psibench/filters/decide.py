@@ -284,19 +284,11 @@ def count_savings(
     scorers: Sequence[str],
     parts: Sequence[str] = ("document",),
 ) -> pl.DataFrame:
-    """Count the scorings made for a rule against those of scoring everything.
+    """Count the scorings made for a rule against those of scoring everything: SCORING_SAVINGS rows.
 
-    Parameters
-    ----------
-    scores
-        The score table the rule was decided on, its scorers in a column ``reranker`` or ``judge``.
-        A row is a scoring, a null (no text to score) too.
-    items
-        Key columns of the items that entered the rule.
-
-    Returns
-    -------
-    SCORING_SAVINGS rows, one per scorer in order, then ``all``.
+    One per scorer, in order, then ``all``. ``scores`` is the table the rule was decided on, its
+    scorers in a column ``reranker`` or ``judge``; a row is a scoring, a null (no text to score)
+    too. ``items`` has the key columns of what entered the rule.
     """
     scorer = "judge" if "judge" in scores.columns else "reranker"
     if "part" in scores.columns:
@@ -325,12 +317,8 @@ def count_savings(
 class Place:
     """Where what a filter dropped is counted.
 
-    Attributes
-    ----------
-    unit
-        What an item is called in FLOW.
-    step
-        The filter's place in FLOW; a further rule of the same stage has the next one.
+    ``unit`` is what an item is called in FLOW, ``step`` the filter's place there; a further rule of
+    the same stage has the next one.
     """
 
     unit: str
@@ -377,17 +365,9 @@ def ledger_rows(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Turn decisions into the rows of what a stage dropped, in their order, and its FLOW row.
 
-    Parameters
-    ----------
-    facts
-        ``_id``, ``doc_id`` and what is known of ``target_position`` and ``char_length``.
-
-    Returns
-    -------
-    dropped
-        In the columns of `psibench.tables.dropped`; ``detail`` says whose score decided.
-    flow
-        One FLOW row.
+    ``facts`` has ``_id``, ``doc_id`` and what is known of ``target_position`` and ``char_length``.
+    What was dropped is in the columns of `psibench.tables.dropped`; ``detail`` says whose score
+    decided.
     """
     known = [name for name in ("doc_id", "target_position", "char_length") if name in facts.columns]
     dropped = decisions.filter(~pl.col("kept")).join(

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field
 
-from psibench.errors import InputError
 from psibench.generate.base import DETAIL_CHARS, GeneratedBenchmark, fold_space
 from psibench.generate.personas import Personas
 from psibench.generate.sampling import Sample
@@ -77,21 +76,10 @@ class Controlled(GeneratedBenchmark):
 
 
 def configuration_items(tables: Tables, _section: ChooseConfiguration) -> Iterator[TaskItem]:
-    """Ask once per document, with its persona candidates.
-
-    Raises
-    ------
-    InputError
-        If a document has no candidates.
-    """
+    """Ask once per document, with its persona candidates."""
     documents = tables[DOCUMENTS_TABLE].select("_id", "text")
     joined = documents.join(tables[PERSONAS_TABLE], on="_id", how="left", maintain_order="left")
     for doc_id, text, personas in joined.select("_id", "text", "personas").iter_rows():
-        if not personas:
-            raise InputError(
-                f"{PERSONAS_TABLE}: no personas for document {doc_id!r}; every document needs a "
-                "row with at least one. Make the table again from the same documents."
-            )
         yield TaskItem(doc_id, doc_id, {"document": text, "personas": personas})
 
 

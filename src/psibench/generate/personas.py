@@ -70,15 +70,10 @@ def run_personas(
     settings: Encoding,
     output: OutputPath,
 ) -> None:
-    """Find each document's persona candidates and write them.
+    """Find each document's persona candidates and write them; ``entry`` is that of the model.
 
     Vectors go into the embedding store of the model, documents under the same keys as the
     evaluation's: what one of them has encoded, the other finds there.
-
-    Parameters
-    ----------
-    entry
-        The registry's entry of its ``model``.
 
     Raises
     ------
@@ -137,16 +132,9 @@ def persona_candidates(
         (texts, role) -> (n_texts, dim) float32 unit vectors. Documents are encoded as documents,
         personas as queries: a persona is short and stands for what someone looks for, and a model
         with two prompts was trained to compare a query with a document.
-    n
-        Candidates per document, at least 1; fewer where there are fewer personas.
-    block_documents
-        Documents encoded and searched at once.
-    block_bytes
-        Memory of one block of scores.
 
-    Returns
-    -------
-    PERSONA_CANDIDATES rows, in order of the documents. The blocks change no row.
+    Returns ------- PERSONA_CANDIDATES rows, in order of the documents; fewer candidates where there
+    are fewer personas. The blocks change no row.
     """
     from psibench.search.exact import search_vectors
     from psibench.search.vectors import ArrayVectors

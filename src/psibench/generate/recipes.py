@@ -132,19 +132,13 @@ def run_build(
         params=build_params(recipe, length_tokenizer=length_tokenizer, id_prefix=id_prefix),
         inputs={path: content_hash(path) for path in recipe.files()},
         revisions=recipe.revisions(),
-        queries_by=queries_by_of(recipe),
+        queries_by=getattr(recipe, "queries_by", None),
     )
     left_out = as_attrition(built.dropped, language=recipe.language, domain=recipe.domain)
     write_table(built.corpus, corpus, CORPUS, provenance=source)
     write_table(built.queries, queries, QUERIES, provenance=source)
     write_table(built.qrels, qrels, QRELS, provenance=source)
     write_table(left_out, dropped, ATTRITION, provenance=source)
-
-
-def queries_by_of(section: Benchmark) -> str | None:
-    """Say who wrote the queries of a benchmark that asks no language model."""
-    author: str | None = getattr(section, "queries_by", None)
-    return author
 
 
 # Stages ``assemble`` and ``subset``
@@ -160,13 +154,7 @@ def run_assemble(
     queries: str | Path,
     qrels: str | Path,
 ) -> None:
-    """Write corpus, queries and qrels.
-
-    Raises
-    ------
-    InputError
-        If no candidate is left.
-    """
+    """Write corpus, queries and qrels; raises InputError if no candidate is left."""
     from psibench.models.counting import token_counter
 
     texts, asked = read_table(documents, DOCUMENTS), read_table(candidates, CANDIDATES)
@@ -211,13 +199,8 @@ def run_subset(
 ) -> None:
     """Draw the subset and write it with its qrels and the whole corpus.
 
-    The queries keep the order they are read in; the order of the draw has no say in any figure.
-    A query whose chunk lies in two thirds (Myopic's column ``positions``) counts at both.
-
-    Raises
-    ------
-    InputError
-        If no query has a target position.
+    The queries keep the order they are read in. A query whose chunk lies in two thirds (Myopic's
+    column ``positions``) counts at both. Raises InputError if no query has a target position.
     """
     asked = read_table(queries, QUERIES)
     drawn = _draw(asked, section, where=str(queries))

@@ -165,13 +165,8 @@ def run_sample(
 
     The source is read once, batch by batch; long documents are cut first where ``passages`` says.
     Left out are what the source itself leaves out, pieces too short to keep, and documents that
-    repeat one drawn; not those that were not drawn.
-
-    Parameters
-    ----------
-    section
-        As of `sample_params`. Its ``id_prefix`` comes before every id, also where ids decide the
-        draw.
+    repeat one drawn; not those that were not drawn. ``section`` is as of `sample_params`; its
+    ``id_prefix`` comes before every id, also where ids decide the draw.
     """
     source: DocumentSource = TypeAdapter(DocumentSource).validate_python(section["source"])
     passages = Passages.model_validate(section["passages"]) if section["passages"] else None
@@ -261,16 +256,10 @@ def length_measure(
 
 
 class Held(NamedTuple):
-    """A document that may be drawn.
+    """A document that may be drawn; ``place`` is its number in the source, from 0.
 
-    Attributes
-    ----------
-    order
-        The negated priority: the larger, the sooner it is drawn.
-    place
-        Number of the document in the source, from 0.
-    packed
-        The text, UTF-8 and compressed: a third of its size.
+    ``order`` is the negated priority: the larger, the sooner it is drawn. ``packed`` is the text,
+    UTF-8 and compressed: a third of its size.
     """
 
     order: int
@@ -288,25 +277,13 @@ class Held(NamedTuple):
 
 @dataclass
 class LengthBin:
-    """One length bin, or what lies outside of all.
+    """One length bin, or what lies outside of all: then it has no borders.
 
-    Attributes
-    ----------
-    low, high
-        Borders; null for what lies outside.
-    wanted
-        Documents to draw; None for all.
-    capacity
-        Documents to hold, some more than wanted; None for all.
-    n_seen
-        Documents of this length in the source.
-    held
-        Of them those of the best priorities. Where there is a capacity it is a heap: first comes
-        what goes next.
-    drawn
-        Of these the sample, best priority first.
-    duplicates
-        A document that would have been drawn, the one it repeats, and how.
+    ``wanted`` and ``capacity`` are the documents to draw and to hold, some more than wanted; None:
+    all. ``held`` has those of the best priorities of the ``n_seen`` in the source; where there is a
+    capacity it is a heap, first comes what goes next. ``drawn`` is the sample of these, best
+    priority first; ``duplicates`` has what would have been drawn, the document that it repeats, and
+    how.
     """
 
     label: str
@@ -339,16 +316,10 @@ class LengthBin:
 class Sampled:
     """The documents drawn, in the order of the source, and how many there were of each length.
 
-    Attributes
-    ----------
-    held
-        The documents with their length bins; the texts compressed.
-    sampling
-        SAMPLING rows; what lies outside of all bins is the last.
-    duplicates
-        The documents left out for repeating another, in order of the source, as `Dropped` with
-        their ``length_bin``. ``detail`` is the id of the document repeated, ``score`` the Jaccard
-        index.
+    ``held`` are the documents with their length bins, the texts compressed; ``sampling`` the
+    SAMPLING rows, of which what lies outside of all bins is the last; ``duplicates`` the documents
+    left out for repeating another, in order of the source, as `Dropped` with their ``length_bin``
+    (``detail`` is the id of the document repeated, ``score`` the Jaccard index).
     """
 
     held: Sequence[tuple[Held, str]]

@@ -115,12 +115,8 @@ def run_probe_comparison(
 ) -> None:
     """Compare the probes of pairs of models.
 
-    Parameters
-    ----------
-    compared
-        probe, benchmark, lang, model and other of each pair.
-    rows, others
-        The probes' own tables, in that order.
+    ``compared`` has probe, benchmark, lang, model and other of each pair; ``rows`` and ``others``
+    are the probes' own tables, in that order.
     """
     found: list[Row] = []
     for labels, path, other in zip(compared, rows, others, strict=True):

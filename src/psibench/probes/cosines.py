@@ -92,14 +92,9 @@ class _Case:
 class Measured:
     """The rows of a probe, and what retrieval with moved evidence goes on from.
 
-    Attributes
-    ----------
-    rows
-        PROBE_COSINES, less what is the same in all rows.
-    scores
-        (n_rows,) inner product of variant and reference; NaN where left out.
-    references
-        (n_rows,) addresses of the references' vectors.
+    ``rows`` are PROBE_COSINES, less what is the same in all rows; ``scores`` the (n_rows,) inner
+    products of variant and reference, NaN where left out; ``references`` the addresses of the
+    references' vectors.
     """
 
     rows: pl.DataFrame
@@ -117,17 +112,8 @@ def measure(
 ) -> Measured:
     """Vary the texts of a sample, encode them and compare each with its reference.
 
-    Some documents after the others: memory does not depend on how many there are.
-
-    Parameters
-    ----------
-    count_tokens
-        Tokens of texts, which the lengths of fillers go by.
-
-    Raises
-    ------
-    InputError
-        If a text does not fit into the memory.
+    Some documents after the others: memory does not depend on how many there are. ``count_tokens``
+    counts the tokens that the lengths of fillers go by.
     """
     parts = [
         _measure(probe, part, encoder, settings=settings, count_tokens=count_tokens)

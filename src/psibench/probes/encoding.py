@@ -24,16 +24,10 @@ GRADIENT_ROOM = 4
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Where the vectors of texts are and what the model read, a row per text.
+    """Where the vectors of texts are and what the model read, (n_texts,) each.
 
-    Attributes
-    ----------
-    keys
-        (n_texts,) of 16 bytes, addresses in the store.
-    n_tokens
-        (n_texts,) int32, special tokens included.
-    visible_chars
-        (n_texts,) int32, characters that the model read, from the first.
+    ``keys`` are addresses in the store, of 16 bytes; ``n_tokens`` int32, special tokens included;
+    ``visible_chars`` int32, the characters that the model read, from the first.
     """
 
     keys: np.ndarray
@@ -45,15 +39,9 @@ class EncodedTexts:
 class TokenNorms:
     """How much each token of a document moves its cosine with a direction.
 
-    Attributes
-    ----------
-    norms
-        (n_tokens,) L2 norms of what `embedding_gradients` or `integrated_gradients` gives, without
-        special tokens and prompt.
-    visible_chars
-        Characters that the model read.
-    delta
-        Convergence delta over the change of the cosine; 0 for gradients.
+    ``norms`` are the (n_tokens,) L2 norms of what `embedding_gradients` or `integrated_gradients`
+    gives, without special tokens and prompt; ``visible_chars`` the characters that the model read;
+    ``delta`` the convergence delta over the change of the cosine, 0 for gradients.
     """
 
     norms: np.ndarray
@@ -128,12 +116,8 @@ class ProbeEncoder:
     ) -> list["TokenNorms"]:
         """Return how much each token of a document moves its cosine with a direction.
 
-        Parameters
-        ----------
-        directions
-            (n_texts, dim) unit vectors.
-        n_steps
-            Of integrated gradients; None: gradients.
+        ``directions`` are (n_texts, dim) unit vectors; ``n_steps`` those of integrated gradients,
+        None: gradients.
 
         Raises
         ------

@@ -162,12 +162,8 @@ class Vectors:
 def with_cosines(rows: pl.DataFrame, documents: pl.DataFrame, vectors: Vectors) -> pl.DataFrame:
     """Return DOCUMENT_READING rows with the cosines of some documents with their thirds.
 
-    Documents with a third of white space alone have none.
-
-    Parameters
-    ----------
-    documents
-        `_id` and `text` of those that are asked.
+    ``documents`` has `_id` and `text` of those that are asked. Documents with a third of white
+    space alone have none.
     """
     ids, whole, parts = [], [], []
     for document_id, text in documents.select("_id", "text").iter_rows():
@@ -252,9 +248,7 @@ def ask_known_items(
     n_queries
         At most so many, of whole documents: three each.
     searchers
-        Models with their kind and their DOCUMENT_READING rows.
-    control
-        Which of them knows no position.
+        Models with their kind and their DOCUMENT_READING rows; ``control`` knows no position.
 
     Raises
     ------

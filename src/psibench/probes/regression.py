@@ -13,7 +13,6 @@ from random import Random
 import numpy as np
 import polars as pl
 
-from psibench.metrics.inference import FEWEST_DOCUMENTS, clustered_effect
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import priority
 from psibench.probes.tables import (
@@ -23,7 +22,9 @@ from psibench.probes.tables import (
     Row,
     by_domain,
     by_reading,
+    effect_row,
     in_parts,
+    influence_of_documents,
     mean_row,
     n_of_documents,
     read_sample,
@@ -66,16 +67,10 @@ FIRST_PLACES = 10
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A vector as a weighted sum of others.
+    """A vector as a weighted sum of others: (n_sentences,) float64 coefficients.
 
-    Attributes
-    ----------
-    coefficients
-        (n_sentences,) float64.
-    r2, mae
-        Share of the variance over dimensions explained, mean absolute error.
-    r2_equal
-        The same with one weight for all sentences, itself fitted.
+    ``r2`` and ``mae`` are the share of the variance over dimensions explained and the mean absolute
+    error, ``r2_equal`` the share with one weight for all sentences, itself fitted.
     """
 
     coefficients: np.ndarray
@@ -92,17 +87,10 @@ class Decomposition:
 
 
 def decompose(document: np.ndarray, sentences: np.ndarray) -> Decomposition:
-    """Fit a document's vector by its sentences' vectors and a constant, by least squares.
+    """Fit a document's vector, (dim,), by its sentences', (n_sentences, dim), and a constant.
 
-    Of sentences that are not independent (one of them twice, say) the coefficients of least norm:
-    equal ones share their weight equally.
-
-    Parameters
-    ----------
-    document
-        (dim,).
-    sentences
-        (n_sentences, dim), fewer than dim - 1.
+    By least squares; fewer sentences than dim - 1. Of sentences that are not independent (one of
+    them twice, say) the coefficients of least norm: equal ones share their weight equally.
     """
     y = document.astype(np.float64) - document.mean(dtype=np.float64)
     x = sentences.astype(np.float64).T
@@ -132,15 +120,9 @@ def measure_regression(
 ) -> pl.DataFrame:
     """Return SENTENCE_WEIGHTS less what is the same in all rows.
 
-    Left out are documents of fewer than two sentences, of as many as the vector has dimensions,
+    ``documents`` has domain, document_id, text; ``seed`` is that of the orders, with the document's
+    id. Left out are documents of fewer than two sentences, of as many as the vector has dimensions,
     and of sentences without a token.
-
-    Parameters
-    ----------
-    documents
-        domain, document_id, text.
-    seed
-        Of the orders, with the document's id.
     """
     given = list(documents.select("domain", "document_id", "text").iter_rows())
     spans = [sentence_spans(text) for _, _, text in given]
@@ -225,8 +207,7 @@ def summarise_regression(rows: pl.DataFrame, *, level: float) -> list[Row]:
     found: list[Row] = []
     for domain, own in by_domain(rows):
         for is_shuffled in (False, True):
-            for counted, kept in by_reading(own.filter(shuffled=is_shuffled)):
-                about = {"domain": domain, **counted}
+            for about, kept in by_reading(own.filter(shuffled=is_shuffled), domain):
                 order = "shuffled" if is_shuffled else "as it is"
                 found += [
                     about | row | {"condition": f"{row['condition']}, {order}".removeprefix(", ")}
@@ -289,23 +270,11 @@ def _pooled(kept: pl.DataFrame, *, level: float) -> Row:
     document's is their sum.
     """
     x, y = (kept[name].cast(pl.Float64).to_numpy() for name in ("place", "importance"))
-    n = n_of_documents(kept)
     if np.std(x) == 0 or np.std(y) == 0:
-        return {"value": 0.0, "low": None, "high": None, "p": None, "n_documents": n}
+        none = {"low": None, "high": None, "p": None}
+        return {"value": 0.0, **none, "n_documents": n_of_documents(kept)}
     zx, zy = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
     r = float((zx * zy).mean())
     parts = (zx * zy - r * (zx**2 + zy**2) / 2) / len(x)
-    influence = (
-        kept.with_columns(pl.Series("part", parts))
-        .group_by("domain", "document_id", maintain_order=True)
-        .agg(pl.col("part").sum())["part"]
-        .to_numpy()
-    )
-    effect = clustered_effect(r, influence, n_units=n, level=level)
-    return {
-        "value": r,
-        "low": effect.low if n > 1 else None,
-        "high": effect.high if n > 1 else None,
-        "p": effect.p if n >= FEWEST_DOCUMENTS else None,
-        "n_documents": n,
-    }
+    influence = influence_of_documents(kept, parts)
+    return effect_row(r, influence, level=level, is_tested=True)

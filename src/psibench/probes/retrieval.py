@@ -13,7 +13,6 @@ import polars as pl
 
 from psibench.encode.store import StoredDocuments
 from psibench.metrics.definitions import ndcg_of_query
-from psibench.metrics.inference import FEWEST_DOCUMENTS, clustered_effect
 from psibench.metrics.ranking import ranking_metrics
 from psibench.models.dtypes import pick_device
 from psibench.probes.encoding import ProbeEncoder
@@ -24,6 +23,8 @@ from psibench.probes.tables import (
     Row,
     by_domain,
     by_reading,
+    effect_row,
+    influence_of_documents,
     read_queries,
     rows_frame,
 )
@@ -203,12 +204,8 @@ def measure_reversal(
 ) -> pl.DataFrame:
     """Score every query before and after; REVERSAL_SCORES less what is the same in all rows.
 
-    A document that is too short to reverse stays as it is, and its queries do not count.
-
-    Parameters
-    ----------
-    asked
-        domain, query_id, document_id, text, span.
+    ``asked`` has domain, query_id, document_id, text, span. A document that is too short to reverse
+    stays as it is, and its queries do not count.
     """
     texts = collection.documents["text"].to_list()
     turned = [_reversed(text) for text in texts]
@@ -243,9 +240,6 @@ def measure_reversal(
         assert place is not None
         segments, order = made
         pieces = moved_pieces(segments, order, (span[0], span[1]))
-        text, reverse = texts[place], after[place]
-        if _bare("".join(reverse[low:high] for low, high in pieces)) != _bare(text[slice(*span)]):
-            raise RuntimeError(f"query {row['query_id']!r}: its evidence is lost in reversal")
         touched = [
             k for k, (start, end) in enumerate(segments, 1) if start < span[1] and span[0] < end
         ]
@@ -258,7 +252,7 @@ def measure_reversal(
                 "after": after_score,
                 "visible_before": _visible([(span[0], span[1])], limits[0][place]),
                 "visible_after": _visible(pieces, limits[1][place]),
-                "read": min(limits[0][place], limits[1][place]) / len(text),
+                "read": min(limits[0][place], limits[1][place]) / len(texts[place]),
             }
         )
     return rows_frame(REVERSAL_SCORES, rows)
@@ -311,10 +305,6 @@ def _visible(pieces: Sequence[tuple[int, int]], limit: int) -> float:
     return seen / n_chars if n_chars else 0.0
 
 
-def _bare(text: str) -> str:
-    return "".join(text.split())
-
-
 def summarise_reversal(rows: pl.DataFrame, *, level: float) -> list[Row]:
     """Return the rows of PROBE_TABLE: means by origin, the changes, and Delta_rev.
 
@@ -323,12 +313,12 @@ def summarise_reversal(rows: pl.DataFrame, *, level: float) -> list[Row]:
     queries of the front. ``delta_change``, the one less the other, is what moving does to the same
     queries. A document's queries are one unit in all intervals.
     """
-    found: list[Row] = []
-    for domain, own in by_domain(rows):
-        for counted, kept in by_reading(own):
-            about = {"domain": domain, **counted}
-            found += [about | row for row in _origins(kept, level=level)]
-    return found
+    return [
+        about | row
+        for domain, own in by_domain(rows)
+        for about, kept in by_reading(own, domain)
+        for row in _origins(kept, level=level)
+    ]
 
 
 ARROWS = {"front": "F->B", "middle": "M->M", "back": "B->F"}
@@ -375,18 +365,5 @@ def _contrast(
         weights[origin] * (score - known[origin][0]) / known[origin][1]
         for origin, score in own.select("origin", column).iter_rows()
     ]
-    influence = (
-        own.with_columns(pl.Series("part", parts))
-        .group_by("domain", "document_id", maintain_order=True)
-        .agg(pl.col("part").sum())["part"]
-        .to_numpy()
-    )
-    n = len(influence)
-    effect = clustered_effect(value, influence, n_units=n, level=level)
-    return {
-        "value": value,
-        "low": effect.low if n > 1 else None,
-        "high": effect.high if n > 1 else None,
-        "p": effect.p if is_tested and n >= FEWEST_DOCUMENTS else None,
-        "n_documents": n,
-    }
+    influence = influence_of_documents(own, parts)
+    return effect_row(value, influence, level=level, is_tested=is_tested)

@@ -135,23 +135,17 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder, settings: Probes) -> p
 def summarise_saliency(rows: pl.DataFrame, *, level: float) -> list[Row]:
     """Return the rows of PROBE_TABLE: mean and ``saliency sd`` of 100 points, profile of tenths."""
     found: list[Row] = []
-    for domain, own in by_domain(rows):
-        for counted, kept in by_reading(own):
-            about = {"domain": domain, **counted}
-            matrix = (
-                kept.sort("domain", "document_id", "query_id", "point")["saliency"]
-                .to_numpy()
-                .reshape(-1, N_POINTS)
-            )
-            tenths = matrix.reshape(len(matrix), N_TENTHS, -1).mean(axis=2)
-            names = [f"{place} of {N_TENTHS}" for place in range(1, N_TENTHS + 1)]
-            for row in profile_rows(tenths, "saliency", names, level=level):
-                found.append(about | {"n_places": N_TENTHS} | row)
-            for point in range(N_POINTS):
-                place = {"n_places": N_POINTS, "place": point + 1}
-                condition = {"condition": f"{point + 1} of {N_POINTS}"}
-                value = mean_row(matrix[:, point], level=level)
-                found.append(about | place | condition | {"measure": "saliency"} | value)
-                spread = {"value": float(matrix[:, point].std()), "n_documents": len(matrix)}
-                found.append(about | place | condition | {"measure": "saliency sd"} | spread)
+    names = [f"{place} of {N_TENTHS}" for place in range(1, N_TENTHS + 1)]
+    groups = (pair for domain, own in by_domain(rows) for pair in by_reading(own, domain))
+    for about, kept in groups:
+        ordered = kept.sort("domain", "document_id", "query_id", "point")
+        matrix = ordered["saliency"].to_numpy().reshape(-1, N_POINTS)
+        tenths = matrix.reshape(len(matrix), N_TENTHS, -1).mean(axis=2)
+        for row in profile_rows(tenths, "saliency", names, level=level):
+            found.append(about | {"n_places": N_TENTHS} | row)
+        for point, values in enumerate(matrix.T, 1):
+            place = {"n_places": N_POINTS, "place": point, "condition": f"{point} of {N_POINTS}"}
+            spread = {"value": float(values.std()), "n_documents": len(matrix)}
+            found.append(about | place | {"measure": "saliency"} | mean_row(values, level=level))
+            found.append(about | place | {"measure": "saliency sd"} | spread)
     return found

@@ -91,18 +91,9 @@ Row = dict[str, Any]
 class ProbeRun:
     """One probe of one model on a benchmark's documents in one language.
 
-    Attributes
-    ----------
-    domains
-        In the order of the files.
-    probes
-        What of the section the probe goes by; the rest does not count.
-    length_tokenizer
-        What counts the tokens that the lengths of fillers go by.
-    level
-        Of the intervals.
-    store
-        Where vectors are kept.
+    ``domains`` are in the order of the files; of ``probes`` only what the probe goes by counts;
+    ``length_tokenizer`` counts the tokens that the lengths of fillers go by; ``level`` is that of
+    the intervals; vectors are kept in ``store``.
     """
 
     probe: ProbeName
@@ -144,12 +135,8 @@ def rows_frame(spec: TableSpec, rows: Sequence[Row]) -> pl.DataFrame:
 class Texts:
     """What a probe is about.
 
-    Attributes
-    ----------
-    documents
-        domain, document_id, text.
-    queries
-        domain, query_id, document_id, text, span (list of two, or null); at most one per document.
+    ``documents`` has domain, document_id, text; ``queries`` domain, query_id, document_id, text and
+    span (list of two, or null), at most one per document.
     """
 
     documents: pl.DataFrame
@@ -205,10 +192,6 @@ def read_sample(run: ProbeRun, files: ProbeFiles) -> Texts:
     return Texts(documents, held)
 
 
-QUERY_COLUMNS = (
-    *("_id", "text", "pos_corpus_id"),
-    *("pos_char_span", "pos_char_length", "pos_token_length"),
-)
 EMPTY_QUERIES = pl.DataFrame(
     schema={
         **dict.fromkeys(("domain", "query_id", "document_id", "text"), pl.String),
@@ -232,7 +215,8 @@ def read_queries(
         Which queries count: of evidence whose middle is between these shares of the length, in
         documents of so many tokens. The defaults take all, also without a span.
     """
-    found = read_columns(path, QUERIES, QUERY_COLUMNS)
+    columns = ("_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length")
+    found = read_columns(path, QUERIES, [*columns, "pos_token_length"])
     span = pl.col("pos_char_span").cast(pl.List(pl.Int64))
     if min_tokens or tuple(positions) != (0, 1):
         middle = span.list.mean() / pl.col("pos_char_length")
@@ -280,16 +264,32 @@ def draw(
 
 def mean_row(values: np.ndarray, *, level: float, against_zero: bool = False) -> Row:
     """Return the mean of (n_documents,) values with Student's interval: value, low, high, p."""
-    n = len(values)
     mean = float(values.mean())
-    found = clustered_effect(mean, (values - mean) / n, n_units=n, level=level)
+    parts = (values - mean) / len(values)
+    return effect_row(mean, parts, level=level, is_tested=against_zero)
+
+
+def effect_row(value: float, influence: np.ndarray, *, level: float, is_tested: bool) -> Row:
+    """Return a figure with its interval over documents: value, low, high, p, n_documents.
+
+    ``influence`` is what each document adds to the figure's deviation, (n_documents,).
+    """
+    n = len(influence)
+    effect = clustered_effect(value, influence, n_units=n, level=level)
     return {
-        "value": mean,
-        "low": found.low if n > 1 else None,
-        "high": found.high if n > 1 else None,
-        "p": found.p if against_zero and n >= FEWEST_DOCUMENTS else None,
+        "value": value,
+        "low": effect.low if n > 1 else None,
+        "high": effect.high if n > 1 else None,
+        "p": effect.p if is_tested and n >= FEWEST_DOCUMENTS else None,
         "n_documents": n,
     }
+
+
+def influence_of_documents(rows: pl.DataFrame, parts: Any) -> np.ndarray:
+    """Sum what each row adds to a figure, (n_rows,), by document: (n_documents,)."""
+    own = rows.with_columns(pl.Series("part", parts))
+    sums = own.group_by("domain", "document_id", maintain_order=True).agg(pl.col("part").sum())
+    return sums["part"].to_numpy()
 
 
 def profile_rows(
@@ -347,17 +347,17 @@ def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
         yield from ((str(domain), rows) for (domain,), rows in own.items())
 
 
-def by_reading(rows: pl.DataFrame) -> Iterator[tuple[Row, pl.DataFrame]]:
+def by_reading(rows: pl.DataFrame, domain: str) -> Iterator[tuple[Row, pl.DataFrame]]:
     """Yield the rows that count: of all documents, then of those read whole; none where none are.
 
-    Before each ``read`` and ``n_left_out``, the documents that do not count.
+    Before each ``domain``, ``read`` and ``n_left_out``, the documents that do not count.
     """
     fits = pl.col("left_out").is_null()
     for read, counts in (("all", fits), ("whole", fits & (pl.col("read") >= 1))):
         kept = rows.filter(counts)
         if not kept.is_empty():
             n_left_out = n_of_documents(rows) - n_of_documents(kept)
-            yield {"read": read, "n_left_out": n_left_out}, kept
+            yield {"domain": domain, "read": read, "n_left_out": n_left_out}, kept
 
 
 @stage("probe_table", version=1)

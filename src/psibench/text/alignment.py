@@ -72,15 +72,8 @@ def align_lengths(source: np.ndarray, target: np.ndarray, *, ratio: float) -> li
     list of Bead
         In order; every sentence is in one. Of equal costs the bead that stands first in
         ``PRIORS``. Empty if both are empty.
-
-    Raises
-    ------
-    ValueError
-        If the table would be larger than ``MOST_CELLS``.
     """
     n, m = len(source), len(target)
-    if (n + 1) * (m + 1) > MOST_CELLS:
-        raise ValueError(f"{n} x {m} sentences; at most {MOST_CELLS} pairs")
     costs = {shape: _bead_costs(source, target, shape, ratio) for shape in PRIORS}
     chosen = _cheapest(n, m, costs)
     beads: list[Bead] = []

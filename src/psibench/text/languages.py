@@ -1,7 +1,8 @@
 """Languages written as ``eng-Latn``: their English names, shorter codes, and how they are written.
 
 A language is its code of ISO 639-3, a hyphen, and its script's code of ISO 15924. ``qps`` is the
-pseudo-locale: text that a program has made look like another language, for tests.
+pseudo-locale: text that a program has made look like another language, for tests. Every function
+raises InputError if a code is not of this form.
 """
 
 import re
@@ -43,12 +44,7 @@ def english_name(code: str) -> str:
     """Give the English name of a language, its script in brackets where that is not understood.
 
     ``ara-Arab`` is Arabic, ``cmn-Hans`` Chinese (Simplified), ``srp-Cyrl`` Serbian (Cyrillic),
-    ``qps-Latn`` pseudo-locale (Latin).
-
-    Raises
-    ------
-    InputError
-        If the code is not of this form, or language or script do not exist.
+    ``qps-Latn`` pseudo-locale (Latin). Raises InputError also if language or script do not exist.
     """
     if split_code(code)[0] == PSEUDO:
         return f"pseudo-locale ({script_name(code)})"
@@ -59,13 +55,7 @@ def english_name(code: str) -> str:
 
 
 def script_name(code: str) -> str:
-    """Give the English name of a language's script: Latin, Arabic, Simplified, Han.
-
-    Raises
-    ------
-    InputError
-        If the code is not of this form, or there is no such script.
-    """
+    """Give the English name of a language's script: Latin, Arabic, Simplified, Han."""
     from langcodes import Language
 
     _, script = split_code(code)
@@ -78,57 +68,28 @@ def iso639_1(code: str) -> str | None:
     """Give the two-letter code of ISO 639-1: ``de`` of ``deu-Latn``; None where there is none.
 
     A language that ISO 639-3 counts to a macrolanguage has the latter's: ``cmn-Hans`` is ``zh``.
-
-    Raises
-    ------
-    InputError
-        If the code is not of this form.
     """
     short = _language(code).language or ""
     return short if len(short) == 2 else None
 
 
 def html_lang(code: str) -> str:
-    """Give the tag of BCP 47, shortest form, as HTML's ``lang`` wants it: ``zh-Hans``, ``ar``.
-
-    Raises
-    ------
-    InputError
-        If the code is not of this form.
-    """
+    """Give the tag of BCP 47, shortest form, as HTML's ``lang`` wants it: ``zh-Hans``, ``ar``."""
     return _language(code).to_tag()
 
 
 def is_rtl(code: str) -> bool:
-    """Say whether a language is written from right to left.
-
-    Raises
-    ------
-    InputError
-        If the code is not of this form.
-    """
+    """Say whether a language is written from right to left."""
     return split_code(code)[1] in RTL_SCRIPTS
 
 
 def spaces_sentences(code: str) -> bool:
-    """Say whether a language puts a space between sentences: all do but Chinese and Japanese.
-
-    Raises
-    ------
-    InputError
-        If the code is not of this form.
-    """
+    """Say whether a language puts a space between sentences: all do but Chinese and Japanese."""
     return split_code(code)[1] not in UNSPACED_SCRIPTS - SPACED_SENTENCES
 
 
 def split_code(code: str) -> tuple[str, str]:
-    """Return language and script of a code.
-
-    Raises
-    ------
-    InputError
-        If the code is not of this form.
-    """
+    """Return language and script of a code."""
     found = _CODE.fullmatch(code)
     if not found:
         raise InputError(f"language {code!r}: not of the form of eng-Latn; {_FORM}")

@@ -30,15 +30,10 @@ _AFTER_REVERSED = re.compile(rf"(?:[\s…{_MARKS}]|\.{{3,}}|\](?:\.{{3,}}|…)\[
 
 @dataclass(frozen=True)
 class Located:
-    """Where a quote stands.
+    """Where a quote stands: [start, end) in characters, without white space at its ends.
 
-    Attributes
-    ----------
-    span
-        [start, end) in characters of the text, without white space at its ends; None where the
-        quote is not found or stands at several places.
-    reason
-        ``empty_quote``, ``quote_not_found`` or ``quote_ambiguous`` if there is no span, else "".
+    Without a span ``reason`` is ``empty_quote``, ``quote_not_found`` or ``quote_ambiguous``, else
+    "".
     """
 
     span: tuple[int, int] | None
@@ -60,29 +55,17 @@ class _Folded:
 
 
 def locate_quote(text: str, quote: str) -> Located:
-    """Find the one place of a text at which a quote stands.
+    """Find the one place of a text at which a quote stands, or say why there is none.
 
     Looked for in turn, until a form is found: the quote; the quote with any run of white space
     for any other; both again without the quotation marks and ellipses (``...``, ``…``, ``[...]``)
     at its ends. White space around the quote never counts. Between words, white space is needed
     where the quote has it and allowed nowhere else; beside a character of a script written
     without spaces (Chinese, Japanese, full-width forms), it is ignored altogether. Case,
-    spelling and marks inside the quote are compared exactly.
+    spelling and marks inside the quote are compared exactly. A quote of nothing but white space,
+    quotation marks and ellipses is empty.
 
     Two matches that overlap are two. The time is linear in the lengths of text and quote.
-
-    Parameters
-    ----------
-    text
-        The text that is quoted.
-    quote
-        What is said to stand in it. A quote of nothing but white space, quotation marks and
-        ellipses is empty.
-
-    Returns
-    -------
-    Located
-        The span of the only match, or the reason why there is none.
     """
     plain = quote.strip()
     bare = _without_marks(plain)

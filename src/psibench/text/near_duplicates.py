@@ -96,17 +96,11 @@ def _shingle_set(text: str) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Repeat:
-    """What a text repeats.
+    """What a text repeats: the ``number`` of the earlier text, from 0, why, and how alike they are.
 
-    Attributes
-    ----------
-    number
-        The earlier text's, from 0.
-    reason
-        ``exact_duplicate``: the same but for case, compatibility forms of characters and white
-        space; else ``near_duplicate``.
-    jaccard
-        Of the two sets of shingles; 1 for an exact duplicate.
+    ``reason`` is ``exact_duplicate`` for the same but for case, compatibility forms of characters
+    and white space, else ``near_duplicate``; ``jaccard`` is that of the two sets of shingles, 1 for
+    an exact duplicate.
     """
 
     number: int

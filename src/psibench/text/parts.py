@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from psibench.errors import InputError
 from psibench.text.lengths import TokenCounter
 
 _CLOSERS = "\"'”’»›)\\]」』）】"
@@ -26,15 +25,7 @@ Between them there is white space or nothing."""
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a text.
-
-    Attributes
-    ----------
-    start, end
-        The part is ``text[start:end]``, characters.
-    separator
-        White space between it and the next part; empty for the last part.
-    """
+    """One part of a text, ``text[start:end]``, and the white space between it and the next one."""
 
     start: int
     end: int
@@ -43,15 +34,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Joined:
-    """Parts put together.
-
-    Attributes
-    ----------
-    text
-        All of it.
-    joins
-        Offsets in text at which the second part and each later one begin, characters.
-    """
+    """Parts put together, and the offsets at which the second and each later one begin."""
 
     text: str
     joins: tuple[int, ...]
@@ -75,14 +58,7 @@ def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> li
     list of Part
         At least one, in order. Parts and their separators, one after the other, are the text.
         White space at the ends of the text stays in the first and the last part.
-
-    Raises
-    ------
-    InputError
-        If ``max_tokens`` is below 1.
     """
-    if max_tokens < 1:
-        raise InputError(f"max_tokens is {max_tokens}; allowed: at least 1")
 
     def fits(start: int, end: int) -> bool:
         return int(count_tokens([text[start:end]])[0]) <= max_tokens

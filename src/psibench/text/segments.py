@@ -7,40 +7,17 @@ Python ``str``; ends are exclusive.
 from functools import cache
 from typing import Any, Literal
 
-from psibench.errors import InputError
-
 Position = Literal["beginning", "middle", "end"]
 
 POSITIONS: tuple[Position, ...] = ("beginning", "middle", "end")
 
 
 def equal_segments(n_chars: int, n_segments: int = 3) -> list[tuple[int, int]]:
-    """Cut ``n_chars`` characters into contiguous segments of equal size.
+    """Cut ``n_chars`` characters into ``n_segments`` contiguous segments of equal size.
 
     Every segment has ``n_chars // n_segments`` characters; the last one also takes the remainder.
     A text shorter than ``n_segments`` has empty segments before the last.
-
-    Parameters
-    ----------
-    n_chars
-        Length of the text, characters, at least 0.
-    n_segments
-        Number of segments, at least 1.
-
-    Returns
-    -------
-    list of (start, end)
-        ``n_segments`` pairs; the first starts at 0, the last ends at ``n_chars``.
-
-    Raises
-    ------
-    InputError
-        If the length is negative or ``n_segments`` is below 1.
     """
-    if n_segments < 1:
-        raise InputError(f"n_segments is {n_segments}; allowed: at least 1")
-    if n_chars < 0:
-        raise InputError(f"n_chars is {n_chars}; allowed: at least 0")
     size = n_chars // n_segments
     cuts = [size * k for k in range(n_segments)] + [n_chars]
     return list(zip(cuts[:-1], cuts[1:], strict=True))
@@ -56,21 +33,9 @@ def tag_posq(start: int, end: int, n_chars: int) -> Position:
 
     With ``third = n_chars // 3``: a span whose end is below ``third`` is at the beginning, one
     whose start is above ``2 * third`` at the end, every other one in the middle. A span that
-    touches a border is therefore in the middle.
-
-    Parameters
-    ----------
-    start, end
-        Span [start, end), characters, with ``0 <= start <= end <= n_chars``.
-    n_chars
-        Length of the text, characters.
-
-    Raises
-    ------
-    InputError
-        If the span does not lie inside the text.
+    touches a border is therefore in the middle. The span is [start, end), characters, with
+    ``0 <= start <= end <= n_chars``.
     """
-    _check_span(start, end, n_chars)
     third = n_chars // 3
     if end < third:
         return "beginning"
@@ -82,21 +47,8 @@ def tag_myopic(start: int, end: int, n_chars: int) -> tuple[Position, ...]:
 
     With ``third = n_chars // 3``, the first line that applies: end < third: beginning;
     third <= start and end < 2 * third: middle; start >= 2 * third: end; end < 2 * third:
-    beginning and middle; otherwise middle and end.
-
-    Parameters
-    ----------
-    start, end
-        Span [start, end), characters, with ``0 <= start <= end <= n_chars``.
-    n_chars
-        Length of the text, characters.
-
-    Raises
-    ------
-    InputError
-        If the span does not lie inside the text.
+    beginning and middle; otherwise middle and end. The span is as in `tag_posq`.
     """
-    _check_span(start, end, n_chars)
     third = n_chars // 3
     if end < third:
         return ("beginning",)
@@ -110,12 +62,9 @@ def tag_myopic(start: int, end: int, n_chars: int) -> tuple[Position, ...]:
 def inner_thirds(n_chars: int) -> dict[Position, tuple[int, int]]:
     """Give the ranges in which every span carries one and the same tag under both rules.
 
-    Returns
-    -------
-    dict
-        For each position the range [low, high); a non-empty span with ``low <= start`` and
-        ``end <= high`` is tagged with that position alone by `tag_posq` and `tag_myopic`.
-        In texts of few characters a range may be empty (high <= low).
+    For each position it is [low, high): a non-empty span with ``low <= start`` and ``end <= high``
+    is tagged with that position alone by `tag_posq` and `tag_myopic`. In texts of few characters a
+    range may be empty (high <= low).
     """
     third = n_chars // 3
     return {
@@ -125,14 +74,6 @@ def inner_thirds(n_chars: int) -> dict[Position, tuple[int, int]]:
     }
 
 
-def _check_span(start: int, end: int, n_chars: int) -> None:
-    if not 0 <= start <= end <= n_chars:
-        raise InputError(
-            f"span [{start}, {end}) does not lie in a text of {n_chars} characters; "
-            "allowed: 0 <= start <= end <= length"
-        )
-
-
 # --- chunks of so many words, cut where the text breaks
 
 SEPARATORS = (r"\n\n", r"\n", " ", r"\s")
@@ -140,31 +81,16 @@ SEPARATORS = (r"\n\n", r"\n", " ", r"\s")
 
 
 def split_chunks(text: str, *, chunk_words: int) -> list[tuple[int, int]]:
-    """Split a text into consecutive chunks of at most ``chunk_words`` words.
+    """Split a text into consecutive chunks of at most ``chunk_words`` words: (start, end) in order.
 
     The cuts are those of LangChain's ``RecursiveCharacterTextSplitter`` without overlap (PosQ,
     section 3.2): between paragraphs where that suffices, else between lines, else between words.
     Words are split at runs of white space. The count on one space that sizes passages would not
     do: it counts a space that opens a piece as one more word.
 
-    Parameters
-    ----------
-    chunk_words
-        Longest chunk, words, at least 1.
-
-    Returns
-    -------
-    list of (start, end)
-        Character offsets into ``text``, in order. Chunks do not overlap, neither start nor end
-        with white space, and only white space lies between them. A blank text has none.
-
-    Raises
-    ------
-    InputError
-        If ``chunk_words`` is below 1.
+    Chunks do not overlap, neither start nor end with white space, and only white space lies between
+    them. A blank text has none.
     """
-    if chunk_words < 1:
-        raise InputError(f"chunk_words is {chunk_words}; allowed: at least 1")
     spans, at = [], 0
     for piece in _splitter(chunk_words).split_text(text):
         chunk = piece.strip()

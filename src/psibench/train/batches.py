@@ -24,15 +24,9 @@ logger = logging.getLogger("psibench")
 class Examples:
     """What a run trains on.
 
-    Attributes
-    ----------
-    columns
-        Texts by the trainer's column names, in the order that the loss takes them; ``label`` has
-        0 and 1.
-    prompts
-        Text put before those of a column.
-    bins, queries, documents, batch_size
-        What batches are made by: see `LengthBinBatches`.
+    ``columns`` has the texts by the trainer's column names, in the order that the loss takes them
+    (``label`` has 0 and 1), ``prompts`` the text put before those of a column; batches are made by
+    the rest: see `LengthBinBatches`.
     """
 
     columns: Mapping[str, Sequence[Any]]

@@ -85,12 +85,7 @@ def write_model_card(
 ) -> Path:
     """Write README.md beside a trained model: data, settings, use, licence, what it scores.
 
-    Parameters
-    ----------
-    found
-        The manifest, as `read_trained` returns it.
-    licence
-        Of the base's weights.
+    ``found`` is the manifest, as `read_trained` returns it; ``licence`` that of the base's weights.
     """
     path = Path(folder) / CARD
     write_text(_card(found, measured, licence), path)

@@ -67,11 +67,9 @@ def run_train_model(
     entry, settings
         Of the config section `training.ID`: one of ``bases``, and ``settings``.
     distribution
-        One that ``pairs`` has; ``pool`` for PADS.
+        One that ``pairs`` (TRAINING_PAIRS) has; ``pool`` for PADS.
     sampling_seed
         Decides which documents PADS takes.
-    pairs
-        TRAINING_PAIRS.
     domains, queries, corpus
         The pool's benchmark in one language; a table of each domain, in order.
     work
@@ -80,9 +78,6 @@ def run_train_model(
     model
         The manifest in the folder of the checkpoint. What else is in that folder is deleted, but
         for the weights of a finished run on the same examples: they are kept.
-
-    save_minutes
-        In place of that of ``settings``.
 
     Raises
     ------
@@ -197,13 +192,7 @@ def finished(done: Path, folder: Path) -> dict[str, Any] | None:
 def with_texts(
     pairs: pl.DataFrame, domains: Sequence[str], queries: Sequence[str], corpora: Sequence[str]
 ) -> pl.DataFrame:
-    """Give TRAINING_PAIRS rows the columns ``query`` and ``document``, in their order.
-
-    Raises
-    ------
-    InputError
-        If a text is in none of the tables.
-    """
+    """Give TRAINING_PAIRS rows the columns ``query`` and ``document``, in their order."""
     asked, documents = (
         pl.concat(
             read_columns(path, spec, ["_id", "text"]).select(
@@ -219,13 +208,6 @@ def with_texts(
     found = pairs.join(asked, on=["domain", "query_id"], how="left", maintain_order="left").join(
         documents, on=["domain", "doc_id"], how="left", maintain_order="left"
     )
-    lost = found.filter(pl.any_horizontal(pl.col("query", "document").is_null()))
-    if lost.height:
-        domain, query_id, doc_id = lost.select("domain", "query_id", "doc_id").row(0)
-        raise InputError(
-            f"training pair ({query_id!r}, {doc_id!r}) of domain {domain!r}: no such query or "
-            f"document ({lost.height} such pairs); give the tables that the pairs were drawn from"
-        )
     return found
 
 

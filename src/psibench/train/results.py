@@ -169,21 +169,9 @@ def run_training_results(
 ) -> None:
     """Write training_table, training_reduction and training_buckets, as Parquet and as CSV.
 
-    And the model card of every model with a folder: by then its scores are known.
-
-    Parameters
-    ----------
-    psi_table
-        The PSI_TABLE of all models: each seed's own figures.
-    evaluations
-        Where the QUERY_SCORES tables of the pairs are.
-    tables
-        NAME.parquet and NAME.csv of each.
-
-    Raises
-    ------
-    InputError
-        If a table is not what it should be.
+    And the model card of every model with a folder: by then its scores are known. ``psi_table`` has
+    each seed's own figures; ``evaluations`` say where the QUERY_SCORES tables of the pairs are;
+    ``tables`` are NAME.parquet and NAME.csv of each.
     """
     files = {Path(path).name: path for path in tables}
     own = read_all([psi_table], PSI_TABLE)

@@ -111,10 +111,7 @@ class _Prefixes(Section):
 def read_prefixes(language: str, path: str | Path = PREFIXES) -> PrefixList:
     """Read the list of prefixes, for texts translated to a language.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not such a list.
+    Raises InputError if the file cannot be read or is not such a list.
     """
     found: _Prefixes = read_list(_Prefixes, path)
     code, _ = split_code(language)
@@ -145,15 +142,10 @@ LEAVING_SCHEMA = {
 class Remaining:
     """A benchmark that is consistent again.
 
-    Attributes
-    ----------
-    documents, queries
-        Ids of what is left, in their order.
-    qrels
-        QRELS rows whose document and query are both left.
-    documents_out, queries_out
-        ``LEAVING_SCHEMA`` rows of what left, each once, in their order; ``detail`` of a query that
-        left with its positive names the positive.
+    ``documents`` and ``queries`` are the ids of what is left, in their order, ``qrels`` the rows
+    whose document and query are both left; ``documents_out`` and ``queries_out`` are
+    ``LEAVING_SCHEMA`` rows of what left, each once, in their order (``detail`` of a query that left
+    with its positive names that).
     """
 
     documents: pl.Series
@@ -269,9 +261,8 @@ def outliers(
 ) -> pl.DataFrame:
     """List the documents whose ``value`` (see `measured`) lies outside the bounds.
 
-    Returns
-    -------
-    ``LEAVING_SCHEMA`` rows in the documents' order: the score is the value, the detail the bounds.
+    Returns ``LEAVING_SCHEMA`` rows in the documents' order: the score is the value, the detail the
+    bounds.
     """
     low, high = bounds
     unit = {"length": "tokens", "ratio": "of the source's tokens"}[of]
@@ -308,27 +299,14 @@ def run_mark_translations(
 ) -> None:
     """Join the parts of documents and queries, mend them, and say which may be refusals.
 
-    A document or query that lacks a part is dropped, and a query whose document is.
-
-    Parameters
-    ----------
-    language
-        Language translated to.
-    corpus, queries
-        CORPUS and QUERIES tables of the language translated from.
-    prefixes
-        Whether what a model says before a translation is removed.
-    refusals
-        Whether suspects are looked for; without, there are none.
-    step
-        Place in FLOW.
-    prefix_list, refusal_list
-        The lists, written as those in config/cleaning.
+    A document or query that lacks a part is dropped, and a query whose document is. ``corpus`` and
+    ``queries`` are in the language translated from; ``prefixes`` and ``refusals`` say whether
+    prefixes are removed and suspects looked for; the lists are written as those in config/cleaning.
 
     Raises
     ------
     InputError
-        If the tables do not belong together, a list cannot be read, or no query is left.
+        If a list cannot be read, or no query is left.
     """
     name = "mark_translations"
     documents, asked = read_table(corpus, CORPUS), read_table(queries, QUERIES)
@@ -338,7 +316,7 @@ def run_mark_translations(
         language=language,
         clean=_cleaner(language, read_prefixes(language, prefix_list) if prefixes else None),
     )
-    left = _without_untranslated(joined, documents, asked, where=str(text_parts))
+    left = _without_untranslated(joined, documents, asked)
     if left.queries.is_empty() and asked.height:
         raise InputError(
             f"{translations}: none of {asked.height} queries of {domain} is left in {language}; "
@@ -394,24 +372,13 @@ def _suspects(items: pl.DataFrame, found: Sequence[Suspect | None]) -> pl.DataFr
 
 
 def _without_untranslated(
-    joined: JoinedItems, documents: pl.DataFrame, queries: pl.DataFrame, *, where: str
+    joined: JoinedItems, documents: pl.DataFrame, queries: pl.DataFrame
 ) -> Remaining:
-    """Drop what is not whole, and the queries of documents that are not.
-
-    Raises
-    ------
-    InputError
-        If an item is neither a document nor a query of the language translated from.
-    """
+    """Drop what is not whole, and the queries of documents that are not."""
     there = pl.concat([joined.items.select("kind", "_id"), joined.lost.select("kind", "_id")])
     leaving = {}
     for kind, known in (("document", documents), ("query", queries)):
         own = there.filter(kind=kind).select("_id")
-        for (item_id,) in own.join(known, on="_id", how="anti").head(1).iter_rows():
-            raise InputError(
-                f"{where}: {kind} {item_id!r} is not in the tables that were translated; make the "
-                "parts and their translations anew"
-            )
         partless = known.join(own, on="_id", how="anti", maintain_order="left").select(
             "_id", detail=pl.lit("it has no parts")
         )
@@ -438,14 +405,8 @@ def _without_untranslated(
 class CleanParams:
     """What decides which translations stay, and what is found again in them.
 
-    Attributes
-    ----------
-    relocate
-        How evidence is found again in the translation; None: it is not.
-    outliers
-        Lengths that are kept; None: every length.
-    step
-        Place in FLOW.
+    ``relocate`` is how evidence is found again in the translation, None: it is not; ``outliers``
+    the lengths that are kept, None: every one; ``step`` the place in FLOW.
     """
 
     relocate: Method | None
@@ -474,20 +435,14 @@ def run_clean_translations(
 ) -> None:
     """Write a translated domain: its tables, what was dropped, the counts.
 
-    First refusals leave, then documents whose length is unusual among those left.
-
-    Parameters
-    ----------
-    verdicts
-        REFUSAL_VERDICTS table; None where suspects were not looked for. A suspect without a usable
-        verdict leaves, too (`refused` says why).
-    relocations
-        RELOCATED table, for method ``quote``.
+    First refusals leave, then documents whose length is unusual among those left. ``verdicts`` are
+    None where suspects were not looked for; a suspect without a usable verdict leaves, too
+    (`refused` says why). ``relocations`` is the RELOCATED table, for method ``quote``.
 
     Raises
     ------
     InputError
-        If the tables do not belong together, or no query is left.
+        If no query is left.
     """
     from psibench.models.counting import token_counter
 
@@ -497,7 +452,8 @@ def run_clean_translations(
     items = read_table(translated, TRANSLATED)
     count_tokens = token_counter(clean.length_tokenizer)
     documents = with_lengths(items.filter(kind="document"), count_tokens=count_tokens)
-    refusals = refused(items, _verdicts(items, verdicts))
+    judged = read_table(verdicts, REFUSAL_VERDICTS) if verdicts else REFUSAL_VERDICTS.empty()
+    refusals = refused(items, judged)
     leaving = refusals.filter(kind="document").drop("kind")
     if clean.outliers:
         leaving = pl.concat([leaving, _unusual(documents, leaving, originals, clean.outliers)])
@@ -535,18 +491,6 @@ def run_clean_translations(
         (_flow(left, name, clean.step), flow, FLOW),
     ):
         write_table(frame, path, spec, provenance=source)
-
-
-def _verdicts(items: pl.DataFrame, path: TablePath | None) -> pl.DataFrame:
-    if path is not None:
-        return read_table(path, REFUSAL_VERDICTS)
-    suspects = items.filter(pl.col("suspect").is_not_null())
-    for (item_id,) in suspects.select("_id").head(1).iter_rows():
-        raise InputError(
-            f"translation {item_id!r} is suspect of a refusal, and no verdicts are given; give "
-            "them, or mark translations without refusals"
-        )
-    return REFUSAL_VERDICTS.empty()
 
 
 def _unusual(

@@ -93,11 +93,6 @@ def run_quality_sample(
     ``source_corpora`` are in the order of ``domains``, and ``corpora`` (translated, cleaned) too,
     language by language; no text but those drawn is kept in memory. A document that cleaning
     removed cannot be drawn.
-
-    Raises
-    ------
-    InputError
-        If a translated document is not in the source.
     """
     made = iter(corpora)
     frames = [
@@ -123,12 +118,6 @@ def _draw(
     lengths = read_columns(source, CORPUS, ["_id", "token_length"])
     kept = read_columns(translated, CORPUS, ["_id"])
     documents = kept.join(lengths, on="_id", how="left", maintain_order="left")
-    unknown = documents.filter(pl.col("token_length").is_null())
-    if unknown.height:
-        raise InputError(
-            f"{translated}: document {unknown.item(0, '_id')!r} is not in {source} "
-            f"({unknown.height} such documents); it was made from another source. Translate again."
-        )
     drawn = draw_quality_sample(documents, domain=domain, per_stratum=per_stratum, seed=seed)
     counts = stratum_counts(documents, drawn)
     shown = ", ".join(f"{n} of {total} in {stratum}" for stratum, total, n in counts)
@@ -156,16 +145,9 @@ def draw_quality_sample(
     Drawn are those of the smallest hash of seed and id. So the draw does not depend on the order
     of the documents, and a document that one language lacks changes one document of its sample.
 
-    Parameters
-    ----------
-    documents
-        ``_id`` and ``token_length`` (of the source) of the documents that have a translation.
-    per_stratum
-        Documents per stratum Q1..Q4 of 512 tokens, longer ones in Q4; where there are fewer, all.
-
-    Returns
-    -------
-    (n_drawn, 4) frame ``_id`` (``domain/document``), ``domain``, ``doc_id``, ``length_bin``, by
+    ``documents`` has ``_id`` and ``token_length`` (of the source) of those that have a translation;
+    strata are Q1..Q4 of 512 tokens, longer ones in Q4; where there are fewer than ``per_stratum``,
+    all are drawn. Returns ``_id`` (``domain/document``), ``domain``, ``doc_id``, ``length_bin``, by
     stratum, then in the order of the draw.
     """
     found = documents.select(
@@ -215,10 +197,7 @@ def gather_quality(
 ) -> Gathered:
     """Make a row of every document of the sample; grades are null without a usable reply.
 
-    Raises
-    ------
-    InputError
-        If a reply is about no document of the sample, lacks a grade or has one outside 1 to 5.
+    Raises InputError if a reply lacks a grade or has one outside 1 to 5.
     """
     sample = _of_language(tables, section).select("_id", "domain", "doc_id", "length_bin")
     found = [(reply.item_id, *_grades(reply)) for reply in replies]

@@ -117,32 +117,13 @@ def refused(translated: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     nothing among many, while a refusal that stays is a document that cannot be found, or a query
     that asks for nothing, and lowers the scores wherever its evidence is.
 
-    Parameters
-    ----------
-    translated
-        TRANSLATED rows.
-    verdicts
-        REFUSAL_VERDICTS rows; a suspect that has none has no usable verdict.
-
-    Returns
-    -------
-    frame of ``kind`` and ``LEAVING_SCHEMA``, in order of ``translated``; ``detail`` says what made
-    the text suspect.
-
-    Raises
-    ------
-    InputError
-        If there is a verdict on what is no suspect: the tables do not belong together.
+    Returns ``kind`` and ``LEAVING_SCHEMA``, in order of the TRANSLATED rows; ``detail`` says what
+    made the text suspect.
     """
     suspects = translated.filter(pl.col("suspect").is_not_null()).select(
         "kind", "suspect", item_id="_id"
     )
     keys = ["kind", "item_id"]
-    for row in verdicts.join(suspects, on=keys, how="anti").head(1).iter_rows(named=True):
-        raise InputError(
-            f"verdict {row['_id']!r}: this text is no suspect among the translations; make the "
-            "verdicts anew from these translations"
-        )
     judged = suspects.join(
         verdicts.select(*keys, "is_refusal"), on=keys, how="left", maintain_order="left"
     )

@@ -18,7 +18,6 @@ import polars as pl
 from pydantic import model_validator
 
 from psibench.config.base import Id, Section
-from psibench.errors import InputError
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -87,20 +86,13 @@ def relocated(
 ) -> pl.DataFrame:
     """Add the columns that say where evidence is in the translation, and how it was found.
 
-    Parameters
-    ----------
-    queries
-        Translated queries with the spans of the original.
-    source, corpus
-        CORPUS rows of the original and of the translation.
-    relocations
-        RELOCATED table, for method ``quote``.
+    ``queries`` are the translated ones, with the spans of the original; ``source`` and ``corpus``
+    the CORPUS rows of the original and of the translation; ``relocations`` the RELOCATED table, for
+    method ``quote``.
     """
     if method == "quote":
-        if relocations is None:
-            raise InputError("relocate is quote, and no table of quoted spans is given")
-        lengths = dict(corpus.select("_id", "char_length").iter_rows())
-        found = quoted_spans(queries, read_table(relocations, RELOCATED), lengths)
+        assert relocations is not None
+        found = quoted_spans(queries, read_table(relocations, RELOCATED))
     else:
         texts = dict(source.select("_id", "text").iter_rows())
         found = relocate_by_sentences(
@@ -139,14 +131,8 @@ class Located:
 class Alignment:
     """A text and its translation, sentence by sentence.
 
-    Attributes
-    ----------
-    source, target
-        Spans of the sentences.
-    beads
-        What aligns with what.
-    reason
-        Why the whole is not to be relied on; empty if it is.
+    ``source`` and ``target`` are the spans of the sentences, ``beads`` what aligns with what,
+    ``reason`` why the whole is not to be relied on (empty if it is).
     """
 
     source: list[Offsets]
@@ -161,17 +147,9 @@ def relocate_by_sentences(
     """Find the translated sentences that align with those of each query's evidence.
 
     How much longer translations are is taken from all documents: the median of their ratios.
-
-    Parameters
-    ----------
-    queries
-        ``_id, pos_corpus_id, pos_char_span``; one without a span is not looked for.
-    sources, translations
-        Document id -> text; a translation for every query's positive.
-
-    Returns
-    -------
-    ``LOCATED_SCHEMA`` rows in order of the queries.
+    ``queries`` has ``_id, pos_corpus_id, pos_char_span``, one without a span is not looked for;
+    ``sources`` and ``translations`` are document id -> text. Returns ``LOCATED_SCHEMA`` rows in
+    order of the queries.
     """
     ratio = length_ratio(sources, translations)
     aligned = {
@@ -259,13 +237,8 @@ def _lengths(spans: Sequence[Offsets]) -> np.ndarray:
 def with_origins(queries: pl.DataFrame, source: pl.DataFrame) -> pl.DataFrame:
     """Add ``located_from_span``: the sentences of the original in which located evidence is.
 
-    Parameters
-    ----------
-    queries
-        Queries located by sentences: ``pos_corpus_id, pos_char_span, located_char_span``. One that
-        was not located has null.
-    source
-        ``_id, text`` of the original documents.
+    ``queries`` were located by sentences; one that was not located has null. ``source`` has ``_id,
+    text`` of the original documents.
     """
     texts = dict(source.select("_id", "text").iter_rows())
     asked = queries.select("pos_corpus_id", "pos_char_span", LOCATED_SPAN).rows()
@@ -337,43 +310,19 @@ def _asked(tables: Tables) -> pl.DataFrame:
     )
 
 
-def quoted_spans(
-    queries: pl.DataFrame, relocated: pl.DataFrame, lengths: Mapping[str, int]
-) -> pl.DataFrame:
-    """Give every query the span that a language model quoted.
+def quoted_spans(queries: pl.DataFrame, relocated: pl.DataFrame) -> pl.DataFrame:
+    """Give every query the span that a language model quoted: ``LOCATED_SCHEMA`` rows in order.
 
-    Parameters
-    ----------
-    queries
-        ``_id, pos_corpus_id, pos_char_span``.
-    relocated
-        RELOCATED rows; a query without one was not answered for.
-    lengths
-        Document id -> characters of its translation.
-
-    Returns
-    -------
-    ``LOCATED_SCHEMA`` rows in order of the queries.
-
-    Raises
-    ------
-    InputError
-        If a span does not lie in the query's translated positive.
+    A query without a RELOCATED row was not answered for.
     """
     reason = (
         pl.when(pl.col("pos_char_span").is_null())
         .then(pl.lit(NO_SPAN))
         .otherwise(pl.col("reason").fill_null(NO_REPLY))
     )
-    joined = queries.select("_id", "pos_corpus_id", "pos_char_span").join(
+    joined = queries.select("_id", "pos_char_span").join(
         relocated.select("_id", "span", "reason"), on="_id", how="left", maintain_order="left"
     )
-    for query_id, doc_id, span in joined.select("_id", "pos_corpus_id", "span").iter_rows():
-        if span is not None and not 0 <= span[0] < span[1] <= lengths[doc_id]:
-            raise InputError(
-                f"query {query_id!r}: located at [{span[0]}, {span[1]}) of a translation of "
-                f"{lengths[doc_id]} characters; make the relocations anew from these translations"
-            )
     return joined.select("_id", pl.col("span").cast(SPAN_TYPE), reason=reason)
 
 

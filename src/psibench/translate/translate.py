@@ -13,7 +13,6 @@ from itertools import pairwise
 import polars as pl
 
 from psibench.config.base import Language
-from psibench.errors import InputError
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
     Gathered,
@@ -103,20 +102,7 @@ def text_parts(
     Returns
     -------
     TEXT_PARTS rows: documents in their order, then queries in theirs.
-
-    Raises
-    ------
-    InputError
-        If a query's positive is not in the corpus.
     """
-    positives = queries.select("_id", doc_id="pos_corpus_id")
-    odd = positives.join(corpus.select(doc_id="_id"), on="doc_id", how="anti")
-    if odd.height:
-        query_id, doc_id = odd.row(0)
-        raise InputError(
-            f"query {query_id!r}: its positive {doc_id!r} is not in the corpus ({odd.height} such "
-            "queries). Make both tables again from the same source."
-        )
     rows: list[tuple[str | int, ...]] = []
     for doc_id, text, n_tokens in corpus.select("_id", "text", "token_length").iter_rows():
         pieces = [(text, "")]
@@ -150,21 +136,26 @@ def gather_translations(
     Dropped: ``empty_translation``.
     """
     refuse_unknown_documents(tables, PARTS)
+    made, left_out = usable_translations(TRANSLATE.name, tables, replies)
+    rows = pl.DataFrame(list(made.items()), schema=TRANSLATIONS.empty().schema, orient="row")
+    return Gathered(rows, left_out, (flow_of("texts", len(made), left_out),))
+
+
+def usable_translations(
+    task: str, tables: Tables, replies: Iterable[Replied]
+) -> tuple[dict[str, str], pl.DataFrame]:
+    """Take the translations by item, without white space at their ends, and drop the empty ones."""
     texts = tables[DOCUMENTS_TABLE].select("_id", pl.col("text").str.len_chars())
     lengths = dict(texts.iter_rows())
-    rows: list[tuple[str, str]] = []
-    dropped: list[Dropped] = []
+    made: dict[str, str] = {}
+    blank: list[Dropped] = []
     for reply in replies:
-        text = reply_field(reply, "translation", str).strip()
-        if text:
-            rows.append((reply.item_id, text))
+        if text := reply_field(reply, "translation", str).strip():
+            made[reply.item_id] = text
         else:
             length = lengths[reply.doc_id]
-            lost = refusal("translate", "texts", reply, "empty_translation", char_length=length)
-            dropped.append(lost)
-    frame = pl.DataFrame(rows, schema=TRANSLATIONS.empty().schema, orient="row")
-    left_out = dropped_frame(dropped)
-    return Gathered(frame, left_out, (flow_of("texts", len(rows), left_out),))
+            blank.append(refusal(task, "texts", reply, "empty_translation", char_length=length))
+    return made, dropped_frame(blank)
 
 
 TRANSLATE = LlmTask(
@@ -216,31 +207,17 @@ def join_items(
     A model may say something before each part, so every part is cleaned by itself. Parts are
     joined by what separated them in the original; where that was nothing, by a space if the
     language translated to puts one between sentences. Parts may lack a translation.
-
-    Raises
-    ------
-    InputError
-        If the parts of an item are not numbered 0 to n_parts - 1, or a translation is of no part.
     """
-    strangers = translations.join(text_parts, on="_id", how="anti")
-    for (part_id,) in strangers.select("_id").head(1).iter_rows():
-        raise InputError(f"translation {part_id!r}: there is no such part; make both anew")
     joined = text_parts.drop("text").join(translations, on="_id", how="left", maintain_order="left")
     by_item = joined.sort("number", maintain_order=True).group_by(
         "kind", "item_id", maintain_order=True
     )
-    columns = ("_id", "doc_id", "number", "n_parts", "text", "separator")
+    columns = ("_id", "doc_id", "text", "separator")
     between = " " if spaces_sentences(language) else ""
     items: list[tuple[object, ...]] = []
     lost: list[tuple[object, ...]] = []
     for row in by_item.agg(*columns).sort("kind", maintain_order=True).iter_rows(named=True):
-        item_id, kind, numbers = row["item_id"], row["kind"], row["number"]
-        if numbers != list(range(len(numbers))) or set(row["n_parts"]) != {len(numbers)}:
-            raise InputError(
-                f"parts of {kind} {item_id!r} are numbered {numbers}, of "
-                f"{sorted(set(row['n_parts']))}; expected every number from 0 once: make the parts "
-                "anew"
-            )
+        item_id, kind = row["item_id"], row["kind"]
         owner = (item_id, kind, row["doc_id"][0])
         detail = _lacking(row["_id"], row["text"])
         if detail:

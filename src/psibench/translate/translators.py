@@ -22,14 +22,11 @@ from psibench.llm.tasks import (
     Tables,
     TaskItem,
     flow_of,
-    refusal,
-    reply_field,
 )
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
 from psibench.tables.domains import OfDomain
-from psibench.tables.dropped import dropped_frame
 from psibench.tables.quality_schemas import TRANSLATOR_QUALITY
 from psibench.tables.schemas import CORPUS, DOCUMENTS
 from psibench.tables.stage import stage
@@ -45,7 +42,13 @@ from psibench.translate.quality import (
     draw_quality_sample,
     quality_table,
 )
-from psibench.translate.translate import KINDS, TRANSLATE, TranslateSection, language_names
+from psibench.translate.translate import (
+    KINDS,
+    TRANSLATE,
+    TranslateSection,
+    language_names,
+    usable_translations,
+)
 
 # Stage ``translator_sample``
 
@@ -112,16 +115,7 @@ def translator_task(name: str) -> LlmTask:
         Dropped: ``empty_translation``.
         """
         sample, language = tables[DOCUMENTS_TABLE], section.target_language
-        lengths = dict(sample.select("_id", pl.col("text").str.len_chars()).iter_rows())
-        made: dict[str, str] = {}
-        blank = []
-        for reply in replies:
-            text = reply_field(reply, "translation", str).strip()
-            if text:
-                made[reply.item_id] = text
-            else:
-                length = lengths[reply.doc_id]
-                blank.append(refusal(name, "texts", reply, "empty_translation", char_length=length))
+        made, left_out = usable_translations(name, tables, replies)
         between = " " if spaces_sentences(language) else ""
         columns = ("_id", "parts", "separators")
         joined = [
@@ -140,7 +134,6 @@ def translator_task(name: str) -> LlmTask:
             *("domain", "doc_id", "length_bin"),
             pl.Series("translation", joined, dtype=pl.String),
         )
-        left_out = dropped_frame(blank)
         return Gathered(rows, left_out, (flow_of("texts", len(made), left_out),))
 
     return LlmTask(

@@ -130,14 +130,10 @@ def build_fineweb_posq_release(
 ) -> Build:
     """Build the benchmark of `read_records`' rows.
 
-    Parameters
-    ----------
-    labels
-        ``all``: every passage that carries the question's text is relevant. ``published``: only
-        the last of them, as in the authors' code.
-    subset
-        ``tiny``: Python's ``random.seed(42)``, shuffle, the first 1,000 questions of each third,
-        one in several thirds counting in each; a text once.
+    With ``labels`` all every passage that carries the question's text is relevant, with published
+    only the last of them, as in the authors' code. ``subset`` tiny is Python's ``random.seed(42)``,
+    shuffle, the first 1,000 questions of each third, one in several thirds counting in each; a text
+    once.
 
     Raises
     ------

@@ -15,6 +15,7 @@ added, so that a score by position says something about the retriever and not ab
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -206,20 +207,9 @@ def _draw_terms(
 ) -> np.ndarray:
     """Draw ``n_terms`` of the allowed terms per row, without replacement, by weight.
 
-    The largest keys ``log(weight) + Gumbel noise`` are a draw without replacement with
-    probability proportional to the weights.
-
-    Parameters
-    ----------
-    weights
-        Positive weights, shape (n_terms_in_all,), float64.
-    allowed
-        Which terms a draw may use, shape (n_draws, n_terms_in_all), bool; enough in each row.
-
-    Returns
-    -------
-    numpy.ndarray
-        Term numbers, ascending in each row, shape (n_draws, n_terms), int64.
+    The largest keys ``log(weight) + Gumbel noise`` are a draw without replacement with probability
+    proportional to the (n_terms_in_all,) weights. ``allowed``, (n_draws, n_terms_in_all), says
+    which terms a draw may use, enough in each row. Returns term numbers, ascending in each row.
     """
     keys = np.where(allowed, np.log(weights) + rng.gumbel(size=allowed.shape), -np.inf)
     return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, :n_terms], axis=1)
@@ -260,13 +250,7 @@ def _eligible_terms(index: LexicalIndex, number: int, inside: range, rules: Draw
 
 
 def _windows(terms: _Terms, inside: range, rules: DrawRules) -> np.ndarray:
-    """Give, per window of words with enough terms, which terms lie wholly in it.
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n_windows, n_terms_in_all), bool.
-    """
+    """Give, per window of words with enough terms, which terms lie wholly in it, as bools."""
     width = min(MAX_SPAN_WORDS, len(inside))
     starts = np.arange(inside.start, inside.stop - width + 1)[:, None]
     held = (terms.first >= starts) & (terms.last < starts + width)
@@ -297,23 +281,12 @@ class Match:
 
 
 def match_thirds(thirds: list[list[Draw]], n_matches: int) -> list[Match]:
-    """Choose triples of draws, one per third, that are close to one another.
+    """Choose at most ``n_matches`` triples of draws, one per third, that are close to one another.
 
     The spread of a triple is the largest, over the matched quantities, of (largest - smallest) in
     units of `SCALES`. Considered are, for every draw, the triple it makes with the draw of each
-    other third that is nearest to it. Triples are chosen greedily, using a draw once.
-
-    Parameters
-    ----------
-    thirds
-        The draws of each of the three thirds.
-    n_matches
-        Triples wanted.
-
-    Returns
-    -------
-    list of Match
-        At most ``n_matches``, fewer where the draws run out; none if a third has no draws.
+    other third that is nearest to it. Triples are chosen greedily, using a draw once; there are
+    none if a third has no draws.
     """
     matches: list[Match] = []
     features = [_features(draws) for draws in thirds]
@@ -412,10 +385,8 @@ def simulate_known_items(
         DOCUMENTS table (`_id`, `text`); ids are unique.
     seed
         Seed of all draws, at least 0; every document has its own stream of random numbers.
-    n_terms
-        Terms of a query, at least 1.
-    queries_per_third
-        Queries for each third of each document, at least 1.
+    n_terms, queries_per_third
+        Terms of a query, and queries for each third of each document, at least 1.
     min_document_frequency
         A term occurs in at least so many documents: 2 leaves out names found in one only.
     max_document_share
@@ -427,39 +398,34 @@ def simulate_known_items(
 
     Returns
     -------
-    KnownItems
-        In order of the documents, then of the thirds. Queries kept and dropped are together
-        ``3 * queries_per_third`` per document.
-
-    Raises
-    ------
-    InputError
-        If there are no documents, or an id occurs twice.
+    KnownItems in order of the documents, then of the thirds. Queries kept and dropped are together
+    ``3 * queries_per_third`` per document.
     """
     rules = DrawRules(n_terms, min_document_frequency, max_document_share)
-    if documents.is_empty():
-        raise InputError("no documents to simulate queries for; give a table of at least one row")
-    for doc_id in documents.filter(pl.col("_id").is_duplicated())["_id"].head(1):
-        raise InputError(f"document id {doc_id!r} occurs more than once; make the ids unique")
     index = LexicalIndex.build(documents["text"].to_list())
-    kept: list[dict[str, object]] = []
+    kept: list[tuple[object, ...]] = []
     dropped: list[Dropped] = []
     for number, (doc_id, text) in enumerate(documents.select("_id", "text").iter_rows()):
         rng = np.random.default_rng([seed, *doc_id.encode()])
-        good, bad = _simulate_one(index, number, rules, queries_per_third, max_spread, rng)
-        kept += [_query_row(doc_id, text, position, k, draw) for position, k, draw in good]
-        dropped += [_dropped_row(doc_id, text, failed) for failed in bad]
-    queries = pl.DataFrame(kept, QUERIES_SCHEMA)
+        drawn, reasons, worst = _simulate_one(
+            index, number, rules, queries_per_third, max_spread, rng
+        )
+        for position, k in product(POSITIONS, range(1, queries_per_third + 1)):
+            item_id = f"{doc_id}-{position}-{k}"
+            if drawn:
+                draw = drawn[position][k - 1]
+                span, answer = [draw.start, draw.end], text[draw.start : draw.end]
+                kept.append((item_id, draw.text, doc_id, span, position, answer, draw.idf_sum))
+            else:
+                lost = (item_id, doc_id, reasons.get(position, "unbalanced"))
+                dropped.append(Dropped(STAGE, "queries", *lost, None, worst, position, len(text)))
+    queries = pl.DataFrame(kept, QUERIES_SCHEMA, orient="row")
     qrels = queries.select(
         pl.col("_id").alias("query-id"),
         pl.col("pos_corpus_id").alias("corpus-id"),
         pl.lit(1, pl.Int32).alias("score"),
     )
     return KnownItems(queries, qrels, dropped_frame(dropped))
-
-
-Kept = tuple[Position, int, Draw]
-Failed = tuple[Position, int, str, float | None]
 
 
 def _simulate_one(
@@ -469,42 +435,22 @@ def _simulate_one(
     queries_per_third: int,
     max_spread: float,
     rng: np.random.Generator,
-) -> tuple[list[Kept], list[Failed]]:
-    """Simulate one document's queries: all of its planned queries are kept, or none is."""
-    plan = [(position, k) for position in POSITIONS for k in range(1, queries_per_third + 1)]
+) -> tuple[dict[Position, list[Draw]], dict[Position, str], float | None]:
+    """Draw one document's queries by third: all of them, or none, reasons and the worst spread."""
     ranges = inner_thirds(len(index.texts[number]))
-    draws: dict[Position, list[Draw]] = {}
+    draws: list[list[Draw]] = []
     failed: dict[Position, str] = {}
     for position in POSITIONS:
         found = draw_queries(index, number, ranges[position], rules, queries_per_third, rng)
         if isinstance(found, str):
             failed[position] = found
         else:
-            draws[position] = found
+            draws.append(found)
     if failed:
-        return [], [(pos, k, failed.get(pos, "unbalanced"), None) for pos, k in plan]
-    matched = match_thirds([draws[position] for position in POSITIONS], queries_per_third)
+        return {}, failed, None
+    matched = match_thirds(draws, queries_per_third)
     worst = max(match.spread for match in matched)
     if len(matched) < queries_per_third or worst > max_spread:
-        return [], [(pos, k, "unmatched", worst) for pos, k in plan]
-    return [
-        (position, k, matched[k - 1].draws[POSITIONS.index(position)]) for position, k in plan
-    ], []
-
-
-def _query_row(doc_id: str, text: str, position: Position, k: int, draw: Draw) -> dict[str, object]:
-    return {
-        "_id": f"{doc_id}-{position}-{k}",
-        "text": draw.text,
-        "pos_corpus_id": doc_id,
-        "pos_char_span": [draw.start, draw.end],
-        "target_position": position,
-        "answer": text[draw.start : draw.end],
-        "idf_sum": draw.idf_sum,
-    }
-
-
-def _dropped_row(doc_id: str, text: str, failed: Failed) -> Dropped:
-    position, k, reason, score = failed
-    item = (f"{doc_id}-{position}-{k}", doc_id, reason)
-    return Dropped(STAGE, "queries", *item, None, score, position, len(text))
+        return {}, dict.fromkeys(POSITIONS, "unmatched"), worst
+    chosen = zip(*(match.draws for match in matched), strict=True)
+    return dict(zip(POSITIONS, map(list, chosen), strict=True)), {}, None

@@ -69,13 +69,9 @@ def build_squad_posq(
 ) -> Build:
     """Build SQuAD-PosQ from QUESTIONS rows in reading order (train, then validation).
 
-    Parameters
-    ----------
-    labels
-        ``all``: every context that carries the question's text is relevant. ``published``: only
-        the last of them, as in the authors' code, which maps a text to one context.
-    subset
-        ``tiny``: Python's ``random.seed(42)``, shuffle, the first 10,000 questions; same corpus.
+    With ``labels`` all every context that carries the question's text is relevant, with published
+    only the last of them, as in the authors' code, which maps a text to one context. ``subset``
+    tiny is Python's ``random.seed(42)``, shuffle, the first 10,000 questions; same corpus.
 
     Raises
     ------
