@@ -6,6 +6,8 @@ import polars as pl
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from psibench.all_tables import ALL_TABLES
+from psibench.tables import Provenance, read_table, write_table
 from psibench.text.segments import POSITIONS
 
 NAN = float("nan")
@@ -72,3 +74,45 @@ def pair_rows(decisions) -> dict:
 
 def is_number(value) -> bool:
     return value is not None and not math.isnan(value)
+
+
+class Folder:
+    """Tables of one benchmark in a folder."""
+
+    source = Provenance("gather", 1, queries_by="llm:the-author", llm_backend="stand-in")
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+
+    def path(self, name):
+        return self.folder / f"{name}.parquet"
+
+    def write(self, name, rows, spec=None):
+        """Write a frame, or rows by column name; ``spec`` where the table's is not ``name``."""
+        if not isinstance(rows, pl.DataFrame):
+            rows = pl.DataFrame(rows, infer_schema_length=None, strict=False)
+        write_table(rows, self.path(name), ALL_TABLES[spec or name], provenance=self.source)
+        return self.path(name)
+
+    def read(self, name, spec=None) -> pl.DataFrame:
+        return read_table(self.path(name), ALL_TABLES[spec or name])
+
+
+def candidate(name, targets, span, **more) -> dict:
+    """Make a row of CANDIDATES; the target is null where there are several."""
+    return {
+        "_id": name,
+        "text": name,
+        "pos_corpus_id": "d",
+        "pos_char_span": list(span),
+        "target_position": targets[0] if len(targets) == 1 else None,
+        "answer": "x",
+        **more,
+    }
+
+
+def sampling_of(*bins) -> list[dict]:
+    """Make SAMPLING rows of length bins, in order, and of what lies outside."""
+    counts = dict.fromkeys(("n_seen", "n_wanted", "n_sampled", "n_duplicates"), 9)
+    rows = [{"bin": name, "unit": "chars", "low": 0, "high": 9, **counts} for name in bins]
+    return [*rows, {"bin": "outside", "unit": "chars", "low": None, "high": None, **counts}]

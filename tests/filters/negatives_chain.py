@@ -4,8 +4,8 @@ from pathlib import Path
 
 import polars as pl
 from fake_reranker import ENTRY, PairReranker
+from filter_tables import Folder
 
-from psibench.all_tables import ALL_TABLES
 from psibench.config.reranker_registry import reranker_params
 from psibench.filters.decide import Place
 from psibench.filters.negatives import (
@@ -16,14 +16,12 @@ from psibench.filters.negatives import (
 )
 from psibench.filters.panel import run_score_pairs
 from psibench.filters.removal import run_remove_negatives
-from psibench.tables import Provenance, read_table, write_table
 
-SOURCE = Provenance("assemble", 1, queries_by="llm:stand-in/rules", llm_backend="stand-in")
 OUTPUTS = ("corpus", "queries", "qrels", "judgements", "dropped", "flow", "savings")
 OUTPUT_SPECS = {"dropped": "attrition", "savings": "scoring_savings"}
 
 
-class NegativesChain:
+class NegativesChain(Folder):
     """Tables of one benchmark in a folder; runs the stages on them, one after the other."""
 
     def __init__(self, folder: Path, section, *, documents, queries, recall, texts=None) -> None:
@@ -32,7 +30,8 @@ class NegativesChain:
         ``documents`` are ids, ``queries`` is {id: id of the positive}, ``recall`` (query,
         document) pairs; a text is ``{id} text`` unless ``texts`` has it.
         """
-        self.folder, self.section = folder, section
+        super().__init__(folder)
+        self.section = section
         known = texts or {}
         rows = [{"_id": d, "text": known.get(d, f"{d} text")} for d in documents]
         corpus = pl.DataFrame(rows).with_columns(
@@ -60,21 +59,14 @@ class NegativesChain:
             {"query_id": q, "doc_id": d, "rank": 1 + place, "score": 1.0}
             for place, (q, d) in enumerate(recall)
         ]
-        self.write("raw-corpus", "corpus", corpus)
-        self.write("raw-queries", "queries", pl.DataFrame(asked))
-        self.write("raw-qrels", "qrels", pl.DataFrame(labels))
+        self.write("raw-corpus", corpus, "corpus")
+        self.write("raw-queries", asked, "queries")
+        self.write("raw-qrels", labels, "qrels")
         schema = {"query_id": pl.String, "doc_id": pl.String, "rank": pl.Int32, "score": pl.Float32}
-        self.write("recall", "run", pl.DataFrame(ranked, schema=schema))
-
-    def path(self, name: str) -> Path:
-        return self.folder / f"{name}.parquet"
-
-    def write(self, name: str, spec: str, frame: pl.DataFrame) -> Path:
-        write_table(frame, self.path(name), ALL_TABLES[spec], provenance=SOURCE)
-        return self.path(name)
+        self.write("recall", pl.DataFrame(ranked, schema=schema), "run")
 
     def read(self, name: str, spec: str | None = None) -> pl.DataFrame:
-        return read_table(self.path(name), ALL_TABLES[spec or OUTPUT_SPECS.get(name, name)])
+        return super().read(name, spec or OUTPUT_SPECS.get(name))
 
     def score_one(self, reranker, *, earlier=(), section=None) -> Path:
         def load(name, entry, *, device):
@@ -133,7 +125,7 @@ class NegativesChain:
             keys = pairs.select("query_id", "doc_id").iter_rows()
             said = pl.Series("grade", [grades[judge, *key] for key in keys], dtype=pl.Int32)
             graded = pairs.select("_id", "query_id", "doc_id", "part").with_columns(said)
-            made.append(self.write(f"judge_{number}", "grades", graded))
+            made.append(self.write(f"judge_{number}", graded, "grades"))
         return made
 
     def remove(self, scores, judged=(), section=None) -> None:

@@ -4,7 +4,7 @@ import math
 
 import polars as pl
 import pytest
-from filter_tables import examples, some_targets, targets_frame
+from filter_tables import Folder, candidate, examples, some_targets, targets_frame
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_judge import judge, say
@@ -19,10 +19,9 @@ from psibench.filters.audit import (
     wilson_interval,
 )
 from psibench.filters.grade import verdict_task
-from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables import read_provenance, read_table
 from psibench.text.segments import POSITIONS
 
-SOURCE = Provenance("gather", 1, queries_by="llm:the-author", llm_backend="stand-in")
 TASK = verdict_task("audit")
 Y, N = "yes", "no"
 
@@ -45,51 +44,32 @@ SAID = {
 }
 
 
-class Chain:
+class Chain(Folder):
     """One benchmark's candidates and margins in a folder."""
 
     def __init__(self, folder, margins=MARGINS, said=SAID, **section):
-        self.folder, self.said = folder, said
-        self.section = Audit(llm="judge", **section)
-        texts = pl.DataFrame({"_id": ["d"], "text": ["aaabbbccc"], "origin": ["o"]})
-        self.write("documents", texts)
-        schema = {"_id": pl.String, "target_position": pl.String, "margin": pl.Float64}
-        rows = [(name, *known) for name, known in margins.items()]
+        super().__init__(folder)
+        self.said, self.section = said, Audit(llm="judge", **section)
+        self.write("documents", [{"_id": "d", "text": "aaabbbccc", "origin": "o"}])
+        rows = [candidate(name, [target], (3, 6)) for name, (target, _) in margins.items()]
+        self.write("candidates", rows)
+        schema = {"query_id": pl.String, "margin": pl.Float64}
+        rows = [(name, margin) for name, (_, margin) in margins.items()]
         known = pl.DataFrame(rows, schema=schema, orient="row")
-        span = pl.lit([3, 6], dtype=pl.Array(pl.Int32, 2))
-        self.write(
-            "candidates",
-            known.select(
-                "_id",
-                "target_position",
-                text=pl.col("_id") + "?",
-                pos_corpus_id=pl.lit("d"),
-                pos_char_span=span,
-                answer=pl.lit("x"),
-            ),
-        )
         has_margin = pl.col("margin").is_not_null()
         self.write(
             "margins",
-            known.select(
-                "margin",
-                query_id="_id",
+            known.with_columns(
                 reranker=pl.lit("one"),
                 is_exact=has_margin,
                 reason=pl.when(has_margin).then(pl.lit("")).otherwise(pl.lit("invalid_score")),
             ),
         )
 
-    def path(self, name):
-        return self.folder / f"{name}.parquet"
-
-    def write(self, name, frame):
-        write_table(frame, self.path(name), ALL_TABLES[name], provenance=SOURCE)
-
     def draw(self):
         inputs = {name: self.path(name) for name in ("documents", "candidates", "margins")}
         run_audit_pairs(self.section, **inputs, output=self.path("audit_pairs"))
-        return read_table(self.path("audit_pairs"), ALL_TABLES["pairs"])
+        return self.read("audit_pairs", "pairs")
 
     def reply(self, pair_id):
         query, part = pair_id.split("--")
@@ -104,16 +84,13 @@ class Chain:
             pairs=self.path("audit_pairs"),
             output=self.path("audit"),
         )
-        self.count()
-        return read_table(self.path("audit_table"), ALL_TABLES["audit_table"])
-
-    def count(self):
         run_audit_table(
             candidates=self.path("candidates"),
             margins=self.path("margins"),
             verdicts=self.path("audit"),
             output=self.path("audit_table"),
         )
+        return self.read("audit_table")
 
 
 def test_all_thirds_of_every_query_drawn_are_judged_and_none_without_a_margin(tmp_path):
@@ -122,9 +99,9 @@ def test_all_thirds_of_every_query_drawn_are_judged_and_none_without_a_margin(tm
         f"{query}--{part}" for query in MARGINS if query != "none" for part in POSITIONS
     ]
     assert pairs.filter(query_id="best").select("doc_id", "part", "query", "text").rows() == [
-        ("d", "beginning", "best?", "aaa"),
-        ("d", "middle", "best?", "bbb"),
-        ("d", "end", "best?", "ccc"),
+        ("d", "beginning", "best", "aaa"),
+        ("d", "middle", "best", "bbb"),
+        ("d", "end", "best", "ccc"),
     ]
 
 

@@ -2,12 +2,12 @@
 
 import polars as pl
 import pytest
-from filter_tables import candidates_frame, decision_rows, examples
+from filter_tables import Folder, candidates_frame, decision_rows, examples
+from filter_tables import candidate as plain_candidate
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted_judge import judge, say
 
-from psibench.all_tables import ALL_TABLES
 from psibench.filters.decide import Place, part_text
 from psibench.filters.grade import (
     Grade,
@@ -19,50 +19,36 @@ from psibench.filters.grade import (
     run_grade_pairs,
     wanted_gradings,
 )
-from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables import read_provenance
 from psibench.tables.build_schemas import GRADES
 from psibench.text.segments import POSITIONS
 
-SOURCE = Provenance("gather", 1, queries_by="llm:the-author", llm_backend="stand-in")
 TEXTS = {"nine": "aaabbbccc", "two": "xy"}  # thirds: aaa, bbb, ccc; "", "", xy
 GRADE = Grade(llm="judge")
 
 
 def candidate(name, targets=("middle",), *, doc_id="nine", span=(3, 6)):
-    return {
-        "_id": name,
-        "text": f"{name}?",
-        "pos_corpus_id": doc_id,
-        "pos_char_span": list(span),
-        "target_position": targets[0] if len(targets) == 1 else None,
-        "answer": "x",
-        "positions": list(targets),
-    }
+    targets = list(targets)
+    return plain_candidate(name, targets, span, pos_corpus_id=doc_id, positions=targets)
 
 
-class Chain:
+class Chain(Folder):
     """One benchmark's candidates in a folder, graded by a table of (query, part) -> grade."""
 
-    def __init__(self, folder, rule, candidates, grades=None, *, section=GRADE, columns=()):
-        self.folder = folder
+    def __init__(self, folder, rule, candidates, grades=None, *, section=GRADE):
+        super().__init__(folder)
         self.params = section.model_dump(mode="json") | {"rule": rule}
         self.grades, self.asked = grades or {}, {}
         rows = [
             {"_id": doc_id, "text": text, "origin": "o", "length_bin": "0-9"}
             for doc_id, text in TEXTS.items()
         ]
-        self._write("documents", pl.DataFrame(rows))
+        self.write("documents", rows)
         schema = {"_id": pl.String, "text": pl.String, "pos_corpus_id": pl.String}
         schema |= {"pos_char_span": pl.Array(pl.Int32, 2), "target_position": pl.String}
         schema |= {"answer": pl.String, "positions": pl.List(pl.String)}
         frame = pl.DataFrame(candidates, schema=schema)
-        self._write("candidates", frame.drop(columns))
-
-    def path(self, name):
-        return self.folder / f"{name}.parquet"
-
-    def _write(self, name, frame):
-        write_table(frame, self.path(name), ALL_TABLES[name], provenance=SOURCE)
+        self.write("candidates", frame)
 
     def round(self, number, *, name=None):
         name = name or ("grade_first", "grade_rest")[number - 1]
@@ -98,9 +84,6 @@ class Chain:
         self.round(1)
         self.round(2)
         return self.decide()
-
-    def read(self, name, spec):
-        return read_table(self.path(name), ALL_TABLES[spec])
 
     @property
     def decisions(self):

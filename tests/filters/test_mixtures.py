@@ -6,14 +6,19 @@ from collections import Counter
 
 import polars as pl
 import pytest
-from filter_tables import decision_rows, examples, some_targets, targets_frame
+from filter_tables import (
+    Folder,
+    decision_rows,
+    examples,
+    sampling_of,
+    some_targets,
+    targets_frame,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
 from psibench.filters.mixtures import (
-    MIXTURE_CELLS,
-    MIXTURES,
     Mixtures,
     balance_positions,
     draw_mixtures,
@@ -21,12 +26,9 @@ from psibench.filters.mixtures import (
     run_mixtures,
     tiny_subset,
 )
-from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.build_schemas import CANDIDATES, SAMPLING
-from psibench.tables.schemas import DOCUMENTS, QUERIES
+from psibench.tables import read_provenance
 from psibench.text.segments import POSITIONS
 
-SOURCE = Provenance(stage="verify", stage_version=1, queries_by="llm:stand-in/rules")
 BINS = ("short", "long")  # in this order by length, not by name
 
 # Retained queries per cell; the smallest has 3.
@@ -56,45 +58,23 @@ def candidates_of(pool) -> list[dict]:
     ]
 
 
-class Case:
+class Case(Folder):
     """A folder with the tables of one benchmark."""
 
     def __init__(self, folder, pool=POOL, *, documents=("short", "long")) -> None:
-        self.folder = folder
-        self.write("candidates", CANDIDATES, candidates_of(pool))
+        super().__init__(folder)
+        self.write("candidates", candidates_of(pool))
         rows = [{"_id": f"d-{name}", "text": "x", "origin": "f:0"} for name in documents]
-        self.write("documents", DOCUMENTS, [row | {"length_bin": row["_id"][2:]} for row in rows])
-        limits = {
-            "unit": "chars",
-            "low": 0,
-            "high": 9,
-            "n_seen": 9,
-            "n_wanted": 9,
-            "n_duplicates": 0,
-        }
-        named = [{"bin": name, **limits, "n_sampled": 9} for name in (*BINS, "outside")]
-        named[-1] |= {"low": None, "high": None}
-        self.write("sampling", SAMPLING, named)
-
-    def path(self, name):
-        return self.folder / f"{name}.parquet"
-
-    def write(self, name, spec, rows) -> None:
-        write_table(
-            pl.DataFrame(rows, infer_schema_length=None), self.path(name), spec, provenance=SOURCE
-        )
-
-    def change(self, name, spec, *expressions) -> None:
-        frame = read_table(self.path(name), spec).with_columns(*expressions)
-        write_table(frame, self.path(name), spec, provenance=SOURCE)
+        self.write("documents", [row | {"length_bin": row["_id"][2:]} for row in rows])
+        self.write("sampling", sampling_of(*BINS))
 
     def run(self, **section) -> pl.DataFrame:
         paths = {name: self.path(name) for name in ("documents", "sampling", "mixtures", "cells")}
         run_mixtures(Mixtures(**section), queries=self.path("candidates"), **paths)
-        return read_table(self.path("mixtures"), MIXTURES)
+        return self.read("mixtures")
 
     def cells(self) -> pl.DataFrame:
-        return read_table(self.path("cells"), MIXTURE_CELLS)
+        return self.read("cells", "mixture_cells")
 
 
 def test_configurations_have_the_budget_in_every_length_bin(tmp_path):
@@ -126,8 +106,8 @@ def test_the_table_says_what_each_configuration_has_of_each_cell(tmp_path):
 def test_length_bins_come_from_the_documents_where_candidates_have_none(tmp_path):
     case = Case(tmp_path)
     own = case.run()
-    frame = read_table(case.path("candidates"), CANDIDATES).drop("length_bin")
-    write_table(frame, case.path("candidates"), CANDIDATES, provenance=SOURCE)
+    frame = case.read("candidates").drop("length_bin")
+    case.write("candidates", frame)
     assert case.run().equals(own)
 
 
@@ -138,7 +118,7 @@ def test_the_final_queries_of_a_benchmark_may_be_the_pool(tmp_path):
         row | {"pos_char_length": 9, "pos_token_length": 2, "positions": [row["target_position"]]}
         for row in candidates_of(POOL)
     ]
-    case.write("candidates", QUERIES, rows)
+    case.write("candidates", rows, "queries")
     assert case.run().equals(own)
 
 
@@ -170,7 +150,7 @@ def test_another_seed_draws_others_and_provenance_has_it(tmp_path):
     assert first.equals(again)
     assert not first.equals(other)
     record = read_provenance(case.path("mixtures"))
-    assert (record["stage"], record["queries_by"]) == ("mixtures", "llm:stand-in/rules")
+    assert (record["stage"], record["queries_by"]) == ("mixtures", "llm:the-author")
     assert record["params"]["seed"] == 2
     assert str(case.path("sampling")) in record["inputs"]
 

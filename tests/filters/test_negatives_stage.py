@@ -173,7 +173,7 @@ def test_provenance_names_those_who_scored_and_the_thresholds(tmp_path):
     chain = whole(tmp_path)
     record = read_provenance(chain.path("judgements"))
     assert set(record["revisions"]) == {"reranker:a", "reranker:b", "reranker:c"}
-    assert (record["queries_by"], record["llm_backend"]) == ("llm:stand-in/rules", "stand-in")
+    assert (record["queries_by"], record["llm_backend"]) == ("llm:the-author", "stand-in")
     known = {"judges": ["x", "y", "z"], "needed": 2, "min_grade": 3, "threshold": 0.5}
     assert known.items() <= record["params"].items()
     assert read_provenance(chain.path("scores-a"))["params"]["fingerprint"] == f"{'a':0<32}"
@@ -218,7 +218,7 @@ def test_a_grade_that_is_missing_is_named(tmp_path):
     chain.decide(scores)
     first, second, third = chain.judge(GRADES)
     known = chain.read("judge_1", "grades")
-    chain.write("judge_1", "grades", known.filter(pl.col("query_id") != "q2"))
+    chain.write("judge_1", known.filter(pl.col("query_id") != "q2"), "grades")
     message = r"no vote of 'x' on query 'q2' and document 'd1'"
     with pytest.raises(InputError, match=message):
         chain.pairs_of_judge(2, [first])

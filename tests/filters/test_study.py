@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
-from filter_tables import candidates_frame
+from filter_tables import Folder, candidate, candidates_frame, sampling_of
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -24,7 +24,6 @@ from psibench.filters.study import (
 )
 from psibench.filters.verify import (
     CELL_TABLE,
-    SEGMENT_SCORES,
     VerifyAgreement,
     VerifyMargin,
     VerifyNecessity,
@@ -37,15 +36,14 @@ from psibench.metrics.aggregate import (
     UncertaintySettings,
     result_tables,
 )
-from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.build_schemas import CANDIDATES, SAMPLING
-from psibench.tables.schemas import DOCUMENTS, QUERY_SCORES
+from psibench.tables import read_provenance, read_table
+from psibench.tables.build_schemas import CANDIDATES
+from psibench.tables.schemas import QUERY_SCORES
 from psibench.text.segments import POSITIONS
 
 B, M, E = POSITIONS
 NAN = float("nan")
 PANEL = ["one", "two"]
-SOURCE = Provenance(stage="score", stage_version=1, queries_by="llm:stand-in/rules")
 SETTINGS = UncertaintySettings()
 MARGIN = VerifyMargin(rerankers=PANEL, threshold=0.25, complete=True)
 SPECS = {
@@ -74,13 +72,14 @@ QUERIES = {
 }
 
 
-class Case:
+class Case(Folder):
     """A folder with the candidates of one benchmark, their rerankers' and their models' scores."""
 
     def __init__(self, folder, queries=QUERIES, models=None) -> None:
-        self.folder, self.queries = folder, queries
+        super().__init__(folder)
+        self.queries = queries
         targets = {name: row[0] for name, row in queries.items()}
-        self.write("candidates", CANDIDATES, [_candidate(*pair) for pair in targets.items()])
+        self.write("candidates", [_candidate(*pair) for pair in targets.items()])
         for place, reranker in enumerate(PANEL, start=1):
             self.score(reranker, {n: lead(row[0][0], row[place]) for n, row in queries.items()})
         own = {"model": {name: row[3] for name, row in queries.items()}}
@@ -90,26 +89,9 @@ class Case:
             for model, values in (models or own).items()
             for name, value in values.items()
         ]
-        self.write("query_scores", QUERY_SCORES, rows)
-        limits = {
-            "unit": "chars",
-            "low": 0,
-            "high": 9,
-            "n_seen": 9,
-            "n_wanted": 9,
-            "n_duplicates": 0,
-        }
-        bins = [{"bin": name, **limits, "n_sampled": 9} for name in ("short", "long", "outside")]
-        bins[-1] |= {"low": None, "high": None}
-        self.write("sampling", SAMPLING, bins)
-        self.write("documents", DOCUMENTS, [{"_id": "d", "text": "x", "origin": "f:0"}])
-
-    def path(self, name):
-        return self.folder / f"{name}.parquet"
-
-    def write(self, name, spec, rows) -> None:
-        frame = pl.DataFrame(rows, infer_schema_length=None, strict=False)
-        write_table(frame, self.path(name), spec, provenance=SOURCE)
+        self.write("query_scores", rows)
+        self.write("sampling", sampling_of("short", "long"))
+        self.write("documents", [{"_id": "d", "text": "x", "origin": "f:0"}])
 
     def score(self, reranker, thirds, parts=POSITIONS) -> None:
         rows = [
@@ -117,7 +99,7 @@ class Case:
             for name, values in thirds.items()
             for part, value in zip(parts, values, strict=True)
         ]
-        self.write(f"scores-{reranker}", SEGMENT_SCORES, rows)
+        self.write(f"scores-{reranker}", rows, "segment_scores")
 
     def run(self, section=MARGIN, *, folder="study", settings=SETTINGS, **changes):
         outputs = {name: self.folder / folder / f"{name}.parquet" for name in SPECS}
@@ -135,16 +117,8 @@ class Case:
 
 
 def _candidate(name, targets) -> dict:
-    return {
-        "_id": name,
-        "text": "?",
-        "pos_corpus_id": "d",
-        "pos_char_span": [0, 3],
-        "target_position": targets[0] if len(targets) == 1 else None,
-        "answer": "a",
-        "positions": targets,
-        "length_bin": "short" if name < "q4" else "long",
-    }
+    length_bin = "short" if name < "q4" else "long"
+    return candidate(name, targets, (0, 3), positions=targets, length_bin=length_bin)
 
 
 def _scored(name, targets, value, model="model") -> dict:
@@ -257,7 +231,7 @@ def test_figures_of_all_candidates_are_those_of_the_psi_table(tmp_path):
     frame = read_table(case.path("query_scores"), QUERY_SCORES).with_columns(
         **{name: pl.Series(values) for name, values in documents.items()}
     )
-    write_table(frame, case.path("query_scores"), QUERY_SCORES, provenance=SOURCE)
+    case.write("query_scores", frame)
     made = case.run()["threshold_psi"].row(0, named=True)
     table = result_tables(
         [Evaluated("model", "dense", frame)],
@@ -320,9 +294,9 @@ def test_length_bins_come_from_the_documents_where_candidates_have_none(tmp_path
     own = case.run()["cells"]
     frame = read_table(case.path("candidates"), CANDIDATES)
     frame = frame.with_columns(pos_corpus_id=pl.lit("d-") + pl.col("length_bin"))
-    write_table(frame.drop("length_bin"), case.path("candidates"), CANDIDATES, provenance=SOURCE)
+    case.write("candidates", frame.drop("length_bin"))
     texts = [{"_id": f"d-{name}", "text": "x", "origin": "f:0"} for name in ("short", "long")]
-    case.write("documents", DOCUMENTS, [row | {"length_bin": row["_id"][2:]} for row in texts])
+    case.write("documents", [row | {"length_bin": row["_id"][2:]} for row in texts])
     assert case.run()["cells"].equals(own)
 
 
@@ -347,7 +321,7 @@ def test_scores_of_other_domains_are_left_aside(tmp_path):
     case = Case(tmp_path)
     own = case.run()["threshold_psi"]
     rows = [_scored(name, QUERIES[name][0], value) for name, value in more.items()]
-    case.write("query_scores", QUERY_SCORES, [_scored("other", [E], 1.0), *reversed(rows)])
+    case.write("query_scores", [_scored("other", [E], 1.0), *reversed(rows)])
     assert case.run()["threshold_psi"].equals(own)
 
 
@@ -360,7 +334,7 @@ def test_without_models_the_counts_are_there_and_the_psi_tables_empty(tmp_path):
 def test_without_candidates_there_is_nothing_to_divide_by(tmp_path):
     case = Case(tmp_path)
     frame = read_table(case.path("candidates"), CANDIDATES).clear()
-    write_table(frame, case.path("candidates"), CANDIDATES, provenance=SOURCE)
+    case.write("candidates", frame)
     tables = case.run()
     assert tables["thresholds"].select("n", "share", "share_end").unique().rows() == [
         (0, None, None)
@@ -380,7 +354,7 @@ def test_counts_do_not_depend_on_models_and_provenance_says_so(tmp_path):
     assert psi["params"]["metric"] == "ndcg@10"
     model = str(tmp_path / "query_scores.parquet")
     assert (model in counts["inputs"], model in psi["inputs"]) == (False, True)
-    assert counts["queries_by"] == "llm:stand-in/rules"
+    assert counts["queries_by"] == "llm:the-author"
 
 
 few_scores = st.sampled_from([0.0, 0.1, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, None, NAN])

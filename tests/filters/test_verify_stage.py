@@ -3,17 +3,16 @@
 import polars as pl
 import pytest
 from fake_reranker import ENTRY, PairReranker
+from filter_tables import Folder, candidate, sampling_of
 
-from psibench.all_tables import ALL_TABLES
 from psibench.config.reranker_registry import reranker_params
 from psibench.errors import InputError
 from psibench.filters.decide import Place, part_text
 from psibench.filters.panel import run_score_parts
 from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity, run_verify
-from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables import read_provenance
 from psibench.text.segments import POSITIONS
 
-SOURCE = Provenance("gather", 1, queries_by="llm:stand-in/rules", llm_backend="stand-in")
 DOCUMENT = "aaabbbccc"  # its thirds: aaa, bbb, ccc
 BEGINNING, MIDDLE, END = ([0, 3], [3, 6], [6, 9])
 
@@ -31,31 +30,16 @@ def thirds(scores: dict[str, tuple[float, float, float]]) -> dict[tuple[str, str
     }
 
 
-class Chain:
+class Chain(Folder):
     """One benchmark's tables in a folder; runs its rerankers, then the rule."""
 
     def __init__(self, folder, section, candidates, *, unit="queries", texts=("d", DOCUMENT)):
-        self.folder, self.section, self.unit = folder, section, unit
-        rows = [{"_id": i, "text": t, "origin": "o"} for i, t in [texts]]
-        documents = pl.DataFrame(rows).with_columns(
-            length=pl.lit(9, pl.Int32), length_bin=pl.lit("5-10")
-        )
-        self._write("documents", documents)
-        bins = [
-            {"bin": "0-5", "unit": "chars", "low": 0, "high": 5, "n_wanted": None},
-            {"bin": "5-10", "unit": "chars", "low": 5, "high": 10, "n_wanted": None},
-            {"bin": "outside", "unit": "chars", "low": None, "high": None, "n_wanted": None},
-        ]
-        counts = dict.fromkeys(("n_seen", "n_sampled", "n_duplicates"), pl.lit(0, pl.Int64))
-        nothing = pl.col("n_wanted").cast(pl.Int64)
-        self._write("sampling", pl.DataFrame(bins).with_columns(nothing, **counts))
-        self._write("candidates", pl.DataFrame(candidates))
-
-    def path(self, name: str):
-        return self.folder / f"{name}.parquet"
-
-    def _write(self, name: str, frame: pl.DataFrame) -> None:
-        write_table(frame, self.path(name), ALL_TABLES[name], provenance=SOURCE)
+        super().__init__(folder)
+        self.section, self.unit = section, unit
+        rows = [{"_id": i, "text": t, "origin": "o", "length_bin": "5-10"} for i, t in [texts]]
+        self.write("documents", rows)
+        self.write("sampling", sampling_of("0-5", "5-10"))
+        self.write("candidates", pl.DataFrame(candidates))
 
     def score(self, *rerankers: PairReranker, section=None) -> list:
         section = section or self.section
@@ -91,9 +75,6 @@ class Chain:
             outputs={name: self.path(name) for name in names},
         )
 
-    def read(self, name: str, spec: str) -> pl.DataFrame:
-        return read_table(self.path(name), ALL_TABLES[spec])
-
     def check(self) -> None:
         """Kept + dropped = entered at every rule, with one row for each item dropped."""
         flow, dropped = self.read("flow", "flow"), self.read("dropped", "attrition")
@@ -102,21 +83,11 @@ class Chain:
         assert flow["kept"][-1] == self.read("rows", "candidates").height
 
 
-def candidate(name: str, span, position: str | None, **more):
-    return {
-        "_id": name,
-        "text": name,
-        "pos_corpus_id": "d",
-        "pos_char_span": span,
-        "target_position": position,
-        "answer": "x",
-        **more,
-    }
-
-
 def controlled(folder, section, spans=None) -> Chain:
     places = spans or {"q1": (BEGINNING, "beginning"), "q2": (MIDDLE, "middle"), "q3": (END, "end")}
-    rows = [candidate(q, *place, length_bin="5-10") for q, place in places.items()]
+    rows = [
+        candidate(q, [position], span, length_bin="5-10") for q, (span, position) in places.items()
+    ]
     return Chain(folder, section, rows)
 
 
@@ -197,7 +168,7 @@ def test_complete_scoring_keeps_the_same_queries_and_gives_exact_margins(tmp_pat
 
 
 def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
-    rows = [candidate("q1", [0, 1], "beginning", length_bin="5-10")]
+    rows = [candidate("q1", ["beginning"], [0, 1], length_bin="5-10")]
     chain = Chain(tmp_path, MARGIN, rows, texts=("d", "ab"))  # thirds: "", "", "ab"
     one, two = (fake(name, {("q1", "ab"): 0.5}) for name in ("one", "two"))
     chain.verify(chain.score(one, two))
@@ -217,7 +188,7 @@ NECESSITY = VerifyNecessity(rerankers=["one", "two"])
 
 
 def posir(folder, spans, section=NECESSITY) -> Chain:
-    rows = [candidate(name, span, "middle") for name, span in spans.items()]
+    rows = [candidate(name, ["middle"], span) for name, span in spans.items()]
     return Chain(folder, section, rows, unit="questions")
 
 
@@ -244,8 +215,8 @@ def test_a_span_has_to_be_needed_under_every_reranker(tmp_path):
 def fineweb(folder, *, positions, balance=True, section=None) -> Chain:
     rows = [
         candidate(
-            name, {"beginning": BEGINNING, "middle": MIDDLE, "end": END}[found[0]],
-            found[0] if len(found) == 1 else None, positions=found
+            name, found, {"beginning": BEGINNING, "middle": MIDDLE, "end": END}[found[0]],
+            positions=found,
         )
         for name, found in positions.items()
     ]  # fmt: skip
@@ -310,7 +281,7 @@ def test_a_chunk_with_two_tags_passes_by_either_and_is_dropped_under_its_own_thi
 def test_without_candidates_nothing_is_loaded_and_all_tables_are_empty(tmp_path):
     chain = controlled(tmp_path, MARGIN)
     empty = pl.read_parquet(chain.path("candidates")).clear()
-    chain._write("candidates", empty)
+    chain.write("candidates", empty)
     one, two = panel()
     chain.verify(chain.score(one, two))
     assert one.asked == two.asked == []
@@ -323,7 +294,7 @@ def test_provenance_says_who_wrote_the_queries_and_who_scored(tmp_path):
     names = ("scores-one", "rows", "dropped", "flow", "margins", "margin_table", "cell_table")
     for name in names:
         record = read_provenance(chain.path(name))
-        assert record["queries_by"] == "llm:stand-in/rules"
+        assert record["queries_by"] == "llm:the-author"
         assert record["llm_backend"] == "stand-in"
     assert set(record["revisions"]) == {"reranker:one", "reranker:two"}
     assert read_provenance(chain.path("scores-one"))["params"]["section"]["threshold"] == 0

@@ -117,16 +117,10 @@ def audit_table(
 ) -> pl.DataFrame:
     """Aggregate yes/no verdicts by disjoint strata of the margin, as in Controlled's Table 7.
 
-    Parameters
-    ----------
-    verdicts
-        ``query_id``, ``part`` and ``is_yes``, as VERDICTS: one document per query.
-    targets, margins
-        ``query_id`` and ``targets``, ``query_id`` and ``margin``; of the audited queries at least.
+    ``verdicts`` are VERDICTS, one document per query; ``targets`` and ``margins`` have those of the
+    audited queries at least.
 
-    Returns
-    -------
-    AUDIT_TABLE rows, no_margin first, then the strata from low to high. A query counts as
+    Returns AUDIT_TABLE rows, no_margin first, then the strata from low to high. A query counts as
     unusable, in ``n_unusable`` only, if a segment has no verdict, or it has no target or no other
     segment. With several targets TargetYes needs a yes on one of them.
     """

@@ -163,12 +163,8 @@ def target_leads(
 ) -> pl.DataFrame:
     """Compute how far the best target part of every item leads the best other part.
 
-    Parameters
-    ----------
-    scores
-        SEGMENT_SCORES rows; those of other queries, parts and rerankers are left aside.
-    items
-        ``query_id`` and ``targets``.
+    ``scores`` are SEGMENT_SCORES rows; those of other queries, parts and rerankers are left aside.
+    ``items`` has ``query_id`` and ``targets``.
 
     Returns
     -------
@@ -219,18 +215,10 @@ def target_leads(
 def first_failure(leads: pl.DataFrame, passes: pl.Expr) -> pl.DataFrame:
     """Find the first reranker under which each item fails.
 
-    Parameters
-    ----------
-    leads
-        Of `target_leads`.
-    passes
-        Whether a known lead is enough.
-
-    Returns
-    -------
-    The row of each item under that reranker, with ``fails``. Where an item passes under all of
-    them it is the row with the least lead, the first of equal ones. An item that cannot be
-    compared at all has no ``reranker``.
+    ``leads`` are of `target_leads`; ``passes`` says whether a known lead is enough. Returns the row
+    of each item under that reranker, with ``fails``. Where an item passes under all of them it is
+    the row with the least lead, the first of equal ones. An item that cannot be compared at all has
+    no ``reranker``.
 
     Raises
     ------

@@ -130,13 +130,9 @@ def draw_order(ids: pl.Series, seed: int) -> pl.Series:
 def balance_positions(targets: pl.DataFrame, *, seed: int) -> pl.DataFrame:
     """Downsample every position to the smallest one: DECISIONS rows without scores.
 
-    A query with several targets is drawn for each of them and kept if one draw takes it, so a
-    position may keep more than its number for such data. Reasons: no_target, not_sampled.
-
-    Parameters
-    ----------
-    targets
-        ``query_id`` and ``targets``.
+    ``targets`` has ``query_id`` and ``targets``. A query with several is drawn for each of them and
+    kept if one draw takes it, so a position may keep more than its number for such data. Reasons:
+    no_target, not_sampled.
 
     Raises
     ------
@@ -160,15 +156,10 @@ def balance_positions(targets: pl.DataFrame, *, seed: int) -> pl.DataFrame:
 def tiny_subset(queries: pl.DataFrame, *, per_position: int, seed: int) -> pl.DataFrame:
     """Draw FineWeb-PosQ's tiny subset as the authors' code does: DECISIONS rows without scores.
 
-    The queries, in reading order, are shuffled by Python's generator with the seed; each position
-    takes its first ``per_position``; the three draws follow one another, and of queries with the
-    same text the first one stays. A position with fewer queries gives all it has. Reasons:
-    no_target, not_sampled, repeated_text.
-
-    Parameters
-    ----------
-    queries
-        ``query_id``, ``targets`` and ``text``, in reading order.
+    The queries (``query_id``, ``targets``, ``text``), in reading order, are shuffled by Python's
+    generator with the seed; each position takes its first ``per_position``; the three draws follow
+    one another, and of queries with the same text the first one stays. A position with fewer
+    queries gives all it has. Reasons: no_target, not_sampled, repeated_text.
     """
     order = list(range(queries.height))
     random.Random(seed).shuffle(order)
@@ -216,13 +207,8 @@ def draw_mixtures(
     budget
         Queries per length bin; None: the smallest cell. A cell gives no more than it has.
 
-    Returns
-    -------
-    drawn
-        MIXTURES rows by configuration, length bin, position and place in the draw.
-    cells
-        MIXTURE_CELLS rows by configuration, length bin and position, empty cells too.
-
+    Returns ------- MIXTURES rows by configuration, length bin, position and place in the draw;
+    MIXTURE_CELLS rows by configuration, length bin and position, empty cells too.
     """
     cell = ["length_bin", "target_position"]
     cells = pl.DataFrame({"length_bin": length_bins}).join(

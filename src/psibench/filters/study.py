@@ -436,17 +436,9 @@ def position_shift(
     alone. Stages that drop questions before their evidence is located have no place of it to
     compare, and are left aside.
 
-    Parameters
-    ----------
-    flow, attrition
-        FLOW and ATTRITION rows of a benchmark, of one domain or of all; counts of documents,
-        chunks and pairs are left aside.
-    queries
-        QUERIES rows of the same domains.
-
-    Returns
-    -------
-    POSITION_SHIFT rows by stage, in order of the steps.
+    Takes the FLOW, ATTRITION and QUERIES rows of a benchmark, of one domain or of all; counts of
+    documents, chunks and pairs are left aside. Returns POSITION_SHIFT rows by stage, in order of
+    the steps.
 
     Raises
     ------

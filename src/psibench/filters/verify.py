@@ -257,7 +257,7 @@ def consensus_margins(
     rerankers: Sequence[str],
     floor: float | None = None,
 ) -> pl.DataFrame:
-    """Compute the consensus margin of every query: its least lead over the panel.
+    """Compute the consensus margin of every query, its least lead over the panel: MARGINS rows.
 
     Parameters
     ----------
@@ -269,10 +269,6 @@ def consensus_margins(
         None: every score is needed and every margin exact. A number: a query stops at the first
         reranker under which its lead is below ``floor``; that lead is its margin, an upper bound
         of the exact one (``is_exact`` false). No count at thresholds of ``floor`` or more changes.
-
-    Returns
-    -------
-    MARGINS rows, one per query, in order of ``items``.
 
     Raises
     ------
@@ -378,13 +374,8 @@ def count_by_position(
 ) -> Iterator[dict[str, Any]]:
     """Count the queries that meet each condition, by target position (Controlled, table 6).
 
-    A query with several targets counts at each of them, so shares by position may add up to more
-    than 1 for such data.
-
-    Parameters
-    ----------
-    queries
-        ``targets`` and what the conditions read.
+    ``queries`` has ``targets`` and what the conditions read. A query with several targets counts at
+    each of them, so shares by position may add up to more than 1 for such data.
     """
     for label, threshold, members in conditions:
         targets = queries.filter(members).get_column("targets")

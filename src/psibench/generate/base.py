@@ -1,6 +1,6 @@
 """What recipes share: the parts of their config sections, and the tables they return."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
@@ -8,17 +8,17 @@ import polars as pl
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from psibench.config.base import LANGUAGE_PATTERN, Id, Language, Section, refuse_repeats
-from psibench.config.sources import DocumentSource
+from psibench.config.sources import DocumentSource, QuestionSource
 from psibench.filters.audit import Audit
 from psibench.filters.decide import FilterSection
 from psibench.filters.grade import Grade
 from psibench.filters.mixtures import Mixtures, Tiny
 from psibench.filters.negatives import NegativesProtocol
 from psibench.filters.verify import Verify, VerifyMargin
-from psibench.generate.corpora import Corpus, Domain, check_corpora
 from psibench.generate.sampling import Passages, Sample, prefixed
 from psibench.llm.tasks import Replied, reply_field
 from psibench.sources.local import dataset_revisions, local_files
+from psibench.tables.spec import POOLED
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Translate
 
@@ -30,6 +30,50 @@ PAIR_PATTERN = rf"^{LANGUAGE_PATTERN[1:-1]}-{LANGUAGE_PATTERN[1:-1]}$"
 CrossLingual = Annotated[
     list[Annotated[str, StringConstraints(pattern=PAIR_PATTERN)]], AfterValidator(refuse_repeats)
 ]
+
+
+def _refuse_pooled(domain: str) -> str:
+    if domain == POOLED:
+        raise ValueError("'all' stands for all domains together; use another name")
+    return domain
+
+
+Domain = Annotated[Id, AfterValidator(_refuse_pooled)]
+
+
+class Corpus(Section):
+    """Text of one domain in one language."""
+
+    domain: Domain
+    """Name of the domain; a folder in results/."""
+    language: Language | None = None
+    """Language and script; null takes the benchmark's."""
+    source: DocumentSource
+    passages: Passages | None = None
+    """Cut long documents into passages; without it a document is taken whole."""
+
+
+class QuestionCorpus(Section):
+    """Questions with answers of one domain in one language."""
+
+    domain: Domain
+    """Name of the domain; a folder in results/."""
+    language: Language | None = None
+    """Language and script; null takes the benchmark's."""
+    source: QuestionSource
+
+
+def check_corpora(
+    source: Any, corpora: Sequence[Corpus | QuestionCorpus] | None, language: str
+) -> None:
+    """Raise ValueError unless there is one of ``source`` and ``corpora``, each place once."""
+    if (source is None) == (corpora is None):
+        raise ValueError("give either `source` (one corpus) or `corpora` (a list of them)")
+    places = [(corpus.language or language, corpus.domain) for corpus in corpora or ()]
+    repeated = sorted({place for place in places if places.count(place) > 1})
+    if repeated:
+        named = ", ".join(f"{domain} in {own}" for own, domain in repeated)
+        raise ValueError(f"corpora: named more than once: {named}")
 
 
 class BenchmarkBase(Section):
@@ -51,8 +95,15 @@ class BenchmarkBase(Section):
     translate: Translate | None = None
     """Corpora and queries in further languages by a language model; null: none."""
 
-    if TYPE_CHECKING:  # a key of each
+    if TYPE_CHECKING:  # keys of each, and of some
         source: Any
+        corpora: Any
+
+    @model_validator(mode="after")
+    def _has_corpora(self) -> "BenchmarkBase":
+        if "corpora" in type(self).model_fields:
+            check_corpora(self.source, self.corpora, self.language)
+        return self
 
     def files(self) -> list[str]:
         """List the local files it is read from, in order; none for a name on the hub."""
@@ -115,11 +166,6 @@ class GeneratedBenchmark(BenchmarkBase):
         if given.get("false_negatives") in ("none", {"protocol": "none"}):
             given = {**given, "false_negatives": None}
         return given
-
-    @model_validator(mode="after")
-    def _has_corpora(self) -> "GeneratedBenchmark":
-        check_corpora(self.source, self.corpora, self.language)
-        return self
 
     @model_validator(mode="after")
     def _audit_has_margins(self) -> "GeneratedBenchmark":
@@ -202,16 +248,10 @@ def sift_questions(
     """Yield each question of a reply, kept or with the reason to drop it.
 
     A question's id is ``ITEM-q0`` for the first, and so on. Reasons, in the order they are looked
-    for: ``blank_question``, ``blank_answer``, the recipe's own, ``repeated_question`` (the text of
-    one kept before, but for white space and case; the detail names it), ``beyond_n_questions``
-    (after ``most`` that were kept).
-
-    Parameters
-    ----------
-    asked
-        Folded text -> id of what was kept before; what is kept is added.
-    find_fault
-        Question -> reason and what was found, None for a good one.
+    for: ``blank_question``, ``blank_answer``, the recipe's own (``find_fault``: question -> reason
+    and what was found, None for a good one), ``repeated_question`` (the text of one kept before,
+    but for white space and case; the detail names it), ``beyond_n_questions`` (after ``most`` that
+    were kept). ``asked`` is folded text -> id of what was kept before; what is kept is added.
     """
     n_kept = 0
     for number, entry in enumerate(reply_field(reply, "questions", list)):

@@ -12,9 +12,8 @@ from pydantic import Field, TypeAdapter
 
 from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.sources import DocumentSource, QuestionSource
-from psibench.generate.base import GeneratedBenchmark
+from psibench.generate.base import Corpus, GeneratedBenchmark, QuestionCorpus
 from psibench.generate.controlled import Controlled
-from psibench.generate.corpora import Corpus, QuestionCorpus
 from psibench.generate.fineweb_posq import FinewebPosq
 from psibench.generate.loaders import loaders
 from psibench.generate.loaders.beir import Beir

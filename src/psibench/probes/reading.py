@@ -90,18 +90,11 @@ def read_corpus(
     *,
     model: str,
 ) -> pl.DataFrame:
-    """Return DOCUMENT_READING rows without cosines, in the order of ``documents``.
+    """Return DOCUMENT_READING rows without cosines, in the order of the documents (`_id`, `text`).
 
-    The tokens given are those of the text up to the last character given.
-
-    Parameters
-    ----------
-    tokenize
-        The model's, see `psibench.models.protocols.Encoder`.
-    count_tokens
-        Tokens of whole texts by the same tokenizer, special ones left out.
-    documents
-        `_id` and `text`.
+    The tokens given are those of the text up to the last character given. ``tokenize`` is the
+    model's, see `psibench.models.protocols.Encoder`; ``count_tokens`` counts whole texts by the
+    same tokenizer, special tokens left out.
     """
     texts = documents["text"].to_list()
     ends, totals, read = [], [], []

@@ -53,12 +53,8 @@ N_SEGMENTS = 5
 class Collection:
     """Corpora with their qrels, domain by domain.
 
-    Attributes
-    ----------
-    documents
-        domain, document_id, text: domain by domain, in each the last id first, as ties rank.
-    qrels
-        domain, query-id, corpus-id, score.
+    ``documents`` has domain, document_id, text: in each domain the last id first, as ties rank;
+    ``qrels`` domain, query-id, corpus-id, score.
     """
 
     domains: tuple[str, ...]
@@ -128,14 +124,8 @@ def ndcg_with_variants(
 ) -> np.ndarray:
     """Return nDCG@10 of each row, its variant in the place of its document: (n_rows,) float64.
 
-    Parameters
-    ----------
-    rows
-        PROBE_COSINES rows of queries; those left out get NaN.
-    scores
-        (n_rows,) inner product of query and variant.
-    references
-        (n_rows,) address of each row's query.
+    ``rows`` are PROBE_COSINES rows of queries, those left out get NaN; ``scores`` the inner
+    products of query and variant; ``references`` the addresses of the rows' queries.
     """
     keys = encoder.keys(collection.documents["text"].to_list(), "document")
     asked = rows.with_row_index("row").unique(

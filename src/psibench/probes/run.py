@@ -44,14 +44,8 @@ logger = logging.getLogger("psibench")
 class Probe:
     """What a probe is made of.
 
-    Attributes
-    ----------
-    measure
-        Makes the rows of ``spec`` less `LABELS`.
-    summarise
-        Makes the rows of PROBE_TABLE of them.
-    values
-        The columns that a model decides: means of them are what the summary has.
+    ``measure`` makes the rows of ``spec`` less `LABELS`, ``summarise`` the rows of PROBE_TABLE of
+    them; ``values`` are the columns that a model decides: means of them are what the summary has.
     """
 
     spec: TableSpec

@@ -157,11 +157,8 @@ def locate_sentences(text: str, sentences: Sequence[str]) -> list[tuple[int, int
     sentence is looked for behind the one before it, so that one that is there twice is found where
     it belongs.
 
-    Returns
-    -------
-    list
-        [start, end) in characters of ``text`` of each sentence, with the marks that its last word
-        carries; None for one that is not there or has neither letter nor digit.
+    Returns [start, end) in characters of ``text`` of each sentence, with the marks that its last
+    word carries; None for one that is not there or has neither letter nor digit.
     """
     bare, sources = _letters(text)
     found: list[tuple[int, int] | None] = []

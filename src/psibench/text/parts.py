@@ -47,17 +47,9 @@ def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> li
     does, it takes whole lines, else whole sentences, else words, else characters. Cut at
     characters, a part has at least one, whatever it counts.
 
-    Parameters
-    ----------
-    count_tokens
-        texts -> (n_texts,) token counts. What a longer beginning of a text counts should not be
-        less; where it is, a part may be shorter than it could be, and is never too long.
-
-    Returns
-    -------
-    list of Part
-        At least one, in order. Parts and their separators, one after the other, are the text.
-        White space at the ends of the text stays in the first and the last part.
+    What a longer beginning of a text counts should not be less; where it is, a part may be shorter
+    than it could be, and is never too long. Parts and their separators, one after the other, are
+    the text: white space at its ends stays in the first and the last part.
     """
 
     def fits(start: int, end: int) -> bool:

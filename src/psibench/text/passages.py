@@ -16,20 +16,8 @@ def cut_documents(
     Cuts fall between paragraphs (blank lines); a paragraph of more than ``max_words`` words is cut
     after that many. A document that is short enough stays as it is, also below ``min_words``.
 
-    Parameters
-    ----------
-    documents
-        DOCUMENTS rows.
-    min_words, max_words
-        Bounds of a passage, words split at white space.
-    seed
-        Seed of the drawn lengths.
-
-    Returns
-    -------
-    passages, left_out
-        DOCUMENTS rows, the passages of ``d`` with ids ``d-001``, ``d-002``, ...; and the pieces
-        outside the bounds as (document id, text).
+    Returns DOCUMENTS rows, the passages of ``d`` with ids ``d-001``, ``d-002``, ...; and the pieces
+    outside the bounds (words split at white space) as (document id, text).
     """
     rows: list[tuple[str, str, str]] = []
     left_out: list[tuple[str, str]] = []

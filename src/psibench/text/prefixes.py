@@ -85,23 +85,13 @@ def compile_prefixes(
 def remove_prefix(
     text: str, *, whole: bool, language: str, listed: PrefixList
 ) -> tuple[str | None, str]:
-    """Cut off what stands before a translation.
+    """Cut off what stands before a translation as replied, or before a part of one.
 
-    Parameters
-    ----------
-    text
-        A translation as replied, or a part of one.
-    whole
-        Whether all of the text is looked at and whole sentences may be removed, as of queries; of
-        documents, it is whole lines within the windows.
-    language
-        Language translated to.
+    With ``whole``, as of queries, all of the text is looked at and whole sentences may be removed;
+    of documents, it is whole lines within the windows. ``language`` is the one translated to.
 
-    Returns
-    -------
-    prefix, rest
-        Without white space at their ends. The prefix is None if there is none, or nothing would
-        be left; then the rest is the text.
+    Returns the prefix and the rest, without white space at their ends. The prefix is None if there
+    is none, or nothing would be left; then the rest is the text.
     """
     plain = text.strip()
     for cuts in _candidates(plain, whole):

@@ -22,22 +22,13 @@ def pads_pairs(
 ) -> pl.DataFrame:
     """Make the positive and the negative pair of each document drawn.
 
-    Parameters
-    ----------
-    pool
-        ``domain``, ``doc_id`` and ``document``, a row or more of each document.
-    tokenizer
-        A fast tokenizer of transformers.
-    seed
-        Of the windows and of whose window is the negative.
-    sampling_seed
-        Of the draw of documents: by hash, so that a smaller share is part of a larger one.
+    ``pool`` has ``domain``, ``doc_id`` and ``document``, a row or more of each document;
+    ``tokenizer`` is a fast tokenizer of transformers. ``seed`` decides the windows and whose window
+    is the negative, ``sampling_seed`` the draw of documents: by hash, so that a smaller share is
+    part of a larger one.
 
-    Returns
-    -------
-    frame
-        ``first`` and ``second``, the windows as they are in the text, and ``label``: 1 for two of
-        one document, 0 otherwise; the rows of a document follow one another.
+    Returns ``first`` and ``second``, the windows as they are in the text, and ``label``: 1 for two
+    of one document, 0 otherwise; the rows of a document follow one another.
 
     Raises
     ------

@@ -177,18 +177,11 @@ def cascade(
     A query leaves for its own reason, else with any of its positives that is not among the
     documents left: the document of its evidence, or one with a score above 0 in the qrels. An
     item with several reasons leaves for the first. Unlike `psibench.filters.negatives`, where
-    pairs decide, documents and queries leave here for reasons of their own, too.
+    pairs decide, documents and queries leave here for reasons of their own, too
+    (``documents_out``, ``queries_out``: ``LEAVING_SCHEMA`` rows).
 
-    Parameters
-    ----------
-    documents
-        Ids of the documents there are.
-    positives
-        ``_id, pos_corpus_id`` of the queries there are.
-    qrels
-        QRELS rows; those of other queries and documents are left aside.
-    documents_out, queries_out
-        ``LEAVING_SCHEMA`` rows of what leaves for reasons of its own.
+    ``documents`` are the ids there are, ``positives`` the ``_id, pos_corpus_id`` of the queries
+    there are; qrels of others are left aside.
     """
     gone_documents = _first_reasons(documents, documents_out)
     kept_documents = documents.filter(~documents.is_in(gone_documents["item_id"].implode()))
@@ -242,11 +235,8 @@ def length_bounds(lengths: np.ndarray, *, low: float, high: float) -> tuple[floa
 def measured(corpus: pl.DataFrame, source: pl.DataFrame, *, of: Measure) -> pl.DataFrame:
     """Give what bounds are set on: ``_id, value`` of every document, in order.
 
-    Parameters
-    ----------
-    corpus, source
-        ``_id, token_length`` of the translations, and of the documents they were made from: one for
-        each. A source document without tokens counts as one token.
+    ``corpus`` and ``source`` have ``_id, token_length`` of the translations, and of the documents
+    they were made from: one for each. A source document without tokens counts as one token.
     """
     value = pl.col("token_length").cast(pl.Float64)
     if of == "length":

@@ -302,15 +302,11 @@ def _people(
 
 
 def quality_table(grades: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Average grades by language, domain, length and dimension: TRANSLATION_QUALITY rows.
+    """Average grades (language -> TRANSLATION_GRADES rows): TRANSLATION_QUALITY rows.
 
-    Every group also stands pooled as ``all``; languages are pooled where there are several.
-    Pooled means are over documents. A document counts towards ``overall`` with all four grades.
-
-    Parameters
-    ----------
-    grades
-        Language -> TRANSLATION_GRADES rows.
+    By language, domain, length and dimension. Every group also stands pooled as ``all``; languages
+    are pooled where there are several. Pooled means are over documents. A document counts towards
+    ``overall`` with all four grades.
     """
     every = graded(grades)
     long = every.unpivot(
@@ -360,19 +356,9 @@ def _averages(long: pl.DataFrame, is_pooled: Mapping[str, bool]) -> pl.DataFrame
 
 
 def agreement_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
-    """Compare the grades of a language model with people's: TRANSLATION_AGREEMENT rows.
+    """Compare a language model's grades with people's: TRANSLATION_AGREEMENT rows.
 
-    Parameters
-    ----------
-    grades
-        The model's, as `graded` stacks them.
-    human
-        ``annotator`` (null where not named), ``language``, ``domain``, ``doc_id`` and a whole
-        number per dimension, one row per document and annotator.
-
-    Returns
-    -------
-    Rows by annotator, language and dimension. Annotators: ``all``, where every row of ``human`` is
+    By annotator, language and dimension. Annotators: ``all``, where every row of ``human`` is
     compared on its own, as published; where documents have several, ``mean`` of a document's
     annotators; each one that is named, where there are several. Languages: pooled ``all`` first.
     Dimensions: the four, ``overall`` (a document's mean of the four) and ``all`` (the grades of

@@ -185,14 +185,9 @@ ITEMS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 class JoinedItems:
     """Documents and queries put together.
 
-    Attributes
-    ----------
-    items
-        ``_id, kind, doc_id, text, prefix, n_parts, joins`` (offsets into text at which the second
-        part and each later one begin); in order of the parts.
-    lost
-        ``_id, kind, doc_id, detail`` of those that lack a part: one without a translation, or
-        with a blank one.
+    ``items`` has ``_id, kind, doc_id, text, prefix, n_parts, joins`` (offsets into text at which
+    the second part and each later one begin), in order of the parts; ``lost`` the ``_id, kind,
+    doc_id, detail`` of those that lack a part: one without a translation, or with a blank one.
     """
 
     items: pl.DataFrame

@@ -20,12 +20,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from psibench.config.sources import DocumentSource
 from psibench.errors import InputError
-from psibench.generate.base import BucketSchemes, Build, complete_build
-from psibench.generate.corpora import Corpus, check_corpora
+from psibench.generate.base import BucketSchemes, Build, Corpus, complete_build
 from psibench.generate.loaders import Loader
 from psibench.generate.sampling import Passages, cut_into_passages
 from psibench.sources.documents import read_documents
@@ -74,11 +73,6 @@ class KnownItem(Loader):
     """Bucket schemes to report; the first one is the headline. Queries are matched over thirds
     only: near a third's border sit only short spans of long passages, so finer schemes mix
     position with length (the position-blind control shows it)."""
-
-    @model_validator(mode="after")
-    def _has_corpora(self) -> "KnownItem":
-        check_corpora(self.source, self.corpora, self.language)
-        return self
 
     def build(self, count_tokens: TokenCounter) -> Build:
         """Read a benchmark's source, cut it into passages and simulate its queries."""

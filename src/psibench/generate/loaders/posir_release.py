@@ -27,8 +27,7 @@ from psibench.formats.posir import (
     read_dataset,
     release_files,
 )
-from psibench.generate.base import BucketSchemes, Build
-from psibench.generate.corpora import Domain
+from psibench.generate.base import BucketSchemes, Build, Domain
 from psibench.generate.loaders import Loader
 from psibench.metrics.query_scores import EVIDENCE_LISTS
 from psibench.tables.dropped import Dropped, dropped_frame

@@ -9,12 +9,16 @@ from collections.abc import Iterable
 from typing import Literal
 
 import polars as pl
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from psibench.config.sources import QuestionSource, SquadSource
 from psibench.errors import InputError
-from psibench.generate.base import BucketSchemes, Build, complete_build
-from psibench.generate.corpora import QuestionCorpus, check_corpora
+from psibench.generate.base import (
+    BucketSchemes,
+    Build,
+    QuestionCorpus,
+    complete_build,
+)
 from psibench.generate.loaders import Loader
 from psibench.sources.hub import read_hub_questions
 from psibench.sources.squad import read_squad_files
@@ -41,11 +45,6 @@ class SquadPosq(Loader):
     """Who wrote the questions: people, as SQuAD's, or for example llm:NAME; null: not recorded."""
     buckets: BucketSchemes = Field(default=["squad", "relative-20"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
-
-    @model_validator(mode="after")
-    def _has_corpora(self) -> "SquadPosq":
-        check_corpora(self.source, self.corpora, self.language)
-        return self
 
     def build(self, count_tokens: TokenCounter) -> Build:
         """Read a benchmark's source and build it."""
