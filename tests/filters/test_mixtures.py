@@ -256,36 +256,6 @@ def pool(cells):
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-PUBLISHED_8 = {  # Controlled, table 8
-    "256-512": (105_652, 13_934, 21_405),
-    "512-1024": (86_495, 16_660, 21_427),
-    "1024-2048": (60_357, 13_594, 16_691),
-    "2048-4096": (43_946, 10_527, 13_363),
-    "4096-8192": (39_200, 8_189, 9_796),
-}
-
-
-def test_published_cells_give_the_published_budget_and_sizes():
-    retained = pool(
-        {
-            (name, position): n
-            for name, row in PUBLISHED_8.items()
-            for position, n in zip(POSITIONS, row, strict=True)
-        }
-    )
-    assert retained.height == 481_236
-    drawn, cells = draw_mixtures(
-        retained, length_bins=list(PUBLISHED_8), configurations=Mixtures().configurations, seed=42
-    )
-    assert cells.get_column("budget").unique().to_list() == [8_189]
-    sizes = dict(drawn.group_by("configuration").len().iter_rows())
-    assert sizes == {"begin": 40_945, "middle": 40_945, "end": 40_945, "uniform": 40_935}
-    uniform = drawn.filter(pl.col("configuration") == "uniform")
-    cells = uniform.group_by("length_bin", "target_position").len()
-    assert cells.height == 15
-    assert cells.get_column("len").unique().to_list() == [2_729]
-
-
 @examples
 @given(
     sizes=st.lists(st.integers(1, 7), min_size=6, max_size=6),

@@ -1,6 +1,6 @@
 import polars as pl
 import pytest
-from answered_tasks import ask, contexts, documents, gather, reasons
+from answered_tasks import documents, gather, reasons
 
 from psibench.generate.controlled import (
     CHOOSE_CONFIGURATION,
@@ -10,7 +10,7 @@ from psibench.generate.controlled import (
 )
 from psibench.llm.tasks import Replied
 from psibench.tables.dropped import Flow
-from psibench.text.segments import POSITIONS, equal_segments
+from psibench.text.segments import POSITIONS
 
 CHOOSE = ChooseConfiguration(llm="x")
 GENERATE = GeneratePositionalQuery(llm="x")
@@ -198,26 +198,3 @@ def test_no_replies_give_empty_tables():
     gathered = gather(GENERATE_POSITIONAL_QUERY, GENERATE, tables, [])
     assert gathered.rows.is_empty()
     assert gathered.dropped.is_empty()
-
-
-def test_the_chain_on_real_texts_keeps_position_apart_from_everything_else(real_data):
-    docs = contexts(real_data / "xquad.en.json")
-    tables = {"documents": docs, "persona_candidates": candidates(*docs["_id"])}
-    replies = ask(CHOOSE_CONFIGURATION, CHOOSE, tables)
-    chosen = gather(CHOOSE_CONFIGURATION, CHOOSE, tables, replies).rows
-    assert chosen["_id"].to_list() == docs["_id"].to_list()
-    assert chosen["persona_listed"].all()
-    tables["choose_configuration"] = chosen
-    replies = ask(GENERATE_POSITIONAL_QUERY, GENERATE, tables)
-    gathered = gather(GENERATE_POSITIONAL_QUERY, GENERATE, tables, replies)
-    assert gathered.rows.height + gathered.dropped.height == 3 * docs.height
-    assert gathered.rows.height > 0.95 * 3 * docs.height
-    texts = dict(docs.select("_id", "text").iter_rows())
-    for row in gathered.rows.iter_rows(named=True):
-        segments = equal_segments(len(texts[row["pos_corpus_id"]]))
-        assert tuple(row["pos_char_span"]) == segments[POSITIONS.index(row["target_position"])]
-    shared = gathered.rows.group_by("pos_corpus_id").agg(
-        pl.col("persona", "difficulty", "query_length").n_unique()
-    )
-    assert shared.drop("pos_corpus_id").max().row(0) == (1, 1, 1)
-    assert gathered.rows["answer_in_segment"].mean() > 0.95

@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from answered_tasks import ask, documents
+from answered_tasks import documents
 from answered_tasks import gather as gather_checked
 
 from psibench.config.paths import PROMPTS
@@ -16,9 +16,7 @@ from psibench.generate.fineweb_posq import (
 from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import Replied
 from psibench.metrics.query_scores import evidence_positions
-from psibench.sources.squad import read_squad_files
 from psibench.text.lengths import count_whitespace_tokens
-from psibench.text.segments import POSITIONS, tag_myopic, tag_posq
 
 SUMMARISE_SECTION = Summarise(llm="stand-in", max_words=50)
 
@@ -215,41 +213,3 @@ def test_evaluation_counts_a_query_of_two_thirds_once_by_the_middle_of_its_chunk
     )
     placed = evidence_positions(built.queries).get_column("target_position").to_list()
     assert placed == ["beginning", "middle", "end"]
-
-
-def long_passages(real_data, n_words):
-    """Real contexts joined in order to passages of at least so many words."""
-    contexts = read_squad_files([real_data / "xquad.en.json"])
-    passages, current = [], []
-    for context in contexts.get_column("context").unique(maintain_order=True):
-        current.append(context.strip())
-        if sum(len(part.split()) for part in current) >= n_words:
-            passages.append("\n\n".join(current))
-            current = []
-    return passages
-
-
-@pytest.mark.parametrize("tagging", ["posq", "myopic"])
-def test_real_passages_are_asked_about_in_every_third(real_data, tagging):
-    frame = documents(long_passages(real_data, 600))
-    section = questions_section(chunk_words=120, n_questions=4, tagging=tagging)
-    tables = {"documents": frame}
-    replies = ask(SUMMARISE, SUMMARISE_SECTION, tables)
-    summaries = gather_checked(SUMMARISE, SUMMARISE_SECTION, tables, replies)
-    tables["summarise"] = summaries.rows
-    replies = ask(GENERATE_QUESTIONS, section, tables)
-    gathered = gather_checked(GENERATE_QUESTIONS, section, tables, replies)
-    assert summaries.rows.height == frame.height > 20
-    rows = gathered.rows
-    texts = dict(frame.select("_id", "text").iter_rows())
-    tags = {"posq": lambda *span: [tag_posq(*span)], "myopic": lambda *span: [*tag_myopic(*span)]}
-    for row in rows.iter_rows(named=True):
-        text, (start, end) = texts[row["pos_corpus_id"]], row["pos_char_span"]
-        assert row["answer"] in text[start:end]  # the stand-in quotes
-        assert row["positions"] == tags[tagging](start, end, len(text))
-        assert row["target_position"] in (None, row["positions"][0])
-    assert rows.get_column("answer_in_chunk").all()
-    assert set(rows.get_column("positions").explode()) == set(POSITIONS)
-    assert rows.group_by("pos_corpus_id").agg(pl.col("text").n_unique() == pl.len())["text"].all()
-    assert rows.group_by("pos_corpus_id", "chunk").len().get_column("len").max() == 4
-    assert (rows.get_column("type") == "complicated").mean() > 0.5

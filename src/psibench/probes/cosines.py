@@ -6,9 +6,9 @@ against a reference, the document itself or the query. A document that has every
 control: what it is about is the same at each.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -134,12 +134,13 @@ def _measure(
     settings: Probes,
     count_tokens: TokenCounter,
 ) -> Measured:
-    references, documents, cases = _cases(probe, texts, settings, count_tokens)
+    cases = list(_cases(probe, texts, settings, count_tokens))
+    documents = texts.documents.get_column("text").to_list()
     varied = [case.variant.text for case in cases if case.variant is not None]
     read_documents = encoder.encode(documents, "document")
-    read_references = (
-        read_documents if references is documents else encoder.encode(references, "query")
-    )
+    read_references = read_documents
+    if probe == "moving":
+        read_references = encoder.encode(texts.queries.get_column("text").to_list(), "query")
     read_variants = encoder.encode(varied, "document")
     owners = np.array([case.reference for case in cases], dtype=np.int64)
     has_variant = np.array([case.variant is not None for case in cases], dtype=bool)
@@ -164,66 +165,56 @@ def _measure(
 
 def _cases(
     probe: ProbeName, texts: Texts, settings: Probes, count_tokens: TokenCounter
-) -> tuple[list[str], list[str], list[_Case]]:
-    """Return references, documents and cases, which name them by number."""
+) -> Iterator[_Case]:
+    """Yield what is made of each document; references and documents by number."""
     documents = texts.documents.get_column("text").to_list()
     ids = texts.documents.select("domain", "document_id").rows()
-    cases: list[_Case] = []
-    made: list[Variant] | str
-    if probe != "moving":
-        for number, (domain, document_id) in enumerate(ids):
-            key = f"{settings.seed}\x1f{domain}\x1f{document_id}"
-            labels = {"domain": domain, "document_id": document_id}
-            for about, made in _variants(probe, documents[number], key, settings, count_tokens):
-                cases += _labelled(labels | about, number, number, made)
-        return documents, documents, cases
-    numbers = {one: number for number, one in enumerate(ids)}
-    columns = ("domain", "document_id", "query_id", "span")
-    for reference, row in enumerate(texts.queries.select(columns).iter_rows(named=True)):
-        span = row.pop("span")
-        number = numbers[row["domain"], row["document_id"]]
-        made = "no one evidence span"
-        if span is not None:
-            made = _or_reason(moved_evidence, documents[number], tuple(span), settings.places)
-        about = {**row, "n_places": settings.places}
-        cases += _labelled(about, reference, number, made)
-    return texts.queries.get_column("text").to_list(), documents, cases
+    if probe == "moving":
+        numbers = {one: number for number, one in enumerate(ids)}
+        columns = ("domain", "document_id", "query_id", "span")
+        for reference, row in enumerate(texts.queries.select(columns).iter_rows(named=True)):
+            number, span = numbers[row["domain"], row["document_id"]], row.pop("span")
+            move = partial(_moved, documents[number], span, settings.places)
+            yield from _made(row | {"n_places": settings.places}, reference, number, move)
+        return
+    for number, (domain, document_id) in enumerate(ids):
+        labels = {"domain": domain, "document_id": document_id}
+        key = f"{settings.seed}\x1f{domain}\x1f{document_id}"
+        for about, make in _changes(probe, documents[number], key, settings, count_tokens):
+            yield from _made(labels | about, number, number, make)
 
 
-def _variants(
+def _changes(
     probe: ProbeName, text: str, key: str, settings: Probes, count_tokens: TokenCounter
-) -> Iterator[tuple[Row, list[Variant] | str]]:
-    """Yield the variants of a document, or why there are none, by size or number of segments."""
+) -> Iterator[tuple[Row, Callable[[], list[Variant]]]]:
+    """Yield what makes the variants of a document, by size or number of segments."""
     if probe == "insertion":
         n_tokens = int(count_tokens([text])[0])
         for size in settings.insertion_sizes:
-            n_filler = max(1, round(size * n_tokens))
-            words = filler(n_filler, key=key, count_tokens=count_tokens)
-            yield {"size": size, "n_places": 3}, _or_reason(insertions, text, words, size=size)
+            words = filler(max(1, round(size * n_tokens)), key=key, count_tokens=count_tokens)
+            yield {"size": size, "n_places": 3}, partial(insertions, text, words, size=size)
     elif probe == "removal":
         for size in settings.removal_sizes:
-            yield {"size": size, "n_places": 3}, _or_reason(removals, text, size=size)
+            yield {"size": size, "n_places": 3}, partial(removals, text, size=size)
     else:
         for n_segments in settings.segments:
-            yield {"n_places": n_segments}, _or_reason(segments, text, n_segments)
+            yield {"n_places": n_segments}, partial(segments, text, n_segments)
 
 
-def _or_reason(make: Any, *given: Any, **named: Any) -> list[Variant] | str:
-    try:
-        made: list[Variant] = make(*given, **named)
-    except UnfitError as error:
-        return str(error)
-    return made
+def _moved(text: str, span: Sequence[int] | None, n_places: int) -> list[Variant]:
+    if span is None:
+        raise UnfitError("no one evidence span")
+    return moved_evidence(text, (span[0], span[1]), n_places)
 
 
-def _labelled(
-    labels: Row, reference: int, document: int, made: list[Variant] | str
+def _made(
+    labels: Row, reference: int, document: int, make: Callable[[], list[Variant]]
 ) -> Iterator[_Case]:
-    if isinstance(made, str):
-        yield _Case(labels, reference, document, None, made)
-        return
-    for variant in made:
-        yield _Case(labels | {"place": variant.place}, reference, document, variant)
+    try:
+        for variant in make():
+            yield _Case(labels | {"place": variant.place}, reference, document, variant)
+    except UnfitError as error:
+        yield _Case(labels, reference, document, None, str(error))
 
 
 def _seen(

@@ -17,6 +17,7 @@ from psibench.models.transformer import TransformerEncoder
 from psibench.probes.settings import NO_GRADIENTS, why_not
 from psibench.progress import Progress
 from psibench.stopping import watched_stop
+from psibench.text.lengths import neighbours
 
 GRADIENT_ROOM = 4
 """Tokens of a batch that are encoded at once, per token whose gradient is taken: states stay."""
@@ -88,7 +89,7 @@ class ProbeEncoder:
             encoding = TextEncoding(
                 self._encoder, self.store, self._settings, stop=stop, advance=progress.advance
             )
-            for start, end in _blocks(distinct):
+            for start, end in neighbours(distinct, BLOCK_CHARS):
                 items = self._encoder.tokenize(distinct[start:end], role)
                 seen += [(item.n_tokens, item.visible_char_end) for item in items]
                 encoding.add(keys[start:end], items, [len(text) for text in distinct[start:end]])
@@ -158,17 +159,6 @@ class ProbeEncoder:
     def vectors(self, encoded: EncodedTexts) -> np.ndarray:
         """Load the vectors of encoded texts, (n_texts, dim) float32."""
         return self.store.load(encoded.keys).values
-
-
-def _blocks(texts: Sequence[str]) -> list[tuple[int, int]]:
-    """Cut texts into runs of at most ``BLOCK_CHARS`` characters, at least one text each."""
-    blocks, start, n_chars = [], 0, 0
-    for place, text in enumerate(texts):
-        if place > start and n_chars + len(text) > BLOCK_CHARS:
-            blocks.append((start, place))
-            start, n_chars = place, 0
-        n_chars += len(text)
-    return [*blocks, (start, len(texts))] if texts else []
 
 
 def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ def count_in_parts(count: TokenCounter) -> TokenCounter:
 
     def measure(texts: Sequence[str]) -> np.ndarray:
         lengths = np.zeros(len(texts), dtype=np.int32)
-        for start, end in _groups(texts):
+        for start, end in neighbours(texts, PART_CHARS):
             pieces = [part for text in texts[start:end] for part in _parts(text)]
             if len(pieces) > end - start:  # one long text
                 lengths[start] = sum(int(count([piece])[0]) for piece in pieces)
@@ -67,11 +67,11 @@ def count_in_parts(count: TokenCounter) -> TokenCounter:
     return measure
 
 
-def _groups(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield [start, end) of neighbours of at most PART_CHARS together; a longer one is alone."""
+def neighbours(texts: Sequence[str], most_chars: int) -> Iterator[tuple[int, int]]:
+    """Yield [start, end) of texts of at most so many characters together; a longer one is alone."""
     start = n_chars = 0
     for place, text in enumerate(texts):
-        if place > start and n_chars + len(text) > PART_CHARS:
+        if place > start and n_chars + len(text) > most_chars:
             yield start, place
             start, n_chars = place, 0
         n_chars += len(text)

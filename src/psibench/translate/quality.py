@@ -393,7 +393,9 @@ def confusion_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
     )
     counted = _with_pooled(pairs).group_by("language", "dimension", "human", "llm").agg(n=pl.len())
     groups = _with_pooled(pairs).select("language", "dimension").unique(maintain_order=True)
-    cells = groups.join(_all_cells(), how="cross")
+    cells = groups
+    for side in ("human", "llm"):
+        cells = cells.join(pl.DataFrame({side: map(float, GRADES)}), how="cross")
     on = ["language", "dimension", "human", "llm"]
     found = cells.join(counted, on=on, how="left", maintain_order="left")
     found = found.with_columns(pl.col("n").fill_null(0).cast(pl.Int64))
@@ -406,11 +408,6 @@ def confusion_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
 
 def _whole(name: str) -> pl.Expr:
     return pl.col(name).cast(pl.Int32)
-
-
-def _all_cells() -> pl.DataFrame:
-    cells = [(float(human), float(llm)) for human in GRADES for llm in GRADES]
-    return pl.DataFrame(cells, schema={"human": pl.Float64, "llm": pl.Float64}, orient="row")
 
 
 def _pairs(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:

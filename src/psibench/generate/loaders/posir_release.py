@@ -29,6 +29,7 @@ from psibench.formats.posir import (
 )
 from psibench.generate.base import BucketSchemes, Build, Domain
 from psibench.generate.loaders import Loader
+from psibench.generate.sampling import prefixed
 from psibench.metrics.query_scores import EVIDENCE_LISTS
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.translation_schemas import TRANSLATED_LENGTH
@@ -151,13 +152,11 @@ def _refuse_absent(key: str, wanted: Sequence[str] | None, found: Sequence[str])
 
 
 def _prefixed(tables: ReleaseTables, prefix: str) -> ReleaseTables:
-    def put(*columns: str) -> list[pl.Expr]:
-        return [pl.concat_str(pl.lit(prefix), pl.col(name)).alias(name) for name in columns]
-
+    queries = tables.queries
     return ReleaseTables(
-        tables.corpus.with_columns(put("_id")),
-        tables.queries.with_columns(put(*(n for n in QUERY_IDS if n in tables.queries.columns))),
-        tables.qrels.with_columns(put("query-id", "corpus-id")),
+        prefixed(tables.corpus, prefix, "_id"),
+        prefixed(queries, prefix, *(name for name in QUERY_IDS if name in queries.columns)),
+        prefixed(tables.qrels, prefix, "query-id", "corpus-id"),
     )
 
 
