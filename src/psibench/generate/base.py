@@ -1,6 +1,6 @@
 """What recipes share: the parts of their config sections, and the tables they return."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
@@ -16,8 +16,9 @@ from psibench.filters.mixtures import Mixtures, Tiny
 from psibench.filters.negatives import NegativesProtocol
 from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
-from psibench.llm.tasks import Replied, reply_field
+from psibench.llm.tasks import Gathered, Replied, flow_of, reply_field
 from psibench.sources.local import dataset_revisions, local_files
+from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.tables.spec import POOLED
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Translate
@@ -281,3 +282,15 @@ def sift_questions(
 def fold_space(text: str) -> str:
     """Even out white space and case."""
     return " ".join(text.split()).casefold()
+
+
+def gathered(
+    rows: Sequence[tuple[Any, ...]],
+    schema: Mapping[str, Any],
+    dropped: Iterable[Dropped],
+    **n_kept: int,
+) -> Gathered:
+    """Make what a task gathered of its rows, what it dropped, and by unit how many it kept."""
+    lost = dropped_frame(dropped)
+    flow = tuple(flow_of(unit, n, lost) for unit, n in n_kept.items())
+    return Gathered(pl.DataFrame(rows, schema=schema, orient="row"), lost, flow)

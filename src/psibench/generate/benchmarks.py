@@ -58,13 +58,7 @@ Source = DocumentSource | QuestionSource | PosirReleaseSource | BeirSource
 
 @dataclass(frozen=True)
 class Place:
-    """One domain in one language.
-
-    Attributes
-    ----------
-    key
-        Where in the benchmark's section its source is given.
-    """
+    """One domain in one language; ``key`` is where in the section its source is given."""
 
     language: str
     domain: str

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field
 
-from psibench.generate.base import DETAIL_CHARS, GeneratedBenchmark, fold_space
+from psibench.generate.base import DETAIL_CHARS, GeneratedBenchmark, fold_space, gathered
 from psibench.generate.personas import Personas
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -26,12 +26,11 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    flow_of,
     refusal,
     reply_field,
 )
 from psibench.tables.build_schemas import CANDIDATES, CONFIGURATIONS
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped
 from psibench.text.locate import QUOTE_AMBIGUOUS, locate_quote
 from psibench.text.segments import POSITIONS, equal_segments, split_equal
 
@@ -107,9 +106,7 @@ def gather_configurations(
         listed = {_persona_key(text): text for text in candidates["personas"][places[doc_id]]}
         how = (reply_field(reply, name, str) for name in ("difficulty", "query_length"))
         rows.append((doc_id, listed.get(key, persona), key in listed, *how))
-    frame = pl.DataFrame(rows, schema=CONFIGURATIONS.empty().schema, orient="row")
-    dropped = dropped_frame(blank)
-    return Gathered(frame, dropped, (flow_of("documents", len(rows), dropped),))
+    return gathered(rows, CONFIGURATIONS.empty().schema, blank, documents=len(rows))
 
 
 def _persona_key(text: str) -> str:
@@ -168,9 +165,7 @@ def gather_queries(
                 dropped.append(drop(reply, reason, detail=detail))
             else:
                 rows.append(_candidate(reply, facts))
-    frame = pl.DataFrame(rows, schema=CANDIDATES_SCHEMA, orient="row")
-    lost = dropped_frame(dropped)
-    return Gathered(frame, lost, (flow_of("queries", len(rows), lost),))
+    return gathered(rows, CANDIDATES_SCHEMA, dropped, queries=len(rows))
 
 
 def _configured(tables: Tables) -> pl.DataFrame:

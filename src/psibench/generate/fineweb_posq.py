@@ -19,7 +19,13 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field, model_validator
 
-from psibench.generate.base import GeneratedBenchmark, Question, fold_space, sift_questions
+from psibench.generate.base import (
+    GeneratedBenchmark,
+    Question,
+    fold_space,
+    gathered,
+    sift_questions,
+)
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
     Gathered,
@@ -28,12 +34,11 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    flow_of,
     refusal,
     reply_field,
 )
 from psibench.tables.build_schemas import CANDIDATES, SUMMARIES
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped
 from psibench.text.segments import split_chunks, tag_myopic, tag_posq
 
 Span = tuple[int, int]
@@ -116,9 +121,7 @@ def gather_summaries(tables: Tables, _: Summarise, replies: Iterable[Replied]) -
             blank.append(
                 refusal("summarise", "documents", reply, "blank_summary", char_length=length)
             )
-    frame = pl.DataFrame(rows, schema=SUMMARY_SCHEMA, orient="row")
-    dropped = dropped_frame(blank)
-    return Gathered(frame, dropped, (flow_of("documents", len(rows), dropped),))
+    return gathered(rows, SUMMARY_SCHEMA, blank, documents=len(rows))
 
 
 def question_items(tables: Tables, section: GenerateQuestions) -> Iterator[TaskItem]:
@@ -169,9 +172,7 @@ def gather_questions(
                 if one.reason
             ]
             rows += _candidates(reply, found, text, number, spans[number], section.tagging)
-    frame, lost = pl.DataFrame(rows, schema=CANDIDATE_SCHEMA, orient="row"), dropped_frame(dropped)
-    flow = flow_of("chunks", n_used, lost), flow_of("questions", frame.height, lost)
-    return Gathered(frame, lost, flow)
+    return gathered(rows, CANDIDATE_SCHEMA, dropped, chunks=n_used, questions=len(rows))
 
 
 def _candidates(

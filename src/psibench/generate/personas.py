@@ -145,14 +145,10 @@ def persona_candidates(
     for block in documents.select("_id", "text").iter_slices(block_documents):
         asked = encode(block["text"].to_list(), "document")
         best = search_vectors(asked, vectors, k=n, block_bytes=block_bytes)
-        frames.append(_rows(block["_id"], names, best.documents))
+        found = names.gather(best.documents.reshape(-1)).reshape(best.documents.shape)
+        rows = {"_id": block["_id"], "personas": found.arr.to_list()}
+        frames.append(pl.DataFrame(rows, schema=PERSONAS_SCHEMA))
     return pl.concat(frames, rechunk=False)
-
-
-def _rows(ids: pl.Series, names: pl.Series, found: np.ndarray) -> pl.DataFrame:
-    """Turn (n_documents, n_kept) numbers of personas into rows."""
-    lists = names.gather(found.reshape(-1)).reshape(found.shape).arr.to_list()
-    return pl.DataFrame({"_id": ids, "personas": lists}, schema=PERSONAS_SCHEMA)
 
 
 def read_personas(section: Personas) -> list[str]:

@@ -17,6 +17,7 @@ from psibench.generate.base import (
     DETAIL_CHARS,
     BucketSchemes,
     GeneratedBenchmark,
+    gathered,
     sift_questions,
 )
 from psibench.generate.sampling import Sample
@@ -28,13 +29,12 @@ from psibench.llm.tasks import (
     Replied,
     Tables,
     TaskItem,
-    flow_of,
     refusal,
     reply_field,
 )
 from psibench.metrics.buckets import relative_bin
 from psibench.tables.build_schemas import CANDIDATES, PROPOSED
-from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.dropped import Dropped
 from psibench.text.locate import locate_quote
 from psibench.text.mentions import mentions_document
 from psibench.text.segments import POSITIONS, Position, tag_posq
@@ -149,10 +149,7 @@ def gather_questions(
             else:
                 position = str(reply.target_position)
                 rows.append((one.id, one.text, reply.doc_id, position, one.answer))
-    frame = pl.DataFrame(rows, schema=PROPOSED_SCHEMA, orient="row")
-    lost = dropped_frame(dropped)
-    flow = flow_of("documents", n_used, lost), flow_of("questions", len(rows), lost)
-    return Gathered(frame, lost, flow)
+    return gathered(rows, PROPOSED_SCHEMA, dropped, documents=n_used, questions=len(rows))
 
 
 def _mention(question: str) -> tuple[str, str] | None:
@@ -198,9 +195,7 @@ def gather_spans(tables: Tables, _section: LocateSpan, replies: Iterable[Replied
         own, tag = position_of_span(*found.span, len(text)), tag_posq(*found.span, len(text))
         row = (reply.item_id, question, reply.doc_id, found.span, own, answer)
         rows.append((*row, quote, asked, tag, own == asked))
-    frame = pl.DataFrame(rows, schema=CANDIDATES_SCHEMA, orient="row")
-    lost = dropped_frame(dropped)
-    return Gathered(frame, lost, (flow_of("questions", len(rows), lost),))
+    return gathered(rows, CANDIDATES_SCHEMA, dropped, questions=len(rows))
 
 
 PROPOSE_QUESTIONS = LlmTask(

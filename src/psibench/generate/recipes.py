@@ -298,13 +298,7 @@ def tasks_of(section: GeneratedBenchmark) -> Iterator[tuple[LlmTask, LlmTaskSect
 
 
 def find_task_of(section: GeneratedBenchmark, name: str) -> tuple[LlmTask, LlmTaskSection]:
-    """Return a benchmark's task by name, with its part of the section.
-
-    Raises
-    ------
-    InputError
-        If the benchmark has no such task.
-    """
+    """Return a benchmark's task by name, with its part of the section; InputError if none."""
     known = {task.name: (task, chosen) for task, chosen in tasks_of(section)}
     if name not in known:
         raise InputError(f"recipe {section.recipe} has no task {name!r}; its: {', '.join(known)}")
@@ -354,16 +348,9 @@ def task_section(section: GeneratedBenchmark, task: str) -> LlmTaskSection:
 
 
 def find_task(recipe: str, name: str) -> LlmTask:
-    """Return a recipe's task by name.
-
-    Raises
-    ------
-    InputError
-        If the recipe has no such task.
-    """
-    tasks = TASKS.get(recipe, ())
-    for task in tasks:
-        if task.name == name:
-            return task
-    names = ", ".join(task.name for task in tasks) or "none"
-    raise InputError(f"recipe {recipe} has no task {name!r}; its tasks: {names}")
+    """Return a recipe's task by name; InputError if it has none such."""
+    tasks = {task.name: task for task in TASKS.get(recipe, ())}
+    if name not in tasks:
+        names = ", ".join(tasks) or "none"
+        raise InputError(f"recipe {recipe} has no task {name!r}; its tasks: {names}")
+    return tasks[name]

@@ -86,12 +86,8 @@ class Collection:
     ) -> list[list[tuple[str, float]]]:
         """Find the k best documents of each query among those of its domain: (id, score).
 
-        Parameters
-        ----------
-        asked
-            Queries with their ``domain``, in the order of ``vectors``, (n_queries, dim).
-        keys
-            (n_documents,) addresses of the documents' vectors.
+        ``asked`` are queries with their ``domain``, in the order of ``vectors``, (n_queries, dim);
+        ``keys`` the (n_documents,) addresses of the documents' vectors.
         """
         domains = asked["domain"].to_list()
         order = np.argsort([self.domains.index(one) for one in domains], kind="stable")

@@ -83,10 +83,7 @@ def run_probe(
 ) -> None:
     """Run a probe and write its own table and its PROBE_TABLE.
 
-    Parameters
-    ----------
-    corpora, queries, qrels
-        See `ProbeFiles`; with qrels moved evidence is also searched for in its whole corpus.
+    With qrels moved evidence is also searched for in its whole corpus.
 
     Raises
     ------

@@ -70,12 +70,8 @@ N_TENTHS = 10
 def normalised(norms: np.ndarray, divide_by: Literal["p99", "max"] = "p99") -> np.ndarray:
     """Divide norms by their 99th percentile, cut at 1 and interpolate linearly to 100 points.
 
-    Parameters
-    ----------
-    norms
-        (n_tokens,), at least two, not all 0.
-    divide_by
-        ``max``: their maximum instead, which cuts nothing.
+    ``norms`` are (n_tokens,), at least two, not all 0. ``max``: their maximum instead, which cuts
+    nothing.
     """
     highest = float(norms.max())
     top = highest if divide_by == "max" else float(np.percentile(norms, 99)) or highest

@@ -209,11 +209,8 @@ def read_queries(
 ) -> pl.DataFrame:
     """Read a QUERIES table: domain, query_id, document_id, text, span.
 
-    Parameters
-    ----------
-    positions, min_tokens
-        Which queries count: of evidence whose middle is between these shares of the length, in
-        documents of so many tokens. The defaults take all, also without a span.
+    Only those of evidence whose middle is between ``positions``, shares of the length, in documents
+    of ``min_tokens``; the defaults take all, also without a span.
     """
     columns = ("_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length")
     found = read_columns(path, QUERIES, [*columns, "pos_token_length"])
@@ -297,12 +294,8 @@ def profile_rows(
 ) -> Iterator[Row]:
     """Yield the rows of a profile: by place the mean, and less the document's own; gap and range.
 
-    Parameters
-    ----------
-    matrix
-        (n_documents, n_places): every document has every place.
-    conditions
-        (n_places,) what was done.
+    ``matrix`` is (n_documents, n_places), every document has every place; ``conditions`` say what
+    was done at each.
     """
     n_places = len(conditions)
     own = matrix - matrix.mean(axis=1, keepdims=True)

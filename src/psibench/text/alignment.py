@@ -58,20 +58,11 @@ class Bead:
 
 
 def align_lengths(source: np.ndarray, target: np.ndarray, *, ratio: float) -> list[Bead]:
-    """Align two sequences of sentences by their lengths.
+    """Align two sequences of sentences by their lengths: beads in order, every sentence in one.
 
-    Parameters
-    ----------
-    source, target
-        (n_source,), (n_target,) lengths of the sentences, characters, each above 0.
-    ratio
-        Characters of a translation per character of the text, above 0.
-
-    Returns
-    -------
-    list of Bead
-        In order; every sentence is in one. Of equal costs the bead that stands first in
-        ``PRIORS``. Empty if both are empty.
+    ``source`` and ``target`` are (n_source,) and (n_target,) lengths of the sentences, characters,
+    each above 0; ``ratio`` is how many characters a translation has per character of the text. Of
+    equal costs the bead that stands first in ``PRIORS``. Empty if both are empty.
     """
     n, m = len(source), len(target)
     costs = {shape: _bead_costs(source, target, shape, ratio) for shape in PRIORS}
@@ -167,13 +158,10 @@ _ABBREVIATIONS = frozenset(
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Find the sentences of a text.
+    """Find the sentences of a text: (start, end) in characters, in order.
 
-    Returns
-    -------
-    list of (start, end)
-        Character offsets, in order; without white space at their ends, only white space between
-        them. A blank text has none.
+    They are without white space at their ends, and only white space is between them. A blank text
+    has none.
     """
     spans: list[tuple[int, int]] = []
     start = 0

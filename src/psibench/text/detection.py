@@ -51,15 +51,10 @@ _ENGLISH_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 
 def is_foreign(text: str, language: str) -> bool:
-    """Say whether a text is clearly not in a language; False where it is too short to tell.
+    """Say whether a text is clearly not in a language, ``rus-Cyrl``; False if too short to tell.
 
     Looked at are the first 1,500 characters, without addresses, code and numbers. Of a language
     that the detector does not know, only English texts are foreign.
-
-    Parameters
-    ----------
-    language
-        As ``rus-Cyrl``.
     """
     beginning = _CODE.sub(" ", text[:DETECTED_CHARS])
     if _n_letters(beginning) < MIN_LETTERS:

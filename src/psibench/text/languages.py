@@ -46,11 +46,12 @@ def english_name(code: str) -> str:
     ``ara-Arab`` is Arabic, ``cmn-Hans`` Chinese (Simplified), ``srp-Cyrl`` Serbian (Cyrillic),
     ``qps-Latn`` pseudo-locale (Latin). Raises InputError also if language or script do not exist.
     """
-    if split_code(code)[0] == PSEUDO:
-        return f"pseudo-locale ({script_name(code)})"
+    (name, _), script = split_code(code), script_name(code)
+    if name == PSEUDO:
+        return f"pseudo-locale ({script})"
     language = _language(code)
-    if not language.is_valid() or split_code(code)[0] in PRIVATE:
-        raise InputError(f"language {code!r}: {_unknown(code)}; {_FORM}")
+    if not language.is_valid() or name in PRIVATE:
+        raise InputError(f"language {code!r}: there is no language {name!r}; {_FORM}")
     return language.display_name("en")
 
 
@@ -60,7 +61,7 @@ def script_name(code: str) -> str:
 
     _, script = split_code(code)
     if not Language.make(language="und", script=script).is_valid():
-        raise InputError(f"language {code!r}: {_unknown(code)}; {_FORM}")
+        raise InputError(f"language {code!r}: there is no script {script!r}; {_FORM}")
     return Language.make(script=script).script_name("en")
 
 
@@ -103,15 +104,6 @@ def _language(code: str) -> "Language":
 
     split_code(code)
     return Language.get(standardize_tag(code, macro=True), normalize=False)
-
-
-def _unknown(code: str) -> str:
-    from langcodes import Language
-
-    language, script = split_code(code)
-    if Language.make(language="und", script=script).is_valid():
-        return f"there is no language {language!r}"
-    return f"there is no script {script!r}"
 
 
 _FORM = "write the language as in ISO 639-3 and its script as in ISO 15924, as eng-Latn or cmn-Hans"

@@ -16,11 +16,9 @@ SPACE = re.compile(r"\s")
 
 
 def count_words(texts: Sequence[str]) -> np.ndarray:
-    """Count the pieces of each text split on one space: the papers' word count.
+    """Count the pieces of each text split on one space, the papers' word count: (n_texts,) int32.
 
-    Returns
-    -------
-    (n_texts,) int32. ``"a  b"`` counts 3, the empty text 1, as Python's ``split(" ")`` does.
+    ``"a  b"`` counts 3, the empty text 1, as Python's ``split(" ")`` does.
     """
     return np.fromiter((text.count(" ") + 1 for text in texts), dtype=np.int32, count=len(texts))
 
@@ -33,10 +31,7 @@ def count_whitespace_tokens(texts: Sequence[str]) -> np.ndarray:
 def with_lengths(documents: pl.DataFrame, *, count_tokens: TokenCounter) -> pl.DataFrame:
     """Turn a frame with ``_id`` and ``text`` into a corpus: adds its three length columns.
 
-    Parameters
-    ----------
-    count_tokens
-        texts -> (n_texts,) token counts, special tokens left out.
+    ``count_tokens``: texts -> (n_texts,) token counts, special tokens left out.
     """
     texts = documents.get_column("text").to_list()
     return documents.select(

@@ -27,20 +27,10 @@ BOILERPLATE = re.compile(
 
 
 def prose_paragraphs(text: str) -> list[str]:
-    """Give the paragraphs of ``text`` that are prose, each on one line.
+    """Give the paragraphs of plain text or reStructuredText that are prose, each on one line.
 
     Paragraphs are separated by blank lines. Signature lines, rulers with the heading above them,
     doctest blocks, code, tables and boilerplate are left out; inline markup is undone.
-
-    Parameters
-    ----------
-    text
-        Plain text or reStructuredText, as in a docstring.
-
-    Returns
-    -------
-    list of str
-        In order; empty if nothing is prose.
     """
     cleaned = (_clean(lines) for lines in _blocks(text))
     return [p for p in cleaned if is_prose(p) and not BOILERPLATE.search(p)]

@@ -68,15 +68,10 @@ def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> li
 
 
 def join_parts(texts: Sequence[str], separators: Sequence[str], *, for_empty: str = "") -> Joined:
-    """Put parts together, or what they became.
+    """Put parts together, or what they became; the last separator is not used.
 
-    Parameters
-    ----------
-    texts, separators
-        Of the parts, in order; the last separator is not used.
-    for_empty
-        Stands where a separator is empty. Between Chinese sentences there is nothing, between
-        their translations there has to be a space.
+    ``for_empty`` stands where a separator is empty: between Chinese sentences there is nothing,
+    between their translations there has to be a space.
     """
     pieces: list[str] = []
     joins: list[int] = []

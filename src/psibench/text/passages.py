@@ -48,14 +48,10 @@ def cut_passages(
 ) -> tuple[list[str], list[str]]:
     """Join consecutive paragraphs into passages of randomly drawn length.
 
-    A passage is closed by the paragraph that reaches the drawn length. What is left at the end of
-    a page joins the passage before it where both together stay within ``max_words``.
-
-    Returns
-    -------
-    passages, short
-        Passages of ``min_words`` to ``max_words`` words, paragraphs separated by a blank line,
-        and the pieces that are outside the bounds.
+    A passage is closed by the paragraph that reaches the drawn length. What is left at the end of a
+    page joins the passage before it where both together stay within ``max_words``. Returns the
+    passages of ``min_words`` to ``max_words`` words, paragraphs separated by a blank line, and the
+    pieces that are outside the bounds.
     """
     groups: list[list[str]] = [[]]
     n_words, aim = 0, _draw_length(min_words, max_words, rng)

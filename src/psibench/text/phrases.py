@@ -41,12 +41,7 @@ def fold(text: str) -> str:
 
 
 def phrase_regex(phrase: str, slots: Mapping[str, str]) -> str:
-    """Turn a phrase into a regular expression on folded text.
-
-    Parameters
-    ----------
-    slots
-        Name -> phrase that ``{name}`` stands for.
+    """Turn a phrase into a regular expression on folded text; ``slots`` are what names stand for.
 
     Raises
     ------

@@ -43,17 +43,9 @@ def train(
 ) -> list[float] | None:
     """Train a network in place, from the last checkpoint in ``unfinished`` on if there is one.
 
-    Parameters
-    ----------
-    network
-        A SentenceTransformer on its device, weights in float32.
-    dtype
-        Number format of the forward pass: float32, or bfloat16 under autocast.
-
-    Returns
-    -------
-    list of float or None
-        The loss of each step; None in all processes but the first.
+    ``network`` is a SentenceTransformer on its device, weights in float32; ``dtype`` the number
+    format of the forward pass, float32 or bfloat16 under autocast. Returns the loss of each step;
+    None in all processes but the first.
 
     Raises
     ------

@@ -277,11 +277,12 @@ def _people(
     paths: Sequence[str | Path], every: pl.DataFrame, languages: Sequence[str]
 ) -> pl.DataFrame:
     """Read people's grades; a file of which no document was graded is refused."""
-    domains = set(every.get_column("domain"))
-    read: Mapping[str | Path, pl.DataFrame] = {
-        path: read_human_grades([path], languages=languages, domains=domains) for path in paths
+    allowed: dict[str, Collection[str]] = {
+        "languages": languages,
+        "domains": set(every.get_column("domain")),
     }
-    for path, rows in read.items():
+    for path in paths:
+        rows = read_human_grades([path], **allowed)
         odd = rows.join(every, on=DOCUMENT, how="anti")
         if odd.height == rows.height:
             raise InputError(
@@ -293,12 +294,9 @@ def _people(
             logger.warning(
                 "%s: %d of %d documents are not in the quality sample and are not compared; "
                 "first: %s",
-                path,
-                odd.height,
-                rows.height,
-                odd.item(0, "doc_id"),
+                *(path, odd.height, rows.height, odd.item(0, "doc_id")),
             )
-    return read_human_grades(paths, languages=languages, domains=domains)
+    return read_human_grades(paths, **allowed)
 
 
 def quality_table(grades: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

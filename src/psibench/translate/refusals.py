@@ -55,10 +55,7 @@ class _Refusals(Section):
 def read_refusals(path: str | Path = REFUSALS) -> list[re.Pattern[str]]:
     """Read the lists of refusals of all languages: a pattern on folded text for each.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not such a list.
+    Raises InputError if the file cannot be read or is not such a list.
     """
     found: dict[str, _Refusals] = read_list(dict[Language, _Refusals], path)
     try:

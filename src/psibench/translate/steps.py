@@ -92,13 +92,7 @@ def asked_in_translation(section: Translate | None) -> dict[str, LlmTaskSection]
 
 
 def translating_section(section: "Benchmark", task: str, language: str) -> TranslateSection:
-    """Return a task's part of a benchmark's translation to one language.
-
-    Raises
-    ------
-    InputError
-        If the benchmark's translation has no such task.
-    """
+    """Return a task's part of a translation to one language; InputError if it has no such task."""
     asked = asked_in_translation(section.translate)
     if task not in asked:
         raise InputError(f"the translation has no task {task!r}; its: {', '.join(asked) or 'none'}")

@@ -172,12 +172,8 @@ def draw_queries(
     """Draw ``N_DRAWS * n_queries`` queries from spans of one range of a document.
 
     A span's window is placed uniformly among those that hold enough terms; of its terms,
-    ``n_terms`` are drawn without replacement with probability proportional to tf x idf.
-
-    Returns
-    -------
-    list of Draw, or str
-        The distinct draws that no other document answers; or the reason code why there is none.
+    ``n_terms`` are drawn without replacement with probability proportional to tf x idf. Returns the
+    distinct draws that no other document answers; or the reason code why there is none.
     """
     words = index.words[number]
     inside = _words_inside(words, char_range)
