@@ -53,14 +53,6 @@ def test_blocks_change_nothing_and_load_the_reranker_once(tmp_path, monkeypatch,
     assert again.asked == []  # all of it is in the store
 
 
-def test_texts_that_occur_twice_are_scored_once(tmp_path):
-    chain = benchmark(tmp_path, texts={"d3": "d2 text"})
-    reranker = PairReranker("a", {("q1", "d2"): 0.25, ("q2", "d1"): 0.5, ("q2", "d2"): 0.75})
-    chain.score_one(reranker)
-    assert chain.read("scores-a", "pair_scores")["score"].to_list() == [0.25, 0.25, 0.5, 0.75]
-    assert sorted(reranker.asked) == sorted(reranker.known)
-
-
 def test_a_document_without_text_is_null_and_no_candidate(tmp_path):
     chain = benchmark(tmp_path, texts={"d3": " "})
     panel = [PairReranker(name, {("q1", "d2"): 1.0, ("q2", "d1"): 0.0}) for name in "abc"]
@@ -96,24 +88,7 @@ def test_a_run_of_another_benchmark_is_refused(tmp_path):
         chain.score_one(PairReranker("a", {}))
 
 
-def test_a_run_over_another_corpus_is_refused(tmp_path):
-    chain = benchmark(tmp_path, recall=[("q1", "gone")])
-    with pytest.raises(
-        InputError, match=r"raw-corpus.parquet: has no document 'gone', .* \(1 such"
-    ):
-        chain.score_one(PairReranker("a", {}))
-
-
 def test_an_earlier_reranker_without_scores_is_named(tmp_path):
     chain = benchmark(tmp_path)
     with pytest.raises(InputError, match=r"no vote of 'a' on query 'q1' .* \(4 such votes"):
         chain.score_one(PairReranker("b", {}))
-
-
-@pytest.mark.parametrize("wrong", [float("nan"), 1.5])
-def test_a_score_that_is_none_ends_the_job(tmp_path, wrong):
-    chain = benchmark(tmp_path)
-    reranker = PairReranker("a", SCORES | {("q2", "d1"): wrong})
-    with pytest.raises(InputError, match="reranker a: found raw"):
-        chain.score_one(reranker)
-    assert not chain.path("scores-a").exists()

@@ -262,14 +262,6 @@ def test_no_translated_query_is_an_error_that_says_why(tmp_path):
         domain.mark()
 
 
-def test_parts_of_another_benchmark_are_refused(tmp_path):
-    domain = Domain(tmp_path, {0: replied(SENTENCE)}, asked(1))
-    other = Domain(tmp_path / "other", {5: replied(SENTENCE)}, asked(0, q5=replied("Куда?")))
-    domain.path("source_corpus").write_bytes(other.path("source_corpus").read_bytes())
-    with pytest.raises(InputError, match="document 'd0' is not in the tables"):
-        domain.mark()
-
-
 def test_refusals_leave_before_lengths_are_compared(tmp_path):
     # 40 words each but: d8 a refusal of 8 words, d9 twice as long
     documents = {i: replied(" ".join([SENTENCE] * 5)) for i in range(8)}
@@ -338,13 +330,6 @@ def test_a_suspect_that_is_a_translation_stays_and_one_unjudged_leaves(tmp_path)
     assert domain.reasons("clean")["documents", "d1"] == "refusal_unjudged"
 
 
-def test_suspects_without_verdicts_are_refused(tmp_path):
-    domain = Domain(tmp_path, {0: replied(REFUSAL)}, asked(1))
-    domain.mark()
-    with pytest.raises(InputError, match="'d0' is suspect of a refusal, and no verdicts are given"):
-        domain.clean(judged=False)
-
-
 def test_no_query_left_is_an_error_that_says_what_removed_them(tmp_path):
     domain = Domain(
         tmp_path, {0: replied(REFUSAL), 1: replied(SENTENCE)}, asked(2, q1=replied(REFUSAL))
@@ -400,8 +385,6 @@ def test_evidence_is_relocated_by_quotes(tmp_path):
         (None, None, "no_usable_reply"),
     ]
     assert "located_from_span" not in queries.columns
-    with pytest.raises(InputError, match="no table of quoted spans is given"):
-        domain.clean(relocate="quote")
 
 
 @settings(

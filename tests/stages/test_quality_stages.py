@@ -67,11 +67,6 @@ def test_documents_that_cleaning_removed_are_not_drawn(tmp_path):
     assert frame["doc_id"].to_list() == ["b", "c"] * 2
 
 
-def test_a_translation_of_another_source_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"law-deu: document 'z' is not in .*law-src"):
-        draw(tmp_path, kept=("a", "z"))
-
-
 HUMAN = "language,domain,doc_id,fluency,accuracy,completeness,style\n"
 
 

@@ -1,7 +1,6 @@
 import polars as pl
 import pytest
 
-from psibench.errors import InputError
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.tables.translation_schemas import TEXT_PARTS
@@ -48,10 +47,3 @@ def test_long_documents_are_cut_and_queries_are_not(paths, tmp_path):
     ]
     assert provenance["params"] == {"length_tokenizer": "words", "max_part_tokens": 5}
     assert set(provenance["inputs"]) == {str(path) for path in paths.values()}
-
-
-def test_a_query_whose_positive_is_missing_is_refused(paths, tmp_path):
-    corpus = read_table(paths["corpus"], CORPUS).filter(pl.col("_id") == "d0")
-    write_table(corpus, paths["corpus"], CORPUS, provenance=SOURCE)
-    with pytest.raises(InputError, match="query 'q0': its positive 'd1' is not in the corpus"):
-        run(paths, tmp_path)

@@ -374,6 +374,8 @@ def gather(
     unusable = _unusable(task, tables["documents"], outcomes.filter(pl.col("status") != "ok"))
     counts = _merge(Flow(task.unit, outcomes.height, usable.height), found.flow)
     dropped = pl.concat([unusable, found.dropped])
+    if foreign := set(dropped.get_column("stage")) - {task.name}:
+        raise AssertionError(f"{task.name}: rows dropped by another stage: {sorted(foreign)}")
     check_balance(dropped, flow_frame(task.name, 0, counts))
     return Gathered(found.rows, dropped, tuple(counts)), counts
 
