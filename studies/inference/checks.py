@@ -173,15 +173,15 @@ def coverage(
         )
     names = ["psi", *(["psi_same", "drop"] if same else [])]
     for name in names:
-        low = np.array([number(getattr(row, f"{name}_low")) for row in rows])
-        high = np.array([number(getattr(row, f"{name}_high")) for row in rows])
+        low = np.array([number(row[f"{name}_low"]) for row in rows])
+        high = np.array([number(row[f"{name}_high"]) for row in rows])
         covers = (low <= truth[name] + RESOLUTION) & (high >= truth[name] - RESOLUTION)
         yield share(f"{name} covered", np.where(np.isnan(low), np.nan, covers), *bounds)
         yield average(f"{name} width", high - low)
         if name == "drop":
             continue
         value = np.array([number(getattr(row, f"{name}_corrected")) for row in rows])
-        plain = np.array([number(getattr(row, name)) for row in rows])
+        plain = np.array([number(row[name]) for row in rows])
         held = bias and truth[name] >= 0.1 - 1e-9 and world.n_buckets <= 6
         limit = 0.02 if held else None
         least = -0.02 if held else None
@@ -203,7 +203,7 @@ def guards(world: World, rng: np.random.Generator, replicates: int) -> Iterator[
             ("psi", raw_profile(table)),
             ("psi_same", same_document_profile(table)),
         ):
-            if profile is None or getattr(row, name) is None:
+            if profile is None or row[name] is None:
                 continue
             bare = invert_psi(
                 profile.means,
@@ -245,11 +245,11 @@ def bucket_intervals(
         rows.append(
             np.column_stack(
                 [
-                    found.n_queries,
-                    _covers(found.low, found.high, world.mean),
-                    _covers(found.same_low, found.same_high, world.mean),
-                    np.abs(found.mean - world.mean) <= 1.96 * se,
-                    found.high - found.low,
+                    found["n_queries"],
+                    _covers(found["low"], found["high"], world.mean),
+                    _covers(found["same_low"], found["same_high"], world.mean),
+                    np.abs(found["mean"] - world.mean) <= 1.96 * se,
+                    found["high"] - found["low"],
                     holding,
                 ]
             )
@@ -287,8 +287,8 @@ def between_size(
         if len(flagged) < 20:
             index = np.arange(len(sample.scores))
             row, _ = estimate_row(sample.row(), index, q.buckets, n_buckets=world.n_buckets)
-            flagged.append("between_documents" in row.flags and row.test == "between")
-            silent.append(row.psi_same is None)
+            flagged.append("between_documents" in row["flags"] and row["test"] == "between")
+            silent.append(row["psi_same"] is None)
     for column, name in enumerate(("any", "shape", "trend")):
         yield share(f"between p_{name} <= .05", reject(np.array(p)[:, column]), *bounds)
     yield share("between p_shape <= .01", reject(np.array(p)[:, 1], 0.01))
@@ -407,7 +407,7 @@ def difference_of_psi(
             )[0]
             for scores in both
         ]
-        figures = [tuple(number(getattr(row, name)) for name in names) for row in rows]
+        figures = [tuple(number(row[name]) for name in names) for row in rows]
         value, low, high = psi_difference(figures[0], figures[1])
         covered.append(
             float("nan") if np.isnan(low) else low - RESOLUTION <= true <= high + RESOLUTION

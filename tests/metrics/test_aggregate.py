@@ -370,6 +370,17 @@ def test_pairs_of_input_lengths_say_what_truncation_costs():
     assert found["uncut_gain"] is None  # no document is whole in the shorter input
 
 
+def test_two_input_lengths_score_alike_where_the_shorter_one_holds_the_document():
+    # Every other document is whole in the shorter input, which scores there as the longer one.
+    whole = [float(i // 6 % 2) for i in range(480)]
+    frame, shorter = many(), many(visible=whole, pos_visible=whole)
+    shorter = shorter.with_columns(pl.col("ndcg@10") * pl.Series(whole))
+    (row,) = tables(frame, shorter, windows=[("m0", "m1")]).comparisons.rows(named=True)
+    gain = frame.filter(pl.Series(whole) == 0)["ndcg@10"].mean()
+    assert (row["n_cut"], row["cut_gain"]) == (240, pytest.approx(gain))
+    assert (row["uncut_gain"], row["uncut_gain_low"], row["uncut_gain_high"]) == (0, 0, 0)
+
+
 def test_a_model_whose_reading_is_not_known_has_rows_of_all_evidence_alone():
     given = Evaluated("given", "run", many(visible=0.0), reading_known=False)
     table = tables(given).psi

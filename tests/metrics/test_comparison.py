@@ -6,7 +6,6 @@ from scipy import stats
 
 from psibench.metrics.comparison import (
     compare_profiles,
-    compare_windows,
     mean_difference,
     psi_difference,
 )
@@ -165,31 +164,3 @@ def test_difference_of_psi_turns_round_with_its_arguments():
     a, b = (0.3, 0.2, 0.35), (0.1, 0.0, 0.2)
     value, low, high = psi_difference(a, b)
     assert psi_difference(b, a) == pytest.approx((-value, -high, -low))
-
-
-# --- Windows --------------------------------------------------------------------------------------
-
-
-def test_windows_are_compared_where_they_differ_and_where_they_do_not():
-    # The longer input finds .6 of the evidence that only it holds, the shorter one nothing; where
-    # the document is whole both score alike.
-    rng = np.random.default_rng(5)
-    documents = np.arange(400)
-    only_longer, whole = documents < 150, documents >= 200
-    longer = hits(rng, np.full(400, 0.6))
-    shorter = np.where(only_longer, 0.0, longer)
-    found = compare_windows(
-        longer, shorter, documents, only_longer=only_longer, whole=whole, level=0.95
-    )
-    assert found.n_cut == 150
-    assert found.cut.value == pytest.approx(longer[:150].mean())
-    assert found.cut.low > 0.5 - 0.1
-    assert (found.uncut.value, found.uncut.p) == (0, 1)
-
-
-def test_windows_without_a_difference_give_no_effect():
-    none = np.zeros(40, bool)
-    found = compare_windows(
-        np.ones(40), np.ones(40), np.arange(40), only_longer=none, whole=~none, level=0.95
-    )
-    assert (found.cut, found.n_cut) == (None, 0)

@@ -201,9 +201,9 @@ def _estimate(
         "model": model,
         "metric": metric,
         "n_queries": kept.height,
-        "n_buckets": found.n_buckets,
+        "n_buckets": found["n_buckets"],
         "mean": kept.get_column(metric).sort().mean(),
-        **{name: getattr(found, name) for name in fields},
+        **{name: found[name] for name in fields},
     }
 
 

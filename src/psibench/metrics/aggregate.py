@@ -21,13 +21,8 @@ from psibench.metrics.buckets import (
     assign,
     bucket_scheme,
 )
-from psibench.metrics.comparison import (
-    compare_profiles,
-    compare_windows,
-    mean_difference,
-    psi_difference,
-)
-from psibench.metrics.estimate import BucketEstimate, PsiEstimate, RowData, estimate_row
+from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference
+from psibench.metrics.estimate import RowData, effect_figures, estimate_row
 from psibench.metrics.inference import BoolArray, IntArray
 from psibench.metrics.psi import FloatArray
 from psibench.metrics.query_scores import document_numbers
@@ -331,15 +326,30 @@ def _rows(
     buckets: Rows = []
     psi: Rows = []
     for domain, length, part in queries.parts:
-        known: list[tuple[BoolArray, tuple[PsiEstimate, BucketEstimate]]] = []
+        known: list[tuple[BoolArray, tuple[dict[str, Any], dict[str, np.ndarray]]]] = []
         for view, mask in model.views.items():
             chosen = part & mask
             estimate = next((e for other, e in known if np.array_equal(other, chosen)), None)
             if estimate is None:
-                estimate = _estimate(
-                    model, control, queries, members, metric, chosen, len(scheme.buckets), settings
+                own = members.among(chosen)
+                estimate = estimate_row(
+                    RowData(
+                        scores=model.scores[metric][chosen],
+                        documents=queries.documents[chosen],
+                        lengths=queries.lengths[chosen],
+                        positions=queries.positions[chosen],
+                        seen=None if model.seen is None else model.seen[chosen],
+                        found=queries.found[chosen],
+                        control=None if control is None else control.scores[metric][chosen],
+                    ),
+                    own.query_index,
+                    own.bucket_index,
+                    n_buckets=len(scheme.buckets),
+                    level=settings.level,
+                    min_bucket_size=settings.min_bucket_size,
                 )
                 known.append((chosen, estimate))
+            figures, by_bucket = estimate
             row = asdict(labels) | {
                 "domain": domain,
                 "length_bucket": length,
@@ -348,82 +358,34 @@ def _rows(
                 "buckets": scheme.name,
                 "evidence": view,
             }
-            buckets += _bucket_rows(row, scheme, estimate[1])
+            buckets += [
+                row
+                | {"bucket": one.label, "bucket_low": one.low, "bucket_high": one.high}
+                | {name: values[index].item() for name, values in by_bucket.items()}
+                for index, one in enumerate(scheme.buckets)
+            ]
+            named = {
+                name: None if figures[name] is None else scheme.labels[figures[name]]
+                for name in ("best_bucket", "worst_bucket", "best_same", "worst_same")
+            }
+            raised = {
+                "unplaced": bool((chosen & queries.unplaced[scheme.name]).any()),
+                "given_unknown": model.given_unknown,
+                "filter_panel": model.on_filter_panel,
+            }
+            flags = [figures["flags"], *(flag for flag, is_raised in raised.items() if is_raised)]
             scores = model.scores[metric][chosen]
             psi.append(
-                row
-                | _labelled(estimate[0], scheme)
+                {**row, **figures, **named, "p_adjusted": None, "p_control_adjusted": None}
                 | {
                     "kind": model.kind,
                     "n_queries": scores.size,
                     "mean": float(np.sort(scores).mean()) if scores.size else None,
                     "control": control.model if control else None,
-                    "flags": _with_flags(
-                        estimate[0].flags,
-                        unplaced=bool((chosen & queries.unplaced[scheme.name]).any()),
-                        given_unknown=model.given_unknown,
-                        filter_panel=model.on_filter_panel,
-                    ),
+                    "flags": ", ".join(filter(None, flags)),
                 }
             )
     return buckets, psi
-
-
-def _with_flags(flags: str, **raised: bool) -> str:
-    named = [flags] if flags else []
-    return ", ".join(named + [name for name, is_raised in raised.items() if is_raised])
-
-
-def _estimate(
-    model: _Model,
-    control: _Model | None,
-    queries: _Queries,
-    members: Memberships,
-    metric: str,
-    chosen: BoolArray,
-    n_buckets: int,
-    settings: UncertaintySettings,
-) -> tuple[PsiEstimate, BucketEstimate]:
-    own = members.among(chosen)
-    row = RowData(
-        scores=model.scores[metric][chosen],
-        documents=queries.documents[chosen],
-        lengths=queries.lengths[chosen],
-        positions=queries.positions[chosen],
-        seen=None if model.seen is None else model.seen[chosen],
-        found=queries.found[chosen],
-        control=None if control is None else control.scores[metric][chosen],
-    )
-    return estimate_row(
-        row,
-        own.query_index,
-        own.bucket_index,
-        n_buckets=n_buckets,
-        level=settings.level,
-        min_bucket_size=settings.min_bucket_size,
-    )
-
-
-def _bucket_rows(row: dict[str, Any], scheme: BucketScheme, found: BucketEstimate) -> Rows:
-    names = ("mean", "low", "high", "same_mean", "same_low", "same_high")
-    return [
-        row
-        | {
-            "bucket": bucket.label,
-            "bucket_low": bucket.low,
-            "bucket_high": bucket.high,
-            "n_queries": int(found.n_queries[index]),
-        }
-        | {name: float(getattr(found, name)[index]) for name in names}
-        for index, bucket in enumerate(scheme.buckets)
-    ]
-
-
-def _labelled(found: PsiEstimate, scheme: BucketScheme) -> dict[str, Any]:
-    values = asdict(found)
-    for name in ("best_bucket", "worst_bucket", "best_same", "worst_same"):
-        values[name] = None if values[name] is None else scheme.labels[values[name]]
-    return values | {"p_adjusted": None, "p_control_adjusted": None}
 
 
 def _adjusted(psi: pl.DataFrame) -> pl.DataFrame:
@@ -512,6 +474,8 @@ def _compared(
             within=mine["test"] != "between",
         )
         means = mean_difference(a[chosen], b[chosen], documents, level=level)
+        # The other's figures on these queries are in the table where its view holds the same.
+        theirs = found.get((second.model, "all")) if view == "all" else None
         row = asdict(labels) | {
             "domain": POOLED,
             "model": first.model,
@@ -524,26 +488,14 @@ def _compared(
             "n_documents": len(np.unique(documents)),
             "mean": float(a[chosen].mean()),
             "other_mean": float(b[chosen].mean()),
-            "difference": means.value if means else None,
-            "difference_low": means.low if means else None,
-            "difference_high": means.high if means else None,
-            "p_difference": means.p if means else None,
             "p_profile": profile.p,
             "p_hit": profile.p_hit,
             "p_miss": profile.p_miss,
         }
-        # The other's figures on these queries are in the table where its view holds the same.
-        theirs = found.get((second.model, "all")) if view == "all" else None
-        rows.append(
-            dict.fromkeys(COMPARISONS.column_names)
-            | row
-            | _psi_differences(mine, theirs)
-            | (
-                _window_figures(first, second, a, b, queries, level)
-                if view == "all" and relation != "control"
-                else {}
-            )
-        )
+        row |= effect_figures("difference", means) | _psi_differences(mine, theirs)
+        if view == "all" and relation != "control":
+            row |= _window_figures(first, second, a, b, queries.documents, level)
+        rows.append(dict.fromkeys(COMPARISONS.column_names) | row)
     return rows
 
 
@@ -562,35 +514,30 @@ def _psi_differences(mine: dict[str, Any], theirs: dict[str, Any] | None) -> dic
 
 
 def _window_figures(
-    first: _Model,
-    second: _Model,
+    longer: _Model,
+    shorter: _Model,
     a: FloatArray,
     b: FloatArray,
-    queries: _Queries,
+    documents: IntArray,
     level: float,
 ) -> dict[str, Any]:
-    """What the first model gains on the queries that the second one's input cuts."""
-    if first.seen is None or second.seen is None or "whole" not in second.views:
+    """What the longer input gains on the queries that the shorter one cuts.
+
+    ``cut_gain`` is of the queries whose evidence the longer input alone holds: what truncation
+    costs the shorter one there. ``uncut_gain`` is of those whose documents the shorter one holds
+    whole: near 0 unless the length of the input does something else.
+    """
+    if longer.seen is None or shorter.seen is None or "whole" not in shorter.views:
         return {}
-    found = compare_windows(
-        a,
-        b,
-        queries.documents,
-        only_longer=first.seen & ~second.seen,
-        whole=second.views["whole"],
-        level=level,
-    )
-    cut, uncut = found.cut, found.uncut
-    return {
-        "n_cut": found.n_cut,
-        "cut_gain": cut.value if cut else None,
-        "cut_gain_low": cut.low if cut else None,
-        "cut_gain_high": cut.high if cut else None,
-        "p_cut_gain": cut.p if cut else None,
-        "uncut_gain": uncut.value if uncut else None,
-        "uncut_gain_low": uncut.low if uncut else None,
-        "uncut_gain_high": uncut.high if uncut else None,
+    cut, whole = longer.seen & ~shorter.seen, shorter.views["whole"]
+    gains = {
+        name: mean_difference(a[chosen], b[chosen], documents[chosen], level=level)
+        for name, chosen in (("cut_gain", cut), ("uncut_gain", whole))
     }
+    figures = {"n_cut": int(cut.sum())}
+    for name, gain in gains.items():
+        figures |= effect_figures(name, gain)  # type: ignore[arg-type]
+    return figures
 
 
 def _frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:

@@ -14,7 +14,6 @@ import numpy as np
 
 from psibench.metrics.inference import (
     FEWEST_DOCUMENTS,
-    BoolArray,
     DocumentTable,
     Effect,
     IntArray,
@@ -207,43 +206,3 @@ def bucket_differences(
     value[held] = one.means - other.means
     low[held], high[held] = value[held] - reach, value[held] + reach
     return BucketDifferences(value, low, high, is_same)
-
-
-@dataclass(frozen=True)
-class WindowComparison:
-    """A model with a longer input against itself with a shorter one.
-
-    Attributes
-    ----------
-    cut : Effect or None
-        Mean score gained on the queries whose evidence only the longer input holds: what
-        truncation costs the shorter one there.
-    uncut : Effect or None
-        The same on the queries whose documents the shorter input holds whole: near 0 unless the
-        length of the input does something else.
-    """
-
-    cut: Effect | None
-    uncut: Effect | None
-    n_cut: int
-
-
-def compare_windows(
-    longer: FloatArray,
-    shorter: FloatArray,
-    documents: IntArray,
-    *,
-    only_longer: BoolArray,
-    whole: BoolArray,
-    level: float,
-) -> WindowComparison:
-    """Compare a model's two input lengths; arrays of shape (n_queries,).
-
-    `only_longer` marks queries whose evidence the longer input holds and the shorter one does
-    not, `whole` those whose document the shorter one holds whole.
-    """
-    parts = [
-        mean_difference(longer[chosen], shorter[chosen], documents[chosen], level=level)
-        for chosen in (only_longer, whole)
-    ]
-    return WindowComparison(parts[0], parts[1], int(only_longer.sum()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from psibench.metrics.inference import (
     PSEUDO_QUERIES,
     BoolArray,
     DocumentTable,
+    Effect,
     IntArray,
     PositionTest,
     Profile,
@@ -93,86 +95,6 @@ class RowData:
     control: FloatArray | None = None
 
 
-@dataclass(frozen=True)
-class BucketEstimate:
-    """Bucket means with intervals, arrays of shape (n_buckets,); NaN where there is none.
-
-    Attributes
-    ----------
-    n_queries : int64 array
-    mean, low, high : float64 arrays
-        Mean score and its interval, documents as independent units, within the scores' range; no
-        interval with fewer than two documents.
-    same_mean, same_low, same_high : float64 arrays
-        The same at equal documents, see `same_document_profile`.
-    """
-
-    n_queries: IntArray
-    mean: FloatArray
-    low: FloatArray
-    high: FloatArray
-    same_mean: FloatArray
-    same_low: FloatArray
-    same_high: FloatArray
-
-
-@dataclass(frozen=True)
-class PsiEstimate:
-    """Figures of one row of the PSI table; what does not exist is None, never 0.
-
-    The columns of PSI_TABLE (`psibench.tables.schemas`) of the same names say what each is.
-    `best_bucket`, `worst_bucket`, `best_same`, `worst_same` are buckets' numbers.
-    """
-
-    n_buckets: int
-    smallest_bucket: int
-    mean_of_buckets: float | None
-    psi: float | None
-    psi_low: float | None
-    psi_high: float | None
-    psi_corrected: float | None
-    best_bucket: int | None
-    worst_bucket: int | None
-    psi_same: float | None
-    psi_same_low: float | None
-    psi_same_high: float | None
-    psi_same_corrected: float | None
-    best_same: int | None
-    worst_same: int | None
-    drop: float | None
-    drop_low: float | None
-    drop_high: float | None
-    test: str | None
-    p_any: float | None
-    p_shape: float | None
-    p_trend: float | None
-    p_control: float | None
-    p_control_hit: float | None
-    p_control_miss: float | None
-    seen: float | None
-    truncation: float | None
-    truncation_low: float | None
-    truncation_high: float | None
-    p_truncation: float | None
-    n_documents: int
-    n_effective_documents: float
-    n_informative_documents: int
-    intra_document_correlation: float | None
-    length_imbalance: float | None
-    info_min: float
-    info_shape: float
-    p_confounded: float | None
-    psi_noise_mean: float | None
-    psi_noise_p95: float | None
-    flags: str
-
-
-def _share_seen(row: RowData) -> float | None:
-    """Return the share of the evidence that is known to be somewhere and was seen."""
-    seen = row.seen if row.seen is None or row.found is None else row.seen[row.found]
-    return None if seen is None or not len(seen) else float(seen.mean())
-
-
 def estimate_row(
     row: RowData,
     query_index: npt.ArrayLike,
@@ -181,7 +103,7 @@ def estimate_row(
     n_buckets: int,
     level: float = 0.95,
     min_bucket_size: int = 30,
-) -> tuple[PsiEstimate, BucketEstimate]:
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Estimate one row of the PSI table and its buckets.
 
     Parameters
@@ -196,6 +118,18 @@ def estimate_row(
         Nominal coverage of the intervals, in (0, 1).
     min_bucket_size : int
         A bucket with fewer queries raises the flag `small_buckets`; it stays in every figure.
+
+    Returns
+    -------
+    figures : dict
+        Columns of PSI_TABLE (`psibench.tables.schemas`) by name, which says what each is; what
+        does not exist is None, never 0. `best_bucket`, `worst_bucket`, `best_same` and
+        `worst_same` are buckets' numbers.
+    buckets : dict of arrays of shape (n_buckets,)
+        Columns of BUCKET_SCORES by name: `n_queries`; `mean`, `low` and `high` with documents as
+        independent units, the interval within the scores' range, none with fewer than two
+        documents; `same_mean`, `same_low` and `same_high` at equal documents (see
+        `same_document_profile`). NaN where there is none.
 
     Raises
     ------
@@ -217,77 +151,72 @@ def estimate_row(
     if same and (info.least < LEAST_INFORMATION or same.n_documents < FEWEST_DOCUMENTS):
         same = None
     is_within = info.shape >= LEAST_INFORMATION
+    scores, lengths = row.scores[queries], row.lengths[queries]
     placed = (row.documents[queries], buckets)
-    lengths = row.lengths[queries]
-    test = (
-        within_documents(table)
-        if is_within
-        else between_documents(row.scores[queries], *placed, lengths)
-    )
-    found = _Found(table, level)
-    plain = found.psi(raw, p_of_equal_means(table) if raw else None)
-    has_psi = plain.psi is not None
-    equal = found.psi(same if has_psi else None, test.p_any if is_within else None)
-    drop = found.drop(same if is_within else raw)
+    test = within_documents(table) if is_within else between_documents(scores, *placed, lengths)
+    plain = _psi(table, raw, p_of_equal_means(table) if raw else None, level)
+    has_psi = plain["psi"] is not None
+    equal = _psi(table, same if has_psi else None, test.p_any if is_within else None, level)
+    drop, drop_low, drop_high = _drop(table, same if is_within else raw, level)
     noise = noise_of_independent_queries(table) if has_psi else None
-    against = (
-        compare_profiles(
+    against = cut = None
+    if row.control is not None:
+        against = compare_profiles(
             row.scores, row.control, row.documents, queries, buckets, row.lengths, within=is_within
         )
-        if row.control is not None
-        else None
-    )
-    cut = None
     if row.seen is not None:
-        cut = truncation_effect(row.scores[queries], *placed, ~row.seen[queries], level=level)
+        cut = truncation_effect(scores, *placed, ~row.seen[queries], level=level)
     p_confounded = confounding(table, raw) if raw and is_within and has_psi else None
-    imbalance = length_imbalance(lengths, buckets)
-    estimate = PsiEstimate(
-        n_buckets=len(table.buckets),
-        smallest_bucket=int(table.bucket_sizes.min(initial=np.inf)) if len(table.buckets) else 0,
-        mean_of_buckets=float(raw.means.mean()) if raw else None,
-        psi=plain.psi,
-        psi_low=plain.low,
-        psi_high=plain.high,
-        psi_corrected=plain.corrected,
-        best_bucket=plain.best,
-        worst_bucket=plain.worst,
-        psi_same=equal.psi,
-        psi_same_low=equal.low,
-        psi_same_high=equal.high,
-        psi_same_corrected=equal.corrected,
-        best_same=equal.best,
-        worst_same=equal.worst,
-        drop=drop[0],
-        drop_low=drop[1],
-        drop_high=drop[2],
-        test=None if test.p_shape is None else ("within" if is_within else "between"),
-        p_any=test.p_any,
-        p_shape=test.p_shape,
-        p_trend=test.p_trend,
-        p_control=against.p if against else None,
-        p_control_hit=against.p_hit if against else None,
-        p_control_miss=against.p_miss if against else None,
-        seen=_share_seen(row),
-        truncation=cut.value if cut else None,
-        truncation_low=cut.low if cut else None,
-        truncation_high=cut.high if cut else None,
-        p_truncation=cut.p if cut else None,
-        n_documents=len(table.counts),
-        n_effective_documents=effective_documents(table),
-        n_informative_documents=test.n_documents,
-        intra_document_correlation=intra_document_correlation(row.scores[queries], *placed),
-        length_imbalance=imbalance,
-        info_min=info.least,
-        info_shape=info.shape,
-        p_confounded=p_confounded,
-        psi_noise_mean=float(noise.mean()) if noise is not None else None,
-        psi_noise_p95=float(np.quantile(noise, 0.95)) if noise is not None else None,
-        flags=_flags(
-            table, test, is_within, p_confounded, min_bucket_size, bool(np.isnan(lengths).any())
-        ),
-    )
-    return estimate, found.buckets(raw, same, n_buckets)
+    no_lengths = bool(np.isnan(lengths).any())
+    figures = {
+        "n_buckets": len(table.buckets),
+        "smallest_bucket": int(table.bucket_sizes.min()) if len(table.buckets) else 0,
+        "mean_of_buckets": float(raw.means.mean()) if raw else None,
+        **plain,
+        "psi_same": equal["psi"],
+        "psi_same_low": equal["psi_low"],
+        "psi_same_high": equal["psi_high"],
+        "psi_same_corrected": equal["psi_corrected"],
+        "best_same": equal["best_bucket"],
+        "worst_same": equal["worst_bucket"],
+        "drop": drop,
+        "drop_low": drop_low,
+        "drop_high": drop_high,
+        "test": None if test.p_shape is None else ("within" if is_within else "between"),
+        "p_any": test.p_any,
+        "p_shape": test.p_shape,
+        "p_trend": test.p_trend,
+        "p_control": against.p if against else None,
+        "p_control_hit": against.p_hit if against else None,
+        "p_control_miss": against.p_miss if against else None,
+        "seen": _share_seen(row),
+        **effect_figures("truncation", cut),
+        "n_documents": len(table.counts),
+        "n_effective_documents": effective_documents(table),
+        "n_informative_documents": test.n_documents,
+        "intra_document_correlation": intra_document_correlation(scores, *placed),
+        "length_imbalance": length_imbalance(lengths, buckets),
+        "info_min": info.least,
+        "info_shape": info.shape,
+        "p_confounded": p_confounded,
+        "psi_noise_mean": None if noise is None else float(noise.mean()),
+        "psi_noise_p95": None if noise is None else float(np.quantile(noise, 0.95)),
+        "flags": _flags(table, test, is_within, p_confounded, min_bucket_size, no_lengths),
+    }
+    return figures, _buckets(table, raw, same, n_buckets, level)
+
+
+def effect_figures(name: str, effect: Effect | None) -> dict[str, float | None]:
+    """Return an effect as columns NAME, NAME_low, NAME_high and p_NAME; all null without one."""
+    columns = (name, f"{name}_low", f"{name}_high", f"p_{name}")
+    found = (None,) * 4 if effect is None else (effect.value, effect.low, effect.high, effect.p)
+    return dict(zip(columns, found, strict=True))
+
+
+def _share_seen(row: RowData) -> float | None:
+    """Return the share of the evidence that is known to be somewhere and was seen."""
+    seen = row.seen if row.seen is None or row.found is None else row.seen[row.found]
+    return None if seen is None or not len(seen) else float(seen.mean())
 
 
 def _flags(
@@ -315,109 +244,101 @@ def _flags(
     return ", ".join(name for name, is_raised in raised.items() if is_raised)
 
 
-@dataclass(frozen=True)
-class _Psi:
-    """PSI of a profile with its interval; the first of its best and worst buckets, by number."""
+def _psi(
+    table: DocumentTable, profile: Profile | None, p: float | None, level: float
+) -> dict[str, float | int | None]:
+    """PSI of a profile, its interval, and the first of its best and worst buckets.
 
-    psi: float | None = None
-    low: float | None = None
-    high: float | None = None
-    corrected: float | None = None
-    best: int | None = None
-    worst: int | None = None
+    Interval and corrected value reach 0 where the profile's test does: it knows near the scores'
+    limit, where errors are far from normal, that nothing was found. The interval then holds 0, and
+    so does the corrected value from p = .5 on.
+    """
+    names = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
+    value = None if profile is None else position_sensitivity_index(profile.means)
+    if profile is None or value is None:
+        return dict.fromkeys(names)
+    ends = invert_psi(
+        profile.means,
+        draw_errors(profile.covariance),
+        centre=table.smoothed_means,
+        level=level,
+        score_limit=table.score_limit,
+    )
+    low, corrected = ends.low, ends.corrected
+    if p is not None:
+        low = 0.0 if p > (1 - level) / 2 else low
+        corrected = 0.0 if p > 0.5 else corrected
+    best, worst = (
+        int(table.buckets[end]) for end in (profile.means.argmax(), profile.means.argmin())
+    )
+    return dict(zip(names, (value, low, ends.high, corrected, best, worst), strict=True))
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Intervals of one table's profiles at one level."""
+def _drop(
+    table: DocumentTable, profile: Profile | None, level: float
+) -> tuple[float | None, float | None, float | None]:
+    """1 - last / first bucket mean, with Student's t interval on the scale of log ratios."""
+    if profile is None or profile.means[0] <= 0 or len(profile.means) < 2:
+        return None, None, None
+    first, last = profile.means[0], profile.means[-1]
+    value = 1 - last / first
+    if last <= 0:
+        return float(value), None, None
+    rows = np.zeros(len(profile.means))
+    rows[0], rows[-1] = -1 / first, 1 / last
+    quantile = _student(_holding(table)[[0, -1]], level).max()
+    reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
+    return (
+        float(value),
+        float(1 - last / first * np.exp(reach)),
+        float(1 - last / first * np.exp(-reach)),
+    )
 
-    table: DocumentTable
-    level: float
 
-    def psi(self, profile: Profile | None, p: float | None) -> _Psi:
-        """PSI of a profile; its interval and corrected value reach 0 where its test does.
+def _holding(table: DocumentTable) -> FloatArray:
+    """Documents that hold each bucket, (n_used_buckets,)."""
+    return (table.counts > 0).sum(axis=0).astype(np.float64)
 
-        The test knows near the scores' limit, where errors are far from normal, that nothing was
-        found: the interval then holds 0, and so does the corrected value from p = .5 on.
-        """
-        value = None if profile is None else position_sensitivity_index(profile.means)
-        if profile is None or value is None:
-            return _Psi()
-        ends = invert_psi(
-            profile.means,
-            draw_errors(profile.covariance),
-            centre=self.table.smoothed_means,
-            level=self.level,
-            score_limit=self.table.score_limit,
-        )
-        low, corrected = ends.low, ends.corrected
-        if p is not None:
-            low = 0.0 if p > (1 - self.level) / 2 else low
-            corrected = 0.0 if p > 0.5 else corrected
-        best, worst = (
-            int(self.table.buckets[end]) for end in (profile.means.argmax(), profile.means.argmin())
-        )
-        return _Psi(value, low, ends.high, corrected, best, worst)
 
-    def drop(self, profile: Profile | None) -> tuple[float | None, float | None, float | None]:
-        """1 - last / first bucket mean, with Student's t interval on the scale of log ratios."""
-        if profile is None or profile.means[0] <= 0 or len(profile.means) < 2:
-            return None, None, None
-        first, last = profile.means[0], profile.means[-1]
-        value = 1 - last / first
-        if last <= 0:
-            return float(value), None, None
-        rows = np.zeros(len(profile.means))
-        rows[0], rows[-1] = -1 / first, 1 / last
-        quantile = self._student(self._holding[[0, -1]]).max()
-        reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
-        return (
-            float(value),
-            float(1 - last / first * np.exp(reach)),
-            float(1 - last / first * np.exp(-reach)),
-        )
+def _student(n_documents: FloatArray, level: float) -> FloatArray:
+    """Quantile of Student's t for so many documents."""
+    from scipy.stats import t
 
-    @property
-    def _holding(self) -> FloatArray:
-        """Documents that hold each bucket, (n_used_buckets,)."""
-        return (self.table.counts > 0).sum(axis=0).astype(np.float64)
+    return np.asarray(t.ppf((1 + level) / 2, np.maximum(n_documents - 1, 1)))
 
-    def _student(self, n_documents: FloatArray) -> FloatArray:
-        """Quantile of Student's t for so many documents."""
-        from scipy.stats import t
 
-        return np.asarray(t.ppf((1 + self.level) / 2, np.maximum(n_documents - 1, 1)))
+def _buckets(
+    table: DocumentTable, raw: Profile | None, same: Profile | None, n_buckets: int, level: float
+) -> dict[str, np.ndarray]:
+    """Means and intervals of all buckets of the scheme."""
+    found: dict[str, np.ndarray] = {"n_queries": np.zeros(n_buckets, dtype=np.int64)}
+    found["n_queries"][table.buckets] = table.bucket_sizes
+    for prefix, profile in (("", raw), ("same_", same)):
+        mean, low, high = (np.full(n_buckets, np.nan) for _ in range(3))
+        if profile is not None:
+            mean[table.buckets] = profile.means
+            low[table.buckets], high[table.buckets] = _score_intervals(table, profile, level)
+        found |= {f"{prefix}mean": mean, f"{prefix}low": low, f"{prefix}high": high}
+    return found
 
-    def buckets(self, raw: Profile | None, same: Profile | None, n_buckets: int) -> BucketEstimate:
-        """Means and intervals of all buckets of the scheme."""
-        used = self.table.buckets
-        n_queries = np.zeros(n_buckets, dtype=np.int64)
-        n_queries[used] = self.table.bucket_sizes
-        columns = []
-        for profile in (raw, same):
-            mean, low, high = (np.full(n_buckets, np.nan) for _ in range(3))
-            if profile is not None:
-                mean[used] = profile.means
-                low[used], high[used] = self._score_intervals(profile)
-            columns += [mean, low, high]
-        return BucketEstimate(n_queries, *columns)
 
-    def _score_intervals(self, profile: Profile) -> tuple[FloatArray, FloatArray]:
-        """Wilson's interval of each mean, as of as many queries as have its standard error.
+def _score_intervals(
+    table: DocumentTable, profile: Profile, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Wilson's interval of each mean, as of as many queries as have its standard error.
 
-        The effective number of queries is ``m (limit - m) / se^2`` at the smoothed mean m (Korn
-        and Graubard, Survey Methodology 24, 1998, for the like of it), the quantile Student's t
-        of the documents that hold the bucket: few documents, or hits or misses that are rare,
-        leave a symmetric interval far too short (`studies/inference`).
-        """
-        limit, sizes = self.table.score_limit, self.table.bucket_sizes
-        means = np.minimum(profile.means, limit)
-        smooth = (sizes * means + PSEUDO_QUERIES * self.table.mean) / (sizes + PSEUDO_QUERIES)
-        room = smooth * (limit - smooth)
-        # r = t^2 / n_effective, on scores as shares of the limit
-        quantile = self._student(self._holding)
-        r = quantile**2 * np.diag(profile.covariance) / np.where(room > 0, room, 1.0)
-        centre = (means + r * limit / 2) / (1 + r)
-        reach = np.sqrt(r * means * (limit - means) + (r * limit / 2) ** 2) / (1 + r)
-        reach[self._holding < 2] = np.nan
-        return np.maximum(centre - reach, 0.0), np.minimum(centre + reach, limit)
+    The effective number of queries is ``m (limit - m) / se^2`` at the smoothed mean m (Korn
+    and Graubard, Survey Methodology 24, 1998, for the like of it), the quantile Student's t
+    of the documents that hold the bucket: few documents, or hits or misses that are rare,
+    leave a symmetric interval far too short (`studies/inference`).
+    """
+    limit, sizes, holding = table.score_limit, table.bucket_sizes, _holding(table)
+    means = np.minimum(profile.means, limit)
+    smooth = (sizes * means + PSEUDO_QUERIES * table.mean) / (sizes + PSEUDO_QUERIES)
+    room = smooth * (limit - smooth)
+    # r = t^2 / n_effective, on scores as shares of the limit
+    r = _student(holding, level) ** 2 * np.diag(profile.covariance) / np.where(room > 0, room, 1.0)
+    centre = (means + r * limit / 2) / (1 + r)
+    reach = np.sqrt(r * means * (limit - means) + (r * limit / 2) ** 2) / (1 + r)
+    reach[holding < 2] = np.nan
+    return np.maximum(centre - reach, 0.0), np.minimum(centre + reach, limit)
