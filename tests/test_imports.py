@@ -35,7 +35,6 @@ UP = {
 AROUND = {
     # Tables of all domains are written by the writer of tables, which takes their parts.
     ("tables.domains", "tables.io"),
-    ("tables.io", "tables.parts"),
 }
 """Imports inside a function that close a circle, and why. No new ones."""
 

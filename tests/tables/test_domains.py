@@ -11,7 +11,7 @@ from psibench.errors import InputError
 from psibench.tables import Provenance, content_hash, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import FLOW, SUMMARIES
 from psibench.tables.domains import OfDomain, by_place, domain_params, each_domain
-from psibench.tables.parts import write_table_parts
+from psibench.tables.io import write_table_parts
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 
 LAW = pl.DataFrame({"_id": ["a", "b"], "summary": ["x", "y"]})

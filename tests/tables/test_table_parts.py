@@ -6,7 +6,7 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.parts import write_table_parts
+from psibench.tables.io import write_table_parts
 from psibench.tables.schemas import DOCUMENTS
 
 FROM = Provenance("sample", 1, params={"a": 1})

@@ -31,7 +31,7 @@ from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.derived import provenance
 from psibench.tables.domains import OfDomain, OutputPath, domain_params
 from psibench.tables.dropped import Dropped, dropped_frame
-from psibench.tables.parts import write_table_parts
+from psibench.tables.io import write_table_parts
 from psibench.tables.schemas import ATTRITION, DOCUMENTS
 from psibench.tables.stage import stage
 from psibench.text.lengths import count_in_parts, count_words

@@ -164,18 +164,3 @@ VERDICTS = TableSpec(
     ),
     key=("_id",),
 )
-
-BUILD_SPECS = (
-    SAMPLING,
-    PERSONA_CANDIDATES,
-    OUTCOMES,
-    FLOW,
-    LLM_USAGE,
-    SUMMARIES,
-    PROPOSED,
-    CONFIGURATIONS,
-    CANDIDATES,
-    PAIRS,
-    GRADES,
-    VERDICTS,
-)

@@ -7,6 +7,7 @@ import polars as pl
 
 from psibench.tables import Provenance, content_hash, read_provenance, read_table
 from psibench.tables.domains import TablePath
+from psibench.tables.provenance import joined_names
 from psibench.tables.schemas import TableSpec
 from psibench.tables.stage import version_of
 
@@ -52,30 +53,25 @@ def derived(
     ``llm_backend`` are added to what the inputs say, ``prompt_hash`` is this stage's own.
     """
     records = [read_provenance(path) or {} for path in paths]
-    merged: dict[str, str] = {}
-    for record in records:
-        merged |= record.get("revisions", {})
+    merged = {k: v for one in records for k, v in one.get("revisions", {}).items()}
+
+    def joined(field: str, own: str | None) -> str | None:
+        return joined_names([own, *(record.get(field) for record in records)])
+
     return provenance(
         stage,
         params=params,
         inputs={str(path): content_hash(path) for path in paths} | dict(files or {}),
         revisions=merged | dict(revisions or {}),
-        queries_by=_joined(records, "queries_by", queries_by),
+        queries_by=joined("queries_by", queries_by),
         prompt_hash=prompt_hash,
-        llm_backend=_joined(records, "llm_backend", llm_backend),
+        llm_backend=joined("llm_backend", llm_backend),
     )
 
 
 def queries_by(path: TablePath) -> str:
     """Return who wrote the queries a table is about, or ``not recorded``."""
     return (read_provenance(path) or {}).get("queries_by") or "not recorded"
-
-
-def _joined(records: Sequence[Mapping[str, Any]], field: str, own: str | None) -> str | None:
-    """Join the distinct names that records and a stage itself give, in sorted order."""
-    named = [own or "", *(record.get(field) or "" for record in records)]
-    names = {name for part in named for name in part.split(", ")}
-    return ", ".join(sorted(names - {""})) or None
 
 
 def read_all(paths: Sequence[TablePath], spec: TableSpec) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from psibench.tables.provenance import Provenance
+from psibench.tables.provenance import Provenance, joined_names
 from psibench.tables.spec import STRING, Column, TableSpec
 
 DOMAIN = Column("domain", STRING, "domain of the benchmark")
@@ -117,8 +117,8 @@ class LanguageTable:
             params=params,
             inputs={name: found for one in every for name, found in one.inputs.items()},
             revisions={name: found for one in every for name, found in one.revisions.items()},
-            queries_by=_joined(one.queries_by for one in every),
-            llm_backend=_joined(one.llm_backend for one in every),
+            queries_by=joined_names(one.queries_by for one in every),
+            llm_backend=joined_names(one.llm_backend for one in every),
         )
 
 
@@ -188,8 +188,3 @@ def without_foreign_columns(frame: pl.DataFrame, spec: TableSpec) -> pl.DataFram
         if name in spec.column_names or frame.is_empty() or frame[name].null_count() < frame.height
     ]
     return frame.select(own)
-
-
-def _joined(names: Iterator[str | None]) -> str | None:
-    every = {name for part in names for name in (part or "").split(", ")}
-    return ", ".join(sorted(every - {""})) or None

@@ -14,15 +14,9 @@ from psibench.tables.io import read_table
 from psibench.tables.schemas import ATTRITION
 
 DROPPED_SCHEMA = {
-    "stage": pl.String,
-    "unit": pl.String,
-    "item_id": pl.String,
-    "doc_id": pl.String,
-    "reason": pl.String,
-    "detail": pl.String,
-    "score": pl.Float64,
-    "target_position": pl.String,
-    "char_length": pl.Int32,
+    name: kind
+    for name, kind in ATTRITION.empty().schema.items()
+    if name not in ("length_bin", "language", "domain")
 }
 """The ATTRITION columns that whoever drops an item knows."""
 

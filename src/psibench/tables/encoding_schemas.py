@@ -32,5 +32,3 @@ EMBEDDING_USAGE = TableSpec(
     ),
     key=("model",),
 )
-
-ENCODING_SPECS = (SHARD_ENCODINGS, EMBEDDING_USAGE)

@@ -23,11 +23,11 @@ def hash_rows(table: pa.Table) -> str:
     digest = hashlib.sha256(str(table.num_rows).encode())
     for name in table.column_names:
         digest.update(f"\0{name}\0".encode())
-        _update(digest, table.column(name))
+        update(digest, table.column(name))
     return "rows:" + digest.hexdigest()
 
 
-def _update(digest: "hashlib._Hash", array: pa.Array | pa.ChunkedArray) -> None:
+def update(digest: "hashlib._Hash", array: pa.Array | pa.ChunkedArray) -> None:
     """Feed one array: its null mask, then its values with nulls made neutral."""
     if isinstance(array, pa.ChunkedArray):
         array = _one_array(array)
@@ -37,19 +37,19 @@ def _update(digest: "hashlib._Hash", array: pa.Array | pa.ChunkedArray) -> None:
     kind = array.type
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind):
         lengths = _filled(pc.list_value_length(array).cast(pa.int64()), b"\xff")  # null: -1
-        _update_numbers(digest, lengths, pa.int64())
-        _update(digest, pc.list_flatten(array))
+        update_numbers(digest, lengths, pa.int64())
+        update(digest, pc.list_flatten(array))
     elif pa.types.is_struct(kind):
         for index in range(kind.num_fields):
             digest.update(f"\0{kind.field(index).name}\0".encode())
-            _update(digest, pc.struct_field(array, index))
+            update(digest, pc.struct_field(array, index))
     elif pa.types.is_floating(kind):
-        _update_numbers(digest, array, pa.float64())
+        update_numbers(digest, array, pa.float64())
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        _update_numbers(digest, array, pa.int64())
+        update_numbers(digest, array, pa.int64())
     elif pa.types.is_temporal(kind):
         digest.update(f"\0{kind}\0".encode())
-        _update_numbers(digest, array.cast(_COUNT[kind.bit_width]), pa.int64())
+        update_numbers(digest, array.cast(_COUNT[kind.bit_width]), pa.int64())
     else:
         _update_binary(digest, array.cast(pa.large_binary()))
 
@@ -65,9 +65,10 @@ def _one_array(array: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
 
 
-def _update_numbers(
+def update_numbers(
     digest: "hashlib._Hash", array: pa.Array | pa.ChunkedArray, kind: pa.DataType
 ) -> None:
+    """Feed numbers, cast to ``kind``."""
     if isinstance(array, pa.ChunkedArray):
         array = _one_array(array)
     digest.update(b"n")
@@ -76,7 +77,7 @@ def _update_numbers(
 
 def _update_binary(digest: "hashlib._Hash", array: pa.Array) -> None:
     filled = _filled(array, b"\0")
-    _update_numbers(digest, pc.binary_length(filled), pa.int64())
+    update_numbers(digest, pc.binary_length(filled), pa.int64())
     for value in filled.to_pylist():
         digest.update(value)
 

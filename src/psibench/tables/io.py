@@ -1,12 +1,14 @@
 """Checked reading and atomic writing of psibench tables."""
 
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
@@ -19,14 +21,16 @@ from psibench.tables.domains import (
     LanguageTable,
     OfDomain,
     OutputPath,
+    ReadParts,
     TablePath,
     by_domain,
     without_foreign_columns,
 )
-from psibench.tables.hashing import hash_file, hash_rows
+from psibench.tables.hashing import hash_file, hash_rows, update, update_numbers
 from psibench.tables.provenance import METADATA_KEY, Provenance
 from psibench.tables.schemas import Column, TableSpec
 
+TEXT = "text"
 CSV_DECIMALS = 6
 FORMULA = r"^[=+\-@\t\r]."
 """How a cell begins that a spreadsheet takes for a formula; a sign alone is none."""
@@ -98,7 +102,6 @@ def write_language_table(table: LanguageTable) -> None:
         ]
         _write(table.path, parts, table.spec, table.provenance())
         return
-    from psibench.tables.parts import write_table_parts
 
     def read() -> Iterator[pl.DataFrame]:
         return (frame for part in table.parts.values() for frame in part())
@@ -106,20 +109,80 @@ def write_language_table(table: LanguageTable) -> None:
     write_table_parts(read, table.path, table.spec, provenance=table.provenance())
 
 
+def write_table_parts(
+    read: ReadParts,
+    path: OutputPath,
+    spec: TableSpec,
+    *,
+    provenance: Provenance,
+) -> None:
+    """Write the frames of a table as one Parquet file: the rows and provenance of `write_table`.
+
+    Each frame becomes a row group. One frame is in memory at a time, and all columns but ``text``.
+
+    Parameters
+    ----------
+    read
+        Starts reading from the first frame, the same ones at every call: they are gone through
+        three times. One frame at least.
+
+    Raises
+    ------
+    InputError
+        As `write_table`.
+    """
+    if isinstance(path, DomainPart):
+        part = path
+        path.add(lambda: (part.labelled(one, spec) for one in read()), spec, provenance)
+        return
+
+    def tables() -> Iterator[pa.Table]:
+        return (conform(frame, spec, where=str(path)) for frame in read())
+
+    small, lengths = _without_text(tables())
+    keys = small.select([name for name in spec.key if name != TEXT])
+    _check_key(pl.DataFrame(pl.from_arrow(keys)), spec, str(path))
+    schema, digest = next(tables()).schema, hashlib.sha256(str(small.num_rows).encode())
+    for name in schema.names:
+        digest.update(f"\0{name}\0".encode())
+        if name == TEXT:
+            update_numbers(digest, lengths, pa.int64())
+            for table in tables():
+                for value in table.column(TEXT).to_pylist():
+                    digest.update(value.encode())
+        else:
+            update(digest, small.column(name))
+    record = provenance.to_json(
+        table=spec.name, rows_hash=f"rows:{digest.hexdigest()}", n_rows=small.num_rows
+    )
+    _write_groups(path, tables(), schema, record)
+
+
+def _without_text(tables: Iterator[pa.Table]) -> tuple[pa.Table, pa.ChunkedArray]:
+    """Return all columns but the text, and the bytes of each text."""
+    small, lengths = [], []
+    for table in tables:
+        small.append(table.drop_columns([TEXT]))
+        lengths.extend(pc.binary_length(table.column(TEXT)).chunks)
+    return pa.concat_tables(small), pa.chunked_array(lengths, pa.int32())
+
+
 def _write(
     path: str | Path, parts: Sequence[pa.Table], spec: TableSpec, provenance: Provenance
 ) -> None:
     table = pa.concat_tables(parts)
     record = provenance.to_json(table=spec.name, rows_hash=hash_rows(table), n_rows=table.num_rows)
-    schema = table.schema.with_metadata({METADATA_KEY: record.encode()})
-    with (
-        atomic_path(path) as temporary,
-        pq.ParquetWriter(
-            temporary, schema, compression="zstd", write_page_checksum=True
-        ) as written,
-    ):
+    _write_groups(path, parts, table.schema, record)
+
+
+def _write_groups(
+    path: str | Path, parts: Iterable[pa.Table], schema: pa.Schema, record: str
+) -> None:
+    schema = schema.with_metadata({METADATA_KEY: record.encode()})
+    options = {"compression": "zstd", "write_page_checksum": True}
+    with atomic_path(path) as temporary, pq.ParquetWriter(temporary, schema, **options) as writer:
         for part in parts:
-            written.write_table(part.replace_schema_metadata(schema.metadata))
+            writer.write_table(part.cast(schema))
 
 
 def write_csv(frame: pl.DataFrame, path: str | Path) -> None:

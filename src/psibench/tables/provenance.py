@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +31,12 @@ def now() -> str:
             f"SOURCE_DATE_EPOCH is {shown(epoch)}; expected seconds since 1970, up to the year 9999"
         ) from error
     return moment.isoformat(timespec="seconds")
+
+
+def joined_names(names: Iterable[str | None]) -> str | None:
+    """Join distinct names in sorted order; each may be several, joined by commas, or none."""
+    every = {name for part in names for name in (part or "").split(", ")}
+    return ", ".join(sorted(every - {""})) or None
 
 
 @dataclass(frozen=True)

@@ -40,5 +40,3 @@ PUBLISHED_COMPARISON = TableSpec(
         "benchmark",
     ),
 )
-
-PUBLISHED_SPECS = (PUBLISHED_COMPARISON,)

@@ -95,12 +95,3 @@ DOMAIN_SIMILARITY = TableSpec(
     ),
     key=("benchmark", "language", "model", "domain_a", "domain_b"),
 )
-
-QUALITY_SPECS = (
-    TRANSLATION_QUALITY,
-    TRANSLATOR_QUALITY,
-    TRANSLATION_AGREEMENT,
-    TRANSLATION_CONFUSION,
-    RELOCATION,
-    DOMAIN_SIMILARITY,
-)

@@ -7,11 +7,16 @@ columns only where ``TableSpec.open`` is true (what a recipe knows about its que
 
 import pyarrow as pa
 
-from psibench.tables.build_schemas import BUILD_SPECS
-from psibench.tables.encoding_schemas import ENCODING_SPECS
-from psibench.tables.published_schemas import PUBLISHED_SPECS
-from psibench.tables.quality_schemas import QUALITY_SPECS
+from psibench.tables import (
+    build_schemas,
+    encoding_schemas,
+    published_schemas,
+    quality_schemas,
+    summary_schemas,
+    translation_schemas,
+)
 from psibench.tables.spec import (
+    BY_DOCUMENT,
     CHAR_SPAN,
     FLOAT32,
     FLOAT64,
@@ -20,9 +25,8 @@ from psibench.tables.spec import (
     STRING,
     Column,
     TableSpec,
+    with_interval,
 )
-from psibench.tables.summary_schemas import SUMMARY_SPECS
-from psibench.tables.translation_schemas import TRANSLATION_SPECS
 
 DOCUMENTS = TableSpec(
     "documents",
@@ -247,28 +251,20 @@ PSI_TABLE = TableSpec(
         Column("mean", FLOAT64, "mean over all queries of the row", True),
         Column("mean_of_buckets", FLOAT64, "mean over bucket means", True),
         # The PSI of the papers, of plain bucket means.
-        Column("psi", FLOAT64, "published PSI: 1 - min / max of bucket means", True),
-        Column("psi_low", FLOAT64, "lower end of its interval, documents as units", True),
-        Column("psi_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("psi", "published PSI: 1 - min / max of bucket means", low=BY_DOCUMENT),
         Column("psi_corrected", FLOAT64, "PSI corrected for sampling noise", True),
         Column("best_bucket", STRING, "label of the best bucket", True),
         Column("worst_bucket", STRING, "label of the worst bucket", True),
         # At equal documents.
-        Column("psi_same", FLOAT64, "PSI at equal documents; null where not to be told", True),
-        Column("psi_same_low", FLOAT64, "lower end of its interval", True),
-        Column("psi_same_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("psi_same", "PSI at equal documents; null where not to be told"),
         Column("psi_same_corrected", FLOAT64, "psi_same corrected for sampling noise", True),
         Column("best_same", STRING, "label of the best bucket at equal documents", True),
         Column("worst_same", STRING, "label of the worst bucket at equal documents", True),
-        Column(
+        *with_interval(
             "drop",
-            FLOAT64,
             "1 - last / first bucket mean, at equal documents (between documents: plain); "
             "below 0 where late evidence is found better",
-            True,
         ),
-        Column("drop_low", FLOAT64, "lower end of its interval", True),
-        Column("drop_high", FLOAT64, "upper end of its interval", True),
         # Does the score depend on position?
         Column(
             "test",
@@ -293,9 +289,7 @@ PSI_TABLE = TableSpec(
         Column("p_control_adjusted", FLOAT64, "p_control adjusted as p_adjusted", True),
         # How much of it is truncation?
         Column("seen", FLOAT64, "share of the queries whose evidence the model was given", True),
-        Column("truncation", FLOAT64, "change of score where it was not, all else equal", True),
-        Column("truncation_low", FLOAT64, "lower end of its interval", True),
-        Column("truncation_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("truncation", "change of score where it was not, all else equal"),
         Column("p_truncation", FLOAT64, "p of no such change", True),
         # What the row rests on.
         Column("n_documents", INT64, "documents asked about"),
@@ -338,26 +332,18 @@ COMPARISONS = TableSpec(
         Column("n_documents", INT64, "their documents"),
         Column("mean", FLOAT64, "mean over the queries", True),
         Column("other_mean", FLOAT64, "the other's", True),
-        Column("difference", FLOAT64, "difference of the means", True),
-        Column("difference_low", FLOAT64, "lower end of its interval, documents as units", True),
-        Column("difference_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("difference", "difference of the means", low=BY_DOCUMENT),
         Column("p_difference", FLOAT64, "p of equal means", True),
         Column("psi_same", FLOAT64, "PSI at equal documents, corrected for noise", True),
         Column("other_psi_same", FLOAT64, "the other's", True),
-        Column("psi_difference", FLOAT64, "difference of the two", True),
-        Column("psi_difference_low", FLOAT64, "lower end of its interval", True),
-        Column("psi_difference_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("psi_difference", "difference of the two"),
         Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
         Column("p_hit", FLOAT64, "the same on the hit scale", True),
         Column("p_miss", FLOAT64, "the same on the miss scale", True),
         Column("n_cut", INT64, "queries whose evidence only the longer input holds", True),
-        Column("cut_gain", FLOAT64, "mean score gained on them by the longer input", True),
-        Column("cut_gain_low", FLOAT64, "lower end of its interval", True),
-        Column("cut_gain_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("cut_gain", "mean score gained on them by the longer input"),
         Column("p_cut_gain", FLOAT64, "p of no gain", True),
-        Column("uncut_gain", FLOAT64, "the same where the shorter input holds all: near 0", True),
-        Column("uncut_gain_low", FLOAT64, "lower end of its interval", True),
-        Column("uncut_gain_high", FLOAT64, "upper end of its interval", True),
+        *with_interval("uncut_gain", "the same where the shorter input holds all: near 0"),
     ),
     key=(
         *(name for name in _ROW_KEY if name != "length_bucket"),
@@ -417,29 +403,15 @@ ATTRITION = TableSpec(
     key=("stage", "unit", "item_id", "language", "domain"),
 )
 
+
 SPECS: dict[str, TableSpec] = {
     spec.name: spec
-    for spec in (
-        DOCUMENTS,
-        QUESTIONS,
-        CORPUS,
-        QUERIES,
-        QRELS,
-        RUN,
-        ENCODINGS,
-        SEEN,
-        QUERY_SCORES,
-        BUCKET_SCORES,
-        PSI_TABLE,
-        COMPARISONS,
-        STATISTICS,
-        POSITION_HISTOGRAM,
-        ATTRITION,
-        *BUILD_SPECS,
-        *TRANSLATION_SPECS,
-        *QUALITY_SPECS,
-        *SUMMARY_SPECS,
-        *PUBLISHED_SPECS,
-        *ENCODING_SPECS,
+    for declared in (
+        dict(globals()),
+        *map(vars, (build_schemas, translation_schemas, quality_schemas, summary_schemas)),
+        *map(vars, (published_schemas, encoding_schemas)),
     )
+    for spec in declared.values()
+    if isinstance(spec, TableSpec)
 }
+"""Every table declared here and in the modules beside, by name."""

@@ -10,6 +10,7 @@ FLOAT32, FLOAT64, BOOL = pa.float32(), pa.float64(), pa.bool_()
 CHAR_SPAN = pa.list_(pa.int32(), 2)
 POOLED = "all"
 """What a column names in rows about all of its values together: domains, lengths, languages."""
+BY_DOCUMENT = "lower end of its interval, documents as units"
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,14 @@ class TableSpec:
         """Make a frame of the declared columns, without rows."""
         # Not `empty_table()`: pyarrow imports pandas to make an array of a list.
         return pl.DataFrame(pa.RecordBatchReader.from_batches(self.schema, []).read_all())
+
+
+def with_interval(
+    name: str, text: str, *, low: str = "lower end of its interval"
+) -> tuple[Column, ...]:
+    """Return a figure's column and those of its interval, NAME_low and NAME_high; all nullable."""
+    return (
+        Column(name, FLOAT64, text, True),
+        Column(f"{name}_low", FLOAT64, low, True),
+        Column(f"{name}_high", FLOAT64, "upper end of its interval", True),
+    )

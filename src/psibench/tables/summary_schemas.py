@@ -1,6 +1,14 @@
 """Declared schemas of the summaries over buckets, languages, leaderboards and mitigations."""
 
-from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
+from psibench.tables.spec import (
+    BY_DOCUMENT,
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    TableSpec,
+    with_interval,
+)
 
 _BENCHMARK = Column("benchmark", STRING, "benchmark id")
 _LENGTH = Column("length_bucket", STRING, "Q1..Q4 by tokens of the positive, or all")
@@ -123,14 +131,6 @@ LEADERBOARDS = TableSpec(
 )
 
 
-def _with_interval(name: str, text: str) -> tuple[Column, ...]:
-    return (
-        Column(name, FLOAT64, text, True),
-        Column(f"{name}_low", FLOAT64, "lower end of its interval, documents as units", True),
-        Column(f"{name}_high", FLOAT64, "upper end of its interval", True),
-    )
-
-
 MITIGATIONS = TableSpec(
     "mitigations",
     (
@@ -143,21 +143,33 @@ MITIGATIONS = TableSpec(
         Column("buckets", STRING, "bucket scheme, as in the PSI table"),
         Column("n_queries", INT64, "queries of both"),
         Column("n_documents", INT64, "their documents"),
-        *_with_interval("psi_before", "published PSI of the base"),
-        *_with_interval("psi_after", "published PSI of the model"),
-        *_with_interval("psi_difference", "after less before, both corrected for sampling noise"),
-        *_with_interval("psi_same_before", "PSI at equal documents of the base, corrected"),
-        *_with_interval("psi_same_after", "PSI at equal documents of the model, corrected"),
-        *_with_interval("psi_same_difference", "after less before"),
+        *with_interval("psi_before", "published PSI of the base", low=BY_DOCUMENT),
+        *with_interval("psi_after", "published PSI of the model", low=BY_DOCUMENT),
+        *with_interval(
+            "psi_difference",
+            "after less before, both corrected for sampling noise",
+            low=BY_DOCUMENT,
+        ),
+        *with_interval(
+            "psi_same_before", "PSI at equal documents of the base, corrected", low=BY_DOCUMENT
+        ),
+        *with_interval(
+            "psi_same_after", "PSI at equal documents of the model, corrected", low=BY_DOCUMENT
+        ),
+        *with_interval("psi_same_difference", "after less before", low=BY_DOCUMENT),
         Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
         Column("mean_before", FLOAT64, "mean over the queries, of the base", True),
         Column("mean_after", FLOAT64, "the same of the model", True),
-        *_with_interval("mean_difference", "after less before, query by query"),
+        *with_interval("mean_difference", "after less before, query by query", low=BY_DOCUMENT),
         Column("given_before", FLOAT64, "share of the queries whose evidence the base read", True),
         Column("given_after", FLOAT64, "the same of the model", True),
         Column("n_cut", INT64, "queries whose evidence only the model reads", True),
-        *_with_interval("cut_gain", "change of the mean on them: what truncation had cost"),
-        *_with_interval("uncut_gain", "the same where the base reads the whole document"),
+        *with_interval(
+            "cut_gain", "change of the mean on them: what truncation had cost", low=BY_DOCUMENT
+        ),
+        *with_interval(
+            "uncut_gain", "the same where the base reads the whole document", low=BY_DOCUMENT
+        ),
         Column("vectors_before", FLOAT64, "vectors per document of the base", True),
         Column("vectors_after", FLOAT64, "the same of the model", True),
         Column("tokens_before", FLOAT64, "tokens that the base encodes per document", True),
@@ -170,5 +182,3 @@ MITIGATIONS = TableSpec(
     ),
     key=("benchmark", "query_lang", "corpus_lang", "model", "metric", "buckets"),
 )
-
-SUMMARY_SPECS = (POSITION_TREND, LANGUAGE_AVERAGES, LEADERBOARDS, MITIGATIONS)
