@@ -120,10 +120,14 @@ def test_filters_can_be_studied_where_two_rerankers_can_disagree(plan):
 def test_a_translation_reads_its_source_and_what_its_tasks_made():
     quoting = {"relocate": {"method": "quote", "llm": "stand-in"}, "quality": LLM, "clean": {}}
     plan = plan_of(translate=LLM | {"to": [DEU]} | quoting, cross_lingual=None)
-    assert paths.source_tables(plan, "x", table="corpus") == corpus("x", ENG, "a", "b")
+    assert paths.language_tables(plan, "x", of="source", table="corpus") == corpus(
+        "x", ENG, "a", "b"
+    )
     given = "build/{lang}/text_parts.parquet"
     assert paths.source_table(plan, "x", table=given) == f"results/x/build/{ENG}/text_parts.parquet"
-    assert paths.translated_corpora(plan, "x") == corpus("x", DEU, "a", "b")
+    assert paths.language_tables(plan, "x", of="translated", table="corpus") == corpus(
+        "x", DEU, "a", "b"
+    )
     folder = f"results/x/build/{DEU}"
     quoted = paths.asked_table(plan, "x", DEU, task="relocate_spans")
     assert quoted == f"{folder}/relocate_spans.parquet"

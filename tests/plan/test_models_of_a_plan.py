@@ -97,7 +97,7 @@ def test_models_that_are_fused_are_searched_whether_or_not_they_are_evaluated():
         "results/b/runs/bm25/eng-Latn-eng-Latn.parquet",
         "results/b/runs/minilm-static/eng-Latn-eng-Latn.parquet",
     ]
-    assert {one.model for one in needed_encodings(plan)} == {"minilm-static"}
+    assert {model for _, model, _ in needed_encodings(plan)} == {"minilm-static"}
     (fused,) = compared_models(plan, "b", **pair)
     assert (fused["kind"], fused["reading_known"]) == ("fusion", True)
     assert fused["seen"].endswith("fused/eng-Latn-eng-Latn.seen.parquet")

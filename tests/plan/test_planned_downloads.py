@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 from psibench.config.registry import parse_model
 from psibench.config.rerankers import RerankerModel
 from psibench.errors import InputError
-from psibench.plan.downloads import (
+from psibench.plan.plan import (
     Download,
     by_name,
     model_downloads,

@@ -38,8 +38,8 @@ rule text_parts:
 
 rule mark_translations:
     input:
-        corpus=per_job(paths.source_tables, table="corpus"),
-        queries=per_job(paths.source_tables, table="queries"),
+        corpus=per_job(paths.language_tables, of="source", table="corpus"),
+        queries=per_job(paths.language_tables, of="source", table="queries"),
         text_parts=per_job(paths.source_table, table="build/{lang}/text_parts.parquet"),
         translations="results/{benchmark}/build/{lang}/translate.parquet",
         prefix_list=str(CLEANING / "prefixes.yaml"),
@@ -122,8 +122,8 @@ rule clean_translations:
 
 rule quality_sample:
     input:
-        source_corpora=per_job(paths.source_tables, table="corpus"),
-        corpora=per_job(paths.translated_corpora),
+        source_corpora=per_job(paths.language_tables, of="source", table="corpus"),
+        corpora=per_job(paths.language_tables, of="translated", table="corpus"),
     output:
         sample="results/{benchmark}/quality_sample.parquet",
     log:
@@ -186,7 +186,7 @@ rule quality:
 # Several translators on one sample of the source, before or beside the benchmark's own translation.
 rule translator_sample:
     input:
-        corpora=per_job(paths.source_tables, table="corpus"),
+        corpora=per_job(paths.language_tables, of="source", table="corpus"),
         text_parts=per_job(paths.source_table, table="build/{lang}/text_parts.parquet"),
     output:
         sample="results/{benchmark}/translator_sample.parquet",

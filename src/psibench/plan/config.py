@@ -1,12 +1,14 @@
 """The whole config: composed of all sections, loaded, validated, and the entries that it names."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
 
 from psibench.config.base import Id, Section, refuse_repeats
+from psibench.config.encoders import SentenceTransformerModel
 from psibench.config.files import merge, read_yaml, validated
 from psibench.config.leaderboards import Leaderboard
 from psibench.config.models import Model
@@ -23,15 +25,91 @@ from psibench.generate.benchmarks import Benchmark, view_id, view_names
 from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.llm.tasks import LlmTaskSection
 from psibench.metrics.definitions import DEFAULT_METRICS
-from psibench.plan.training import TrainedModel, trained_models
 from psibench.probes.settings import Probes, why_not
-from psibench.train.sections import Training
+from psibench.train.sections import Base, Training
 from psibench.translate.relocate import Relocate
 
 Metric = Annotated[
     str, StringConstraints(pattern=r"^(ndcg|ndcg-tie-averaged|recall|mrr)@[1-9][0-9]*$")
 ]
 Metrics = Annotated[list[Metric], AfterValidator(refuse_repeats)]
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """One base trained under one distribution with one seed.
+
+    Attributes
+    ----------
+    training, base, distribution, seed
+        As in the config's `training`.
+    settings
+        The base's section.
+    """
+
+    training: str
+    base: str
+    distribution: str
+    seed: int
+    settings: Base
+
+    @property
+    def id(self) -> str:
+        """Id among the models: the base's, the distribution, and the seed."""
+        return f"{self.base}-{self.distribution}-s{self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """Where its checkpoint lies; ``model.json`` in it is written last."""
+        return f"results/training/{self.training}/models/{self.id}"
+
+    @property
+    def entry(self) -> SentenceTransformerModel:
+        """The registry entry that it is evaluated by."""
+        return self._entry(self.folder, self.settings.licence)
+
+    @property
+    def base_entry(self) -> SentenceTransformerModel:
+        """The same of the base: what is read of the world before anything is trained."""
+        entry = self._entry(self.settings.checkpoint, self.settings.licence)
+        return entry.model_copy(update={"revision": self.settings.revision})
+
+    def _entry(self, checkpoint: str, licence: str) -> SentenceTransformerModel:
+        base = self.settings
+        return SentenceTransformerModel(
+            backend="sentence-transformers",
+            checkpoint=checkpoint,
+            licence=licence,
+            max_tokens=base.max_tokens,
+            pooling=base.pooling,
+            landmark=base.landmark,
+            query_prompt=base.query_prompt,
+            document_prompt=base.document_prompt,
+            parameters_m=base.parameters_m,
+            attention=base.attention,
+            description=f"{self.base} trained on {self.distribution} evidence, seed {self.seed}",
+        )
+
+
+def trained_models(trainings: Mapping[str, Training]) -> dict[str, TrainedModel]:
+    """Return the models that trainings make, by id, in the config's order.
+
+    Raises
+    ------
+    ValueError
+        If two have the same id.
+    """
+    found: dict[str, TrainedModel] = {}
+    for training, section in trainings.items():
+        for base, distribution, seed in section.runs:
+            model = TrainedModel(training, base, distribution, seed, section.bases[base])
+            if model.id in found:
+                raise ValueError(
+                    f"training.{training}.bases.{base}: its model {model.id!r} is also one of "
+                    f"training.{found[model.id].training}; choose another id for the base"
+                )
+            found[model.id] = model
+    return found
 
 
 class Config(Section):
@@ -71,8 +149,13 @@ class Config(Section):
     pathvars: dict[str, Any] = Field(default_factory=dict)
     """Snakemake's own key; passed on."""
 
+    @cached_property
+    def trained(self) -> dict[str, TrainedModel]:
+        """The models that `training` makes, by id."""
+        return trained_models(self.training)
+
     @model_validator(mode="after")
-    def _views_are_free(self) -> "Config":
+    def _what_is_named_is_there(self) -> "Config":
         for name, section in self.benchmarks.items():
             for view in (view_id(name, sort) for sort in view_names(section)):
                 if view in self.benchmarks:
@@ -80,42 +163,26 @@ class Config(Section):
                         f"benchmark id {view!r} is taken: results of {name!r} have it; choose "
                         "another id for the benchmark of yours"
                     )
-        return self
-
-    @model_validator(mode="after")
-    def _pools_are_there(self) -> "Config":
-        for name, section in self.training.items():
-            if section.benchmark not in self.benchmarks:
+        for name, training in self.training.items():
+            if training.benchmark not in self.benchmarks:
                 raise ValueError(
-                    f"training.{name}.benchmark {section.benchmark!r} is not among benchmarks "
+                    f"training.{name}.benchmark {training.benchmark!r} is not among benchmarks "
                     f"{list(self.benchmarks)}"
                 )
-        return self
-
-    @cached_property
-    def trained(self) -> dict[str, TrainedModel]:
-        """The models that `training` makes, by id."""
-        return trained_models(self.training)
-
-    @model_validator(mode="after")
-    def _models_are_evaluated(self) -> "Config":
-        known = list(dict.fromkeys((*self.models, *trained_models(self.training))))
-        for name, section in self.benchmarks.items():
-            unknown = [model for model in section.models or () if model not in known]
-            if unknown:
-                raise ValueError(f"benchmarks.{name}.models {unknown} are not among models {known}")
-        return self
-
-    @model_validator(mode="after")
-    def _probes_are_of_these(self) -> "Config":
-        for key in ("models", "benchmarks"):
-            more = trained_models(self.training) if key == "models" else {}
-            known = [*getattr(self, key), *more]
-            unknown = [name for name in getattr(self.probes, key) or () if name not in known]
-            if unknown:
-                raise ValueError(f"probes.{key} {unknown} are not among {key} {known}")
-        known = self.probes.models or [*self.models, *trained_models(self.training)]
-        for one in {*self.probes.compare, *self.probes.compare.values()}.difference(known):
+        models, probes = [*self.models, *self.trained], self.probes
+        among = dict.fromkeys(models)
+        for key, named, kind, known in (
+            *(
+                (f"benchmarks.{n}.models", b.models, "models", [*among])
+                for n, b in self.benchmarks.items()
+            ),
+            ("probes.models", probes.models, "models", models),
+            ("probes.benchmarks", probes.benchmarks, "benchmarks", [*self.benchmarks]),
+        ):
+            if unknown := [name for name in named or () if name not in known]:
+                raise ValueError(f"{key} {unknown} are not among {kind} {known}")
+        known = probes.models or models
+        for one in {*probes.compare, *probes.compare.values()}.difference(known):
             raise ValueError(f"probes.compare: {one!r} is not among the models probed, {known}")
         return self
 

@@ -7,7 +7,7 @@ it is on this machine and not too large to be read whole.
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,15 +63,6 @@ SCHEMA = {
     "store_bytes": pl.Int64,
     "basis": pl.String,
 }
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """The vectors of a benchmark or view by a model in a language: one file of addresses."""
-
-    benchmark: str
-    model: str
-    language: str
 
 
 @dataclass(frozen=True)
@@ -257,8 +248,7 @@ def encoding_plan(config: Config, models: Mapping[str, Model], *, results: Path)
     """
     plan = make_plan(config, models)
     finder, settings, rows = TextFinder(plan, results), config.encoding, []
-    for encoding in needed_encodings(plan):
-        name, model, language = encoding.benchmark, encoding.model, encoding.language
+    for name, model, language in needed_encodings(plan):
         entry = plan.models[model]
         if not isinstance(entry, EncoderModel):
             continue
@@ -311,32 +301,30 @@ def _parameters(weights: Path) -> int:
         return sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
 
 
-def needed_encodings(plan: Plan) -> list[Encoding]:
-    """List the encodings that the results of a config ask for, each once, by a job or a service.
+def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
+    """List the encodings that a config's results ask for, each once, by a job or a service.
 
-    They are asked for by the runs of models, by those that rerankers rerank or that are fused, by
-    the recall of false negatives and by the comparison of domains.
+    They are benchmark or view, model and language, asked for by the runs of models, by those that
+    rerankers rerank or that are fused, by the recall of false negatives and by the comparison of
+    domains.
     """
-    asked = _asked_for(plan)
-    every = (Encoding(plan.encoded_as(name, at), model, at) for name, model, at in asked)
-    return list(dict.fromkeys(every))
-
-
-def _asked_for(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield benchmark or view, model and language of vectors that something reads."""
-    for run in plan.runs:
-        for model in plan.searching(run["model"]):
-            if plan.is_vector(model):
-                yield run["benchmark"], model, run["query_lang"]
-                yield run["benchmark"], model, run["corpus_lang"]
-    for view in plan.views.values():
-        negatives = view.generated.false_negatives
-        if view.view == RAW and negatives is not None and plan.is_vector(negatives.recall.model):
-            for language in view.native:
-                yield view.id, negatives.recall.model, language
-    for name in plan.benchmarks:
-        for model, language in compared_domains(plan, name):
-            yield name, model, language
+    asked = [
+        (run["benchmark"], model, language)
+        for run in plan.runs
+        for model in plan.searching(run["model"])
+        for language in (run["query_lang"], run["corpus_lang"])
+    ]
+    asked += [
+        (view.id, view.negatives.recall.model, language)
+        for view in plan.views.values()
+        if view.view == RAW
+        for language in view.native
+    ]
+    asked += [(name, *one) for name in plan.benchmarks for one in compared_domains(plan, name)]
+    vectors = [one for one in asked if plan.is_vector(one[1])]
+    return list(
+        dict.fromkeys((plan.encoded_as(name, at), model, at) for name, model, at in vectors)
+    )
 
 
 def estimate_embeddings(
@@ -368,7 +356,7 @@ def estimate_embeddings(
             continue
         folder = Path(config.store) / "embeddings" / model
         counter = _ApiCounter(entry, model, folder, config.encoding.storage, exact=exact)
-        wanted = {(plan.named[e.benchmark].base, e.language) for e in asked if e.model == model}
+        wanted = {(plan.named[at].base, language) for at, one, language in asked if one == model}
         rows = []
         for name, planned in plan.benchmarks.items():
             for language in planned.languages:

@@ -27,13 +27,13 @@ from psibench.generate.recipes import judge_name
 from psibench.models.checkpoints import checkpoint_files
 from psibench.models.run_files import run_files
 from psibench.plan.benchmarks import JUDGE_TRANSLATOR, PlannedBenchmark
-from psibench.plan.downloads import (
+from psibench.plan.plan import (
     Download,
+    Plan,
     model_downloads,
     reranker_downloads,
     tokenizer_downloads,
 )
-from psibench.plan.plan import Plan
 from psibench.probes.settings import OF_QUERIES, SEARCHING, why_not
 from psibench.translate.quality import JUDGE_TRANSLATION
 
@@ -70,13 +70,12 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
         patterns[f"asked {name}"] = _asked(plan, in_shards=in_shards)
         patterns[f"asked {name} by vllm"] = _asked(plan, in_shards=in_shards, by_vllm=True)
         patterns[f"asked {name} without vllm"] = _asked(plan, in_shards=in_shards, by_vllm=False)
-    shared = [
-        f"{re.escape(one.id)}(?=/(?:runs/[^/]+|scores|tables)/{language}-{language}[.])"
+    patterns["shared"] = _where(
+        (one.id, f"(?:runs/[^/]+|scores|tables)/{language}-{language}[.]")
         for one in plan.evaluated
         for language in one.native
         if plan.searched_as(one.id, language, language) != one.id
-    ]
-    patterns["shared"] = "|".join(shared) or NOTHING
+    )
     patterns["searched"] = f"(?!{patterns['shared']})(?:{patterns['benchmarks']})"
     return patterns
 
@@ -134,23 +133,24 @@ def _any_of(names: Iterable[str]) -> str:
     return "|".join(map(re.escape, names)) or NOTHING
 
 
+def _where(ends: Iterable[tuple[str, str]]) -> str:
+    """Match benchmarks where their paths go on as the patterns given with them say."""
+    every = sorted(ends, key=lambda one: one[0], reverse=True)
+    return "|".join(f"{re.escape(name)}(?=/{end})" for name, end in every) or NOTHING
+
+
 def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
     """Match a benchmark where its path goes on /data/{lang}/ or /build/{lang}/ of these languages.
 
     A language may be native in one benchmark and a translation in another.
     """
-    parts = [
-        f"{re.escape(name)}(?=/(?:data|build)/(?:{_any_of(own)})/)"
-        for name, own in sorted(languages, key=lambda one: one[0], reverse=True)
-        if own
-    ]
-    return "|".join(parts) or NOTHING
+    return _where((name, f"(?:data|build)/(?:{_any_of(own)})/") for name, own in languages if own)
 
 
 def _asked(plan: Plan, *, in_shards: bool, by_vllm: bool | None = None) -> str:
     """Match a benchmark where its path goes on /build/{lang}/{task}: of tasks asked so."""
-    parts = []
-    for name, planned in sorted(plan.benchmarks.items(), reverse=True):
+    ends = []
+    for name, planned in plan.benchmarks.items():
         tasks = [
             task
             for task, own in planned.tasks.items()
@@ -158,24 +158,17 @@ def _asked(plan: Plan, *, in_shards: bool, by_vllm: bool | None = None) -> str:
             and by_vllm in (None, plan.llms[own.section.llm].backend == "vllm")
         ]
         if tasks:
-            parts.append(f"{re.escape(name)}(?=/build/[^/]+/(?:{_any_of(tasks)})[./])")
-    return "|".join(parts) or NOTHING
+            ends.append((name, f"build/[^/]+/(?:{_any_of(tasks)})[./]"))
+    return _where(ends)
 
 
 def _encoded(plan: Plan, *, in_shards: bool) -> str:
     """Match a benchmark where its path goes on /encodings/{model}/{lang}: of encodings made so."""
-    parts = []
-    for name, planned in sorted(plan.named.items(), reverse=True):
-        ends = [
-            f"{re.escape(model)}/{re.escape(language)}"
-            for model, entry in plan.models.items()
-            if isinstance(entry, EncoderModel)
-            for language in planned.languages
-            if (len(plan.shards[name, model, language]) > 1) is in_shards
-        ]
-        if ends:
-            parts.append(f"{re.escape(name)}(?=/encodings/(?:{'|'.join(ends)})[./])")
-    return "|".join(parts) or NOTHING
+    made: dict[str, list[str]] = {}
+    for (name, model, language), shards in plan.shards.items():
+        if isinstance(plan.models[model], EncoderModel) and (len(shards) > 1) is in_shards:
+            made.setdefault(name, []).append(f"{re.escape(model)}/{re.escape(language)}")
+    return _where((name, f"encodings/(?:{'|'.join(own)})[./]") for name, own in made.items())
 
 
 # Tables of a benchmark, domain by domain
@@ -199,10 +192,19 @@ def domain_tables(
     return plan.named[view_id(benchmark, view) if view else benchmark].tables(lang, table)
 
 
-def language_tables(plan: Plan, benchmark: str, *, table: str) -> list[str]:
-    """List one table of all domains of all languages of a benchmark, in their order."""
+def language_tables(plan: Plan, benchmark: str, *, table: str, of: str = "all") -> list[str]:
+    """List one table of all domains of languages of a benchmark, in their order.
+
+    ``of``: ``all`` languages, the one that it is translated from (``source``), or those that it is
+    ``translated`` to.
+    """
     own = plan.named[benchmark]
-    return [path for language in own.languages for path in own.tables(language, table)]
+    languages = {
+        "all": own.languages,
+        "source": [own.section.language],
+        "translated": own.translated,
+    }
+    return [path for language in languages[of] for path in own.tables(language, table)]
 
 
 def language_domains(plan: Plan, benchmark: str) -> dict[str, list[str]]:
@@ -219,22 +221,10 @@ def pair_tables(
     return own.tables(lang, table, domains=own.domains(query_lang, corpus_lang))
 
 
-def source_tables(plan: Plan, benchmark: str, *, table: str) -> list[str]:
-    """List one table of all domains, in the language that a benchmark is translated from."""
-    own = plan.named[benchmark]
-    return own.tables(own.section.language, table)
-
-
 def source_table(plan: Plan, benchmark: str, domain: str = "", *, table: str) -> str:
     """Return a table in the language translated from, given with {lang} and perhaps {domain}."""
     lang = plan.named[benchmark].section.language
     return f"results/{benchmark}/{table}".format(lang=lang, domain=domain)
-
-
-def translated_corpora(plan: Plan, benchmark: str) -> list[str]:
-    """List the corpora of all domains of all languages that a benchmark is translated to."""
-    own = plan.named[benchmark]
-    return [path for language in own.translated for path in own.tables(language, "corpus")]
 
 
 # What is read of the world: sources, checkpoints, runs

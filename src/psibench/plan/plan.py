@@ -4,26 +4,33 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.model_base import EncoderModel, Windows
+from psibench.config.model_base import EncoderModel, ModelBase, Windows
 from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
 from psibench.config.models import Bm25Model, FusionModel, Model, RunFilesModel
 from psibench.config.registry import load_registry
 from psibench.config.reranker_registry import checkpoint_of
-from psibench.config.rerankers import BiEncoderReranker, RerankerModel
+from psibench.config.rerankers import (
+    BiEncoderReranker,
+    CheckpointReranker,
+    CrossEncoderReranker,
+    RerankerBase,
+    RerankerModel,
+)
 from psibench.config.reranking import RerankModel
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError, refuse
 from psibench.filters.mixtures import Tiny
 from psibench.generate.benchmarks import CANDIDATES, RAW, TINY, Controlled, view_id
 from psibench.llm.sections import LlmSettings, Price
-from psibench.models.checkpoints import checkpoint_files
+from psibench.models.checkpoints import checkpoint_files, local_folder
 from psibench.models.declared import refuse_beyond_positions
+from psibench.models.manifests import Part, manifest_name
 from psibench.models.run_files import check_run_files
 from psibench.plan.benchmarks import (
     Looking,
@@ -33,15 +40,34 @@ from psibench.plan.benchmarks import (
     views_of,
 )
 from psibench.plan.config import Config, resolve_llms, resolve_prices, resolve_rerankers
-from psibench.plan.downloads import (
-    Download,
-    by_name,
-    model_downloads,
-    reranker_downloads,
-    tokenizer_downloads,
-)
 from psibench.plan.texts import PlannedTexts, planned_texts, shards_of_minutes
 from psibench.sources.local import local_files
+
+WORDS = "words"
+
+
+@dataclass(frozen=True)
+class Download:
+    """One repository at one revision.
+
+    Attributes
+    ----------
+    code
+        Whether code that its config names in other repositories is run.
+    code_revision
+        Commit of another repository whose code the checkpoint runs.
+    """
+
+    repo: str
+    revision: str | None = None
+    part: Part = "model"
+    code: bool = False
+    code_revision: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of its manifest, without the suffix."""
+        return manifest_name(self.repo, self.revision, self.part).removesuffix(".json")
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,12 +419,22 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
     for name, section in config.benchmarks.items():
         if isinstance(section, Controlled):
             with looking(f"config key benchmarks.{name}.personas"):
-                encoders[name] = _encoder(section.personas.model, known)
-                refuse_beyond_positions(encoders[name])
+                encoder = known.get(section.personas.model)
+                if not isinstance(encoder, EncoderModel):
+                    raise InputError(
+                        f"model {section.personas.model!r} is no encoder; known: "
+                        f"{_listed(known, EncoderModel)}"
+                    )
+                encoders[name] = encoder
+                refuse_beyond_positions(encoder)
                 source = section.personas.source
                 personas[name] = local_files(source) if isinstance(source, FilesSource) else []
-        if section.translate is not None:
-            _check_translating(name, section.translate.models, known)
+        for model in (section.translate and section.translate.models) or ():
+            if model not in known:
+                raise InputError(
+                    f"config key benchmarks.{name}.translate.models: unknown model {model!r}. "
+                    f"Supported: {', '.join(sorted(known))}"
+                )
     plan = Plan(
         config=config,
         benchmarks=benchmarks,
@@ -477,7 +513,7 @@ def _taken(
         if first not in known or isinstance(known[first], RerankModel):
             raise InputError(
                 f"model {name!r}: its first stage is {first!r}; allowed: a model that "
-                f"searches, as {_but(known, RerankModel)}. Set search.first_stage, or "
+                f"searches, as {_listed(known, but=RerankModel)}. Set search.first_stage, or "
                 "first_stage in its entry"
             )
         found[first] = known[first]
@@ -486,14 +522,17 @@ def _taken(
             if one not in known or isinstance(known[one], RerankModel | FusionModel):
                 raise InputError(
                     f"model {name!r}: `of` names {one!r}; allowed: models that search, as "
-                    f"{_but(known, (RerankModel, FusionModel))}. Correct `of` in its entry"
+                    f"{_listed(known, but=(RerankModel, FusionModel))}. Correct `of` in its entry"
                 )
             found[one] = known[one]
     return found
 
 
-def _but(known: Mapping[str, Model], kinds: type | tuple[type, ...]) -> str:
-    return ", ".join(sorted(name for name, entry in known.items() if not isinstance(entry, kinds)))
+def _listed(
+    known: Mapping[str, Model], kind: type = object, but: type | tuple[type, ...] = ()
+) -> str:
+    own = (n for n, e in known.items() if isinstance(e, kind) and not isinstance(e, but))
+    return ", ".join(sorted(own))
 
 
 def _check_checkpoints(
@@ -510,23 +549,6 @@ def _check_checkpoints(
             if isinstance(entry, EncoderModel):
                 checkpoint_files(entry.checkpoint)
             refuse_beyond_positions(entry)
-
-
-def _encoder(model: str, known: Mapping[str, Model]) -> Model:
-    entry = known.get(model)
-    if not isinstance(entry, EncoderModel):
-        fitting = sorted(name for name, found in known.items() if isinstance(found, EncoderModel))
-        raise InputError(f"model {model!r} is no encoder; known: {', '.join(fitting)}")
-    return entry
-
-
-def _check_translating(name: str, models: Iterable[str] | None, known: Mapping[str, Any]) -> None:
-    for model in models or ():
-        if model not in known:
-            raise InputError(
-                f"config key benchmarks.{name}.translate.models: unknown model {model!r}. "
-                f"Supported: {', '.join(sorted(known))}"
-            )
 
 
 def _downloads(
@@ -565,3 +587,55 @@ def _sources(
                         )
                 found[name, place.language, place.domain] = files
     return found
+
+
+# What is read of the hub, so that it can be fetched before
+
+
+def model_downloads(entry: ModelBase) -> list[Download]:
+    """List what an entry of the model registry reads from the hub: none, or one.
+
+    Raises
+    ------
+    InputError
+        If its checkpoint is a folder that does not exist.
+    """
+    if isinstance(entry, EncoderModel):
+        return _unless_local(
+            Download(entry.checkpoint, entry.revision, code=entry.trust_remote_code)
+        )
+    if isinstance(entry, EmbeddingApiModel):
+        return tokenizer_downloads(entry.tokenizer)
+    return []
+
+
+def reranker_downloads(entry: RerankerBase) -> list[Download]:
+    """List what an entry of the reranker registry reads from the hub: none, or one."""
+    if isinstance(entry, BiEncoderReranker):
+        return model_downloads(entry.encoder)
+    if not isinstance(entry, CheckpointReranker):
+        return []
+    download = Download(entry.checkpoint, entry.revision)
+    if isinstance(entry, CrossEncoderReranker):
+        download = replace(
+            download, code=entry.trust_remote_code, code_revision=entry.code_revision
+        )
+    return _unless_local(download)
+
+
+def tokenizer_downloads(name: str) -> list[Download]:
+    """List what a tokenizer setting reads from the hub: none, or one."""
+    return [] if name == WORDS else _unless_local(Download(name, part="tokenizer"))
+
+
+def by_name(downloads: Iterable[Download]) -> dict[str, Download]:
+    """Return downloads by the names of their manifests; entries share what is the same.
+
+    Of entries that share a checkpoint, those that run its code decide what is fetched.
+    """
+    ordered = sorted(downloads, key=lambda download: (download.code, download.code_revision or ""))
+    return {download.name: download for download in ordered}
+
+
+def _unless_local(download: Download) -> list[Download]:
+    return [download] if local_folder(download.repo) is None else []
