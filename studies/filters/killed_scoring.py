@@ -24,7 +24,7 @@ from noting import NotingReranker, noted
 from printed import Page
 from scored import pairs_of_parts
 
-from psibench.config.reranker_registry import load_rerankers
+from psibench.config.rerankers import load_rerankers
 from psibench.rerankers.protocols import Pair
 from psibench.rerankers.scoring import load_reranker, score_pairs
 from psibench.store.pairs import PairStore, pair_keys

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from asked import PAIRS_SCHEMA
 
-from psibench.config.reranker_registry import load_rerankers
+from psibench.config.rerankers import load_rerankers
 from psibench.filters.decide import as_table, part_text
 from psibench.filters.negatives import PAIR_SCORES
 from psibench.filters.verify import SEGMENT_SCORES

@@ -8,7 +8,7 @@ import yaml
 from psibench.cli import main
 from psibench.commands.models import model_row, size_text, table_lines
 from psibench.config.registry import load_registry, validate_registry
-from psibench.config.reranker_registry import load_rerankers
+from psibench.config.rerankers import load_rerankers
 
 CHECKPOINT = {"backend": "sentence-transformers", "checkpoint": "owner/name", "max_tokens": 512}
 BCE = "maidalun1020/bce-reranker-base_v1"

@@ -6,7 +6,7 @@ import polars as pl
 from fake_reranker import ENTRY, PairReranker
 from filter_tables import Folder
 
-from psibench.config.reranker_registry import reranker_params
+from psibench.config.rerankers import reranker_params
 from psibench.filters.decide import Place
 from psibench.filters.negatives import (
     FinewebNegatives,

@@ -5,7 +5,7 @@ import pytest
 from fake_reranker import ENTRY, PairReranker
 from filter_tables import Folder, candidate, sampling_of
 
-from psibench.config.reranker_registry import reranker_params
+from psibench.config.rerankers import reranker_params
 from psibench.errors import InputError
 from psibench.filters.decide import Place, part_text
 from psibench.filters.panel import run_score_parts

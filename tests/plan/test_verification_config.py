@@ -1,6 +1,6 @@
 import pytest
 
-from psibench.config.reranker_registry import load_rerankers, reranker_params
+from psibench.config.rerankers import load_rerankers, reranker_params
 from psibench.errors import InputError
 from psibench.filters.verify import VerifyAgreement, VerifyMargin, VerifyNecessity
 from psibench.plan import jobs

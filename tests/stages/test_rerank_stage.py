@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from fake_reranker import ENTRY, PairReranker
 
+from psibench.config.models import RerankModel
 from psibench.config.rerankers import Bm25Reranker
-from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
 from psibench.rerankers.protocols import Scores, sigmoid
 from psibench.rerankers.rerank import run_rerank

@@ -3,7 +3,7 @@ import csv
 import polars as pl
 import pytest
 
-from psibench.config.leaderboards import Leaderboard
+from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
 from psibench.metrics.summaries import read_leaderboard, run_summaries
 from psibench.tables import Provenance, read_provenance, read_table, write_table

@@ -15,9 +15,8 @@ from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.psi_text import author_text, format_psi_table, format_verdicts
 from psibench.commands.text_table import aligned, ends, figure
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RunFilesModel
+from psibench.config.models import Bm25Model, EncoderModel, FusionModel, RerankModel, RunFilesModel
 from psibench.config.registry import load_registry
-from psibench.config.reranking import RerankModel
 from psibench.config.sections import Encoding
 from psibench.encode.job import open_encoder, revisions_of
 from psibench.encode.store import open_store

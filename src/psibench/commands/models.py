@@ -15,11 +15,9 @@ from psibench.commands.text_table import UNDEFINED, aligned, figure
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import read_yaml
 from psibench.config.model_base import ModelBase
-from psibench.config.models import FusionModel, Model, RunFilesModel, VllmModel
+from psibench.config.models import FusionModel, Model, RerankModel, RunFilesModel, VllmModel
 from psibench.config.registry import load_registry, validate_registry
-from psibench.config.reranker_registry import load_rerankers
-from psibench.config.rerankers import RerankerModel
-from psibench.config.reranking import RerankModel
+from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError, nearest
 from psibench.report.wording import cut

@@ -21,7 +21,6 @@ from psibench.config.model_base import (
     ModelBase,
     Windows,
 )
-from psibench.config.reranking import RerankModel
 from psibench.models.backends import own_backends
 from psibench.models.backends.static import StaticModel
 
@@ -110,6 +109,19 @@ class RunFilesModel(ModelBase):
         for key in ("path", "part"):
             _check_placeholders(key, getattr(self, key) or "")
         return self
+
+
+class RerankModel(ModelBase):
+    """A reranker over the best documents of a first stage, which all rerankers share."""
+
+    backend: Literal["rerank"]
+    kind: Literal["reranker"] = "reranker"
+    reranker: Id
+    """Id of the reranker registry."""
+    first_stage: Id | None = None
+    """Model whose run is reranked; null: search.first_stage."""
+    depth: int = Field(default=100, ge=1)
+    """Documents of the first stage that are reranked; those below keep their order behind them."""
 
 
 class FusionModel(ModelBase):

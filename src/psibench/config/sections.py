@@ -1,4 +1,4 @@
-"""Config of encoding, search, uncertainty and the report."""
+"""Config of encoding, search, uncertainty, leaderboards and the report."""
 
 from typing import Annotated, Literal
 
@@ -68,3 +68,19 @@ class Report(Section):
     """The HTML report."""
 
     title: str = "Position sensitivity of retrievers"
+
+
+class Leaderboard(Section):
+    """A CSV file with one row per model and its score on another benchmark."""
+
+    name: Id
+    """Names its rows in results/leaderboards.csv."""
+    path: str = Field(min_length=1)
+    """The CSV file, relative to the working directory."""
+    model_column: str = Field(default="model", min_length=1)
+    """Column that names the model."""
+    score_column: str = Field(default="score", min_length=1)
+    """Column of the score, larger is better; a model without a score is left out."""
+    aliases: dict[str, Id] = Field(default_factory=dict)
+    """Model ids by the leaderboard's names, where these differ in more than upper and lower
+    case."""

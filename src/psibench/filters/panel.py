@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.reranker_registry import parse_reranker, reranker_params
+from psibench.config.rerankers import parse_reranker, reranker_params
 from psibench.filters.decide import as_table, part_text
 from psibench.filters.negatives import PAIR_SCORES, read_panel, recalled_pairs, wanted_pairs
 from psibench.filters.verify import SEGMENT_SCORES, read_section, wanted_scorings

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.config.leaderboards import Leaderboard
+from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
 from psibench.metrics.correlation import RowCorrelations, correlate_rows, spearman
 from psibench.metrics.psi import FloatArray

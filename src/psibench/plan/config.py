@@ -10,15 +10,12 @@ from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, mode
 from psibench.config.base import Id, Section, refuse_repeats
 from psibench.config.encoders import SentenceTransformerModel
 from psibench.config.files import merge, read_yaml, validated
-from psibench.config.leaderboards import Leaderboard
-from psibench.config.models import Model
+from psibench.config.models import Model, RerankModel
 from psibench.config.paths import DEFAULT_CONFIG, workflow_path
 from psibench.config.registry import load_registry
-from psibench.config.reranker_registry import load_rerankers
-from psibench.config.rerankers import RerankerModel
-from psibench.config.reranking import RerankModel
+from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
-from psibench.config.sections import Encoding, Report, Search, Uncertainty
+from psibench.config.sections import Encoding, Leaderboard, Report, Search, Uncertainty
 from psibench.errors import InputError, refuse, supported
 from psibench.filters.negatives import FinewebNegatives
 from psibench.generate.benchmarks import Benchmark, view_id, view_names

@@ -12,7 +12,7 @@ from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel
 from psibench.config.model_params import retrieval_params
 from psibench.config.release import BeirSource, PosirReleaseSource
-from psibench.config.reranker_registry import reranker_params
+from psibench.config.rerankers import reranker_params
 from psibench.generate.ask import llm_params, task_params
 from psibench.generate.benchmarks import PosirRelease
 from psibench.generate.recipes import UNITS, build_params, grade_rule

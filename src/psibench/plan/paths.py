@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase
-from psibench.config.models import Bm25Model, FusionModel, RunFilesModel
-from psibench.config.reranker_registry import checkpoint_of
-from psibench.config.reranking import RerankModel
+from psibench.config.models import Bm25Model, FusionModel, RerankModel, RunFilesModel
+from psibench.config.rerankers import checkpoint_of
 from psibench.filters.negatives import FinewebNegatives
 from psibench.filters.verify import VerifyMargin
 from psibench.generate.benchmarks import (

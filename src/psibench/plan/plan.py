@@ -12,17 +12,16 @@ from typing import Literal
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel, ModelBase, Windows
 from psibench.config.model_params import PRESENTATION_FIELDS, WORK_FIELDS
-from psibench.config.models import Bm25Model, FusionModel, Model, RunFilesModel
+from psibench.config.models import Bm25Model, FusionModel, Model, RerankModel, RunFilesModel
 from psibench.config.registry import load_registry
-from psibench.config.reranker_registry import checkpoint_of
 from psibench.config.rerankers import (
     BiEncoderReranker,
     CheckpointReranker,
     CrossEncoderReranker,
     RerankerBase,
     RerankerModel,
+    checkpoint_of,
 )
-from psibench.config.reranking import RerankModel
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError, refuse
 from psibench.filters.mixtures import Tiny

@@ -3,8 +3,8 @@
 from contextlib import suppress
 from typing import Any
 
+from psibench.config.models import RerankModel
 from psibench.config.paths import PUBLISHED
-from psibench.config.reranking import RerankModel
 from psibench.errors import InputError
 from psibench.filters.verify import VerifyMargin
 from psibench.llm.sections import Price, price_of

@@ -8,9 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from psibench.config.model_params import retrieval_params
-from psibench.config.reranker_registry import reranker_params
-from psibench.config.rerankers import RerankerModel
-from psibench.config.reranking import RerankModel
+from psibench.config.models import RerankModel
+from psibench.config.rerankers import RerankerModel, reranker_params
 from psibench.rerankers.protocols import Pair, Reranker, has_text
 from psibench.rerankers.scoring import (
     FloatArray,

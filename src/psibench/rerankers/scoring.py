@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from psibench.config.reranker_registry import checkpoint_of
 from psibench.config.rerankers import (
     BiEncoderReranker,
     Bm25Reranker,
