@@ -143,3 +143,128 @@ def test_length_buckets_and_settings_have_rows_of_their_own():
         ("monolingual", "Q4", -1.0),
         ("cross-lingual", "all", -0.5),
     ]
+
+
+# Models that lack a language: no average over another set, and no rank beside the others.
+
+ENGLISH, ARABIC, CHINESE = "eng-Latn", "ara-Arab", "cmn-Hans"
+LEVEL = {ENGLISH: 0.5, ARABIC: 0.3, CHINESE: 0.1}
+AVERAGES = ("mean", "mean_of_buckets", "psi", "psi_noise_mean", "psi_corrected", "psi_same")
+RANKED = ("a", "b", "c", "d")
+BOARD = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "only": 0.5}
+
+
+def row(model: str, code: str, mean: float | None, **values) -> dict:
+    return language(code, model=model, mean=mean, mean_of_buckets=mean) | values
+
+
+def averaged(rows: list[dict]) -> pl.DataFrame:
+    return language_averages(table(*rows))
+
+
+def of(found: pl.DataFrame, **wanted: str) -> dict:
+    return found.filter(**wanted).row(0, named=True)
+
+
+def five_models() -> list[dict]:
+    """Four models in the board's order in each of three languages, `only` in English alone."""
+    rows = [
+        row(model, code, level + place / 100)
+        for place, model in enumerate(RANKED)
+        for code, level in LEVEL.items()
+    ]
+    return [*rows, row("only", ENGLISH, LEVEL[ENGLISH])]
+
+
+def test_a_model_that_lacks_a_language_has_no_averages_but_what_it_has_is_said():
+    found = averaged(five_models())
+    only = of(found, model="only")
+    assert [only[name] for name in AVERAGES] == [None] * len(AVERAGES)
+    assert (only["n_languages"], only["n_all_languages"]) == (1, 3)
+    assert (only["n_mean_of_buckets"], only["n_psi"]) == (1, 1)
+    assert only["languages"] == ENGLISH
+    first = of(found, model="a")
+    assert first["mean"] == pytest.approx(0.3)
+    assert (first["n_languages"], first["n_all_languages"]) == (3, 3)
+
+
+def test_all_languages_are_the_union_even_if_no_model_has_them_all():
+    found = averaged([row("a", ENGLISH, 0.5), row("b", ARABIC, 0.3)])
+    assert found.select("n_languages", "n_all_languages", "mean").rows() == [(1, 2, None)] * 2
+
+
+def test_a_language_whose_psi_alone_is_undefined_is_not_lacking():
+    rows = [row("a", code, 0.5) for code in LEVEL]
+    rows += [row("b", code, 0.5, psi=None if code == ARABIC else 0.4) for code in LEVEL]
+    found = of(averaged(rows), model="b")
+    assert (found["n_languages"], found["n_all_languages"], found["n_psi"]) == (3, 3, 2)
+    assert (found["mean"], found["psi"]) == (pytest.approx(0.5), pytest.approx(0.4))
+
+
+def test_a_row_without_a_score_where_others_have_one_is_lacking():
+    rows = [row("a", code, 0.5) for code in LEVEL]
+    rows += [row("b", code, None if code == ARABIC else 0.4) for code in LEVEL]
+    found = of(averaged(rows), model="b")
+    assert (found["n_languages"], found["n_all_languages"], found["mean"]) == (2, 3, None)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        {"benchmark": "other"},
+        {"length_bucket": "Q4"},
+        {"metric": "mrr@10"},
+        {"buckets": "thirds"},
+        {"evidence": "whole"},
+    ],
+)
+def test_sets_of_languages_are_each_for_themselves(label):
+    rows = [row("a", code, 0.5) for code in LEVEL] + [row("a", ENGLISH, 0.4, **label)]
+    found = averaged(rows)
+    assert of(found, **label)["n_all_languages"] == 1
+    assert of(found, **label)["mean"] == pytest.approx(0.4)
+    assert found["n_all_languages"].to_list() == [3, 1]
+
+
+def test_pairs_are_a_set_of_their_own():
+    rows = [row("a", code, 0.5) for code in LEVEL]
+    rows += [row(model, ARABIC, 0.3, corpus_lang=ENGLISH) for model in ("a", "b")]
+    rows += [row("a", CHINESE, 0.1, corpus_lang=ENGLISH), row("b", ENGLISH, 0.5)]
+    found = averaged(rows)
+    crossed = of(found, model="b", setting="cross-lingual")
+    assert (crossed["n_languages"], crossed["n_all_languages"]) == (1, 2)
+    assert crossed["mean"] is None
+    assert of(found, model="a", setting="cross-lingual")["mean"] == pytest.approx(0.2)
+
+
+def test_a_model_without_views_lacks_no_language_and_takes_none_from_the_others():
+    rows = [row(model, code, 0.5) for model in ("run", "bm25") for code in LEVEL]
+    rows += [
+        row("bm25", code, 0.6, evidence=view) for view in ("visible", "whole") for code in LEVEL
+    ]
+    found = averaged(rows)
+    assert set(found["n_all_languages"]) == {3}
+    assert found["mean"].null_count() == 0
+    assert set(found.filter(pl.col("evidence") != "all")["model"]) == {"bm25"}
+
+
+def test_models_that_lack_a_language_are_named_and_not_ranked():
+    found = leaderboard_correlations(averaged(five_models()), BOARD, leaderboard="x")
+    assert found.select(
+        "average", "n_models", "spearman", "models", "unmatched", "incomplete"
+    ).rows() == [
+        (name, 4, pytest.approx(1.0), "a, b, c, d", "", "only")
+        for name in ("mean", "mean_of_buckets")
+    ]
+
+
+def test_an_incomplete_average_is_not_ranked_even_if_the_table_holds_one():
+    averages = averaged(five_models()).with_columns(pl.col("mean").fill_null(0.9))
+    found = leaderboard_correlations(averages, BOARD, leaderboard="x")
+    assert found["spearman"].to_list() == pytest.approx([1.0, 1.0])
+
+
+def test_a_leaderboard_without_the_incomplete_model_names_it_once():
+    scores = {model: BOARD[model] for model in "abc"}
+    found = leaderboard_correlations(averaged(five_models()), scores, leaderboard="x")
+    assert found.select("unmatched", "incomplete").rows() == [("d", "only")] * 2

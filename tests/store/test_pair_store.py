@@ -1,5 +1,4 @@
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +8,7 @@ from psibench.store.pairs import KEY, ROW, PairStore, pair_keys, read_journal
 
 PAIRS = [("q1", "a"), ("q1", "b"), ("q2", "a")]
 KEYS = pair_keys(PAIRS)
-RAW, SCORE = np.array([-1.5, 0.25, 7.0]), np.array([0.1, 0.5, 1.0])
+RAW, SCORE = np.array([-1 / 3, 0.25, 0.1 + 0.2]), np.array([0.1, 0.5, 1.0])
 
 
 @pytest.fixture
@@ -33,26 +32,14 @@ def test_keys_are_sixteen_bytes_that_tell_query_and_text_apart():
     np.testing.assert_array_equal(pair_keys(pairs[:2]), keys[:2])
 
 
-def test_no_pairs_have_no_keys(store):
-    assert pair_keys([]).shape == (0,)
-    assert store.find(pair_keys([])).known.shape == (0,)
-
-
 def test_written_scores_are_found_again_in_the_order_asked_for(store):
     with store:
         store.add(KEYS, RAW, SCORE)
     found = reopened(store).find(pair_keys([PAIRS[2], ("other", "a"), PAIRS[0], PAIRS[2]]))
     assert found.known.tolist() == [True, False, True, True]
-    assert found.raw.tolist()[2:] == [-1.5, 7.0]
+    assert found.raw.tolist()[2:] == [-1 / 3, 0.1 + 0.2]  # every bit
     assert found.score.tolist()[2:] == [0.1, 1.0]
     assert np.isnan([found.raw[1], found.score[1]]).all()
-
-
-def test_scores_keep_every_bit(store):
-    raw = np.array([0.1 + 0.2, 1e-300, -1 / 3])
-    with store:
-        store.add(KEYS, raw, SCORE)
-    assert reopened(store).find(KEYS).raw.tobytes() == raw.tobytes()
 
 
 def test_batch_is_seen_by_others_as_soon_as_it_is_added(store):
@@ -211,17 +198,6 @@ def test_part_of_another_kind_of_store_is_named(store):
     vectors.add([b"k" * 16], [np.ones((1, 4), np.float32)])
     with pytest.raises(InputError, match="damaged part of the store of pair scores"):
         store.find(KEYS)
-
-
-def test_part_holds_keys_in_order_and_plain_columns(store):
-    with store:
-        store.add(KEYS, RAW, SCORE)
-    (part,) = store.folder.iterdir()
-    table = pq.read_table(part)
-    assert table.column_names == ["key", "raw", "score"]
-    keys = table.column("key").to_pylist()
-    assert keys == sorted(keys)
-    assert len(set(map(len, keys))) == 1
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,9 +1,7 @@
 """Rows of items left out, and what makes them ledger rows of a domain."""
 
 import polars as pl
-import pytest
 
-from psibench.errors import InputError
 from psibench.tables import conform
 from psibench.tables.dropped import DROPPED_SCHEMA, Dropped, as_attrition, dropped_frame
 from psibench.tables.schemas import ATTRITION
@@ -27,13 +25,3 @@ def test_rows_of_a_domain_are_a_ledger_table_with_an_open_length_bin():
     assert set(ATTRITION.column_names) - set(DROPPED_SCHEMA) == {"length_bin", "language", "domain"}
     empty = as_attrition(dropped_frame(), language="eng-Latn", domain="law")
     assert conform(empty, ATTRITION, where="w").num_rows == 0
-
-
-def test_a_table_cannot_hold_an_item_twice():
-    twice = as_attrition(dropped_frame([ROW, ROW]), language="eng-Latn", domain="law")
-    with pytest.raises(InputError, match="2 rows of 'attrition' share a key"):
-        conform(twice, ATTRITION, where="w")
-    elsewhere = [ROW, ROW._replace(unit="chunks"), ROW._replace(stage="later")]
-    frame = as_attrition(dropped_frame(elsewhere), language="eng-Latn", domain="law")
-    other = as_attrition(dropped_frame([ROW]), language="eng-Latn", domain="science")
-    assert conform(pl.concat([frame, other]), ATTRITION, where="w").num_rows == 4

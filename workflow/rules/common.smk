@@ -92,9 +92,9 @@ def task_domains(wildcards):
     return own(wildcards).asked_about(wildcards.task, wildcards.lang)
 
 
-def dump(section):
-    """A section as plain data for a job."""
-    return section.model_dump(mode="json")
+def dump(section, *but):
+    """A section as plain data for a job, but for keys that decide nothing of what it makes."""
+    return section.model_dump(mode="json", exclude=set(but))
 
 
 domains = per_job(paths.domains)

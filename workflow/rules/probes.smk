@@ -45,7 +45,7 @@ rule probe:
         entry=per_job(jobs.entry),
         model_version=per_job(jobs.model_version),
         domains=domains,
-        probes=per_job(jobs.probes),
+        probes=lambda wildcards: settings.probes.of(wildcards.probe),
         length_tokenizer=settings.length_tokenizer,
         level=settings.uncertainty.level,
         dtype=settings.encoding.dtype,

@@ -75,7 +75,9 @@ rule train_model:
         ].settings.save_minutes,
     params:
         entry=per_job(jobs.base),
-        settings=per_job(jobs.training_settings),
+        settings=lambda wildcards: dump(
+            settings.training[wildcards.training].settings, "save_minutes"
+        ),
         distribution=lambda wildcards: plan.config.trained[
             wildcards.trained
         ].distribution,

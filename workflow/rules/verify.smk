@@ -190,7 +190,7 @@ rule audit_pairs:
         runtime=lambda wildcards, attempt: 60 * attempt,
     params:
         domains=domains,
-        section=per_job(jobs.audit),
+        section=lambda wildcards: dump(own(wildcards).section.audit, "prompt"),
         stage=STAGES["audit_pairs"],
     message:
         "What to audit of {wildcards.benchmark}"

@@ -25,7 +25,7 @@ rule tiny:
         ),
         runtime=lambda wildcards, attempt: 30 * attempt,
     params:
-        section=per_job(jobs.tiny),
+        section=lambda wildcards: dump(own(wildcards).section.tiny, "only_here"),
         stage=STAGES["subset"],
     message:
         "A tiny subset of {wildcards.benchmark}, {wildcards.lang}, {wildcards.domain}"

@@ -1,6 +1,6 @@
 """Stage ``similarity``: how alike the domains of a benchmark are, by a model's embeddings."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,44 +21,31 @@ DECIMALS = 9
 """The order of a sum depends on the store's parts; beyond this many decimals so does a cosine."""
 
 
-class DomainMeans:
-    """Means of the documents' vectors by domain, summed up block by block in float64."""
+Documents = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""A block of documents: their vectors one after the other, (n_vectors, dim); how many each has,
+(n_documents,); the index of each one's domain, (n_documents,)."""
 
-    def __init__(self, n_domains: int) -> None:
-        self._sums: np.ndarray | None = None
-        self._counts = np.zeros(n_domains, np.int64)
 
-    def add(self, vectors: np.ndarray, counts: np.ndarray, domains: np.ndarray) -> None:
-        """Add documents.
+def domain_means(blocks: Iterable[Documents], n_domains: int) -> np.ndarray:
+    """Average the documents' vectors by domain, summed up block by block: (n_domains, dim) float64.
 
-        Parameters
-        ----------
-        vectors
-            (n_vectors, dim), the documents' vectors one after the other.
-        counts
-            (n_documents,) vectors per document. One with several counts by their mean, so each
-            document weighs the same; one without any does not count.
-        domains
-            (n_documents,) index of each document's domain.
-        """
-        if self._sums is None:
-            self._sums = np.zeros((len(self._counts), vectors.shape[1]))
+    A document with several vectors counts by their mean, so each document weighs the same; one
+    without any does not count. NaN for a domain without documents.
+    """
+    sums, n_documents = np.zeros((n_domains, 1)), np.zeros(n_domains, np.int64)
+    for vectors, counts, domains in blocks:
+        sums = sums if n_documents.any() else np.zeros((n_domains, vectors.shape[1]))
         kept = counts > 0
         counts, domains = counts[kept], domains[kept]
         owners = np.repeat(domains, counts)
         weights = np.repeat(1.0 / counts, counts)
         for domain in np.unique(domains):
             mine = owners == domain
-            self._sums[domain] += weights[mine] @ vectors[mine].astype(np.float64)
-        self._counts += np.bincount(domains, minlength=len(self._counts))
-
-    @property
-    def means(self) -> np.ndarray:
-        """(n_domains, dim) float64; NaN for a domain without documents."""
-        sums = np.zeros((len(self._counts), 1)) if self._sums is None else self._sums
-        with np.errstate(invalid="ignore"):
-            means: np.ndarray = sums / self._counts[:, None]
-        return means
+            sums[domain] += weights[mine] @ vectors[mine].astype(np.float64)
+        n_documents += np.bincount(domains, minlength=n_domains)
+    with np.errstate(invalid="ignore"):
+        means: np.ndarray = sums / n_documents[:, None]
+    return means
 
 
 def cosine_matrix(means: np.ndarray) -> np.ndarray:
@@ -114,13 +101,15 @@ def run_similarity(
     columns = ("role", "domain", "_id", "key")
     frame = read_columns(encodings, ENCODINGS, columns).filter(pl.col("role") == "document")
     frame = own_rows(frame, domains, own, CORPUS)
-    _refuse_unknown(domains, frame, encodings)
-    fingerprint = fingerprint_of(encodings)
-    stored = open_store(model, store=store, fingerprint=fingerprint)
-    means = DomainMeans(len(domains))
-    for vectors, counts, members in _documents(stored, frame, domains):
-        means.add(vectors, counts, members)
-    rows = similarity_rows(domains, cosine_matrix(means.means))
+    found = set(frame.get_column("domain"))
+    if lacking := [name for name in domains if name not in found]:
+        raise InputError(
+            f"{encodings}: no documents of the domain {', '.join(lacking)}; it has "
+            f"{', '.join(sorted(found)) or 'none'}. Encode the language again."
+        )
+    stored = open_store(model, store=store, fingerprint=fingerprint_of(encodings))
+    means = domain_means(_documents(stored, frame, domains), len(domains))
+    rows = similarity_rows(domains, cosine_matrix(means))
     labels = {"benchmark": benchmark, "language": language, "model": model}
     named = [pl.lit(value).alias(name) for name, value in labels.items()]
     params = {**retrieval_params(entry), "domains": list(domains)}
@@ -130,19 +119,9 @@ def run_similarity(
 
 def _documents(
     stored: EmbeddingStore, frame: pl.DataFrame, domains: Sequence[str]
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield vectors, vectors per document and domains of documents; a text counts where it is."""
+) -> Iterator[Documents]:
+    """Yield blocks of documents; a text counts in each domain that has it."""
     inside = frame.filter(pl.col("domain").is_in(domains))
     members = inside["domain"].replace_strict(domains, range(len(domains))).to_numpy()
     for places, vectors in stored.blocks(inside["key"].to_list(), BLOCK_BYTES):
         yield vectors.values, vectors.counts, members[places]
-
-
-def _refuse_unknown(domains: Sequence[str], frame: pl.DataFrame, encodings: str | Path) -> None:
-    found = set(frame.get_column("domain"))
-    lacking = [name for name in domains if name not in found]
-    if lacking:
-        raise InputError(
-            f"{encodings}: no documents of the domain {', '.join(lacking)}; it has "
-            f"{', '.join(sorted(found)) or 'none'}. Encode the language again."
-        )

@@ -20,7 +20,6 @@ from psibench.generate.sampling import sample_params
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
-from psibench.probes.settings import ProbeName
 from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 DEVICES = Path("/dev")
@@ -95,20 +94,6 @@ def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any
     return dumped | {"rule": grade_rule(section)}
 
 
-def audit(plan: Plan, benchmark: str) -> dict[str, Any]:
-    """Return what of a benchmark's audit decides what is asked, less the template."""
-    section = plan.benchmarks[benchmark].generated.audit
-    assert section is not None
-    return section.model_dump(mode="json", exclude={"prompt"})
-
-
-def tiny(plan: Plan, benchmark: str) -> dict[str, Any]:
-    """Return what decides the tiny subset of a benchmark; not who runs on it."""
-    section = plan.benchmarks[benchmark].generated.tiny
-    assert section is not None
-    return section.model_dump(mode="json", exclude={"only_here"})
-
-
 def clean(plan: Plan, benchmark: str) -> dict[str, Any]:
     """Return what decides which translations stay, and what is found again in them."""
     planned = plan.benchmarks[benchmark]
@@ -180,11 +165,6 @@ def prefixes_ids(plan: Plan, benchmark: str) -> bool:
     return isinstance(section, PosirRelease) and section.prefix_ids
 
 
-def probes(plan: Plan, probe: ProbeName) -> dict[str, Any]:
-    """Return what of the config's probes decides the figures of one of them."""
-    return plan.config.probes.of(probe)
-
-
 # How the work is cut: memory, time, threads, GPUs
 
 
@@ -207,12 +187,6 @@ def base(plan: Plan, trained: str) -> dict[str, Any]:
     section = plan.config.trained[trained].settings
     decides = section.model_dump(mode="json", exclude={"licence", "parameters_m"})
     return decides | {"learning_rate": section.rate}
-
-
-def training_settings(plan: Plan, training: str) -> dict[str, Any]:
-    """Return what of the settings of a training decides its models."""
-    section = plan.config.training[training].settings
-    return section.model_dump(mode="json", exclude={"save_minutes"})
 
 
 def training_mib(plan: Plan, trained: str) -> int:
