@@ -1,4 +1,4 @@
-"""Tables of all domains of a language, as jobs write them."""
+"""Tables of all domains of a language, as jobs write them; and the texts of one domain."""
 
 from pathlib import Path
 
@@ -6,6 +6,17 @@ import polars as pl
 
 from psibench.tables import Provenance, TableSpec, write_table
 from psibench.tables.domains import each_domain
+from psibench.tables.schemas import CORPUS, QUERIES
+from psibench.text.lengths import count_whitespace_tokens, with_lengths
+
+SOURCE = Provenance(stage="build", stage_version=1, queries_by="people")
+DOCUMENTS = {
+    "d3": "The cat sat on the mat and slept.",
+    "d1": "Rivers carry water from the mountains to the sea.",
+    "d2": "A guitar has six strings and a hollow body.",
+    "d0": "Rivers carry water from the mountains to the sea.",
+}
+QUESTIONS = {"q2": "which animal slept", "q1": "where does river water go"}
 
 
 def write_domains(
@@ -15,3 +26,24 @@ def write_domains(
     with each_domain(list(frames), {"table": str(path)}) as domains:
         for domain in domains:
             write_table(frames[domain.name], domain.outputs["table"], spec, provenance=provenance)
+
+
+def write_texts(
+    folder: Path, documents: dict[str, str] = DOCUMENTS, questions: dict[str, str] = QUESTIONS
+) -> tuple[Path, Path]:
+    """Write corpus and queries of one domain, by id; returns the two paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    schema = {"_id": pl.String, "text": pl.String}
+    texts = pl.DataFrame(list(documents.items()), schema=schema, orient="row")
+    corpus = with_lengths(texts, count_tokens=count_whitespace_tokens)
+    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=SOURCE)
+    asked = {
+        "pos_corpus_id": "d1",
+        "pos_char_span": [0, 3],
+        "pos_char_length": 9,
+        "pos_token_length": 3,
+    }
+    rows = [{"_id": i, "text": t} | asked for i, t in questions.items()]
+    queries = pl.DataFrame(rows, schema=QUERIES.empty().schema)
+    write_table(queries, folder / "queries.parquet", QUERIES, provenance=SOURCE)
+    return folder / "corpus.parquet", folder / "queries.parquet"

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import polars as pl
 import pytest
 import yaml
 from embedding_standin import EmbeddingServer, EmbeddingStandIn
+from language_tables import write_texts
 
 from psibench.cli import main
 from psibench.encode.api import run_embed_api
@@ -15,9 +15,7 @@ from psibench.models.counting import token_counter
 from psibench.models.manifests import Manifest, manifest_name
 from psibench.plan import encodings
 from psibench.sources import reach
-from psibench.tables import Provenance, write_table
-from psibench.tables.schemas import CORPUS, QUERIES
-from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.tables import Provenance
 
 API = {
     "backend": "embedding-api",
@@ -72,21 +70,7 @@ def plain(capsys, *argv) -> dict:
 
 def write_tables(folder, documents, questions, *, domain="general"):
     place = folder / "results" / "known" / "data" / "eng-Latn" / domain
-    place.mkdir(parents=True)
-    schema = {"_id": pl.String, "text": pl.String}
-    texts = pl.DataFrame(list(documents.items()), schema=schema, orient="row")
-    corpus = with_lengths(texts, count_tokens=count_whitespace_tokens)
-    write_table(corpus, place / "corpus.parquet", CORPUS, provenance=SOURCE)
-    empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
-    asked = {
-        "pos_corpus_id": "d1",
-        "pos_char_span": [0, 3],
-        "pos_char_length": 9,
-        "pos_token_length": 3,
-    }
-    rows = pl.DataFrame([{"_id": i, "text": t} | asked for i, t in questions.items()])
-    queries = pl.concat([empty, rows], how="diagonal_relaxed")
-    write_table(queries, place / "queries.parquet", QUERIES, provenance=SOURCE)
+    write_texts(place, documents, questions)
     return place
 
 

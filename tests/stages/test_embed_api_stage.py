@@ -10,9 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
-import polars as pl
 import pytest
 from embedding_standin import EmbeddingServer, EmbeddingStandIn
+from language_tables import DOCUMENTS, QUESTIONS, write_texts
 from openai import _base_client
 
 from psibench.config.embedding_apis import EmbeddingApiModel
@@ -25,19 +25,10 @@ from psibench.llm import asking
 from psibench.llm.standin.embedding_server import embed
 from psibench.llm.usage import BudgetReachedError
 from psibench.models.api.texts import load_api_texts
-from psibench.tables import Provenance, read_provenance, read_table, write_table
+from psibench.tables import read_provenance, read_table
 from psibench.tables.encoding_schemas import EMBEDDING_USAGE
-from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES
-from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.tables.schemas import ENCODINGS
 
-SOURCE = Provenance(stage="build", stage_version=1, queries_by="people")
-DOCUMENTS = {
-    "d3": "The cat sat on the mat and slept.",
-    "d1": "Rivers carry water from the mountains to the sea.",
-    "d2": "A guitar has six strings and a hollow body.",
-    "d0": "Rivers carry water from the mountains to the sea.",
-}
-QUESTIONS = {"q2": "which animal slept", "q1": "where does river water go"}
 HOSTS = {
     "api.openai.com": "openai",
     "api.voyageai.com": "voyage",
@@ -55,27 +46,6 @@ def _no_long_waits(monkeypatch):
 def server():
     with EmbeddingServer(EmbeddingStandIn()) as running:
         yield running
-
-
-def write_domain(folder, documents=DOCUMENTS, questions=QUESTIONS):
-    """Write corpus and queries of one domain; returns the two paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = pl.DataFrame(
-        list(documents.items()), schema={"_id": pl.String, "text": pl.String}, orient="row"
-    )
-    corpus = with_lengths(texts, count_tokens=count_whitespace_tokens)
-    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=SOURCE)
-    empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
-    asked = {
-        "pos_corpus_id": "d1",
-        "pos_char_span": [0, 3],
-        "pos_char_length": 9,
-        "pos_token_length": 3,
-    }
-    rows = [{"_id": i, "text": t} | asked for i, t in questions.items()]
-    queries = pl.concat([empty, pl.DataFrame(rows)], how="diagonal_relaxed") if rows else empty
-    write_table(queries, folder / "queries.parquet", QUERIES, provenance=SOURCE)
-    return folder / "corpus.parquet", folder / "queries.parquet"
 
 
 def entry_of(server, style="voyage", **fields) -> EmbeddingApiModel:
@@ -126,7 +96,7 @@ def store_of(folder, entry) -> EmbeddingStore:
 
 
 def test_the_table_points_at_unit_vectors_and_equal_texts_are_asked_once(tmp_path, server):
-    write_domain(tmp_path / "a")
+    write_texts(tmp_path / "a")
     entry = entry_of(server, price=2.0)
     table, used = embed_all(tmp_path, entry)
     assert table["_id"].to_list() == [*DOCUMENTS, *QUESTIONS]
@@ -152,7 +122,7 @@ def test_the_table_points_at_unit_vectors_and_equal_texts_are_asked_once(tmp_pat
 
 
 def test_vectors_may_be_stored_in_half_precision(tmp_path, server):
-    corpus, queries = write_domain(tmp_path / "a")
+    corpus, queries = write_texts(tmp_path / "a")
     entry = entry_of(server)
     run_embed_api(
         config_of(entry),
@@ -174,7 +144,7 @@ def test_vectors_may_be_stored_in_half_precision(tmp_path, server):
 
 
 def test_search_finds_by_these_vectors_what_shares_words(tmp_path, server):
-    write_domain(tmp_path / "a")
+    write_texts(tmp_path / "a")
     embed_all(tmp_path, entry_of(server))
     table = read_table(tmp_path / "encodings.parquet", ENCODINGS)
     vectors = store_of(tmp_path, entry_of(server)).load(table["key"].to_list()).values
@@ -185,7 +155,7 @@ def test_search_finds_by_these_vectors_what_shares_words(tmp_path, server):
 
 def test_a_long_text_is_sent_as_far_as_the_model_reads(tmp_path, server):
     long = " ".join(f"word{n}" for n in range(30))
-    write_domain(tmp_path / "a", {"d1": long}, {})
+    write_texts(tmp_path / "a", {"d1": long}, {})
     table, _ = embed_all(tmp_path, entry_of(server, document_prompt="note: "))
     (end,) = table["visible_char_end"]
     assert 0 < end < len(long)
@@ -194,7 +164,7 @@ def test_a_long_text_is_sent_as_far_as_the_model_reads(tmp_path, server):
 
 
 def test_a_second_run_asks_nothing_and_needs_no_key(tmp_path, server, monkeypatch):
-    write_domain(tmp_path / "a")
+    write_texts(tmp_path / "a")
     entry = entry_of(server, key_env="EMBEDDING_KEY", price=1.0)
     monkeypatch.setenv("EMBEDDING_KEY", "some-key-of-mine")
     first, used = embed_all(tmp_path, entry)
@@ -205,14 +175,14 @@ def test_a_second_run_asks_nothing_and_needs_no_key(tmp_path, server, monkeypatc
     assert used_again == used  # what the job's vectors cost, whenever they were asked for
     assert len(server.stand_in.asked) == n_asked
     (tmp_path / "b").mkdir()
-    write_domain(tmp_path / "b", questions={"q9": "a new question"})
+    write_texts(tmp_path / "b", questions={"q9": "a new question"})
     with pytest.raises(InputError, match="environment variable EMBEDDING_KEY"):
         embed_all(tmp_path, entry, domains=("a", "b"))
 
 
 def test_a_budget_ends_the_job_and_a_larger_one_goes_on_with_the_rest(tmp_path, server):
     documents = {f"d{n}": f"word{n} one two three four five six" for n in range(40)}
-    write_domain(tmp_path / "a", documents, {})
+    write_texts(tmp_path / "a", documents, {})
     entry = entry_of(server, price=1e6, budget_usd=150, concurrency=1)
     with pytest.raises(BudgetReachedError, match="budget_usd 150"):
         embed_all(tmp_path, entry)
@@ -228,7 +198,7 @@ def test_a_budget_ends_the_job_and_a_larger_one_goes_on_with_the_rest(tmp_path, 
 
 def test_texts_are_read_block_by_block(tmp_path, server, monkeypatch):
     monkeypatch.setattr(embed_api, "BLOCK_CHARS", 60)
-    write_domain(tmp_path / "a")
+    write_texts(tmp_path / "a")
     table, used = embed_all(tmp_path, entry_of(server))
     assert table["_id"].to_list() == [*DOCUMENTS, *QUESTIONS]
     assert sorted(texts_asked(server)) == sorted({*DOCUMENTS.values(), *QUESTIONS.values()})
@@ -237,7 +207,7 @@ def test_texts_are_read_block_by_block(tmp_path, server, monkeypatch):
 
 def test_faults_on_the_way_change_no_vector(tmp_path):
     documents = {f"d{n}": f"word{n} one two" for n in range(24)}
-    write_domain(tmp_path / "a", documents, {})
+    write_texts(tmp_path / "a", documents, {})
     faults = ["429:0.05", "500", "truncated", "", "wrong_count", "nan", "reset", "503", ""]
     with EmbeddingServer(EmbeddingStandIn(faults)) as server:
         entry = entry_of(server)
@@ -249,19 +219,19 @@ def test_faults_on_the_way_change_no_vector(tmp_path):
 
 
 def test_texts_without_a_visible_character_are_not_asked_and_get_zeros(tmp_path, server):
-    write_domain(tmp_path / "a", {"d1": "some words", "d2": " \n", "d3": ""}, {})
+    write_texts(tmp_path / "a", {"d1": "some words", "d2": " \n", "d3": ""}, {})
     table, _ = embed_all(tmp_path, entry_of(server))
     assert texts_asked(server) == ["some words"]
     found = store_of(tmp_path, entry_of(server)).load(table["key"].to_list())
     np.testing.assert_array_equal(found.values[1:], np.zeros((2, 64), np.float32))
-    write_domain(tmp_path / "b", {"d1": " "}, {})
+    write_texts(tmp_path / "b", {"d1": " "}, {})
     with pytest.raises(InputError, match="no text has a visible character"):
         embed_all(tmp_path, entry_of(server, version="b"), domains=("b",))
 
 
 def test_another_model_behind_the_same_entry_is_noticed(tmp_path, server):
-    write_domain(tmp_path / "a")
-    write_domain(tmp_path / "b", {**DOCUMENTS, "d9": "a new text"}, {})
+    write_texts(tmp_path / "a")
+    write_texts(tmp_path / "b", {**DOCUMENTS, "d9": "a new text"}, {})
     embed_all(tmp_path, entry_of(server))
     server.stand_in.dim = 32
     with pytest.raises(InputError, match="of 32 dimensions, and of 64 before"):
@@ -282,7 +252,7 @@ class Stop:
 def test_a_stopped_job_keeps_every_answer_and_asks_the_rest_later(tmp_path, monkeypatch):
     monkeypatch.setattr(asking, "LOOK_S", 0.02)
     documents = {f"d{n}": f"word{n} one two" for n in range(60)}
-    write_domain(tmp_path / "a", documents, {})
+    write_texts(tmp_path / "a", documents, {})
     with EmbeddingServer(EmbeddingStandIn(delay_s=0.05)) as server:
         entry = entry_of(server, concurrency=2)
         with pytest.raises(TimeoutError, match="no time left"):
@@ -326,7 +296,7 @@ def wait_for_answers(server, n: int, process) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_job_asks_nothing_again_but_what_was_under_way(tmp_path, number):
     documents = {f"d{n}": f"word{n} one two" for n in range(160)}
-    write_domain(tmp_path / "a", documents, {})
+    write_texts(tmp_path / "a", documents, {})
     with EmbeddingServer(EmbeddingStandIn(delay_s=0.04)) as server:
         process = start_job(tmp_path, server)
         wait_for_answers(server, 40, process)
@@ -362,7 +332,7 @@ def test_every_shipped_entry_speaks_its_services_language(tmp_path, server, name
     style = HOSTS[urlsplit(entry.url).hostname]
     monkeypatch.setenv(entry.key_env, "some-key-of-mine")
     here = {"url": server.url(style), "tokenizer": "embedded:all-MiniLM-L6-v2"}
-    write_domain(tmp_path / "a")
+    write_texts(tmp_path / "a")
     table, used = embed_all(tmp_path, entry.model_copy(update=here))
     assert used["requests"] == 2
     assert used["tokens"] == 37  # as the service counted

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 import pytest
+from language_tables import DOCUMENTS, QUESTIONS, write_texts
 
 from psibench.config.model_params import retrieval_params
 from psibench.config.models import Bm25Model, SentenceTransformerModel, StaticModel
@@ -18,38 +19,9 @@ from psibench.models.load import load_encoder
 from psibench.models.protocols import TokenizedText
 from psibench.search.runs import run_lexical_search, run_vector_search
 from psibench.tables import Provenance, read_provenance, read_table, write_table
-from psibench.tables.schemas import CORPUS, ENCODINGS, QUERIES, RUN
-from psibench.text.lengths import count_whitespace_tokens, with_lengths
+from psibench.tables.schemas import ENCODINGS, RUN
 
 MINILM = "embedded:all-MiniLM-L6-v2"
-SOURCE = Provenance(stage="build", stage_version=1, queries_by="people")
-DOCUMENTS = {
-    "d3": "The cat sat on the mat and slept.",
-    "d1": "Rivers carry water from the mountains to the sea.",
-    "d2": "A guitar has six strings and a hollow body.",
-    "d0": "Rivers carry water from the mountains to the sea.",
-}
-QUESTIONS = {"q2": "which animal slept", "q1": "where does river water go"}
-
-
-def write_domain(folder, documents=DOCUMENTS, questions=QUESTIONS):
-    """Write corpus and queries of one domain; returns the two paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    schema = {"_id": pl.String, "text": pl.String}
-    texts = pl.DataFrame(list(documents.items()), schema=schema, orient="row")
-    corpus = with_lengths(texts, count_tokens=count_whitespace_tokens)
-    write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=SOURCE)
-    empty = pl.DataFrame(pl.from_arrow(QUERIES.schema.empty_table()))
-    asked = {
-        "pos_corpus_id": "d1",
-        "pos_char_span": [0, 3],
-        "pos_char_length": 9,
-        "pos_token_length": 3,
-    }
-    rows = [{"_id": i, "text": t} | asked for i, t in questions.items()]
-    queries = pl.concat([empty, pl.DataFrame(rows)], how="diagonal_relaxed") if rows else empty
-    write_table(queries, folder / "queries.parquet", QUERIES, provenance=SOURCE)
-    return folder / "corpus.parquet", folder / "queries.parquet"
 
 
 def sentence_transformer(**fields) -> SentenceTransformerModel:
@@ -77,7 +49,7 @@ def encode(tmp_path, entry, *, domains=("a",), output="encodings.parquet", **set
 
 def write_paths(folder):
     paths = (folder / "corpus.parquet", folder / "queries.parquet")
-    return paths if paths[0].exists() else write_domain(folder)
+    return paths if paths[0].exists() else write_texts(folder)
 
 
 def search(tmp_path, entry, *, domains=("a",), top_k=10, **own) -> pl.DataFrame:
@@ -184,8 +156,8 @@ def test_late_interaction_scores_are_those_of_the_token_vectors(tmp_path):
 
 
 def test_search_keeps_domains_apart(tmp_path):
-    write_domain(tmp_path / "a")
-    write_domain(tmp_path / "b", {"x": "Water of rivers goes to the sea."}, {"q9": "river"})
+    write_texts(tmp_path / "a")
+    write_texts(tmp_path / "b", {"x": "Water of rivers goes to the sea."}, {"q9": "river"})
     encode(tmp_path, STATIC, domains=("a", "b"))
     run = search(tmp_path, STATIC, domains=("a", "b"))
     assert ranking(run, "q9") == ["x"]
@@ -193,12 +165,12 @@ def test_search_keeps_domains_apart(tmp_path):
 
 
 def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(tmp_path):
-    write_domain(tmp_path / "a")
-    write_domain(tmp_path / "b", {"d1": "Rivers.", "x": "Water of rivers."}, {"q9": "river"})
+    write_texts(tmp_path / "a")
+    write_texts(tmp_path / "b", {"d1": "Rivers.", "x": "Water of rivers."}, {"q9": "river"})
     encode(tmp_path, STATIC, domains=("a", "b"))
     kept = {name: text for name, text in DOCUMENTS.items() if name != "d1"}
-    one = write_domain(tmp_path / "own-a", kept, {"q1": QUESTIONS["q1"]})
-    other = write_domain(tmp_path / "own-b", {"d1": "Rivers."}, {"q9": "river"})
+    one = write_texts(tmp_path / "own-a", kept, {"q1": QUESTIONS["q1"]})
+    other = write_texts(tmp_path / "own-b", {"d1": "Rivers."}, {"q9": "river"})
     corpora, queries = zip(one, other, strict=True)
     own = {"own_corpus": corpora, "own_queries": queries}
     run = search(tmp_path, STATIC, domains=("a", "b"), **own)
@@ -211,8 +183,8 @@ def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
 
 
 def test_domain_without_queries_gives_no_rows(tmp_path):
-    write_domain(tmp_path / "a")
-    write_domain(tmp_path / "b", {"x": "Water."}, {})
+    write_texts(tmp_path / "a")
+    write_texts(tmp_path / "b", {"x": "Water."}, {})
     encode(tmp_path, STATIC, domains=("a", "b"))
     run = search(tmp_path, STATIC, domains=("a", "b"))
     assert set(run["query_id"]) == {"q1", "q2"}
@@ -230,7 +202,7 @@ def test_encoding_again_asks_the_model_nothing(tmp_path, monkeypatch):
 
 def test_crash_in_the_third_shard_costs_that_shard_only(tmp_path, monkeypatch):
     small = {"tokens_per_batch": 64, "tokens_per_part": 64, "seconds_per_part": 0}
-    write_domain(tmp_path / "a", {f"d{i}": f"{i}" * 64 for i in range(8)}, {"q": "x" * 64})
+    write_texts(tmp_path / "a", {f"d{i}": f"{i}" * 64 for i in range(8)}, {"q": "x" * 64})
     crashing, resumed = CountingEncoder(fails_at_call=2), CountingEncoder()
     put_in_place(monkeypatch, crashing)
     with pytest.raises(RuntimeError, match="killed"):
@@ -244,7 +216,7 @@ def test_crash_in_the_third_shard_costs_that_shard_only(tmp_path, monkeypatch):
 def test_max_passage_score_is_that_of_the_best_window(tmp_path):
     entry = sentence_transformer(windows={"tokens": 16, "overlap": 4})
     text = " ".join(f"Sentence {i} speaks of item {i * i}." for i in range(12))
-    write_domain(tmp_path / "a", {"long": text, "short": "Nothing here."}, {"q": "item 81"})
+    write_texts(tmp_path / "a", {"long": text, "short": "Nothing here."}, {"q": "item 81"})
     encode(tmp_path, entry)
     run = search(tmp_path, entry)
     encoder = load_encoder(entry, device="cpu")
@@ -282,7 +254,7 @@ def test_provenance_says_which_checkpoint_encoded_whose_queries(tmp_path):
 
 
 def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_path):
-    corpus, queries = write_domain(tmp_path / "a")
+    corpus, queries = write_texts(tmp_path / "a")
     run_lexical_search(
         Bm25Model(backend="bm25s"),
         model="bm25",

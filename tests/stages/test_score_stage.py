@@ -62,8 +62,12 @@ def run_stage(tmp_path, run, *, encodings=None, seen=None, metrics=("ndcg@10",),
     return read_table(tmp_path / "scores.parquet", QUERY_SCORES)
 
 
-def score(tmp_path, domains: dict, run: list[tuple], seen=None, *, beside=None) -> pl.DataFrame:
-    rows = [dict(zip(("query_id", "doc_id", "rank", "score"), row, strict=True)) for row in run]
+def score(tmp_path, domains: dict, run, seen=None, *, beside=None) -> pl.DataFrame:
+    """Score a run, rows or a file; `seen` are rows of its encodings, `beside` a table of SEEN."""
+    if isinstance(run, list):
+        names = ("query_id", "doc_id", "rank", "score")
+        rows = [dict(zip(names, row, strict=True)) for row in run]
+        run = write(tmp_path / "run.parquet", RUN, rows)
     encodings = None
     if seen is not None:
         fields = ("domain", "_id", "visible_char_end")
@@ -78,7 +82,7 @@ def score(tmp_path, domains: dict, run: list[tuple], seen=None, *, beside=None) 
         )
     return run_stage(
         tmp_path,
-        write(tmp_path / "run.parquet", RUN, rows),
+        run,
         domains=list(domains),
         asked=[d["queries"] for d in domains.values()],
         queries=[d["queries"] for d in domains.values()],
@@ -126,16 +130,9 @@ def test_a_reranker_sees_of_a_document_what_the_query_beside_it_leaves(tmp_path,
     two = pl.concat([asked, asked.with_columns(pl.lit("qb").alias("_id"))])
     write_table(two, parts["queries"], QUERIES, provenance=SOURCE)
     judged = [{"query-id": q, "corpus-id": "da", "score": 1} for q in ("qa", "qb")]
-    run_stage(
-        tmp_path,
-        write(tmp_path / "run.parquet", RUN, []),
-        domains=["a"],
-        asked=[parts["queries"]],
-        queries=[parts["queries"]],
-        qrels=[write(tmp_path / "qrels.parquet", QRELS, judged)],
-        seen=read_beside(tmp_path / "seen.parquet", [("qa", "da", 15), ("qb", "da", 20)]),
-    )
-    scores = read_table(tmp_path / "scores.parquet", QUERY_SCORES)
+    parts["qrels"] = write(tmp_path / "qrels.parquet", QRELS, judged)
+    seen = read_beside(tmp_path / "seen.parquet", [("qa", "da", 15), ("qb", "da", 20)])
+    scores = score(tmp_path, {"a": parts}, [], beside=seen)
     assert scores.select("query_id", "visible", "pos_visible").rows() == [
         ("qa", 0.5, 0.375),
         ("qb", 1.0, 0.5),
@@ -144,17 +141,9 @@ def test_a_reranker_sees_of_a_document_what_the_query_beside_it_leaves(tmp_path,
 
 @pytest.mark.parametrize("row", [("qx", "da", 40), ("qa", "other", 40)])
 def test_a_reading_of_other_pairs_is_refused(tmp_path, domain, row):
-    parts = domain("a")
+    seen = read_beside(tmp_path / "seen.parquet", [row])
     with pytest.raises(InputError, match="no visible_char_end for the positives 'da'"):
-        run_stage(
-            tmp_path,
-            write(tmp_path / "run.parquet", RUN, []),
-            domains=["a"],
-            asked=[parts["queries"]],
-            queries=[parts["queries"]],
-            qrels=[parts["qrels"]],
-            seen=read_beside(tmp_path / "seen.parquet", [row]),
-        )
+        score(tmp_path, {"a": domain("a")}, [], beside=seen)
 
 
 def test_query_id_in_two_domains_is_refused(tmp_path, domain):
@@ -272,28 +261,13 @@ def test_ranks_below_the_deepest_metric_and_pairs_without_a_judgement_change_not
     assert score(tmp_path, {"a": domain("a"), "b": domain("b")}, shallow).equals(scores)
 
 
-def test_a_run_of_other_columns_is_refused(tmp_path, domain):
+def test_a_run_that_is_none_is_refused(tmp_path, domain):
     wrong = pl.DataFrame({"query_id": ["qa"], "doc_id": ["da"]})
     wrong.write_parquet(tmp_path / "wrong.parquet")
-    parts = domain("a")
     with pytest.raises(InputError, match="not a 'run' table: missing columns: rank, score"):
-        run_stage(
-            tmp_path,
-            tmp_path / "wrong.parquet",
-            domains=["a"],
-            asked=[parts["queries"]],
-            queries=[parts["queries"]],
-            qrels=[parts["qrels"]],
-        )
-
-
-def test_a_missing_run_is_named(tmp_path):
+        score(tmp_path, {"a": domain("a")}, tmp_path / "wrong.parquet")
     with pytest.raises(InputError, match="no such file"):
-        scoring.judged_rows(
-            tmp_path / "none.parquet",
-            [pl.DataFrame({"query-id": ["q"], "corpus-id": ["d"]})],
-            ["ndcg@10"],
-        )
+        score(tmp_path, {"a": domain("a")}, tmp_path / "none.parquet")
 
 
 def test_ties_are_averaged_whole_wherever_a_batch_ends(tmp_path, monkeypatch):
