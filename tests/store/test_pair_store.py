@@ -132,7 +132,7 @@ def test_journal_that_becomes_a_part_while_it_is_looked_for_is_not_missed(store,
 
 def test_writer_killed_between_part_and_journal_leaves_each_pair_found_once(store, monkeypatch):
     store.add(KEYS, RAW, SCORE)
-    monkeypatch.setattr(store._journal, "discard", lambda: None)
+    monkeypatch.setattr(store, "_discard_journal", lambda: None)
     store.seal()
     assert files(store) == [".open", ".parquet"]
     assert reopened(store).find(KEYS).score.tolist() == SCORE.tolist()

@@ -29,6 +29,11 @@ from psibench.store.parts import (
 )
 
 MARKER = "pair-scores"
+SUFFIX = ".open"
+"""Of journals: scores on their way into a part, which survive `kill -9`."""
+ROW = np.dtype([("key", f"S{KEY_BYTES}"), ("raw", "<f8"), ("score", "<f8"), ("check", "<u4")])
+"""One scored pair of a journal. `check` is the crc32 of what comes before it: a torn row shows."""
+_CHECKED_BYTES = ROW.itemsize - 4
 
 
 def pair_keys(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
@@ -57,6 +62,8 @@ def nothing_found(keys: np.ndarray) -> Found:
 class PairStore:
     """Scores by pair key for one reranker's fingerprint. Use as a context manager to write.
 
+    Not for use by several threads.
+
     Parameters
     ----------
     root
@@ -70,7 +77,8 @@ class PairStore:
     def __init__(self, root: str | Path, fingerprint: str, *, pairs_per_part: int = 65_536) -> None:
         self.folder = Path(root) / fingerprint[:24]
         self._pairs_per_part = pairs_per_part
-        self._journal = Journal(self.folder)
+        self._journal: tuple[int, Path] | None = None
+        self._rows: list[np.ndarray] = []
 
     def __enter__(self) -> "PairStore":
         return self
@@ -102,22 +110,48 @@ class PairStore:
         return Found(known[places], raw[places], score[places])
 
     def add(self, keys: np.ndarray, raw: np.ndarray, score: np.ndarray) -> None:
-        """Store one batch; it has left the process when this returns."""
-        self._journal.append(keys, raw, score)
-        if len(self._journal) >= self._pairs_per_part:
+        """Store one batch in the journal; it has left the process when this returns.
+
+        A killed process loses none of it, a power cut may.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written whole (a full disk, say); nothing half-written stays.
+        """
+        rows = np.empty(len(keys), ROW)
+        rows["key"], rows["raw"], rows["score"] = keys, raw, score
+        rows["check"] = _checks(rows)
+        handle, _ = self._journal = self._journal or _new_journal(self.folder)
+        size, data, written = os.fstat(handle).st_size, rows.tobytes(), 0
+        try:
+            while written < len(data):
+                written += os.write(handle, data[written:])
+        except OSError:
+            os.ftruncate(handle, size)
+            raise
+        self._rows.append(rows)
+        if sum(map(len, self._rows)) >= self._pairs_per_part:
             self.seal()
 
     def seal(self) -> None:
         """Turn what was added since the last time into a part."""
-        rows = self._journal.rows()
-        if not len(rows):
+        if not any(map(len, self._rows)):
             return
+        rows = np.concatenate(self._rows)
         rows = rows[np.unique(rows["key"], return_index=True)[1]]
         whole = np.ascontiguousarray(rows["key"]).tobytes()
         keys = [whole[i : i + KEY_BYTES] for i in range(0, len(whole), KEY_BYTES)]
         columns = {name: pa.array(rows[name]) for name in ("raw", "score")}
         write_part(self.folder, keys, columns, metadata={MARKER: "1"})
-        self._journal.discard()
+        self._discard_journal()
+
+    def _discard_journal(self) -> None:
+        if self._journal is not None:
+            handle, path = self._journal
+            os.close(handle)
+            path.unlink(missing_ok=True)
+        self._journal, self._rows = None, []
 
     def _stored(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield keys, raw and score of every journal, then of every part.
@@ -144,72 +178,12 @@ def _key_column(column: pa.ChunkedArray) -> np.ndarray:
     return np.concatenate(pieces) if pieces else np.empty(0, KEY)
 
 
-# --- Journals: scores on their way into a part, which survive `kill -9` ------------------------
-
-SUFFIX = ".open"
-ROW = np.dtype([("key", f"S{KEY_BYTES}"), ("raw", "<f8"), ("score", "<f8"), ("check", "<u4")])
-"""One scored pair. `check` is the crc32 of what stands before it, so that a torn row is known."""
-_CHECKED_BYTES = ROW.itemsize - 4
-
-
-class Journal:
-    """Appends rows to a file of its own; not for use by several threads.
-
-    Rows have left the process when `append` returns: a killed process loses none of them, a power
-    cut may.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._handle: int | None = None
-        self._path: Path | None = None
-        self._rows: list[np.ndarray] = []
-
-    def __len__(self) -> int:
-        return sum(len(rows) for rows in self._rows)
-
-    def rows(self) -> np.ndarray:
-        """Return what was appended since the last `discard`, as `ROW`."""
-        return np.concatenate(self._rows) if self._rows else np.empty(0, ROW)
-
-    def append(self, keys: np.ndarray, raw: np.ndarray, score: np.ndarray) -> None:
-        """Write one batch.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written whole (a full disk, say); nothing half-written stays.
-        """
-        rows = np.empty(len(keys), ROW)
-        rows["key"], rows["raw"], rows["score"] = keys, raw, score
-        rows["check"] = _checks(rows)
-        handle = self._opened()
-        size, data, written = os.fstat(handle).st_size, rows.tobytes(), 0
-        try:
-            while written < len(data):
-                written += os.write(handle, data[written:])
-        except OSError:
-            os.ftruncate(handle, size)
-            raise
-        self._rows.append(rows)
-
-    def discard(self) -> None:
-        """Remove the file, once its rows stand elsewhere."""
-        if self._handle is None or self._path is None:
-            return
-        os.close(self._handle)
-        self._path.unlink(missing_ok=True)
-        self._handle, self._path, self._rows = None, None, []
-
-    def _opened(self) -> int:
-        if self._handle is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            host = "".join(c if c.isalnum() else "-" for c in socket.gethostname())[:32]
-            name = f"{host}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
-            self._path = self._folder / name
-            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-            self._handle = os.open(self._path, flags, 0o666)
-        return self._handle
+def _new_journal(folder: Path) -> tuple[int, Path]:
+    """Make a file that this process alone appends to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    host = "".join(c if c.isalnum() else "-" for c in socket.gethostname())[:32]
+    path = folder / f"{host}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o666), path
 
 
 def read_journal(path: Path) -> np.ndarray:

@@ -89,15 +89,7 @@ LANGUAGE_AVERAGES = TableSpec(
         Column("languages", STRING, "languages with a score; pairs as query language-documents'"),
         _QUERIES_BY,
     ),
-    key=(
-        "benchmark",
-        "setting",
-        "length_bucket",
-        "model",
-        "metric",
-        "buckets",
-        "evidence",
-    ),
+    key=("benchmark", "setting", "length_bucket", "model", "metric", "buckets", "evidence"),
 )
 
 LEADERBOARDS = TableSpec(
