@@ -16,24 +16,20 @@ SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["a.json"]
 DENSE = {"backend": "sentence-transformers", "checkpoint": "c", "max_tokens": 64}
 
 
-def load(override):
-    return load_config(override)
-
-
 def refusal(override) -> str:
     with pytest.raises(InputError) as raised:
-        load(override)
+        load_config(override)
     return str(raised.value)
 
 
 def test_the_default_config_is_valid_and_names_known_models():
-    config, models = load({})
+    config, models = load_config({})
     assert list(models) == config.models
     assert config.metrics[0] == "ndcg@10"
 
 
 def test_benchmarks_and_models_are_replaced_and_other_sections_merge():
-    config, models = load(
+    config, models = load_config(
         {"benchmarks": {"mine": DOCS}, "models": ["bm25"], "search": {"block_mib": 64}}
     )
     assert list(config.benchmarks) == ["mine"]
@@ -52,7 +48,7 @@ def test_a_section_replaces_a_plain_value():
 
 
 def test_a_users_model_stands_beside_the_registry():
-    _, models = load({"registry": {"mine": DENSE}, "models": ["mine", "bm25"]})
+    _, models = load_config({"registry": {"mine": DENSE}, "models": ["mine", "bm25"]})
     assert [entry.backend for entry in models.values()] == ["sentence-transformers", "bm25s"]
 
 
@@ -156,7 +152,7 @@ def test_every_problem_is_told_at_once():
 
 
 def test_remote_code_with_a_pinned_revision_is_allowed():
-    load({"registry": {"m": {**DENSE, "trust_remote_code": True, "revision": "a" * 40}}})
+    load_config({"registry": {"m": {**DENSE, "trust_remote_code": True, "revision": "a" * 40}}})
 
 
 @pytest.mark.parametrize("revision", ["main", "...", "a" * 39, "A" * 40, "a" * 40 + "\n", ""])
@@ -165,8 +161,8 @@ def test_remote_code_with_a_pinned_revision_is_allowed():
     [("registry", DENSE), ("rerankers", {"backend": "flag", "checkpoint": "c", "max_tokens": 64})],
 )
 def test_a_revision_is_a_whole_commit(registry, entry, revision):
-    load({registry: {"m": entry | {"revision": "0a" * 20}}})
-    load({registry: {"m": entry | {"revision": None}}})
+    load_config({registry: {"m": entry | {"revision": "0a" * 20}}})
+    load_config({registry: {"m": entry | {"revision": None}}})
     message = refusal({registry: {"m": entry | {"revision": revision}}})
     assert f"{registry}.m.revision: found {revision!r}. A commit has 40 digits" in message
 
@@ -236,7 +232,7 @@ def test_a_wrong_registry_names_its_file_and_entry(tmp_path):
 
 
 def plan(override) -> Plan:
-    return make_plan(*load(override))
+    return make_plan(*load_config(override))
 
 
 def test_a_missing_source_file_is_named_with_its_key(tmp_path, monkeypatch):
@@ -276,15 +272,8 @@ def test_the_plan_has_runs_sources_and_patterns(tmp_path, monkeypatch):
     assert wildcard_patterns(found)["vector"] == r"minilm\-static"
 
 
-def test_a_pattern_without_ids_matches_nothing():
-    import re
-
-    found = plan({"models": ["bm25"]})
-    assert not re.search(wildcard_patterns(found)["vector"], "none")
-
-
 def test_a_local_checkpoint_that_is_not_there_is_told_before_any_job():
     entry = DENSE | {"checkpoint": "./nowhere"}
-    config, models = load({"models": ["m"], "registry": {"m": entry}})
+    config, models = load_config({"models": ["m"], "registry": {"m": entry}})
     with pytest.raises(InputError, match=r"checkpoint '\./nowhere': no such folder"):
         make_plan(config, models)

@@ -117,11 +117,9 @@ def test_no_steps_make_empty_tables(tmp_path):
     ("rows", "counts", "message"),
     [
         ([], [Flow("questions", 5, 4)], "step, questions: 1 counted as dropped, but 0 rows"),
-        (["a", "b"], [Flow("questions", 5, 4)], "step, questions: 1 counted .* but 2 rows"),
-        (["a"], [Flow("chunks", 5, 4)], "step, chunks: 1 counted as dropped, but 0 rows"),
         (["a"], [Flow("chunks", 5, 5)], "step, questions: 0 counted as dropped, but 1 rows"),
     ],
-    ids=["lost", "one more", "in another unit", "unit not counted"],
+    ids=["lost", "unit not counted"],
 )
 def test_a_step_whose_rows_are_not_what_it_counted_is_named(tmp_path, rows, counts, message):
     domain = filled(Domain(tmp_path))

@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from psibench.tables import Provenance, content_hash, write_table
-from psibench.tables.derived import derived, provenance, read_all
+from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import QRELS, QUERY_SCORES
 from psibench.tables.stage import read_stages
 
@@ -36,11 +36,6 @@ def test_authors_of_tables_that_were_themselves_merged_are_named_once(write):
 def test_tables_without_authors_give_none(write):
     assert derived("score", [write("a")], params={}).queries_by is None
     assert derived("score", [], params={}).inputs == {}
-
-
-def test_an_unknown_stage_is_a_bug():
-    with pytest.raises(KeyError):
-        provenance("no-such-stage", params={}, inputs={})
 
 
 def test_tables_are_stacked_in_the_order_given(write):
