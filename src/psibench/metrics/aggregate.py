@@ -1,6 +1,6 @@
 """From per-query scores of some models to the result tables: buckets, PSI, comparisons."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from psibench.metrics.buckets import (
     assign,
     bucket_scheme,
 )
-from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference
+from psibench.metrics.comparison import compare_profiles, mean_difference, psi_differences
 from psibench.metrics.estimate import RowData, effect_figures, estimate_row
 from psibench.metrics.inference import BoolArray, IntArray
 from psibench.metrics.psi import FloatArray
@@ -186,7 +186,8 @@ def result_tables(
     tasks = [
         (model, scheme, metric) for model in models for scheme in schemes for metric in metrics
     ]
-    made = list(_each(rows_of, tasks, threads))
+    with ThreadPoolExecutor(threads) as pool:
+        made = list(map(rows_of, tasks) if threads == 1 else pool.map(rows_of, tasks))
     psi = _adjusted(_frame([row for _, rows in made for row in rows], PSI_TABLE))
     related = [(model, blind, "control") for model in models if blind and model is not blind]
     related += [
@@ -213,14 +214,6 @@ def result_tables(
         psi=psi,
         comparisons=_frame(compared, COMPARISONS),
     )
-
-
-def _each(work: Any, tasks: Sequence[Any], threads: int) -> Iterator[Any]:
-    if threads == 1:
-        yield from map(work, tasks)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(work, tasks)
 
 
 def _shared(
@@ -475,7 +468,9 @@ def _compared(
         )
         means = mean_difference(a[chosen], b[chosen], documents, level=level)
         # The other's figures on these queries are in the table where its view holds the same.
-        theirs = found.get((second.model, "all")) if view == "all" else None
+        theirs = found[second.model, "all"] if view == "all" else dict.fromkeys(mine)
+        psis = psi_differences(mine, theirs, kind="psi_same")
+        is_known = psis["psi_difference"] is not None
         row = asdict(labels) | {
             "domain": POOLED,
             "model": first.model,
@@ -491,26 +486,14 @@ def _compared(
             "p_profile": profile.p,
             "p_hit": profile.p_hit,
             "p_miss": profile.p_miss,
+            "psi_same": mine["psi_same_corrected"],
+            "other_psi_same": theirs["psi_same_corrected"] if is_known else None,
         }
-        row |= effect_figures("difference", means) | _psi_differences(mine, theirs)
+        row |= effect_figures("difference", means) | psis
         if view == "all" and relation != "control":
             row |= _window_figures(first, second, a, b, queries.documents, level)
         rows.append(dict.fromkeys(COMPARISONS.column_names) | row)
     return rows
-
-
-def _psi_differences(mine: dict[str, Any], theirs: dict[str, Any] | None) -> dict[str, Any]:
-    names = ("psi_same_corrected", "psi_same_low", "psi_same_high")
-    if theirs is None or None in [side[name] for side in (mine, theirs) for name in names]:
-        return {"psi_same": mine["psi_same_corrected"]}
-    value, low, high = psi_difference(*(tuple(s[name] for name in names) for s in (mine, theirs)))
-    return {
-        "psi_same": mine["psi_same_corrected"],
-        "other_psi_same": theirs["psi_same_corrected"],
-        "psi_difference": value,
-        "psi_difference_low": low,
-        "psi_difference_high": high,
-    }
 
 
 def _window_figures(

@@ -8,7 +8,9 @@ a ratio means another thing at .9 than at .5; so profiles are compared on two sc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -141,6 +143,20 @@ def psi_difference(
         min(x - y - float(np.hypot(x - a_low, b_high - y)) for x, y in pairs),
         max(x - y + float(np.hypot(a_high - x, y - b_low)) for x, y in pairs),
     )
+
+
+def psi_differences(
+    first: Mapping[str, Any], second: Mapping[str, Any], *, kind: str
+) -> dict[str, float | None]:
+    """Return the columns of the difference of two rows' PSI, ``psi`` or ``psi_same``.
+
+    psi_difference, psi_difference_low and psi_difference_high; null where a row has no such PSI.
+    """
+    names = (f"{kind}_corrected", f"{kind}_low", f"{kind}_high")
+    one, other = (tuple(row[name] for name in names) for row in (first, second))
+    found = (None,) * 3 if None in (*one, *other) else psi_difference(one, other)
+    ends = ("psi_difference", "psi_difference_low", "psi_difference_high")
+    return dict(zip(ends, found, strict=True))
 
 
 @dataclass(frozen=True)

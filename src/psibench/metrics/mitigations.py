@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from psibench.encode.store import fingerprint_of, key_array, open_store
-from psibench.metrics.comparison import psi_difference
+from psibench.metrics.comparison import psi_differences
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
@@ -157,22 +157,13 @@ def mitigation_rows(
             row |= {f"psi_same_{when}{end}": own[f"psi_same{end}"] for end in ("_low", "_high")}
             row[f"psi_same_{when}"] = own["psi_same_corrected"]
             row[f"given_{when}"] = own["seen"]
-        row |= _psi_difference(after, before)
+        row |= psi_differences(after, before, kind="psi")
         flags = [flag for own in (before, after) for flag in own["flags"].split(", ") if flag]
         row["flags"] = ", ".join(dict.fromkeys(flags))
         for when, own_id in (("before", base), ("after", model)):
             row |= {f"{name}_{when}": costs[*here, own_id][name] for name in COSTS}
         rows.append(row | {"verdict": verdict(row)})
     return [{name: row[name] for name in MITIGATIONS.column_names} for row in rows]
-
-
-def _psi_difference(after: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("psi_corrected", "psi_low", "psi_high")
-    sides = [tuple(side[name] for name in names) for side in (after, before)]
-    ends = ("psi_difference", "psi_difference_low", "psi_difference_high")
-    if None in (*sides[0], *sides[1]):
-        return dict.fromkeys(ends)
-    return dict(zip(ends, psi_difference(*sides), strict=True))
 
 
 def verdict(row: Mapping[str, Any]) -> str:

@@ -134,13 +134,7 @@ def run_score(
     )
     tables = result_tables(
         (
-            Evaluated(
-                model=one.model,
-                kind=one.kind,
-                scores=frame,
-                reading_known=one.reading_known,
-                on_filter_panel=one.on_filter_panel,
-            )
+            Evaluated(one.model, one.kind, frame, one.reading_known, one.on_filter_panel)
             for one, frame in zip(models, scored, strict=True)
         ),
         labels=replace(labels, queries_by=source.queries_by or "not recorded"),
