@@ -7,6 +7,9 @@ from psibench.errors import InputError
 from psibench.generate.benchmarks import parse_benchmark
 from psibench.generate.loaders import squad_posq
 from psibench.generate.loaders.squad_posq import build_squad_posq
+from psibench.metrics.buckets import bucket_scheme
+from psibench.metrics.query_scores import evidence_positions
+from psibench.metrics.statistics import bucket_counts
 from psibench.sources.squad import questions_frame, read_squad_files
 from psibench.tables import conform
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
@@ -194,3 +197,19 @@ def test_published_labels_on_real_data_give_one_label_per_query(real_data):
     benchmark = section(real_data / "squad-v2-train-10-articles.json", labels="published")
     built = benchmark.build(count_whitespace_tokens)
     assert built.qrels.height == built.queries.height
+
+
+def test_a_query_at_an_edge_counts_in_two_buckets_of_the_statistics():
+    starts = (0, 99, 100, 101, 500, 3120, 3121)
+    context = "x" * 4000
+    rows = [(f"q{s}", f"t{s}", context, "x", s, "o") for s in starts]
+    counts = bucket_counts(evidence_positions(build(rows).queries), [bucket_scheme("squad")])
+    # 100 sits in 0-100 and 100-200; 500 in 400-500 and 500-3120; 3121 nowhere.
+    assert list(counts.items()) == [
+        ("bucket:0-100", 3.0),
+        ("bucket:100-200", 2.0),
+        ("bucket:200-300", 0.0),
+        ("bucket:300-400", 0.0),
+        ("bucket:400-500", 1.0),
+        ("bucket:500-3120", 2.0),
+    ]

@@ -131,7 +131,7 @@ def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
 def test_the_values_of_a_domain_are_those_of_its_tables_to_the_last_bit(tmp_path):
     found, histogram, _ = run(tmp_path, {"law": LAW, "game": GAME})
     for domain, (documents, queries) in {"law": LAW, "game": GAME}.items():
-        whole = dict(benchmark_statistics(documents, queries, judged(queries)).iter_rows())
+        whole = benchmark_statistics(documents, queries, judged(queries))
         assert whole.items() <= found[domain].items()
         bins = position_histogram(evidence_positions(queries))
         assert histogram.filter(domain=domain).select(bins.columns).equals(bins)

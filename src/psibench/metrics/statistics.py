@@ -49,8 +49,8 @@ DOMAIN_STATISTICS = (
 
 def benchmark_statistics(
     corpus: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame
-) -> pl.DataFrame:
-    """Compute counts and lengths, long format: ``statistic``, ``value``.
+) -> dict[str, float]:
+    """Compute counts and lengths, by the name of the statistic.
 
     Lengths are words split on one space, standard deviations those of the population, as
     published (PosQ, Table 2). What is about queries is left out where there are none, what is
@@ -73,13 +73,13 @@ def benchmark_statistics(
         }
     if queries.height:
         values["positives_per_query_mean"] = qrels.height / queries.height
-    return _long(values)
+    return values
 
 
 def domain_statistics(
     corpus: pl.DataFrame, queries: pl.DataFrame, *, n_documents: int, n_queries: int
-) -> pl.DataFrame:
-    """Compute what PosIR's Tables 4 and 5 have beyond the counts, as ``statistic``, ``value``.
+) -> dict[str, float]:
+    """Compute what PosIR's Tables 4 and 5 have beyond the counts, by the name of the statistic.
 
     Quartiles of token length are interpolated linearly. ``share_located`` is the share of queries
     whose evidence was found again in the translation; other corpora do not have it.
@@ -104,21 +104,23 @@ def domain_statistics(
             values["share_located"] = (
                 1 - queries.get_column(LOCATED_SPAN).null_count() / queries.height
             )
-    return _long(values)
+    return values
 
 
-def query_type_counts(queries: pl.DataFrame, *, language: str) -> pl.DataFrame:
+def query_type_counts(queries: pl.DataFrame, *, language: str) -> dict[str, float]:
     """Count the queries of each type, as statistics ``query_type:WHAT``; English and Chinese only.
 
-    Other languages have no rows (PosIR's Table 6 has these two).
+    Other languages have none (PosIR's Table 6 has these two).
     """
     if not has_query_types(language):
-        return _long({})
+        return {}
     counts = Counter(query_types(queries.get_column("text").to_list(), language=language))
-    return _long({f"{QUERY_TYPE_PREFIX}{name}": counts[name] for name in QUERY_TYPES})
+    return {f"{QUERY_TYPE_PREFIX}{name}": counts[name] for name in QUERY_TYPES}
 
 
-def bucket_counts(query_positions: pl.DataFrame, schemes: Sequence[BucketScheme]) -> pl.DataFrame:
+def bucket_counts(
+    query_positions: pl.DataFrame, schemes: Sequence[BucketScheme]
+) -> dict[str, float]:
     """Count the queries in each bucket of each scheme, as statistics named ``bucket:LABEL``.
 
     Where there are such, also ``n_queries_mixed``, whose evidence is in several thirds,
@@ -135,11 +137,11 @@ def bucket_counts(query_positions: pl.DataFrame, schemes: Sequence[BucketScheme]
         members = assign(query_positions, scheme)
         counts = np.bincount(members.bucket_index, minlength=len(scheme.buckets))
         for bucket, count in zip(scheme.buckets, counts, strict=True):
-            values[f"bucket:{bucket.label}"] = float(count)
-    return _long(values | {name: float(n) for name, n in without_place.items() if n})
+            values[f"bucket:{bucket.label}"] = count
+    return values | {name: float(n) for name, n in without_place.items() if n}
 
 
-def evidence_starts(query_positions: pl.DataFrame) -> pl.DataFrame:
+def evidence_starts(query_positions: pl.DataFrame) -> dict[str, float]:
     """Say where evidence begins over the length of its document (Controlled, Figure 9).
 
     ``start:mean``, and the share of queries whose evidence begins in each third, as
@@ -148,11 +150,11 @@ def evidence_starts(query_positions: pl.DataFrame) -> pl.DataFrame:
     """
     placed = query_positions.drop_nulls("span_start_char")
     if placed.is_empty():
-        return _long({})
+        return {}
     starts = (placed["span_start_char"] / placed["pos_char_length"]).to_numpy()
     third = np.minimum(np.floor(3 * starts), 2)
     shares = {f"{START_PREFIX}{name}": (third == k).mean() for k, name in enumerate(THIRDS)}
-    return _long({f"{START_PREFIX}mean": starts.mean(), **shares})
+    return {f"{START_PREFIX}mean": starts.mean(), **shares}
 
 
 def position_histogram(query_positions: pl.DataFrame) -> pl.DataFrame:
@@ -195,12 +197,6 @@ def _histogram(unit: str, bins: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
             "n_queries": counts.astype(np.int64),
         }
     )
-
-
-def _long(values: Mapping[str, float]) -> pl.DataFrame:
-    numbers = [float(value) for value in values.values()]
-    schema = {"statistic": pl.String, "value": pl.Float64}
-    return pl.DataFrame({"statistic": list(values), "value": numbers}, schema=schema)
 
 
 def relocation_table(queries: Mapping[str, pl.DataFrame], *, language: str) -> pl.DataFrame:
@@ -339,15 +335,15 @@ def _statistics(
 ) -> pl.DataFrame:
     corpus, queries, qrels = tables
     positions = evidence_positions(queries)
-    return pl.concat(
-        [
-            benchmark_statistics(corpus, queries, qrels),
-            bucket_counts(positions, [bucket_scheme(name) for name in schemes]),
-            evidence_starts(positions),
-            domain_statistics(corpus, queries, n_documents=n_documents, n_queries=n_queries),
-            query_type_counts(queries, language=language),
-        ]
-    )
+    values = {
+        **benchmark_statistics(corpus, queries, qrels),
+        **bucket_counts(positions, [bucket_scheme(name) for name in schemes]),
+        **evidence_starts(positions),
+        **domain_statistics(corpus, queries, n_documents=n_documents, n_queries=n_queries),
+        **query_type_counts(queries, language=language),
+    }
+    numbers = pl.Series(list(map(float, values.values())), dtype=pl.Float64)
+    return pl.DataFrame({"statistic": list(values), "value": numbers})
 
 
 def _labelled(parts: dict[str, pl.DataFrame], labels: dict[str, str]) -> pl.DataFrame:

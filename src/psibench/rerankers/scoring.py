@@ -22,6 +22,7 @@ from psibench.config.rerankers import (
     JinaM0Reranker,
     Qwen3Reranker,
     RerankerModel,
+    checkpoint_of,
 )
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity, loading
