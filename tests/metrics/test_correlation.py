@@ -56,8 +56,8 @@ def test_rows_have_the_coefficients_of_scipy(values):
     y = np.array(values)
     x = np.arange(len(y)) / 3
     found = correlate_rows(x[None], y[None])
-    assert found.slope[0] == pytest.approx(scipy.stats.linregress(x, y).slope, abs=1e-9)
-    three = [found.pearson[0], found.spearman[0], found.kendall[0], found.kendall_p[0]]
+    assert found["slope"][0] == pytest.approx(scipy.stats.linregress(x, y).slope, abs=1e-9)
+    three = [found["pearson"][0], found["spearman"][0], found["kendall"][0], found["kendall_p"][0]]
     if np.ptp(y) == 0:
         assert np.isnan(three).all()
         return
@@ -72,10 +72,10 @@ def test_tau_without_ties_has_the_p_value_of_scipy(n):
     x = np.tile(np.arange(n), (3, 1)).astype(float)
     found = correlate_rows(x, y)
     expected = [scipy.stats.kendalltau(*pair).pvalue for pair in zip(x, y, strict=True)]
-    np.testing.assert_allclose(found.kendall_p, expected, rtol=1e-9)
+    np.testing.assert_allclose(found["kendall_p"], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_rows_of_fewer_than_three_places_have_no_trend(n):
     found = correlate_rows(np.zeros((2, n)), np.ones((2, n)))
-    assert np.isnan([found.slope, found.pearson, found.kendall]).all()
+    assert np.isnan([found["slope"], found["pearson"], found["kendall"]]).all()

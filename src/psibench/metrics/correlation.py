@@ -72,40 +72,33 @@ def average_ranks(rows: FloatArray) -> FloatArray:
     return ranks
 
 
-@dataclass(frozen=True)
-class RowCorrelations:
-    """Least-squares slope and coefficients of every row, float64 ``(n_rows,)`` each.
-
-    NaN where undefined; `kendall_p` is Kendall's two-sided p-value.
-    """
-
-    slope: FloatArray
-    pearson: FloatArray
-    spearman: FloatArray
-    kendall: FloatArray
-    kendall_p: FloatArray
+FIGURES = ("slope", "pearson", "spearman", "kendall", "kendall_p")
 
 
-def correlate_rows(x: FloatArray, y: FloatArray) -> RowCorrelations:
+def correlate_rows(x: FloatArray, y: FloatArray) -> dict[str, FloatArray]:
     """Correlate each row of `y` with the same row of `x`, ``(n_rows, n)`` each, without NaN.
 
     The values of a row of `x` differ from each other (they are places). Meant for short rows: it
     compares all pairs of a row.
+
+    Returns
+    -------
+    `FIGURES` of every row, float64 ``(n_rows,)`` each: least-squares slope, coefficients, and
+    Kendall's two-sided p-value; NaN where undefined.
     """
     rounded = y.round(DECIMALS)
     if x.shape[1] < FEWEST_PAIRS:
-        return RowCorrelations(*np.full((5, len(x)), np.nan))
+        return {name: np.full(len(x), np.nan) for name in FIGURES}
     centred, deviation = (side - side.mean(axis=1, keepdims=True) for side in (x, rounded))
     slope = (centred * deviation).sum(axis=1) / (centred**2).sum(axis=1)
-    tau, tau_p = _kendall_of_rows(x, rounded)
-    constant = np.ptp(rounded, axis=1) == 0
-    values = [
+    values = (
         _product_moment(x, rounded),
         _product_moment(average_ranks(x), average_ranks(rounded)),
-        tau,
-        tau_p,
-    ]
-    return RowCorrelations(slope, *(np.where(constant, np.nan, value) for value in values))
+        *_kendall_of_rows(x, rounded),
+    )
+    constant = np.ptp(rounded, axis=1) == 0
+    defined = [np.where(constant, np.nan, value) for value in values]
+    return dict(zip(FIGURES, (slope, *defined), strict=True))
 
 
 def _product_moment(x: FloatArray, y: FloatArray) -> FloatArray:

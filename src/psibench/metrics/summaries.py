@@ -4,7 +4,6 @@ import csv as csv_files
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import polars as pl
 
 from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
-from psibench.metrics.correlation import RowCorrelations, correlate_rows, spearman
+from psibench.metrics.correlation import FIGURES, correlate_rows, spearman
 from psibench.metrics.psi import FloatArray
 from psibench.tables import hash_file, read_any_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
@@ -208,10 +207,7 @@ def _correlated(lists: pl.DataFrame) -> pl.DataFrame:
         correlate_rows(*(_matrix(part, name, size) for name in ("centre", "mean")))
         for part in parts
     ]
-    figures = {
-        field.name: pl.Series(np.concatenate([getattr(part, field.name) for part in found]))
-        for field in fields(RowCorrelations)
-    }
+    figures = {name: pl.Series(np.concatenate([one[name] for one in found])) for name in FIGURES}
     return (
         lists.drop("centre", "mean")
         .with_columns(**figures)
