@@ -180,7 +180,7 @@ def coverage(
         yield average(f"{name} width", high - low)
         if name == "drop":
             continue
-        value = np.array([number(getattr(row, f"{name}_corrected")) for row in rows])
+        value = np.array([number(row[f"{name}_corrected"]) for row in rows])
         plain = np.array([number(row[name]) for row in rows])
         held = bias and truth[name] >= 0.1 - 1e-9 and world.n_buckets <= 6
         limit = 0.02 if held else None
@@ -212,7 +212,7 @@ def guards(world: World, rng: np.random.Generator, replicates: int) -> Iterator[
                 level=LEVEL,
                 score_limit=table.score_limit,
             )
-            guarded = [number(getattr(row, f"{name}_{end}")) for end in ("low", "corrected")]
+            guarded = [number(row[f"{name}_{end}"]) for end in ("low", "corrected")]
             found[name].append((bare.low, bare.high, bare.corrected, *guarded))
     for name, values in found.items():
         if not values:
