@@ -1,15 +1,18 @@
-"""CPU time and peak memory of each stage's work at n, 2n and 4n, and the exponent that fits.
+"""CPU time and peak memory of each stage's work at n, 2n, 4n and 8n, and the exponent that fits.
 
 Work grows as n to the exponent: 1 is proportional. Each measurement is a process of its own, from
 the first call after imports to the last, with one thread; the peak is what it adds to the imports.
-Inputs are made up from a seed and Python's own documentation. Search is queries x documents: here
-documents grow and 200 queries stay. The plan is of PosIR's release with 1, 2 and 4 of its
-languages, from the start of `snakemake --dry-run` to its end. Goal: no exponent above 1.1.
+Inputs are made up from a seed, Python's own documentation and the example of `psibench score`.
+Search is queries x documents: here documents grow and 200 queries stay. Asking is of a server that
+answers after 20 ms, the client's CPU alone. The report is `psibench score --report` over n runs,
+scoring and inference included. The plan is of PosIR's release with 1, 2, 4 and 8 of its languages,
+from the start of `snakemake --dry-run` to its end. Goal: no exponent above 1.1.
 
-    python bench/growth.py [--only NAME] [--sizes 3]
+    python bench/growth.py [--only NAME] [--sizes 4]
 """
 
 import argparse
+import atexit
 import json
 import math
 import os
@@ -181,13 +184,100 @@ def planning(n: int) -> Work:
     return lambda: subprocess.run([*command, "--quiet", "all"], check=True)
 
 
+def asking(n: int) -> Work:
+    """Ask n requests through the LLM engine, 64 at once, and store every answer."""
+    from llm_throughput import ask_with_engine
+
+    command = [sys.executable, str(ROOT / "bench" / "llm_throughput.py"), "--serve", "0.02"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.kill)
+    assert server.stdout is not None
+    url, folder = server.stdout.readline().strip(), Path(tempfile.mkdtemp())
+    return lambda: ask_with_engine(url, n, 64, folder)
+
+
+def margins(n: int) -> Work:
+    """Decide n queries by the consensus margin of three rerankers over three segments."""
+    import numpy as np
+    import polars as pl
+
+    from psibench.filters.verify import consensus_margins, decide_margin
+
+    rng = np.random.default_rng(SEED)
+    ids, panel = pl.Series([f"q{number}" for number in range(n)]), ["a", "b", "c"]
+    parts = ["beginning", "middle", "end"]
+    targets = pl.Series([[part] for part in parts]).gather(rng.integers(0, 3, n))
+    items = pl.DataFrame({"query_id": ids, "targets": targets})
+    scores = pl.concat(
+        pl.DataFrame({"query_id": ids, "score": rng.random(n), "raw": 0.0}).with_columns(
+            reranker=pl.lit(reranker), part=pl.lit(part)
+        )
+        for reranker in panel
+        for part in parts
+    )
+    return lambda: decide_margin(
+        consensus_margins(scores, items, rerankers=panel, floor=0.1), threshold=0.1
+    )
+
+
+def cleaning(n: int) -> Work:
+    """Clean n translations: prefixes, suspects of refusal, outliers of length."""
+    import numpy as np
+
+    from psibench.translate.clean import length_bounds, read_prefixes, remove_prefix
+    from psibench.translate.refusals import find_suspect, read_refusals
+
+    language = "eng-Latn"
+    listed, patterns = read_prefixes(language), read_refusals()
+    texts = [
+        f"Here is the translation:\n{text}" if number % 10 == 0 else text
+        for number, text in enumerate(made_up_texts(n))
+    ]
+
+    def clean() -> None:
+        kept = [remove_prefix(t, whole=False, language=language, listed=listed)[1] for t in texts]
+        for text in kept:
+            find_suspect([text], language=language, patterns=patterns)
+        length_bounds(np.array([len(text) for text in kept]), low=3.0, high=1.5)
+
+    return clean
+
+
+def report(n: int) -> Work:
+    """Score n runs of the example, one of which is its control, and write the page."""
+    from importlib.resources import files
+
+    from psibench.cli import main as psibench
+
+    example, folder = Path(str(files("psibench") / "example")), Path(tempfile.mkdtemp())
+    shipped = [run for run in sorted((example / "runs").iterdir()) if ".seen" not in run.suffixes]
+    command = ["score", "--out", str(folder), "--report", str(folder / "page.html")]
+    for kind in ("queries", "qrels"):
+        command += [f"--{kind}", str(example / f"{kind}.parquet")]
+    for number in range(n):
+        run = shipped[number % len(shipped)]
+        copy = folder / f"model{number}.parquet"
+        copy.write_bytes(run.read_bytes())
+        command += ["--run", str(copy)]
+
+    def score() -> None:
+        if psibench(command):
+            sys.exit("psibench score failed")
+
+    return score
+
+
 STAGES: dict[str, tuple[Callable[[int], Work], int, str]] = {
     "sampling, near duplicates": (sampling, 8_000, "documents"),
     "BM25": (bm25, 20_000, "documents"),
     "encoding (static vectors)": (encoding, 8_000, "texts"),
+    "asking, 64 at once": (asking, 500, "requests"),
+    "margin filter": (margins, 100_000, "queries"),
+    "cleaning translations": (cleaning, 2_000, "texts"),
     "exact search, 200 queries": (search, 100_000, "documents"),
     "scoring": (scoring, 200_000, "queries"),
     "PSI with its inference": (inference, 200_000, "queries"),
+    "scoring and report": (report, 4, "runs"),
     "planning the workflow": (planning, 1, "languages"),
 }
 
@@ -232,7 +322,7 @@ def main() -> None:
     """Print a row a stage."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", choices=STAGES, help="one stage")
-    parser.add_argument("--sizes", type=int, default=3, help="how many, from 2: n, 2n, 4n, ...")
+    parser.add_argument("--sizes", type=int, default=4, help="how many, from 2: n, 2n, 4n, ...")
     parser.add_argument("--measure", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--n", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -241,7 +331,7 @@ def main() -> None:
         return
     from support.goals import tell_goal
 
-    print(f"{'stage':28}{'n':>8}  {'CPU s at n, 2n, 4n, ...':36}{'MiB':32}{'exponent':>8}")
+    print(f"{'stage':28}{'n':>8}  {'CPU s at n, 2n, 4n, ...':36}{'MiB':34}{'exponent':>8}")
     for name, (_, first, unit) in STAGES.items():
         if args.only not in (None, name):
             continue
@@ -250,7 +340,7 @@ def main() -> None:
         grows = exponent(sizes, [row["cpu_s"] for row in found])
         seconds = "".join(f"{row['cpu_s']:9.2f}" for row in found)
         memory = "".join(f"{row['mib']:8.0f}" for row in found)
-        print(f"{name:28}{first:8,}  {seconds:36}{memory:32}{grows:8.2f}  of {unit}", flush=True)
+        print(f"{name:28}{first:8,}  {seconds:36}{memory:34}{grows:8.2f}  of {unit}", flush=True)
         tell_goal(f"growth: {name}, exponent of CPU time", grows, GOAL, at_most=True)
 
 

@@ -1,13 +1,15 @@
-"""Requests per second of the LLM engine, beside a plain loop over one `AsyncOpenAI` client.
+"""Requests per second of the LLM engine, beside a plain loop and beside distilabel's client.
 
 A server process answers every request after a fixed delay. Client and server run in processes of
 their own. The engine does all its work: keys, look-ups in the store, parsing, fitting the schema,
 one durable record per answer. The plain loop calls `chat.completions.create` and parses the reply
-with `json.loads`; it stores nothing and survives nothing. Ideal is concurrency / delay. CPU is the
-client's time per request, all threads; its inverse is what one core can do.
+with `json.loads`; it stores nothing and survives nothing. distilabel's `OpenAILLM` asks a batch of
+as many requests as are allowed at once, as a step of its pipelines does, and waits for all of them
+before the next. Ideal is concurrency / delay. CPU is the client's time per request, all threads;
+its inverse is what one core can do. psibench's figure is the best of the repeats, of the others one
+run each. At the end one long run of psibench shows whether its memory grows with the requests.
 
-    python bench/llm_throughput.py [--seconds 10] [--repeat 2]
-    python bench/llm_throughput.py --memory 100000      peak memory at several points of one run
+    python bench/llm_throughput.py [--seconds 10] [--repeat 2] [--memory 100000]
 """
 
 import argparse
@@ -30,6 +32,8 @@ SETTINGS = ((0.5, 64), (0.5, 256), (0.05, 64), (0.05, 256))
 MOST_PER_S = 512
 """So many requests at most a second of ``--seconds``: the ideal rate of a slow server. A fast one's
 is far above what any client does, and a run would take minutes."""
+MOST_KIB = 0.5
+"""Of peak memory for each request after the first tenth: a key in the store's index, no reply."""
 WORDS = "the quick brown fox jumps over a lazy dog and goes home again "
 ANSWER = {"query": "where does the brown fox go", "answer": 4 * WORDS}
 SCHEMA = {
@@ -134,7 +138,25 @@ def ask_plainly(base_url: str, n_requests: int, concurrency: int, _: Path) -> li
     return [peak_mib()]
 
 
-CLIENTS = {"psibench": ask_with_engine, "plain AsyncOpenAI": ask_plainly}
+def ask_with_distilabel(base_url: str, n_requests: int, concurrency: int, _: Path) -> list[float]:
+    """Ask in batches, as a step of a distilabel pipeline does; replies are parsed, not stored."""
+    from distilabel.models import OpenAILLM
+
+    llm = OpenAILLM(model=MODEL, base_url=base_url, api_key="none")
+    llm.load()
+    for first in range(0, n_requests, concurrency):
+        some = range(first, min(first + concurrency, n_requests))
+        inputs = [[{"role": "user", "content": prompt(number)}] for number in some]
+        for output in llm.generate_outputs(inputs=inputs, num_generations=1):
+            json.loads(output["generations"][0])
+    return [peak_mib()]
+
+
+CLIENTS = {
+    "psibench": ask_with_engine,
+    "plain AsyncOpenAI": ask_plainly,
+    "distilabel": ask_with_distilabel,
+}
 
 
 def peak_mib() -> float:
@@ -185,7 +207,7 @@ def print_throughput(seconds: float, repeat: int) -> None:
         for client in CLIENTS:
             runs = [
                 measure_in_fresh_process(client, delay_s, n_requests, concurrency)
-                for _ in range(repeat)
+                for _ in range(repeat if client == "psibench" else 1)
             ]
             best = min(runs, key=lambda run: run["seconds"])
             rate, cpu_ms = n_requests / best["seconds"], 1000 * best["cpu_s"] / n_requests
@@ -200,9 +222,17 @@ def print_throughput(seconds: float, repeat: int) -> None:
 
 def print_memory(n_requests: int) -> None:
     """Print the engine's peak memory after each tenth of a long run."""
+    from support.goals import tell_goal
+
     figures = measure_in_fresh_process("psibench", 0.02, n_requests, 256)
+    peaks = figures["peaks_mib"]
     print(f"{n_requests} requests in {figures['seconds']:.0f} s; peak MiB after each tenth:")
-    print(" ".join(f"{peak:.0f}" for peak in figures["peaks_mib"]))
+    print(" ".join(f"{peak:.0f}" for peak in peaks))
+    per_request = 1024 * (peaks[-1] - peaks[0]) / (0.9 * n_requests)
+    what = (
+        f"LLM client, {n_requests:,} requests: KiB of peak memory a request after the first tenth"
+    )
+    tell_goal(what, per_request, MOST_KIB, at_most=True)
 
 
 def main() -> None:
@@ -210,7 +240,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="about, per measurement")
     parser.add_argument("--repeat", type=int, default=2)
-    parser.add_argument("--memory", type=int, help="measure memory over so many requests instead")
+    parser.add_argument("--memory", type=int, default=100_000, help="requests of the long run")
     parser.add_argument("--serve", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--client", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -219,10 +249,9 @@ def main() -> None:
     elif args.client:
         client, base_url, n_requests, concurrency = args.client
         print(json.dumps(measure(client, base_url, int(n_requests), int(concurrency))))
-    elif args.memory:
-        print_memory(args.memory)
     else:
         print_throughput(args.seconds, args.repeat)
+        print_memory(args.memory)
 
 
 if __name__ == "__main__":

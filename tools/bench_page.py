@@ -25,7 +25,7 @@ from support.goals import MARK  # noqa: E402
 
 LIBRARIES = (
     *("torch", "sentence-transformers", "faiss-cpu", "bm25s", "pytrec-eval-terrier", "ranx"),
-    *("openvino", "mteb", "openai", "polars", "numpy"),
+    *("openvino", "mteb", "pylate", "distilabel", "openai", "polars", "numpy"),
 )
 
 
