@@ -12,7 +12,7 @@ processes on the machine blur the tokens per second. Goals: never below 1 in flo
 sentence-transformers' own backends for ONNX and OpenVINO cannot be installed beside transformers 5
 (optimum asks for 4). Their engines can: OpenVINO is psibench's, too.
 
-    python bench/encode.py [--texts 180] [--rounds 5] [--threads 2]
+    python bench/encode.py [--texts 180] [--rounds 3] [--threads 2]
 """
 
 import argparse
@@ -170,7 +170,7 @@ def main() -> None:
     """Compare at two lengths."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--texts", type=int, default=180)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     import torch

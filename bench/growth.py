@@ -268,15 +268,15 @@ def report(n: int) -> Work:
 
 
 STAGES: dict[str, tuple[Callable[[int], Work], int, str]] = {
-    "sampling, near duplicates": (sampling, 8_000, "documents"),
-    "BM25": (bm25, 20_000, "documents"),
-    "encoding (static vectors)": (encoding, 8_000, "texts"),
+    "sampling, near duplicates": (sampling, 4_000, "documents"),
+    "BM25": (bm25, 10_000, "documents"),
+    "encoding (static vectors)": (encoding, 4_000, "texts"),
     "asking, 64 at once": (asking, 500, "requests"),
-    "margin filter": (margins, 100_000, "queries"),
-    "cleaning translations": (cleaning, 2_000, "texts"),
-    "exact search, 200 queries": (search, 100_000, "documents"),
-    "scoring": (scoring, 200_000, "queries"),
-    "PSI with its inference": (inference, 200_000, "queries"),
+    "margin filter": (margins, 50_000, "queries"),
+    "cleaning translations": (cleaning, 1_000, "texts"),
+    "exact search, 200 queries": (search, 50_000, "documents"),
+    "scoring": (scoring, 100_000, "queries"),
+    "PSI with its inference": (inference, 100_000, "queries"),
     "scoring and report": (report, 4, "runs"),
     "planning the workflow": (planning, 1, "languages"),
 }

@@ -9,7 +9,7 @@ ratio is the median over the rounds, above 1 where psibench needs less. CPU seco
 threads of this process: beside them, other processes on the machine blur the pairs per second.
 Goal: never below 1.
 
-    python bench/rerankers.py [--pairs 120] [--rounds 5] [--device auto]
+    python bench/rerankers.py [--pairs 120] [--rounds 3] [--device auto]
 """
 
 import argparse
@@ -154,7 +154,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--pairs", type=int, default=120)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
     pairs = make_pairs(args.pairs)
