@@ -38,9 +38,9 @@ logger = logging.getLogger("psibench")
 ENGINES = ("auto", "torch", "openvino")
 PRECISION = {"float32": "f32", "bfloat16": "bf16"}
 """OpenVINO's names of the number formats it computes in on a CPU."""
-LEAST_WEIGHTS, MOST_WEIGHTS = 2_000_000, 2_000_000_000
-"""Without word embeddings. Smaller networks take longer to compile than to run, larger ones too
-much memory twice."""
+LEAST_WEIGHTS, MOST_WEIGHTS = 2_000_000, 1_000_000_000
+"""Smaller networks (without word embeddings) take longer to compile than to run, larger ones too
+much memory: their weights are there three times while they are compiled."""
 MOST_KEPT_BYTES = 1 << 30
 PROBE_LENGTHS = (150, 140, 128, 90, 60, 20)
 """Words of the texts that both engines are compared on."""
@@ -105,7 +105,8 @@ def compile_if_faster(
     """
     wanted, n_weights = wanted_engine(), sum(each.numel() for each in transformer.parameters())
     n_used = n_weights - transformer.get_input_embeddings().weight.numel()
-    if wanted == "torch" or (wanted == "auto" and not LEAST_WEIGHTS < n_used < MOST_WEIGHTS):
+    is_worth_it = n_used > LEAST_WEIGHTS and n_weights < MOST_WEIGHTS
+    if wanted == "torch" or (wanted == "auto" and not is_worth_it):
         return None
     if (core := _core(wanted, dtype)) is None:
         return None

@@ -17,6 +17,7 @@ from psibench.generate.ask import llm_params, task_params
 from psibench.generate.benchmarks import PosirRelease
 from psibench.generate.recipes import UNITS, build_params, grade_rule
 from psibench.generate.sampling import sample_params
+from psibench.models.compiled import MOST_WEIGHTS
 from psibench.models.versions import MODEL_VERSIONS
 from psibench.plan.paths import domains
 from psibench.plan.plan import Plan
@@ -176,10 +177,14 @@ def sample_mib(plan: Plan, benchmark: str, lang: str) -> int:
 
 
 def encoder_mib(plan: Plan, model: str) -> int:
-    """Return the memory that loading an encoder takes, MiB: its weights in float32."""
+    """Return the memory that loading an encoder takes, MiB: its weights in float32.
+
+    Three times, where they may be compiled for a CPU: as loaded, as converted, as laid out anew.
+    """
     own = plan.models[model]
     assert isinstance(own, EncoderModel)
-    return max(6000, int(3000 + 5 * (own.parameters_m or 0)))
+    millions = own.parameters_m or 0
+    return max(6000, int(3000 + (13 if millions < MOST_WEIGHTS / 1e6 else 5) * millions))
 
 
 def base(plan: Plan, trained: str) -> dict[str, Any]:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     import torch
 
 BLOCK_BYTES = 256 * 1024 * 1024
-QUERY_VECTORS = 1024
-"""Vectors of queries that are multiplied at once: fewer take up to a tenth longer."""
+QUERY_VECTORS = 512
+"""Vectors of queries that are multiplied at once. Twice as many are 3 % faster, and twice as much
+is held of their candidates."""
 CPU_SCORES = 4 * 1024 * 1024
 """Scores of all threads that are computed at once: more would leave a CPU's last cache."""
 MAXIMA = 2
@@ -333,8 +334,9 @@ class InnerProduct:
         counts = block.counts[texts[filled]]
         places = ragged_ranges(block.offsets[texts[filled]], counts)
         asked, which = np.unique(rows[filled], return_inverse=True)
-        queries, which = self.queries.values[asked].astype(np.float64), np.repeat(which, counts)
-        products = np.empty(len(places))
+        queries = self.queries.values[asked].astype(np.float64)
+        which = np.repeat(which.astype(np.int32), counts)
+        products = np.empty(len(places), np.float32)
         narrow = np.empty((EXACT_VECTORS, block.values.shape[1]), np.float32)
         document, query = np.empty(narrow.shape), np.empty(narrow.shape)
         for first in range(0, len(places), EXACT_VECTORS):  # in memory that is used again
@@ -343,7 +345,7 @@ class InnerProduct:
             block.values.take(places[some], axis=0, out=narrow[:n], mode="clip")
             queries.take(which[some], axis=0, out=query[:n], mode="clip")
             document[:n] = narrow[:n]
-            np.vecdot(document[:n], query[:n], out=products[some])
+            products[some] = np.vecdot(document[:n], query[:n])
         scores[filled] = np.maximum.reduceat(products, np.cumsum(counts) - counts)
         return scores
 
