@@ -1,7 +1,10 @@
 """Encoders that OpenVINO runs: the vectors of torch, the faster engine, and what is remembered."""
 
+import gc
 import json
 import logging
+import os
+import signal
 import sys
 
 import numpy as np
@@ -12,6 +15,7 @@ from psibench.config.models import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models import compiled
 from psibench.models.load import load_encoder
+from psibench.stopping import Stopped, watched_stop
 
 TEXTS = ["w1", "w2 w3 w4 w5 w6 w7 w8", "", " ".join(f"w{i}" for i in range(29))]
 
@@ -139,6 +143,17 @@ def test_without_openvino_torch_encodes(tiny_bert, engines, monkeypatch, caplog)
 def test_an_engine_that_is_none_is_refused(tiny_bert, engines, monkeypatch):
     with pytest.raises(InputError, match="PSIBENCH_ENGINE is 'onnx'; allowed: auto, torch, open"):
         load(tiny_bert, monkeypatch, "onnx")
+
+
+def test_a_signal_is_handled_when_a_compiled_encoder_is_gone(tiny_bert, engines, monkeypatch):
+    encoder = load(tiny_bert, monkeypatch, "openvino")
+    vectors_of(encoder, TEXTS)
+    del encoder
+    gc.collect()
+    with watched_stop() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped, match="SIGTERM received"):
+            stop.check()
 
 
 def test_a_format_that_the_cpu_has_not_is_torchs(tiny_bert, engines, monkeypatch):

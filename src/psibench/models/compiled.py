@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,7 @@ def compile_if_faster(
 def _core(wanted: str, dtype: str) -> Any:
     """Start OpenVINO; None where it is not installed or this CPU is not fast in the format."""
     try:
-        from openvino import Core
+        import openvino  # noqa: F401
     except ModuleNotFoundError:
         if wanted == "openvino":
             raise InputError(
@@ -149,13 +150,25 @@ def _core(wanted: str, dtype: str) -> Any:
             ) from None
         logger.info("engine torch: openvino, often faster on a CPU, is not installed")
         return None
-    core = Core()
+    core = _started()
     able = {"FP32", *core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")}
     if {"float32": "FP32", "bfloat16": "BF16"}.get(dtype) in able:
         return core
     if wanted == "openvino":
         raise InputError(f"PSIBENCH_ENGINE is openvino, which has no {dtype} on this CPU")
     return None
+
+
+@cache
+def _started() -> Any:
+    """Start OpenVINO, once and for good.
+
+    Its CPU plugin gives the main thread a stack for signal handlers, and takes its memory back when
+    the plugin is unloaded, but not its address: the next signal would end the process (2026.4).
+    """
+    from openvino import Core
+
+    return Core()
 
 
 def _choice(seconds: Mapping[str, float], difference: float, dtype: str) -> dict[str, str]:
