@@ -43,7 +43,7 @@ probes: setup
 
 RUNS := tests/workflow tests/end_to_end tests/package
 PROCESS_TESTS = $(RUNS) $(shell grep -rl --include='test_*.py' 'mark\.processes' tests)
-PYTEST := pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test: setup
 	@$(PYTEST) -m "not processes" $(addprefix --ignore ,$(RUNS)) $(ARGS)
