@@ -9,8 +9,8 @@ Rounds are interleaved, whoever goes first in turn; a ratio is the median over t
 where psibench needs less. CPU seconds count all threads of this process: beside them, other
 processes on the machine blur the tokens per second. Goals: never below 1 in float32, 3 in bfloat16.
 
-sentence-transformers' own backends for ONNX and OpenVINO cannot be installed beside transformers 5
-(optimum asks for 4). Their engines can: OpenVINO is psibench's, too.
+sentence-transformers' own backends for ONNX and OpenVINO cannot be installed beside the lock (pip
+finds no version of optimum that goes with it). Their engines can: OpenVINO is psibench's, too.
 
     python bench/encode.py [--texts 180] [--rounds 3] [--threads 2]
 """

@@ -13,8 +13,9 @@ def pick_device(device: str) -> str:
 def fast_dtype(device: str) -> str:
     """Name the number format that encodes fast on a device.
 
-    float32 on a CPU: with bfloat16 instructions (AVX512-BF16), but no AMX, bfloat16 took a quarter
-    longer on all-MiniLM-L6-v2. bfloat16 on a GPU, float16 on one too old for it.
+    float32 on a CPU: with bfloat16 instructions (AVX512-BF16), but no AMX, torch's bfloat16 took a
+    quarter longer on all-MiniLM-L6-v2; OpenVINO's is faster, but gives other vectors: it has to be
+    asked for. bfloat16 on a GPU, float16 on one too old for it.
     """
     import torch
 
