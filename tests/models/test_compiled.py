@@ -100,11 +100,21 @@ def test_the_faster_engine_is_measured_once_and_named(
     )
 
 
-def test_an_engine_whose_vectors_differ_is_not_taken(tiny_bert, engines, monkeypatch, caplog):
+@pytest.mark.parametrize("spoiled", [0.01, float("nan")])
+def test_an_engine_whose_vectors_differ_is_not_taken(
+    spoiled, tiny_bert, engines, monkeypatch, caplog
+):
     caplog.set_level(logging.INFO, logger="psibench")
-    monkeypatch.setitem(compiled.VECTOR_BOUND, "float32", -1.0)
+    run = compiled.Compiled.__call__
+
+    def spoil_one(*asked):
+        states = run(*asked)
+        states[1, :, 0] += spoiled
+        return states
+
+    monkeypatch.setattr(compiled.Compiled, "__call__", spoil_one)
     assert load(tiny_bert, monkeypatch, "auto").compiled is None
-    assert "engine torch: openvino's vectors differ" in caplog.text
+    assert "engine torch: openvino's numbers differ" in caplog.text
 
 
 def test_what_was_kept_and_cannot_be_read_is_made_anew(tiny_bert, engines, monkeypatch):
@@ -163,3 +173,26 @@ def test_a_format_that_the_cpu_has_not_is_torchs(tiny_bert, engines, monkeypatch
     assert load(tiny_bert, monkeypatch, "auto", dtype="float16").compiled is None
     with pytest.raises(InputError, match="openvino, which has no float16"):
         load(tiny_bert, monkeypatch, "openvino", dtype="float16")
+
+
+def test_of_two_jobs_that_choose_at_once_the_first_is_remembered(tiny_bert, engines, monkeypatch):
+    compare = compiled._compare
+
+    def while_another_chooses(*asked):
+        monkeypatch.setattr(compiled, "_compare", compare)
+        takes(monkeypatch, torch=2.0, openvino=1.0)
+        assert load(tiny_bert, monkeypatch, "auto").compiled is not None
+        return {"torch": 1.0, "openvino": 2.0}, compare(*asked)[1]
+
+    monkeypatch.setattr(compiled, "_compare", while_another_chooses)
+    assert load(tiny_bert, monkeypatch, "auto").compiled is None
+    (kept,) = engines.iterdir()  # nothing half-written beside it
+    assert json.loads((kept / "choice.json").read_text())["engine"] == "openvino"
+
+
+def test_a_cache_that_cannot_be_written_has_each_job_choose(tiny_bert, engines, monkeypatch):
+    engines.parent.parent.joinpath("psibench").write_text("a file where the folder would be")
+    made = takes(monkeypatch, torch=2.0, openvino=1.0)
+    for _ in range(2):
+        assert load(tiny_bert, monkeypatch, "auto").compiled is not None
+    assert len(made) == 2

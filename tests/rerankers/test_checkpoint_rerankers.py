@@ -20,6 +20,7 @@ from psibench.config.rerankers import (
     RerankerModel,
 )
 from psibench.errors import InputError
+from psibench.models import compiled
 
 PAIRS = [
     ("w1 w2", "w3 w4 w5"),
@@ -54,8 +55,26 @@ def last_logits(folder, ids: list[int], words: list[str]) -> list[float]:
     return [last[tokenizer.convert_tokens_to_ids(word)].item() for word in words]
 
 
+@pytest.fixture(params=["torch", "openvino"])
+def engine(request, monkeypatch):
+    """Engine that runs sequence classifiers; that it did is seen when the test ends."""
+    runs, run = [], compiled.Compiled.__call__
+    monkeypatch.setenv("PSIBENCH_ENGINE", request.param)
+    monkeypatch.setattr(
+        compiled.Compiled, "__call__", lambda *asked: runs.append(None) or run(*asked)
+    )
+    yield request.param
+    assert bool(runs) == (request.param == "openvino")
+
+
 @pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "modernbert"])
-def test_cross_encoder_is_the_classifiers_logit_cut_longest_first(kind, checkpoint, load, score):
+def test_cross_encoder_is_the_classifiers_logit_cut_longest_first(
+    kind, engine, checkpoint, load, score
+):
+    if (kind, engine) == ("modernbert", "openvino"):  # its padding would become NaN
+        with pytest.raises(InputError, match="gives NaN where attention has windows"):
+            load(kind, max_tokens=64)
+        kind = "bert"
     found = score(load(kind, max_tokens=64), PAIRS)
     cut = {"truncation": "longest_first", "max_length": 64}
     expected = [classified(checkpoint(kind), pair, **cut) for pair in PAIRS]
@@ -63,7 +82,7 @@ def test_cross_encoder_is_the_classifiers_logit_cut_longest_first(kind, checkpoi
     np.testing.assert_allclose(found.score, 1 / (1 + np.exp(-found.raw)), atol=1e-6)
 
 
-def test_flag_cuts_queries_at_three_quarters_and_then_the_text(checkpoint, load, score):
+def test_flag_cuts_queries_at_three_quarters_and_then_the_text(engine, checkpoint, load, score):
     found = score(load("flag", max_tokens=32), PAIRS)
     queries = [" ".join(query.split()[:24]) for query, _ in PAIRS]
     cut = {"truncation": "only_second", "max_length": 32}
@@ -103,6 +122,29 @@ def test_prompted_rerankers_are_logits_of_answers_after_query_text_and_prompt(
         expected.append(answer - sum(against))
     found = score(load(kind, max_tokens=max_tokens), PAIRS)
     np.testing.assert_allclose(found.raw, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bert", "flag"])
+def test_the_engine_of_a_classifier_is_measured_once(
+    kind, checkpoint, load, score, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PSIBENCH_ENGINE", "auto")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiled, "LEAST_WEIGHTS", 0)
+    compare, found = compiled._compare, []
+
+    def openvino_is_faster(*asked):
+        found.append(compare(*asked)[1])
+        return {"torch": 2.0, "openvino": 1.0}, found[-1]
+
+    monkeypatch.setattr(compiled, "_compare", openvino_is_faster)
+    first, second = (score(load(kind, max_tokens=64), PAIRS).score for _ in range(2))
+    (difference,) = found
+    assert 0 < difference < 1e-6
+    np.testing.assert_array_equal(first, second)
+    monkeypatch.setenv("PSIBENCH_ENGINE", "torch")
+    torchs = score(load(kind, max_tokens=64), PAIRS)
+    np.testing.assert_allclose(first, torchs.score, atol=1e-6)
 
 
 @pytest.mark.parametrize(("max_tokens", "query_tokens"), [(400, 100), (64, 16)])

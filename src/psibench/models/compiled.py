@@ -1,9 +1,10 @@
-"""Transformers compiled by OpenVINO, where that is faster on this machine's CPU.
+"""Encoders and cross-encoders compiled by OpenVINO, where that is faster on this machine's CPU.
 
-Its fused kernels give a float32 network's vectors to rounding (`models.rounding`) in about two
-thirds of torch's time, and bfloat16, which must be asked for, takes less where the CPU has units
-for it. How much of that is true depends on the CPU and on the network: the first job that loads a
-checkpoint compares both engines on a few texts, checks that they agree, takes the faster one and
+Its fused kernels give a float32 network's vectors and scores to rounding (`models.rounding`) in
+about two thirds of torch's time, and bfloat16, which must be asked for, takes less where the CPU
+has units for it. How much of that is true depends on the CPU and on the network: the first job that
+loads a checkpoint compares both engines on a few texts, checks that they agree, takes the one that
+needs fewer CPU seconds, which what else runs on the machine blurs less than those of the clock, and
 writes it down for the jobs that follow, so that one machine keeps to one engine.
 
 `PSIBENCH_ENGINE` is ``auto`` (as above, the default), ``torch`` or ``openvino``. Choices, and
@@ -47,24 +48,31 @@ PROBE_LENGTHS = (150, 140, 128, 90, 60, 20)
 """Words of the texts that both engines are compared on."""
 ROUNDS = 3
 
-Forward = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], list[np.ndarray]]
+STATES = ("input_ids", "attention_mask"), "last_hidden_state"
+"""What a transformer takes, and what it gives."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """Token states of a transformer, computed by OpenVINO in one number format."""
+    """One output of a network, computed by OpenVINO in one number format."""
 
     run: Any = field(repr=False)
     dtype: str
+    inputs: tuple[str, ...]
 
     def __call__(self, inputs: Mapping[str, "torch.Tensor"]) -> "torch.Tensor":
-        """Return (rows, length, hidden) float32 states of (rows, length) token ids."""
+        """Return the float32 output for (rows, length) ids, a mask where some are padding, ...
+
+        States are (rows, length, hidden), logits (rows, n_outputs).
+        """
         import torch
 
-        ids = inputs["input_ids"]
-        mask = inputs.get("attention_mask")
-        found = self.run([ids.numpy(), (torch.ones_like(ids) if mask is None else mask).numpy()])
+        whole = {"attention_mask": torch.ones_like(inputs["input_ids"])}
+        found = self.run([(whole | dict(inputs))[name].numpy() for name in self.inputs])
         return torch.from_numpy(found[0])
+
+
+Passes = Callable[[list[str]], Callable[[Compiled | None], Sequence[np.ndarray]]]
 
 
 def wanted_engine() -> str:
@@ -76,27 +84,28 @@ def wanted_engine() -> str:
 
 
 def compile_if_faster(
-    transformer: Any,
+    network: Any,
     *,
     dtype: str,
     identity: str,
-    texts_of: Callable[[list[str]], tuple[list[np.ndarray], list[np.ndarray]]],
-    forward: Callable[[Compiled | None], Forward],
+    passes: Passes,
+    signature: tuple[tuple[str, ...], str] = STATES,
 ) -> Compiled | None:
-    """Compile a transformer on the CPU; None where torch runs it.
+    """Compile a network on the CPU; None where torch runs it.
 
     Parameters
     ----------
-    transformer
-        Takes ``input_ids`` and ``attention_mask``, gives ``last_hidden_state``; float32 weights.
+    network
+        Of transformers, with float32 weights.
     dtype
         Number format to compute in.
     identity
         Which checkpoint it is: choices are remembered by it.
-    texts_of
-        Tokenizes texts: windows and content as in ``TokenizedText``.
-    forward
-        The encoder's forward pass with a compiled transformer, or None for torch.
+    passes
+        Takes texts, and returns what computes their vectors, or scores in [0, 1], with a compiled
+        network, or with torch if it is None.
+    signature
+        The network's inputs, (rows, length) integers each, and the name of its output.
 
     Raises
     ------
@@ -104,39 +113,53 @@ def compile_if_faster(
         If `PSIBENCH_ENGINE` asks for OpenVINO, which is missing or cannot run this network, or is
         none of `ENGINES`.
     """
-    wanted, n_weights = wanted_engine(), sum(each.numel() for each in transformer.parameters())
-    n_used = n_weights - transformer.get_input_embeddings().weight.numel()
+    wanted, n_weights = wanted_engine(), sum(each.numel() for each in network.parameters())
+    n_used = n_weights - network.get_input_embeddings().weight.numel()
     is_worth_it = n_used > LEAST_WEIGHTS and n_weights < MOST_WEIGHTS
-    if wanted == "torch" or (wanted == "auto" and not is_worth_it):
+    is_possible = not _attends_in_windows(network.config)
+    if wanted == "torch" or (wanted == "auto" and not (is_worth_it and is_possible)):
         return None
+    if not is_possible:
+        raise InputError("PSIBENCH_ENGINE is openvino, which gives NaN where attention has windows")
     if (core := _core(wanted, dtype)) is None:
         return None
     if wanted == "openvino":
         try:
-            return _compiled(core, _converted(transformer), dtype)
+            return _compiled(core, _converted(network, *signature), dtype, signature[0])
         except Exception as error:
             raise InputError(f"PSIBENCH_ENGINE is openvino, which cannot run it: {error}") from None
-    folder = _cache() / _key(transformer, core, dtype, identity)
+    folder = _cache() / _key(network, core, dtype, identity)
     if known := _remembered(folder):
         with suppress(RuntimeError):  # what was kept cannot be read: both are compared again
             compiled = None
             if known["engine"] == "openvino":
                 kept = folder / "model.xml"
-                model = core.read_model(kept) if kept.exists() else _converted(transformer)
-                compiled = _compiled(core, model, dtype)
+                model = core.read_model(kept) if kept.exists() else _converted(network, *signature)
+                compiled = _compiled(core, model, dtype, signature[0])
             logger.info("engine %s: %s", known["engine"], known["why"])
             return compiled
     model, compiled, chosen = None, None, {"engine": "torch", "why": "openvino cannot run it"}
     try:
-        model = _converted(transformer)
-        compiled = _compiled(core, model, dtype)
-        chosen = _choice(*_compare(compiled, texts_of, forward), dtype)
+        model = _converted(network, *signature)
+        compiled = _compiled(core, model, dtype, signature[0])
+        chosen = _choice(*_compare(compiled, passes), dtype)
     except Exception as error:  # whatever a foreign compiler says of a network, torch runs it
         logger.info("openvino: %s", str(error).split("\n")[0])
     logger.info("engine %s: %s; remembered in %s", chosen["engine"], chosen["why"], folder)
     is_kept = chosen["engine"] == "openvino" and 4 * n_weights <= MOST_KEPT_BYTES
     _remember(folder, chosen, model if is_kept else None)
     return compiled if chosen["engine"] == "openvino" else None
+
+
+def _attends_in_windows(config: Any) -> bool:
+    """Say whether a token may see padding alone: OpenVINO makes NaN of it, then of the whole text.
+
+    That shows only where a text is padded by more than a window, which no probe can promise.
+    """
+    kinds = getattr(config, "layer_types", None)
+    if kinds is not None:
+        return any(kind != "full_attention" for kind in kinds)
+    return bool(getattr(config, "sliding_window", None) or getattr(config, "local_attention", None))
 
 
 def _core(wanted: str, dtype: str) -> Any:
@@ -172,16 +195,16 @@ def _started() -> Any:
 
 
 def _choice(seconds: Mapping[str, float], difference: float, dtype: str) -> dict[str, str]:
-    """Choose the faster engine; torch where the other's vectors differ by more than rounding."""
+    """Choose the faster engine; torch where the other's numbers differ by more than rounding."""
     if not difference <= VECTOR_BOUND[dtype]:
-        return {"engine": "torch", "why": f"openvino's vectors differ by {difference:.1g}"}
+        return {"engine": "torch", "why": f"openvino's numbers differ by {difference:.1g}"}
     ratio = seconds["torch"] / seconds["openvino"]
     engine = "openvino" if ratio > 1 else "torch"
-    return {"engine": engine, "why": f"openvino takes {1 / ratio:.2f} of torch's time here"}
+    return {"engine": engine, "why": f"openvino takes {1 / ratio:.2f} of torch's CPU time here"}
 
 
-def _converted(transformer: Any) -> Any:
-    """Trace a transformer and convert it, for batches of any shape.
+def _converted(network: Any, inputs: tuple[str, ...], output: str) -> Any:
+    """Trace a network and convert it, for batches of any shape.
 
     By OpenVINO's frontend, and not its `convert_model`, which reports home.
     """
@@ -192,20 +215,22 @@ def _converted(transformer: Any) -> Any:
 
     from psibench.models.weights import quiet
 
-    class States(torch.nn.Module):
+    class OneOutput(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.transformer = transformer
+            self.network = network
 
-        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
-            found = self.transformer(input_ids=input_ids, attention_mask=attention_mask)
-            return found.last_hidden_state
+        def forward(self, *tensors: Any) -> Any:
+            return getattr(self.network(**dict(zip(inputs, tensors, strict=True))), output)
 
-    ids = torch.ones((2, 16), dtype=torch.int64)
-    mask = torch.ones_like(ids)
-    mask[1, 9:] = 0
+    example = {"input_ids": torch.ones((2, 16), dtype=torch.int64)}
+    example["attention_mask"] = torch.ones_like(example["input_ids"])
+    example["attention_mask"][1, 9:] = 0
+    example["token_type_ids"] = torch.zeros_like(example["input_ids"])
     with torch.no_grad(), quiet(), warnings.catch_warnings(action="ignore"):
-        decoder = TorchScriptPythonDecoder(States().eval(), example_input=(ids, mask))
+        decoder = TorchScriptPythonDecoder(
+            OneOutput().eval(), example_input=tuple(example[name] for name in inputs)
+        )
         frontend = FrontEndManager().load_by_framework("pytorch")
         model = frontend.convert(frontend.load(decoder))
     for each in model.inputs:
@@ -214,7 +239,7 @@ def _converted(transformer: Any) -> Any:
     return model
 
 
-def _compiled(core: Any, model: Any, dtype: str) -> Compiled:
+def _compiled(core: Any, model: Any, dtype: str, inputs: tuple[str, ...]) -> Compiled:
     """Compile for as many threads as torch has; a scheduler, not OpenVINO, places them."""
     import torch
 
@@ -224,27 +249,22 @@ def _compiled(core: Any, model: Any, dtype: str) -> Compiled:
         "PERFORMANCE_HINT": "LATENCY",
         "ENABLE_CPU_PINNING": False,
     }
-    return Compiled(core.compile_model(model, "CPU", options), dtype)
+    return Compiled(core.compile_model(model, "CPU", options), dtype, inputs)
 
 
-def _compare(
-    compiled: Compiled,
-    texts_of: Callable[[list[str]], tuple[list[np.ndarray], list[np.ndarray]]],
-    forward: Callable[[Compiled | None], Forward],
-) -> tuple[dict[str, float], float]:
-    """Encode probes with both engines, in turns: least seconds, and the largest difference."""
+def _compare(compiled: Compiled, passes: Passes) -> tuple[dict[str, float], float]:
+    """Run probes with both engines, in turns: least CPU seconds, and the largest difference."""
     words = "evidence late in a long document is what many retrievers of today miss most".split()
-    probes = [" ".join(words[place % len(words)] for place in range(n)) for n in PROBE_LENGTHS]
-    windows, content = texts_of(probes)
+    run = passes([" ".join(words[place % len(words)] for place in range(n)) for n in PROBE_LENGTHS])
     seconds = {"openvino": np.inf, "torch": np.inf}
     for _ in range(ROUNDS):
-        vectors = []
-        for name, run in (("openvino", forward(compiled)), ("torch", forward(None))):
-            began = time.perf_counter()
-            vectors.append(run(windows, content))
-            seconds[name] = min(seconds[name], time.perf_counter() - began)
-    pairs = zip(*vectors, strict=True)
-    return seconds, max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
+        found = []
+        for name, engine in (("openvino", compiled), ("torch", None)):
+            began = time.process_time()
+            found.append(run(engine))
+            seconds[name] = min(seconds[name], time.process_time() - began)
+    pairs = zip(*found, strict=True)
+    return seconds, float(np.max([np.abs(ours - theirs).max() for ours, theirs in pairs]))
 
 
 # --- What is remembered ---
@@ -255,7 +275,7 @@ def _cache() -> Path:
     return Path(root).expanduser() / "psibench" / "engines"
 
 
-def _key(transformer: Any, core: Any, dtype: str, identity: str) -> str:
+def _key(network: Any, core: Any, dtype: str, identity: str) -> str:
     """Hash what decides which engine is faster: network, format, threads, CPU and versions."""
     import openvino
     import torch
@@ -264,8 +284,8 @@ def _key(transformer: Any, core: Any, dtype: str, identity: str) -> str:
     return hash_params(
         {
             "identity": identity,
-            "network": type(transformer).__name__,
-            "attention": getattr(transformer.config, "_attn_implementation", None),
+            "network": type(network).__name__,
+            "attention": getattr(network.config, "_attn_implementation", None),
             "dtype": dtype,
             "threads": torch.get_num_threads(),
             "cpu": core.get_property("CPU", "FULL_DEVICE_NAME"),

@@ -1,6 +1,6 @@
 """Transformer encoders: one vector per text, one per window, or one per token."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -382,19 +382,17 @@ def _compile(encoder: TransformerEncoder) -> Compiled | None:
     if entry.attention != "auto" or entry.padding_side == "left":
         return None
 
-    def windows_of(texts: list[str]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def passes(texts: list[str]) -> Callable[[Compiled | None], list[np.ndarray]]:
         items = encoder.tokenize(texts, "document")
-        return (
-            [window for item in items for window in item.windows],
-            [content for item in items for content in item.content],
-        )
+        windows = [window for item in items for window in item.windows]
+        content = [content for item in items for content in item.content]
+        return lambda compiled: replace(encoder, compiled=compiled).forward(windows, content)
 
     return compile_if_faster(
         network.transformer,
         dtype=encoder.dtype,
         identity=encoder.identity,
-        texts_of=windows_of,
-        forward=lambda compiled: replace(encoder, compiled=compiled).forward,
+        passes=passes,
     )
 
 

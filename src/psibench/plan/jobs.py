@@ -203,9 +203,14 @@ def training_mib(plan: Plan, trained: str) -> int:
 
 
 def scoring_mib(plan: Plan, reranker: str) -> int:
-    """Return the memory that a reranker takes, MiB: language models pass through it first."""
+    """Return the memory that a reranker takes, MiB: weights pass through it first.
+
+    Those of a sequence classifier are there three times where they are compiled for a CPU.
+    """
     causal = ("flag-llm", "flag-layerwise", "mxbai", "jina-m0", "qwen3")
-    return 24_000 if plan.rerankers[reranker].backend in causal else 6000
+    compiled = ("cross-encoder", "flag")
+    backend = plan.rerankers[reranker].backend
+    return 24_000 if backend in causal else 12_000 if backend in compiled else 6000
 
 
 def recall_depth(plan: Plan, benchmark: str) -> int:

@@ -17,6 +17,7 @@ from psibench.config.rerankers import CheckpointReranker
 from psibench.errors import InputError
 from psibench.models import checkpoints
 from psibench.models.checkpoints import checkpoint_identity
+from psibench.models.compiled import Compiled, compile_if_faster
 from psibench.models.networks import usable_positions
 from psibench.models.weights import tokenizer_folder
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
@@ -25,6 +26,7 @@ from psibench.tables.provenance import hash_params
 # Entries differ in these without their scores differing, or the fingerprint has them otherwise.
 OTHER_FIELDS = frozenset({"description", "tokens_per_batch", "checkpoint", "revision", "dtype"})
 CHUNK = 1024  # pairs per tokenizer call
+CLASSIFIER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,51 @@ def read_together(
     queries, texts = (list(side) for side in zip(*pairs, strict=True))
     for found in encode(tokenizer, queries, texts, truncation=cut, max_length=max_tokens):
         yield Reading(len(found), found, sequence=1)
+
+
+def take_faster_engine(
+    network: Any, tokenizer: Any, entry: CheckpointReranker, logits: Callable[[list[Pair]], Any]
+) -> None:
+    """Let OpenVINO run a float32 sequence classifier, if that is faster on this CPU.
+
+    The library that scores finds it in the network's ``forward``.
+
+    Parameters
+    ----------
+    logits
+        What the library makes of pairs with the network, (n_pairs,).
+    """
+    from transformers.modeling_outputs import SequenceClassifierOutput
+
+    forward = network.forward
+
+    def use(compiled: Compiled | None) -> None:
+        def run(**inputs: Any) -> SequenceClassifierOutput:
+            assert compiled is not None
+            return SequenceClassifierOutput(logits=compiled(inputs))
+
+        network.forward = forward if compiled is None else run
+
+    def passes(texts: list[str]) -> Callable[[Compiled | None], list[np.ndarray]]:
+        pairs = [(texts[-1], text) for text in texts]
+
+        def scores(compiled: Compiled | None) -> list[np.ndarray]:
+            use(compiled)
+            return [sigmoid(np.asarray(logits(pairs), dtype=np.float64))]
+
+        return scores
+
+    compiled = compile_if_faster(
+        network,
+        dtype="float32",
+        identity=checkpoint_identity(entry.checkpoint, entry.revision),
+        passes=passes,
+        signature=(
+            tuple(filter(CLASSIFIER_INPUTS.__contains__, tokenizer.model_input_names)),
+            "logits",
+        ),
+    )
+    use(compiled)
 
 
 def last_product_in_float32(model: Any) -> None:

@@ -50,6 +50,7 @@ from psibench.rerankers.checkpoints import (
     keep_logits_of,
     last_product_in_float32,
     read_together,
+    take_faster_engine,
 )
 from psibench.rerankers.protocols import Pair
 
@@ -77,7 +78,7 @@ def load_cross_encoder(name: str, entry: CrossEncoderReranker, *, device: str) -
     """
     dtype = fast_dtype(device) if entry.dtype == "auto" else entry.dtype
     load = _load_library if entry.architecture == "auto" else _load_ported
-    tokenizer, logits = load(entry, device)
+    tokenizer, logits = load(entry, device, dtype)
 
     def autocast_logits(pairs: list[Pair]) -> Any:
         import torch
@@ -89,7 +90,7 @@ def load_cross_encoder(name: str, entry: CrossEncoderReranker, *, device: str) -
     return CheckpointScorer(name, entry, dtype, entry.max_tokens, read, autocast_logits)
 
 
-def _load_library(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits]:
+def _load_library(entry: CrossEncoderReranker, device: str, dtype: str) -> tuple[Any, Logits]:
     import torch
     from sentence_transformers import CrossEncoder
 
@@ -109,15 +110,18 @@ def _load_library(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits
     )
     network, has_modules = model.transformers_model, len(model) > 1
     check_classifier(network, entry, n_outputs=model.num_labels, has_modules=has_modules)
+    logits = partial(_predict, model)
+    if (device, dtype) == ("cpu", "float32") and not (has_modules or entry.trust_remote_code):
+        take_faster_engine(network, model.tokenizer, entry, logits)
     last_product_in_float32(model)
-    return model.tokenizer, partial(_predict, model)
+    return model.tokenizer, logits
 
 
 def _predict(model: Any, pairs: list[Pair]) -> Any:
     return model.predict(pairs, batch_size=len(pairs), show_progress_bar=False)
 
 
-def _load_ported(entry: CrossEncoderReranker, device: str) -> tuple[Any, Logits]:
+def _load_ported(entry: CrossEncoderReranker, device: str, _: str) -> tuple[Any, Logits]:
     """Load a checkpoint into a class that is not its own; see the module's beginning."""
     import torch
 

@@ -49,6 +49,7 @@ from psibench.rerankers.checkpoints import (
     last_product_in_float32,
     linear_in_float32,
     read_together,
+    take_faster_engine,
 )
 from psibench.rerankers.protocols import Pair
 
@@ -72,7 +73,10 @@ def load_flag(
     if isinstance(entry, FlagReranker):
         longest = entry.max_tokens
         check_classifier(scorer.model, entry, n_outputs=scorer.model.config.num_labels)
-        last_product_in_float32(scorer.model.float())  # loaded as stored, which may be bfloat16
+        network = scorer.model.float()  # loaded as stored, which may be bfloat16
+        if device == "cpu":
+            take_faster_engine(network, tokenizer, entry, partial(_compute, scorer))
+        last_product_in_float32(network)
         read = partial(_read_pair, tokenizer, longest)
     else:
         separator, prompt = encode(tokenizer, [SEPARATOR, entry.prompt], add_special_tokens=False)
