@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "reading", "progress", "stopping"),
+    ("errors", "reading", "plain_yaml", "progress", "stopping"),
     # Locks of heads: no job may begin without them.
     ("text", "tables", "store", "cluster.head_lock"),
     # What a config file says of one thing, as far as no room has it: sections, registries, paths.

@@ -1,4 +1,4 @@
-"""What comes from outside as bytes: files, text, JSON and YAML, and the numbers and ids in them.
+"""What comes from outside as bytes: files, text and JSON, and the numbers and ids in them.
 
 Whatever a file holds, these functions return a value or raise one `InputError` that names it.
 """
@@ -7,11 +7,8 @@ import json
 import math
 import re
 import reprlib
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from psibench.errors import InputError, MissingError
 
@@ -22,8 +19,6 @@ MAGIC = (
     (b"PK\x03\x04", "a zip archive or office document"),
     (b"\x1f\x8b", "gzip data"),
 )
-MOST_YAML_VALUES = 1_000_000
-"""A config has a few thousand; more come from aliases of aliases."""
 
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = _shown.maxlong = 100
@@ -128,79 +123,6 @@ def _finite(text: str) -> float:
     if math.isinf(found):
         raise ValueError(f"the number {shown(text)} is too large")
     return found
-
-
-def parse_yaml(text: str, *, where: str) -> Any:
-    """Parse YAML of plain values.
-
-    Raises
-    ------
-    InputError
-        If it is no YAML, has a key twice, a value that holds itself, aliases that stand for
-        millions of values, or control characters in a text.
-    """
-    try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _measure(node, {})
-        return loader.construct_document(node)
-    except RecursionError:
-        raise InputError(f"{where}: not valid YAML: nested too deep") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # ValueError: impossible dates, integers of thousands of digits
-        raise InputError(f"{where}: not valid YAML: {error}") from error
-
-
-class _Loader(yaml.SafeLoader):
-    """Loads plain values, and refuses what would be lost or cannot be a text."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for name in (key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if name in seen and name != "<<":
-                raise ValueError(f"the key {shown(name)} occurs twice{node.start_mark}")
-            seen.add(name)
-        return super().construct_mapping(node, deep=deep)
-
-
-def _construct_text(loader: _Loader, node: yaml.ScalarNode) -> str:
-    text = str(loader.construct_scalar(node))
-    if found := _CONTROL.search(text):
-        raise ValueError(
-            f"a text holds the control character {found.group()!r}, which no setting has"
-            f"{node.start_mark}"
-        )
-    return text
-
-
-def _construct_whole(loader: _Loader, node: yaml.ScalarNode) -> int:
-    found: int = loader.construct_yaml_int(node)
-    if abs(found) >= 2**63:
-        raise ValueError(f"the number {shown(found)} is too large{node.start_mark}")
-    return found
-
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_Loader.add_constructor("tag:yaml.org,2002:str", _construct_text)
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_whole)
-
-
-def _measure(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Count the values below a node, those behind an alias each time it is used."""
-    if isinstance(node, yaml.ScalarNode):
-        return 1
-    known = sizes.get(id(node))
-    if known is None:
-        sizes[id(node)] = -1
-        inner = [one for pair in node.value for one in (pair if type(pair) is tuple else (pair,))]
-        known = sizes[id(node)] = 1 + sum(_measure(one, sizes) for one in inner)
-    if known < 0:
-        raise ValueError(f"a value holds itself{node.start_mark}")
-    if known > MOST_YAML_VALUES:
-        raise ValueError(f"aliases stand for more than {MOST_YAML_VALUES:,} values")
-    return known
 
 
 # --- Numbers, ids and texts ------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from psibench.config.secrets import refuse_secrets, without_secrets
 from psibench.errors import InputError
-from psibench.reading import parse_yaml, read_text_file, shown
+from psibench.reading import read_text_file, shown
 
 REPLACED_WHOLE = ("benchmarks", "models")
 
@@ -35,8 +35,11 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return loaded
 
 
-_parsed = lru_cache(maxsize=16)(lambda text, where: parse_yaml(text, where=where))
-"""The registries are asked for several times in a command, and parsing them takes longest."""
+@lru_cache(maxsize=16)  # registries are asked for several times; parsing them takes longest
+def _parsed(text: str, where: str) -> Any:
+    from psibench.plain_yaml import parse_yaml
+
+    return parse_yaml(text, where=where)
 
 
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

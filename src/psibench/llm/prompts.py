@@ -28,7 +28,7 @@ from psibench.llm.replies import MalformedReplyError, fit
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
-from psibench.reading import parse_yaml, read_text_file, shown
+from psibench.reading import read_text_file, shown
 
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n(.*)\Z", re.DOTALL)
 _ROLE = re.compile(r"^## (system|user|assistant)[ \t]*$", re.MULTILINE)
@@ -249,6 +249,8 @@ def load_prompt(path: str | Path) -> Prompt:
 
 
 def _read_header(text: str, path: str | Path) -> dict[str, Any]:
+    from psibench.plain_yaml import parse_yaml
+
     header = parse_yaml(text, where=f"{path}: header")
     names = set(map(str, header)) if isinstance(header, dict) else set()
     if not names <= _KEYS or not {"task", "variables"} <= names:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import CheckpointEntry, read_json
@@ -171,6 +170,8 @@ def checking_weights(folder: Path) -> Iterator[None]:
 
     It says nothing of weights itself.
     """
+    from unittest import mock
+
     from sentence_transformers.base.modules import Transformer
 
     load = Transformer._load_model

@@ -5,6 +5,7 @@ answer in it. The phrases cover English and Chinese; a question in another langu
 """
 
 import re
+from functools import cache
 
 # "The passage" in a question is nearly always the one being read.
 _PLAIN_NOUNS = "passage excerpt paragraph snippet"
@@ -93,7 +94,7 @@ _CHINESE = """
 
 def mentions_document(question: str) -> str | None:
     """Return the first phrase that points at a document, or None if the question has none."""
-    for pattern in _PATTERNS:
+    for pattern in _patterns():
         found = pattern.search(question)
         if found:
             return found.group()
@@ -102,6 +103,11 @@ def mentions_document(question: str) -> str | None:
 
 def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.strip().splitlines()]
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    return _english(), re.compile("|".join(map(re.escape, _CHINESE.split())))
 
 
 def _english() -> re.Pattern[str]:
@@ -114,6 +120,3 @@ def _english() -> re.Pattern[str]:
     phrases = "|".join(phrase.replace(" ", r"\s+") for phrase in [*framed, *_lines(_OTHERS)])
     followers = "|".join(_UNLESS_FOLLOWED_BY.split())
     return re.compile(rf"\b(?:{phrases})\b(?!\s+(?:{followers})\b)", re.IGNORECASE)
-
-
-_PATTERNS = (_english(), re.compile("|".join(map(re.escape, _CHINESE.split()))))

@@ -8,8 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from psibench.errors import InputError
 from psibench.reading import parse_json
 from psibench.tables.atomic import write_text
@@ -93,6 +91,8 @@ def write_model_card(
 
 
 def _card(found: Mapping[str, Any], measured: Sequence[Measured], licence: str) -> str:
+    import yaml
+
     base, entry, settings = found["base"], found["entry"], found["settings"]
     front: dict[str, Any] = {
         "library_name": "sentence-transformers",
