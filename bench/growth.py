@@ -148,7 +148,7 @@ def inference(n: int) -> Work:
     """One row of the PSI table over n queries in twenty buckets, nine to a document."""
     import numpy as np
 
-    from psibench.metrics.estimate import RowData, estimate_row
+    from psibench.metrics.psi import RowData, estimate_row
 
     rng = np.random.default_rng(SEED)
     documents = rng.integers(0, n // 9, n)

@@ -24,9 +24,9 @@ from worlds import (
 )
 
 from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference
-from psibench.metrics.estimate import RowData, estimate_row
 from psibench.metrics.inference import (
     DocumentTable,
+    FloatArray,
     Profile,
     between_documents,
     confounding,
@@ -36,7 +36,7 @@ from psibench.metrics.inference import (
     truncation_effect,
     within_documents,
 )
-from psibench.metrics.psi import FloatArray, invert_psi
+from psibench.metrics.psi import RowData, estimate_row, invert_psi
 
 LEVEL = 0.95
 RESOLUTION = 1e-4  # more than that of the inversion

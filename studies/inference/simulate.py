@@ -98,7 +98,7 @@ def measure_large_row() -> None:
     """Print peak memory (MB) before and after, processor seconds, and the table's own size."""
     from worlds import World, draw, draw_scores
 
-    from psibench.metrics.estimate import RowData, estimate_row
+    from psibench.metrics.psi import RowData, estimate_row
 
     world = World(layout="free-20", n_queries=LARGE[0], psi=0.1)
     rng = np.random.default_rng(1)

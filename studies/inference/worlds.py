@@ -12,9 +12,14 @@ from functools import cache
 
 import numpy as np
 
-from psibench.metrics.estimate import RowData
-from psibench.metrics.inference import BoolArray, DocumentTable, IntArray, document_table
-from psibench.metrics.psi import FloatArray
+from psibench.metrics.inference import (
+    BoolArray,
+    DocumentTable,
+    FloatArray,
+    IntArray,
+    document_table,
+)
+from psibench.metrics.psi import RowData
 
 # The values of nDCG@10 with one positive document: a miss, then ranks 10 to 1.
 LEVELS = np.concatenate([[0.0], 1 / np.log2(1 + np.arange(10, 0, -1))])

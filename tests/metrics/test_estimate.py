@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from psibench.errors import InputError
-from psibench.metrics.estimate import RowData, estimate_row
 from psibench.metrics.inference import draw_errors
-from psibench.metrics.psi import invert_psi, psi_of_columns
+from psibench.metrics.psi import RowData, estimate_row, invert_psi, psi_of_columns
 
 ESTIMATES = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
 SAME = ("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected", "best_same", "drop")

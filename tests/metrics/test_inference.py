@@ -22,13 +22,13 @@ from psibench.metrics.inference import (
     information,
     intra_document_correlation,
     length_imbalance,
-    noise_of_independent_queries,
     p_of_equal_means,
     raw_profile,
     same_document_profile,
     truncation_effect,
     within_documents,
 )
+from psibench.metrics.psi import noise_of_independent_queries
 
 LEVELS = (0.0, 0.5, 1.0)
 

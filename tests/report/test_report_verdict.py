@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from report_tables import FORBIDDEN, psi_row, report_input, undefined_row
 
-from psibench.metrics.estimate import FLAGS
+from psibench.metrics.psi import FLAGS
 from psibench.report.page import render_report
 from psibench.report.scores import control_reading
 from psibench.report.verdict import Verdict, verdicts

@@ -8,7 +8,7 @@ import polars as pl
 
 from psibench.commands.text_table import UNDEFINED, aligned, figure
 from psibench.llm.sections import STAND_IN_PREFIX
-from psibench.metrics.estimate import FLAGS
+from psibench.metrics.psi import FLAGS
 from psibench.report.verdict import verdicts
 from psibench.report.wording import MISSING, p_value
 

@@ -44,7 +44,7 @@ from psibench.filters.verify import (
 from psibench.generate.posir import LOCATE, PROPOSE
 from psibench.metrics.aggregate import UncertaintySettings
 from psibench.metrics.buckets import assign, bucket_scheme
-from psibench.metrics.estimate import RowData, estimate_row
+from psibench.metrics.psi import RowData, estimate_row
 from psibench.metrics.query_scores import document_numbers
 from psibench.tables import read_table, write_table
 from psibench.tables.build_schemas import CANDIDATES

@@ -22,9 +22,8 @@ from psibench.metrics.buckets import (
     bucket_scheme,
 )
 from psibench.metrics.comparison import compare_profiles, mean_difference, psi_differences
-from psibench.metrics.estimate import RowData, effect_figures, estimate_row
-from psibench.metrics.inference import BoolArray, IntArray
-from psibench.metrics.psi import FloatArray
+from psibench.metrics.inference import BoolArray, FloatArray, IntArray
+from psibench.metrics.psi import RowData, effect_figures, estimate_row
 from psibench.metrics.query_scores import document_numbers
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
 from psibench.tables.spec import POOLED

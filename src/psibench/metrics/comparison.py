@@ -18,6 +18,7 @@ from psibench.metrics.inference import (
     FEWEST_DOCUMENTS,
     DocumentTable,
     Effect,
+    FloatArray,
     IntArray,
     PositionTest,
     between_documents,
@@ -28,7 +29,6 @@ from psibench.metrics.inference import (
     same_document_profile,
     within_documents,
 )
-from psibench.metrics.psi import FloatArray
 
 ROUNDING = 1e-9
 """Differences of scores on a scale of mean 1 that are rounding: no score is known to so much."""

@@ -15,7 +15,7 @@ from math import factorial, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from psibench.metrics.psi import FloatArray
+from psibench.metrics.inference import FloatArray
 
 FEWEST_PAIRS = 3
 LARGEST_EXACT = 7

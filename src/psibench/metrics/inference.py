@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from psibench.errors import InputError
-from psibench.metrics.psi import FloatArray, psi_of_columns
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -481,20 +481,6 @@ def draw_errors(covariance: FloatArray) -> FloatArray:
     values, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return np.asarray(root @ _normal_points(len(covariance)))
-
-
-def noise_of_independent_queries(table: DocumentTable) -> FloatArray:
-    """Plain PSI, (DRAWS,), that chance alone shows if queries are shuffled over positions.
-
-    The bucket means then have the common mean and the covariance of sampling without replacement,
-    ``s^2 (n_jk / (n_j n_k) - 1 / n)``; overlaps n_jk between buckets (queries at an edge) are
-    neglected. It says how noisy PSI is with so many queries and buckets. It is no test: it takes
-    the queries of a document as independent and all documents as alike.
-    """
-    sizes = table.bucket_sizes
-    n = sizes.sum()
-    covariance = table.variance * n / max(n - 1, 1) * (np.diag(1 / sizes) - 1 / n)
-    return psi_of_columns(table.mean + draw_errors(covariance))
 
 
 # --- Between documents: where within documents there is nothing to compare -------------------

@@ -1,4 +1,7 @@
-"""The Position Sensitivity Index (PSI) of bucket means: as the papers define it, and its interval.
+"""The Position Sensitivity Index (PSI) of bucket means, its interval, and a row of the PSI table.
+
+The plain PSI is as the papers define it. `estimate_row` makes of one model's queries what a row of
+the table says: the published PSI, the same at equal documents, tests and warnings.
 
 Interval and corrected value by test inversion over worlds with a known PSI. For a candidate value
 p, a world is a set of true bucket means whose PSI is exactly p. Sampling errors added to it show
@@ -11,11 +14,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from psibench.errors import InputError
+from psibench.metrics.comparison import compare_profiles
+from psibench.metrics.inference import (
+    FEWEST_DOCUMENTS,
+    LEAST_INFORMATION,
+    PSEUDO_QUERIES,
+    BoolArray,
+    DocumentTable,
+    Effect,
+    FloatArray,
+    IntArray,
+    PositionTest,
+    Profile,
+    between_documents,
+    confounding,
+    document_table,
+    draw_errors,
+    effective_documents,
+    information,
+    intra_document_correlation,
+    length_imbalance,
+    p_of_equal_means,
+    raw_profile,
+    same_document_profile,
+    truncation_effect,
+    within_documents,
+)
 
 ROUNDING = 1e-12
 """PSI values closer than this are equal: the difference is floating-point rounding."""
@@ -247,3 +277,326 @@ def _solve(increasing: Callable[[float], float]) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if increasing(middle) < 0 else (low, middle)
     return (low + high) / 2
+
+
+# --- A row of the PSI table --------------------------------------------------------------------
+
+FLOOR, CEILING = 0.05, 0.95
+"""Mean scores, as shares of the largest possible score, below and above which PSI says little: at
+the floor the ratio of two bucket means is one of two accidents, at the ceiling nothing is left to
+lose. A choice of this project."""
+
+CONFOUNDED_P = 0.05
+IMBALANCED = 0.10
+"""Share of the variance of document length between buckets from which a comparison between
+documents cannot be separated from length."""
+
+FLAGS = {
+    "between_documents": "positions differ between documents, hardly within them: compared "
+    "between documents of like length",
+    "too_few_documents": "too few documents inform the test",
+    "confounded": "the published PSI mixes position with document",
+    "small_buckets": "a bucket has few queries",
+    "at_floor": "finds next to nothing: a PSI means nothing here",
+    "at_ceiling": "finds nearly everything: no room for a position effect",
+    "no_lengths": "documents would have to be compared with each other, and their lengths are not "
+    "known",
+    "unplaced": "queries without one place for their evidence (mixed, or no span) are in no bucket",
+    "given_unknown": "evidence is labelled by class: what of it the model was given is not known",
+    "filter_panel": "this retriever also chose which queries are in the benchmark",
+}
+
+
+@dataclass(frozen=True)
+class RowData:
+    """The queries of one row: who asks what of which document, and what each scored.
+
+    Attributes
+    ----------
+    scores : float64 array of shape (n_queries,)
+        Score per query, finite and >= 0.
+    documents : int64 array of shape (n_queries,)
+        Number of the query's positive.
+    lengths : float64 array of shape (n_queries,)
+        Its length, characters; NaN if unknown: then documents are not compared with each other.
+    positions : float64 array of shape (n_queries,)
+        Middle of the evidence, characters: the order of a document's queries.
+    seen : bool array of shape (n_queries,), or None
+        Whether the evidence lay wholly inside the model's input; None: not known.
+    found : bool array of shape (n_queries,), or None
+        Whether it is known where the evidence is; None: of all. Others are not counted as seen or
+        not.
+    control : float64 array of shape (n_queries,), or None
+        Scores of the position-blind control on the same queries.
+    """
+
+    scores: FloatArray
+    documents: IntArray
+    lengths: FloatArray
+    positions: FloatArray
+    seen: BoolArray | None = None
+    found: BoolArray | None = None
+    control: FloatArray | None = None
+
+
+def estimate_row(
+    row: RowData,
+    query_index: npt.ArrayLike,
+    bucket_index: npt.ArrayLike,
+    *,
+    n_buckets: int,
+    level: float = 0.95,
+    min_bucket_size: int = 30,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Estimate one row of the PSI table and its buckets.
+
+    Parameters
+    ----------
+    row : RowData
+    query_index, bucket_index : int arrays of shape (n_memberships,)
+        Query ``query_index[i]`` sits in bucket ``bucket_index[i]``. A query may sit in several
+        buckets or in none.
+    n_buckets : int
+        Buckets of the scheme. Those that hold no query are left out of everything.
+    level : float
+        Nominal coverage of the intervals, in (0, 1).
+    min_bucket_size : int
+        A bucket with fewer queries raises the flag `small_buckets`; it stays in every figure.
+
+    Returns
+    -------
+    figures : dict
+        Columns of PSI_TABLE (`psibench.tables.schemas`) by name, which says what each is; what
+        does not exist is None, never 0. `best_bucket`, `worst_bucket`, `best_same` and
+        `worst_same` are buckets' numbers.
+    buckets : dict of arrays of shape (n_buckets,)
+        Columns of BUCKET_SCORES by name: `n_queries`; `mean`, `low` and `high` with documents as
+        independent units, the interval within the scores' range, none with fewer than two
+        documents; `same_mean`, `same_low` and `same_high` at equal documents (see
+        `same_document_profile`). NaN where there is none.
+
+    Raises
+    ------
+    InputError
+        Scores that are not finite or below 0; arrays or settings out of range.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level is {level}; give a value between 0 and 1, such as 0.95")
+    low = float(row.scores.min(initial=0.0))
+    if low < 0:
+        raise InputError(f"scores: the least is {low}; a PSI needs scores of 0 or more")
+    queries, buckets = np.asarray(query_index, np.int64), np.asarray(bucket_index, np.int64)
+    order = np.argsort(row.positions[queries], kind="stable")
+    queries, buckets = queries[order], buckets[order]
+    table = document_table(row.scores, row.documents, queries, buckets, n_buckets=n_buckets)
+    raw = raw_profile(table) if len(table.buckets) else None
+    same = same_document_profile(table)
+    info = information(table)
+    if same and (info.least < LEAST_INFORMATION or same.n_documents < FEWEST_DOCUMENTS):
+        same = None
+    is_within = info.shape >= LEAST_INFORMATION
+    scores, lengths = row.scores[queries], row.lengths[queries]
+    placed = (row.documents[queries], buckets)
+    test = within_documents(table) if is_within else between_documents(scores, *placed, lengths)
+    plain = _psi(table, raw, p_of_equal_means(table) if raw else None, level)
+    has_psi = plain["psi"] is not None
+    equal = _psi(table, same if has_psi else None, test.p_any if is_within else None, level)
+    drop, drop_low, drop_high = _drop(table, same if is_within else raw, level)
+    noise = noise_of_independent_queries(table) if has_psi else None
+    against = cut = None
+    if row.control is not None:
+        against = compare_profiles(
+            row.scores, row.control, row.documents, queries, buckets, row.lengths, within=is_within
+        )
+    if row.seen is not None:
+        cut = truncation_effect(scores, *placed, ~row.seen[queries], level=level)
+    p_confounded = confounding(table, raw) if raw and is_within and has_psi else None
+    no_lengths = bool(np.isnan(lengths).any())
+    figures = {
+        "n_buckets": len(table.buckets),
+        "smallest_bucket": int(table.bucket_sizes.min()) if len(table.buckets) else 0,
+        "mean_of_buckets": float(raw.means.mean()) if raw else None,
+        **plain,
+        "psi_same": equal["psi"],
+        "psi_same_low": equal["psi_low"],
+        "psi_same_high": equal["psi_high"],
+        "psi_same_corrected": equal["psi_corrected"],
+        "best_same": equal["best_bucket"],
+        "worst_same": equal["worst_bucket"],
+        "drop": drop,
+        "drop_low": drop_low,
+        "drop_high": drop_high,
+        "test": None if test.p_shape is None else ("within" if is_within else "between"),
+        "p_any": test.p_any,
+        "p_shape": test.p_shape,
+        "p_trend": test.p_trend,
+        "p_control": against.p if against else None,
+        "p_control_hit": against.p_hit if against else None,
+        "p_control_miss": against.p_miss if against else None,
+        "seen": _share_seen(row),
+        **effect_figures("truncation", cut),
+        "n_documents": len(table.counts),
+        "n_effective_documents": effective_documents(table),
+        "n_informative_documents": test.n_documents,
+        "intra_document_correlation": intra_document_correlation(scores, *placed),
+        "length_imbalance": length_imbalance(lengths, buckets),
+        "info_min": info.least,
+        "info_shape": info.shape,
+        "p_confounded": p_confounded,
+        "psi_noise_mean": None if noise is None else float(noise.mean()),
+        "psi_noise_p95": None if noise is None else float(np.quantile(noise, 0.95)),
+        "flags": _flags(table, test, is_within, p_confounded, min_bucket_size, no_lengths),
+    }
+    return figures, _buckets(table, raw, same, n_buckets, level)
+
+
+def effect_figures(name: str, effect: Effect | None) -> dict[str, float | None]:
+    """Return an effect as columns NAME, NAME_low, NAME_high and p_NAME; all null without one."""
+    columns = (name, f"{name}_low", f"{name}_high", f"p_{name}")
+    found = (None,) * 4 if effect is None else (effect.value, effect.low, effect.high, effect.p)
+    return dict(zip(columns, found, strict=True))
+
+
+def _share_seen(row: RowData) -> float | None:
+    """Return the share of the evidence that is known to be somewhere and was seen."""
+    seen = row.seen if row.seen is None or row.found is None else row.seen[row.found]
+    return None if seen is None or not len(seen) else float(seen.mean())
+
+
+def _flags(
+    table: DocumentTable,
+    test: PositionTest,
+    is_within: bool,
+    p_confounded: float | None,
+    min_bucket_size: int,
+    lacks_lengths: bool,
+) -> str:
+    if not len(table.buckets):
+        return ""
+    mean = table.mean / table.score_limit
+    untested = test.p_shape is None and len(table.buckets) > 1
+    no_lengths = untested and not is_within and lacks_lengths
+    raised = {
+        "between_documents": not is_within and len(table.buckets) > 1,
+        "too_few_documents": untested and not no_lengths,
+        "confounded": p_confounded is not None and p_confounded < CONFOUNDED_P,
+        "small_buckets": table.bucket_sizes.min() < min_bucket_size,
+        "at_floor": mean < FLOOR,
+        "at_ceiling": mean > CEILING,
+        "no_lengths": no_lengths,
+    }
+    return ", ".join(name for name, is_raised in raised.items() if is_raised)
+
+
+def _psi(
+    table: DocumentTable, profile: Profile | None, p: float | None, level: float
+) -> dict[str, float | int | None]:
+    """PSI of a profile, its interval, and the first of its best and worst buckets.
+
+    Interval and corrected value reach 0 where the profile's test does: it knows near the scores'
+    limit, where errors are far from normal, that nothing was found. The interval then holds 0, and
+    so does the corrected value from p = .5 on.
+    """
+    names = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
+    value = None if profile is None else position_sensitivity_index(profile.means)
+    if profile is None or value is None:
+        return dict.fromkeys(names)
+    ends = invert_psi(
+        profile.means,
+        draw_errors(profile.covariance),
+        centre=table.smoothed_means,
+        level=level,
+        score_limit=table.score_limit,
+    )
+    low, corrected = ends.low, ends.corrected
+    if p is not None:
+        low = 0.0 if p > (1 - level) / 2 else low
+        corrected = 0.0 if p > 0.5 else corrected
+    best, worst = (
+        int(table.buckets[end]) for end in (profile.means.argmax(), profile.means.argmin())
+    )
+    return dict(zip(names, (value, low, ends.high, corrected, best, worst), strict=True))
+
+
+def _drop(
+    table: DocumentTable, profile: Profile | None, level: float
+) -> tuple[float | None, float | None, float | None]:
+    """1 - last / first bucket mean, with Student's t interval on the scale of log ratios."""
+    if profile is None or profile.means[0] <= 0 or len(profile.means) < 2:
+        return None, None, None
+    first, last = profile.means[0], profile.means[-1]
+    value = 1 - last / first
+    if last <= 0:
+        return float(value), None, None
+    rows = np.zeros(len(profile.means))
+    rows[0], rows[-1] = -1 / first, 1 / last
+    quantile = _student(_holding(table)[[0, -1]], level).max()
+    reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
+    return (
+        float(value),
+        float(1 - last / first * np.exp(reach)),
+        float(1 - last / first * np.exp(-reach)),
+    )
+
+
+def _holding(table: DocumentTable) -> FloatArray:
+    """Documents that hold each bucket, (n_used_buckets,)."""
+    return (table.counts > 0).sum(axis=0).astype(np.float64)
+
+
+def _student(n_documents: FloatArray, level: float) -> FloatArray:
+    """Quantile of Student's t for so many documents."""
+    from scipy.stats import t
+
+    return np.asarray(t.ppf((1 + level) / 2, np.maximum(n_documents - 1, 1)))
+
+
+def _buckets(
+    table: DocumentTable, raw: Profile | None, same: Profile | None, n_buckets: int, level: float
+) -> dict[str, np.ndarray]:
+    """Means and intervals of all buckets of the scheme."""
+    found: dict[str, np.ndarray] = {"n_queries": np.zeros(n_buckets, dtype=np.int64)}
+    found["n_queries"][table.buckets] = table.bucket_sizes
+    for prefix, profile in (("", raw), ("same_", same)):
+        mean, low, high = (np.full(n_buckets, np.nan) for _ in range(3))
+        if profile is not None:
+            mean[table.buckets] = profile.means
+            low[table.buckets], high[table.buckets] = _score_intervals(table, profile, level)
+        found |= {f"{prefix}mean": mean, f"{prefix}low": low, f"{prefix}high": high}
+    return found
+
+
+def _score_intervals(
+    table: DocumentTable, profile: Profile, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Wilson's interval of each mean, as of as many queries as have its standard error.
+
+    The effective number of queries is ``m (limit - m) / se^2`` at the smoothed mean m (Korn
+    and Graubard, Survey Methodology 24, 1998, for the like of it), the quantile Student's t
+    of the documents that hold the bucket: few documents, or hits or misses that are rare,
+    leave a symmetric interval far too short (`studies/inference`).
+    """
+    limit, sizes, holding = table.score_limit, table.bucket_sizes, _holding(table)
+    means = np.minimum(profile.means, limit)
+    smooth = (sizes * means + PSEUDO_QUERIES * table.mean) / (sizes + PSEUDO_QUERIES)
+    room = smooth * (limit - smooth)
+    # r = t^2 / n_effective, on scores as shares of the limit
+    r = _student(holding, level) ** 2 * np.diag(profile.covariance) / np.where(room > 0, room, 1.0)
+    centre = (means + r * limit / 2) / (1 + r)
+    reach = np.sqrt(r * means * (limit - means) + (r * limit / 2) ** 2) / (1 + r)
+    reach[holding < 2] = np.nan
+    return np.maximum(centre - reach, 0.0), np.minimum(centre + reach, limit)
+
+
+def noise_of_independent_queries(table: DocumentTable) -> FloatArray:
+    """Plain PSI, (DRAWS,), that chance alone shows if queries are shuffled over positions.
+
+    The bucket means then have the common mean and the covariance of sampling without replacement,
+    ``s^2 (n_jk / (n_j n_k) - 1 / n)``; overlaps n_jk between buckets (queries at an edge) are
+    neglected. It says how noisy PSI is with so many queries and buckets. It is no test: it takes
+    the queries of a document as independent and all documents as alike.
+    """
+    sizes = table.bucket_sizes
+    n = sizes.sum()
+    covariance = table.variance * n / max(n - 1, 1) * (np.diag(1 / sizes) - 1 / n)
+    return psi_of_columns(table.mean + draw_errors(covariance))

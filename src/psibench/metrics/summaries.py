@@ -14,7 +14,7 @@ import polars as pl
 from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
 from psibench.metrics.correlation import FIGURES, correlate_rows, spearman
-from psibench.metrics.psi import FloatArray
+from psibench.metrics.inference import FloatArray
 from psibench.tables import hash_file, read_any_table, write_csv, write_table
 from psibench.tables.derived import derived, read_all
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec

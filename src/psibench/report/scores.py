@@ -14,7 +14,7 @@ import polars as pl
 import polars.selectors as cs
 from markupsafe import Markup
 
-from psibench.metrics.estimate import FLAGS
+from psibench.metrics.psi import FLAGS
 from psibench.report.plots import (
     NAN,
     SERIES,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psibench.metrics.estimate import IMBALANCED
+from psibench.metrics.psi import IMBALANCED
 from psibench.report.wording import ALPHA, interval, isolate, number, p_text, percent
 
 Row = Mapping[str, Any]
