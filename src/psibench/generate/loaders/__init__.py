@@ -12,7 +12,11 @@ from psibench.text.lengths import TokenCounter
 
 
 class Loader(BenchmarkBase):
-    """What such a recipe's section has beside its keys, ``recipe`` and ``source`` among them."""
+    """What such a recipe's section has beside its keys.
+
+    ``recipe``, ``source`` and ``buckets`` (schemes of evidence positions) are among these, and
+    ``queries_by``, who wrote the queries, where one may ask.
+    """
 
     def build(self, count_tokens: TokenCounter) -> Build:
         """Make the tables of one place: one language and domain.
