@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import polars as pl
 
 from psibench.config.base import Section
@@ -163,6 +164,9 @@ def target_leads(
 ) -> pl.DataFrame:
     """Compute how far the best target part of every item leads the best other part.
 
+    Scores are laid out as (n_items, n_rerankers, n_parts): a table that is grouped by strings takes
+    longer a row the more rows it has.
+
     ``scores`` are SEGMENT_SCORES rows; those of other queries, parts and rerankers are left aside.
     ``items`` has ``query_id`` and ``targets``.
 
@@ -174,39 +178,40 @@ def target_leads(
     no_other_segment, missing, empty_document (the part ``document`` has no text), empty_segment
     (another one has none), invalid_score.
     """
-    score, is_target = pl.col("score"), pl.col("targets").list.contains(pl.col("part"))
     panel = pl.DataFrame({"reranker": rerankers}).with_row_index("place")
-    known = (
-        scores.filter(pl.col("part").is_in(parts))
-        .join(items, on="query_id")
-        .group_by("query_id", "reranker")
-        .agg(
-            lead=score.filter(is_target).max() - score.filter(~is_target).max(),
-            n_parts=pl.len(),
-            is_empty=score.is_null().any(),
-            is_empty_document=(score.is_null() & (pl.col("part") == "document")).any(),
-            is_invalid=score.is_nan().any(),
-        )
+    axes = {
+        "item": items.select("query_id").with_row_index("item"),
+        "place": panel,
+        "which": pl.DataFrame({"part": parts}).with_row_index("which"),
+    }
+    found = scores.lazy().filter(pl.col("part").is_in(parts))
+    for own in axes.values():
+        found = found.join(own.lazy(), on=own.columns[1])
+    known = found.select(*axes, "score").collect()
+    at, score = tuple(known.select(*axes).to_numpy().T), known.get_column("score")
+    shape = items.height, len(rerankers), len(parts)
+    is_given, is_empty = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    values = np.full(shape, np.nan)
+    is_given[at], is_empty[at], values[at] = True, score.is_null().to_numpy(), score.to_numpy()
+    of_parts = [items.get_column("targets").list.contains(part).to_numpy() for part in parts]
+    is_target = np.column_stack(of_parts)[:, None, :]
+    best, other = (
+        np.where(chosen, values, -np.inf).max(axis=-1) for chosen in (is_target, ~is_target)
     )
-    unknown = (
-        pl.when(pl.col("targets").list.len() == 0)
-        .then(pl.lit(NO_TARGET))
-        .when(pl.col("targets").list.len() == len(parts))
-        .then(pl.lit(NO_OTHER_SEGMENT))
-        .when(pl.col("n_parts").fill_null(0) < len(parts))
-        .then(pl.lit("missing"))
-        .when("is_empty_document")
-        .then(pl.lit(EMPTY_DOCUMENT))
-        .when("is_empty")
-        .then(pl.lit(EMPTY_SEGMENT))
-        .when("is_invalid")
-        .then(pl.lit(INVALID_SCORE))
-    )
+    reasons = {
+        NO_TARGET: ~is_target.any(axis=-1),
+        NO_OTHER_SEGMENT: is_target.all(axis=-1),
+        "missing": ~is_given.all(axis=-1),
+        EMPTY_DOCUMENT: (is_empty & (np.array(parts) == "document")).any(axis=-1),
+        EMPTY_SEGMENT: is_empty.any(axis=-1),
+        INVALID_SCORE: np.isnan(values).any(axis=-1),
+    }
+    code = np.select(list(reasons.values()), range(len(reasons)), default=len(reasons))
+    unknown = pl.Series([*reasons, None]).gather(code.ravel())
     return (
         items.with_row_index("item")
         .join(panel, how="cross", maintain_order="left_right")
-        .join(known, on=["query_id", "reranker"], how="left", maintain_order="left")
-        .with_columns(unknown=unknown)
+        .with_columns(lead=pl.Series((best - other).ravel()), unknown=unknown)
         .with_columns(lead=pl.when(pl.col("unknown").is_null()).then("lead"))
         .select(*items.columns, "item", "place", "reranker", "lead", "unknown")
     )
