@@ -13,8 +13,8 @@ such documents, search exactly, and make nDCG@10 by thirds, the PSI and its inte
 counts its usual metrics at other depths. Commands are interleaved, in turn from the other end; a
 ratio is the median over the rounds, below 1 where psibench needs less. CPU seconds count all
 threads. Exit status 1 if the mean nDCG@10 differ by more than .001: batches change vectors in their
-last digit, and with them the order of documents whose scores differ in no other. Goal: no CPU ratio
-above 1.
+last digit, and with them the order of documents whose scores differ in no other. Goal: a CPU ratio
+of at most .9.
 
     python bench/beside_mteb.py [--documents 200] [--rounds 3]
 """
@@ -37,7 +37,7 @@ MAX_TOKENS, BATCH = 256, 32
 PLACE = "data/eng-Latn/python"
 QUERIES_EACH = 2
 TOLERANCE = 1e-3
-GOAL = 1.0
+GOAL = 0.9
 SEED = 42
 
 
