@@ -2,7 +2,8 @@
 
 Commands run in an empty folder, each in a process of its own, the least of the repeats; the plan of
 PosIR's release once. A stage's start is what its job takes before it reads a table: Python, the
-package and the stage's own module. What loads a network imports torch only then, and is not in it.
+package and the stage's own module, with Snakemake's settings for a job of one thread. What loads a
+network imports torch only then, and is not in it.
 Goals: the help in .5 s, the example in 2 s, a stage's start .6 CPU seconds, the dry run of the
 embedded default 3 s and of PosIR 60 s.
 
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from support.goals import tell_goal
@@ -33,25 +34,35 @@ COMMANDS: tuple[tuple[tuple[str, ...], float, bool], ...] = (
     (("run", str(PRESETS / "posir.yaml"), "--dry-run"), 60.0, False),
 )
 STAGE_GOAL = 0.6
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def time_process(arguments: Sequence[str], folder: str) -> tuple[float, float]:
+def time_process(
+    arguments: Sequence[str], folder: str, settings: Mapping[str, str]
+) -> tuple[float, float]:
     """Run a process to its end; its wall and CPU seconds, those of its children among them."""
     before, began = os.times(), time.perf_counter()
     subprocess.run(
-        arguments, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        arguments,
+        cwd=folder,
+        env=os.environ | settings,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     took, after = time.perf_counter() - began, os.times()
     used = after.children_user + after.children_system
     return took, used - before.children_user - before.children_system
 
 
-def least(arguments: Sequence[str], repeats: int) -> tuple[float, float]:
+def least(
+    arguments: Sequence[str], repeats: int, settings: Mapping[str, str] | None = None
+) -> tuple[float, float]:
     """The least wall and CPU seconds of several runs, each in an empty folder."""
     runs = []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
-            runs.append(time_process(arguments, folder))
+            runs.append(time_process(arguments, folder, settings or {}))
     return min(wall for wall, _ in runs), min(cpu for _, cpu in runs)
 
 
@@ -73,7 +84,7 @@ def main() -> None:
     most = 0.0
     for module, names in sorted(modules.items()):
         start = f"import psibench.cluster.job, {module}"
-        wall, cpu = least([sys.executable, "-c", start], args.repeats)
+        wall, cpu = least([sys.executable, "-c", start], args.repeats, ONE_THREAD)
         most = max(most, cpu)
         print(f"{', '.join(names)[:43]:44}{wall:8.2f}{cpu:8.2f}", flush=True)
     tell_goal("start of a stage, the slowest: CPU seconds", most, STAGE_GOAL, at_most=True)
