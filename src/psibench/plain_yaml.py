@@ -1,4 +1,4 @@
-"""YAML of plain values; whoever reads some imports this when it does, which takes a while."""
+"""YAML of plain values: apart from `psibench.reading`, so that jobs over tables load no parser."""
 
 import re
 from collections.abc import Hashable

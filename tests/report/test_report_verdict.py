@@ -87,15 +87,23 @@ def visible(**changes: Any) -> dict[str, Any]:
             "Published PSI 0.250 [0.200, 0.300] mixes position with document.",
         ),
         ({"flags": "at_floor", "mean": 0.02}, "depends", "Finds next to nothing here (mean 0.020)"),
-        ({"seen": 0.985}, "truncation", "It was given the evidence of 98.5 % of the queries."),
+        (
+            {"seen": 0.985},
+            "truncation",
+            "It was given the whole evidence of 98.5 % of the queries.",
+        ),
         ({}, "truncation", "nothing here is truncation"),
         ({"seen": None}, "truncation", "is not known"),
-        ({"seen": 0.16}, "depends", "; of 84.0 % of the queries it is beyond the model's input."),
+        (
+            {"seen": 0.16},
+            "depends",
+            "; of 84.0 % of the queries it is not wholly inside the model's input.",
+        ),
         ({"seen": 0.16}, "truncation", "Shorter passages (passages.max_words), more max_tokens"),
         (
             {"seen": 0.7, "truncation": -0.2, "truncation_low": -0.3, "truncation_high": -0.1},
             "truncation",
-            "evidence beyond its input costs 0.200 of the score",
+            "evidence that is not wholly inside its input costs 0.200 of the score",
         ),
         (
             {"seen": 0.7, "truncation": -0.2, "truncation_low": -0.5, "truncation_high": 0.1},
@@ -129,6 +137,39 @@ def test_a_model_that_was_given_most_or_is_to_be_cut_off_gets_no_advice(
 )
 def test_evidence_that_was_given_is_put_in_these_words(changes: dict[str, Any], text: str) -> None:
     assert text in said(psi_row("a", seen=0.7), visible(**changes)).truncation
+
+
+@pytest.mark.parametrize(
+    ("of_visible", "of_whole", "text"),
+    [
+        (
+            0.2,
+            {},
+            "whole there is evidence of a position effect (adjusted p = 0.002), beyond the pos",
+        ),
+        (
+            0.2,
+            {"p_control_adjusted": 0.7},
+            "effect (adjusted p = 0.002), but not beyond the position-blind",
+        ),
+        (
+            0.2,
+            {"p_control_adjusted": None},
+            "whole there is evidence of a position effect (adjusted p = 0.002).",
+        ),
+        (None, {}, "In the documents it read whole there is evidence of a position effect"),
+        (0.2, {"p_adjusted": 0.3}, ""),
+        (0.2, {"test": "between"}, ""),
+        (0.01, {}, ""),
+    ],
+)
+def test_documents_read_whole_that_tell_more_than_what_was_given_are_not_passed_over(
+    of_visible: float | None, of_whole: dict[str, Any], text: str
+) -> None:
+    whole = psi_row("a", evidence="whole", n_queries=500) | of_whole
+    found = said(psi_row("a", seen=0.7), visible(p_adjusted=of_visible), whole).truncation
+    assert text in found
+    assert bool(text) == ("it read whole" in found)
 
 
 def test_every_combination_of_figures_says_no_more_than_they_bear() -> None:

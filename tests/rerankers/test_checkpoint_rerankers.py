@@ -67,14 +67,10 @@ def engine(request, monkeypatch):
     assert bool(runs) == (request.param == "openvino")
 
 
-@pytest.mark.parametrize("kind", ["bert", "xlm-roberta", "modernbert"])
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
 def test_cross_encoder_is_the_classifiers_logit_cut_longest_first(
     kind, engine, checkpoint, load, score
 ):
-    if (kind, engine) == ("modernbert", "openvino"):  # its padding would become NaN
-        with pytest.raises(InputError, match="gives NaN where attention has windows"):
-            load(kind, max_tokens=64)
-        kind = "bert"
     found = score(load(kind, max_tokens=64), PAIRS)
     cut = {"truncation": "longest_first", "max_length": 64}
     expected = [classified(checkpoint(kind), pair, **cut) for pair in PAIRS]
@@ -124,6 +120,34 @@ def test_prompted_rerankers_are_logits_of_answers_after_query_text_and_prompt(
     np.testing.assert_allclose(found.raw, expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["modernbert", "gte", "jina-bert"])
+@pytest.mark.parametrize("wanted", ["torch", "openvino"])
+def test_windows_and_ports_stay_with_torch(kind, wanted, checkpoint, load, score, monkeypatch):
+    """OpenVINO makes NaN of a token that sees padding alone, and then of its text."""
+    monkeypatch.setenv("PSIBENCH_ENGINE", wanted)
+    monkeypatch.setattr(compiled.Compiled, "__call__", lambda *_: pytest.fail("openvino ran"))
+    found = score(load(kind, max_tokens=64), PAIRS)
+    if kind == "modernbert":
+        cut = {"truncation": "longest_first", "max_length": 64}
+        expected = [classified(checkpoint(kind), pair, **cut) for pair in PAIRS]
+        np.testing.assert_allclose(found.raw, expected, atol=1e-4)
+    assert np.isfinite(found.raw).all()
+
+
+@pytest.mark.parametrize("bias", [0.0, -12.0])
+def test_an_engine_whose_logits_differ_is_refused(bias, tmp_path, load, monkeypatch):
+    """Also where the score, a sigmoid, hardly shows it."""
+    folder = tiny.save_bert(tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    torch.nn.init.constant_(model.classifier.bias, bias)
+    model.save_pretrained(folder)
+    run = compiled.Compiled.__call__
+    monkeypatch.setattr(compiled.Compiled, "__call__", lambda *asked: run(*asked) + 0.05)
+    monkeypatch.setenv("PSIBENCH_ENGINE", "openvino")
+    with pytest.raises(InputError, match=r"differ by 0\.0\d+; allowed: 0.0001"):
+        load("bert", max_tokens=64, checkpoint=str(folder))
+
+
 @pytest.mark.parametrize("kind", ["bert", "flag"])
 def test_the_engine_of_a_classifier_is_measured_once(
     kind, checkpoint, load, score, tmp_path, monkeypatch
@@ -140,11 +164,11 @@ def test_the_engine_of_a_classifier_is_measured_once(
     monkeypatch.setattr(compiled, "_compare", openvino_is_faster)
     first, second = (score(load(kind, max_tokens=64), PAIRS).score for _ in range(2))
     (difference,) = found
-    assert 0 < difference < 1e-6
+    assert 0 < difference < 1e-4
     np.testing.assert_array_equal(first, second)
     monkeypatch.setenv("PSIBENCH_ENGINE", "torch")
     torchs = score(load(kind, max_tokens=64), PAIRS)
-    np.testing.assert_allclose(first, torchs.score, atol=1e-6)
+    np.testing.assert_allclose(first, torchs.score, atol=1e-5)
 
 
 @pytest.mark.parametrize(("max_tokens", "query_tokens"), [(400, 100), (64, 16)])

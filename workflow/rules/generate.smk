@@ -76,8 +76,8 @@ rule personas:
 
 
 # One job asks a task about all documents of a language and makes its table. The task is the `LlmTask`
-# of its name in generate/RECIPE.py (or filters/, translate/), its template config/prompts/TASK.md. `resources.budgeted_llm`:
-# of a model with a budget one job at a time.
+# of its name in generate/RECIPE.py (or filters/, translate/), its template config/prompts/TASK.md.
+# `resources.budgeted_llm`: of a model with a budget one job at a time.
 rule ask:
     input:
         unpack(task_tables),

@@ -110,7 +110,8 @@ def run_score(args: argparse.Namespace) -> None:
     print(format_psi_table(tables.psi))
     controls = {args.control: "position-blind"} if args.control else {}
     headline = tables.psi.filter(metric=args.metrics[0], buckets=schemes[0])
-    print(f"\n{format_verdicts(headline, controls)}\n")
+    print(f"\n{args.metrics[0]} by {schemes[0]}:")
+    print(f"{format_verdicts(headline, controls)}\n")
     if author != "not recorded":
         print(f"Queries: {author_text(author)}.")
     print(f"Tables written to {args.out}")

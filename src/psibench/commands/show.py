@@ -58,12 +58,20 @@ def run_show(args: argparse.Namespace) -> None:
             print(f"\n{title}\n{format_psi_table(own if args.all else headline)}")
             is_view = any(str(name).startswith(f"{other}-") for other in benchmarks)
             if args.all or not (number or is_view):
-                print(f"\n{format_verdicts(headline, controls_of(headline))}")
+                _print_verdicts(headline)
     for author in str(record.get("queries_by") or "").split(", "):
         if author:
             print(f"\nQueries: {author_text(author)}.")
     flags = format_flags(table)
     print(f"\nFlags:\n{flags}\ndocs/psi.md says how to read a row." if flags else "")
+
+
+def _print_verdicts(headline: pl.DataFrame) -> None:
+    metrics = headline.get_column("metric").unique(maintain_order=True).to_list()
+    for metric in metrics:
+        said = headline.filter(metric=metric)
+        of = f"\n{metric} by {said.item(0, 'buckets')}:" if len(metrics) > 1 else ""
+        print(f"{of}\n{format_verdicts(said, controls_of(said))}")
 
 
 def format_training(path: Path) -> str:

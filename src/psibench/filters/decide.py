@@ -167,7 +167,8 @@ def target_leads(
     Scores are laid out as (n_items, n_rerankers, n_parts): a table that is grouped by strings takes
     longer a row the more rows it has.
 
-    ``scores`` are SEGMENT_SCORES rows; those of other queries, parts and rerankers are left aside.
+    ``scores`` are SEGMENT_SCORES rows, one a query, reranker and part; those of other queries,
+    parts and rerankers are left aside.
     ``items`` has ``query_id`` and ``targets``.
 
     Returns
@@ -193,7 +194,10 @@ def target_leads(
     is_given, is_empty = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     values = np.full(shape, np.nan)
     is_given[at], is_empty[at], values[at] = True, score.is_null().to_numpy(), score.to_numpy()
-    of_parts = [items.get_column("targets").list.contains(part).to_numpy() for part in parts]
+    of_parts = [
+        items.get_column("targets").list.contains(part).fill_null(False).to_numpy()
+        for part in parts
+    ]
     is_target = np.column_stack(of_parts)[:, None, :]
     best, other = (
         np.where(chosen, values, -np.inf).max(axis=-1) for chosen in (is_target, ~is_target)

@@ -152,7 +152,8 @@ def evidence_starts(query_positions: pl.DataFrame) -> dict[str, float]:
     if placed.is_empty():
         return {}
     starts = (placed["span_start_char"] / placed["pos_char_length"]).to_numpy()
-    third = np.minimum(np.floor(3 * starts), 2)
+    size = np.maximum(placed["pos_char_length"].to_numpy() // 3, 1)  # as in `equal_segments`
+    third = np.minimum(placed["span_start_char"].to_numpy() // size, 2)
     shares = {f"{START_PREFIX}{name}": (third == k).mean() for k, name in enumerate(THIRDS)}
     return {f"{START_PREFIX}mean": starts.mean(), **shares}
 
@@ -268,7 +269,7 @@ Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""
 
 
-@stage("statistics", version=4)
+@stage("statistics", version=5)
 def run_statistics(
     *,
     benchmark: str,

@@ -5,7 +5,8 @@ about two thirds of torch's time, and bfloat16, which must be asked for, takes l
 has units for it. How much of that is true depends on the CPU and on the network: the first job that
 loads a checkpoint compares both engines on a few texts, checks that they agree, takes the one that
 needs fewer CPU seconds, which what else runs on the machine blurs less than those of the clock, and
-writes it down for the jobs that follow, so that one machine keeps to one engine.
+writes it down for the jobs that follow, so that one machine keeps to one engine. Networks whose
+attention has windows or blocks stay with torch.
 
 `PSIBENCH_ENGINE` is ``auto`` (as above, the default), ``torch`` or ``openvino``. Choices, and
 compiled networks of up to `MOST_KEPT_BYTES`, are in ``$XDG_CACHE_HOME/psibench/engines``; deleting
@@ -48,13 +49,19 @@ PROBE_LENGTHS = (150, 140, 128, 90, 60, 20)
 """Words of the texts that both engines are compared on."""
 ROUNDS = 3
 
+LOGIT_BOUND = 1e-4
+"""How far the logits of both engines may lie apart, of the larger of 1 and the logit: tiny random
+networks, whose weights are large, differed by up to 7e-6."""
 STATES = ("input_ids", "attention_mask"), "last_hidden_state"
 """What a transformer takes, and what it gives."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """One output of a network, computed by OpenVINO in one number format."""
+    """One output of a network, computed by OpenVINO in one number format, a batch at a time.
+
+    Not for several threads at once: they would share its memory.
+    """
 
     run: Any = field(repr=False)
     dtype: str
@@ -90,6 +97,7 @@ def compile_if_faster(
     identity: str,
     passes: Passes,
     signature: tuple[tuple[str, ...], str] = STATES,
+    bound: float | None = None,
 ) -> Compiled | None:
     """Compile a network on the CPU; None where torch runs it.
 
@@ -102,32 +110,35 @@ def compile_if_faster(
     identity
         Which checkpoint it is: choices are remembered by it.
     passes
-        Takes texts, and returns what computes their vectors, or scores in [0, 1], with a compiled
-        network, or with torch if it is None.
+        Takes texts, and returns what computes their vectors or logits with a compiled network, or
+        with torch if it is None.
     signature
         The network's inputs, (rows, length) integers each, and the name of its output.
+    bound
+        How far both may lie apart, of the larger of 1 and torch's number; None: `VECTOR_BOUND`.
 
     Raises
     ------
     InputError
-        If `PSIBENCH_ENGINE` asks for OpenVINO, which is missing or cannot run this network, or is
-        none of `ENGINES`.
+        If `PSIBENCH_ENGINE` asks for OpenVINO, which is missing, cannot run this network or gives
+        other numbers, or is none of `ENGINES`.
     """
-    wanted, n_weights = wanted_engine(), sum(each.numel() for each in network.parameters())
+    wanted = wanted_engine()
+    if wanted == "torch":
+        return None
+    if _attends_in_parts(network.config):
+        logger.info("engine torch: openvino is not for attention in windows or blocks")
+        return None
+    n_weights = sum(each.numel() for each in network.parameters())
     n_used = n_weights - network.get_input_embeddings().weight.numel()
     is_worth_it = n_used > LEAST_WEIGHTS and n_weights < MOST_WEIGHTS
-    is_possible = not _attends_in_windows(network.config)
-    if wanted == "torch" or (wanted == "auto" and not (is_worth_it and is_possible)):
+    if wanted == "auto" and not is_worth_it:
         return None
-    if not is_possible:
-        raise InputError("PSIBENCH_ENGINE is openvino, which gives NaN where attention has windows")
+    bound = VECTOR_BOUND[dtype] if bound is None else bound
     if (core := _core(wanted, dtype)) is None:
         return None
     if wanted == "openvino":
-        try:
-            return _compiled(core, _converted(network, *signature), dtype, signature[0])
-        except Exception as error:
-            raise InputError(f"PSIBENCH_ENGINE is openvino, which cannot run it: {error}") from None
+        return _asked_for(core, network, dtype, identity, passes, signature, bound)
     folder = _cache() / _key(network, core, dtype, identity)
     if known := _remembered(folder):
         with suppress(RuntimeError):  # what was kept cannot be read: both are compared again
@@ -142,7 +153,7 @@ def compile_if_faster(
     try:
         model = _converted(network, *signature)
         compiled = _compiled(core, model, dtype, signature[0])
-        chosen = _choice(*_compare(compiled, passes), dtype)
+        chosen = _choice(*_compare(compiled, passes), bound)
     except Exception as error:  # whatever a foreign compiler says of a network, torch runs it
         logger.info("openvino: %s", str(error).split("\n")[0])
     logger.info("engine %s: %s; remembered in %s", chosen["engine"], chosen["why"], folder)
@@ -151,15 +162,42 @@ def compile_if_faster(
     return compiled if chosen["engine"] == "openvino" else None
 
 
-def _attends_in_windows(config: Any) -> bool:
-    """Say whether a token may see padding alone: OpenVINO makes NaN of it, then of the whole text.
+def _asked_for(
+    core: Any,
+    network: Any,
+    dtype: str,
+    identity: str,
+    passes: Passes,
+    signature: tuple[tuple[str, ...], str],
+    bound: float,
+) -> Compiled:
+    try:
+        compiled = _compiled(core, _converted(network, *signature), dtype, signature[0])
+        _, difference = _compare(compiled, passes)
+    except Exception as error:
+        raise InputError(f"PSIBENCH_ENGINE is openvino, which cannot run it: {error}") from None
+    if not difference <= bound:
+        raise InputError(
+            f"PSIBENCH_ENGINE is openvino, whose numbers for {identity} differ by "
+            f"{difference:.1g}; allowed: {bound:g}. Leave it to auto, or say torch"
+        )
+    return compiled
 
-    That shows only where a text is padded by more than a window, which no probe can promise.
+
+def _attends_in_parts(config: Any) -> bool:
+    """Say whether a token sees a part of its text alone.
+
+    Where it sees only padding, OpenVINO makes NaN of it and then of the whole text, which shows
+    only where a text is padded by more than a window: no probe can promise that. And a network that
+    turns to full attention for short texts (BigBird) does not turn back.
     """
-    kinds = getattr(config, "layer_types", None)
+    own = config.get_text_config()
+    kinds = getattr(own, "layer_types", None)
     if kinds is not None:
         return any(kind != "full_attention" for kind in kinds)
-    return bool(getattr(config, "sliding_window", None) or getattr(config, "local_attention", None))
+    windows = ("sliding_window", "local_attention", "attention_window", "window_size")
+    is_windowed = any(getattr(own, name, None) for name in windows)
+    return is_windowed or getattr(own, "attention_type", None) == "block_sparse"
 
 
 def _core(wanted: str, dtype: str) -> Any:
@@ -194,9 +232,9 @@ def _started() -> Any:
     return Core()
 
 
-def _choice(seconds: Mapping[str, float], difference: float, dtype: str) -> dict[str, str]:
+def _choice(seconds: Mapping[str, float], difference: float, bound: float) -> dict[str, str]:
     """Choose the faster engine; torch where the other's numbers differ by more than rounding."""
-    if not difference <= VECTOR_BOUND[dtype]:
+    if not difference <= bound:
         return {"engine": "torch", "why": f"openvino's numbers differ by {difference:.1g}"}
     ratio = seconds["torch"] / seconds["openvino"]
     engine = "openvino" if ratio > 1 else "torch"
@@ -264,7 +302,8 @@ def _compare(compiled: Compiled, passes: Passes) -> tuple[dict[str, float], floa
             found.append(run(engine))
             seconds[name] = min(seconds[name], time.process_time() - began)
     pairs = zip(*found, strict=True)
-    return seconds, float(np.max([np.abs(ours - theirs).max() for ours, theirs in pairs]))
+    apart = [np.abs(ours - theirs) / np.maximum(1, np.abs(theirs)) for ours, theirs in pairs]
+    return seconds, float(np.max([each.max() for each in apart]))
 
 
 # --- What is remembered ---

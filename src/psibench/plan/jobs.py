@@ -210,7 +210,7 @@ def scoring_mib(plan: Plan, reranker: str) -> int:
     causal = ("flag-llm", "flag-layerwise", "mxbai", "jina-m0", "qwen3")
     compiled = ("cross-encoder", "flag")
     backend = plan.rerankers[reranker].backend
-    return 24_000 if backend in causal else 12_000 if backend in compiled else 6000
+    return 24_000 if backend in causal else 16_000 if backend in compiled else 6000
 
 
 def recall_depth(plan: Plan, benchmark: str) -> int:

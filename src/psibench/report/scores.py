@@ -422,11 +422,11 @@ def control_tables(lead: pl.DataFrame, models: Sequence[ModelInfo]) -> dict[str,
 def control_reading(row: Row, control: str) -> str:
     """Return what a control's PSI row says about its benchmark."""
     if control == "position-blind":
-        said = verdict(row, visible=None, control=control)
+        said = verdict(row, control=control)
         return f"{said.depends} {said.beyond}".strip()
     finding = finding_of(row)
     if finding in ("undefined", "floor", "untested"):
-        return verdict(row, visible=None, control=control).depends
+        return verdict(row, control=control).depends
     if row["seen"] is not None and row["seen"] >= 1.0:
         return "It was given all evidence: documents are too short here to cut anything."
     if finding == "none":

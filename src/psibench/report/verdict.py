@@ -47,12 +47,14 @@ class Verdict:
         return tuple(answer for answer in answers if answer)
 
 
-def verdict(row: Row, *, visible: Row | None, control: str | None = None) -> Verdict:
+def verdict(
+    row: Row, *, visible: Row | None = None, whole: Row | None = None, control: str | None = None
+) -> Verdict:
     """Return the verdict on one model.
 
     ``row`` is its PSI_TABLE row over all evidence, domains and lengths; ``visible`` the same over
-    the evidence it was given, None where that is not known; ``control`` is position-blind or
-    truncating if the model is a control.
+    the evidence it was given, ``whole`` over the documents it read to their end, None where that is
+    not known; ``control`` is position-blind or truncating if the model is a control.
     """
     finding = finding_of(row)
     if finding == "undefined":
@@ -68,7 +70,7 @@ def verdict(row: Row, *, visible: Row | None, control: str | None = None) -> Ver
         finding,
         _depends(row, finding, control),
         _beyond(row, finding, control),
-        _truncation(row, visible, control),
+        _truncation(row, visible, whole, control),
         _size(row),
     )
 
@@ -135,7 +137,8 @@ def _depends(row: Row, finding: str, control: str | None) -> str:
     )
     beyond = ""
     if row["seen"] is not None and row["seen"] < 1.0 and control is None:
-        beyond = f"; of {percent(1 - row['seen'])} of the queries it is beyond the model's input"
+        share = percent(1 - row["seen"])
+        beyond = f"; of {share} of the queries it is not wholly inside the model's input"
     return f"Scores depend on where in the document the evidence is ({p}){ends}{beyond}."
 
 
@@ -171,7 +174,7 @@ def _beyond(row: Row, finding: str, control: str | None) -> str:
     )
 
 
-def _truncation(row: Row, visible: Row | None, control: str | None) -> str:
+def _truncation(row: Row, visible: Row | None, whole: Row | None, control: str | None) -> str:
     if has_flag(row, "given_unknown"):
         return (
             "Evidence is labelled by class, without spans: how much of it the model was given, and "
@@ -186,16 +189,18 @@ def _truncation(row: Row, visible: Row | None, control: str | None) -> str:
         ends = interval(row["truncation_low"], row["truncation_high"])
         cost = number(-row["truncation"])
         said.append(
-            f"At equal document and position, evidence beyond its input costs {cost} of the score"
-            f" (effect {ends})."
+            "At equal document and position, evidence that is not wholly inside its input costs "
+            f"{cost} of the score (effect {ends})."
             if row["truncation"] < 0 and row["truncation_high"] < 0
             else f"What truncation costs cannot be told from nothing (effect {ends})."
         )
     if visible is not None and visible["psi"] is not None and control != "position-blind":
         said.append(_on_visible(visible))
+        if finding_of(visible) != "depends" and whole is not None:
+            said.append(_on_whole(whole))
     if control is None and row["seen"] < MOSTLY_GIVEN:
         said.append(MORE)
-    return " ".join(said)
+    return " ".join(filter(None, said))
 
 
 def _on_visible(visible: Row) -> str:
@@ -215,10 +220,22 @@ def _on_visible(visible: Row) -> str:
     return f"{still}, {told}: neglect." if beyond <= ALPHA else f"{still}, but not {told}."
 
 
+def _on_whole(whole: Row) -> str:
+    """Say that scores depend on position where documents were read whole; empty where not."""
+    if finding_of(whole) != "depends" or whole["test"] == "between":
+        return ""
+    p, beyond = p_text(whole["p_adjusted"]), whole["p_control_adjusted"]
+    found = f"In the documents it read whole there is evidence of a position effect (adjusted {p})"
+    if beyond is None:
+        return f"{found}."
+    told = f"beyond the position-blind control (adjusted {p_text(beyond)})"
+    return f"{found}, {told}." if beyond <= ALPHA else f"{found}, but not {told}."
+
+
 def _share_given(row: Row) -> str:
     if row["seen"] is None:
         return ""
-    return f"It was given the evidence of {percent(row['seen'])} of the queries."
+    return f"It was given the whole evidence of {percent(row['seen'])} of the queries."
 
 
 def _size(row: Row) -> str:
@@ -244,7 +261,10 @@ def verdicts(rows: Sequence[Row], *, controls: Mapping[str, str | None]) -> list
     views = {(row["model"], row["evidence"]): row for row in rows}
     return [
         verdict(
-            row, visible=views.get((row["model"], "visible")), control=controls.get(row["model"])
+            row,
+            visible=views.get((row["model"], "visible")),
+            whole=views.get((row["model"], "whole")),
+            control=controls.get(row["model"]),
         )
         for row in sorted((row for row in rows if row["evidence"] == "all"), key=place)
     ]

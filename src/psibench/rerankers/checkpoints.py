@@ -17,7 +17,7 @@ from psibench.config.rerankers import CheckpointReranker
 from psibench.errors import InputError
 from psibench.models import checkpoints
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.compiled import Compiled, compile_if_faster
+from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_if_faster
 from psibench.models.networks import usable_positions
 from psibench.models.weights import tokenizer_folder
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
@@ -172,6 +172,8 @@ def take_faster_engine(
     """
     from transformers.modeling_outputs import SequenceClassifierOutput
 
+    if tokenizer.padding_side == "left":
+        return
     forward = network.forward
 
     def use(compiled: Compiled | None) -> None:
@@ -184,21 +186,20 @@ def take_faster_engine(
     def passes(texts: list[str]) -> Callable[[Compiled | None], list[np.ndarray]]:
         pairs = [(texts[-1], text) for text in texts]
 
-        def scores(compiled: Compiled | None) -> list[np.ndarray]:
+        def run(compiled: Compiled | None) -> list[np.ndarray]:
             use(compiled)
-            return [sigmoid(np.asarray(logits(pairs), dtype=np.float64))]
+            return [np.asarray(logits(pairs), dtype=np.float64)]
 
-        return scores
+        return run
 
+    inputs = tuple(filter(CLASSIFIER_INPUTS.__contains__, tokenizer.model_input_names))
     compiled = compile_if_faster(
         network,
         dtype="float32",
         identity=checkpoint_identity(entry.checkpoint, entry.revision),
         passes=passes,
-        signature=(
-            tuple(filter(CLASSIFIER_INPUTS.__contains__, tokenizer.model_input_names)),
-            "logits",
-        ),
+        signature=(inputs, "logits"),
+        bound=LOGIT_BOUND,
     )
     use(compiled)
 
