@@ -75,6 +75,7 @@ def test_writes_all_tables_and_prints_the_psi_table(files, capsys):
     ]
     printed = capsys.readouterr().out
     assert "bm25   all     all     mrr@10  squad    all            80    80  0.750  0.5" in printed
+    assert "\nmrr@10 by squad:\nbm25: " in printed
 
 
 def test_the_report_is_a_page_of_the_tables(files, capsys):

@@ -87,6 +87,14 @@ def test_each_benchmark_gets_its_headline_rows(shown):
     assert "Queries: questions written by people." in printed
 
 
+def test_verdicts_of_several_metrics_are_told_apart(shown):
+    printed = shown([psi_row(metric="ndcg@10"), psi_row(metric="mrr@10")])
+    scheme = psi_row()["buckets"]
+    assert printed.count("\nm: Scores depend") == 2
+    for metric in ("ndcg@10", "mrr@10"):
+        assert f"\n{metric} by {scheme}:\nm: Scores depend" in printed
+
+
 def test_all_shows_every_row(shown):
     printed = shown(
         [psi_row(), psi_row(buckets="relative-20"), psi_row(length_bucket="Q1")], "--all"

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import transformers
 from encoder_references import vectors_of
 
 from psibench.config.models import SentenceTransformerModel
@@ -196,3 +197,18 @@ def test_a_cache_that_cannot_be_written_has_each_job_choose(tiny_bert, engines, 
     for _ in range(2):
         assert load(tiny_bert, monkeypatch, "auto").compiled is not None
     assert len(made) == 2
+
+
+@pytest.mark.parametrize(
+    ("network", "is_in_parts"),
+    [
+        ("BertConfig", False),
+        ("Qwen3Config", False),
+        ("ModernBertConfig", True),
+        ("Gemma3Config", True),  # said of its text part
+        ("LongformerConfig", True),
+        ("BigBirdConfig", True),
+    ],
+)
+def test_networks_that_see_parts_of_a_text_are_known_by_their_config(network, is_in_parts):
+    assert compiled._attends_in_parts(getattr(transformers, network)()) == is_in_parts

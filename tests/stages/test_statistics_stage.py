@@ -94,6 +94,17 @@ def test_where_evidence_begins_is_told_by_thirds_and_as_a_mean(tmp_path):
     assert starts == pytest.approx([0.45, 0.4, 0.3, 0.3])
 
 
+@pytest.mark.parametrize(("start", "third"), [(32, "beginning"), (33, "middle"), (66, "end")])
+def test_a_third_that_begins_a_rounding_below_it_is_not_counted_in_the_one_before(
+    start, third, tmp_path
+):
+    queries = asked(["a b"]).with_columns(
+        pos_char_span=pl.Series([[start, start + 1]], dtype=pl.Array(pl.Int32, 2))
+    )
+    found, _, _ = run(tmp_path, {"law": (corpus([2]), queries)})
+    assert found["law"][f"start:{third}"] == 1.0
+
+
 def test_evidence_that_was_not_found_is_counted_and_begins_nowhere(tmp_path):
     queries = asked(["a b", "c d"]).with_columns(
         pos_char_span=pl.Series([[50, 52], None], dtype=pl.Array(pl.Int32, 2)),
