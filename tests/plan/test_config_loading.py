@@ -257,8 +257,8 @@ def test_the_plan_has_runs_sources_and_patterns(tmp_path, monkeypatch):
             "models": ["bm25", "minilm-static"],
         }
     )
-    assert sources_of(found, "s", "eng-Latn", "wiki") == ["a.json"]
-    assert sources_of(found, "d", "deu-Latn", "general") == []
+    assert sources_of(found, "s", "eng-Latn", domain="wiki") == ["a.json"]
+    assert sources_of(found, "d", "deu-Latn", domain="general") == []
     assert [tuple(run.values()) for run in found.runs] == [
         ("s", "bm25", "eng-Latn", "eng-Latn"),
         ("s", "minilm-static", "eng-Latn", "eng-Latn"),

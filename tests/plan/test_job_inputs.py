@@ -69,9 +69,11 @@ def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan)
     raw = "results/x-raw/encodings/minilm-static/eng-Latn.parquet"
     for name in ("x", "x-tiny", "x-raw"):
         assert paths.encodings(plan, name, "minilm-static", ENG) == raw
-    assert paths.own_texts(plan, "x", ENG, table="corpus") == corpus("x", ENG, "a", "b")
-    assert paths.own_texts(plan, "x", ENG, SPA, ENG, table="corpus") == corpus("x", ENG, "b")
-    assert paths.own_texts(plan, "x-raw", ENG, table="corpus") == []
+    static = "minilm-static"
+    assert paths.own_texts(plan, "x", static, ENG, table="corpus") == corpus("x", ENG, "a", "b")
+    of_pair = paths.own_texts(plan, "x", static, ENG, SPA, ENG, table="corpus")
+    assert of_pair == corpus("x", ENG, "b")
+    assert paths.own_texts(plan, "x-raw", static, ENG, table="corpus") == []
     assert paths.encoded_before(plan, "x-candidates", "minilm-static", ENG) == [raw]
     assert paths.encoded_before(plan, "x-raw", "minilm-static", ENG) == []
 
@@ -97,8 +99,10 @@ def test_a_reranker_waits_for_those_before_it_in_its_panel(plan):
     folder = f"results/x/build/{ENG}"
     panel = [f"{folder}/scores/{name}.parquet" for name in PANEL]
     assert paths.score_tables(plan, "x", ENG, of="verify") == panel
-    assert paths.score_tables(plan, "x", ENG, PANEL[1], of="verify") == panel[:1]
-    pairs = paths.score_tables(plan, "x", ENG, PANEL[0], of="false_negatives")
+    before = {"portion": "", "of": "verify"}
+    assert paths.score_tables(plan, "x", ENG, reranker=PANEL[1], **before) == panel[:1]
+    before = {"portion": "", "of": "false_negatives"}
+    pairs = paths.score_tables(plan, "x", ENG, reranker=PANEL[0], **before)
     assert pairs == [f"{folder}/pair_scores/{PANEL[1]}.parquet"]
     scored = [f"results/x/study/{ENG}/scores/{name}.parquet" for name in PANEL]
     assert paths.study_scores(plan, "x", ENG) == scored
@@ -123,15 +127,16 @@ def test_a_translation_reads_its_source_and_what_its_tasks_made():
     assert paths.language_tables(plan, "x", of="source", table="corpus") == corpus(
         "x", ENG, "a", "b"
     )
-    given = "build/{lang}/text_parts.parquet"
-    assert paths.source_table(plan, "x", table=given) == f"results/x/build/{ENG}/text_parts.parquet"
+    given = paths.source_table(plan, "x", table="text_parts")
+    assert given == f"results/x/build/{ENG}/text_parts.parquet"
+    assert paths.text_parts_of_domains(plan, "x") == [given, given]
     assert paths.language_tables(plan, "x", of="translated", table="corpus") == corpus(
         "x", DEU, "a", "b"
     )
     folder = f"results/x/build/{DEU}"
-    quoted = paths.asked_table(plan, "x", DEU, task="relocate_spans")
+    quoted = paths.asked_table(plan, "x", DEU, "a", task="relocate_spans")
     assert quoted == f"{folder}/relocate_spans.parquet"
-    assert paths.asked_table(plan, "x", DEU, task="judge_refusals") == []
+    assert paths.asked_table(plan, "x", DEU, "a", task="judge_refusals") == []
     assert paths.judged_translations(plan, "x") == [f"{folder}/judge_translation.parquet"]
 
 

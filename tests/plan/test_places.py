@@ -106,6 +106,39 @@ def test_domains_may_differ_between_languages():
     assert places == {"eng-Latn": ["a", "b"], "spa-Latn": ["b", "c"]}
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"": list("abcde")}),
+        # two domains of 70,000 are 140,000 documents: below 150,000
+        (
+            {"sample": {"edges": [0, 9], "n_documents": 70_000}},
+            {"/1-of-3": ["a"], "/2-of-3": ["b", "c"], "/3-of-3": ["d", "e"]},
+        ),
+        ({"parts": 2}, {"/1-of-2": ["a", "b"], "/2-of-2": ["c", "d", "e"]}),
+        ({"parts": 9}, {f"/{n}-of-5": [name] for n, name in enumerate("abcde", start=1)}),
+    ],
+)
+def test_a_large_language_is_cut_into_parts_of_whole_domains(changes, expected):
+    places = [(name, "eng-Latn") for name in "abcde"]
+    plan = plan_of(x=several(*places, translate=translate("spa-Latn", shards=7), **changes))
+    own = plan.benchmarks["x"]
+    assert own.parts == {"eng-Latn": expected, "spa-Latn": expected}
+    assert [(place["lang"], place["domains"]) for place in ledger_places(plan, "x")] == [
+        (lang, domains) for lang in ("eng-Latn", "spa-Latn") for domains in expected.values()
+    ]
+    for part, domains in expected.items():
+        assert own.domains("spa-Latn", part=part) == domains
+        assert own.task_tables("translate", "spa-Latn", part)["documents"] == [
+            f"results/x/data/eng-Latn/{domain}/corpus.parquet" for domain in domains
+        ]
+    n_shards = -(-7 // len(expected))  # the parts share them
+    assert own.task_shards("translate", "spa-Latn") == [
+        f"{n}-of-{n_shards}" for n in range(n_shards)
+    ]
+    assert re.fullmatch(f"x{wildcard_patterns(plan)['parts']}", f"x{list(expected)[-1]}")
+
+
 def test_a_translation_has_the_domains_of_its_source_and_searches_it():
     places = [("a", "eng-Latn"), ("b", "eng-Latn"), ("a", "cmn-Hans")]
     plan = plan_of(x=several(*places, translate=translate("spa-Latn", "ara-Arab")))
@@ -168,8 +201,8 @@ def test_tasks_of_a_translation():
         "relocate_spans": "stand-in",
         "judge_translation": "stand-in-rare",
     }
-    assert len(benchmark.tasks["translate"].shards) == 3
-    assert len(benchmark.tasks["judge_refusals"].shards) == 1
+    assert len(benchmark.task_shards("translate", "spa-Latn")) == 3
+    assert len(benchmark.task_shards("judge_refusals", "spa-Latn")) == 1
     section = benchmark.asked("translate", "spa-Latn")
     assert (section.source_language, section.target_language) == ("eng-Latn", "spa-Latn")
     tables = benchmark.task_tables("translate", "spa-Latn")

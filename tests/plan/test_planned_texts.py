@@ -261,7 +261,7 @@ def test_one_view_alone_is_cut_into_shards():
     for language, first in (("eng-Latn", "mine-raw"), ("deu-Latn", "mine")):
         shards = {name: plan.shards[name, "large", language] for name in views}
         assert [name for name, own in shards.items() if len(own) > 1] == [first]
-    assert plan.encoded_before("mine", "eng-Latn") == ["mine-raw"]
+    assert plan.encoded_before("mine", "large", "eng-Latn") == ["mine-raw"]
 
 
 def test_the_plan_of_a_config_has_a_row_per_encoding(tmp_path):

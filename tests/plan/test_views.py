@@ -283,7 +283,7 @@ def test_a_candidate_is_called_as_the_recipe_calls_it(plan):
 def test_texts_are_encoded_once_and_a_run_serves_where_documents_are_the_same(
     plan, name, encoded, searched
 ):
-    assert plan.encoded_as(name, ENG) == encoded
+    assert plan.encoded_as(name, "minilm-static", ENG) == encoded
     assert plan.searched_as(name, ENG, ENG) == searched
     path = f"{name}/runs/bm25/{ENG}-{ENG}.parquet"
     patterns = wildcard_patterns(plan)
@@ -295,10 +295,12 @@ def test_translations_and_raw_views_without_rows_serve_nobody_else():
     translated = FULL | {"translate": LLM | {"to": ["deu-Latn"]}}
     quiet = FULL | {"false_negatives": FULL["false_negatives"] | {"evaluate_raw": False}}
     plan = plan_of({"full": translated, "quiet": quiet})
-    assert plan.encoded_as("full", "deu-Latn") == "full"
+    assert plan.encoded_as("full", "minilm-static", "deu-Latn") == "full"
     for pair in (("deu-Latn", "deu-Latn"), ("deu-Latn", ENG)):
         assert plan.searched_as("full", *pair) == "full"
-    assert plan.encoded_as("quiet", ENG) == "quiet-raw"  # encoded for the recall
+    recalling = plan.benchmarks["quiet"].negatives.recall.model
+    assert plan.encoded_as("quiet", recalling, ENG) == "quiet-raw"
+    assert plan.encoded_as("quiet", "another", ENG) == "quiet"  # no table asks for more
     assert plan.searched_as("quiet", ENG, ENG) == "quiet"
     assert plan.searched_as("quiet-tiny", ENG, ENG) == "quiet"
     assert plan.searched_as("quiet-raw", ENG, ENG) == "quiet-raw"

@@ -129,7 +129,7 @@ def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp
     run_translator_sample(
         domains=domains,
         corpora=corpora,
-        text_parts=str(tmp_path / "text_parts.parquet"),
+        text_parts=[str(tmp_path / "text_parts.parquet")] * 2,
         per_stratum=1,
         seed=3,
         output=tmp_path / "sample.parquet",

@@ -20,8 +20,8 @@ rule build:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000),
+        runtime=minutes(60),
     params:
         section=per_job(jobs.build),
         stage=STAGES["build"],
@@ -50,8 +50,8 @@ rule statistics:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000),
+        runtime=minutes(60),
     params:
         domains=per_job(paths.language_domains),
         schemes=lambda wildcards: own(wildcards).section.buckets,
@@ -79,8 +79,8 @@ rule similarity:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 6000 * attempt,
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(6000),
+        runtime=minutes(60),
     params:
         entry=per_job(jobs.entry),
         domains=domains,

@@ -23,10 +23,8 @@ rule summaries:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(2000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        mem_mb=mib(2000, 25),
+        runtime=minutes(30),
     params:
         boards=[dump(board) for board in settings.leaderboards],
         stage=STAGES["summaries"],
@@ -53,10 +51,8 @@ rule mitigations:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(2000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        mem_mb=mib(2000, 25),
+        runtime=minutes(30),
     params:
         costs=summaries.mitigation_costs(plan),
         store=settings.store,
@@ -84,10 +80,8 @@ rule published:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(2000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        mem_mb=mib(2000, 25),
+        runtime=minutes(30),
     params:
         benchmarks={name: dump(b) for name, b in settings.benchmarks.items()},
         stage=STAGES["published"],
@@ -118,10 +112,8 @@ rule ledger:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 6 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 6, of=per_job(jobs.share_of_place)),
+        runtime=minutes(60),
     params:
         places=per_job(summaries.ledger_places),
         stage=STAGES["ledger"],
@@ -173,10 +165,8 @@ rule report:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 60 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 10 * attempt,
+        mem_mb=mib(4000, 60),
+        runtime=minutes(10),
     params:
         benchmarks={name: dump(b) for name, b in settings.benchmarks.items()},
         models={name: dump(plan.models[name]) for name in settings.models},

@@ -52,6 +52,8 @@ wildcard_constraints:
     query_lang=patterns["languages"],
     corpus_lang=patterns["languages"],
     domain=patterns["domains"],
+    part=patterns["parts"],
+    portion=r"(?:/[0-9]+-of-[0-9]+)?",
     model=patterns["models"],
     task=patterns["tasks"],
     shard=r"[0-9]+-of-[0-9]+",
@@ -77,6 +79,34 @@ def per_job(function, side=None, **fixed):
     return asked
 
 
+def minutes(planned):
+    """Ask for a job's minutes, given or asked of its wildcards, times the attempt.
+
+    At most for the longest time that a job may take (`longest_minutes`): it goes on where it was.
+    """
+
+    def asked(wildcards, attempt):
+        least = planned(wildcards) if callable(planned) else planned
+        return min(least * attempt, settings.longest_minutes)
+
+    return asked
+
+
+def mib(least, per_mb=0, of=None, more=0):
+    """Ask for a job's memory: `per_mb` MiB for each MB of its inputs, `least` at the least.
+
+    `of` is the share of the inputs that it holds at a time, `more` comes on top. A further attempt
+    asks for half of it more.
+    """
+
+    def asked(wildcards, input, attempt):
+        base = least(wildcards) if callable(least) else least
+        held = input.size_mb * (1 if of is None else of(wildcards)) if per_mb else 0
+        return int((max(base, per_mb * held) + more) * (1 + attempt) / 2)
+
+    return asked
+
+
 def own(wildcards):
     """The benchmark or view of a job, with what follows from its section."""
     return plan.named[wildcards.benchmark]
@@ -84,12 +114,12 @@ def own(wildcards):
 
 def task_tables(wildcards):
     """The tables that the items of a job's task are made of, by name."""
-    return own(wildcards).task_tables(wildcards.task, wildcards.lang)
+    return own(wildcards).task_tables(wildcards.task, wildcards.lang, wildcards.part)
 
 
 def task_domains(wildcards):
     """The domains that a job's task is asked about; one of its own where it is a sample."""
-    return own(wildcards).asked_about(wildcards.task, wildcards.lang)
+    return own(wildcards).asked_about(wildcards.task, wildcards.lang, wildcards.part)
 
 
 def dump(section, *but):

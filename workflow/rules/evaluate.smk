@@ -26,10 +26,8 @@ rule score:
     threads: 1
     resources:
         # Runs are read in batches; measured: 280 MB for 2 million rows of one, 450 MB for 8 million.
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 6 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 6),
+        runtime=minutes(60),
     params:
         domains=domains,
         models=per_job(paths.compared_models),

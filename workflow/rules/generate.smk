@@ -6,26 +6,21 @@ rule sample:
         per_job(paths.sources_of),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}/sampling.parquet",
-        dropped="results/{benchmark}/build/{lang}/documents.dropped.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
+        dropped="results/{benchmark}/build/{lang}{part}/documents.dropped.parquet",
     log:
-        "logs/{benchmark}/sample/{lang}.log",
+        "logs/{benchmark}/sample/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/sample/{lang}.tsv"
+        "benchmarks/{benchmark}/sample/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["generated"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: (
-            jobs.sample_mib(plan, wildcards.benchmark, wildcards.lang) * attempt
-        ),
-        # All domains in one job, which begins anew if it is stopped.
-        runtime=lambda wildcards, attempt: min(
-            240 * len(domains(wildcards)) * attempt, 7 * 1440
-        ),
+        mem_mb=mib(per_job(jobs.sample_mib)),
+        runtime=minutes(lambda wildcards: 240 * len(domains(wildcards))),
     params:
         sections=per_job(jobs.sample),
         stage=STAGES["sample"],
@@ -37,25 +32,23 @@ rule sample:
 
 rule personas:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         personas=lambda wildcards: plan.personas[wildcards.benchmark],
         checkpoint=per_job(paths.encoder_inputs),
     output:
-        candidates="results/{benchmark}/build/{lang}/persona_candidates.parquet",
+        candidates="results/{benchmark}/build/{lang}{part}/persona_candidates.parquet",
     log:
-        "logs/{benchmark}/personas/{lang}.log",
+        "logs/{benchmark}/personas/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/personas/{lang}.tsv"
+        "benchmarks/{benchmark}/personas/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["generated"],
     conda:
         "../../envs/gpu.yaml"
     threads: per_job(jobs.chain_threads)
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(6000, 30 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 240 * attempt,
+        mem_mb=mib(6000, 30),
+        runtime=minutes(240),
         gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
         tokens_per_batch=settings.encoding.tokens_per_batch,
@@ -84,15 +77,15 @@ rule ask:
         # What a template sends decides the reruns (params.prompt_hash): its comments ask nothing.
         prompt=lambda wildcards: ancient(own(wildcards).tasks[wildcards.task].path),
     output:
-        rows="results/{benchmark}/build/{lang}/{task}.parquet",
-        dropped="results/{benchmark}/build/{lang}/{task}.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{task}.flow.parquet",
-        usage="results/{benchmark}/build/{lang}/{task}.usage.parquet",
-        outcomes="results/{benchmark}/build/{lang}/{task}.outcomes.parquet",
+        rows="results/{benchmark}/build/{lang}{part}/{task}.parquet",
+        dropped="results/{benchmark}/build/{lang}{part}/{task}.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}{part}/{task}.flow.parquet",
+        usage="results/{benchmark}/build/{lang}{part}/{task}.usage.parquet",
+        outcomes="results/{benchmark}/build/{lang}{part}/{task}.outcomes.parquet",
     log:
-        "logs/{benchmark}/ask/{lang}/{task}.log",
+        "logs/{benchmark}/ask/{lang}{part}/{task}.log",
     benchmark:
-        "benchmarks/{benchmark}/ask/{lang}/{task}.tsv"
+        "benchmarks/{benchmark}/ask/{lang}{part}/{task}.tsv"
     wildcard_constraints:
         benchmark=patterns["asked whole without vllm"],
         task=patterns["tasks"],
@@ -100,12 +93,8 @@ rule ask:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: (
-            jobs.ask_minutes(plan, wildcards.benchmark, wildcards.task) * attempt
-        ),
+        mem_mb=mib(4000, 25),
+        runtime=minutes(per_job(jobs.ask_minutes)),
         budgeted_llm=per_job(jobs.budgeted),
     params:
         domains=task_domains,
@@ -129,8 +118,8 @@ use rule ask as ask_vllm with:
         "../../envs/gpu.yaml"
     threads: 4
     resources:
-        mem_mb=lambda wildcards, attempt: 32000 * attempt,
-        runtime=lambda wildcards, attempt: min(720 * attempt, 1440),
+        mem_mb=mib(32000),
+        runtime=minutes(720),
         gpu=per_job(jobs.served_gpus),
         budgeted_llm=per_job(jobs.budgeted),
 
@@ -138,12 +127,12 @@ use rule ask as ask_vllm with:
 # Several jobs share a task: each asks about its own documents.
 use rule ask as ask_shard with:
     output:
-        outcomes="results/{benchmark}/build/{lang}/{task}/{shard}.outcomes.parquet",
-        usage="results/{benchmark}/build/{lang}/{task}/{shard}.usage.parquet",
+        outcomes="results/{benchmark}/build/{lang}{part}/{task}/{shard}.outcomes.parquet",
+        usage="results/{benchmark}/build/{lang}{part}/{task}/{shard}.usage.parquet",
     log:
-        "logs/{benchmark}/ask/{lang}/{task}/{shard}.log",
+        "logs/{benchmark}/ask/{lang}{part}/{task}/{shard}.log",
     benchmark:
-        "benchmarks/{benchmark}/ask/{lang}/{task}/{shard}.tsv"
+        "benchmarks/{benchmark}/ask/{lang}{part}/{task}/{shard}.tsv"
     wildcard_constraints:
         benchmark=patterns["asked in shards without vllm"],
         task=patterns["tasks"],
@@ -164,8 +153,8 @@ use rule ask_shard as ask_shard_vllm with:
         "../../envs/gpu.yaml"
     threads: 4
     resources:
-        mem_mb=lambda wildcards, attempt: 32000 * attempt,
-        runtime=lambda wildcards, attempt: min(720 * attempt, 1440),
+        mem_mb=mib(32000),
+        runtime=minutes(720),
         gpu=per_job(jobs.served_gpus),
         budgeted_llm=per_job(jobs.budgeted),
 
@@ -176,14 +165,14 @@ rule gather:
         outcomes=per_job(paths.task_shards, table="outcomes"),
         usages=per_job(paths.task_shards, table="usage"),
     output:
-        rows="results/{benchmark}/build/{lang}/{task}.parquet",
-        dropped="results/{benchmark}/build/{lang}/{task}.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/{task}.flow.parquet",
-        usage="results/{benchmark}/build/{lang}/{task}.usage.parquet",
+        rows="results/{benchmark}/build/{lang}{part}/{task}.parquet",
+        dropped="results/{benchmark}/build/{lang}{part}/{task}.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}{part}/{task}.flow.parquet",
+        usage="results/{benchmark}/build/{lang}{part}/{task}.usage.parquet",
     log:
-        "logs/{benchmark}/gather/{lang}/{task}.log",
+        "logs/{benchmark}/gather/{lang}{part}/{task}.log",
     benchmark:
-        "benchmarks/{benchmark}/gather/{lang}/{task}.tsv"
+        "benchmarks/{benchmark}/gather/{lang}{part}/{task}.tsv"
     wildcard_constraints:
         benchmark=patterns["asked in shards"],
         task=patterns["tasks"],
@@ -191,10 +180,8 @@ rule gather:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         domains=task_domains,
         made=per_job(jobs.gather),
@@ -207,7 +194,7 @@ rule gather:
 
 rule assemble:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        documents=per_job(paths.build_table, table="documents"),
         candidates=per_job(paths.left_before),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
@@ -224,10 +211,8 @@ rule assemble:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb * largest_share(wildcards)) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25, of=largest_share),
+        runtime=minutes(60),
     params:
         length_tokenizer=settings.length_tokenizer,
         stage=STAGES["assemble"],

@@ -5,24 +5,17 @@
 # As for a run, over the raw tables and deeper.
 use rule search_lexical as recall_lexical with:
     output:
-        run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.parquet",
+        run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.parquet",
     log:
-        "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.log",
+        "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.tsv"
+        "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["raw"],
         model=patterns["lexical"],
     resources:
-        # As for a run.
-        mem_mb=lambda wildcards, input, attempt: (
-            max(
-                jobs.recall_mib(plan, wildcards.benchmark),
-                40 * input.size_mb * largest_share(wildcards),
-            )
-            * attempt
-        ),
-        runtime=lambda wildcards, attempt: 240 * attempt,
+        mem_mb=mib(per_job(jobs.recall_mib), 40, of=largest_share),
+        runtime=minutes(240),
     params:
         entry=per_job(jobs.entry),
         model_version=per_job(jobs.model_version),
@@ -34,23 +27,17 @@ use rule search_lexical as recall_lexical with:
 
 use rule search_vectors as recall_vectors with:
     output:
-        run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.parquet",
+        run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.parquet",
     log:
-        "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.log",
+        "logs/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}.tsv"
+        "benchmarks/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["raw"],
         model=patterns["vector"],
     resources:
-        # As for a run; ten MiB for each of the documents per query.
-        mem_mb=lambda wildcards, input, attempt: (
-            jobs.recall_mib(plan, wildcards.benchmark)
-            + 16 * input.size_mb
-            + 2 * settings.search.block_mib
-        )
-        * attempt,
-        runtime=lambda wildcards, attempt: 240 * attempt,
+        mem_mb=mib(per_job(jobs.recall_mib), 16, more=2 * settings.search.block_mib),
+        runtime=minutes(240),
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:
@@ -74,11 +61,11 @@ rule score_pairs:
         earlier=per_job(paths.score_tables, of="false_negatives"),
         checkpoint=per_job(paths.reranker_inputs),
     output:
-        scores="results/{benchmark}/build/{lang}/pair_scores/{reranker}.parquet",
+        scores="results/{benchmark}/build/{lang}{part}/pair_scores/{reranker}{portion}.parquet",
     log:
-        "logs/{benchmark}/score_pairs/{lang}/{reranker}.log",
+        "logs/{benchmark}/score_pairs/{lang}{part}/{reranker}{portion}.log",
     benchmark:
-        "benchmarks/{benchmark}/score_pairs/{lang}/{reranker}.tsv"
+        "benchmarks/{benchmark}/score_pairs/{lang}{part}/{reranker}{portion}.tsv"
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
         reranker=patterns["rerankers"],
@@ -86,11 +73,8 @@ rule score_pairs:
         "../../envs/gpu.yaml"
     threads: per_job(jobs.chain_threads)
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(jobs.scoring_mib(plan, wildcards.reranker), 160 * input.size_mb)
-            * attempt
-        ),
-        runtime=1440,
+        mem_mb=mib(per_job(jobs.scoring_mib), 160),
+        runtime=minutes(per_job(jobs.scoring_minutes, of="false_negatives")),
         gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
         tokens_per_batch=per_job(jobs.scoring_tokens),
@@ -113,21 +97,19 @@ rule negatives:
         recall=per_job(paths.recall_table),
         scores=per_job(paths.score_tables, of="false_negatives"),
     output:
-        negatives="results/{benchmark}/build/{lang}/negatives.parquet",
+        negatives="results/{benchmark}/build/{lang}{part}/negatives.parquet",
     log:
-        "logs/{benchmark}/negatives/{lang}.log",
+        "logs/{benchmark}/negatives/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/negatives/{lang}.tsv"
+        "benchmarks/{benchmark}/negatives/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 40 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 40),
+        runtime=minutes(60),
     params:
         domains=domains,
         top_k=per_job(jobs.recall_depth),
@@ -143,15 +125,15 @@ rule judge_pairs:
     input:
         corpus=per_job(paths.domain_tables, table="corpus", view="raw"),
         queries=per_job(paths.domain_tables, table="queries", view="raw"),
-        negatives="results/{benchmark}/build/{lang}/negatives.parquet",
+        negatives="results/{benchmark}/build/{lang}{part}/negatives.parquet",
         # Nobody is asked what the judges before have decided.
         earlier=per_job(paths.judge_tables),
     output:
-        pairs="results/{benchmark}/build/{lang}/judge_{number}_pairs.parquet",
+        pairs="results/{benchmark}/build/{lang}{part}/judge_{number}_pairs.parquet",
     log:
-        "logs/{benchmark}/judge_pairs/{lang}/{number}.log",
+        "logs/{benchmark}/judge_pairs/{lang}{part}/{number}.log",
     benchmark:
-        "benchmarks/{benchmark}/judge_pairs/{lang}/{number}.tsv"
+        "benchmarks/{benchmark}/judge_pairs/{lang}{part}/{number}.tsv"
     wildcard_constraints:
         benchmark=patterns["having false_negatives"],
         number=r"[1-9][0-9]*",
@@ -159,10 +141,8 @@ rule judge_pairs:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: own(wildcards).section.false_negatives.judging(
@@ -180,7 +160,7 @@ rule remove_negatives:
         corpus="results/{benchmark}-raw/data/{lang}/{domain}/corpus.parquet",
         queries="results/{benchmark}-raw/data/{lang}/{domain}/queries.parquet",
         qrels="results/{benchmark}-raw/data/{lang}/{domain}/qrels.parquet",
-        negatives="results/{benchmark}/build/{lang}/negatives.parquet",
+        negatives=per_job(paths.build_table, table="negatives"),
         scores=per_job(paths.score_tables, of="false_negatives"),
         judged=per_job(paths.judge_tables),
     output:
@@ -201,10 +181,8 @@ rule remove_negatives:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 40 * input.size_mb * largest_share(wildcards)) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 40, of=largest_share),
+        runtime=minutes(60),
     params:
         section=lambda wildcards: own(wildcards).section.false_negatives.removal(),
         place=per_job(jobs.counted, step="false_negatives"),

@@ -35,7 +35,7 @@ rule probe:
         mem_mb=lambda wildcards, input, attempt: (
             jobs.encoder_mib(plan, wildcards.model) + 6 * input.size_mb * attempt
         ),
-        runtime=lambda wildcards, attempt: min(240 * attempt, 1440),
+        runtime=minutes(240),
         gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
         tokens_per_batch=per_job(jobs.tokens_per_batch),
@@ -78,7 +78,7 @@ rule probe_table:
     threads: 1
     resources:
         mem_mb=2000,
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        runtime=minutes(30),
     params:
         stage=STAGES["probe_table"],
     message:
@@ -104,7 +104,7 @@ rule probe_comparison:
     threads: 1
     resources:
         mem_mb=4000,
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        runtime=minutes(30),
     params:
         compared=paths.compared_probes(plan),
         level=settings.uncertainty.level,
@@ -131,7 +131,7 @@ rule probe_page:
     threads: 1
     resources:
         mem_mb=2000,
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        runtime=minutes(30),
     params:
         controls={name: entry.control for name, entry in plan.models.items()},
         stage=STAGES["probe_page"],

@@ -17,7 +17,7 @@ rule download:
     threads: 1
     resources:
         mem_mb=1000,
-        runtime=1440,
+        runtime=minutes(1440),
     params:
         repo=lambda wildcards: plan.downloads[wildcards.checkpoint].repo,
         revision=lambda wildcards: plan.downloads[wildcards.checkpoint].revision,
@@ -56,14 +56,8 @@ rule encode:
     resources:
         # Texts are read in blocks; measured: 0.8 to 1.3 kB per text for ids, keys and the store's
         # index, 2.3 MB per MB of documents of 200 words. Weights saved in 16 bits double.
-        mem_mb=lambda wildcards, input, attempt: (
-            max(jobs.encoder_mib(plan, wildcards.model), 3 * input.size_mb)
-            + 4000 * (attempt - 1)
-        ),
-        runtime=lambda wildcards, attempt: min(
-            encode_minutes(wildcards) * attempt,
-            1440,
-        ),
+        mem_mb=mib(per_job(jobs.encoder_mib), 3),
+        runtime=minutes(encode_minutes),
         gpu=per_job(jobs.gpus),
         # How the work is cut, not what comes out: no reason to rerun, hence not params.
         device=settings.encoding.device,
@@ -170,10 +164,8 @@ rule join_shards:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 3 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 3),
+        runtime=minutes(60),
     params:
         entry=per_job(jobs.entry),
         domains=domains,
@@ -204,10 +196,8 @@ rule embed_api:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 6 * input.size_mb) * attempt
-        ),
-        runtime=1440,
+        mem_mb=mib(4000, 6),
+        runtime=minutes(1440),
         # What is spent is known only if one job asks at a time.
         budgeted_llm=lambda wildcards: int(
             plan.models[wildcards.model].budget_usd is not None
@@ -243,10 +233,8 @@ rule search_lexical:
     threads: 1
     resources:
         # One domain at a time; measured: 33 MB per MB of its corpus.
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 40 * input.size_mb * largest_share(wildcards)) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 120 * attempt,
+        mem_mb=mib(4000, 40, of=largest_share),
+        runtime=minutes(120),
     params:
         entry=per_job(jobs.entry),
         model_version=per_job(jobs.model_version),
@@ -280,11 +268,8 @@ rule search_vectors:
     resources:
         # The store is read in blocks; measured over the start: 450 MB at 300,000 documents, 600 MB
         # at a million, and up to twice the blocks; best documents take 12 bytes each.
-        mem_mb=lambda wildcards, input, attempt: (
-            6000 + 16 * input.size_mb + 2 * settings.search.block_mib
-        )
-        * attempt,
-        runtime=lambda wildcards, attempt: 120 * attempt,
+        mem_mb=mib(6000, 16, more=2 * settings.search.block_mib),
+        runtime=minutes(120),
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:
@@ -325,14 +310,13 @@ rule rerank:
         "../../envs/gpu.yaml"
     threads: per_job(jobs.threads)
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(
-                jobs.scoring_mib(plan, plan.reranker_of(wildcards.model)),
-                20 * input.size_mb,
-            )
-            * attempt
+        mem_mb=mib(
+            lambda wildcards: jobs.scoring_mib(
+                plan, plan.reranker_of(wildcards.model)
+            ),
+            20,
         ),
-        runtime=1440,
+        runtime=minutes(1440),
         gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
         tokens_per_batch=lambda wildcards: jobs.scoring_tokens(
@@ -372,10 +356,8 @@ rule fuse:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         entry=per_job(jobs.entry),
         domains=domains,
@@ -406,10 +388,8 @@ rule import_run:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         entry=per_job(jobs.entry),
         domains=domains,

@@ -20,10 +20,8 @@ rule sample_training:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(2000, 10 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(2000, 10),
+        runtime=minutes(60),
     params:
         domains=per_job(paths.pool_domains),
         edges=lambda wildcards: settings.training[wildcards.training].edges,
@@ -66,7 +64,7 @@ rule train_model:
         mem_mb=lambda wildcards, attempt: (
             jobs.training_mib(plan, wildcards.trained) + 8000 * (attempt - 1)
         ),
-        runtime=1440,
+        runtime=minutes(1440),
         gpu=lambda wildcards: jobs.gpus(plan),
         device=settings.encoding.device,
         # How often it saves changes nothing in the result.
@@ -111,10 +109,8 @@ rule training_results:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 12 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 12),
+        runtime=minutes(60),
     params:
         trained=summaries.training_runs(plan),
         evaluations=summaries.training_evaluations(plan),

@@ -8,21 +8,19 @@ rule text_parts:
         queries=per_job(paths.domain_tables, table="queries"),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
-        parts="results/{benchmark}/build/{lang}/text_parts.parquet",
+        parts="results/{benchmark}/build/{lang}{part}/text_parts.parquet",
     log:
-        "logs/{benchmark}/text_parts/{lang}.log",
+        "logs/{benchmark}/text_parts/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/text_parts/{lang}.tsv"
+        "benchmarks/{benchmark}/text_parts/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["translated"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         domains=domains,
         max_part_tokens=lambda wildcards: (
@@ -40,29 +38,27 @@ rule mark_translations:
     input:
         corpus=per_job(paths.language_tables, of="source", table="corpus"),
         queries=per_job(paths.language_tables, of="source", table="queries"),
-        text_parts=per_job(paths.source_table, table="build/{lang}/text_parts.parquet"),
-        translations="results/{benchmark}/build/{lang}/translate.parquet",
+        text_parts=per_job(paths.source_table, table="text_parts"),
+        translations="results/{benchmark}/build/{lang}{part}/translate.parquet",
         prefix_list=str(CLEANING / "prefixes.yaml"),
         refusal_list=str(CLEANING / "refusals.yaml"),
     output:
-        translated="results/{benchmark}/build/{lang}/translated.parquet",
-        suspects="results/{benchmark}/build/{lang}/refusal_suspects.parquet",
-        dropped="results/{benchmark}/build/{lang}/mark_translations.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/mark_translations.flow.parquet",
+        translated="results/{benchmark}/build/{lang}{part}/translated.parquet",
+        suspects="results/{benchmark}/build/{lang}{part}/refusal_suspects.parquet",
+        dropped="results/{benchmark}/build/{lang}{part}/mark_translations.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}{part}/mark_translations.flow.parquet",
     log:
-        "logs/{benchmark}/mark_translations/{lang}.log",
+        "logs/{benchmark}/mark_translations/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/mark_translations/{lang}.tsv"
+        "benchmarks/{benchmark}/mark_translations/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["translations"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 120 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(120),
     params:
         domains=domains,
         prefixes=lambda wildcards: (own(wildcards).section.translate.clean.prefixes),
@@ -79,16 +75,10 @@ rule mark_translations:
 
 rule clean_translations:
     input:
-        source_corpus=per_job(
-            paths.source_table, table="data/{lang}/{domain}/corpus.parquet"
-        ),
-        source_queries=per_job(
-            paths.source_table, table="data/{lang}/{domain}/queries.parquet"
-        ),
-        source_qrels=per_job(
-            paths.source_table, table="data/{lang}/{domain}/qrels.parquet"
-        ),
-        translated="results/{benchmark}/build/{lang}/translated.parquet",
+        source_corpus=per_job(paths.source_table, table="corpus"),
+        source_queries=per_job(paths.source_table, table="queries"),
+        source_qrels=per_job(paths.source_table, table="qrels"),
+        translated=per_job(paths.build_table, table="translated"),
         verdicts=per_job(paths.asked_table, task="judge_refusals"),
         relocations=per_job(paths.asked_table, task="relocate_spans"),
     output:
@@ -107,10 +97,8 @@ rule clean_translations:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb * largest_share(wildcards)) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 120 * attempt,
+        mem_mb=mib(4000, 25, of=largest_share),
+        runtime=minutes(120),
     params:
         clean=per_job(jobs.clean),
         stage=STAGES["clean_translations"],
@@ -136,8 +124,8 @@ rule quality_sample:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 8000 * attempt,
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(8000),
+        runtime=minutes(60),
     params:
         languages=lambda wildcards: own(wildcards).section.translate.to,
         domains=lambda wildcards: paths.domains(
@@ -172,8 +160,8 @@ rule quality:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=lambda wildcards, attempt: 10 * attempt,
+        mem_mb=mib(2000),
+        runtime=minutes(10),
     params:
         languages=lambda wildcards: own(wildcards).section.translate.to,
         stage=STAGES["quality"],
@@ -187,7 +175,7 @@ rule quality:
 rule translator_sample:
     input:
         corpora=per_job(paths.language_tables, of="source", table="corpus"),
-        text_parts=per_job(paths.source_table, table="build/{lang}/text_parts.parquet"),
+        text_parts=per_job(paths.text_parts_of_domains),
     output:
         sample="results/{benchmark}/translator_sample.parquet",
     log:
@@ -200,8 +188,8 @@ rule translator_sample:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 8000 * attempt,
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(8000),
+        runtime=minutes(60),
     params:
         domains=lambda wildcards: paths.domains(
             plan, wildcards.benchmark, own(wildcards).section.language
@@ -234,8 +222,8 @@ rule translator_quality:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=lambda wildcards, attempt: 10 * attempt,
+        mem_mb=mib(2000),
+        runtime=minutes(10),
     params:
         translators=per_job(paths.translator_grades),
         languages=lambda wildcards: own(wildcards).section.translate.to,

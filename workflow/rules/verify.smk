@@ -4,28 +4,25 @@
 
 rule score_parts:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.left_before, step="verify"),
         # One after the other, the cheapest first: what is decided is not scored again.
         earlier=per_job(paths.score_tables, of="verify"),
         checkpoint=per_job(paths.reranker_inputs),
     output:
-        scores="results/{benchmark}/build/{lang}/scores/{reranker}.parquet",
+        scores="results/{benchmark}/build/{lang}{part}/scores/{reranker}{portion}.parquet",
     log:
-        "logs/{benchmark}/score_parts/{lang}/{reranker}.log",
+        "logs/{benchmark}/score_parts/{lang}{part}/{reranker}{portion}.log",
     benchmark:
-        "benchmarks/{benchmark}/score_parts/{lang}/{reranker}.tsv"
+        "benchmarks/{benchmark}/score_parts/{lang}{part}/{reranker}{portion}.tsv"
     wildcard_constraints:
         reranker=patterns["rerankers"],
     conda:
         "../../envs/gpu.yaml"
     threads: per_job(jobs.chain_threads)
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(jobs.scoring_mib(plan, wildcards.reranker), 25 * input.size_mb)
-            * attempt
-        ),
-        runtime=lambda wildcards, attempt: min(720 * attempt, 1440),
+        mem_mb=mib(per_job(jobs.scoring_mib), 25),
+        runtime=minutes(per_job(jobs.scoring_minutes, of="verify")),
         gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
         tokens_per_batch=per_job(jobs.scoring_tokens),
@@ -42,30 +39,28 @@ rule score_parts:
 
 rule verify:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}/sampling.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
         candidates=per_job(paths.left_before, step="verify"),
         scores=per_job(paths.score_tables, of="verify", reranker=None),
     output:
-        rows="results/{benchmark}/build/{lang}/verify.parquet",
-        decisions="results/{benchmark}/build/{lang}/decisions.parquet",
-        savings="results/{benchmark}/build/{lang}/scoring_savings.parquet",
-        dropped="results/{benchmark}/build/{lang}/verify.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/verify.flow.parquet",
+        rows="results/{benchmark}/build/{lang}{part}/verify.parquet",
+        decisions="results/{benchmark}/build/{lang}{part}/decisions.parquet",
+        savings="results/{benchmark}/build/{lang}{part}/scoring_savings.parquet",
+        dropped="results/{benchmark}/build/{lang}{part}/verify.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}{part}/verify.flow.parquet",
     log:
-        "logs/{benchmark}/verify/{lang}.log",
+        "logs/{benchmark}/verify/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/verify/{lang}.tsv"
+        "benchmarks/{benchmark}/verify/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["verified"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: dump(own(wildcards).section.verify),
@@ -80,33 +75,33 @@ rule verify:
 # The same by margin, with the counts by threshold and by length bin.
 use rule verify as verify_margin with:
     output:
-        rows="results/{benchmark}/build/{lang}/verify.parquet",
-        decisions="results/{benchmark}/build/{lang}/decisions.parquet",
-        savings="results/{benchmark}/build/{lang}/scoring_savings.parquet",
-        dropped="results/{benchmark}/build/{lang}/verify.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/verify.flow.parquet",
-        margin_table="results/{benchmark}/build/{lang}/margin_table.parquet",
-        cell_table="results/{benchmark}/build/{lang}/cell_table.parquet",
-        margins="results/{benchmark}/build/{lang}/margins.parquet",
+        rows="results/{benchmark}/build/{lang}{part}/verify.parquet",
+        decisions="results/{benchmark}/build/{lang}{part}/decisions.parquet",
+        savings="results/{benchmark}/build/{lang}{part}/scoring_savings.parquet",
+        dropped="results/{benchmark}/build/{lang}{part}/verify.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}{part}/verify.flow.parquet",
+        margin_table="results/{benchmark}/build/{lang}{part}/margin_table.parquet",
+        cell_table="results/{benchmark}/build/{lang}{part}/cell_table.parquet",
+        margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
     wildcard_constraints:
         benchmark=patterns["margin"],
 
 
 rule grade_pairs:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.left_before, step="grade"),
         first=lambda wildcards: (
             []
             if wildcards.round == "grade_first"
-            else "results/{benchmark}/build/{lang}/grade_first.parquet"
+            else "results/{benchmark}/build/{lang}{part}/grade_first.parquet"
         ),
     output:
-        pairs="results/{benchmark}/build/{lang}/{round}_pairs.parquet",
+        pairs="results/{benchmark}/build/{lang}{part}/{round}_pairs.parquet",
     log:
-        "logs/{benchmark}/grade_pairs/{lang}/{round}.log",
+        "logs/{benchmark}/grade_pairs/{lang}{part}/{round}.log",
     benchmark:
-        "benchmarks/{benchmark}/grade_pairs/{lang}/{round}.tsv"
+        "benchmarks/{benchmark}/grade_pairs/{lang}{part}/{round}.tsv"
     wildcard_constraints:
         benchmark=patterns["having grade"],
         round="grade_first|grade_rest",
@@ -114,10 +109,8 @@ rule grade_pairs:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: jobs.grade(plan, wildcards.benchmark, wildcards.round),
@@ -130,32 +123,30 @@ rule grade_pairs:
 
 rule grade:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.left_before, step="grade"),
         grades=[
-            "results/{benchmark}/build/{lang}/grade_first.parquet",
-            "results/{benchmark}/build/{lang}/grade_rest.parquet",
+            "results/{benchmark}/build/{lang}{part}/grade_first.parquet",
+            "results/{benchmark}/build/{lang}{part}/grade_rest.parquet",
         ],
     output:
-        rows="results/{benchmark}/build/{lang}/grade.parquet",
-        decisions="results/{benchmark}/build/{lang}/grade.decisions.parquet",
-        savings="results/{benchmark}/build/{lang}/grade.savings.parquet",
-        dropped="results/{benchmark}/build/{lang}/grade.dropped.parquet",
-        flow="results/{benchmark}/build/{lang}/grade.flow.parquet",
+        rows="results/{benchmark}/build/{lang}{part}/grade.parquet",
+        decisions="results/{benchmark}/build/{lang}{part}/grade.decisions.parquet",
+        savings="results/{benchmark}/build/{lang}{part}/grade.savings.parquet",
+        dropped="results/{benchmark}/build/{lang}{part}/grade.dropped.parquet",
+        flow="results/{benchmark}/build/{lang}{part}/grade.flow.parquet",
     log:
-        "logs/{benchmark}/grade/{lang}.log",
+        "logs/{benchmark}/grade/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/grade/{lang}.tsv"
+        "benchmarks/{benchmark}/grade/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having grade"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         domains=domains,
         section=per_job(jobs.grade),
@@ -169,25 +160,23 @@ rule grade:
 
 rule audit_pairs:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.left_before, step="verify"),
-        margins="results/{benchmark}/build/{lang}/margins.parquet",
+        margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
     output:
-        pairs="results/{benchmark}/build/{lang}/audit_pairs.parquet",
+        pairs="results/{benchmark}/build/{lang}{part}/audit_pairs.parquet",
     log:
-        "logs/{benchmark}/audit_pairs/{lang}.log",
+        "logs/{benchmark}/audit_pairs/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/audit_pairs/{lang}.tsv"
+        "benchmarks/{benchmark}/audit_pairs/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having audit"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: dump(own(wildcards).section.audit, "prompt"),
@@ -201,24 +190,22 @@ rule audit_pairs:
 rule audit_table:
     input:
         candidates=per_job(paths.left_before, step="verify"),
-        margins="results/{benchmark}/build/{lang}/margins.parquet",
-        verdicts="results/{benchmark}/build/{lang}/audit.parquet",
+        margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
+        verdicts="results/{benchmark}/build/{lang}{part}/audit.parquet",
     output:
-        table="results/{benchmark}/build/{lang}/audit_table.parquet",
+        table="results/{benchmark}/build/{lang}{part}/audit_table.parquet",
     log:
-        "logs/{benchmark}/audit_table/{lang}.log",
+        "logs/{benchmark}/audit_table/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/audit_table/{lang}.tsv"
+        "benchmarks/{benchmark}/audit_table/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having audit"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(30),
     params:
         domains=domains,
         stage=STAGES["audit_table"],

@@ -20,10 +20,8 @@ rule tiny:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(30),
     params:
         section=lambda wildcards: dump(own(wildcards).section.tiny, "only_here"),
         stage=STAGES["subset"],
@@ -35,26 +33,24 @@ rule tiny:
 
 rule mixtures:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}/sampling.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
         queries=per_job(paths.domain_tables, table="queries"),
     output:
-        mixtures="results/{benchmark}/build/{lang}/mixtures.parquet",
-        cells="results/{benchmark}/build/{lang}/mixture_cells.parquet",
+        mixtures="results/{benchmark}/build/{lang}{part}/mixtures.parquet",
+        cells="results/{benchmark}/build/{lang}{part}/mixture_cells.parquet",
     log:
-        "logs/{benchmark}/mixtures/{lang}.log",
+        "logs/{benchmark}/mixtures/{lang}{part}.log",
     benchmark:
-        "benchmarks/{benchmark}/mixtures/{lang}.tsv"
+        "benchmarks/{benchmark}/mixtures/{lang}{part}.tsv"
     wildcard_constraints:
         benchmark=patterns["having mixtures"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(30),
     params:
         domains=domains,
         section=lambda wildcards: dump(own(wildcards).section.mixtures),
@@ -68,7 +64,7 @@ rule mixtures:
 # Every candidate over the whole corpus: what a filter study evaluates.
 use rule assemble as assemble_candidates with:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        documents=per_job(paths.build_table, table="documents"),
         candidates=per_job(paths.left_before, step="verify"),
         tokenizer=paths.tokenizer_inputs(plan),
     output:
@@ -86,18 +82,18 @@ use rule assemble as assemble_candidates with:
 # Every part under every reranker; what the filter has scored comes from the store.
 use rule score_parts as score_all_parts with:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
         candidates=per_job(paths.left_before, step="verify"),
         earlier=[],
         # What the filter scores is in the store then.
         filtered=per_job(paths.score_tables, of="verify", reranker=None),
         checkpoint=per_job(paths.reranker_inputs),
     output:
-        scores="results/{benchmark}/study/{lang}/scores/{reranker}.parquet",
+        scores="results/{benchmark}/study/{lang}{part}/scores/{reranker}.parquet",
     log:
-        "logs/{benchmark}/study/{lang}/score_{reranker}.log",
+        "logs/{benchmark}/study/{lang}{part}/score_{reranker}.log",
     benchmark:
-        "benchmarks/{benchmark}/study/{lang}/score_{reranker}.tsv"
+        "benchmarks/{benchmark}/study/{lang}{part}/score_{reranker}.tsv"
     wildcard_constraints:
         benchmark=patterns["studied"],
         reranker=patterns["rerankers"],
@@ -110,32 +106,30 @@ use rule score_parts as score_all_parts with:
 
 rule filter_study:
     input:
-        documents="results/{benchmark}/build/{lang}/documents.parquet",
-        sampling="results/{benchmark}/build/{lang}/sampling.parquet",
+        documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
+        sampling="results/{benchmark}/build/{lang}{part}/sampling.parquet",
         candidates=per_job(paths.left_before, step="verify"),
         scores=per_job(paths.study_scores),
         query_scores="results/{benchmark}-candidates/scores/{lang}-{lang}.parquet",
     output:
-        thresholds="results/{benchmark}/study/{lang}/thresholds.parquet",
-        threshold_psi="results/{benchmark}/study/{lang}/threshold_psi.parquet",
-        agreement="results/{benchmark}/study/{lang}/agreement.parquet",
-        leave_one_out="results/{benchmark}/study/{lang}/leave_one_out.parquet",
-        leave_one_out_psi="results/{benchmark}/study/{lang}/leave_one_out_psi.parquet",
-        cells="results/{benchmark}/study/{lang}/cells.parquet",
+        thresholds="results/{benchmark}/study/{lang}{part}/thresholds.parquet",
+        threshold_psi="results/{benchmark}/study/{lang}{part}/threshold_psi.parquet",
+        agreement="results/{benchmark}/study/{lang}{part}/agreement.parquet",
+        leave_one_out="results/{benchmark}/study/{lang}{part}/leave_one_out.parquet",
+        leave_one_out_psi="results/{benchmark}/study/{lang}{part}/leave_one_out_psi.parquet",
+        cells="results/{benchmark}/study/{lang}{part}/cells.parquet",
     log:
-        "logs/{benchmark}/study/{lang}/filter_study.log",
+        "logs/{benchmark}/study/{lang}{part}/filter_study.log",
     benchmark:
-        "benchmarks/{benchmark}/study/{lang}/filter_study.tsv"
+        "benchmarks/{benchmark}/study/{lang}{part}/filter_study.tsv"
     wildcard_constraints:
         benchmark=patterns["studied"],
     conda:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(4000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=mib(4000, 25),
+        runtime=minutes(60),
     params:
         domains=domains,
         section=lambda wildcards: dump(own(wildcards).section.verify),
@@ -181,10 +175,8 @@ rule table_csv:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, input, attempt: (
-            max(2000, 25 * input.size_mb) * attempt
-        ),
-        runtime=lambda wildcards, attempt: 30 * attempt,
+        mem_mb=mib(2000, 25),
+        runtime=minutes(30),
     params:
         stage=STAGES["table_csv"],
     message:

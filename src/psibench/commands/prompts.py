@@ -172,8 +172,10 @@ def _places(benchmark: PlannedBenchmark, args: argparse.Namespace) -> list[Place
 
 def _tables(benchmark: PlannedBenchmark, task: str, place: Place) -> dict[str, TablePath]:
     language, domain = place
-    number = benchmark.asked_about(task, language).index(domain)
-    given = benchmark.task_tables(task, language)
+    parts = benchmark.asked_in(task, language)
+    part = next(one for one in parts if domain in benchmark.asked_about(task, language, one))
+    number = benchmark.asked_about(task, language, part).index(domain)
+    given = benchmark.task_tables(task, language, part)
     return {read: domain_table(path, domain, number) for read, path in given.items()}
 
 

@@ -28,8 +28,9 @@ class Encoding(Section):
     storage: Storage = "float32"
     """Number format of stored vectors; float16 takes half the room."""
     shards: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    """Jobs that share the texts of a benchmark in a language, per model. auto: as many as leave
-    each `minutes_per_shard` of a GPU, by the sizes that the config plans (`psibench plan`)."""
+    """Jobs that share the texts of a benchmark in a language, per model, and the pairs that a
+    filter's rerankers score of each of its parts. auto: as many as leave each `minutes_per_shard`
+    of a GPU, by the sizes that the config plans (`psibench plan`)."""
     minutes_per_shard: float = Field(default=120, ge=10)
     """GPU minutes of a job that shards: auto aims at. Another number of shards looks all texts up
     again, and encodes none of them again."""

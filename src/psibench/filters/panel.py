@@ -5,6 +5,7 @@ are looked up in the pair store first, and kept there: a changed threshold score
 text of nothing gets null; it is not shown to the reranker.
 """
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,13 @@ import polars as pl
 
 from psibench.config.rerankers import parse_reranker, reranker_params
 from psibench.filters.decide import as_table, part_text
-from psibench.filters.negatives import PAIR_SCORES, read_panel, recalled_pairs, wanted_pairs
+from psibench.filters.negatives import (
+    PAIR_SCORES,
+    Recalled,
+    read_panel,
+    recalled_pairs,
+    wanted_pairs,
+)
 from psibench.filters.verify import SEGMENT_SCORES, read_section, wanted_scorings
 from psibench.rerankers.protocols import Pair
 from psibench.rerankers.scoring import (
@@ -44,13 +51,16 @@ def run_score_parts(
     device: str,
     tokens_per_batch: int,
     output: OutputPath,
+    portion: str = "",
     load: Load = load_when_needed,
 ) -> None:
     """Score what verification needs of this reranker and write SEGMENT_SCORES.
 
     ``scoring`` has ``section``, of which the reranker is the last one (`VerifySection.scoring`),
     and its registry ``entry``; ``earlier`` are the score tables of the rerankers before it, in
-    order. ``load`` (id, entry, device=...) -> reranker is not called if there is nothing to score.
+    order. ``portion``, as ``/2-of-3``, are the queries of a job that shares the scores with others
+    (`in_portion`). ``load`` (id, entry, device=...) -> reranker is not called if there is nothing
+    to score.
 
     Raises
     ------
@@ -59,7 +69,7 @@ def run_score_parts(
         loaded.
     """
     section = read_section(scoring["section"])
-    asked = read_table(candidates, CANDIDATES)
+    asked = in_portion(read_table(candidates, CANDIDATES), "_id", portion)
     wanted = wanted_scorings(section, read_all(earlier, SEGMENT_SCORES), asked)
     _score(
         SEGMENT_SCORES,
@@ -92,6 +102,7 @@ def run_score_pairs(
     tokens_per_batch: int,
     output: OutputPath,
     top_k: int | None = None,
+    portion: str = "",
     load: Load = load_when_needed,
 ) -> None:
     """Score what the protocol of false negatives needs of this reranker and write PAIR_SCORES.
@@ -110,6 +121,9 @@ def run_score_pairs(
     read = () if panel.complete else earlier
     found, judged = read_table(recall, RUN), read_table(qrels, QRELS)
     recalled = recalled_pairs(found, asked, judged, top_k=top_k)
+    recalled = Recalled(
+        *(in_portion(side, "query_id", portion) for side in (recalled.pairs, recalled.positives))
+    )
     wanted = wanted_pairs(panel, recalled, read_all(read, PAIR_SCORES), reranker=reranker)
     _score(
         PAIR_SCORES,
@@ -125,6 +139,19 @@ def run_score_pairs(
         device=device,
         tokens_per_batch=tokens_per_batch,
     )
+
+
+def in_portion(rows: pl.DataFrame, column: str, portion: str) -> pl.DataFrame:
+    """Keep the rows of a job's own queries, all of them where ``portion`` is empty.
+
+    A query's portion depends on its id alone: other queries move none of it to another job.
+    """
+    if not portion:
+        return rows
+    number, count = map(int, portion.removeprefix("/").split("-of-"))
+    ids = rows.get_column(column).unique(maintain_order=True)
+    own = [one for one in ids if zlib.crc32(one.encode()) % count == number - 1]
+    return rows.filter(pl.col(column).is_in(own))
 
 
 def _score(

@@ -95,6 +95,10 @@ class BenchmarkBase(Section):
     the documents of another. Null: from each translation to the language it was made from."""
     translate: Translate | None = None
     """Corpora and queries in further languages by a language model; null: none."""
+    parts: int | None = Field(default=None, ge=1)
+    """Jobs that each step of a language is cut into on the way to the benchmark, each with domains
+    of its own: as many as there are domains at most. Null: as many as leave each up to 150,000 of
+    the documents drawn."""
 
     if TYPE_CHECKING:  # keys of each, and of some
         source: Any
@@ -127,7 +131,8 @@ class GeneratedBenchmark(BenchmarkBase):
     passages: Passages | None = None
     """Cut long documents into passages; without it a document is taken whole."""
     shards: int = Field(default=1, ge=1, le=10_000)
-    """Jobs that each task of the language model is cut into, by documents."""
+    """Jobs that each task of the language model is cut into in a language, by documents; the parts
+    of a language share them."""
     verify: Verify | None = None
     """Rerankers that filter the candidates; without them every candidate becomes a query."""
     grade: Grade | None = None

@@ -6,6 +6,7 @@ benchmark's queries or documents, evaluated under an id of its own.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, TypeAdapter
@@ -93,6 +94,34 @@ def places_of(section: Benchmark) -> list[Place]:
         )
         for number, corpus in enumerate(corpora)
     ]
+
+
+DOCUMENTS_PER_PART = 150_000
+"""Of 1,300 tokens each they are 0.8 GB of text: what a job of some gigabytes can hold."""
+
+
+def parts_of(section: "Benchmark", domains: Sequence[str]) -> dict[str, list[str]]:
+    """Cut the domains of a language into the parts that jobs go through, in order.
+
+    Returns
+    -------
+    What comes after the language in the paths of a part -> its domains: ``""`` where one job has
+    them all, else ``/1-of-2``, ``/2-of-2``.
+    """
+    count = section.parts
+    if count is None:
+        sample = getattr(section, "sample", None)
+        drawn = getattr(sample, "n_documents", None) or 0
+        each = max(1, DOCUMENTS_PER_PART // drawn) if drawn else max(1, len(domains))
+        count = -(-len(domains) // each)
+    count = max(1, min(count, len(domains)))
+    if count == 1:
+        return {"": list(domains)}
+    edges = [number * len(domains) // count for number in range(count + 1)]
+    return {
+        f"/{number}-of-{count}": list(domains[low:high])
+        for number, (low, high) in enumerate(pairwise(edges), start=1)
+    }
 
 
 def section_at(section: Benchmark, place: Place) -> Benchmark:

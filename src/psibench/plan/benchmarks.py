@@ -18,6 +18,7 @@ from psibench.generate.benchmarks import (
     Place,
     PosirRelease,
     evaluated_views,
+    parts_of,
     places_of,
     section_at,
     view_id,
@@ -79,14 +80,14 @@ class PlannedTask:
     path, prompt
         Its template; None of one that is not there.
     shards
-        Names of the jobs that share it.
+        Jobs that share it in a language, at least one in each of its parts.
     judging
         What a judging task of the recipe makes, grades or verdicts; None for any other task.
     """
 
     task: LlmTask
     section: LlmTaskSection
-    shards: list[str]
+    shards: int
     judging: str | None = None
     path: str = ""
     prompt: Prompt | None = None
@@ -156,11 +157,30 @@ class PlannedBenchmark:
         """The views with rows of their own: sort -> id."""
         return {view: view_id(self.base, view) for view in evaluated_views(self.section)}
 
-    def domains(self, lang: str, corpus_lang: str | None = None) -> list[str]:
-        """List the domains in a language, in order, or in both of a pair in the second's order.
+    @cached_property
+    def parts(self) -> dict[str, dict[str, list[str]]]:
+        """The parts of each language on the way to the benchmark: see `parts_of`.
 
         A translation has those of the language it is made from.
         """
+        found = {lang: parts_of(self.section, own) for lang, own in self.native.items()}
+        source = found.get(self.section.language, {})
+        return found | dict.fromkeys(self.translated, source)
+
+    def part_of(self, lang: str, domain: str) -> str:
+        """Return the part of a language that has a domain."""
+        return next(part for part, own in self.parts[lang].items() if domain in own)
+
+    def domains(
+        self, lang: str, corpus_lang: str | None = None, part: str | None = None
+    ) -> list[str]:
+        """List the domains in a language, in order, or in both of a pair in the second's order.
+
+        Those of one ``part`` of the language, if one is named. A translation has those of the
+        language it is made from.
+        """
+        if part:
+            return list(self.parts[lang][part])
         source = self.section.language if lang in self.translated else lang
         found = self.native.get(source, [])
         if corpus_lang in (None, lang):
@@ -215,30 +235,38 @@ class PlannedBenchmark:
             return translating_section(self.section, task, lang)
         return planned.section
 
-    def asked_about(self, task: str, lang: str) -> list[str]:
+    def asked_about(self, task: str, lang: str, part: str = "") -> list[str]:
         """List the domains that a task is asked about; a sample of them all is one of its own."""
-        return [POOLED] if is_about_sample(task) else self.domains(lang)
+        return [POOLED] if is_about_sample(task) else self.domains(lang, part=part)
+
+    def asked_in(self, task: str, lang: str) -> list[str]:
+        """List the parts of a language that a task is asked in; of a sample there are none."""
+        return [""] if is_about_sample(task) else list(self.parts[lang])
+
+    def task_shards(self, task: str, lang: str) -> list[str]:
+        """Name the jobs that share a task in each part of a language."""
+        return shard_names(-(-self.tasks[task].shards // len(self.asked_in(task, lang))))
 
     def tables(self, lang: str, table: str, *, domains: list[str] | None = None) -> list[str]:
         """List one table in a language, domain by domain: of all, or of ``domains``."""
         own = self.domains(lang) if domains is None else domains
         return [f"results/{self.id}/data/{lang}/{domain}/{table}.parquet" for domain in own]
 
-    def task_tables(self, task: str, lang: str) -> dict[str, str | list[str]]:
-        """Return the tables that a task's items are made of, by name.
+    def task_tables(self, task: str, lang: str, part: str = "") -> dict[str, str | list[str]]:
+        """Return the tables that a task's items are made of in a part of a language, by name.
 
         A path of all domains, or a list of one of each.
         """
         own, build = self.tasks[task], f"results/{self.id}/build"
         if not own.translates:
-            return {read: f"{build}/{lang}/{read}.parquet" for read in own.task.reads}
-        source = self.section.language
+            return {read: f"{build}/{lang}{part}/{read}.parquet" for read in own.task.reads}
+        source, domains = self.section.language, self.domains(lang, part=part)
         places: dict[str, str | list[str]] = {
-            "documents": self.tables(source, "corpus"),
-            "queries": self.tables(source, "queries"),
-            "text_parts": f"{build}/{source}/text_parts.parquet",
-            "translated": f"{build}/{lang}/translated.parquet",
-            "refusal_suspects": f"{build}/{lang}/refusal_suspects.parquet",
+            "documents": self.tables(source, "corpus", domains=domains),
+            "queries": self.tables(source, "queries", domains=domains),
+            "text_parts": f"{build}/{source}{part}/text_parts.parquet",
+            "translated": f"{build}/{lang}{part}/translated.parquet",
+            "refusal_suspects": f"{build}/{lang}{part}/refusal_suspects.parquet",
         }
         if task == JUDGE_TRANSLATION.name:
             places["documents"] = [f"results/{self.id}/quality_sample.parquet"]
@@ -329,13 +357,12 @@ def _tasks(section: Benchmark) -> Iterator[tuple[str, PlannedTask]]:
         kinds = {one.name: one.kind for one in judging_of(section)}
         for task, own in tasks_of(section):
             few = task.name in kinds and not task.name.startswith("grade_")
-            shards = shard_names(1 if few else usual)
-            planned = PlannedTask(task, own, shards, kinds.get(task.name))
+            planned = PlannedTask(task, own, 1 if few else usual, kinds.get(task.name))
             yield _prompt_key(task.name), planned
     for name, asked in asked_in_translation(section.translate).items():
         assert section.translate is not None
         many = name in ("translate", "relocate_spans")
-        shards = shard_names(section.translate.shards or usual if many else 1)
+        shards = (section.translate.shards or usual) if many else 1
         own, found = LlmTaskSection(llm=asked.llm, prompt=asked.prompt), translation_task(name)
         assert found is not None
         yield f"translate, task {name}", PlannedTask(found, own, shards)

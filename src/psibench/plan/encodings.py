@@ -323,7 +323,7 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
     asked += [(name, *one) for name in plan.benchmarks for one in compared_domains(plan, name)]
     vectors = [one for one in asked if plan.is_vector(one[1])]
     return list(
-        dict.fromkeys((plan.encoded_as(name, at), model, at) for name, model, at in vectors)
+        dict.fromkeys((plan.encoded_as(name, model, at), model, at) for name, model, at in vectors)
     )
 
 

@@ -38,10 +38,10 @@ def build(plan: Plan, benchmark: str, lang: str, domain: str) -> dict[str, Any]:
     )
 
 
-def sample(plan: Plan, benchmark: str, lang: str) -> dict[str, dict[str, Any]]:
-    """Return what decides the documents of each domain of a language."""
+def sample(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, dict[str, Any]]:
+    """Return what decides the documents of each domain of a language, or a part of it."""
     planned, found = plan.benchmarks[benchmark], {}
-    for domain in planned.domains(lang):
+    for domain in planned.domains(lang, part=part):
         place = planned.place(lang, domain)
         assert not isinstance(place.source, PosirReleaseSource | BeirSource)
         found[domain] = sample_params(
@@ -169,11 +169,11 @@ def prefixes_ids(plan: Plan, benchmark: str) -> bool:
 # How the work is cut: memory, time, threads, GPUs
 
 
-def sample_mib(plan: Plan, benchmark: str, lang: str) -> int:
-    """Return the memory that drawing a language's documents takes, MiB: 16 KiB for each."""
+def sample_mib(plan: Plan, benchmark: str, lang: str, part: str = "") -> int:
+    """Return the memory that drawing the documents of a part takes, MiB: 16 KiB for each."""
     planned = plan.benchmarks[benchmark]
     per_domain = (planned.generated.sample.n_documents or 0) // 64
-    return max(4000, per_domain * len(planned.domains(lang)))
+    return max(4000, per_domain * len(planned.domains(lang, part=part)))
 
 
 def encoder_mib(plan: Plan, model: str) -> int:
@@ -213,6 +213,18 @@ def scoring_mib(plan: Plan, reranker: str) -> int:
     return 24_000 if backend in causal else 16_000 if backend in compiled else 6000
 
 
+def scoring_minutes(plan: Plan, benchmark: str, lang: str, reranker: str, *, of: str) -> int:
+    """Return the minutes that a job of a filter's scores asks for: half more than planned.
+
+    At least four hours, and a day where nobody can tell.
+    """
+    minutes = plan.scoring_minutes(benchmark, lang, reranker, of)
+    if minutes is None:
+        return 1440
+    n_jobs = len(plan.benchmarks[benchmark].parts[lang]) * len(plan.portions(benchmark, lang, of))
+    return max(240, int(1.5 * minutes / n_jobs))
+
+
 def recall_depth(plan: Plan, benchmark: str) -> int:
     """Return how many documents are recalled per query of a raw view."""
     return plan.named[benchmark].negatives.recall.top_k
@@ -229,9 +241,21 @@ def largest_share(
     lang: str | None = None,
     query_lang: str | None = None,
     corpus_lang: str | None = None,
+    part: str = "",
+    domain: str | None = None,
 ) -> float:
-    """Bound the share of the largest domain of a language or pair: three times an equal one."""
-    return min(1, 3 / len(domains(plan, benchmark, lang, query_lang, corpus_lang)))
+    """Bound the share of the largest domain of a language or pair: three times an equal one.
+
+    Of a part of it, where a job has one; a job of one domain reads tables of the domain's part.
+    """
+    if domain is not None:
+        part = plan.named[benchmark].part_of(str(lang), domain)
+    return min(1, 3 / len(domains(plan, benchmark, lang, query_lang, corpus_lang, part)))
+
+
+def share_of_place(plan: Plan, benchmark: str) -> float:
+    """Bound the share of the largest domain of any language, likewise."""
+    return min(1, 3 / max(1, len(plan.benchmarks[benchmark].places)))
 
 
 def tokens_per_batch(plan: Plan, model: str) -> int:

@@ -1,8 +1,9 @@
 """The paths of a run: what wildcards may stand for, and the files that jobs read.
 
 Functions are asked with the wildcards of a job by their names: ``benchmark`` (or view), ``lang``,
-``query_lang``, ``corpus_lang``, ``domain``, ``model``, ``reranker``, ``task``. Paths are relative
-to the working directory; the Snakefile has their grammar.
+``query_lang``, ``corpus_lang``, ``part`` (of a language's domains, ``""`` for all), ``domain``,
+``model``, ``reranker``, ``task``. Paths are relative to the working directory; the Snakefile has
+their grammar.
 """
 
 import re
@@ -36,6 +37,8 @@ from psibench.plan.plan import (
 from psibench.probes.settings import OF_QUERIES, SEARCHING, why_not
 from psibench.translate.quality import JUDGE_TRANSLATION
 
+SCORES = {"verify": "scores", "false_negatives": "pair_scores"}
+"""Folders of what rerankers say for a filter, by the key of its section."""
 NOTHING = r"(?!)none"
 """Matches nothing, not even the empty string."""
 PAIR = "{query_lang}-{corpus_lang}"
@@ -64,6 +67,7 @@ def wildcard_patterns(plan: Plan) -> dict[str, str]:
         own = [one for one in plan.benchmarks.values() if fits(one)]
         patterns[f"native {sort}"] = _at_languages((one.id, one.native) for one in own)
     patterns["translations"] = _at_languages((b.id, b.translated) for b in plan.benchmarks.values())
+    patterns["parts"] = f"(?:{patterns['parts']})?"
     for name, in_shards in (("whole", False), ("in shards", True)):
         patterns[f"encoded {name}"] = _encoded(plan, in_shards=in_shards)
         patterns[f"asked {name}"] = _asked(plan, in_shards=in_shards)
@@ -97,6 +101,7 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "own": list(plan.benchmarks),
         "languages": [language for one in every for language in one.languages],
         "domains": [place.domain for one in every for place in one.places],
+        "parts": [part for one in every for own in one.parts.values() for part in own if part],
         "tasks": [task for one in every for task in one.tasks],
         "downloads": list(plan.downloads),
         "rerankers": list(plan.rerankers),
@@ -147,17 +152,19 @@ def _at_languages(languages: Iterable[tuple[str, Iterable[str]]]) -> str:
 
 
 def _asked(plan: Plan, *, in_shards: bool, by_vllm: bool | None = None) -> str:
-    """Match a benchmark where its path goes on /build/{lang}/{task}: of tasks asked so."""
+    """Match a benchmark where its path goes on /build/{lang}{part}/{task}: of tasks asked so."""
     ends = []
     for name, planned in plan.benchmarks.items():
-        tasks = [
-            task
-            for task, own in planned.tasks.items()
-            if (len(own.shards) > 1) is in_shards
-            and by_vllm in (None, plan.llms[own.section.llm].backend == "vllm")
-        ]
-        if tasks:
-            ends.append((name, f"build/[^/]+/(?:{_any_of(tasks)})[./]"))
+        for lang in planned.languages:
+            tasks = [
+                task
+                for task, own in planned.tasks.items()
+                if (len(planned.task_shards(task, lang)) > 1) is in_shards
+                and by_vllm in (None, plan.llms[own.section.llm].backend == "vllm")
+            ]
+            if tasks:
+                parts = "(?:/[0-9]+-of-[0-9]+)?"
+                ends.append((name, f"build/{re.escape(lang)}{parts}/(?:{_any_of(tasks)})[./]"))
     return _where(ends)
 
 
@@ -179,20 +186,24 @@ def domains(
     lang: str | None = None,
     query_lang: str | None = None,
     corpus_lang: str | None = None,
+    part: str = "",
 ) -> list[str]:
-    """List the domains of a language, in order, or those in both languages of a pair."""
-    return plan.named[benchmark].domains(str(query_lang or lang), corpus_lang)
+    """List the domains of a language or a part of it, or those in both languages of a pair."""
+    return plan.named[benchmark].domains(str(query_lang or lang), corpus_lang, part)
 
 
 def domain_tables(
-    plan: Plan, benchmark: str, lang: str, *, table: str, view: str = ""
+    plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str, view: str = ""
 ) -> list[str]:
-    """List one table of all domains of a language, of a benchmark or of a view of it."""
-    return plan.named[view_id(benchmark, view) if view else benchmark].tables(lang, table)
+    """List one table of the domains of a language, of a benchmark or of a view of it."""
+    own = plan.named[view_id(benchmark, view) if view else benchmark]
+    return own.tables(lang, table, domains=own.domains(lang, part=part))
 
 
-def language_tables(plan: Plan, benchmark: str, *, table: str, of: str = "all") -> list[str]:
-    """List one table of all domains of languages of a benchmark, in their order.
+def language_tables(
+    plan: Plan, benchmark: str, part: str = "", *, table: str, of: str = "all"
+) -> list[str]:
+    """List one table of the domains of languages of a benchmark, in their order.
 
     ``of``: ``all`` languages, the one that it is translated from (``source``), or those that it is
     ``translated`` to.
@@ -203,7 +214,11 @@ def language_tables(plan: Plan, benchmark: str, *, table: str, of: str = "all") 
         "source": [own.section.language],
         "translated": own.translated,
     }
-    return [path for language in languages[of] for path in own.tables(language, table)]
+    return [
+        path
+        for language in languages[of]
+        for path in own.tables(language, table, domains=own.domains(language, part=part))
+    ]
 
 
 def language_domains(plan: Plan, benchmark: str) -> dict[str, list[str]]:
@@ -213,25 +228,57 @@ def language_domains(plan: Plan, benchmark: str) -> dict[str, list[str]]:
 
 
 def pair_tables(
-    plan: Plan, benchmark: str, query_lang: str, corpus_lang: str, lang: str, *, table: str
+    plan: Plan,
+    benchmark: str,
+    query_lang: str,
+    corpus_lang: str,
+    lang: str,
+    part: str = "",
+    *,
+    table: str,
 ) -> list[str]:
-    """List one table of all domains of a pair, in ``lang``: one of the two."""
+    """List one table of the domains of a pair, in ``lang``: one of the two."""
     own = plan.named[benchmark]
-    return own.tables(lang, table, domains=own.domains(query_lang, corpus_lang))
+    return own.tables(lang, table, domains=own.domains(query_lang, corpus_lang, part))
 
 
-def source_table(plan: Plan, benchmark: str, domain: str = "", *, table: str) -> str:
-    """Return a table in the language translated from, given with {lang} and perhaps {domain}."""
-    lang = plan.named[benchmark].section.language
-    return f"results/{benchmark}/{table}".format(lang=lang, domain=domain)
+def build_table(
+    plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None, *, table: str
+) -> str:
+    """Return a table on the way to a benchmark, of a part of a language or of a domain's part."""
+    if domain is not None:
+        part = plan.named[benchmark].part_of(lang, domain)
+    return f"results/{plan.named[benchmark].base}/build/{lang}{part}/{table}.parquet"
+
+
+def source_table(
+    plan: Plan, benchmark: str, part: str = "", domain: str | None = None, *, table: str
+) -> str:
+    """Return a table in the language translated from, of a part of it or a domain's own."""
+    own = plan.named[benchmark]
+    if domain is None:
+        return build_table(plan, benchmark, own.section.language, part, table=table)
+    return own.tables(own.section.language, table, domains=[domain])[0]
+
+
+def text_parts_of_domains(plan: Plan, benchmark: str) -> list[str]:
+    """List the texts to translate by domain: the table that has those of each."""
+    own = plan.named[benchmark]
+    lang = own.section.language
+    return [
+        build_table(plan, benchmark, lang, domain=domain, table="text_parts")
+        for domain in own.domains(lang)
+    ]
 
 
 # What is read of the world: sources, checkpoints, runs
 
 
-def sources_of(plan: Plan, benchmark: str, lang: str, domain: str | None = None) -> list[str]:
-    """List the local files that a benchmark's domains in a language, or one, are read from."""
-    own = [domain] if domain is not None else plan.benchmarks[benchmark].domains(lang)
+def sources_of(
+    plan: Plan, benchmark: str, lang: str, part: str = "", domain: str | None = None
+) -> list[str]:
+    """List the local files that domains of a benchmark in a language, or one, are read from."""
+    own = [domain] if domain is not None else domains(plan, benchmark, lang, part=part)
     every = (plan.sources[benchmark, lang, one] for one in own)
     return list(dict.fromkeys(path for files in every for path in files))
 
@@ -319,17 +366,21 @@ def base_inputs(plan: Plan, trained: str) -> list[str]:
 # On the way to a benchmark: tasks, scores, judges
 
 
-def task_shards(plan: Plan, benchmark: str, task: str, lang: str, *, table: str) -> list[str]:
-    """List one table of all shards of a task, in order."""
-    folder = f"results/{benchmark}/build/{lang}/{task}"
-    shards = plan.benchmarks[benchmark].tasks[task].shards
+def task_shards(
+    plan: Plan, benchmark: str, task: str, lang: str, part: str = "", *, table: str
+) -> list[str]:
+    """List one table of all shards of a task in a part of a language, in order."""
+    folder = f"results/{benchmark}/build/{lang}{part}/{task}"
+    shards = plan.benchmarks[benchmark].task_shards(task, lang)
     return [f"{folder}/{shard}.{table}.parquet" for shard in shards]
 
 
-def asked_table(plan: Plan, benchmark: str, lang: str, *, task: str) -> str | list[str]:
-    """Return the table of a task where a benchmark has the task, nothing elsewhere."""
+def asked_table(
+    plan: Plan, benchmark: str, lang: str, domain: str, *, task: str
+) -> str | list[str]:
+    """Return the table with a domain's rows of a task, nothing where there is no such task."""
     has = task in plan.benchmarks[benchmark].tasks
-    return f"results/{benchmark}/build/{lang}/{task}.parquet" if has else []
+    return build_table(plan, benchmark, lang, domain=domain, table=task) if has else []
 
 
 def judged_translations(plan: Plan, benchmark: str) -> list[str]:
@@ -357,56 +408,86 @@ def translator_grades(plan: Plan, benchmark: str) -> dict[str, list[str]]:
     }
 
 
-def left_before(plan: Plan, benchmark: str, lang: str, *, step: str | None = None) -> str:
+def left_before(
+    plan: Plan,
+    benchmark: str,
+    lang: str,
+    part: str = "",
+    domain: str | None = None,
+    *,
+    step: str | None = None,
+) -> str:
     """Return the table with the candidates that a filter is given, or that become the queries."""
     name = plan.benchmarks[benchmark].left_before(step)
-    return f"results/{benchmark}/build/{lang}/{name}.parquet"
+    return build_table(plan, benchmark, lang, part, domain, table=name)
 
 
 def score_tables(
-    plan: Plan, benchmark: str, lang: str, reranker: str | None = None, *, of: str
+    plan: Plan,
+    benchmark: str,
+    lang: str,
+    part: str = "",
+    domain: str | None = None,
+    reranker: str | None = None,
+    portion: str | None = None,
+    *,
+    of: str,
 ) -> list[str]:
-    """List the scores of the rerankers of a filter, in order; those before ``reranker``.
+    """List the scores of the rerankers of a filter, in order: all portions of all of them.
 
-    ``of`` is ``verify`` or ``false_negatives``.
+    With a ``reranker`` and a ``portion`` those before it, of this portion. ``of`` is ``verify`` or
+    ``false_negatives``.
     """
     panel = getattr(plan.benchmarks[benchmark].section, of).rerankers
     if reranker is not None:
         panel = panel[: panel.index(reranker)]
-    folder = "scores" if of == "verify" else "pair_scores"
-    return [f"results/{benchmark}/build/{lang}/{folder}/{one}.parquet" for one in panel]
+    folder = SCORES[of]
+    shares = plan.portions(benchmark, lang, of) if portion is None else [portion]
+    return [
+        build_table(plan, benchmark, lang, part, domain, table=f"{folder}/{one}{share}")
+        for one in panel
+        for share in shares
+    ]
 
 
-def study_scores(plan: Plan, benchmark: str, lang: str) -> list[str]:
+def study_scores(plan: Plan, benchmark: str, lang: str, part: str = "") -> list[str]:
     """List every reranker's scores of all candidates, in the panel's order."""
     panel = plan.benchmarks[benchmark].generated.verify.rerankers  # type: ignore[union-attr]
-    return [f"results/{benchmark}/study/{lang}/scores/{one}.parquet" for one in panel]
+    return [f"results/{benchmark}/study/{lang}{part}/scores/{one}.parquet" for one in panel]
 
 
 def study_tables(plan: Plan, tables: Iterable[str]) -> list[str]:
     """List the tables of every filter study: of benchmarks with two rerankers or more."""
     return [
-        f"results/{name}/study/{language}/{table}.csv"
+        f"results/{name}/study/{language}{part}/{table}.csv"
         for name in _ids(plan)["studied"]
         for language in plan.benchmarks[name].native
+        for part in plan.benchmarks[name].parts[language]
         for table in tables
     ]
 
 
-def recall_table(plan: Plan, benchmark: str, lang: str) -> str:
+def recall_table(plan: Plan, benchmark: str, lang: str, part: str = "") -> str:
     """Return the run whose first documents are possible false negatives."""
     model = plan.benchmarks[benchmark].negatives.recall.model
     folder = "runs" if plan.recalls_by_run(benchmark) else "recall"
-    return f"results/{benchmark}-raw/{folder}/{model}/{lang}-{lang}.parquet"
+    return f"results/{benchmark}-raw/{folder}/{model}/{lang}-{lang}{part}.parquet"
 
 
-def judge_tables(plan: Plan, benchmark: str, lang: str, number: str | None = None) -> list[str]:
+def judge_tables(
+    plan: Plan,
+    benchmark: str,
+    lang: str,
+    part: str = "",
+    domain: str | None = None,
+    number: str | None = None,
+) -> list[str]:
     """List the grades of the judges of false negatives; those before judge ``number``."""
     section = plan.benchmarks[benchmark].negatives
     n_judges = len(section.judges) if isinstance(section, FinewebNegatives) else 0
     until = n_judges if number is None else min(int(number) - 1, n_judges)
     names = map(judge_name, range(1, until + 1))
-    return [f"results/{benchmark}/build/{lang}/{name}.parquet" for name in names]
+    return [build_table(plan, benchmark, lang, part, domain, table=name) for name in names]
 
 
 # Vectors and runs
@@ -414,12 +495,12 @@ def judge_tables(plan: Plan, benchmark: str, lang: str, number: str | None = Non
 
 def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> str:
     """Return a model's encodings that have the texts of a benchmark or view in a language."""
-    return f"results/{plan.encoded_as(benchmark, lang)}/encodings/{model}/{lang}.parquet"
+    return f"results/{plan.encoded_as(benchmark, model, lang)}/encodings/{model}/{lang}.parquet"
 
 
 def encoded_before(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
     """List the encodings that share texts with one, and are made before it: none, or one."""
-    names = plan.encoded_before(benchmark, lang)
+    names = plan.encoded_before(benchmark, model, lang)
     return [f"results/{name}/encodings/{model}/{lang}.parquet" for name in names]
 
 
@@ -432,19 +513,21 @@ def encoding_shards(plan: Plan, benchmark: str, model: str, lang: str) -> list[s
 def own_texts(
     plan: Plan,
     benchmark: str,
+    model: str,
     lang: str,
     query_lang: str | None = None,
     corpus_lang: str | None = None,
+    part: str = "",
     *,
     table: str,
 ) -> list[str]:
     """List the tables of a benchmark's own texts, where its encodings have others' too.
 
-    Of a pair, the domains that are in both languages.
+    Of a pair, the domains that are in both languages; of a part, its own.
     """
-    if plan.encoded_as(benchmark, lang) == benchmark:
+    if plan.encoded_as(benchmark, model, lang) == benchmark and not part:
         return []
-    among = domains(plan, benchmark, lang, query_lang, corpus_lang)
+    among = domains(plan, benchmark, lang, query_lang, corpus_lang, part)
     return plan.named[benchmark].tables(lang, table, domains=among)
 
 

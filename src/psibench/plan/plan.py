@@ -39,7 +39,13 @@ from psibench.plan.benchmarks import (
     views_of,
 )
 from psibench.plan.config import Config, resolve_llms, resolve_prices, resolve_rerankers
-from psibench.plan.texts import PlannedTexts, planned_texts, shards_of_minutes
+from psibench.plan.texts import (
+    KEPT_SHARE,
+    PlannedTexts,
+    planned_texts,
+    scoring_minutes,
+    shards_of_minutes,
+)
 from psibench.sources.local import local_files
 
 WORDS = "words"
@@ -276,24 +282,28 @@ class Plan:
 
     # Views share texts and runs
 
-    def encoded_as(self, benchmark: str, lang: str) -> str:
-        """Return the benchmark or view whose encodings have all texts of another in a language.
+    def encoded_as(self, benchmark: str, model: str, lang: str) -> str:
+        """Return the benchmark or view whose encodings have a model's of another in a language.
 
-        The raw view has those of a benchmark and of its tiny subset; all candidates are more.
-        Translations have no views.
+        The raw view has those of a benchmark and of its tiny subset, where the model recalls false
+        negatives or the view is evaluated: else nothing asks for its texts. All candidates are
+        more. Translations have no views.
         """
         planned = self.named[benchmark]
-        if planned.view == CANDIDATES or lang in planned.translated:
+        if planned.view in (CANDIDATES, RAW) or lang in planned.translated:
             return benchmark
         raw = view_id(planned.base, RAW)
-        return raw if raw in self.views else planned.base
+        is_wanted = raw in self.views and (
+            RAW in planned.evaluated_views or model == planned.negatives.recall.model
+        )
+        return raw if is_wanted else planned.base
 
-    def encoded_before(self, benchmark: str, lang: str) -> list[str]:
+    def encoded_before(self, benchmark: str, model: str, lang: str) -> list[str]:
         """List what shares texts with a benchmark or view and is encoded before it: none, or one.
 
         All candidates come after the benchmark's own encodings.
         """
-        first = self.encoded_as(self.named[benchmark].base, lang)
+        first = self.encoded_as(self.named[benchmark].base, model, lang)
         return [] if first == benchmark else [first]
 
     def searched_as(self, benchmark: str, query_lang: str, corpus_lang: str) -> str:
@@ -318,10 +328,15 @@ class Plan:
         return wider if takes else benchmark
 
     def recalls_by_run(self, benchmark: str) -> bool:
-        """Say whether the run of a raw view is deep enough to recall possible false negatives."""
+        """Say whether the run of a raw view is deep enough to recall possible false negatives.
+
+        Where a language is cut into parts, each recalls its own: no job reads the run of them all.
+        """
         planned, raw = self.benchmarks[benchmark], view_id(benchmark, RAW)
         recall = planned.negatives.recall
         if RAW not in planned.evaluated_views or recall.top_k > self.config.search.top_k:
+            return False
+        if any(len(planned.parts[language]) > 1 for language in planned.native):
             return False
         searches = self.is_vector(recall.model) or isinstance(self.models[recall.model], Bm25Model)
         return searches and all(
@@ -368,12 +383,44 @@ class Plan:
 
     def _cut(self, planned: PlannedBenchmark, model: str, lang: str) -> list[str]:
         is_there = not planned.view or lang in planned.native
-        is_first = is_there and not self.encoded_before(planned.id, lang)
+        is_first = is_there and not self.encoded_before(planned.id, model, lang)
         count = 1
         if is_first and isinstance(self.models[model], EncoderModel):
             minutes = self.gpu_minutes(planned.id, model, lang)
             count = shards_of_minutes(self.config.encoding, minutes)
         return [f"{number}-of-{count}" for number in range(1, count + 1)]
+
+    # How much there is to score, before a benchmark is there
+
+    def scoring_minutes(self, benchmark: str, lang: str, reranker: str, of: str) -> float | None:
+        """Return the GPU minutes of a reranker's scores for a filter, of a whole language.
+
+        ``of`` is ``verify`` or ``false_negatives``. None where they are not known.
+        """
+        texts, planned = self.planned(benchmark, lang), self.benchmarks[benchmark]
+        if texts is None:
+            return None
+        entry, encoding = self.rerankers[reranker], self.config.encoding
+        if of == "verify":
+            assert planned.generated.verify is not None
+            n_parts = len(planned.generated.verify.parts)
+            return scoring_minutes(entry, encoding, texts, texts.n_queries * n_parts)
+        n_pairs = KEPT_SHARE * texts.n_queries * planned.negatives.recall.top_k
+        return scoring_minutes(entry, encoding, texts, n_pairs)
+
+    def portions(self, benchmark: str, lang: str, of: str) -> list[str]:
+        """Name the jobs that share a filter's scores in each part of a language, ``""`` for one.
+
+        All rerankers of the panel have the same: the next scores what one has left.
+        """
+        planned = self.benchmarks[benchmark]
+        panel = getattr(planned.section, of).rerankers
+        minutes = [self.scoring_minutes(benchmark, lang, one, of) or 0 for one in panel]
+        most = max(minutes, default=0) / len(planned.parts[lang])
+        count = shards_of_minutes(self.config.encoding, most)
+        if count == 1:
+            return [""]
+        return [f"/{number}-of-{count}" for number in range(1, count + 1)]
 
 
 def make_plan(

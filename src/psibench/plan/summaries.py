@@ -9,7 +9,13 @@ from psibench.errors import InputError
 from psibench.filters.verify import VerifyMargin
 from psibench.llm.sections import Price, price_of
 from psibench.plan.benchmarks import BY_DOMAIN
-from psibench.plan.paths import compared_domains, encodings, first_stage, translators_of
+from psibench.plan.paths import (
+    build_table,
+    compared_domains,
+    encodings,
+    first_stage,
+    translators_of,
+)
 from psibench.plan.plan import Plan
 from psibench.report.published import has_counterparts, published_facts
 from psibench.text.segments import POSITIONS
@@ -96,24 +102,25 @@ def evaluated_pairs(plan: Plan) -> list[dict[str, str]]:
 
 
 def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
-    """List the languages of a benchmark with what its ledger joins of them, translations last.
+    """List the parts of a benchmark's languages with what its ledger joins of them, in order.
 
-    ``lang`` and ``domains``; ``documents``, ``dropped``, ``flow`` and ``usage``: tables of all
-    domains, or lists of one of each.
+    Translations come last. ``lang`` and ``domains``; ``documents``, ``dropped``, ``flow`` and
+    ``usage``: tables of all domains, or lists of one of each.
     """
     planned, places = plan.benchmarks[benchmark], []
-    for lang in planned.languages:
-        domains, folder = planned.domains(lang), f"results/{benchmark}/build/{lang}"
+    every = [(lang, *own) for lang in planned.languages for own in planned.parts[lang].items()]
+    for lang, part, domains in every:
+        folder = f"results/{benchmark}/build/{lang}"
         place: dict[str, Any] = {"lang": lang, "domains": domains, "documents": []}
         if planned.asks(lang):
             native = planned.section.language if lang in planned.translated else lang
             if planned.is_generated:
-                place["documents"] = [f"results/{benchmark}/build/{native}/documents.parquet"]
+                place["documents"] = [build_table(plan, benchmark, native, part, table="documents")]
             for table in ("dropped", "flow", "usage"):
                 place[table] = [
                     [f"{folder}/{domain}/{step}.{table}.parquet" for domain in domains]
                     if step in BY_DOMAIN
-                    else f"{folder}/{step}.{table}.parquet"
+                    else f"{folder}{part}/{step}.{table}.parquet"
                     for step in planned.steps(lang, table)
                 ]
         else:
@@ -145,7 +152,8 @@ def asked_languages(plan: Plan) -> list[dict[str, Any]]:
 def verification_files(plan: Plan) -> list[dict[str, Any]]:
     """List the tables that are shown of the filters of each generated language, by sort.
 
-    With its labels: benchmark, lang and domains. Paths of all domains, or lists of one of each.
+    With its labels: benchmark, lang and domains. Paths of all domains, lists of one of each, or of
+    a language in parts, by domain, the path of its part's.
     """
     return [
         _filter_files(plan, labels)
@@ -157,7 +165,13 @@ def verification_files(plan: Plan) -> list[dict[str, Any]]:
 def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
     name, lang = labels["benchmark"], labels["lang"]
     section = plan.benchmarks[name].generated
-    whole, build = f"results/{name}", f"results/{name}/build/{lang}"
+    whole, planned = f"results/{name}", plan.benchmarks[name]
+
+    def of_parts(table: str) -> Any:
+        by_domain = {
+            one: build_table(plan, name, lang, domain=one, table=table) for one in labels["domains"]
+        }
+        return by_domain if len(planned.parts[lang]) > 1 else next(iter(by_domain.values()))
 
     def of_domains(folder: str, table: str) -> list[str]:
         return [f"{whole}/{folder}/{lang}/{one}/{table}.parquet" for one in labels["domains"]]
@@ -166,18 +180,18 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
     files |= {"flow": f"{whole}/flow.parquet", "dropped": f"{whole}/attrition.parquet"}
     files |= {"queries": of_domains("data", "queries"), "savings": []}
     if section.verify is not None:
-        files["savings"].append(f"{build}/scoring_savings.parquet")
+        files["savings"].append(of_parts("scoring_savings"))
     if isinstance(section.verify, VerifyMargin):
-        files |= {table: f"{build}/{table}.parquet" for table in ("margin_table", "cell_table")}
+        files |= {table: of_parts(table) for table in ("margin_table", "cell_table")}
     if section.grade is not None:
-        files["savings"].append(f"{build}/grade.savings.parquet")
+        files["savings"].append(of_parts("grade.savings"))
     if section.audit is not None:
-        files["audit_table"] = f"{build}/audit_table.parquet"
+        files["audit_table"] = of_parts("audit_table")
     if section.false_negatives is not None:
         files["savings"].append(of_domains("build", "false_negatives.savings"))
         files["judgements"] = of_domains("data", "judgements")
     if section.mixtures is not None:
-        files["mixture_cells"] = f"{build}/mixture_cells.parquet"
+        files["mixture_cells"] = of_parts("mixture_cells")
     return files
 
 
@@ -256,8 +270,9 @@ def published_page(plan: Plan) -> list[str]:
 
 
 def paths_in(files: Any) -> list[str]:
-    """List the paths among the labels and tables of languages."""
+    """List the paths among the labels and tables of languages, each once."""
+    if isinstance(files, str):
+        return [files] if "/" in files else []
     if isinstance(files, dict):
-        labels = ("lang", "domains", "benchmark", "domain")
-        files = [value for name, value in files.items() if name not in labels]
-    return [files] if isinstance(files, str) else [path for one in files for path in paths_in(one)]
+        files = files.values()
+    return list(dict.fromkeys(path for one in files for path in paths_in(one)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from psibench.config.encoders import ColbertModel, VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase, Overlapping, Windows
+from psibench.config.rerankers import RerankerBase
 from psibench.config.sections import Encoding
 from psibench.generate.benchmarks import (
     Benchmark,
@@ -41,6 +42,10 @@ RELEASE_SHARES = (3, 3, 3, 3, 2, 2, 2, 2)
 """Length bins of its sample, in tokens of Qwen3 (PosIR, section 2)."""
 RELEASE_SOURCES = ("eng", "zho", "cmn")
 """Its languages that are not translations."""
+KEPT_SHARE = 0.2
+"""Candidates that filters leave for false negatives to be looked for: a guess on the high side.
+PosQ (appendix A.2) had 26,356 of 265,865; PosIR's 421,708 queries are some 0.15 of what the shipped
+preset asks for."""
 SHORTEST_SHARD_MINUTES = 10
 """Starting a job and loading a model have to stay small beside a shard."""
 SMALL_JOB_TEXTS = 5_000
@@ -165,6 +170,23 @@ class PlannedTexts:
         after the other on all. 8 for large ones, of which Snakemake takes as many as it may.
         """
         return 1 if self.n_texts < SMALL_JOB_TEXTS else 8
+
+
+def scoring_minutes(
+    entry: RerankerBase, encoding: Encoding, texts: PlannedTexts, n_pairs: float
+) -> float | None:
+    """Return the GPU minutes of scoring pairs of a query and a document, cut at the longest input.
+
+    As of encoding (`PlannedTexts.gpu_minutes`); None where the reranker's size is not known.
+    """
+    size = getattr(entry, "parameters_m", None)
+    if size is None or not texts.n_documents:
+        return None
+    longest = float(getattr(entry, "max_tokens", math.inf))
+    documents = sum(part.tokens(longest) for part in texts.bins) / texts.n_documents
+    active = size - (getattr(entry, "embedding_parameters_m", None) or 0)
+    tokens = n_pairs * min(longest, documents + texts.query_tokens)
+    return 2 * active * 1e6 * tokens / (encoding.gpu_tflops * 1e12) / 60
 
 
 def shards_of_minutes(encoding: Encoding, minutes: float | None) -> int:

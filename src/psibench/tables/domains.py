@@ -174,9 +174,17 @@ def domain_params(record: Mapping[str, Any], domain: str) -> Mapping[str, Any] |
 
 
 def domain_table(
-    given: str | Sequence[str], domain: str, number: int, language: str | None = None
+    given: str | Sequence[str] | Mapping[str, str],
+    domain: str,
+    number: int,
+    language: str | None = None,
 ) -> TablePath:
-    """Return one domain's rows of a table of all domains, or its own of a list of one of each."""
+    """Return one domain's rows of a table of all domains, or its own of a list of one of each.
+
+    Of a mapping: its rows of the table that is under its name.
+    """
+    if isinstance(given, Mapping):
+        return OfDomain(given[domain], domain, language)
     return OfDomain(given, domain, language) if isinstance(given, str) else given[number]
 
 

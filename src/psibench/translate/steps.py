@@ -29,7 +29,8 @@ class Translate(LlmTaskSection):
     max_part_tokens: int = Field(default=2048, ge=16)
     """A document of more tokens (of length_tokenizer) is translated in groups of paragraphs."""
     shards: int | None = Field(default=None, ge=1, le=10_000)
-    """Jobs that a language's translation is cut into; null: as the benchmark's other tasks."""
+    """Jobs that a language's translation is cut into, shared by its parts; null: as the benchmark's
+    other tasks."""
     clean: Cleaning = Cleaning()
     relocate: Relocate | None = None
     """Null: positions are those of the original alone."""

@@ -58,21 +58,21 @@ def run_translator_sample(
     *,
     domains: Sequence[str],
     corpora: Sequence[str | Path],
-    text_parts: str,
+    text_parts: Sequence[str],
     per_stratum: int,
     seed: int,
     output: str | Path,
 ) -> None:
     """Draw documents of every domain of the source and write them with the parts they are cut into.
 
-    ``corpora`` are in the order of ``domains``. The draw is `draw_quality_sample`'s, from all
-    documents of the source.
+    ``corpora`` and ``text_parts`` are in the order of ``domains``. The draw is
+    `draw_quality_sample`'s, from all documents of the source.
     """
     frames = []
-    for domain, corpus in zip(domains, corpora, strict=True):
+    for domain, corpus, parts_path in zip(domains, corpora, text_parts, strict=True):
         documents = read_columns(corpus, CORPUS, ["_id", "token_length"])
         drawn = draw_quality_sample(documents, domain=domain, per_stratum=per_stratum, seed=seed)
-        parts = read_table(OfDomain(text_parts, domain), TEXT_PARTS)
+        parts = read_table(OfDomain(parts_path, domain), TEXT_PARTS)
         texts = read_columns(corpus, CORPUS, ["_id", "text"], ids=drawn["doc_id"].to_list())
         frames.append(
             drawn.join(texts.rename({"_id": "doc_id"}), on="doc_id", maintain_order="left")
@@ -80,7 +80,7 @@ def run_translator_sample(
             .select("_id", "text", pl.col("domain").alias("origin"), pl.exclude("_id", "text"))
         )
     params = {"per_stratum": per_stratum, "seed": seed}
-    source = derived("translator_sample", [*corpora, text_parts], params=params)
+    source = derived("translator_sample", [*corpora, *dict.fromkeys(text_parts)], params=params)
     write_table(pl.concat(frames), output, DOCUMENTS, provenance=source)
 
 

@@ -1,0 +1,80 @@
+"""A language whose domains several jobs go through, with the real snakemake and the stand-in."""
+
+from pathlib import Path
+
+import pytest
+from filter_project import LEXICAL, filter_config, make_filter_project, write_doubled_corpus
+from workflow_project import Project, once_per_session
+
+from psibench.tables import read_any_table
+
+DOMAINS = ("a", "b", "c")
+TARGETS = ("results/psi_table.csv", "results/above/attrition.parquet")
+
+
+def parted_project(folder: Path, *, parts: int, shards: int) -> Project:
+    """Make a benchmark of three domains with every step of PosIR's recipe, and run it."""
+    project = make_filter_project(folder)
+    config = filter_config()
+    section = config["benchmarks"].pop("above")
+    (folder / "corpus.jsonl").unlink()
+    for domain in DOMAINS:
+        write_doubled_corpus(folder / f"{domain}.jsonl")
+    del section["source"], config["benchmarks"]["chain"]
+    section |= {
+        "corpora": [
+            {"domain": domain, "source": {"kind": "files", "paths": [f"{domain}.jsonl"]}}
+            for domain in DOMAINS
+        ],
+        "verify": {"rerankers": LEXICAL},
+        "grade": {"llm": "stand-in-rare", "prompt": "prompts/grade_relevance.md", "min_grade": 1},
+        "translate": {"llm": "stand-in", "to": ["qps-Latn"], "quality": {"llm": "stand-in"}},
+        "parts": parts,
+    }
+    section["translate"] |= {"clean": {"refusals": {"llm": "stand-in-sentence"}, "outliers": None}}
+    section["false_negatives"] |= {"rerankers": LEXICAL, "evaluate_raw": False}
+    config["benchmarks"]["above"] = section
+    config["encoding"] = {"shards": shards}
+    project.write_config(config)
+    project.run(*TARGETS)
+    return project
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def make(folder: Path) -> None:
+        parted_project(folder, parts=1, shards=1)
+
+    return once_per_session(tmp_path_factory, "whole", make)
+
+
+def tables(folder: Path, pattern: str) -> dict[str, list]:
+    """Return the rows of tables of results/ by path."""
+    root = folder / "results"
+    return {
+        str(path.relative_to(root)): read_any_table(path).rows()
+        for path in sorted(root.glob(pattern))
+    }
+
+
+def test_a_language_in_parts_gives_the_tables_of_one_job(whole: Path, tmp_path: Path) -> None:
+    """Three domains in two parts, the pairs of each reranker in two portions."""
+    folder = parted_project(tmp_path, parts=2, shards=2).folder
+    build = folder / "results/above/build/eng-Latn"
+    assert sorted(path.name for path in build.glob("*-of-*")) == ["1-of-2", "2-of-2"]
+    scores = build / "1-of-2/pair_scores" / LEXICAL[0]
+    assert sorted(path.name for path in scores.iterdir()) == ["1-of-2.parquet", "2-of-2.parquet"]
+    for pattern in ("above/data/*/*/*.parquet", "above/*.parquet"):
+        one, several = tables(whole, pattern), tables(folder, pattern)
+        assert list(one) == list(several)
+        for path, rows in one.items():
+            assert rows, path
+            assert several[path] == rows, path
+    csv = "results/psi_table.csv"
+    assert (folder / csv).read_text() == (whole / csv).read_text()
+
+
+def test_the_raw_corpus_is_encoded_for_its_recall_alone(whole: Path) -> None:
+    encoded = (whole / "results").glob("*/encodings/*/*.parquet")
+    names = {"/".join(path.parts[-4:]) for path in encoded}
+    assert names == {"above-raw/encodings/minilm-static/eng-Latn.parquet"}
