@@ -1,5 +1,6 @@
 """Stages: declared beside their functions, read without an import, called by their rules' names."""
 
+import json
 import pickle
 import re
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class Given:
     log: tuple[str, ...] = ()
     threads: int = 1
     config: dict[str, Any] = field(default_factory=dict)
+    rule: str = "a_rule"
 
 
 def declared(function, **how):
@@ -256,8 +258,11 @@ def test_the_version_is_what_the_script_finds_the_stage_by(tmp_path, monkeypatch
     assert isinstance(version, StageVersion)
     log, out = tmp_path / "job.log", tmp_path / "out"
     given = Given(params={"name": "Ada"}, output={"text": str(out)}, log=(str(log),))
+    given.resources["mem_mb"] = 400
     run_stage(version, given)
     assert out.read_text() == "Ada"
+    told = log.read_text().splitlines()[-1].split(" took ")[1]
+    assert {"rule": "a_rule", "threads": 1, "asked_mib": 400}.items() <= json.loads(told).items()
     given.params["name"] = ""
     with pytest.raises(SystemExit) as stopped:
         run_stage(version, given)

@@ -3,29 +3,23 @@
 `read_records` has a record of each job, `summarise` their sums by rule and model.
 """
 
-import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import ValidationError
 
-from psibench.config.base import LANGUAGE_PATTERN
+from psibench.cluster.job import TOOK, Took
 from psibench.encode.batches import MARK
 from psibench.errors import InputError
 from psibench.reading import parse_json, read_text_file
 
 UNKNOWN = ("NA", "-", "")
 """What Snakemake writes where nothing was measured: the job was over before the first look."""
-SCORED_BY = ("score_pairs", "score_parts")
-"""Rules whose file is named after a reranker: RULE/LANG/RERANKER.tsv."""
-STUDY, STUDY_SCORES = "study", "score_"
-"""Where studies are, and what is before the reranker's name there."""
-WHO = ("model", "reranker")
-"""Wildcards that say what a job ran."""
-_THREADS = re.compile(r"[0-9]{1,6}")
 _STATS = re.compile(rf"\b{MARK} (\{{.*\}})\s*$", re.MULTILINE)
+_TOOK = re.compile(rf"\b{TOOK} (\{{.*\}})\s*$", re.MULTILINE)
 JOBS_SCHEMA: dict[str, Any] = {
     "rule": pl.String,
     "model": pl.String,
@@ -33,6 +27,8 @@ JOBS_SCHEMA: dict[str, Any] = {
     "cpu_s": pl.Float64,
     "max_rss_mb": pl.Float64,
     "asked_mb": pl.Float64,
+    "asked_minutes": pl.Float64,
+    "input_mb": pl.Float64,
     "threads": pl.Int64,
     "tokens": pl.Int64,
     "padded_tokens": pl.Int64,
@@ -40,10 +36,11 @@ JOBS_SCHEMA: dict[str, Any] = {
 }
 """Of a job that succeeded: of its attempts, the last.
 
-`model` is a model, reranker or language model, "" for other jobs. `cpu_s` is of all its processes,
-at the last look: up to 30 s before its end; `max_rss_mb` the largest resident memory. What it asked
-for (`asked_mb`, `threads`) is known with Snakemake's ``--benchmark-extended`` alone. Of encoding
-jobs: tokens of texts, tokens computed, seconds of encoding.
+`model` is a model, reranker or task of a language model, "" for other jobs. `cpu_s` is of all its
+processes; `max_rss_mb` the largest resident memory, MiB: the job's own, or that of all its
+processes at one of Snakemake's looks, whichever is more. What it asked for (`asked_mb`,
+`asked_minutes`, `threads`) and the size of its inputs (MB) come from its log. Of encoding jobs:
+tokens of texts, tokens computed, seconds of encoding.
 """
 TOTAL = "total"
 
@@ -56,7 +53,7 @@ def read_records(benchmarks: Path, logs: Path) -> pl.DataFrame:
 
     Returns
     -------
-    (n_jobs, 10) frame of `JOBS_SCHEMA`.
+    (n_jobs, 12) frame of `JOBS_SCHEMA`.
     """
     paths = sorted(benchmarks.rglob("*.tsv"))
     if not paths:
@@ -70,52 +67,51 @@ def read_records(benchmarks: Path, logs: Path) -> pl.DataFrame:
 
 def _records(path: Path, benchmarks: Path, logs: Path) -> Iterator[dict[str, Any]]:
     place = path.relative_to(benchmarks)
-    encoded = _encoded(logs / place.with_suffix(".log"))
-    rule, model = _rule_and_model(place)
+    log = logs / place.with_suffix(".log")
+    told = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    encoded, took = _encoded(told, log), _took(told)
+    parts = place.with_suffix("").parts
+    rule = took.rule if took else parts[1 if len(parts) > 2 else -1]
     text = read_text_file(path, expected="a benchmark file of Snakemake")
     head, *lines = text.splitlines() or [""]
     for line in lines:
         row = dict(zip(head.split("\t"), line.split("\t"), strict=False))
         try:
-            wildcards, asked = _plain(row.get("wildcards")), _plain(row.get("resources"))
-            threads = row.get("threads", "")
-            yield {
-                "rule": rule,
-                "model": next((str(wildcards[key]) for key in WHO if key in wildcards), model),
-                "seconds": float(row["s"]),
-                "cpu_s": _number(row["cpu_time"]),
-                "max_rss_mb": _number(row["max_rss"]),
-                "asked_mb": _number(asked.get("mem_mb")),
-                "threads": int(threads) if _THREADS.fullmatch(threads) else None,
-                **encoded,
-            }
+            seconds, cpu, seen = float(row["s"]), _number(row["cpu_time"]), _number(row["max_rss"])
         except (KeyError, ValueError, TypeError) as error:
             raise InputError(
                 f"{path}: not a benchmark file of Snakemake ({error!r}). Delete it; it comes back "
                 "when its job runs again"
             ) from error
+        yield {
+            "rule": rule,
+            "model": took.model if took else "",
+            "seconds": seconds,
+            "cpu_s": took.cpu_s if took else cpu,
+            "max_rss_mb": max(took.peak_mib, seen or 0) if took else seen,
+            "asked_mb": took and took.asked_mib,
+            "asked_minutes": took and took.asked_minutes,
+            "input_mb": took and took.input_mb,
+            "threads": took and took.threads,
+            **encoded,
+        }
 
 
-def _rule_and_model(place: Path) -> tuple[str, str]:
-    """Tell rule and model from a path BENCHMARK/RULE/.../FILE.tsv; of others the file's name."""
-    parts = place.with_suffix("").parts
-    if len(parts) < 3:
-        return parts[-1], ""
-    rule, rest = parts[1], parts[2:]
-    if not re.fullmatch(LANGUAGE_PATTERN, rest[0]):
-        return rule, rest[0] if len(rest) > 1 else ""
-    if rule == STUDY and rest[-1].startswith(STUDY_SCORES):
-        return rule, rest[-1].removeprefix(STUDY_SCORES)
-    return rule, rest[1] if rule in SCORED_BY and len(rest) == 2 else ""
+def _took(told: str) -> Took | None:
+    """Return what a job says last in its log that it took; None where it does not, or wrongly."""
+    found = _TOOK.findall(told)
+    try:
+        return Took.model_validate_json(found[-1]) if found else None
+    except ValidationError:  # a line cut or mixed with another's
+        return None
 
 
-def _encoded(log: Path) -> dict[str, float]:
+def _encoded(told: str, log: Path) -> dict[str, float]:
     """Sum tokens, computed tokens and seconds of the encodings that a log tells of."""
     total = {"tokens": 0, "padded_tokens": 0, "encode_s": 0.0}
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    for told in _STATS.findall(text):
+    for one in _STATS.findall(told):
         try:
-            stats = parse_json(told, where=str(log))
+            stats = parse_json(one, where=str(log))
             own = int(stats.get("tokens", 0)), int(stats.get("padded_tokens", 0))
             added = dict(zip(total, (*own, float(stats.get("seconds", 0))), strict=True))
         except (ValueError, TypeError, OverflowError):
@@ -130,24 +126,15 @@ def _number(text: Any) -> float | None:
     return float(text)
 
 
-def _plain(text: str | None) -> Mapping[str, Any]:
-    """Read a dictionary as Python prints it; an empty one if it holds anything else."""
-    try:
-        found = ast.literal_eval(text or "{}")
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def summarise(jobs: pl.DataFrame) -> pl.DataFrame:
     """Sum jobs up by rule and model, those that took longest first, and a last row of all.
 
     Returns
     -------
     Columns rule, model, jobs, wall_s (sum), median_s, max_s, cpu_s, cores (CPU seconds per second,
-    of the jobs measured), cores_asked (mean), max_rss_mb, memory_share (largest share of what a job
-    asked for), tokens, tokens_per_s, padding (share of computed tokens that belong to no text).
-    Null where nothing is known.
+    of the jobs measured), cores_asked (mean), max_rss_mb, memory_share and time_share (largest
+    share of what a job asked for), input_mb (the largest), tokens, tokens_per_s, padding (share of
+    computed tokens that belong to no text). Null where nothing is known.
     """
     by_rule = jobs.group_by("rule", "model", maintain_order=True).agg(_sums())
     by_rule = by_rule.sort("wall_s", "rule", "model", descending=[True, False, False])
@@ -169,6 +156,8 @@ def _sums() -> list[pl.Expr]:
         pl.col("threads").mean().alias("cores_asked"),
         pl.col("max_rss_mb").max(),
         (pl.col("max_rss_mb") / pl.col("asked_mb")).max().alias("memory_share"),
+        (pl.col("seconds") / 60 / pl.col("asked_minutes")).max().alias("time_share"),
+        pl.col("input_mb").max(),
         pl.when(has_tokens).then(pl.col("tokens").sum()).alias("tokens"),
         pl.when(has_tokens & (pl.col("encode_s").sum() > 0))
         .then(pl.col("tokens").sum() / pl.col("encode_s").sum())

@@ -18,6 +18,8 @@ COLUMNS = {
     "asked": ("cores_asked", ",.1f"),
     "MB": ("max_rss_mb", ",.0f"),
     "of asked": ("memory_share", ".0%"),
+    "of time": ("time_share", ".0%"),
+    "input MB": ("input_mb", ",.1f"),
     "tokens/s": ("tokens_per_s", ",.0f"),
     "padding": ("padding", ".0%"),
 }
@@ -50,16 +52,17 @@ def run_efficiency(args: argparse.Namespace) -> None:
         rows.append([figure(row[name], form) for name, form in COLUMNS.values()])
     print("\n".join(aligned(rows, n_text=N_TEXT_COLUMNS)))
     print(
-        "Jobs that succeeded, the last attempt of each. CPU time and memory are looked at every "
-        "30 s at least; `asked` and `of asked` are known with `--benchmark-extended`."
+        "Jobs that succeeded, the last attempt of each. MB: the largest memory of a job; of asked, "
+        "of time: the largest share of the memory and of the minutes that one asked for."
     )
     write_unrounded(table, args.csv)
 
 
 COMMAND = Command(
-    description="Sum up Snakemake's benchmark files and the encoding logs by rule and model: jobs, "
-    "wall-clock time, CPU time, cores used, largest memory and its share of what was asked for, "
-    "and of encodings tokens per second and the share of padding. The longest come first.",
+    description="Sum up Snakemake's benchmark files and the jobs' logs by rule and model: jobs, "
+    "wall-clock time, CPU time, cores used, largest memory, the shares of the memory and the time "
+    "asked for, the largest inputs, and of encodings tokens per second and the share of padding. "
+    "The longest come first.",
     add_arguments=add_arguments,
     run=run_efficiency,
 )

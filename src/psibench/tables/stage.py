@@ -108,10 +108,18 @@ class Items(Protocol):
         """Yield names and values."""
 
 
+class Files(Items, Protocol):
+    """Files by name, and all of them."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the paths, those without a name too."""
+
+
 class Job(Protocol):
     """What a script is given of its rule."""
 
-    input: Items
+    rule: str
+    input: Files
     output: Items
     params: Items
     wildcards: Items
