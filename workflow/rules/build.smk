@@ -51,7 +51,7 @@ rule statistics:
     threads: 1
     resources:
         mem_mb=mib(4000),
-        runtime=minutes(60),
+        runtime=minutes(240),
     params:
         domains=per_job(paths.language_domains),
         schemes=lambda wildcards: own(wildcards).section.buckets,

@@ -113,7 +113,7 @@ rule ledger:
     threads: 1
     resources:
         mem_mb=mib(4000, 6, of=per_job(jobs.share_of_place)),
-        runtime=minutes(60),
+        runtime=minutes(240),
     params:
         places=per_job(summaries.ledger_places),
         stage=STAGES["ledger"],
@@ -165,8 +165,8 @@ rule report:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=mib(4000, 60),
-        runtime=minutes(10),
+        mem_mb=mib(4000, 3),
+        runtime=minutes(120),
     params:
         benchmarks={name: dump(b) for name, b in settings.benchmarks.items()},
         models={name: dump(plan.models[name]) for name in settings.models},

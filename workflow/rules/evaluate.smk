@@ -27,7 +27,7 @@ rule score:
     resources:
         # Runs are read in batches; measured: 280 MB for 2 million rows of one, 450 MB for 8 million.
         mem_mb=mib(4000, 6),
-        runtime=minutes(60),
+        runtime=minutes(240),
     params:
         domains=domains,
         models=per_job(paths.compared_models),

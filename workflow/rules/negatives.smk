@@ -73,7 +73,7 @@ rule score_pairs:
         "../../envs/gpu.yaml"
     threads: per_job(jobs.chain_threads)
     resources:
-        mem_mb=mib(per_job(jobs.scoring_mib), 160),
+        mem_mb=mib(per_job(jobs.scoring_mib), 50),
         runtime=minutes(per_job(jobs.scoring_minutes, of="false_negatives")),
         gpu=per_job(jobs.gpus),
         device=settings.encoding.device,
@@ -108,7 +108,7 @@ rule negatives:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=mib(4000, 40),
+        mem_mb=mib(4000, 25),
         runtime=minutes(60),
     params:
         domains=domains,
@@ -181,7 +181,7 @@ rule remove_negatives:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=mib(4000, 40, of=largest_share),
+        mem_mb=mib(4000, 20),
         runtime=minutes(60),
     params:
         section=lambda wildcards: own(wildcards).section.false_negatives.removal(),

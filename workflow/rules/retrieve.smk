@@ -234,7 +234,7 @@ rule search_lexical:
     resources:
         # One domain at a time; measured: 33 MB per MB of its corpus.
         mem_mb=mib(4000, 40, of=largest_share),
-        runtime=minutes(120),
+        runtime=minutes(240),
     params:
         entry=per_job(jobs.entry),
         model_version=per_job(jobs.model_version),
@@ -269,7 +269,7 @@ rule search_vectors:
         # The store is read in blocks; measured over the start: 450 MB at 300,000 documents, 600 MB
         # at a million, and up to twice the blocks; best documents take 12 bytes each.
         mem_mb=mib(6000, 16, more=2 * settings.search.block_mib),
-        runtime=minutes(120),
+        runtime=minutes(240),
         block_mib=settings.search.block_mib,
         device=settings.search.device,
     params:

@@ -125,7 +125,7 @@ rule quality_sample:
     threads: 1
     resources:
         mem_mb=mib(8000),
-        runtime=minutes(60),
+        runtime=minutes(240),
     params:
         languages=lambda wildcards: own(wildcards).section.translate.to,
         domains=lambda wildcards: paths.domains(

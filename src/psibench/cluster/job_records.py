@@ -21,6 +21,7 @@ UNKNOWN = ("NA", "-", "")
 _STATS = re.compile(rf"\b{MARK} (\{{.*\}})\s*$", re.MULTILINE)
 _TOOK = re.compile(rf"\b{TOOK} (\{{.*\}})\s*$", re.MULTILINE)
 JOBS_SCHEMA: dict[str, Any] = {
+    "path": pl.String,
     "rule": pl.String,
     "model": pl.String,
     "seconds": pl.Float64,
@@ -36,11 +37,11 @@ JOBS_SCHEMA: dict[str, Any] = {
 }
 """Of a job that succeeded: of its attempts, the last.
 
-`model` is a model, reranker or task of a language model, "" for other jobs. `cpu_s` is of all its
-processes; `max_rss_mb` the largest resident memory, MiB: the job's own, or that of all its
-processes at one of Snakemake's looks, whichever is more. What it asked for (`asked_mb`,
-`asked_minutes`, `threads`) and the size of its inputs (MB) come from its log. Of encoding jobs:
-tokens of texts, tokens computed, seconds of encoding.
+`path` is its benchmark file's below their folder; `model` a model, reranker or task of a language
+model, "" for other jobs. `cpu_s` is of all its processes; `max_rss_mb` the largest resident memory,
+MiB: the job's own, or that of all its processes at one of Snakemake's looks, whichever is more. What
+it asked for (`asked_mb`, `asked_minutes`, `threads`) and the size of its inputs (MB) come from its
+log. Of encoding jobs: tokens of texts, tokens computed, seconds of encoding.
 """
 TOTAL = "total"
 
@@ -53,7 +54,7 @@ def read_records(benchmarks: Path, logs: Path) -> pl.DataFrame:
 
     Returns
     -------
-    (n_jobs, 12) frame of `JOBS_SCHEMA`.
+    (n_jobs, 13) frame of `JOBS_SCHEMA`.
     """
     paths = sorted(benchmarks.rglob("*.tsv"))
     if not paths:
@@ -84,6 +85,7 @@ def _records(path: Path, benchmarks: Path, logs: Path) -> Iterator[dict[str, Any
                 "when its job runs again"
             ) from error
         yield {
+            "path": place.as_posix(),
             "rule": rule,
             "model": took.model if took else "",
             "seconds": seconds,

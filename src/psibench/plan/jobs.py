@@ -231,8 +231,8 @@ def recall_depth(plan: Plan, benchmark: str) -> int:
 
 
 def recall_mib(plan: Plan, benchmark: str) -> int:
-    """Return the memory of a recall, MiB: 10 for each of the documents per query."""
-    return 6000 + 10 * recall_depth(plan, benchmark)
+    """Return the memory of a recall, MiB: 14 for each of the documents per query."""
+    return 6000 + 14 * recall_depth(plan, benchmark)
 
 
 def largest_share(
