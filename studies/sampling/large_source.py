@@ -12,7 +12,8 @@ import polars as pl
 from generated_source import Generated, generate
 
 from psibench.config.sources import FilesSource
-from psibench.generate.sampling import Sample, run_sample, sample_params
+from psibench.generate.sample import run_sample
+from psibench.generate.sampling import Sample, sample_params
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import ATTRITION, DOCUMENTS

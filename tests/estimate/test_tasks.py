@@ -18,7 +18,8 @@ from psibench.estimate.documents import Reader, stand_in_documents
 from psibench.estimate.tasks import Estimator, estimate_benchmark
 from psibench.generate.benchmarks import parse_benchmark, places_of, section_at
 from psibench.generate.recipes import TASKS, build_params, find_task_of, run_build, task_section
-from psibench.generate.sampling import Sample, length_measure, run_sample, sample_params
+from psibench.generate.sample import run_sample
+from psibench.generate.sampling import Sample, length_measure, sample_params
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item
@@ -333,7 +334,7 @@ def test_places_out_of_reach_share_stand_in_texts_and_those_of_a_run_are_used(tm
 def test_a_hub_that_is_slow_is_given_up_once_and_not_for_each_place(tmp_path, monkeypatch):
     tried, clock = [], iter(range(0, 100_000, 40))
 
-    def failing(source):
+    def failing(source, *, first):
         tried.append(source.name)
         raise InputError(f"{source.name}: timed out")
 
@@ -351,8 +352,8 @@ def test_of_the_hub_the_first_records_are_read_and_more_where_conditions_choose(
 ):
     asked = []
 
-    def read(source):
-        asked.append((source.streaming, source.max_documents))
+    def read(source, *, first):
+        asked.append((source.streaming, first))
         rows = {"_id": [f"{source.name}{n}" for n in range(9)], "origin": "o"}
         words = [f"{source.name}{n} " * (20 + 3 * n) for n in range(9)]
         batch = pl.DataFrame(rows | {"text": words}).select("_id", "text", "origin")

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from psibench.errors import InputError
-from psibench.sources.files import read_document_files
+from psibench.sources.documents import read_document_files
 
 pytestmark = pytest.mark.usefixtures("folder")
 

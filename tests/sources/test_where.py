@@ -6,12 +6,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from psibench.config.sources import Condition, FilesSource, HubSource
+from psibench.config.sources import Condition, DocumentSource, FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.sources.documents import read_documents
-from psibench.sources.hub import read_hub_questions
+from psibench.sources.squad import read_hub_questions
 from psibench.sources.where import column_value, meets
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -157,23 +157,20 @@ def test_several_domains_come_from_one_dataset_without_sharing_an_id(suffix, str
             }
         )
 
-    assert rows(domain("mining")) == [("d0000000", "one"), ("d0000001", "two")]
-    assert rows(domain("law")) == [("d0000002", "three"), ("d0000003", "four")]
+    assert rows(domain("mining")) == [("train:0", "one"), ("train:1", "two")]
+    assert rows(domain("law")) == [("train:2", "three"), ("test:0", "four")]
     few = domain("mining").model_copy(update={"max_documents": 1})
-    assert rows(few) == [("d0000000", "one")]
+    assert rows(few) == [("train:0", "one")]
 
 
-def test_records_left_out_count_towards_the_most_read():
+@pytest.mark.parametrize("place", [{"kind": "hub", "name": "s"}, {"kind": "files", "paths": ["s"]}])
+def test_a_limit_counts_the_records_that_conditions_keep(place):
     write("s/train.jsonl")
-    source = HubSource.model_validate(
-        {
-            "kind": "hub",
-            "name": "s",
-            "max_documents": 3,
-            "where": [{"column": "field", "equals": "law"}],
-        }
+    where = [{"column": "field", "equals": "law"}]
+    source = TypeAdapter(DocumentSource).validate_python(
+        place | {"max_documents": 2, "where": where}
     )
-    assert rows(source) == [("d0000002", "three")]
+    assert rows(source) == [("train:2", "three"), ("train:3", "four")]  # the first two are mining's
 
 
 def test_without_conditions_nothing_is_logged(caplog):
@@ -206,7 +203,7 @@ def test_a_file_without_columns_cannot_be_filtered():
     write("d/a.jsonl")
     Path("d/b.md").write_text("text")
     source = {"kind": "files", "paths": ["d"], "where": [{"column": "lang", "equals": "en"}]}
-    with pytest.raises(InputError, match=r"d/b.md: a .md file has no columns; take `where` away"):
+    with pytest.raises(InputError, match=r"d/b.md: a text file has no columns; take `where` away"):
         rows(FilesSource.model_validate(source))
 
 

@@ -6,13 +6,8 @@ from pathlib import Path
 import pytest
 
 from psibench.config.sources import FilesSource, PythonDocsSource
-from psibench.generate.sampling import (
-    Passages,
-    Sample,
-    is_current,
-    run_sample,
-    sample_params,
-)
+from psibench.generate.sample import run_sample
+from psibench.generate.sampling import Passages, Sample, is_current, sample_params
 from psibench.tables import read_provenance, read_table
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.domains import OfDomain, each_domain

@@ -17,12 +17,13 @@ rule sample:
         benchmark=patterns["generated"],
     conda:
         "../../envs/cpu.yaml"
-    threads: 1
+    threads: per_job(jobs.sample_threads)
     resources:
         mem_mb=mib(per_job(jobs.sample_mib)),
         runtime=minutes(lambda wildcards: 240 * len(domains(wildcards))),
     params:
         sections=per_job(jobs.sample),
+        store=settings.store,
         stage=STAGES["sample"],
     message:
         "Sampling the documents of {wildcards.benchmark}, {wildcards.lang}"

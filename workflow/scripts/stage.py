@@ -1,3 +1,4 @@
 from psibench.cluster.job import run_stage
 
-run_stage(snakemake.params.stage, snakemake)
+if __name__ == "__main__":  # and not in the processes that a stage starts
+    run_stage(snakemake.params.stage, snakemake)

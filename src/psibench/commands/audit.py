@@ -38,7 +38,7 @@ from psibench.probes.reading import (
     with_cosines,
 )
 from psibench.probes.settings import why_not
-from psibench.sources.files import read_document_files
+from psibench.sources.documents import read_document_files
 from psibench.tables import Provenance, content_hash
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 

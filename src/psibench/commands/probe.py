@@ -21,7 +21,7 @@ from psibench.models.declared import declared_positions
 from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE, ProbeRun
-from psibench.sources.files import read_document_files
+from psibench.sources.documents import read_document_files
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import provenance
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES

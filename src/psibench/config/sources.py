@@ -58,19 +58,32 @@ class HubSource(Section):
     """The dataset's configuration (subset) name."""
     revision: str | None = None
     """Commit of the dataset. Pin it: a branch name moves."""
+    data_files: list[str] | None = Field(default=None, min_length=1)
+    """Read these files alone, in place of splits: paths or globs inside the repository or folder,
+    as `load_dataset(data_files=...)` takes them: [english/*/*.parquet]."""
     splits: list[str] = Field(default=["train"], min_length=1)
     """Splits in reading order."""
     text_column: str = "text"
     """Column that holds the text (document recipes)."""
     id_column: str | None = None
-    """Column that holds the document id; without it ids are counted."""
+    """Column that holds the document id; without it the id is made from file and record number."""
     streaming: bool = False
-    """Read record by record instead of downloading whole splits first."""
+    """Read over the network, and keep nothing, instead of downloading each file first. Of Parquet
+    files only the columns that are needed are then fetched, and no more records than are read."""
     where: list[Condition] = Field(default=[])
     """Read only the records that meet all of these conditions, as
     [{column: language, equals: en}, {column: quality.score, at_least: 4}]."""
     max_documents: int | None = Field(default=None, ge=1)
-    """Stop after this many records, those left out by `where` counted too."""
+    """Read so many records that meet `where`: shared out evenly over the files, of each its first
+    ones; what short files lack is made up by those that have more."""
+
+    @model_validator(mode="after")
+    def _files_or_splits(self) -> "HubSource":
+        if self.data_files is not None and self.splits != ["train"]:
+            raise ValueError("data_files and splits: give one, files that are named have no splits")
+        if self.data_files is not None and self.config is not None:
+            raise ValueError("data_files and config: give one, a configuration names its own files")
+        return self
 
 
 class FilesSource(Section):
@@ -78,7 +91,7 @@ class FilesSource(Section):
 
     kind: Literal["files"]
     paths: list[str] = Field(min_length=1)
-    """Files or folders (read recursively, sorted), relative to the working directory."""
+    """Files, folders (read recursively, sorted) or globs, relative to the working directory."""
     text_column: str = "text"
     """Field of a jsonl or parquet record that holds the text."""
     id_column: str | None = None
@@ -86,6 +99,10 @@ class FilesSource(Section):
     where: list[Condition] = Field(default=[])
     """Read only the records that meet all of these conditions, as
     [{column: language, equals: en}, {column: quality.score, at_least: 4}]."""
+    max_documents: int | None = Field(default=None, ge=1)
+    """Read so many records that meet `where`: shared out evenly over the files, of each its first
+    ones; what short files lack is made up by those that have more. Of txt and md files a thousand
+    count as one."""
 
 
 class PythonDocsSource(Section):

@@ -7,7 +7,7 @@ large or on the hub is read from its first records alone.
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -240,13 +240,13 @@ class Reader:
         if remote:
             if self._patience_s <= 0 or not reach.hub_is_reachable():
                 return None
-            first = min(source.max_documents or most, most)
-            source = source.model_copy(update={"streaming": True, "max_documents": first})
+            source = source.model_copy(update={"streaming": True})
         if few:  # that a length bin is not filled says nothing then
             sample = sample.model_copy(update={"n_documents": few})
             logger.setLevel(logging.ERROR)
         try:
-            batches = _begin(read_documents(source).batches, most)
+            most = min(getattr(source, "max_documents", None) or most, most)
+            batches = read_documents(source, first=most or None).batches
             if place.passages is not None:
                 cut = place.passages
                 batches = (cut_into_passages(batch, cut)[0] for batch in batches)
@@ -460,13 +460,3 @@ def _asked(section: GeneratedBenchmark, documents: pl.DataFrame) -> pl.DataFrame
     share, seed = section.propose_questions.share, section.propose_questions.seed
     drawn = [is_drawn(doc_id, share=share, seed=seed) for doc_id in documents["_id"]]
     return documents.filter(pl.Series(drawn, dtype=pl.Boolean))
-
-
-def _begin(batches: Iterator[pl.DataFrame], most: int) -> Iterator[pl.DataFrame]:
-    """Yield batches until so many documents have come; all of them for 0."""
-    left = most
-    for batch in batches:
-        yield batch.head(left) if most else batch
-        left -= batch.height
-        if most and left <= 0:
-            return

@@ -1,15 +1,15 @@
 """A sample of documents by length: so many per length bin, read in one pass over the source.
 
-The stage ``sample`` draws the documents of a generated benchmark. Long documents are cut into
-passages first where the config says so; each has a priority, a hash of the seed and its id, and a
-bin takes those of the smallest (`sample_documents`). A document that repeats one drawn is left out.
+Each document has a priority, a hash of the seed and its id, and a bin takes those of the smallest
+(`sample_documents`). A document that repeats one drawn is left out. The stage that draws the
+documents of a generated benchmark is in `psibench.generate.sample`.
 """
 
 import hashlib
 import heapq
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -19,21 +19,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
 from psibench.config.base import Section
 from psibench.config.sources import DocumentSource, PythonDocsSource
 from psibench.errors import InputError
-from psibench.sources.documents import read_documents
-from psibench.sources.local import dataset_revisions, local_files
-from psibench.tables import content_hash, read_provenance, write_table
+from psibench.sources.local import local_files
+from psibench.tables import content_hash, read_provenance
 from psibench.tables.build_schemas import SAMPLING
-from psibench.tables.derived import provenance
-from psibench.tables.domains import OfDomain, OutputPath, domain_params
+from psibench.tables.domains import OfDomain, domain_params
 from psibench.tables.dropped import Dropped, dropped_frame
-from psibench.tables.io import write_table_parts
-from psibench.tables.schemas import ATTRITION, DOCUMENTS
-from psibench.tables.stage import stage
 from psibench.text.lengths import count_in_parts, count_words
 from psibench.text.near_duplicates import Repeat, Repeats
 from psibench.text.passages import cut_documents
@@ -99,7 +94,7 @@ class Sample(Section):
         return self
 
 
-# Stage ``sample``
+# What decides a sample
 
 
 def sample_params(
@@ -149,60 +144,6 @@ def is_current(
         return False
     files = {path: content_hash(path) for path in local_files(source)}
     return files.items() <= record["inputs"].items()
-
-
-@stage("sample", version=3, each="sections")
-def run_sample(
-    section: Mapping[str, Any],
-    *,
-    language: str,
-    domain: str,
-    documents: OutputPath,
-    sampling: OutputPath,
-    dropped: OutputPath,
-) -> None:
-    """Draw a corpus' documents from its source and write them, the counts, and what was left out.
-
-    The source is read once, batch by batch; long documents are cut first where ``passages`` says.
-    Left out are what the source itself leaves out, pieces too short to keep, and documents that
-    repeat one drawn; not those that were not drawn. ``section`` is as of `sample_params`; its
-    ``id_prefix`` comes before every id, also where ids decide the draw.
-    """
-    source: DocumentSource = TypeAdapter(DocumentSource).validate_python(section["source"])
-    passages = Passages.model_validate(section["passages"]) if section["passages"] else None
-    sample = Sample.model_validate(section["sample"])
-    length_tokenizer = section.get("length_tokenizer", "words")
-    prefix = section.get("id_prefix", "")
-    read = read_documents(source)
-    undrawn: list[pl.DataFrame] = [read.dropped]
-
-    def batches() -> Iterator[pl.DataFrame]:
-        for batch in read.batches:
-            kept = batch
-            if passages is not None:
-                kept, pieces = cut_into_passages(batch, passages)
-                undrawn.append(pieces)
-            yield prefixed(kept, prefix, "_id")
-
-    drawn = sample_documents(
-        batches(), sample=sample, measure=length_measure(sample.unit, length_tokenizer)
-    )
-    origin = provenance(
-        "sample",
-        params=sample_params(
-            source, passages, sample, length_tokenizer=length_tokenizer, id_prefix=prefix
-        )
-        | {"length_tokenizer": length_tokenizer},
-        inputs={path: content_hash(path) for path in local_files(source)},
-        revisions=dataset_revisions(source),
-    )
-    write_table_parts(drawn.parts, documents, DOCUMENTS, provenance=origin)
-    write_table(drawn.sampling, sampling, SAMPLING, provenance=origin)
-    left_out = pl.concat(
-        [prefixed(pl.concat(undrawn), prefix, "item_id", "doc_id"), drawn.duplicates],
-        how="diagonal",
-    ).with_columns(language=pl.lit(language), domain=pl.lit(domain))
-    write_table(left_out, dropped, ATTRITION, provenance=origin)
 
 
 def prefixed(frame: pl.DataFrame, prefix: str, *columns: str) -> pl.DataFrame:
@@ -297,8 +238,7 @@ class LengthBin:
     duplicates: list[tuple[Held, Held, Repeat]] = field(default_factory=list)
 
     def offer(self, order: int, place: int, row: tuple[str, str, str], length: int) -> None:
-        """Count a document ``(id, text, origin)``, and hold it if its priority is good enough."""
-        self.n_seen += 1
+        """Hold a document ``(id, text, origin)`` if its priority is good enough."""
         is_full = self.capacity is not None and len(self.held) >= self.capacity
         if is_full and (not self.held or (order, place) < self.held[0][:2]):
             return
@@ -310,6 +250,30 @@ class LengthBin:
             heapq.heapreplace(self.held, entry)
         else:
             heapq.heappush(self.held, entry)
+
+
+@dataclass
+class Candidates:
+    """The documents of a source, or of a part of it, that may be drawn.
+
+    ``bins`` are in order, what lies outside of all is the last; ``n_documents`` were read, of which
+    ``shortest`` and ``longest`` are the least and the greatest length.
+    """
+
+    bins: list[LengthBin]
+    n_documents: int = 0
+    shortest: int | None = None
+    longest: int = 0
+
+    @classmethod
+    def none(cls, sample: Sample) -> "Candidates":
+        """Make empty bins."""
+        return cls(_empty_bins(sample))
+
+    def extend_range(self, low: int, high: int) -> None:
+        """Say that there are documents of these lengths."""
+        self.shortest = low if self.shortest is None else min(self.shortest, low)
+        self.longest = max(self.longest, high)
 
 
 @dataclass(frozen=True)
@@ -366,10 +330,15 @@ def sample_documents(
     InputError
         If no document is drawn.
     """
-    bins, extremes = _read(batches, sample, measure)
+    return draw(read_candidates(batches, sample, measure), sample)
+
+
+def draw(candidates: Candidates, sample: Sample) -> Sampled:
+    """Draw a sample from the candidates of a whole source; raise InputError if none is drawn."""
+    bins = candidates.bins
     _draw_distinct(bins, sample)
     if not any(own.drawn for own in bins):
-        raise InputError(_nothing_drawn(bins, sample, extremes))
+        raise InputError(_nothing_drawn(candidates, sample))
     for own in bins:
         if own.wanted is not None and len(own.drawn) < own.wanted:
             why = _why_too_few(own)
@@ -386,24 +355,24 @@ def sample_documents(
     )
 
 
-def _read(
+def read_candidates(
     batches: Iterable[pl.DataFrame], sample: Sample, measure: Measure
-) -> tuple[list[LengthBin], list[int]]:
-    """Read the source to its end; returns the filled bins, and the least and greatest length."""
-    bins, extremes = _empty_bins(sample), [0, 0]
-    n_seen = 0
+) -> Candidates:
+    """Read documents to their end, and hold those that may be drawn; as `sample_documents`."""
+    found = Candidates.none(sample)
     for batch in batches:
         if batch.is_empty():
             continue
         lengths = np.asarray(measure(batch.get_column("text").to_list()))
-        low, high = int(lengths.min()), int(lengths.max())
-        extremes = [min(extremes[0], low) if n_seen else low, max(extremes[1], high)]
+        found.extend_range(int(lengths.min()), int(lengths.max()))
         numbers = bin_numbers(lengths, sample.edges).tolist()
         rows = batch.select("_id", "text", "origin").iter_rows()
         for number, length, row in zip(numbers, lengths.tolist(), rows, strict=True):
-            bins[number].offer(-priority(sample.seed, row[0]), n_seen, row, length)
-            n_seen += 1
-    return bins, extremes
+            own = found.bins[number]
+            own.n_seen += 1
+            own.offer(-priority(sample.seed, row[0]), found.n_documents, row, length)
+            found.n_documents += 1
+    return found
 
 
 def _empty_bins(sample: Sample) -> list[LengthBin]:
@@ -509,13 +478,13 @@ def _why_too_few(own: LengthBin) -> str:
     return f"{why})"
 
 
-def _nothing_drawn(bins: Sequence[LengthBin], sample: Sample, extremes: Sequence[int]) -> str:
-    n_seen = sum(held.n_seen for held in bins)
-    if not n_seen:
+def _nothing_drawn(found: Candidates, sample: Sample) -> str:
+    if not found.n_documents:
         return "sample: the source holds no document"
-    seen = ", ".join(f"{held.label}: {held.n_seen}" for held in bins)
+    seen = ", ".join(f"{held.label}: {held.n_seen}" for held in found.bins)
     return (
-        f"sample: no document drawn. The source's {n_seen} documents have {extremes[0]} to "
-        f"{extremes[1]} {sample.unit} ({seen}). Change sample.edges or sample.unit, ask for more "
-        "documents, cut long ones (`passages: {}`), or take another source."
+        f"sample: no document drawn. The source's {found.n_documents} documents have "
+        f"{found.shortest} to {found.longest} {sample.unit} ({seen}). Change "
+        "sample.edges or sample.unit, ask for more documents, cut long ones (`passages: {}`), or "
+        "take another source."
     )

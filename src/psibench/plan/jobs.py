@@ -13,6 +13,7 @@ from psibench.config.model_base import EncoderModel
 from psibench.config.model_params import retrieval_params
 from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.rerankers import reranker_params
+from psibench.config.sources import FilesSource, HubSource
 from psibench.generate.ask import llm_params, task_params
 from psibench.generate.benchmarks import PosirRelease
 from psibench.generate.recipes import UNITS, build_params, grade_rule
@@ -24,6 +25,10 @@ from psibench.plan.plan import Plan
 from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 DEVICES = Path("/dev")
+READERS = 4
+"""So many files of a source are read at once: more wait for one disk or one network."""
+READER_BYTES = 32 << 20
+"""Of so many bytes a process of its own begins to be worth its start."""
 
 # Parameters: from a source to a benchmark's tables
 
@@ -169,11 +174,33 @@ def prefixes_ids(plan: Plan, benchmark: str) -> bool:
 # How the work is cut: memory, time, threads, GPUs
 
 
+def sample_threads(plan: Plan, benchmark: str, lang: str, part: str = "") -> int:
+    """Return how many files of a source are read side by side.
+
+    Local ones by their size, each of a dataset on the hub: at most `READERS`.
+    """
+    planned, most = plan.benchmarks[benchmark], 1
+    for domain in planned.domains(lang, part=part):
+        source, files = planned.place(lang, domain).source, plan.sources[benchmark, lang, domain]
+        if isinstance(source, HubSource) and not files:
+            return READERS
+        if isinstance(source, FilesSource | HubSource):
+            n_bytes = sum(Path(path).stat().st_size for path in files)
+            most = max(most, min(len(files), READERS, n_bytes // READER_BYTES))
+    return most
+
+
 def sample_mib(plan: Plan, benchmark: str, lang: str, part: str = "") -> int:
-    """Return the memory that drawing the documents of a part takes, MiB: 16 KiB for each."""
+    """Return the memory that drawing the documents of a part takes, MiB.
+
+    16 KiB for each document of a sample, of all domains and of one more for each reader; a
+    reader's libraries.
+    """
     planned = plan.benchmarks[benchmark]
     per_domain = (planned.generated.sample.n_documents or 0) // 64
-    return max(4000, per_domain * len(planned.domains(lang, part=part)))
+    readers = sample_threads(plan, benchmark, lang, part)
+    n_domains = len(planned.domains(lang, part=part))
+    return max(4000, per_domain * (n_domains + readers) + 600 * readers)
 
 
 def encoder_mib(plan: Plan, model: str) -> int:

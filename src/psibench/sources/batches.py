@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -23,13 +24,27 @@ Row = tuple[str, str, str]
 def batch_documents(
     read: Callable[[], Iterator[Row]], *, place: str, empty: str
 ) -> Iterator[pl.DataFrame]:
+    """Put the rows of a whole source into frames, as `batch_rows` does, and log what is odd.
+
+    Raises InputError with the message ``empty`` if there is no text at all; if an id occurs twice.
+    """
+    texts = TextCounts()
+    yield from batch_rows(read, place=place, texts=texts)
+    if not texts.n:
+        raise InputError(empty)
+    texts.tell(place)
+
+
+def batch_rows(
+    read: Callable[[], Iterator[Row]], *, place: str, texts: "TextCounts"
+) -> Iterator[pl.DataFrame]:
     """Put rows (id, text, origin) into frames of DOCUMENTS rows, texts stripped, no blank ones.
 
     A batch has at most ``BATCH_ROWS`` rows and is closed by the one that reaches ``BATCH_CHARS``
     characters. Of earlier batches 16 bytes per document are kept, a hash of its id and one of its
-    text. What is odd about the texts is logged at the end.
+    text.
 
-    Raises InputError with the message ``empty`` if there is no text at all; if an id occurs twice.
+    Raises InputError if an id occurs twice.
 
     Parameters
     ----------
@@ -37,10 +52,10 @@ def batch_documents(
         Starts reading from the beginning; called again only to name the records of a repeated id.
     place
         Names the source in messages.
-    empty
-        Message for a source without text.
+    texts
+        Counts the texts.
     """
-    seen, texts = SeenHashes(), _Texts()
+    seen, hashes = SeenHashes(), SeenHashes()
     for rows in _cut(read()):
         frame = pl.DataFrame(rows, schema=DOCUMENT_SCHEMA, orient="row")
         rows.clear()
@@ -48,43 +63,60 @@ def batch_documents(
         ids = frame.get_column("_id")
         for key in ids.filter(pl.Series(seen.add(ids.hash().to_numpy()))):
             _refuse_second(key, read(), place)
-        texts.add(frame)
+        texts.count(frame, seen=hashes)
         yield frame
-    if not len(seen):
-        raise InputError(empty)
-    for line in texts.doubts():
-        logger.warning("%s: %s", place, line)
 
 
-class _Texts:
-    """What is counted of the texts of a source: how often one is repeated, and their words."""
+@dataclass
+class TextCounts:
+    """What is counted of the texts of a source: how often one is repeated, and their words.
 
-    def __init__(self) -> None:
-        self._seen = SeenHashes()
-        self._n = self._repeated = self._pieces = self._words = 0
-        self._first = ""
+    Of files that are read apart, each has its own, and `add` puts them together.
+    """
 
-    def add(self, frame: pl.DataFrame) -> None:
+    n: int = 0
+    n_repeated: int = 0
+    n_pieces: int = 0
+    n_words: int = 0
+    first: str = ""
+    """Id of the first text that repeats another."""
+
+    def count(self, frame: pl.DataFrame, *, seen: "SeenHashes") -> None:
+        """Count the texts of a batch; ``seen`` has the hashes of earlier ones."""
         texts = frame.get_column("text")
-        earlier = pl.Series(self._seen.add(texts.hash().to_numpy())) | ~texts.is_first_distinct()
+        earlier = pl.Series(seen.add(texts.hash().to_numpy())) | ~texts.is_first_distinct()
         repeated = frame.get_column("_id").filter(earlier)
-        self._first = self._first or next(iter(repeated), "")
-        self._n += frame.height
-        self._repeated += len(repeated)
-        self._pieces += int(texts.str.count_matches(" ", literal=True).sum()) + frame.height
-        self._words += int(texts.str.count_matches(r"\S+").sum())
+        self.first = self.first or next(iter(repeated), "")
+        self.n += frame.height
+        self.n_repeated += len(repeated)
+        self.n_pieces += int(texts.str.count_matches(" ", literal=True).sum()) + frame.height
+        self.n_words += int(texts.str.count_matches(r"\S+").sum())
+
+    def add(self, other: "TextCounts") -> None:
+        """Count what was counted of another file."""
+        self.n += other.n
+        self.n_repeated += other.n_repeated
+        self.n_pieces += other.n_pieces
+        self.n_words += other.n_words
+        self.first = self.first or other.first
+
+    def tell(self, place: str) -> None:
+        """Log what is odd about the texts."""
+        for line in self.doubts():
+            logger.warning("%s: %s", place, line)
 
     def doubts(self) -> Iterator[str]:
-        if self._repeated:
+        """Say what is odd, a line each."""
+        if self.n_repeated:
             yield (
-                f"{self._repeated:,} of {self._n:,} documents have the text of an earlier one, "
-                f"word for word; the first is {self._first!r}"
+                f"{self.n_repeated:,} of {self.n:,} documents have the text of an earlier one, "
+                f"word for word; the first is {self.first!r}"
             )
-        if self._pieces > INDENTED * self._words:
+        if self.n_pieces > INDENTED * self.n_words:
             yield (
-                f"the texts are indented or aligned by blanks: {self._words:,} words, and "
-                f"{self._pieces:,} where each blank ends one, as the papers count and as bounds in "
-                "words are meant"
+                f"the texts are indented or aligned by blanks: {self.n_words:,} words, and "
+                f"{self.n_pieces:,} where each blank ends one, as the papers count and as bounds "
+                "in words are meant"
             )
 
 

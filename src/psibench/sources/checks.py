@@ -1,5 +1,8 @@
 """Checks every source shares."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import polars as pl
 
 from psibench.errors import InputError
@@ -38,3 +41,12 @@ def refuse_repeated(frame: pl.DataFrame, *, where: str) -> None:
         f"{where}: id {first!r} occurs {len(origins)} times ({'; '.join(origins[:3])}); "
         f"{repeated['_id'].n_unique()} ids are repeated. Ids must be unique."
     )
+
+
+def require_columns(record: Mapping[str, Any], columns: Sequence[str], origin: str) -> None:
+    """Raise InputError unless a record has these columns, naming those it has."""
+    missing = [column for column in columns if column not in record]
+    if missing:
+        raise InputError(
+            f"{origin}: missing column {', '.join(missing)}; found {', '.join(record)}"
+        )

@@ -1,18 +1,27 @@
 """Documents of every kind of source, in batches: a source need not fit into memory."""
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from psibench.config.paths import shipped
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
-from psibench.sources.files import document_file_batches, file_records
-from psibench.sources.hub import hub_document_batches, hub_records
+from psibench.errors import InputError
+from psibench.sources.batches import Row, batch_documents
+from psibench.sources.checks import require_id, require_text
+from psibench.sources.files import unread_files
 from psibench.sources.python_docs import read_python_docs
+from psibench.sources.records import NumberedRecord, numbered_records, place_of
 from psibench.sources.squad import read_squad_files
-from psibench.sources.where import keep_records
 from psibench.tables.dropped import dropped_frame
+
+logger = logging.getLogger("psibench")
+
+ID_COLUMNS = ("_id", "id")
 
 
 @dataclass(frozen=True)
@@ -26,12 +35,17 @@ class SourceDocuments:
 
 
 def read_documents(
-    source: SquadSource | HubSource | FilesSource | PythonDocsSource,
+    source: SquadSource | HubSource | FilesSource | PythonDocsSource, *, first: int | None = None
 ) -> SourceDocuments:
     """Read the documents of a source; of SQuAD files, the distinct contexts.
 
     Raises InputError if the source cannot be read, is not what it says, holds no text or repeats an
     id; of a source read batch by batch, when the batch that shows it is asked for.
+
+    Parameters
+    ----------
+    first
+        Of a source of records, look at so many and no more, whatever its limit: for an estimate.
     """
     if isinstance(source, PythonDocsSource):
         docs = read_python_docs(
@@ -41,33 +55,88 @@ def read_documents(
             part=source.part,
         )
         return SourceDocuments(iter([docs.documents]), docs.dropped)
-    if isinstance(source, FilesSource):
-        return SourceDocuments(document_file_batches(source))
-    if isinstance(source, HubSource):
-        return SourceDocuments(hub_document_batches(source))
-    return SourceDocuments(iter([_contexts(read_squad_files(source.paths))]))
+    if isinstance(source, SquadSource):
+        return SourceDocuments(iter([_contexts(read_squad_files(source.paths))]))
+    return SourceDocuments(document_batches(source, first=first))
 
 
-def source_records(
-    source: HubSource | FilesSource, columns: Sequence[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield ``(origin, record)`` of a source that ``where`` keeps, in order.
+def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataFrame:
+    """Read documents into one frame of DOCUMENTS rows; options as a `FilesSource` has them."""
+    source = FilesSource(kind="files", paths=[str(path) for path in paths], **options)
+    return pl.concat(document_batches(source))
 
-    Raises InputError if the source cannot be read, or ``where`` leaves nothing.
 
-    Parameters
-    ----------
-    columns
-        What is read of Parquet files.
+def document_batches(
+    source: FilesSource | HubSource, *, first: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield DOCUMENTS rows in batches, in reading order; blank texts are left out.
+
+    Raises InputError if the source cannot be read, a record lacks its text, its id or a column of
+    ``where``, nothing is left, or an id occurs twice.
     """
+    place, columns = place_of(source), document_columns(source)
+    note_unread(source)
+
+    def rows() -> Iterator[Row]:
+        return document_rows(source, numbered_records(source, columns, first=first))
+
+    yield from batch_documents(rows, place=place, empty=no_text(source))
+
+
+def note_unread(source: FilesSource | HubSource) -> None:
+    """Log how many files of a source's folders are of a kind that is not read."""
     if isinstance(source, FilesSource):
-        place = ", ".join(source.paths)
-        named = [*columns, *(one.column for one in source.where)]
-        records = file_records(source.paths, named)
-    else:
-        place = source.name
-        records = hub_records(source)
-    return keep_records(records, source.where, place=place)
+        paths = [shipped(path) for path in source.paths]
+        if skipped := unread_files(paths):
+            logger.warning("%s: %s", place_of(source), skipped)
+
+
+def no_text(source: FilesSource | HubSource) -> str:
+    """Say that a source holds no text."""
+    if isinstance(source, FilesSource):
+        return f"{place_of(source)}: every document is empty; expected text"
+    files = source.data_files or source.splits
+    return f"{source.name}: no text in column {source.text_column!r} of {', '.join(files)}"
+
+
+def document_columns(source: FilesSource | HubSource) -> list[str]:
+    """List the columns that text and id of a document are read from."""
+    return [source.text_column, *_id_columns(source)]
+
+
+def document_rows(
+    source: FilesSource | HubSource, records: Iterable[NumberedRecord]
+) -> Iterator[Row]:
+    """Yield id, text and origin of each record; a null is a blank text.
+
+    The id is what ``id_column`` holds. Without it, local files may have it in ``_id`` or ``id``;
+    else it is made from file and record number (from 0; what ``where`` leaves out is counted): it
+    depends on no other file. A text file's is its path without suffix.
+
+    Raises InputError if a record has no text or id where they should be.
+    """
+    column, ids = source.text_column, _id_columns(source)
+    for origin, record, counted in records:
+        text = record.get(column)
+        if not isinstance(text, str) and (text is not None or column not in record):
+            raise InputError(
+                f"{origin}: no text in field {column!r}; found fields "
+                f"{', '.join(record) or 'none'}. Set text_column."
+            )
+        own = next((name for name in ids if record.get(name) is not None), None)
+        if own is not None:
+            key = require_id(record[own], own, origin=origin)
+        elif source.id_column is None:
+            key = counted
+        else:
+            raise InputError(f"{origin}: no id in field {ids[0]!r}; found {', '.join(record)}")
+        yield key, require_text(text or "", column, origin=origin), origin
+
+
+def _id_columns(source: FilesSource | HubSource) -> Sequence[str]:
+    if source.id_column is not None:
+        return (source.id_column,)
+    return ID_COLUMNS if isinstance(source, FilesSource) else ()
 
 
 def _contexts(questions: pl.DataFrame) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from psibench.config.base import Section
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError
 from psibench.sources.checks import require_id
-from psibench.sources.documents import source_records
+from psibench.sources.records import source_records
 from psibench.text.locate import locate_sentences, unescape_brackets
 
 Layout = Literal["scifact", "fever", "hotpotqa", "climate-fever", "quotes"]

@@ -1,122 +1,133 @@
 """Documents from folders and files of jsonl, parquet, json, txt and md."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob, has_magic
+from itertools import groupby, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
-from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError
 from psibench.formats.text import read_records
 from psibench.reading import parse_json, read_text_file, require_file
-from psibench.sources.batches import Row, batch_documents
-from psibench.sources.checks import require_id, require_text
-from psibench.sources.where import keep_records
-
-logger = logging.getLogger("psibench")
+from psibench.tables import content_hash
 
 Record = tuple[str, dict[str, Any]]
 PARQUET_ROWS = 256
 PARQUET_BUFFER = 1 << 20
+TEXTS = 1000
+"""So many text files are read as one file of records: they are small, and a corpus has many."""
 
 
-def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataFrame:
-    """Read documents into one frame of DOCUMENTS rows; options as a `FilesSource` has them."""
-    source = FilesSource(kind="files", paths=[str(path) for path in paths], **options)
-    return pl.concat(document_file_batches(source))
+@dataclass(frozen=True)
+class LocalFile:
+    """A file of records.
 
-
-def document_file_batches(source: FilesSource) -> Iterator[pl.DataFrame]:
-    """Yield DOCUMENTS rows in batches, in the order given; folders in sorted order.
-
-    A txt or md file is one document with its path (without suffix) as id. Records of jsonl and
-    parquet files take their id from ``id_column``, else from ``_id`` or ``id`` where a record has
-    one, else from file name and record number (from 0; what ``where`` leaves out is counted).
-    Blank texts are left out. The origin of a shipped file names it as the config does, on every
-    machine.
-
-    Raises InputError if nothing is found, a file is not what its suffix says, a record lacks its
-    text or a column of ``where``, ``where`` leaves nothing, or an id occurs twice.
+    Attributes
+    ----------
+    path, key
+        Where it is; and where it is below its root, without suffix: ids start with it.
+    is_shipped
+        Origins then name it as the config does, on every machine.
     """
-    paths = [shipped(path) for path in source.paths]
-    place = ", ".join(paths)
-    empty = f"{place}: every document is empty; expected text"
-    if skipped := unread_files(paths):
-        logger.warning("%s: %s", place, skipped)
-    batches = batch_documents(lambda: _rows(source, paths, place), place=place, empty=empty)
-    if paths == source.paths:
-        yield from batches
-        return
-    origin, folder = pl.col("origin"), f"{CONFIG_FOLDER}/"
-    named = pl.lit(SHIPPED) + origin.str.strip_prefix(folder)
-    is_shipped = origin.str.starts_with(folder)
-    for batch in batches:
-        yield batch.with_columns(origin=pl.when(is_shipped).then(named).otherwise(origin))
+
+    path: Path
+    key: str
+    is_shipped: bool = False
+    is_whole: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def identity(self) -> str:
+        """Return what changes when the file's content or its place does."""
+        return f"{self.path} {content_hash(str(self.path))}"
+
+    def records(self, columns: Sequence[str]) -> Iterator[Record]:
+        """Yield ``(origin, record)``; of Parquet files only ``columns`` are read, if all are there.
+
+        Raises InputError if the file is not what its suffix says.
+        """
+        for origin, record in READERS[_suffix(self.path)](self.path, columns):
+            yield self.named(origin), record
+
+    def named(self, origin: str) -> str:
+        """Return an origin as the config names the file."""
+        return SHIPPED + origin.removeprefix(f"{CONFIG_FOLDER}/") if self.is_shipped else origin
 
 
-def _rows(source: FilesSource, paths: Sequence[str], place: str) -> Iterator[Row]:
-    column = source.text_column
-    ids = ("_id", "id") if source.id_column is None else (source.id_column,)
-    columns = [column, *ids, *(one.column for one in source.where)]
+@dataclass(frozen=True)
+class TextFiles:
+    """Files that are a document each, some after another in reading order: records of one file."""
 
-    def records() -> Iterator[tuple[str, dict[str, Any], str]]:
-        """Yield (origin, record, id by file and number); a whole file is a record."""
-        for path, root in find_files(paths):
-            suffix = _suffix(path)
-            name = path.relative_to(root).as_posix()[: -len(suffix)]
-            if suffix not in WHOLE_FILE:
-                for number, found in enumerate(READERS[suffix](path, columns)):
-                    yield *found, f"{name}:{number}"
-            elif source.where:
-                raise InputError(f"{path}: a {suffix} file has no columns; take `where` away")
-            else:
-                text = read_text_file(path, expected="plain text")
-                yield str(path), {ids[0]: name, column: text}, ""
+    files: tuple[LocalFile, ...]
+    is_whole: ClassVar[bool] = True
 
-    for origin, record, counted in keep_records(records(), source.where, place=place):
-        if not isinstance(record.get(column), str):
-            raise InputError(
-                f"{origin}: no text in field {column!r}; found fields "
-                f"{', '.join(record) or 'none'}. Set text_column."
-            )
-        text = require_text(record[column], column, origin=origin)
-        own = next((name for name in ids if record.get(name) is not None), None)
-        if own is not None:
-            yield require_id(record[own], own, origin=origin), text, origin
-        elif source.id_column is None:
-            yield counted, text, origin
+    def __str__(self) -> str:
+        return str(self.files[0])
+
+    @property
+    def key(self) -> str:
+        """The first file's."""
+        return self.files[0].key
+
+    def identity(self) -> str:
+        """Return what changes when a file's content or its place does."""
+        return "\n".join(file.identity() for file in self.files)
+
+    def records(self, columns: Sequence[str]) -> Iterator[Record]:
+        """Yield ``(origin, record)``: a file's text and its key, as the first two columns.
+
+        Raises InputError if a file is no text.
+        """
+        for file in self.files:
+            text = read_text_file(file.path, expected="plain text")
+            yield file.named(str(file.path)), dict(zip(columns, (text, file.key), strict=False))
+
+
+def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
+    """List the files under paths of a config, in reading order; texts `TEXTS` at a time.
+
+    Raises InputError as `find_files`.
+    """
+    files = []
+    for given in paths:
+        is_shipped = shipped(given) != given
+        for path, root in find_files([shipped(given)]):
+            key = path.relative_to(root).as_posix()[: -len(_suffix(path))]
+            files.append(LocalFile(path, key, is_shipped))
+    found: list[LocalFile | TextFiles] = []
+    for is_whole, group in groupby(files, key=lambda file: _suffix(file.path) in WHOLE_FILE):
+        own = list(group)
+        if is_whole:
+            found += [TextFiles(tuple(own[i : i + TEXTS])) for i in range(0, len(own), TEXTS)]
         else:
-            raise InputError(f"{origin}: no id in field {ids[0]!r}; found {', '.join(record)}")
-
-
-def file_records(paths: Sequence[str], columns: Sequence[str]) -> Iterator[Record]:
-    """Yield ``(origin, record)`` of jsonl, json and parquet files, folders in sorted order.
-
-    Of Parquet files only ``columns`` are read, if they have them all.
-
-    Raises InputError if nothing is found, or a file has no records or is not what its suffix says.
-    """
-    for path, _ in find_files([shipped(path) for path in paths]):
-        if _suffix(path) in WHOLE_FILE:
-            raise InputError(f"{path}: text without columns; expected {', '.join(READERS)}")
-        yield from READERS[_suffix(path)](path, columns)
+            found += own
+    return found
 
 
 def find_files(paths: Sequence[str | Path]) -> list[tuple[Path, Path]]:
-    """List ``(file, root)`` for files and folders; the root is what ids are relative to.
+    """List ``(file, root)`` for files, folders and globs; the root is what ids are relative to.
 
-    Raises InputError if a path is missing, a named file has an unknown suffix, or a folder holds no
-    document.
+    That of a glob is the folder before its first wildcard.
+
+    Raises InputError if a path is missing, a glob matches nothing, a named file has an unknown
+    suffix, or a folder holds no document.
     """
     found: list[tuple[Path, Path]] = []
     for path in map(Path, paths):
-        if path.is_dir():
+        if has_magic(str(path)) and not path.exists():
+            matched = sorted(map(Path, glob(str(path), recursive=True)))
+            if not matched:
+                raise MissingError(f"{path}: no file or folder matches")
+            root = Path(*takewhile(lambda part: not has_magic(part), path.parts))
+            found += [(file, root) for file, _ in find_files(matched)]
+        elif path.is_dir():
             files = (inner for inner in sorted(path.rglob("*")) if inner.is_file())
             inside = [inner for inner in files if _suffix(inner) in IN_FOLDERS]
             if not inside:

@@ -1,131 +1,139 @@
-"""Questions and documents from the hub, or from a folder laid out as a dataset."""
+"""The files of a dataset on the hub, or of a folder laid out as one, and their records."""
 
+import os
+import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import Any
-
-import polars as pl
+from copy import copy
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
 
 from psibench.config.sources import HubSource
 from psibench.errors import InputError
-from psibench.sources.batches import Row, batch_documents
-from psibench.sources.checks import require_id, require_text
-from psibench.sources.squad import Row as QuestionRow
-from psibench.sources.squad import check_context, question_row, questions_frame
-from psibench.sources.where import keep_records
+from psibench.tables import content_hash
 
 PARQUET_ROWS = 256
 STREAM_BUFFER = 8 << 20
+COMPRESSED_SUFFIX = re.compile(r"\.\w+(\.(gz|bz2|xz|zst|lz4))?$")
 
 
-def read_hub_questions(source: HubSource) -> pl.DataFrame:
-    """Read a SQuAD-like dataset (id, question, context, answers) into QUESTIONS rows.
+@dataclass(frozen=True)
+class HubFile:
+    """A file of a dataset on the hub, or of a folder laid out as one.
 
-    Raises InputError if the dataset cannot be loaded, lacks a column, an answer is not at its
-    offset, or ``where`` leaves nothing.
+    Attributes
+    ----------
+    url
+        Where it is: a path, or with the commit it is read at.
+    name
+        Its path inside the dataset.
     """
-    rows: list[QuestionRow] = []
-    for origin, record in keep_records(hub_records(source), source.where, place=source.name):
-        require_columns(record, ("id", "question", "context", "answers"), origin)
-        context = check_context(record["context"], origin=origin)
-        answer, start = _first_answer(record["answers"], origin)
-        rows.append(question_row(record, context, answer, start, origin))
-    return questions_frame(rows, where=source.name)
 
+    source: HubSource
+    split: str
+    url: str
+    name: str
+    is_whole: ClassVar[bool] = False
 
-def hub_document_batches(source: HubSource) -> Iterator[pl.DataFrame]:
-    """Yield a text dataset as DOCUMENTS rows in batches; blank texts are left out.
+    @property
+    def key(self) -> str:
+        """The file's path inside the dataset without suffixes: ids start with it."""
+        return COMPRESSED_SUFFIX.sub("", self.name)
 
-    Without ``id_column``, ids count the records over all splits, those that are blank or that
-    ``where`` leaves out included: domains chosen from one dataset share no id.
+    def identity(self) -> str:
+        """Return what changes when the file's content or name does.
 
-    Raises InputError if the dataset cannot be loaded, lacks a column, holds no text (or none that
-    ``where`` keeps), or repeats an id.
-    """
-    name, text_column, id_column = source.name, source.text_column, source.id_column
-    columns = (text_column,) if id_column is None else (text_column, id_column)
+        On the hub that is the content's own id, which the listing of files has: a new commit of
+        the dataset that leaves the file as it is changes nothing.
+        """
+        if "://" not in self.url:
+            return f"{self.source.name}/{self.name} {content_hash(self.url)}"
+        from huggingface_hub import HfFileSystem
 
-    def read() -> Iterator[Row]:
-        numbered = ((*found, f"d{n:07d}") for n, found in enumerate(hub_records(source)))
-        for origin, record, counted in keep_records(numbered, source.where, place=name):
-            require_columns(record, columns, origin)
-            text = require_text(record[text_column] or "", text_column, origin=origin)
-            if id_column is None:
-                yield counted, text, origin
-            else:
-                yield require_id(record[id_column], id_column, origin=origin), text, origin
+        found = HfFileSystem().info(self.url, expand_info=False)
+        return f"{self.source.name}/{self.name} {found.get('blob_id') or self.url}"
 
-    empty = f"{name}: no text in column {text_column!r} of {', '.join(source.splits)}"
-    yield from batch_documents(read, place=name, empty=empty)
+    def records(self, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield ``(origin, record)``; of Parquet files only ``columns`` are read, if all are there.
 
-
-def hub_records(source: HubSource) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield ``(origin, record)`` over the splits in order, at most ``max_documents``.
-
-    Raises InputError if the dataset cannot be loaded.
-    """
-    from datasets import load_dataset
-
-    name, config, revision = source.name, source.config, source.revision
-    left = source.max_documents
-    for split in source.splits:
-        if left == 0:
-            return
+        Raises InputError if the file cannot be read.
+        """
         try:
-            dataset = (
-                _stream(name, config, split, revision)
-                if source.streaming
-                else load_dataset(name, config, split=split, revision=revision)
-            )
-            for index, record in enumerate(islice(dataset, left)):
-                yield f"{name}, {split}[{index}]", record
-                left = None if left is None else left - 1
+            for number, record in enumerate(self._open(columns)):
+                yield f"{self.source.name}/{self.name}, record {number}", record
         except Exception as error:  # datasets raises many kinds; all mean "not loadable"
-            raise InputError(
-                f"dataset {name!r}, config {config!r}, split {split!r}, revision {revision!r}: "
-                f"cannot be loaded ({type(error).__name__}: {error}). Check name, split and "
-                "revision; on a machine without network, give a local folder."
-            ) from error
+            raise _unreadable(self.source, self.split, error) from error
 
+    def _open(self, columns: Sequence[str]) -> Any:
+        """Open the file alone; of Parquet a row group at a time at most.
 
-def _stream(name: str, config: str | None, split: str, revision: str | None) -> Any:
-    """Open a split to be read record by record; of Parquet files a row group at a time at most.
+        Left to itself, Arrow reads ahead: a file of 400 MB took 1.2 GB.
+        """
+        from datasets import Features
+        from datasets.download import DownloadManager
 
-    Left to itself, Arrow reads ahead: a file of 400 MB took 1.2 GB.
-    """
-    from datasets import load_dataset_builder
-
-    builder = load_dataset_builder(name, config, revision=revision)
-    if hasattr(builder.config, "fragment_scan_options"):
+        builder = copy(_builder(self.source.model_dump_json()))
+        builder.config, builder.info = copy(builder.config), copy(builder.info)
+        is_here = self.source.streaming or "://" not in self.url
+        path = self.url if is_here else DownloadManager().download(self.url)
+        builder.config.data_files = {self.split: [path]}
+        dataset = builder.as_streaming_dataset(split=self.split)
+        if not hasattr(builder.config, "fragment_scan_options"):
+            return dataset
         from pyarrow.dataset import ParquetFragmentScanOptions  # imports pandas
 
         builder.config.fragment_scan_options = ParquetFragmentScanOptions(
             pre_buffer=False, use_buffered_stream=True, buffer_size=STREAM_BUFFER
         )
         builder.config.batch_size = PARQUET_ROWS
-    return builder.as_streaming_dataset(split=split)
+        names = list(dataset.features)
+        needed = {n for c in columns for n in names if c == n or c.startswith(f"{n}.")}
+        if all(any(c == n or c.startswith(f"{n}.") for n in needed) for c in columns):
+            builder.config.columns = [name for name in names if name in needed]
+            builder.info.features = Features({n: dataset.features[n] for n in names if n in needed})
+        return builder.as_streaming_dataset(split=self.split)
 
 
-def _first_answer(answers: Any, origin: str) -> tuple[str | None, int | None]:
-    """Return text and start of the first answer; two nulls where there is none.
+def hub_record_files(source: HubSource) -> list[HubFile]:
+    """List the files of a dataset's splits, or those that ``data_files`` names, in reading order.
 
-    Raises InputError if ``answers`` is not ``{text: [...], answer_start: [...]}`` with lists of one
-    length.
+    Raises InputError if the dataset cannot be found, or has no such split.
     """
-    try:
-        pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{origin}: column 'answers' is {answers!r}; expected {{text: [...], answer_start: "
-            "[...]}} with as many starts as texts, both empty for an unanswerable question"
-        ) from error
-    return pairs[0] if pairs else (None, None)
+    found = []
+    _builder.cache_clear()  # a folder's files may be others by now
+    for split in source.splits:
+        try:
+            builder = _builder(source.model_dump_json())
+            own = builder.config.data_files[split]
+        except Exception as error:  # as in `records`
+            raise _unreadable(source, split, error) from error
+        root = f"{builder.base_path}/" if builder.base_path else ""
+        found += [HubFile(source, split, url, _inside(url, root)) for url in own]
+    return found
 
 
-def require_columns(record: dict[str, Any], columns: Sequence[str], origin: str) -> None:
-    """Raise InputError unless a record has these columns, naming those it has."""
-    missing = [column for column in columns if column not in record]
-    if missing:
-        raise InputError(
-            f"{origin}: missing column {', '.join(missing)}; found {', '.join(record)}"
-        )
+def _inside(url: str, root: str) -> str:
+    """Return a file's path below the dataset's root, both as the library has them."""
+    if "://" not in url:
+        return os.path.relpath(url, root or ".").replace(os.sep, "/")
+    return url.removeprefix(root)
+
+
+@lru_cache(maxsize=4)
+def _builder(section: str) -> Any:
+    """Find a dataset's files and how they are read; kept for those that read it file by file."""
+    from datasets import load_dataset_builder
+
+    source = HubSource.model_validate_json(section)
+    files = source.data_files
+    return load_dataset_builder(
+        source.name, source.config, data_files=files, revision=source.revision
+    )
+
+
+def _unreadable(source: HubSource, split: str, error: Exception) -> InputError:
+    return InputError(
+        f"dataset {source.name!r}, config {source.config!r}, split {split!r}, revision "
+        f"{source.revision!r}: cannot be loaded ({type(error).__name__}: {error}). Check name, "
+        "split and revision; on a machine without network, give a local folder."
+    )

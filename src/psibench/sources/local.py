@@ -1,11 +1,13 @@
 """Where a source's text lies: its local files, and the revision of a dataset on the hub."""
 
+import os
 from pathlib import Path
 
 from psibench.config.paths import shipped, workflow_path
 from psibench.config.release import BeirSource, PosirReleaseSource
 from psibench.config.sources import FilesSource, HubSource, PythonDocsSource, SquadSource
 from psibench.sources.files import find_files
+from psibench.sources.hub import hub_record_files
 
 Source = SquadSource | HubSource | FilesSource | PythonDocsSource
 
@@ -21,7 +23,10 @@ def local_files(source: Source) -> list[str]:
     elif isinstance(source, FilesSource):
         files = [str(path) for path, _ in find_files([shipped(path) for path in source.paths])]
     elif isinstance(source, HubSource) and Path(source.name).is_dir():
-        files = sorted(str(path) for path in Path(source.name).rglob("*") if path.is_file())
+        if source.data_files is None:
+            files = sorted(str(path) for path in Path(source.name).rglob("*") if path.is_file())
+        else:
+            files = [os.path.relpath(file.url) for file in hub_record_files(source)]
     return [workflow_path(path) for path in files]
 
 

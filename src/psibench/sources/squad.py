@@ -1,4 +1,4 @@
-"""Questions with answer spans from SQuAD's JSON format: v1.1, v2 and XQuAD."""
+"""Questions with answer spans from SQuAD's JSON format (v1.1, v2, XQuAD), or from the hub."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,9 +6,11 @@ from typing import Any
 
 import polars as pl
 
+from psibench.config.sources import HubSource
 from psibench.errors import InputError
 from psibench.reading import parse_json, read_text_file, shown
-from psibench.sources.checks import refuse_repeated, require_id, require_text
+from psibench.sources.checks import refuse_repeated, require_columns, require_id, require_text
+from psibench.sources.records import source_records
 
 Row = tuple[str | None, str | None, str, str | None, int | None, str]
 EXPECTED = "a SQuAD-format JSON file"
@@ -27,6 +29,22 @@ def read_squad_files(paths: Sequence[str | Path]) -> pl.DataFrame:
     """
     rows = [row for path in paths for row in _read_file(path)]
     return questions_frame(rows, where=", ".join(map(str, paths)))
+
+
+def read_hub_questions(source: HubSource) -> pl.DataFrame:
+    """Read a SQuAD-like dataset (id, question, context, answers) into QUESTIONS rows.
+
+    Raises InputError if the dataset cannot be loaded, lacks a column, an answer is not at its
+    offset, or ``where`` leaves nothing.
+    """
+    rows: list[Row] = []
+    columns = ("id", "question", "context", "answers")
+    for origin, record in source_records(source, columns):
+        require_columns(record, columns, origin)
+        context = check_context(record["context"], origin=origin)
+        answer, start = _first_answer(record["answers"], origin)
+        rows.append(question_row(record, context, answer, start, origin))
+    return questions_frame(rows, where=source.name)
 
 
 def questions_frame(rows: Sequence[Row], *, where: str) -> pl.DataFrame:
@@ -103,3 +121,19 @@ def _read_paragraph(paragraph: dict[str, Any], origin: str) -> Iterator[Row]:
                     f"{where}: answer_start is {shown(start)}; expected a whole number"
                 )
         yield question_row(question, context, answer, start, where)
+
+
+def _first_answer(answers: Any, origin: str) -> tuple[str | None, int | None]:
+    """Return text and start of the first answer; two nulls where there is none.
+
+    Raises InputError if ``answers`` is not ``{text: [...], answer_start: [...]}`` with lists of one
+    length.
+    """
+    try:
+        pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{origin}: column 'answers' is {answers!r}; expected {{text: [...], answer_start: "
+            "[...]}} with as many starts as texts, both empty for an unanswerable question"
+        ) from error
+    return pairs[0] if pairs else (None, None)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from psibench.config.sources import Condition
@@ -14,40 +15,85 @@ N_VALUES = 5
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
-def keep_records(
-    rows: Iterable[Row], conditions: Sequence[Condition], *, place: str
-) -> Iterator[Row]:
-    """Yield the rows (origin, record, ...) whose record meets all conditions; a null meets none.
+@dataclass
+class Chosen:
+    """How many records of a source met its conditions, and what the others held.
 
-    How many were left out is logged at the end; ``place`` names the source in messages.
-
-    Raises InputError if a record lacks a column, or holds what cannot be compared; if none is kept,
-    naming values that were found instead.
+    Counted file by file, and put together by `add`.
     """
-    if not conditions:
-        yield from rows
-        return
-    n_read = n_left_out = 0
-    seen: dict[str, dict[str, None]] = {}
-    for row in rows:
-        n_read += 1
-        for condition in conditions:
-            value = column_value(row[1], condition.column, origin=row[0])
-            if not meets(value, condition, origin=row[0]):
-                n_left_out += 1
-                own = seen.setdefault(condition.column, {})
-                if len(own) < N_VALUES:
-                    own[repr(value)] = None
-                break
-        else:
-            yield row
-    if n_read and n_left_out == n_read:
-        values = (f"{column}: {', '.join(found)}" for column, found in seen.items())
-        raise InputError(
-            f"{place}: `where` left out all {n_read} records. Among the values found: "
-            f"{'; '.join(values)}. Change the conditions."
-        )
-    logger.info("%s: `where` left out %d of %d records", place, n_left_out, n_read)
+
+    n_read: int = 0
+    n_kept: int = 0
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    """Values that met no condition, some of each column."""
+
+    def keep(
+        self,
+        rows: Iterable[Row],
+        conditions: Sequence[Condition],
+        *,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> Iterator[Row]:
+        """Yield the rows (origin, record, ...) whose record meets all conditions.
+
+        A null meets none. Of those that do, the ones from ``start`` up to ``stop`` are yielded and
+        counted; no row is read after the last of them.
+
+        Raises InputError if a record lacks a column, or holds what cannot be compared.
+        """
+        n_met = 0
+        for row in rows:
+            unmet = _first_unmet(row, conditions)
+            if n_met >= start:
+                self.n_read += 1
+                if unmet is not None:
+                    self._remember(*unmet)
+            if unmet is not None:
+                continue
+            n_met += 1
+            if n_met > start:
+                self.n_kept += 1
+                yield row
+            if n_met == stop:
+                return
+
+    def add(self, other: "Chosen") -> None:
+        """Count what was counted of another file."""
+        self.n_read += other.n_read
+        self.n_kept += other.n_kept
+        for column, values in other.refused.items():
+            for value in values:
+                self._remember(column, value)
+
+    def tell(self, place: str) -> None:
+        """Log how many records were left out; ``place`` names the source.
+
+        Raises InputError if none was kept, naming values that were found instead.
+        """
+        n_left_out = self.n_read - self.n_kept
+        if n_left_out and not self.n_kept:
+            values = (f"{column}: {', '.join(found)}" for column, found in self.refused.items())
+            raise InputError(
+                f"{place}: `where` left out all {n_left_out} records. Among the values found: "
+                f"{'; '.join(values)}. Change the conditions."
+            )
+        if n_left_out:
+            logger.info("%s: `where` left out %d of %d records", place, n_left_out, self.n_read)
+
+    def _remember(self, column: str, value: str) -> None:
+        own = self.refused.setdefault(column, [])
+        if len(own) < N_VALUES and value not in own:
+            own.append(value)
+
+
+def _first_unmet(row: Row, conditions: Sequence[Condition]) -> tuple[str, str] | None:
+    """Return column and value of the first condition that a row does not meet."""
+    for condition in conditions:
+        value = column_value(row[1], condition.column, origin=row[0])
+        if not meets(value, condition, origin=row[0]):
+            return condition.column, repr(value)
+    return None
 
 
 def column_value(record: Mapping[str, Any], column: str, *, origin: str) -> Any:

@@ -27,11 +27,10 @@ from psibench.generate.base import BucketSchemes, Build, complete_build
 from psibench.generate.loaders import Loader
 from psibench.metrics.buckets import UNKNOWN
 from psibench.sources.batches import Row, batch_documents
-from psibench.sources.checks import require_id, require_text
-from psibench.sources.documents import source_records
+from psibench.sources.checks import require_columns, require_id, require_text
 from psibench.sources.evidence import Annotation, Evidence, page_key, read_evidence
-from psibench.sources.hub import require_columns
 from psibench.sources.local import dataset_revisions, local_files
+from psibench.sources.records import source_records
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
 

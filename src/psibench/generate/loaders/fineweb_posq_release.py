@@ -19,9 +19,8 @@ from psibench.generate.loaders import Loader
 from psibench.generate.loaders.squad_posq import TINY_SEED, context_ids, relevant_carriers
 from psibench.metrics.buckets import EVERY_TAG, MIXED, THIRDS, bucket_scheme, class_of
 from psibench.reading import shown
-from psibench.sources.checks import require_text
-from psibench.sources.documents import source_records
-from psibench.sources.hub import require_columns
+from psibench.sources.checks import require_columns, require_text
+from psibench.sources.records import source_records
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
 

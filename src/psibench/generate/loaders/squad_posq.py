@@ -20,8 +20,7 @@ from psibench.generate.base import (
     complete_build,
 )
 from psibench.generate.loaders import Loader
-from psibench.sources.hub import read_hub_questions
-from psibench.sources.squad import read_squad_files
+from psibench.sources.squad import read_hub_questions, read_squad_files
 from psibench.tables.dropped import Dropped, dropped_frame
 from psibench.text.lengths import TokenCounter
 

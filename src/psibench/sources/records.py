@@ -1,0 +1,164 @@
+"""Records of a source, file by file: what the files of a hub dataset and local ones have in common.
+
+A source is a list of files that are read apart from each other, in any order and several at once:
+which records of a file are read depends on the file, the conditions and the limit's share. A limit
+is met in looks: in the first each file is asked for an even share; what short files lack is shared
+out in the next among those that gave all they were asked for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from typing import Any, NamedTuple, Protocol
+
+from psibench.config.sources import FilesSource, HubSource
+from psibench.errors import InputError
+from psibench.sources.files import local_record_files
+from psibench.sources.hub import hub_record_files
+from psibench.sources.where import Chosen
+
+NumberedRecord = tuple[str, dict[str, Any], str]
+"""Origin, record, and its id by file and number."""
+
+
+class RecordFile(Protocol):
+    """A file of a source; it can be sent to another process."""
+
+    @property
+    def key(self) -> str:
+        """What ids made of file and record number start with."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is text that has no columns."""
+
+    def identity(self) -> str:
+        """Return what changes when the file's content or its place does."""
+
+    def records(self, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield ``(origin, record)``, with these columns at least, if they are there."""
+
+
+class Portion(NamedTuple):
+    """Records of a file that meet the conditions, from ``start`` up to ``stop``; None: to the end.
+
+    ``file`` is the number of the file in its source.
+    """
+
+    file: int
+    start: int
+    stop: int | None
+
+
+def record_files(source: FilesSource | HubSource) -> Sequence[RecordFile]:
+    """List the files of a source in reading order.
+
+    Raises InputError if the source cannot be found.
+    """
+    if isinstance(source, FilesSource):
+        return local_record_files(source.paths)
+    return hub_record_files(source)
+
+
+def next_look(limit: int | None, n_files: int, given: Mapping[Portion, int]) -> list[Portion]:
+    """Return the portions to be read next; none when the limit is met, or all files are read.
+
+    Of files that get one record more than others where a share is no whole number, one is as far
+    from the next as can be: the first files are not preferred.
+
+    Parameters
+    ----------
+    given
+        How many records each portion gave so far, in the order in which they were read.
+    """
+    if limit is None:
+        return [] if given else [Portion(number, 0, None) for number in range(n_files)]
+    read, is_short = [0] * n_files, [False] * n_files
+    for (number, start, stop), n in given.items():
+        read[number] += n
+        is_short[number] |= stop is not None and n < stop - start
+    files = [number for number in range(n_files) if not is_short[number]]
+    left = limit - sum(read)
+    bounds = pairwise(-(-left * i // max(len(files), 1)) for i in range(len(files) + 1))
+    shares = [high - low for low, high in bounds]
+    return [
+        Portion(number, read[number], read[number] + share)
+        for number, share in zip(files, shares, strict=True)
+        if share
+    ]
+
+
+def portion_records(
+    source: FilesSource | HubSource,
+    file: RecordFile,
+    portion: Portion,
+    columns: Sequence[str],
+    *,
+    chosen: Chosen,
+) -> Iterator[NumberedRecord]:
+    """Yield the records of a portion, counted in ``chosen``.
+
+    Raises InputError if the file cannot be read, has no columns and there are conditions, or lacks
+    one of theirs.
+    """
+    rows = _numbered(source, file, columns)
+    return chosen.keep(rows, source.where, start=portion.start, stop=portion.stop)
+
+
+def numbered_records(
+    source: FilesSource | HubSource, columns: Sequence[str], *, first: int | None = None
+) -> Iterator[NumberedRecord]:
+    """Yield ``(origin, record, id by file and number)`` of what is read of a source, in order.
+
+    Raises InputError if the source cannot be read, or ``where`` leaves nothing.
+
+    Parameters
+    ----------
+    first
+        Look at so many records and no more, of the first files, whatever the source's limit.
+    """
+    files, chosen = record_files(source), Chosen()
+    given: dict[Portion, int] = {}
+    if first is not None:
+        every = (one for file in files for one in _numbered(source, file, columns))
+        yield from chosen.keep(islice(every, first), source.where)
+    while first is None and (look := next_look(source.max_documents, len(files), given)):
+        for portion in look:
+            n_before = chosen.n_kept
+            yield from portion_records(source, files[portion.file], portion, columns, chosen=chosen)
+            given[portion] = chosen.n_kept - n_before
+    chosen.tell(place_of(source))
+
+
+def _numbered(
+    source: FilesSource | HubSource, file: RecordFile, columns: Sequence[str]
+) -> Iterator[NumberedRecord]:
+    if file.is_whole and source.where:
+        raise InputError(f"{file}: a text file has no columns; take `where` away")
+    named = [*columns, *(one.column for one in source.where)]
+    for number, (origin, record) in enumerate(file.records(named)):
+        yield origin, record, f"{file.key}:{number}"
+
+
+def source_records(
+    source: FilesSource | HubSource, columns: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield ``(origin, record)`` of what is read of a source, in order.
+
+    Raises InputError if the source cannot be read, is text without columns, or ``where`` leaves
+    nothing.
+
+    Parameters
+    ----------
+    columns
+        What is read of Parquet files.
+    """
+    for file in record_files(source) if isinstance(source, FilesSource) else ():
+        if file.is_whole:
+            raise InputError(f"{file}: text without columns; expected a file of records")
+    for origin, record, _ in numbered_records(source, columns):
+        yield origin, record
+
+
+def place_of(source: FilesSource | HubSource) -> str:
+    """Name a source in messages."""
+    return ", ".join(source.paths) if isinstance(source, FilesSource) else source.name
