@@ -29,6 +29,7 @@ from psibench.errors import InputError
 from psibench.generate.sampling import (
     PART_ROWS,
     Candidates,
+    Held,
     Passages,
     Sample,
     cut_into_passages,
@@ -70,7 +71,7 @@ logger = logging.getLogger("psibench")
 
 PART_SCHEMA = pa.schema(
     {"place": pa.int64(), "bin": pa.int32(), "length": pa.int32()}
-    | dict.fromkeys(("_id", "text", "origin"), pa.string())
+    | {"_id": pa.string(), "packed": pa.binary(), "origin": pa.string()}
 )
 COUNTS_KEY = b"psibench.counts"
 
@@ -294,10 +295,10 @@ def write_part(part: Part) -> None:
         key=lambda pair: pair[0].place,
     )
     schema = PART_SCHEMA.with_metadata({COUNTS_KEY: told.encode()})
-    with atomic_path(part.path) as path, pq.ParquetWriter(path, schema, compression="zstd") as file:
+    with atomic_path(part.path) as path, pq.ParquetWriter(path, schema) as file:
         for start in range(0, len(held), PART_ROWS):
             block = [
-                (entry.place, number, entry.length, entry.doc_id, entry.text, entry.origin)
+                (entry.place, number, entry.length, entry.doc_id, entry.packed, entry.origin)
                 for entry, number in held[start : start + PART_ROWS]
             ]
             columns = zip(*block, strict=True)
@@ -325,13 +326,13 @@ def _joined(
         for own, n in zip(found.bins, counts.n_seen, strict=True):
             own.n_seen += n
         for batch in pq.ParquetFile(part.path).iter_batches(batch_size=PART_ROWS):
-            for row in batch.to_pylist():
-                found.bins[row["bin"]].offer(
-                    -priority(sample.seed, row["_id"]),
-                    found.n_documents + row["place"],
-                    (row["_id"], row["text"], row["origin"]),
-                    row["length"],
-                )
+            for place, number, length, doc_id, packed, origin in zip(
+                *batch.to_pydict().values(), strict=True
+            ):
+                own, order = found.bins[number], -priority(sample.seed, doc_id)
+                entry = Held(order, found.n_documents + place, doc_id, packed, origin, length)
+                if own.has_room(order, entry.place):
+                    own.hold(entry)
         found.n_documents += counts.n_documents
         if counts.n_documents:
             found.extend_range(counts.shortest, counts.longest)

@@ -237,16 +237,17 @@ class LengthBin:
     drawn: list[Held] = field(default_factory=list)
     duplicates: list[tuple[Held, Held, Repeat]] = field(default_factory=list)
 
-    def offer(self, order: int, place: int, row: tuple[str, str, str], length: int) -> None:
-        """Hold a document ``(id, text, origin)`` if its priority is good enough."""
-        is_full = self.capacity is not None and len(self.held) >= self.capacity
-        if is_full and (not self.held or (order, place) < self.held[0][:2]):
-            return
-        doc_id, text, origin = row
-        entry = Held(order, place, doc_id, zlib.compress(text.encode(), level=1), origin, length)
+    def has_room(self, order: int, place: int) -> bool:
+        """Say whether a document of this priority would be held."""
+        if self.capacity is None or len(self.held) < self.capacity:
+            return True
+        return bool(self.held) and (order, place) >= self.held[0][:2]
+
+    def hold(self, entry: Held) -> None:
+        """Hold a document that there is room for; of a full bin the worst goes."""
         if self.capacity is None:
             self.held.append(entry)
-        elif is_full:
+        elif len(self.held) >= self.capacity:
             heapq.heapreplace(self.held, entry)
         else:
             heapq.heappush(self.held, entry)
@@ -368,10 +369,17 @@ def read_candidates(
         numbers = bin_numbers(lengths, sample.edges).tolist()
         rows = batch.select("_id", "text", "origin").iter_rows()
         for number, length, row in zip(numbers, lengths.tolist(), rows, strict=True):
-            own = found.bins[number]
+            own, order, place = (
+                found.bins[number],
+                -priority(sample.seed, row[0]),
+                found.n_documents,
+            )
             own.n_seen += 1
-            own.offer(-priority(sample.seed, row[0]), found.n_documents, row, length)
             found.n_documents += 1
+            if own.has_room(order, place):
+                doc_id, text, origin = row
+                packed = zlib.compress(text.encode(), level=1)
+                own.hold(Held(order, place, doc_id, packed, origin, length))
     return found
 
 

@@ -180,11 +180,11 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         # Arrow would keep every column chunk it has read ahead until the file is closed.
         file = pq.ParquetFile(path, pre_buffer=False, buffer_size=PARQUET_BUFFER)
         names = file.schema_arrow.names
-        own = [n for n in names if any(_inside(c, n) for c in columns)]
+        own = [n for n in names if any(is_inside(c, n) for c in columns)]
         if twice := [name for name in dict.fromkeys(own) if own.count(name) > 1]:
             raise InputError(f"{path}: columns that occur twice: {', '.join(twice)}")
         needed = [c for c in columns if c not in ("_id", "id")]
-        is_whole = all(any(_inside(c, n) for n in names) for c in needed)
+        is_whole = all(any(is_inside(c, n) for n in names) for c in needed)
         wanted = own if is_whole else None  # else a message names what there is
         for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=wanted):
             for record in batch.to_pylist():
@@ -197,7 +197,7 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         raise InputError(f"{path}: not a readable Parquet file ({error})") from error
 
 
-def _inside(column: str, name: str) -> bool:
+def is_inside(column: str, name: str) -> bool:
     """Say whether a column, maybe ``a.b``, is the one of that name or inside it."""
     return column == name or column.startswith(f"{name}.")
 

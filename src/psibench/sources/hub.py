@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from psibench.config.sources import HubSource
 from psibench.errors import InputError
+from psibench.sources.files import is_inside
 from psibench.tables import content_hash
 
 PARQUET_ROWS = 256
@@ -77,7 +78,7 @@ class HubFile:
         is_here = self.source.streaming or "://" not in self.url
         path = self.url if is_here else DownloadManager().download(self.url)
         builder.config.data_files = {self.split: [path]}
-        dataset = builder.as_streaming_dataset(split=self.split)
+        dataset = _stream(builder, self.split)
         if not hasattr(builder.config, "fragment_scan_options"):
             return dataset
         from pyarrow.dataset import ParquetFragmentScanOptions  # imports pandas
@@ -86,12 +87,22 @@ class HubFile:
             pre_buffer=False, use_buffered_stream=True, buffer_size=STREAM_BUFFER
         )
         builder.config.batch_size = PARQUET_ROWS
-        names = list(dataset.features)
-        needed = {n for c in columns for n in names if c == n or c.startswith(f"{n}.")}
-        if all(any(c == n or c.startswith(f"{n}.") for n in needed) for c in columns):
-            builder.config.columns = [name for name in names if name in needed]
-            builder.info.features = Features({n: dataset.features[n] for n in names if n in needed})
-        return builder.as_streaming_dataset(split=self.split)
+        found = dataset.features
+        needed = [name for name in found if any(is_inside(column, name) for column in columns)]
+        if all(any(is_inside(column, name) for name in needed) for column in columns):
+            builder.config.columns = needed
+            builder.info.features = Features({name: found[name] for name in needed})
+        return _stream(builder, self.split)
+
+
+def _stream(builder: Any, split: str) -> Any:
+    from unittest.mock import patch
+
+    from datasets import config
+
+    # Where there is torch, the library would import it to share a counter: seconds, and 250 MB.
+    with patch.object(config, "TORCH_AVAILABLE", False):
+        return builder.as_streaming_dataset(split=split)
 
 
 def hub_record_files(source: HubSource) -> list[HubFile]:
@@ -108,11 +119,11 @@ def hub_record_files(source: HubSource) -> list[HubFile]:
         except Exception as error:  # as in `records`
             raise _unreadable(source, split, error) from error
         root = f"{builder.base_path}/" if builder.base_path else ""
-        found += [HubFile(source, split, url, _inside(url, root)) for url in own]
+        found += [HubFile(source, split, url, _path_inside(url, root)) for url in own]
     return found
 
 
-def _inside(url: str, root: str) -> str:
+def _path_inside(url: str, root: str) -> str:
     """Return a file's path below the dataset's root, both as the library has them."""
     if "://" not in url:
         return os.path.relpath(url, root or ".").replace(os.sep, "/")
