@@ -70,6 +70,7 @@ def draw(source: Path, folder: Path, *, unit: str, n_documents: int) -> None:
         documents=documents,
         sampling=sampling,
         dropped=dropped,
+        store=str(folder / "store"),  # of its own: a second run would find the first one's
     )
 
 

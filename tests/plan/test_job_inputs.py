@@ -1,5 +1,7 @@
 """Which files a job reads, and how large it is: what follows from views, pairs, panels and runs."""
 
+import os
+
 import pytest
 
 from psibench.errors import InputError
@@ -155,3 +157,21 @@ def test_a_job_after_another_of_its_sort_has_two_threads_at_least():
     assert jobs.threads(small, "x", corpus_lang=ENG) == 1
     large = plan_of(sample=sample | {"n_documents": 9000})
     assert (jobs.threads(large, "x", ENG), jobs.chain_threads(large, "x", ENG)) == (8, 8)
+
+
+def test_sampling_has_a_thread_for_each_large_file_and_four_for_the_hub(tmp_path):
+    def threads(source):
+        return jobs.sample_threads(
+            plan_of(corpora=[CORPORA[0] | {"source": source}], cross_lingual=None), "x", ENG
+        )
+
+    files = [tmp_path / f"{number}.jsonl" for number in range(3)]
+    for file in files:
+        file.write_text('{"text": "a"}\n')
+    local = {"kind": "files", "paths": [str(tmp_path / "*.jsonl")]}
+    assert threads(local) == 1  # no process is worth its start
+    for file in files:
+        os.truncate(file, 40 << 20)  # 120 MiB in three files
+    assert threads(local) == 3
+    assert threads({"kind": "hub", "name": "owner/dataset"}) == 4
+    assert threads(DOCS) == 1

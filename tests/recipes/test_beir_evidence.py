@@ -394,22 +394,19 @@ def test_a_dataset_as_mteb_keeps_it_on_the_hub_is_the_same_as_beirs_folder(tmp_p
         jsonl(folder / "qrels" / f"{split}.jsonl", *records)
     (folder / "README.md").write_text(MTEB_CARD)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    load, asked = datasets.load_dataset, []
+    load, asked = datasets.load_dataset_builder, set()
 
-    def from_folder(name, config, *, split, revision):
-        asked.append((name, config, split, revision))
-        return load(str(folder), config, split=split)
+    def from_folder(name, config, *, data_files, revision):
+        asked.add((name, config, data_files, revision))
+        return load(str(folder), config)
 
-    monkeypatch.setattr(datasets, "load_dataset", from_folder)
+    monkeypatch.setattr(datasets, "load_dataset_builder", from_folder)
     source = {"path": "mteb/scifact", "revision": "abc"}
     built = build("", evidence, source=source)
     for name in ("corpus", "queries", "qrels"):
         assert getattr(built, name).equals(getattr(expected, name))
-    assert {one[1:] for one in asked} == {
-        (None, "test", "abc"),
-        ("corpus", "corpus", "abc"),
-        ("queries", "queries", "abc"),
-    }
+    configs = (None, "corpus", "queries")
+    assert asked == {("mteb/scifact", config, None, "abc") for config in configs}
 
 
 # --- What is refused, dropped and recorded

@@ -60,7 +60,7 @@ class Personas(Section):
     """Candidates per document (Controlled, section 3: 20)."""
 
 
-@stage("personas", version=1, each="domains")
+@stage("personas", version=2, each="domains")
 def run_personas(
     section: Personas,
     entry: Model,

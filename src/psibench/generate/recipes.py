@@ -106,7 +106,7 @@ def build_params(
     return params
 
 
-@stage("build", version=2)
+@stage("build", version=3)
 def run_build(
     section: Mapping[str, Any],
     *,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from psibench.config.sources import FilesSource, HubSource
 from psibench.errors import InputError
-from psibench.sources.files import local_record_files
+from psibench.sources.files import READERS, local_record_files
 from psibench.sources.hub import hub_record_files
 from psibench.sources.where import Chosen
 
@@ -154,7 +154,7 @@ def source_records(
     """
     for file in record_files(source) if isinstance(source, FilesSource) else ():
         if file.is_whole:
-            raise InputError(f"{file}: text without columns; expected a file of records")
+            raise InputError(f"{file}: text without columns; expected {', '.join(READERS)}")
     for origin, record, _ in numbered_records(source, columns):
         yield origin, record
 
