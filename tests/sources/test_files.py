@@ -193,3 +193,21 @@ def test_columns_that_are_not_asked_for_may_hold_anything():
     far = pa.array([2**62], pa.timestamp("ms"))
     pq.write_table(pa.table({"text": ["t"], "id": ["x"], "when": far}), "p.parquet")
     assert read_document_files(["p.parquet"]).rows() == [("x", "t", "p.parquet, row 0")]
+
+
+def test_globs_match_files_and_folders_in_sorted_order():
+    for name in ("2024/a", "2023/a", "2023/b"):
+        path = Path(f"news/{name}/x.txt")
+        path.parent.mkdir(parents=True)
+        path.write_text(name)
+    assert read_document_files(["news/*/a/*.txt"]).select("_id", "text").rows() == [
+        ("2023/a/x", "2023/a"),  # ids are below the folder before the first wildcard
+        ("2024/a/x", "2024/a"),
+    ]
+    assert read_document_files(["news/**/b"])["text"].to_list() == ["2023/b"]
+    assert "news/*/c: no file or folder matches" in refusal("news/*/c")
+
+
+def test_a_null_text_is_left_out_and_counted():
+    write_jsonl("j.jsonl", {"text": None}, {"text": "b"})
+    assert read_document_files(["j.jsonl"])["_id"].to_list() == ["j:1"]

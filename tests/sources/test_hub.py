@@ -1,11 +1,16 @@
 import json
+from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 
 from psibench.config.sources import HubSource
 from psibench.errors import InputError
 from psibench.sources.documents import document_batches
+from psibench.sources.local import local_files
 from psibench.sources.squad import read_hub_questions
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -148,3 +153,30 @@ def test_an_unknown_dataset_or_split_is_refused(lay_out, tmp_path, name, split):
         read_documents(str(tmp_path / name), splits=[split])
     assert f"split {split!r}" in str(raised.value)
     assert "Check name, split and revision" in str(raised.value)
+
+
+def test_of_a_folder_the_files_that_are_named_are_read_and_tracked(lay_out, tmp_path):
+    name = lay_out(DOCUMENTS, ("key", "text"), kind="parquet")
+    source = HubSource(kind="hub", name=name, data_files=["valid*.parquet"])
+    assert pl.concat(document_batches(source)).rows() == [
+        ("validation:0", "three", f"{name}/validation.parquet, record 0")
+    ]
+    assert [Path(path).resolve() for path in local_files(source)] == [
+        (tmp_path / "set" / "validation.parquet").resolve()
+    ]
+    with pytest.raises(InputError, match="cannot be loaded"):
+        read_documents(name, data_files=["none/*.parquet"])
+
+
+@pytest.mark.parametrize("other", [{"splits": ["test"]}, {"config": "c"}])
+def test_files_that_are_named_have_no_splits_and_no_configuration(other):
+    with pytest.raises(ValidationError, match=r"data_files and .*: give one"):
+        HubSource(kind="hub", name="n", data_files=["a.parquet"], **other)
+
+
+def test_columns_that_are_not_needed_are_not_read(lay_out):
+    name = lay_out({"train": [("a", "x")]}, ("key", "text"), kind="parquet")
+    path = Path(name) / "train.parquet"
+    far = pa.array([2**62], pa.timestamp("ms"))  # no year that Python has
+    pq.write_table(pq.read_table(path).append_column("when", far), path)
+    assert read_documents(name, id_column="key").rows() == [("a", "x", f"{path}, record 0")]
