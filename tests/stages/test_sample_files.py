@@ -101,6 +101,7 @@ def test_a_draw_by_files_is_the_draw_of_one_reading():
     assert dropped.height == whole.duplicates.height > 0
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("passages", [None, Passages(min_words=5, max_words=20)])
 def test_files_read_side_by_side_give_the_same_rows(passages):
     section = params(passages=passages)
@@ -109,6 +110,7 @@ def test_files_read_side_by_side_give_the_same_rows(passages):
     assert len(list(Path("other/samples").iterdir())) == N_FILES * (2 if passages else 1)
 
 
+@pytest.mark.processes
 def test_a_sample_that_was_killed_reads_the_missing_files_alone():
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, json.dumps(params())], capture_output=True, text=True
