@@ -252,14 +252,15 @@ def _write_missing(parts: Sequence[Part], processes: int) -> None:
         return
     # Started anew, not forked: polars' threads do not survive a fork.
     with ProcessPoolExecutor(
-        min(processes, len(missing)), mp_context=get_context("spawn"), initializer=_end_with_parent
+        min(processes, len(missing)), mp_context=get_context("spawn"), initializer=_begin_reader
     ) as pool:
         for _ in pool.map(write_part, missing):
             pass
 
 
-def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, killed for instance."""
+def _begin_reader() -> None:
+    """Bind a process that reads files to one core, and to the life of the one that started it."""
+    os.environ["RAYON_NUM_THREADS"] = "1"  # of tokenizers: the others count theirs
     parent = parent_process()
     assert parent is not None
 
