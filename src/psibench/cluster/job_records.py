@@ -39,9 +39,9 @@ JOBS_SCHEMA: dict[str, Any] = {
 
 `path` is its benchmark file's below their folder; `model` a model, reranker or task of a language
 model, "" for other jobs. `cpu_s` is of all its processes; `max_rss_mb` the largest resident memory,
-MiB: the job's own, or that of all its processes at one of Snakemake's looks, whichever is more. What
-it asked for (`asked_mb`, `asked_minutes`, `threads`) and the size of its inputs (MB) come from its
-log. Of encoding jobs: tokens of texts, tokens computed, seconds of encoding.
+MiB: the job's own, or that of all its processes at one of Snakemake's looks, whichever is more.
+What it asked for (`asked_mb`, `asked_minutes`, `threads`) and the size of its inputs (MB) come from
+its log. Of encoding jobs: tokens of texts, tokens computed, seconds of encoding.
 """
 TOTAL = "total"
 

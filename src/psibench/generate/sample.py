@@ -3,8 +3,9 @@
 Long documents are cut into passages first where the config says so. A source of files is drawn file
 by file: since a bin takes the documents of the smallest priorities, those of all files are among
 those of each. What may be drawn of a file is written to the store under the hash of all that
-decides it, and joined at the end. So a run that was stopped reads the files that are missing,
-several are read side by side, and in memory is what one file may give for each process.
+decides it, joined at the end, and removed once the tables are written. So a run that was stopped
+reads the files that are missing, several are read side by side, and in memory is what one file may
+give for each process.
 """
 
 import json
@@ -102,10 +103,10 @@ def run_sample(
         section.get("length_tokenizer", "words"),
         section.get("id_prefix", ""),
     )
+    parts: list[Part] = []
     if isinstance(source, FilesSource | HubSource):
-        found, left_out = _candidates_of_files(
-            source, drawing, folder=Path(store) / "samples", processes=threads
-        )
+        parts = _write_parts(source, drawing, folder=Path(store) / "samples", processes=threads)
+        found, left_out = _joined(source, parts, drawing.sample)
     else:
         read = read_documents(source)
         found, pieces = drawing.candidates(read.batches)
@@ -131,6 +132,9 @@ def run_sample(
         language=pl.lit(language), domain=pl.lit(domain)
     )
     write_table(every, dropped, ATTRITION, provenance=origin)
+    for part in parts:  # another draw has other parts
+        part.path.unlink(missing_ok=True)
+        part.pieces.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -192,13 +196,12 @@ class Counts(NamedTuple):
     n_seen: list[int]
 
 
-def _candidates_of_files(
+def _write_parts(
     source: FilesSource | HubSource, drawing: Drawing, *, folder: Path, processes: int
-) -> tuple[Candidates, pl.DataFrame]:
-    """Return what may be drawn of a source of files, and the pieces left out.
+) -> list[Part]:
+    """Write what may be drawn of each file of a source where it is not there, in reading order.
 
-    Raises InputError if the source cannot be read, or ``where`` leaves nothing; if it holds no
-    text; if two documents that may be drawn have one id.
+    Raises InputError if the source cannot be read.
     """
     note_unread(source)
     files = record_files(source)
@@ -220,8 +223,7 @@ def _candidates_of_files(
         _write_missing(asked, processes)
         given |= {part.portion: _read_counts(part.path).chosen.n_kept for part in asked}
         parts += asked
-    parts.sort(key=lambda part: part.portion[:2])
-    return _joined(source, parts, drawing.sample)
+    return sorted(parts, key=lambda part: part.portion[:2])
 
 
 def _key(source: FilesSource | HubSource, file: RecordFile, drawing: Drawing) -> str:
@@ -317,7 +319,11 @@ def _read_counts(path: Path) -> Counts:
 def _joined(
     source: FilesSource | HubSource, parts: Sequence[Part], sample: Sample
 ) -> tuple[Candidates, pl.DataFrame]:
-    """Join the parts of a source, in reading order; see `_candidates_of_files`."""
+    """Return what may be drawn of a source, and the pieces left out, from its parts in order.
+
+    Raises InputError if ``where`` leaves nothing, the source holds no text, or two documents that
+    may be drawn have one id.
+    """
     found, chosen, texts = Candidates.none(sample), Chosen(), TextCounts()
     pieces = [dropped_frame()]
     for part in parts:
