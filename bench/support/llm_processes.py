@@ -18,7 +18,7 @@ from typing import Any
 from openai import _base_client
 
 from psibench.errors import InputError
-from psibench.llm.answer_store import AnswerStore
+from psibench.llm.answer_store import stored_answers
 from psibench.llm.asking import Item
 from psibench.llm.request import Message, Request, ResponseSchema, Sampling
 from psibench.llm.run import ask_all
@@ -166,9 +166,7 @@ class Trial:
     @property
     def stored(self) -> int:
         """Count the different requests with an answer in the store."""
-        store = AnswerStore(self.store)
-        store.refresh()
-        return len(store)
+        return len(list(stored_answers(self.store)))
 
 
 def line_of(process: Any) -> str:

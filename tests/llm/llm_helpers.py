@@ -16,7 +16,7 @@ from openai import _base_client
 
 from psibench.llm import asking
 from psibench.llm.answer import Answer, Outcome
-from psibench.llm.answer_store import AnswerStore
+from psibench.llm.answer_store import AnswerStore, stored_answers
 from psibench.llm.asking import Item, Totals
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.request import Message, Request, ResponseSchema
@@ -173,13 +173,13 @@ def stats(base_url: str) -> dict:
 
 
 def stored(folder) -> list[Answer]:
-    store = AnswerStore(folder)
-    store.refresh()
-    return list(map(store.get, store.keys()))
+    return list(stored_answers(folder))
 
 
 def files_text(folder: Path) -> str:
-    return "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
+    """Return what is in a store's files, what is compressed there, too."""
+    texts = [path.read_bytes().decode(errors="replace") for path in folder.rglob("*.*")]
+    return "".join([*texts, *map(repr, stored(folder))])
 
 
 def wait_for(condition, timeout_s: float = 300.0):

@@ -45,7 +45,6 @@ def test_the_stand_in_answers_in_process_as_its_server_does(tmp_path):
     wanted = [replace(one, request=asked[n]) for n, one in enumerate(items(3))]
     ask(wanted, tmp_path)
     store = AnswerStore(tmp_path)
-    store.refresh()
     for one in asked:
         direct, served = answer_directly(one), store.get(one.key)
         assert (direct.text, direct.usage, direct.model) == (

@@ -85,7 +85,6 @@ def test_names_that_cannot_be_written_or_shown_are_escaped_and_cut(tmp_path, fie
     run = ask(items(1), tmp_path, server=ScriptedServer(completion(**changes)))
     assert run.error is None
     with AnswerStore(tmp_path) as store:
-        store.refresh()
         kept = getattr(store.get(request(0).key), field)
     assert kept.isprintable()
     assert len(kept.encode()) < 1000

@@ -17,7 +17,7 @@ from psibench.generate.ask import (
     run_gather,
 )
 from psibench.generate.recipes import run_assemble
-from psibench.llm.answer_store import AnswerStore
+from psibench.llm.answer_store import stored_answers
 from psibench.llm.asking import Chain, Totals
 from psibench.llm.connection import TryFailedError
 from psibench.llm.sections import LlmSettings
@@ -177,9 +177,8 @@ def test_the_budget_counts_what_the_store_holds(folder, monkeypatch):
             prices={"stand-in/rules": price},
             store=folder / "store",
         )
-    with AnswerStore(folder / "store" / "llm" / "it") as store:
-        store.refresh()
-        spent = sum(store.get(key).usage.input_tokens for key in store.keys())  # noqa: SIM118
+    kept = stored_answers(folder / "store" / "llm" / "it")
+    spent = sum(one.usage.input_tokens for one in kept)
     assert seen["spent_usd"] == spent  # a dollar per input token
 
 

@@ -9,7 +9,7 @@ import pytest
 from generated_project import asked, generated_config, make_generated_project, read, write_corpus
 from workflow_project import Project, once_per_session
 
-from psibench.llm.answer_store import AnswerStore
+from psibench.llm.answer_store import stored_answers
 from psibench.tables import read_provenance, read_table
 from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import PSI_TABLE
@@ -180,6 +180,4 @@ def test_a_budget_ends_the_run_with_its_message_and_keeps_what_was_answered(
 
 
 def n_stored(folder: Path) -> int:
-    with AnswerStore(folder) as store:
-        store.refresh()
-        return len(store)
+    return len(list(stored_answers(folder)))

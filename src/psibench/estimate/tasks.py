@@ -331,7 +331,6 @@ class Estimator:
     def _answers(self, llm: str) -> AnswerStore:
         if llm not in self._opened:
             self._opened[llm] = AnswerStore(answer_folder(self.store, llm))
-            self._opened[llm].refresh()
         return self._opened[llm]
 
 

@@ -152,9 +152,10 @@ def run_ask(
         estimate_requests(((one.values, r) for one, r in pairs(n)), template, asking.llm)
         for n in range(len(domains))
     ]
-    found = _stored(requests(), asking, folder)
+    keys = list(dict.fromkeys(item.request.key for item in requests()))
+    found = _stored(requests(), keys, asking, folder)
     if len(found) < n_items:  # else no server is needed, and none is started
-        found = _ask(requests(), n_items, asking, prices, folder, check_stop)
+        found = _ask(requests(), keys, n_items, asking, prices, folder, check_stop)
     else:
         logger.info(
             "%s, %s: %d items, all answered by the store, 0 requests asked",
@@ -207,12 +208,13 @@ def _judge_revision(asking: Asking, template: Prompt) -> dict[str, str]:
     return {f"llm:{asking.llm_id}": model, f"prompt:{asking.task.name}": template.hash}
 
 
-def _stored(requests: Iterable[Item], asking: Asking, folder: Path) -> dict[str, Outcome]:
+def _stored(
+    requests: Iterable[Item], keys: Sequence[str], asking: Asking, folder: Path
+) -> dict[str, Outcome]:
     """Return the outcomes of items from the answer store, up to the first that lacks one."""
     found: dict[str, Outcome] = {}
     with AnswerStore(folder) as answers:
-        answers.refresh()
-        for item in requests:
+        for item in requests if answers.look_up(keys) == len(keys) else ():
             chain = Chain(item.id, item.request, asking.llm.asking.max_reasks)
             outcome = chain.follow_stored(answers)
             if outcome is None:
@@ -223,6 +225,7 @@ def _stored(requests: Iterable[Item], asking: Asking, folder: Path) -> dict[str,
 
 def _ask(
     requests: Iterable[Item],
+    keys: Sequence[str],
     n_items: int,
     asking: Asking,
     prices: Mapping[str, Price],
@@ -242,6 +245,7 @@ def _ask(
             asking.llm,
             store=folder,
             on_outcome=take,
+            keys=keys,
             prices=prices,
             spent_usd=_spent_usd(asking.llm, prices, folder),
             check_stop=check_stop,

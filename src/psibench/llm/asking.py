@@ -63,10 +63,10 @@ class Chain:
     def __post_init__(self) -> None:
         self.key = self.first_key = self.request.key
 
-    def take(self, answer: Answer, *, is_followed: bool = False) -> Outcome | None:
+    def take(self, answer: Answer, stored: AnswerStore | None = None) -> Outcome | None:
         """Judge an answer to the current request; None if the next sample is to be asked.
 
-        ``is_followed``: the next sample's answer is there already.
+        Where another sample would not mend it, ``stored`` may have that sample's answer already.
         """
         self.usage += answer.usage
         outcome = interpret(
@@ -76,19 +76,21 @@ class Chain:
             item_id=self.item_id,
             n_reasks=self.n_reasks,
         )
-        may_differ = outcome.status in REASKED and (outcome.reason != CONTEXT_FULL or is_followed)
-        if not may_differ or self.n_reasks >= self.max_reasks:
-            return replace(outcome, usage=self.usage, n_asked=self.n_asked)
-        self.request = self.request.reask()
-        self.key = self.request.key
+        ended = replace(outcome, usage=self.usage, n_asked=self.n_asked)
+        if outcome.status not in REASKED or self.n_reasks >= self.max_reasks:
+            return ended
+        request = self.request.reask()
+        key = request.key
+        if outcome.reason == CONTEXT_FULL and (stored is None or key not in stored):
+            return ended
+        self.request, self.key = request, key
         self.n_reasks += 1
         return None
 
     def follow_stored(self, stored: AnswerStore) -> Outcome | None:
         """Follow the chain through stored answers; None where the next request has none."""
         while (answer := stored.get(self.key)) is not None:
-            is_followed = stored.get(self.request.reask().key) is not None
-            if (outcome := self.take(answer, is_followed=is_followed)) is not None:
+            if (outcome := self.take(answer, stored)) is not None:
                 return outcome
         return None
 
@@ -169,7 +171,6 @@ async def ask(
         raised, once what is under way is stored or was given up.
     """
     run = _Run(client, store, policy, on_outcome)
-    store.refresh()
     await run.see_to_all(iter(items), check_stop=check_stop)
     return run.results.totals
 

@@ -177,7 +177,6 @@ class _Run:
 
     def go(self, items: Iterable[Item], check_stop: Callable[[], None]) -> None:
         """Send, await and read until nothing is left to be done."""
-        self._store.refresh()
         for item in items:
             chain = Chain(item.id, item.request, self._policy.max_reasks)
             if not self.results.take_stored(chain, self._store):
@@ -322,6 +321,7 @@ class _Run:
             batch = _recorded(path)
             if batch is None or batch.server != self._settings.base_url:
                 continue
+            self._store.look_up(batch.tasks)
             if all(key in self._store for key in batch.tasks):  # its reader was killed
                 path.unlink(missing_ok=True)
             elif self._waiting.keys() & batch.tasks.keys():

@@ -20,6 +20,7 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.prompts import Prompt
 from psibench.llm.request import Request
 from psibench.llm.sections import LlmSettings
+from psibench.llm.usage import Usage
 from psibench.models.checkpoints import EMBEDDED_PREFIX
 from psibench.models.counting import WORDS, token_counter
 from psibench.sources import reach
@@ -29,8 +30,6 @@ STAND_IN = "stand-in"
 EMBEDDED = f"{EMBEDDED_PREFIX}all-MiniLM-L6-v2"
 MESSAGE_TOKENS = 4
 """Tokens of a chat template around each message: about four with the usual ones."""
-MOST_ANSWERS = 5_000
-"""Stored answers looked at for their mean length, at most."""
 MOST_COUNTED = 200
 """Requests of a shard that are tokenized; the totals of all are inferred from their lengths."""
 
@@ -205,13 +204,12 @@ def stretch(text: str, factor: float) -> str:
 
 
 def mean_stored_output(answers: AnswerStore, task: str) -> tuple[int, float]:
-    """Return how many stored answers of a task were looked at, and their mean output tokens.
+    """Return how many answers of a task are stored, and their mean output tokens.
 
     Whatever prompt they answered: the length of a reply hardly depends on its wording.
     """
-    found = (answers.get(key) for _, key in zip(range(MOST_ANSWERS), answers.keys(), strict=False))
-    tokens = [one.usage.output_tokens for one in found if one is not None and one.task == task]
-    return len(tokens), sum(tokens) / len(tokens) if tokens else 0.0
+    n, used = answers.usage_by_task().get(task, (0, Usage()))
+    return n, used.output_tokens / max(1, n)
 
 
 def estimate_requests(

@@ -23,6 +23,7 @@ def ask_all(
     *,
     store: str | Path,
     on_outcome: Callable[[Outcome], None],
+    keys: Iterable[str] = (),
     prices: Mapping[str, Price] | None = None,
     spent_usd: float = 0.0,
     check_stop: Callable[[], None] = lambda: None,
@@ -35,6 +36,8 @@ def ask_all(
         Drawn as fast as they are asked; never held all at once.
     settings, store
         Model, server, policy and budget; folder of the answer store of this model.
+    keys
+        Those of the items' requests, where they are known: looked up together they cost less.
     prices, spent_usd
         Price table, needed with ``settings.budget_usd``; what counts as spent before this run.
     check_stop
@@ -68,6 +71,7 @@ def ask_all(
             )
 
     with AnswerStore(store, fsync_every_s=settings.fsync_s) as answers:
+        answers.look_up(keys)
         if settings.backend == "openai-batch":
             from psibench.llm.batch import ask_batches
 
