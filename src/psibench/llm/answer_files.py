@@ -44,7 +44,7 @@ BLOCK = struct.Struct("<4sIIIIII")
 SKIPPED = b"\x50\x2a\x4d\x18"
 BLOCK_BYTES, BLOCK_LINES = 128 << 10, 256
 """A block is full with so many, uncompressed."""
-ZSTD = pa.Codec("zstd", compression_level=9)
+ZSTD = pa.Codec("zstd", compression_level=6)
 
 HEAD = struct.Struct("<8sQQII")
 """Before an index: lengths of the list of files and of the entries, two checksums."""
