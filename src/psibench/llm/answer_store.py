@@ -21,9 +21,11 @@ import secrets
 import socket
 import threading
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
@@ -340,8 +342,9 @@ def _tidy(folder: Path) -> None:
         if found := INDEX.fullmatch(name):
             sizes[(int(found[1]).bit_length() - 1) // FAN_BITS].append(name)
     for group in sizes.values():
-        n_entries = sum(int(name.split("-")[1]) for name in group)
-        if len(group) >= 1 << FAN_BITS and n_entries <= MOST_ENTRIES:
+        n_entries = accumulate(int(name.split("-")[1]) for name in group)
+        del group[bisect_right(list(n_entries), MOST_ENTRIES) :]
+        if len(group) >= 1 << FAN_BITS:
             with suppress(OSError, DamagedIndexError):  # another job merges them, or a reader sees
                 parts = [Index.open(folder / name).part for name in group]
                 merged = write_index(folder, parts, alive=files)
