@@ -260,6 +260,15 @@ def test_indexes_are_merged_by_size_under_a_reader(tmp_path):
     assert stored_usage(tmp_path) == used(100)
 
 
+def test_indexes_of_jobs_that_were_killed_are_merged_by_a_reader(tmp_path, monkeypatch):
+    monkeypatch.setattr(answer_store, "LOG_BYTES", 1)
+    begun(tmp_path, range(70))
+    assert len(list(tmp_path.glob("index-*"))) == 70
+    assert found(tmp_path, 71) == [*range(70)]
+    assert len(list(tmp_path.glob("index-*"))) == 1
+    assert stored_usage(tmp_path) == used(70)
+
+
 def test_a_long_log_becomes_a_segment_while_its_job_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(answer_store, "LOG_BYTES", 1200)  # of lines of about 480
     store = begun(tmp_path, range(10))

@@ -62,6 +62,8 @@ UNINDEXED_BYTES, UNINDEXED_FILES = 256 << 20, 256
 """Logs without an index that whoever reads them puts into one."""
 FAN_BITS = 3
 """Eight indexes of a size are merged; of a size are those of 8 to 63 entries, 64 to 511, ..."""
+UNMERGED = 64
+"""Indexes that whoever reads them merges; else it is done when a job closes its store."""
 MOST_ENTRIES = 1 << 22
 """Answers in an index that is made by merging: 64 MiB, and three times as much while it is."""
 PAUSES_S = (0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0)
@@ -237,6 +239,10 @@ class AnswerStore:
     def _listed(self) -> list[Index]:
         """List the folder, open its indexes, and read what no index knows."""
         names = _list(self.folder)
+        if sum(INDEX.fullmatch(name) is not None for name in names) >= UNMERGED:
+            with suppress(OSError):
+                _tidy(self.folder)
+            names = _list(self.folder)
         self._files = files = _data_files(names)
         self._known = {
             key: places
