@@ -82,7 +82,7 @@ class AnswerStore:
     def __init__(self, folder: str | Path, *, fsync_every_s: float = 1.0) -> None:
         self.folder = Path(folder)
         self._fsync_every_s = fsync_every_s
-        self._known: dict[str, list[Place]] = {}
+        self._known: dict[str, tuple[Place, ...]] = {}
         self._files: dict[str, int] = {}
         self._indexes: list[Index] | None = None
         self._ignored: set[str] = set()
@@ -148,7 +148,8 @@ class AnswerStore:
             except OSError:
                 self._end()
             raise
-        self._known.setdefault(answer.key, []).append(Place(self._log.name, self._size, 0))
+        place = Place(self._log.name, self._size, 0)
+        self._known[answer.key] = (*self._known.get(answer.key, ()), place)
         self._size += len(line)
         if self._fsync_every_s == 0:
             self.sync()
@@ -209,6 +210,7 @@ class AnswerStore:
                     temporary.write_bytes(b"".join(compress_log(self._log.read_bytes())))
                 write_index(self.folder, [scan(segment)])
             self._log.unlink()
+            self._indexes = None
         except OSError as error:
             logger.warning("%s: stays uncompressed (%s)", self._log, error.strerror or error)
 
@@ -279,7 +281,7 @@ class AnswerStore:
             for number, place in index.find(heads[order]):
                 if place.name in self._files:
                     found[keys[order[number]]].append(place)
-        self._known |= {key: sorted(set(places)) for key, places in found.items()}
+        self._known |= {key: tuple(sorted(set(places))) for key, places in found.items()}
 
     def _answer_at(self, place: Place) -> Answer | None:
         path = self.folder / place.name
