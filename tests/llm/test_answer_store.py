@@ -3,6 +3,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,14 @@ def test_an_answer_is_read_as_it_was_stored(tmp_path, is_closed):
     assert [AnswerStore(tmp_path).get(one.key) for one in kept] == kept
     assert AnswerStore(tmp_path).get(KEYS[3]) is None
     assert AnswerStore(tmp_path / "none").get(KEYS[3]) is None
+
+
+def test_keys_that_begin_alike_are_told_apart(tmp_path):
+    alike = [replace(answer(number), key="ab" * 8 + 48 * f"{number}") for number in range(3)]
+    with AnswerStore(tmp_path) as store:
+        for one in alike[:2]:
+            store.add(one)
+    assert [AnswerStore(tmp_path).get(one.key) for one in alike] == [*alike[:2], None]
 
 
 def test_letters_are_stored_as_they_are_and_long_stores_compressed(tmp_path):
@@ -205,6 +214,18 @@ def test_a_changed_byte_of_a_segment_costs_its_block_only_and_what_is_asked_agai
     store.close()
     assert store.get(KEYS[256]) == AnswerStore(tmp_path).get(KEYS[256]) == answer(256)
     assert stored_usage(tmp_path) == used(260)  # those that were lost had been paid for
+
+
+@pytest.mark.parametrize("place", [0, 9, 27, 500])
+def test_a_damaged_first_block_costs_no_other_without_an_index_too(tmp_path, caplog, place):
+    segment, whole, _ = in_two_blocks(tmp_path)
+    only(tmp_path, "index-*").unlink()
+    changed = bytearray(whole)
+    changed[place] ^= 1
+    segment.write_bytes(changed)
+    store = AnswerStore(tmp_path)
+    assert [number for number in (0, 255, 256, 258) if KEYS[number] in store] == [256, 258]
+    assert f"{segment}: 256 damaged lines; their requests are asked again" in caplog.text
 
 
 def test_an_index_that_is_damaged_or_lost_costs_nothing(tmp_path, caplog):
