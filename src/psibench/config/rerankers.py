@@ -50,6 +50,10 @@ class CheckpointReranker(RerankerBase):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: float32 on a CPU, the GPU's own reduced format there. Part of what scores are stored
     under."""
+    parameters_m: float | None = Field(default=None, gt=0)
+    """Parameters in millions, of the layers that run: what jobs are planned by (`psibench plan`)."""
+    embedding_parameters_m: float | None = Field(default=None, ge=0)
+    """Of them input embeddings, which are looked up; null: none."""
 
 
 class CrossEncoderReranker(CheckpointReranker):
@@ -196,7 +200,9 @@ RerankerModel = Annotated[
 ]
 
 # Entries differ in these without their scores differing.
-PRESENTATION_FIELDS = frozenset({"description", "tokens_per_batch"})
+PRESENTATION_FIELDS = frozenset(
+    {"description", "tokens_per_batch", "parameters_m", "embedding_parameters_m"}
+)
 
 
 def load_rerankers(own: Mapping[str, RerankerModel] | None = None) -> dict[str, RerankerModel]:

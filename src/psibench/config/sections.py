@@ -36,6 +36,10 @@ class Encoding(Section):
     again, and encodes none of them again."""
     gpu_tflops: float = Field(default=100, gt=0)
     """10^12 operations a second that a GPU is counted on to do: what plans go by."""
+    gpu_gb_per_s: float = Field(default=1000, gt=0)
+    """10^9 bytes a second that a GPU is counted on to read while a language model served here
+    writes: half of what an A100 of 80 GB moves (2,039 by its data sheet). What plans go by, where
+    the model's entry has no measured `vllm.tokens_per_s`."""
     max_shards: int = Field(default=64, ge=1)
     """Most shards that auto makes."""
     node_cache: str | None = None

@@ -92,6 +92,14 @@ class VllmServer(Section):
     """How long the server may take until it is healthy (download and load included)."""
     stop_s: float = Field(default=20.0, gt=0)
     """How long it may take to end before it is killed."""
+    parameters_b: float | None = Field(default=None, gt=0)
+    """Parameters in billions: what its GPU hours are planned by (`psibench plan`). Of a model that
+    is served elsewhere (backend openai) they are counted if this is given, with `gpus` above."""
+    active_parameters_b: float | None = Field(default=None, gt=0)
+    """Of them, those that a token goes through in a mixture of experts; null: all."""
+    tokens_per_s: float | None = Field(default=None, gt=0)
+    """Output tokens a second that one server has been seen to write, all requests together; null:
+    bounded by encoding.gpu_gb_per_s and gpu_tflops."""
 
 
 class LlmSettings(Section):
@@ -121,6 +129,9 @@ class LlmSettings(Section):
     budget_usd: float | None = Field(default=None, ge=0)
     """Money that may be spent on this model, answers in the store included; the run stops before
     it is passed. Raise it and run again to go on."""
+    thinks: bool = False
+    """Whether replies are billed with thoughts before them. Estimates then reach from the reply
+    alone to `max_output_tokens`, until 20 answers to a task are stored: their mean counts."""
     tokenizer: str = "embedded:all-MiniLM-L6-v2"
     """Tokenizer of the estimate: a checkpoint of the model's own, `words`, or `stand-in`."""
     batch: BatchPolicy = BatchPolicy()
