@@ -1,4 +1,4 @@
-"""`psibench plan`: how much a config has to encode, and in how many jobs."""
+"""`psibench plan`: what every stage of a config has to do, takes and costs."""
 
 import argparse
 import os
@@ -13,108 +13,194 @@ from psibench.commands.base import (
     refuse_unwritable,
     write_unrounded,
 )
-from psibench.commands.text_table import UNDEFINED, aligned, figure
-from psibench.plan.config import load_config
+from psibench.commands.text_table import UNDEFINED, aligned
+from psibench.config.paths import PROFILES
+from psibench.errors import InputError
+from psibench.plan.config import Config, load_config
 
 if TYPE_CHECKING:
     import polars as pl
 
 RESULTS = Path("results")
+BY = {"stage": None, "model": "by", "language": "language", "benchmark": "benchmark"}
+"""What rows are summed by -> the column beside the stage."""
 HEADINGS = (
-    *("benchmark", "language", "model", "by", "texts", "M tokens"),
-    *("GPU min", "CPU min", "jobs", "min per job", "store GB"),
+    *("items", "M tokens in", "out", "GPU h", "CPU h", "jobs", "longest, min"),
+    *("store GB", "results GB", "USD"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the config and a CSV file."""
+    """Add the config, what is summed up, how many run at once, and a CSV file."""
     add_config(parser)
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the table, unrounded")
+    parser.add_argument(
+        "--by",
+        choices=BY,
+        default="stage",
+        help="rows: each stage, or each stage by model, language or benchmark (default stage)",
+    )
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="jobs at once (default: the profile slurm's)"
+    )
+    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs at once (default: as --jobs)")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write all rows, unrounded")
 
 
 def run_plan(args: argparse.Namespace) -> None:
-    """Print a row per benchmark, language and model that is encoded, and their sums."""
-    from psibench.plan.encodings import CPU_GFLOPS, encoding_plan
+    """Print the table of a config's work, its sums, and its bottleneck."""
+    import polars as pl
+
+    from psibench.plan.plan import make_plan
+    from psibench.plan.work import summed, work_table
 
     refuse_unwritable("--csv", args.csv)
+    for option in ("jobs", "gpus"):
+        if (given := getattr(args, option)) is not None and given < 1:
+            raise InputError(f"--{option} {given}; give a number from 1 up")
     config, models = load_config(read_config(args))
-    plan = encoding_plan(config, models, results=RESULTS)
-    if plan.is_empty():
-        print("No model of this config encodes texts.")
-        return
-    lines = [*aligned([HEADINGS, *map(_cells, plan.iter_rows(named=True))], n_text=4)]
-    n_jobs = int(plan["jobs"].sum())
-    lines.append("1 job that encodes." if n_jobs == 1 else f"{n_jobs:,} jobs that encode.")
-    known = plan.drop_nulls("gpu_minutes")
-    if known.height:
-        n_cores, on_cpu = os.cpu_count() or 1, config.encoding.device == "cpu"
-        per_job = known.select(known["minutes_per_job"].repeat_by(known["jobs"]).explode())
-        median, longest = per_job.to_series().median(), per_job.to_series().max()
-        hours, minutes = known["gpu_minutes"].sum() / 60, known["cpu_minutes"].sum()
-        here = f"{minutes / 60:,.0f} hours" if minutes >= 600 else f"{_minutes(minutes)} minutes"
-        lines.append(
-            f"{hours:,.1f} GPU hours at {config.encoding.gpu_tflops:g} TFLOPS "
-            f"(encoding.gpu_tflops), or {here} on this machine's CPU "
-            f"({n_cores} cores of {CPU_GFLOPS} GFLOPS); a job takes {_minutes(median)} minutes of "
-            f"a {'CPU' if on_cpu else 'GPU'} (median), the longest {_minutes(longest)}."
-        )
-    room = plan["store_bytes"].drop_nulls()
-    if len(room):
-        of_some = "" if len(room) == plan.height else ", where dimensions and texts are known"
-        lines.append(f"{_gigabytes(int(room.sum()))} GB of vectors in the store{of_some}.")
-    if plan["texts"].null_count():
-        lines.append(
-            "'-': nobody can tell how many texts there will be (no sample.n_documents, and a "
-            "source that is large or on the hub); build it first; encoding.shards: NUMBER cuts it "
-            "into so many jobs."
-        )
-    lines += _unsized(plan.drop_nulls("texts"))
+    table = work_table(make_plan(config, models, missing=[]), results=RESULTS)
+    beside = BY[args.by]
+    names = ["stage"] if beside is None else ["stage", beside]
+    rows = [*summed(table, names).iter_rows(named=True)]
+    (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
+    total |= {"items_high": None}  # documents, requests and pairs are no sum
+    cells = [(*(row.get(name) or "" for name in names), *_cells(row)) for row in (*rows, total)]
+    lines = [*aligned([(*names, *HEADINGS), *cells], n_text=len(names))]
+    lines += _totals(config, total)
+    lines += _unknown(table)
+    lines += _bottleneck(config, table, jobs=args.jobs, gpus=args.gpus)
     print("\n".join(lines))
-    write_unrounded(plan, args.csv)
-
-
-def _unsized(plan: "pl.DataFrame") -> Iterator[str]:
-    """Say why a model's minutes or its room are not known, where its texts are."""
-    for column, key, what in (
-        ("gpu_minutes", "`parameters_m`", "minutes"),
-        ("store_bytes", "`dim` (of a sparse encoder `max_terms`)", "room"),
-    ):
-        lacking = (
-            plan.filter(plan[column].is_null()).get_column("model").unique(maintain_order=True)
-        )
-        if len(lacking):
-            yield (
-                f"'-': no {what} of {', '.join(lacking)}: neither its entry nor a checkpoint on "
-                f"this machine says how large it is; set {key} in `registry:`."
-            )
+    write_unrounded(table, args.csv)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    tokens, room = row["tokens"], row["store_bytes"]
-    return (
-        *(row[key] for key in ("benchmark", "language", "model", "basis")),
-        figure(row["texts"], ","),
-        UNDEFINED if tokens is None else f"{tokens / 1e6:,.{1 if tokens >= 1e6 else 3}f}",
-        *(_minutes(row["gpu_minutes"]), _minutes(row["cpu_minutes"])),
-        *(f"{row['jobs']:,}", _minutes(row["minutes_per_job"])),
-        UNDEFINED if room is None else _gigabytes(room),
+    def ends(name: str, per: float = 1.0) -> str:
+        low, high = row[f"{name}_low"], row[f"{name}_high"]
+        if high is None:
+            return UNDEFINED
+        low, high = number(low / per), number(high / per)
+        return low if low == high else f"{low} to {high}"
+
+    def one(name: str, per: float) -> str:
+        return UNDEFINED if row[name] is None else number(row[name] / per)
+
+    tokens = (ends("tokens_in", 1e6), ends("tokens_out", 1e6))
+    computing = (ends("gpu_minutes", 60), one("cpu_minutes", 60))
+    jobs = (f"{row['jobs']:,}", one("job_minutes", 1))
+    rooms = (one("store_bytes", 1e9), one("results_bytes", 1e9))
+    return (ends("items"), *tokens, *computing, *jobs, *rooms, ends("usd"))
+
+
+def number(value: float) -> str:
+    """Write a number: three digits behind the point below 1, one up to 100, then none."""
+    if value == int(value) or value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.3f}"
+
+
+def _totals(config: Config, total: dict[str, Any]) -> Iterator[str]:
+    """Say what the sums are by."""
+    from psibench.plan.work import CPU_GFLOPS
+
+    encoding, n_cores = config.encoding, os.cpu_count() or 1
+    if total["gpu_minutes_high"] is not None:
+        yield (
+            f"GPU hours by {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), language models "
+            f"that write by {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s); CPU hours by "
+            f"this machine's {n_cores} cores of {CPU_GFLOPS} GFLOPS."
+        )
+    if total["usd_high"] is not None:
+        yield "USD by task and model, and what they rest on: `psibench estimate`."
+
+
+def _unknown(table: "pl.DataFrame") -> Iterator[str]:
+    """Say why numbers are not known."""
+    import polars as pl
+
+    unknown = table.filter(pl.col("basis") == "unknown")
+    if len(unknown):
+        names = unknown.get_column("benchmark").unique(maintain_order=True)
+        yield (
+            f"Not counted: {', '.join(names)}. Nobody can tell how many texts there will be (no "
+            "sample.n_documents, and a source that is large or on the hub): build it first. "
+            "encoding.shards: NUMBER cuts its encodings into so many jobs."
+        )
+    known = table.filter(pl.col("basis") != "unknown")
+    has_tokens = known.filter(pl.col("tokens_in_high") > 0)
+    asked = pl.col("tokens_out_high").is_not_null()
+    for rows, column, key in (
+        (
+            has_tokens.filter(~asked, pl.col("answered").is_null()),
+            "gpu_minutes_high",
+            "parameters_m",
+        ),
+        (has_tokens.filter(asked, pl.col("gpus") > 0), "gpu_minutes_high", "vllm.parameters_b"),
+        (known.filter(stage="encode"), "store_bytes", "dim (of a sparse encoder max_terms)"),
+    ):
+        if lacking := _without(rows, column):
+            what = "room" if column == "store_bytes" else "GPU hours"
+            yield (
+                f"No {what} of {lacking}: neither its entry nor a checkpoint on this machine says "
+                f"how large it is; set `{key}` in its entry."
+            )
+    elsewhere = has_tokens.filter(asked, pl.col("usd_high").is_null(), gpus=0)
+    if unpriced := _without(elsewhere, "gpu_minutes_high"):
+        yield (
+            f"Served elsewhere, without a price: {unpriced}. Its GPU hours are not counted; `vllm: "
+            "{parameters_b: ...}` in its entry counts them."
+        )
+
+
+def _without(rows: "pl.DataFrame", column: str) -> str:
+    """List by whom the rows are that lack a number."""
+    lacking = rows.filter(rows[column].is_null()).get_column("by").unique(maintain_order=True)
+    return ", ".join(lacking)
+
+
+def _bottleneck(
+    config: Config, table: "pl.DataFrame", *, jobs: int | None, gpus: int | None
+) -> Iterator[str]:
+    """Say which stage takes longest, with so many jobs and GPUs at once."""
+    from psibench.plan.work import wall_minutes
+
+    on_cpu = config.encoding.device == "cpu"
+    n_jobs = jobs or (1 if on_cpu else _jobs_of_profile())
+    n_gpus = gpus or n_jobs
+    stages = wall_minutes(table, jobs=n_jobs, gpus=n_gpus, on_cpu=on_cpu)
+    if not len(stages):
+        return
+    stage, longest = stages.row(0)
+    whole = float(stages["minutes"].sum())
+    at_once = f"{n_jobs:,} job{'s' * (n_jobs > 1)}" + ("" if on_cpu else f" and {n_gpus:,} GPUs")
+    yield (
+        f"Bottleneck: {stage}, {duration(longest)} at most with {at_once} at once (--jobs, "
+        f"--gpus); all stages that are timed, one after the other: {duration(whole)}."
     )
 
 
-def _minutes(value: Any) -> str:
-    return figure(value, ",.0f" if value is not None and value >= 10 else ".1f")
+def _jobs_of_profile() -> int:
+    from psibench.config.files import read_yaml
+
+    here = Path("profiles/slurm/config.yaml")
+    profile = read_yaml(here if here.is_file() else PROFILES / "slurm" / "config.yaml")
+    return int(profile["jobs"])
 
 
-def _gigabytes(n_bytes: int) -> str:
-    return f"{n_bytes / 1e9:,.1f}" if n_bytes >= 1e8 else f"{n_bytes / 1e9:.3f}"
+def duration(minutes: float) -> str:
+    """Write a time: in minutes below two hours, in hours below two days, else in days."""
+    for unit, size in (("days", 1440), ("hours", 60)):
+        if minutes >= 2 * size:
+            return f"{minutes / size:,.1f} {unit}"
+    return f"{number(round(minutes, 1))} minutes"
 
 
 COMMAND = Command(
-    description="Print texts, tokens, GPU and CPU minutes, jobs and room in the store of every "
-    "encoding, by benchmark, language and model: of the tables that a run made, else of the "
-    "config's numbers (documents of a sample spread over its length bins, queries before any "
-    "filter), else of the source where it is here. Two operations per parameter (input embeddings "
-    "aside) and token. Nothing is run.",
+    description="Print what each stage of a config has to do: items, tokens, GPU and CPU hours, "
+    "jobs, room in the store and in results, money; and which stage takes longest. Counts are "
+    "those of the tables that a run made, else of the config's numbers (documents of a sample "
+    "spread over its length bins, queries by what filters left in a run or in the papers), else of "
+    "the source where it is here. Two operations per parameter (input embeddings aside) and token. "
+    "Nothing is run.",
     add_arguments=add_arguments,
     run=run_plan,
 )

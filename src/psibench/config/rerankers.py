@@ -51,7 +51,7 @@ class CheckpointReranker(RerankerBase):
     """auto: float32 on a CPU, the GPU's own reduced format there. Part of what scores are stored
     under."""
     parameters_m: float | None = Field(default=None, gt=0)
-    """Parameters in millions, of the layers that run: what jobs are planned by (`psibench plan`)."""
+    """Parameters in millions of the layers that run: what jobs are planned by (`psibench plan`)."""
     embedding_parameters_m: float | None = Field(default=None, ge=0)
     """Of them input embeddings, which are looked up; null: none."""
 

@@ -16,11 +16,9 @@ import numpy as np
 
 from psibench.errors import InputError
 from psibench.llm.answer import interpret
-from psibench.llm.answer_store import AnswerStore
 from psibench.llm.prompts import Prompt
 from psibench.llm.request import Request
 from psibench.llm.sections import LlmSettings
-from psibench.llm.usage import Usage
 from psibench.models.checkpoints import EMBEDDED_PREFIX
 from psibench.models.counting import WORDS, token_counter
 from psibench.sources import reach
@@ -100,14 +98,14 @@ def _count_as_stand_in(texts: Sequence[str]) -> np.ndarray:
 class RequestCounter:
     """Counts the input tokens of requests as one language model's server would, in batches.
 
-    ``tokenizer`` is the settings', or the embedded one where that cannot be loaded.
+    ``tokenizer`` is the one given, or the embedded one where that cannot be loaded.
     """
 
-    def __init__(self, llm: LlmSettings) -> None:
-        self._count, self.tokenizer = count_tokens_or_embedded(llm.tokenizer)
+    def __init__(self, tokenizer: str, backend: str) -> None:
+        self._count, self.tokenizer = count_tokens_or_embedded(tokenizer)
         # The stand-in bills the texts alone. A local server is given the schema, not the model.
-        self._per_message = 0 if llm.backend == "stand-in" else MESSAGE_TOKENS
-        self._schema_is_read = llm.backend in ("openai", "openai-batch")
+        self._per_message = 0 if backend == "stand-in" else MESSAGE_TOKENS
+        self._schema_is_read = backend in ("openai", "openai-batch")
 
     def count_texts(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of texts."""
@@ -203,15 +201,6 @@ def stretch(text: str, factor: float) -> str:
     return (text * (n_chars // max(1, len(text)) + 1))[:n_chars]
 
 
-def mean_stored_output(answers: AnswerStore, task: str) -> tuple[int, float]:
-    """Return how many answers of a task are stored, and their mean output tokens.
-
-    Whatever prompt they answered: the length of a reply hardly depends on its wording.
-    """
-    n, used = answers.usage_by_task().get(task, (0, Usage()))
-    return n, used.output_tokens / max(1, n)
-
-
 def estimate_requests(
     asked: Iterable[tuple[Mapping[str, Any], Request]],
     prompt: Prompt,
@@ -241,7 +230,7 @@ def estimate_requests(
                 yield key, values, request
 
     kept = heapq.nsmallest(most, distinct(), key=itemgetter(0))
-    counter = RequestCounter(llm)
+    counter = RequestCounter(llm.tokenizer, llm.backend)
     inputs = counter.count_requests([request for *_, request in kept])
     try:
         replies = [expected_reply(request, values, prompt, llm) for _, values, request in kept]

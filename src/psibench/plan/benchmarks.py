@@ -11,6 +11,7 @@ from functools import cached_property
 
 from psibench.config.paths import prompt_path
 from psibench.errors import InputError, MissingError
+from psibench.filters.decide import SPAN_PARTS
 from psibench.filters.negatives import FinewebNegatives, PosirNegatives
 from psibench.generate.benchmarks import (
     Benchmark,
@@ -223,6 +224,13 @@ class PlannedBenchmark:
         """What is done about its false negatives, where something is."""
         assert self.generated.false_negatives is not None
         return self.generated.false_negatives
+
+    @property
+    def scored_parts(self) -> tuple[int, float]:
+        """The parts of a document that rerankers verify, and the share of its tokens in each."""
+        verify = self.generated.verify
+        assert verify is not None
+        return len(verify.parts), 1.0 if verify.parts == SPAN_PARTS else 1 / len(verify.parts)
 
     def asks(self, lang: str) -> bool:
         """Say whether a language model writes or translates its texts in a language."""

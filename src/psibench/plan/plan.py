@@ -172,6 +172,10 @@ class Plan:
         """Say whether a model's vectors are stored and searched."""
         return isinstance(self.models[model], EncoderModel | EmbeddingApiModel)
 
+    def is_api(self, model: str) -> bool:
+        """Say whether a model's vectors come from a service."""
+        return isinstance(self.models[model], EmbeddingApiModel)
+
     def first_stage(self, model: str) -> str:
         """Return the model whose run a reranker reranks."""
         entry = self.models[model]
@@ -402,9 +406,8 @@ class Plan:
             return None
         entry, encoding = self.rerankers[reranker], self.config.encoding
         if of == "verify":
-            assert planned.generated.verify is not None
-            n_parts = len(planned.generated.verify.parts)
-            return scoring_minutes(entry, encoding, texts, texts.n_queries * n_parts)
+            n_parts, share = planned.scored_parts
+            return scoring_minutes(entry, encoding, texts, texts.n_queries * n_parts, share=share)
         n_pairs = KEPT_SHARE * texts.n_queries * planned.negatives.recall.top_k
         return scoring_minutes(entry, encoding, texts, n_pairs)
 

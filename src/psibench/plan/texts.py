@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from psibench.config.encoders import ColbertModel, VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase, Overlapping, Windows
-from psibench.config.rerankers import RerankerBase
+from psibench.config.rerankers import BiEncoderReranker, RerankerBase
 from psibench.config.sections import Encoding
 from psibench.generate.benchmarks import (
     Benchmark,
@@ -20,7 +20,9 @@ from psibench.generate.benchmarks import (
     Posir,
     PosirRelease,
 )
+from psibench.generate.recipes import TASKS
 from psibench.generate.sampling import Sample
+from psibench.text.segments import POSITIONS
 
 TOKENS_PER_WORD = 4 / 3
 """100 tokens are about 75 English words (OpenAI help, "What are tokens and how to count them")."""
@@ -42,10 +44,10 @@ RELEASE_SHARES = (3, 3, 3, 3, 2, 2, 2, 2)
 """Length bins of its sample, in tokens of Qwen3 (PosIR, section 2)."""
 RELEASE_SOURCES = ("eng", "zho", "cmn")
 """Its languages that are not translations."""
-KEPT_SHARE = 0.2
-"""Candidates that filters leave for false negatives to be looked for: a guess on the high side.
-PosQ (appendix A.2) had 26,356 of 265,865; PosIR's 421,708 queries are some 0.15 of what the shipped
-preset asks for."""
+LEAST_SHARE, KEPT_SHARE = 0.1, 0.2
+"""Candidates that filters leave for false negatives to be looked for: in FineWeb-PosQ 26,356 of
+265,865 (PosQ, appendix A.2), and a guess on the high side, which jobs are cut by: PosIR's 421,708
+queries are some 0.15 of what the shipped preset asks for."""
 SHORTEST_SHARD_MINUTES = 10
 """Starting a job and loading a model have to stay small beside a shard."""
 SMALL_JOB_TEXTS = 5_000
@@ -72,17 +74,18 @@ class LengthBin:
         area = (most**2 - low**2) / 2 + most * (high - most)
         return self.n_documents * area / (high - low)
 
-    def pieces(self, pieces: Overlapping) -> float:
-        """Sum the windows or chunks that they are cut into.
+    def above(self, tokens: float) -> float:
+        """Return how many are longer: P(U > x) = (high - x) / (high - low)."""
+        share = (self.high - max(tokens, self.low)) / (self.high - self.low)
+        return self.n_documents * max(0.0, share)
 
-        A document of L tokens has one, and one more for each k >= 0 with L > tokens + k * step;
-        P(U > x) = (high - x) / (high - low) for U uniform in [low, high).
+    def pieces(self, tokens: int, overlap: int = 0) -> float:
+        """Sum the windows, chunks or parts of so many tokens that they are cut into.
+
+        A document of L tokens has one, and one more for each k >= 0 with L > tokens + k * step.
         """
-        step = pieces.tokens - pieces.overlap
-        further = 0.0
-        for start in range(pieces.tokens, math.ceil(self.high), step):
-            further += (self.high - max(start, self.low)) / (self.high - self.low)
-        return self.n_documents * (1 + further)
+        starts = range(tokens, math.ceil(self.high), tokens - overlap)
+        return self.n_documents + sum(map(self.above, starts))
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,10 @@ class PlannedTexts:
     def n_texts(self) -> int:
         """Count documents and queries."""
         return self.n_documents + self.n_queries
+
+    def mean_tokens(self, longest: float = math.inf) -> float:
+        """Return the mean tokens of a document, each cut after ``longest``; 0 without any."""
+        return sum(part.tokens(longest) for part in self.bins) / max(1, self.n_documents)
 
     def tokens(self, entry: ModelBase) -> int:
         """Count the tokens that a model computes: cut at its longest input, or in windows."""
@@ -158,8 +165,12 @@ class PlannedTexts:
             n_vectors = self.tokens(entry)
         elif pieces is not None and not (windows and windows.pool == "mean"):
             most = 2 if windows and windows.keep == "head-and-tail" else math.inf
-            found = (min(part.pieces(pieces), most * part.n_documents) for part in self.bins)
-            n_vectors = round(sum(found)) + self.n_queries
+            n_vectors = self.n_queries + round(
+                sum(
+                    min(part.pieces(pieces.tokens, pieces.overlap), most * part.n_documents)
+                    for part in self.bins
+                )
+            )
         return n_vectors * entry.dim * size
 
     @property
@@ -173,20 +184,32 @@ class PlannedTexts:
 
 
 def scoring_minutes(
-    entry: RerankerBase, encoding: Encoding, texts: PlannedTexts, n_pairs: float
+    entry: RerankerBase,
+    encoding: Encoding,
+    texts: PlannedTexts,
+    n_pairs: float,
+    *,
+    share: float = 1.0,
 ) -> float | None:
     """Return the GPU minutes of scoring pairs of a query and a document, cut at the longest input.
 
     As of encoding (`PlannedTexts.gpu_minutes`); None where the reranker's size is not known.
+    ``share`` is of a document's tokens, where a part of it is scored.
     """
-    size = getattr(entry, "parameters_m", None)
+    sized = entry.encoder if isinstance(entry, BiEncoderReranker) else entry
+    size = getattr(sized, "parameters_m", None)
     if size is None or not texts.n_documents:
         return None
-    longest = float(getattr(entry, "max_tokens", math.inf))
-    documents = sum(part.tokens(longest) for part in texts.bins) / texts.n_documents
-    active = size - (getattr(entry, "embedding_parameters_m", None) or 0)
-    tokens = n_pairs * min(longest, documents + texts.query_tokens)
+    active = size - (getattr(sized, "embedding_parameters_m", None) or 0)
+    tokens = n_pairs * pair_tokens(entry, texts, share=share)
     return 2 * active * 1e6 * tokens / (encoding.gpu_tflops * 1e12) / 60
+
+
+def pair_tokens(entry: RerankerBase, texts: PlannedTexts, *, share: float = 1.0) -> float:
+    """Return the mean tokens of a query with a document, or with a share of it, as scored."""
+    sized = entry.encoder if isinstance(entry, BiEncoderReranker) else entry
+    longest = float(getattr(sized, "max_tokens", math.inf))
+    return min(longest, share * texts.mean_tokens(longest / share) + texts.query_tokens)
 
 
 def shards_of_minutes(encoding: Encoding, minutes: float | None) -> int:
@@ -255,14 +278,29 @@ def tokens_per_unit(unit: str, language: str) -> float:
 
 def queries_per_document(section: GeneratedBenchmark) -> float:
     """Return the candidates that are asked for: what filters leave is fewer."""
+    last = TASKS[section.recipe][-1].name
+    items = writing_items(section, last, 1)
+    return items * (
+        section.generate_questions.n_questions if isinstance(section, FinewebPosq) else 1
+    )
+
+
+def writing_items(section: GeneratedBenchmark, task: str, n_documents: float) -> float:
+    """Return the items of a writing task: what it is asked about, of so many documents."""
     if isinstance(section, Posir):
-        return section.propose_questions.share * section.propose_questions.n_questions
+        asked = section.propose_questions
+        return n_documents * asked.share * (1 if task == "propose_questions" else asked.n_questions)
     if isinstance(section, Controlled):
-        return 3 * section.generate_positional_query.queries_per_position
+        asked_for = len(POSITIONS) * section.generate_positional_query.queries_per_position
+        return n_documents * (1 if task == "choose_configuration" else asked_for)
     assert isinstance(section, FinewebPosq)
+    return n_documents * (1 if task == "summarise" else chunks_per_document(section))
+
+
+def chunks_per_document(section: FinewebPosq) -> int:
+    """Return the chunks of a document of middle length that questions are asked about."""
     sample: Sample = section.sample
     words = (sample.edges[0] + sample.edges[-1]) / 2
     if sample.unit != "words":
         words *= tokens_per_unit(sample.unit, section.language) / TOKENS_PER_WORD
-    chunks = max(1, math.ceil(words / section.generate_questions.chunk_words))
-    return section.generate_questions.n_questions * chunks
+    return max(1, math.ceil(words / section.generate_questions.chunk_words))

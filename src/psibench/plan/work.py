@@ -1,0 +1,514 @@
+"""The table of a config's work: how many items each stage has, and what they take and cost.
+
+A row is a stage of a benchmark in a language, by one model, reranker or language model. Numbers
+follow from counts (documents of the sample, candidates asked for, those that filters leave) times
+means (tokens by the sample's length bins, a reply's by its example), each replaced by what a run
+has measured as soon as there is one. What nobody can tell is a range, or null.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from psibench.config.embedding_apis import EmbeddingApiModel
+from psibench.config.encoders import VllmModel
+from psibench.config.model_base import EncoderModel
+from psibench.config.models import RerankModel
+from psibench.config.sections import Encoding
+from psibench.errors import InputError
+from psibench.generate.benchmarks import RAW
+from psibench.generate.recipes import NEGATIVES, TASKS
+from psibench.llm.sections import MILLION, LlmSettings, price_of
+from psibench.llm.usage import Usage
+from psibench.plan.asked import asked_of, serving_minutes, times, tokens_of
+from psibench.plan.benchmarks import PlannedBenchmark
+from psibench.plan.measured import Counts, Measured, Range, sized
+from psibench.plan.paths import compared_domains, probed
+from psibench.plan.plan import Plan
+from psibench.plan.texts import LEAST_SHARE, PlannedTexts, pair_tokens, scoring_minutes
+from psibench.text.segments import POSITIONS
+
+CPU_GFLOPS = 60
+"""10^9 operations a second that a core is counted on to do in float32: all-MiniLM-L6-v2 reached 65
+on one core of a server, 200 tokens a text."""
+TEXT_BYTES = 1.6
+"""Bytes of a Parquet table per token of its texts: 452 pages of Python's documentation, 4.1
+characters a token, took 1.60."""
+ANSWER_BYTES, REPLY_BYTES = 430, 5
+"""Bytes of a stored answer, and per token of it: 444 with 12 characters, 5,051 with 4,442."""
+PAIR_BYTES, SCORE_BYTES = 32, 24
+"""Bytes of a pair's score in the store (address, raw and calibrated score), and of its row."""
+RUN_BYTES = 16
+"""Bytes of a row of a run."""
+RANGES = ("items", "tokens_in", "tokens_out", "gpu_minutes", "usd")
+"""Columns of which there is a low and a high end."""
+WHOLE = ("items", "tokens_in", "tokens_out")
+COLUMNS = {
+    **dict.fromkeys(("benchmark", "language", "stage", "by"), pl.String),
+    **{f"{name}_{end}": pl.Float64 for name in RANGES for end in ("low", "high")},
+    **dict.fromkeys(("answered", "jobs", "gpus"), pl.Int64),
+    **dict.fromkeys(("cpu_minutes", "job_minutes"), pl.Float64),
+    **dict.fromkeys(("store_bytes", "results_bytes"), pl.Int64),
+    **dict.fromkeys(("basis", "output_basis"), pl.String),
+}
+SCHEMA = {
+    name: pl.Int64 if name.rpartition("_")[0] in WHOLE else kind for name, kind in COLUMNS.items()
+}
+
+
+@dataclass
+class Row:
+    """One row, ranges as pairs; see `work_table`."""
+
+    benchmark: str
+    language: str
+    stage: str
+    by: str | None = None
+    items: Range | None = None
+    tokens_in: Range | None = None
+    tokens_out: Range | None = None
+    gpu_minutes: Range | None = None
+    usd: Range | None = None
+    answered: int | None = None
+    jobs: int = 1
+    gpus: int = 0
+    cpu_minutes: float | None = None
+    job_minutes: float | None = None
+    store_bytes: float | None = None
+    results_bytes: float | None = None
+    basis: str = "unknown"
+    output_basis: str | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as a row of SCHEMA."""
+        found: dict[str, Any] = {}
+        values: dict[str, Any] = vars(self)
+        for name, value in values.items():
+            if name in RANGES:
+                low, high = value or (None, None)
+                if name in WHOLE and value is not None:
+                    low, high = round(low), round(high)
+                found |= {f"{name}_low": low, f"{name}_high": high}
+            else:
+                found[name] = round(value) if name.endswith("_bytes") and value else value
+        return found
+
+
+def work_table(plan: Plan, *, results: Path, only: str | None = None) -> pl.DataFrame:
+    """Return the work of a config, benchmark by benchmark, in the order of its stages.
+
+    Parameters
+    ----------
+    results
+        Folder of results: what a run has measured there counts.
+    only
+        Id of one benchmark; None for all.
+
+    Returns
+    -------
+    SCHEMA rows. ``items`` are documents, requests, pairs, texts or queries, as the stage has them;
+    ``answered`` those of a language model or an embedding API that were asked before: tokens,
+    minutes and money are of the others. ``gpu_minutes`` are those of all jobs and GPUs together,
+    ``job_minutes`` the longest job's at the high end; ``cpu_minutes`` are this machine's.
+    ``basis`` says what the items rest on (tables, plan, source, unknown), ``output_basis`` the
+    tokens of replies. Null: nobody can tell.
+
+    Raises
+    ------
+    InputError
+        If a table or a source is there and cannot be read.
+    """
+    measured = Measured(plan, results)
+    rows: list[Row] = []
+    for name, planned in plan.benchmarks.items():
+        if only in (None, name):
+            for language in planned.languages:
+                rows += _construction(plan, measured, planned, language)
+    own = {one.id for one in plan.named.values() if only in (None, one.base)}
+    rows += (row for row in _retrieval(plan, measured) if row.benchmark in own)
+    rows += (row for row in _extras(plan, measured) if row.benchmark in own)
+    return pl.DataFrame([row.plain() for row in rows], schema=SCHEMA, orient="row")
+
+
+# Construction
+
+
+def _construction(
+    plan: Plan, measured: Measured, planned: PlannedBenchmark, language: str
+) -> Iterator[Row]:
+    """Yield the rows on the way to a benchmark in one language."""
+    counts = measured.counts(planned.id, language)
+
+    def texts(stage: str, jobs: int, copies: int) -> Row:
+        row = Row(planned.id, language, stage, jobs=jobs)
+        if counts is not None:
+            own, row.basis = counts.texts, counts.found.basis
+            row.items = (own.n_documents, own.n_documents)
+            n_tokens = own.mean_tokens() * own.n_documents + own.n_queries * own.query_tokens
+            row.results_bytes = TEXT_BYTES * copies * n_tokens
+        return row
+
+    def ask(tasks: Iterable[str]) -> Iterator[Row]:
+        yield from (_asking(plan, measured, planned, language, task, counts) for task in tasks)
+
+    n_parts, n_domains = len(planned.parts[language]), len(planned.domains(language))
+    if language in planned.translated:
+        yield from ask(name for name, task in planned.tasks.items() if task.translates)
+        yield texts("clean_translations", n_domains, 2)
+        return
+    has_negatives = getattr(planned.section, NEGATIVES, None) is not None
+    if planned.is_generated:
+        judged = [name for name, task in planned.tasks.items() if task.judging is not None]
+        late = [name for name in judged if name.startswith("judge_")]
+        yield texts("sample", n_parts, 1)
+        if planned.id in plan.encoders:
+            yield _personas(plan, planned, texts("personas", n_parts, 0))
+        yield from ask(task.name for task in TASKS[planned.generated.recipe])
+        yield from _scored(plan, planned, language, "verify", counts)
+        yield from ask(name for name in judged if name not in late)
+        if has_negatives and not plan.recalls_by_run(planned.id):
+            recall = planned.negatives.recall
+            row = Row(planned.id, language, "recall", recall.model, jobs=n_parts)
+            if counts is not None:
+                row.items, row.basis = counts.entering[NEGATIVES], counts.found.basis
+                row.results_bytes = row.items[1] * recall.top_k * RUN_BYTES
+            yield row
+        yield from _scored(plan, planned, language, NEGATIVES, counts)
+        yield from ask(late)
+    yield texts("tables", n_domains, 2 if has_negatives else 1)
+
+
+def _personas(plan: Plan, planned: PlannedBenchmark, row: Row) -> Row:
+    """Fill in what choosing personas takes: a vector of each document; the personas are few."""
+    row.by, row.results_bytes = getattr(planned.section, "personas").model, None  # noqa: B009
+    if row.items is not None and (found := plan.planned(planned.id, row.language)) is not None:
+        documents, entry = replace(found, n_queries=0), plan.encoders[planned.id]
+        row.tokens_in = times((1, 1), documents.tokens(entry))
+        minutes = documents.gpu_minutes(entry, plan.config.encoding)
+        if minutes is not None:
+            _computed(row, plan.config.encoding, (minutes, minutes))
+    return row
+
+
+def _asking(
+    plan: Plan,
+    measured: Measured,
+    planned: PlannedBenchmark,
+    language: str,
+    task: str,
+    counts: Counts | None,
+) -> Row:
+    """Return the row of a task of a language model: tokens and money of what is not answered."""
+    asked = planned.tasks[task]
+    llm, row = plan.llms[asked.section.llm], Row(planned.id, language, task, asked.section.llm)
+    row.jobs = len(planned.asked_in(task, language)) * len(planned.task_shards(task, language))
+    row.answered = 0
+    if counts is None or asked.prompt is None:
+        return row
+    wanted, used = (
+        asked_of(planned, language, task, counts),
+        measured.used(planned.id, language, task),
+    )
+    items, row.basis = wanted.items, counts.found.basis
+    if used is not None and used.is_complete:
+        n_items = used.items * (counts.factor or 1.0)
+        items, row.basis = (n_items, n_items), "tables"
+    if used is not None:
+        row.answered = min(used.answered, round(items[1]))
+    row.items, answered = items, row.answered
+    tokens = tokens_of(planned, language, asked, wanted, llm=llm, measured=measured, used=used)
+    row.output_basis = tokens.basis
+    left = max(0, items[0] - answered), items[1] - answered
+    row.tokens_in, row.tokens_out = times(left, tokens.asked), times(left, tokens.reply)
+    written = items[1] * tokens.reply[tokens.basis in ("tables", "stored answers")]
+    row.store_bytes = ANSWER_BYTES * items[1] + REPLY_BYTES * written
+    row.results_bytes = TEXT_BYTES * written
+    _paid(plan, row, llm, left)
+    return row
+
+
+def _paid(plan: Plan, row: Row, llm: LlmSettings, left: Range) -> None:
+    """Fill in the money, the GPUs and the time of what a language model is asked."""
+    assert row.tokens_in is not None
+    assert row.tokens_out is not None
+    (in_low, out_low), (in_high, out_high) = zip(row.tokens_in, row.tokens_out, strict=True)
+    try:
+        price, is_batch = price_of(llm.model, plan.prices), llm.backend == "openai-batch"
+    except InputError:
+        pass
+    else:
+        low, high = (
+            Usage(round(n_in), round(n_out))
+            for n_in, n_out in ((in_low, out_low), (in_high, out_high))
+        )
+        row.usd = price.cost(low, is_batch=is_batch), price.cost(high, is_batch=is_batch)
+    if llm.vllm.parameters_b is not None:
+        encoding = plan.config.encoding
+        row.gpu_minutes = (
+            serving_minutes(llm, encoding, in_low, out_low),
+            serving_minutes(llm, encoding, in_high, out_high),
+        )
+    if llm.backend == "vllm":
+        row.gpus = llm.vllm.gpus
+        if row.gpu_minutes is not None:
+            row.job_minutes = row.gpu_minutes[1] / row.gpus / row.jobs
+        return
+    per_minute = llm.asking.requests_per_minute, llm.asking.tokens_per_minute
+    paced = zip((left[1], in_high + out_high), per_minute, strict=True)
+    row.job_minutes = max((n / pace / row.jobs for n, pace in paced if pace), default=None)
+
+
+def _scored(
+    plan: Plan, planned: PlannedBenchmark, language: str, of: str, counts: Counts | None
+) -> Iterator[Row]:
+    """Yield a row for each reranker of a filter: all pairs for the first, fewer for others."""
+    panel = getattr(planned.section, of, None)
+    if panel is None:
+        return
+    n_parts, share = planned.scored_parts if of == "verify" else (panel.recall.top_k, 1.0)
+    n_jobs = len(planned.parts[language]) * len(plan.portions(planned.id, language, of))
+    for number, reranker in enumerate(panel.rerankers):
+        row = Row(
+            planned.id, language, "score_parts" if of == "verify" else "score_pairs", reranker
+        )
+        row.jobs = n_jobs
+        if counts is not None:
+            low, high = counts.entering[of]
+            if number and not panel.complete and low == high == counts.candidates:
+                low = LEAST_SHARE * low
+            row.items, row.basis = (low * n_parts, high * n_parts), counts.found.basis
+            _score(plan, row, reranker, counts.texts, share=share)
+        yield row
+
+
+def _score(plan: Plan, row: Row, reranker: str, texts: PlannedTexts, *, share: float = 1.0) -> None:
+    """Fill in what scoring a row's pairs takes."""
+    entry, encoding = plan.rerankers[reranker], plan.config.encoding
+    assert row.items is not None
+    each = pair_tokens(entry, texts, share=share)
+    row.tokens_in = times(row.items, each)
+    low, high = (scoring_minutes(entry, encoding, texts, n, share=share) for n in row.items)
+    if low is not None and high is not None:
+        _computed(row, encoding, (low, high))
+    row.store_bytes, row.results_bytes = row.items[1] * PAIR_BYTES, row.items[1] * SCORE_BYTES
+
+
+def _computed(row: Row, encoding: Encoding, minutes: Range, *, gpus: int = 1) -> None:
+    """Fill in what computing takes: ``minutes`` of all GPUs together."""
+    row.gpu_minutes, row.gpus = minutes, gpus
+    row.cpu_minutes = minutes[1] * encoding.gpu_tflops * 1000 / (CPU_GFLOPS * (os.cpu_count() or 1))
+    on_cpu = encoding.device == "cpu"
+    row.job_minutes = (row.cpu_minutes if on_cpu else minutes[1] / gpus) / row.jobs
+
+
+# Retrieval
+
+
+def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
+    """List the encodings that a config's results ask for, each once, by a job or a service.
+
+    They are benchmark or view, model and language, asked for by the runs of models, by those that
+    rerankers rerank or that are fused, by the recall of false negatives and by the comparison of
+    domains.
+    """
+    asked = [
+        (run["benchmark"], model, language)
+        for run in plan.runs
+        for model in plan.searching(run["model"])
+        for language in (run["query_lang"], run["corpus_lang"])
+    ]
+    asked += [
+        (view.id, view.negatives.recall.model, language)
+        for view in plan.views.values()
+        if view.view == RAW
+        for language in view.native
+    ]
+    asked += [(name, *one) for name in plan.benchmarks for one in compared_domains(plan, name)]
+    vectors = [one for one in asked if plan.is_vector(one[1])]
+    return list(
+        dict.fromkeys((plan.encoded_as(name, model, at), model, at) for name, model, at in vectors)
+    )
+
+
+def _retrieval(plan: Plan, measured: Measured) -> Iterator[Row]:
+    """Yield the rows of encodings, of runs, and of models that rerank."""
+    for name, model, language in needed_encodings(plan):
+        found, entry = measured.texts(name, language), plan.models[model]
+        row = Row(name, language, "encode", model, jobs=len(plan.shards[name, model, language]))
+        if found is not None:
+            texts, row.basis = found.texts, found.basis
+            row.items = (texts.n_texts, texts.n_texts)
+            if isinstance(entry, EmbeddingApiModel):
+                _of_service(measured, row, entry, texts)
+            else:
+                _encoded(plan, row, model, texts)
+        yield row
+    for run in dict.fromkeys(tuple(run.values()) for run in plan.runs):
+        name, model, queries, documents = run
+        if plan.searched_as(name, queries, documents) != name:
+            continue
+        found, entry = measured.texts(name, documents), plan.models[model]
+        is_reranker = isinstance(entry, RerankModel)
+        pair = queries if queries == documents else f"{queries}-{documents}"
+        row = Row(name, pair, "rerank" if is_reranker else "search", model)
+        base = plan.benchmarks[plan.named[name].base]
+        counts = measured.counts(base.id, queries)
+        if found is not None and counts is not None:
+            row.items, row.basis = counts.left, counts.found.basis
+            _searched(plan, row, model, found.texts, len(base.domains(queries, documents)))
+        yield row
+
+
+def _encoded(plan: Plan, row: Row, model: str, texts: PlannedTexts) -> None:
+    entry, encoding = plan.models[model], plan.config.encoding
+    there = plan.config.trained[model].base_entry if model in plan.config.trained else entry
+    assert isinstance(there, EncoderModel)
+    own = sized(there)
+    n_tokens = texts.tokens(own)
+    row.tokens_in = (n_tokens, n_tokens)
+    gpus = entry.gpus if isinstance(entry, VllmModel) else 1
+    minutes = texts.gpu_minutes(own, encoding)
+    if minutes is not None:
+        _computed(row, encoding, (minutes * gpus, minutes * gpus), gpus=gpus)
+    row.store_bytes = texts.store_bytes(own, encoding)
+
+
+def _of_service(
+    measured: Measured, row: Row, entry: EmbeddingApiModel, texts: PlannedTexts
+) -> None:
+    """Fill in what an embedding API is asked: texts of tables that have no vector yet, or all."""
+    n_tokens, row.answered, n_left = texts.tokens(entry), 0, texts.n_texts
+    assert row.by is not None
+    if row.basis == "tables":
+        n_texts, row.answered = measured.stored_vectors(row.by, [row.benchmark], row.language)
+        row.items, n_left = (n_texts, n_texts), n_texts - row.answered
+    left = n_tokens * n_left / max(1, texts.n_texts)
+    row.tokens_in = (left, left)
+    if entry.price is not None:
+        row.usd = times(row.tokens_in, entry.price / MILLION)
+    row.store_bytes = texts.store_bytes(entry, measured.plan.config.encoding)
+
+
+def _searched(plan: Plan, row: Row, model: str, texts: PlannedTexts, n_domains: int) -> None:
+    """Fill in what searching or reranking a row's queries takes; each domain has its own."""
+    entry, search = plan.models[model], plan.config.search
+    assert row.items is not None
+    row.results_bytes = row.items[1] * search.top_k * RUN_BYTES
+    if isinstance(entry, RerankModel):
+        n_queries = row.items
+        row.items = times(n_queries, entry.depth)
+        _score(plan, row, entry.reranker, texts)
+        row.results_bytes = n_queries[1] * search.top_k * RUN_BYTES
+    elif isinstance(entry, EncoderModel) and entry.dim is not None and entry.scores_by == "cosine":
+        operations = 2 * row.items[1] * texts.n_documents / max(1, n_domains) * entry.dim
+        row.cpu_minutes = operations / (CPU_GFLOPS * (os.cpu_count() or 1) * 1e9) / 60
+        row.job_minutes = row.cpu_minutes
+
+
+# Training and probes
+
+
+def _extras(plan: Plan, measured: Measured) -> Iterator[Row]:
+    """Yield the rows of models that are trained, and of probes where the config names them."""
+    encoding = plan.config.encoding
+    for model, trained in plan.config.trained.items():
+        section, settings = plan.config.training[trained.training], trained.settings
+        language = plan.pool_language(trained.training)
+        row = Row(section.benchmark, language, "train", model, gpus=1)
+        counts = measured.counts(section.benchmark, language)
+        if counts is not None:
+            n = counts.left
+            if section.budget is not None:
+                most = section.budget * (len(section.edges) - 1)
+                n = (min(n[0], most), min(n[1], most))
+            row.items, row.basis = times(n, section.settings.epochs), counts.found.basis
+            each = counts.texts.mean_tokens(settings.max_tokens) + counts.texts.query_tokens
+            row.tokens_in = times(row.items or (0, 0), each)
+            if settings.parameters_m is not None:  # forward, and twice as much backward
+                operations = 6e6 * settings.parameters_m
+                _computed(
+                    row, encoding, times(row.tokens_in, operations / (encoding.gpu_tflops * 6e13))
+                )
+        yield row
+    if "probes" not in plan.config.model_fields_set:
+        return
+    for labels in probed(plan):
+        name, model, language = labels["benchmark"], labels["model"], labels["lang"]
+        row = Row(name, language, f"probe_{labels['probe']}", model)
+        found, entry = measured.texts(name, language), plan.models[model]
+        if found is not None:
+            n_texts, own = _probed_texts(plan, labels["probe"], found.texts), sized(entry)
+            row.items, row.basis = (n_texts, n_texts), found.basis
+            sample = PlannedTexts(found.texts.bins, 0)
+            share = n_texts / max(1, sample.n_documents)
+            row.tokens_in = times((share, share), sample.tokens(own))
+            minutes = sample.gpu_minutes(own, encoding)
+            if minutes is not None:
+                _computed(row, encoding, times((share, share), minutes))
+        yield row
+
+
+def _probed_texts(plan: Plan, probe: str, texts: PlannedTexts) -> float:
+    """Return how many documents' lengths a probe has a model read; gradients count three times."""
+    section = plan.config.probes
+    n = min(section.n_documents, texts.n_documents)
+    steps = section.saliency_steps if section.saliency_method == "integrated" else 1
+    per_document = {
+        "insertion": 1 + len(POSITIONS) * (1 + max(section.insertion_sizes)),
+        "removal": 1 + len(POSITIONS) * len(section.removal_sizes),
+        "segments": 1 + len(section.segments),
+        "moving": section.places,
+        "regression": 2,
+        "saliency": 3 * steps,
+    }
+    if probe == "reversal":
+        return texts.n_documents
+    return n * per_document[probe]
+
+
+# Sums
+
+
+def summed(table: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:
+    """Add up rows that are alike in columns, in the order of their first ones.
+
+    A number is null where that of any row is; ``job_minutes`` is the longest, ``unknown`` the rows
+    whose items nobody can tell.
+    """
+    sums = [
+        name
+        for name, kind in SCHEMA.items()
+        if kind != pl.String and name not in ("gpus", "job_minutes")
+    ]
+    return table.group_by(*by, maintain_order=True).agg(
+        *(
+            pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
+            for name in sums
+        ),
+        pl.col("gpus", "job_minutes").max(),
+        pl.col("items_high").is_null().sum().alias("unknown"),
+    )
+
+
+def wall_minutes(
+    table: pl.DataFrame, *, jobs: int, gpus: int, on_cpu: bool = False
+) -> pl.DataFrame:
+    """Return ``stage`` and its wall time at most (``minutes``), the longest first.
+
+    With so many jobs and GPUs at once: no shorter than its longest job, than its jobs' minutes
+    shared out among the jobs, and than its GPU minutes shared out among the GPUs. Stages whose
+    minutes nobody can tell are left out.
+    """
+    of_jobs = pl.col("job_minutes") * pl.col("jobs") / jobs
+    of_gpus = pl.when(pl.col("gpus") > 0).then(pl.col("gpu_minutes_high")) / gpus
+    ends = [pl.col("job_minutes").max(), of_jobs.sum(), *([] if on_cpu else [of_gpus.sum()])]
+    return (
+        table.filter(pl.col("job_minutes").is_not_null())
+        .group_by("stage", maintain_order=True)
+        .agg(pl.max_horizontal(*ends).alias("minutes"))
+        .sort("minutes", descending=True, maintain_order=True)
+    )
