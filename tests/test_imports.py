@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config",),
     ("sources", "formats", "llm", "models", "rerankers", "encode", "search", "metrics"),
     ("generate", "filters", "translate", "train", "probes"),
-    ("all_tables", "report", "publish", "estimate"),
+    ("all_tables", "report", "publish"),
     # The whole config, and what follows from it.
     ("plan",),
     ("cluster", "commands", "cli"),

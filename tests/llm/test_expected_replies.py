@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from llm_helpers import MODEL, answer, ask, items, request
+from llm_helpers import MODEL, ask, items, request
 
 from psibench.errors import InputError
 from psibench.llm import expected
@@ -17,7 +17,6 @@ from psibench.llm.expected import (
     expansion,
     expected_reply,
     infer_total,
-    mean_stored_output,
 )
 from psibench.llm.prompts import load_prompt
 from psibench.llm.request import ResponseSchema, Sampling
@@ -75,15 +74,6 @@ def test_without_an_example_nobody_can_tell():
         expected_reply(wanted, values, bare, LlmSettings(backend="openai", model="m"))
 
 
-def test_the_mean_of_stored_answers_is_of_one_task_alone(tmp_path):
-    with AnswerStore(tmp_path) as store:
-        for number, task in enumerate(["a", "b", "a"]):
-            changes = {"task": task, "usage": replace(answer().usage, output_tokens=10 + number)}
-            store.add(answer(number, **changes))
-        assert mean_stored_output(store, "a") == (2, 11.0)  # (10 + 12) / 2
-        assert mean_stored_output(store, "c") == (0, 0.0)
-
-
 def test_counters_by_name():
     texts = ["Hello, world!", "", "one  two"]
     assert count_tokens("stand-in")(texts).tolist() == [4, 0, 2]
@@ -103,12 +93,12 @@ def test_a_tokenizer_out_of_reach_is_an_error_at_once_or_the_embedded_one(monkey
 
 
 @pytest.mark.parametrize(
-    ("backend", "model", "more"),
-    [("stand-in", MODEL, 0), ("openai", "m", "schema"), ("vllm", "m", "messages")],
+    ("backend", "more"),
+    [("stand-in", 0), ("openai", "schema"), ("vllm", "messages")],
 )
-def test_requests_are_counted_with_what_the_server_puts_around_them(backend, model, more):
+def test_requests_are_counted_with_what_the_server_puts_around_them(backend, more):
     _, _, wanted = proposal()
-    counter = RequestCounter(LlmSettings(backend=backend, model=model, tokenizer="words"))
+    counter = RequestCounter("words", backend)
     n_words = sum(len(message.content.split()) for message in wanted.messages)
     around = 2 * expected.MESSAGE_TOKENS if more else 0  # system and user
     (n_schema,) = counter.count_texts([json.dumps(wanted.response.schema)])
@@ -148,7 +138,7 @@ def test_a_translation_grows_by_its_languages(source, target, factor):
 def test_a_shard_s_distinct_requests_are_counted_and_repeats_are_not():
     asked = [proposal(sample)[1:] for sample in (0, 1, 1)]
     prompt = proposal()[0]
-    counter = RequestCounter(STAND_IN)
+    counter = RequestCounter("stand-in", "stand-in")
     replies = [expected_reply(r, v, prompt, STAND_IN).output_tokens for v, r in asked[:2]]
     assert estimate_requests(asked, prompt, STAND_IN) == {
         "requests": 2,

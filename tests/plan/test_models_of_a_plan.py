@@ -7,10 +7,10 @@ import pytest
 from psibench.errors import InputError
 from psibench.plan import jobs
 from psibench.plan.config import load_config
-from psibench.plan.encodings import needed_encodings
 from psibench.plan.paths import compared_models, fused_runs, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
 from psibench.plan.summaries import mitigation_costs, mitigation_inputs, mitigation_tables
+from psibench.plan.work import needed_encodings
 
 LLM = {"llm": "stand-in"}
 SOURCE = {"source": {"kind": "python_docs"}}

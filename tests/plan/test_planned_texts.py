@@ -5,9 +5,9 @@ import pytest
 from psibench.config.registry import parse_model
 from psibench.plan import jobs
 from psibench.plan.config import load_config
-from psibench.plan.encodings import encoding_plan
 from psibench.plan.plan import make_plan
 from psibench.plan.texts import LengthBin, planned_texts, shards_of_minutes
+from psibench.plan.work import work_table
 
 LLM = {"llm": "stand-in"}
 DOCS = {"kind": "python_docs"}
@@ -264,22 +264,21 @@ def test_one_view_alone_is_cut_into_shards():
     assert plan.encoded_before("mine", "large", "eng-Latn") == ["mine-raw"]
 
 
-def test_the_plan_of_a_config_has_a_row_per_encoding(tmp_path):
+def test_the_table_of_work_has_a_row_per_encoding(tmp_path):
     given = {
         "benchmarks": {"mine": LARGE | {"translate": LLM | {"to": ["deu-Latn"]}}},
         "models": ["bm25", "large", "bge-m3"],
         "encoding": PLANNED,
         "registry": {"large": encoder(max_tokens=2048).model_dump()},
     }
-    config, models = load_config(given)
-    plan = encoding_plan(config, models, results=tmp_path)
-    places = plan.select("benchmark", "language", "model").rows()
+    table = work_table(make_plan(*load_config(given)), results=tmp_path).filter(stage="encode")
+    places = table.select("benchmark", "language", "by").rows()
     assert sorted(places) == [
         ("mine", "deu-Latn", "bge-m3"),
         ("mine", "deu-Latn", "large"),
         ("mine", "eng-Latn", "bge-m3"),
         ("mine", "eng-Latn", "large"),
     ]
-    row = plan.row(places.index(("mine", "eng-Latn", "large")), named=True)
-    assert (row["texts"], row["tokens"], row["jobs"]) == (24_000_000, 6_264_000_000, 7)
-    assert row["minutes_per_job"] == pytest.approx(208.8 / 7)
+    row = table.row(places.index(("mine", "eng-Latn", "large")), named=True)
+    assert (row["items_high"], row["tokens_in_high"], row["jobs"]) == (24_000_000, 6_264_000_000, 7)
+    assert row["job_minutes"] == pytest.approx(208.8 / 7)

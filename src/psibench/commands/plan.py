@@ -58,7 +58,7 @@ def run_plan(args: argparse.Namespace) -> None:
         if (given := getattr(args, option)) is not None and given < 1:
             raise InputError(f"--{option} {given}; give a number from 1 up")
     config, models = load_config(read_config(args))
-    table = work_table(make_plan(config, models, missing=[]), results=RESULTS)
+    table = work_table(make_plan(config, models), results=RESULTS)
     beside = BY[args.by]
     names = ["stage"] if beside is None else ["stage", beside]
     rows = [*summed(table, names).iter_rows(named=True)]
@@ -188,6 +188,8 @@ def _jobs_of_profile() -> int:
 
 def duration(minutes: float) -> str:
     """Write a time: in minutes below two hours, in hours below two days, else in days."""
+    if minutes < 1:
+        return "less than a minute"
     for unit, size in (("days", 1440), ("hours", 60)):
         if minutes >= 2 * size:
             return f"{minutes / size:,.1f} {unit}"

@@ -7,7 +7,7 @@ source on this machine holds, if it is not too large to be read whole.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -25,9 +25,9 @@ from psibench.generate.ask import answer_folder
 from psibench.generate.base import GeneratedBenchmark
 from psibench.generate.benchmarks import Place
 from psibench.generate.loaders import Loader
+from psibench.generate.loaders.known_item import KnownItem
 from psibench.generate.recipes import NEGATIVES, TASKS, UNITS
 from psibench.generate.sampling import (
-    Passages,
     Sample,
     cut_into_passages,
     is_current,
@@ -60,6 +60,7 @@ from psibench.tables.columns import read_columns
 from psibench.tables.domains import OfDomain
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.lengths import count_words
+from psibench.text.segments import POSITIONS
 
 Range = tuple[float, float]
 
@@ -236,46 +237,32 @@ class Measured:
 
     def _source(self, planned: PlannedBenchmark, language: str) -> PlannedTexts | None:
         """Read the source of a benchmark that is not built; a translation is so much longer."""
-        section, lengths, n_queries = planned.section, Counter[float](), 0
+        section, lengths, n_queries = planned.section, Counter[float](), 0.0
         grow = TRANSLATION_GROWTH if language in planned.translated else 1.0
         source = section.language if language in planned.translated else language
         places = [at for at in planned.places if at.language == source]
-        for place in places:
-            if not _is_readable(planned, place):
-                return None
-            if isinstance(section, GeneratedBenchmark):
-                lengths.update(self._drawn(place, section.sample, place.passages))
-                continue
-            alone = planned.section_at(place.language, place.domain)
-            assert isinstance(alone, Loader)
-            built, per_char = alone.build(count_words), tokens_per_unit("chars", source)
-            lengths.update(built.corpus["text"].str.len_chars() * per_char)
-            n_queries += built.queries.height
-        if not places:
+        if not places or not all(_is_readable(planned, place) for place in places):
             return None
+        for place in places:
+            alone = planned.section_at(place.language, place.domain)
+            if isinstance(alone, GeneratedBenchmark):
+                lengths.update(_drawn(place, alone.sample))
+                continue
+            if isinstance(alone, KnownItem):  # its queries take long to simulate: at most so many
+                documents = pl.concat(_documents(place))
+                n_queries += documents.height * len(POSITIONS) * alone.queries_per_third
+            else:
+                assert isinstance(alone, Loader)
+                built = alone.build(count_words)
+                documents, n_queries = built.corpus, n_queries + built.queries.height
+            lengths.update(documents["text"].str.len_chars() * tokens_per_unit("chars", source))
         bins = tuple(
             LengthBin(grow * (n - 0.5), grow * (n + 0.5), count)
             for n, count in sorted(lengths.items())
         )
         if isinstance(section, GeneratedBenchmark):
-            n_queries = round(lengths.total() * queries_per_document(section))
-        return PlannedTexts(bins, n_queries, QUERY_TOKENS * grow)
-
-    def _drawn(self, place: Place, sample: Sample, passages: Passages | None) -> list[float]:
-        """Draw a place's documents as the run does; return their tokens."""
-        source: Any = place.source
-        batches = read_documents(source).batches
-        if passages is not None:
-            batches = (cut_into_passages(batch, passages)[0] for batch in batches)
-        per_unit = tokens_per_unit(sample.unit, place.language)
-        is_in_tokens = sample.unit == "tokens"  # taken by their characters: no tokenizer is needed
-        measure = length_measure("chars" if is_in_tokens else sample.unit)
-        if is_in_tokens:
-            per_unit = tokens_per_unit("chars", place.language)
-            edges = [round(edge / per_unit) for edge in sample.edges]
-            sample = sample.model_copy(update={"edges": edges})
-        drawn = sample_documents(batches, sample=sample, measure=measure).documents
-        return [n * per_unit for n in drawn["length"]]
+            n_queries = lengths.total() * queries_per_document(section)
+        return PlannedTexts(bins, round(n_queries), QUERY_TOKENS * grow)
 
     # What filters left, and what tasks used
 
@@ -378,6 +365,24 @@ def _rows(paths: Sequence[Path], spec: Any, columns: Sequence[str]) -> pl.DataFr
         with suppress(FileNotFoundError):
             frames.append(pl.read_parquet(path, columns=list(columns)))
     return pl.concat(frames)
+
+
+def _documents(place: Place) -> Iterator[pl.DataFrame]:
+    """Read a place's documents, cut into passages where they are."""
+    source: Any = place.source
+    for batch in read_documents(source).batches:
+        yield batch if place.passages is None else cut_into_passages(batch, place.passages)[0]
+
+
+def _drawn(place: Place, sample: Sample) -> list[float]:
+    """Draw a place's documents as the run does; return their tokens, by characters."""
+    unit, per_unit = sample.unit, tokens_per_unit(sample.unit, place.language)
+    if unit == "tokens":
+        unit, per_unit = "chars", tokens_per_unit("chars", place.language)
+        edges = [round(edge / per_unit) for edge in sample.edges]
+        sample = sample.model_copy(update={"edges": edges})
+    drawn = sample_documents(_documents(place), sample=sample, measure=length_measure(unit))
+    return [n * per_unit for n in drawn.documents["length"]]
 
 
 def _is_readable(planned: PlannedBenchmark, place: Place) -> bool:

@@ -16,12 +16,14 @@ import polars as pl
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import VllmModel
-from psibench.config.model_base import EncoderModel
+from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.models import RerankModel
+from psibench.config.paths import prompt_path
 from psibench.config.sections import Encoding
 from psibench.errors import InputError
 from psibench.generate.benchmarks import RAW
 from psibench.generate.recipes import NEGATIVES, TASKS
+from psibench.llm.prompts import load_prompt
 from psibench.llm.sections import MILLION, LlmSettings, price_of
 from psibench.llm.usage import Usage
 from psibench.plan.asked import asked_of, serving_minutes, times, tokens_of
@@ -86,15 +88,12 @@ class Row:
     def plain(self) -> dict[str, Any]:
         """Return it as a row of SCHEMA."""
         found: dict[str, Any] = {}
-        values: dict[str, Any] = vars(self)
-        for name, value in values.items():
-            if name in RANGES:
-                low, high = value or (None, None)
-                if name in WHOLE and value is not None:
-                    low, high = round(low), round(high)
-                found |= {f"{name}_low": low, f"{name}_high": high}
-            else:
-                found[name] = round(value) if name.endswith("_bytes") and value else value
+        for name, value in vars(self).items():
+            is_whole = name in WHOLE or name.endswith("_bytes")
+            given = (value or (None, None)) if name in RANGES else (value,)
+            names = (f"{name}_low", f"{name}_high") if name in RANGES else (name,)
+            plain = (round(one) if is_whole and one is not None else one for one in given)
+            found.update(zip(names, plain, strict=True))
         return found
 
 
@@ -207,7 +206,9 @@ def _asking(
     llm, row = plan.llms[asked.section.llm], Row(planned.id, language, task, asked.section.llm)
     row.jobs = len(planned.asked_in(task, language)) * len(planned.task_shards(task, language))
     row.answered = 0
-    if counts is None or asked.prompt is None:
+    if asked.prompt is None:  # not there: says so
+        load_prompt(prompt_path(asked.task.template, asked.section.prompt))
+    if counts is None:
         return row
     wanted, used = (
         asked_of(planned, language, task, counts),
@@ -363,11 +364,15 @@ def _retrieval(plan: Plan, measured: Measured) -> Iterator[Row]:
         yield row
 
 
+def _sized(plan: Plan, model: str) -> ModelBase:
+    """Return a model's entry with its sizes; of one that is still to be trained, its base's."""
+    trained = plan.config.trained.get(model)
+    return sized(trained.base_entry if trained else plan.models[model])
+
+
 def _encoded(plan: Plan, row: Row, model: str, texts: PlannedTexts) -> None:
     entry, encoding = plan.models[model], plan.config.encoding
-    there = plan.config.trained[model].base_entry if model in plan.config.trained else entry
-    assert isinstance(there, EncoderModel)
-    own = sized(there)
+    own = _sized(plan, model)
     n_tokens = texts.tokens(own)
     row.tokens_in = (n_tokens, n_tokens)
     gpus = entry.gpus if isinstance(entry, VllmModel) else 1
@@ -405,8 +410,9 @@ def _searched(plan: Plan, row: Row, model: str, texts: PlannedTexts, n_domains: 
         row.results_bytes = n_queries[1] * search.top_k * RUN_BYTES
     elif isinstance(entry, EncoderModel) and entry.dim is not None and entry.scores_by == "cosine":
         operations = 2 * row.items[1] * texts.n_documents / max(1, n_domains) * entry.dim
-        row.cpu_minutes = operations / (CPU_GFLOPS * (os.cpu_count() or 1) * 1e9) / 60
-        row.job_minutes = row.cpu_minutes
+        on_a_core = operations / (CPU_GFLOPS * 1e9) / 60
+        row.cpu_minutes = on_a_core / (os.cpu_count() or 1)
+        row.job_minutes = on_a_core / texts.threads
 
 
 # Training and probes
@@ -439,9 +445,9 @@ def _extras(plan: Plan, measured: Measured) -> Iterator[Row]:
     for labels in probed(plan):
         name, model, language = labels["benchmark"], labels["model"], labels["lang"]
         row = Row(name, language, f"probe_{labels['probe']}", model)
-        found, entry = measured.texts(name, language), plan.models[model]
+        found = measured.texts(name, language)
         if found is not None:
-            n_texts, own = _probed_texts(plan, labels["probe"], found.texts), sized(entry)
+            n_texts, own = _probed_texts(plan, labels["probe"], found.texts), _sized(plan, model)
             row.items, row.basis = (n_texts, n_texts), found.basis
             sample = PlannedTexts(found.texts.bins, 0)
             share = n_texts / max(1, sample.n_documents)

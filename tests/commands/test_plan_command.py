@@ -1,0 +1,174 @@
+"""`psibench plan`: the table of a config's work as people read it."""
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+from safetensors.numpy import save_file
+
+from psibench.cli import main
+from psibench.config.paths import CONFIG_FOLDER
+
+ENCODER = {"backend": "sentence-transformers", "checkpoint": "owner/name", "max_tokens": 2048}
+LLM = {"llm": "stand-in"}
+LARGE = {
+    "recipe": "posir",
+    "source": {"kind": "python_docs"},
+    "sample": {"unit": "tokens", "edges": [0, 1000], "n_documents": 120_000},
+    "propose_questions": LLM | {"share": 0.5, "n_questions": 2},
+    "locate_span": LLM,
+}
+FAR = {"recipe": "known_item", "source": {"kind": "hub", "name": "owner/name"}}
+CONFIG = {
+    "benchmarks": {"large": LARGE, "small": FAR},
+    "models": ["bm25", "mine"],
+    "encoding": {"minutes_per_shard": 30, "gpu_tflops": 100},
+    "registry": {"mine": ENCODER | {"parameters_m": 10_000, "dim": 1024}},
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def plan(folder, capsys, config, *argv):
+    """Return the lines printed, and the rows of the CSV file."""
+    (folder / "my.yaml").write_text(yaml.safe_dump(config))
+    assert main(["plan", "--config", "my.yaml", "--csv", "plan.csv", *argv]) == 0
+    return capsys.readouterr().out.splitlines(), pl.read_csv("plan.csv")
+
+
+def test_stages_are_added_up_and_the_longest_is_named(folder, capsys):
+    lines, rows = plan(folder, capsys, CONFIG)
+    (encode,) = (line.split() for line in lines if line.startswith("encode"))
+    # 120,000 documents of 500 tokens and as many queries of 22; two operations for each of 1e10
+    # parameters are 12,528 s, in 7 jobs of 29.8 minutes; vectors of 1,024 numbers, 4 bytes each.
+    # And one job of the benchmark that nobody can count.
+    assert (encode[1], encode[2], encode[4]) == ("240,000", "62.6", "3.5")
+    assert encode[6:9] == ["8", "29.8", "0.983"]
+    stored = rows.filter(pl.col("stage") == "encode").get_column("store_bytes").to_list()
+    assert stored == [240_000 * 1024 * 4, None]
+    told = "\n".join(lines)
+    assert "GPU hours by 100 TFLOPS (encoding.gpu_tflops)" in told
+    assert "Not counted: small. Nobody can tell how many texts there will be" in told
+    assert "encoding.shards: NUMBER" in told
+    assert lines[-1].startswith("Bottleneck: encode, ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        # 208.8 GPU minutes on one GPU, on four, and on more than there are jobs.
+        (["--gpus", "1"], "encode, 3.5 hours at most with 40 jobs and 1 GPUs at once"),
+        (["--gpus", "4"], "encode, 52.2 minutes at most with 40 jobs and 4 GPUs at once"),
+        (["--jobs", "90"], "encode, 29.8 minutes at most with 90 jobs and 90 GPUs at once"),
+    ],
+)
+def test_the_bottleneck_is_that_of_so_many_jobs_and_gpus(argv, said, folder, capsys):
+    config = CONFIG | {"benchmarks": {"large": LARGE}, "models": ["mine"]}
+    lines, _ = plan(folder, capsys, config, *argv)
+    assert f"Bottleneck: {said} (--jobs, --gpus)" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("by", "beside"), [("model", "mine"), ("language", "eng-Latn"), ("benchmark", "large")]
+)
+def test_stages_are_shown_by_model_language_or_benchmark(by, beside, folder, capsys):
+    lines, _ = plan(folder, capsys, CONFIG, "--by", by)
+    assert any(line.split()[:2] == ["encode", beside] for line in lines)
+
+
+def own_texts(folder):
+    """Write three texts of 4, 5 and 6 words; return a benchmark of them."""
+    (folder / "texts").mkdir()
+    for n in range(3):
+        (folder / "texts" / f"{n}.txt").write_text(" ".join(f"word{n}" for _ in range(4 + n)))
+    section = LARGE | {"source": {"kind": "files", "paths": ["texts"]}}
+    section["sample"] = {"unit": "words", "edges": [1, 100], "deduplicate": "none"}
+    return section | {"propose_questions": LLM | {"n_questions": 2}}
+
+
+def test_a_source_on_this_machine_is_read_where_the_config_says_no_number(folder, capsys):
+    config = {"benchmarks": {"small": own_texts(folder)}, "models": ["minilm-static", "bm25"]}
+    _, rows = plan(folder, capsys, config)
+    (row,) = rows.filter(stage="encode").to_dicts()
+    assert (row["basis"], row["items_high"], row["jobs"]) == ("source", 9, 1)
+    # 15 words are 20 tokens; two queries of 22 tokens for each document; vectors of 384 numbers.
+    assert (row["tokens_in_high"], row["store_bytes"]) == (20 + 6 * 22, 9 * 384 * 4)
+
+
+def test_a_model_without_a_size_is_named_and_one_that_is_here_is_measured(folder, capsys):
+    (folder / "here").mkdir()
+    (folder / "here" / "config.json").write_text('{"hidden_size": 4, "vocab_size": 10}')
+    save_file({"a": np.zeros((10, 4)), "b": np.zeros((500_000,))}, folder / "here/m.safetensors")
+    registry = {"far": ENCODER, "near": ENCODER | {"checkpoint": "./here"}}
+    config = {"benchmarks": {"small": own_texts(folder)}, "models": ["far", "near"]}
+    lines, rows = plan(folder, capsys, config | {"registry": registry})
+    told = "\n".join(lines)
+    assert "No GPU hours of far: neither" in told
+    assert "set `parameters_m` in its entry" in told
+    assert "No room of far: neither" in told
+    far, near = rows.filter(stage="encode").to_dicts()
+    assert (far["gpu_minutes_high"], far["store_bytes"]) == (None, None)
+    # 20 + 6 x 22 tokens, two operations for each of 500,000 parameters, at 100 TFLOPS.
+    assert near["gpu_minutes_high"] == pytest.approx(152 * 2 * 500_000 / 1e14 / 60)
+    assert near["store_bytes"] == 9 * 4 * 4
+
+
+def test_on_a_cpu_jobs_run_one_after_the_other(folder, capsys):
+    sections = {"small": own_texts(folder)}
+    config = {"benchmarks": sections, "models": ["all-minilm-l6-v2"], "encoding": {"device": "cpu"}}
+    lines, rows = plan(folder, capsys, config)
+    (row,) = rows.filter(stage="encode").to_dicts()
+    assert row["job_minutes"] == pytest.approx(row["cpu_minutes"])
+    assert "Bottleneck: encode, less than a minute at most with 1 job at once" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--csv", "nope/x.csv"], "--csv nope/x.csv: no such folder nope. Make it, or name a file"),
+        (["--csv", "."], "is a folder; name a file"),
+        (["--jobs", "0"], "--jobs 0; give a number from 1 up"),
+    ],
+)
+def test_bad_input_ends_with_code_2(argv, words, folder, capsys):
+    assert main(["plan", *argv]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert words in printed.err
+    assert not (folder / "nope").exists()
+
+
+SHIPPED = [CONFIG_FOLDER / "config.yaml"]
+SHIPPED += sorted(
+    path for name in ("presets", "examples") for path in (CONFIG_FOLDER / name).glob("*.yaml")
+)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_config_is_planned_and_estimated(path, capsys, monkeypatch):
+    """Without network: what is on the hub is left open, and said to be."""
+    monkeypatch.chdir(CONFIG_FOLDER.parent)  # examples read files there
+    for command in ("plan", "estimate"):
+        assert main([command, "--config", str(path)]) == 0
+    assert "total" in capsys.readouterr().out
+
+
+def test_posir_s_plan_has_the_sizes_of_its_paper(capsys):
+    """All that the preset has to do, by hand from its numbers."""
+    path = CONFIG_FOLDER / "presets" / "posir.yaml"
+    assert main(["plan", "--config", str(path), "--csv", "plan.csv"]) == 0
+    rows = pl.read_csv("plan.csv")
+    # 62 x 70,000 documents, 4.3% of them asked about, three questions each.
+    assert rows.filter(stage="sample")["items_high"].sum() == 4_340_000
+    assert rows.filter(stage="locate_span")["items_high"].sum() == 559_860
+    # Two languages, two rerankers, a thousand documents of two tenths of 279,930 questions.
+    pairs = rows.filter(stage="score_pairs")
+    assert pairs["items_high"].to_list() == [55_986_000] * 4
+    # 921.6 + 22 tokens, 312 and 440 M parameters: 92 and 129 hours of a GPU at 100 TFLOPS.
+    assert (pairs["gpu_minutes_high"] / 60).round().to_list() == [92, 129] * 2
+    assert rows["jobs"].sum() < 4000
+    assert "Bottleneck: encode, 7.3 days" in capsys.readouterr().out
