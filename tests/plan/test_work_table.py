@@ -363,3 +363,15 @@ def test_every_encoding_that_results_ask_for_has_a_row(folder):
     table = work_table(plan, results=folder).filter(stage="encode")
     assert table.select("benchmark", "by", "language").rows() == needed_encodings(plan)
     assert json.loads(json.dumps(table.to_dicts()))  # plain data
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "gb_read"),
+    [(1, 2), (4, 8), (10, 20), (100, 20)],  # 1 G parameters of each request, 10 G in all
+)
+def test_few_requests_read_few_of_a_mixture_s_experts(concurrency, gb_read, folder):
+    here = LLMS["here"] | {"asking": {"concurrency": concurrency}}
+    row = rows_of(folder, llms=LLMS | {"here": here})["translate", "deu-Latn"]
+    n_out = 367_600 * 1387.3 / 922.4
+    seconds = 411_700 * 2e9 / 1e14 + n_out * gb_read / 1000 / concurrency
+    assert row["gpu_minutes_high"] == pytest.approx(seconds / 60, rel=1e-4)

@@ -223,14 +223,15 @@ def serving_minutes(llm: LlmSettings, encoding: Encoding, n_in: float, n_out: fl
 
     Reading is computing: two operations per active parameter and token, at ``gpu_tflops``. Writing
     is as fast as was measured (``vllm.tokens_per_s``); else as the slower of computing, and of
-    reading all weights (2 bytes each) at ``gpu_gb_per_s`` for one token of every request under
-    way: those of a mixture of experts all, as many requests want different ones.
+    reading weights (2 bytes each) at ``gpu_gb_per_s`` for one token of every request under way. Of
+    a mixture of experts requests want different ones: as many as there are, up to all.
     """
-    own = llm.vllm
+    own, n_requests = llm.vllm, llm.asking.concurrency
     assert own.parameters_b is not None
-    computing_s = 2 * (own.active_parameters_b or own.parameters_b) / (encoding.gpu_tflops * 1e3)
-    weights_s = 2 * own.parameters_b / encoding.gpu_gb_per_s / llm.asking.concurrency
-    writing_s = max(computing_s, weights_s)
+    active = own.active_parameters_b or own.parameters_b
+    computing_s = 2 * active / (encoding.gpu_tflops * 1e3)
+    read = min(own.parameters_b, active * n_requests)
+    writing_s = max(computing_s, 2 * read / encoding.gpu_gb_per_s / n_requests)
     if own.tokens_per_s is not None:
         writing_s = own.gpus / own.tokens_per_s
     return (n_in * computing_s + n_out * writing_s) / 60
