@@ -77,9 +77,9 @@ def test_the_table_has_a_row_per_task_and_says_what_it_rests_on(folder, capsys):
     printed = estimate(capsys, "--config", config(folder))
     lines = printed.splitlines()
     assert lines[0] == "mine (posir): 4 documents"
-    assert lines[1].split()[:4] == ["task", "llm", "requests", "answered"]
-    assert lines[2].split()[:4] == ["propose_questions", "free", "4", "0"]
-    assert lines[3].split()[:4] == ["locate_span", "paid", "8", "0"]
+    assert lines[1].split()[:4] == ["task", "language", "llm", "requests"]
+    assert lines[2].split()[:4] == ["propose_questions", "eng-Latn", "free", "4"]
+    assert lines[3].split()[:4] == ["locate_span", "eng-Latn", "paid", "8"]
     assert lines[4].split()[:3] == ["total", "12", "0"]
     assert len({len(line) for line in lines[1:5]}) == 1  # aligned
     assert "paid: paid-1, backend openai" in printed
@@ -307,7 +307,7 @@ def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, ca
     printed = estimate(capsys, "--config", path)
     lines = printed.splitlines()
     assert lines[0] == "xq (squad_posq): 3 documents"
-    assert lines[2].split()[:3] == ["translate", "paid", "6"]
+    assert lines[2].split()[:4] == ["translate", "deu-Latn", "paid", "6"]
     assert "PosIR, table 4 (1.40 to 1.67), 1.40 for other languages" in printed
     assert "requests of judge_refusals: as if 1% of the translations were suspect" in printed
     assert "known" not in lines[0]

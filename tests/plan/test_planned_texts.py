@@ -5,6 +5,7 @@ import pytest
 from psibench.config.registry import parse_model
 from psibench.plan import jobs
 from psibench.plan.config import load_config
+from psibench.plan.measured import Measured
 from psibench.plan.plan import make_plan
 from psibench.plan.texts import LengthBin, planned_texts, shards_of_minutes
 from psibench.plan.work import work_table
@@ -271,7 +272,7 @@ def test_the_table_of_work_has_a_row_per_encoding(tmp_path):
         "encoding": PLANNED,
         "registry": {"large": encoder(max_tokens=2048).model_dump()},
     }
-    table = work_table(make_plan(*load_config(given)), results=tmp_path).filter(stage="encode")
+    table = work_table(Measured(make_plan(*load_config(given)), tmp_path)).filter(stage="encode")
     places = table.select("benchmark", "language", "by").rows()
     assert sorted(places) == [
         ("mine", "deu-Latn", "bge-m3"),

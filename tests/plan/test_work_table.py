@@ -15,6 +15,7 @@ from psibench.llm.answer_store import AnswerStore
 from psibench.llm.prompts import load_prompt
 from psibench.llm.usage import Usage
 from psibench.plan.config import load_config
+from psibench.plan.measured import Measured
 from psibench.plan.plan import make_plan
 from psibench.plan.work import needed_encodings, summed, wall_minutes, work_table
 from psibench.tables import Provenance
@@ -113,7 +114,7 @@ def plan_of(section=POSIR, **changes):
 
 def rows_of(folder, section=POSIR, **changes):
     """The rows of a config by stage and language; of its English ones by stage alone."""
-    table = work_table(plan_of(section, **changes), results=folder / "results")
+    table = work_table(Measured(plan_of(section, **changes), folder / "results"))
     found = {}
     for row in table.to_dicts():
         found[row["stage"], row["language"]] = row
@@ -170,7 +171,7 @@ def test_a_recall_has_a_row_where_no_run_of_the_raw_view_is_deep_enough(folder):
 
 def test_jobs_are_cut_and_timed_by_the_minutes_of_the_table(folder):
     plan = plan_of(POSIR | {"sample": POSIR["sample"] | {"n_documents": 40_000_000}})
-    table = work_table(plan, results=folder)
+    table = work_table(Measured(plan, folder))
     (row,) = table.filter(stage="score_pairs").to_dicts()
     # Two tenths of 40 M candidates with 100 documents each: 2,920 minutes, 120 in each job.
     assert row["gpu_minutes_high"] == pytest.approx(2920)
@@ -352,7 +353,7 @@ def test_sums_are_of_what_is_known_and_the_bottleneck_is_the_longest_stage(folde
     assert wall_minutes(table, jobs=10, gpus=2).rows() == [("encode", 85.0), ("ask", 40.0)]
     assert wall_minutes(table, jobs=10, gpus=10).rows() == [("encode", 50.0), ("ask", 40.0)]
     assert wall_minutes(table, jobs=1, gpus=1).rows() == [("encode", 170.0), ("ask", 80.0)]
-    whole = work_table(plan_of(), results=folder)
+    whole = work_table(Measured(plan_of(), folder))
     (total,) = summed(whole.with_columns(all=pl.lit(True)), ["all"]).to_dicts()
     assert total["usd_low"] == pytest.approx(whole["usd_low"].sum())
     assert total["unknown"] == 0
@@ -360,7 +361,7 @@ def test_sums_are_of_what_is_known_and_the_bottleneck_is_the_longest_stage(folde
 
 def test_every_encoding_that_results_ask_for_has_a_row(folder):
     plan = plan_of(models=["bm25", "minilm-static"])
-    table = work_table(plan, results=folder).filter(stage="encode")
+    table = work_table(Measured(plan, folder)).filter(stage="encode")
     assert table.select("benchmark", "by", "language").rows() == needed_encodings(plan)
     assert json.loads(json.dumps(table.to_dicts()))  # plain data
 

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from psibench.plan.measured import Measured
-    from psibench.plan.plan import Plan
 
 RESULTS = Path("results")
 NONE = "No benchmark of this config asks a language model."
-HEAD = ("task", "llm", "requests", "answered", "input tokens", "output tokens", "USD")
+HEAD = ("task", "language", "llm", "requests", "answered", "input tokens", "output tokens", "USD")
 API_HEAD = ("benchmark", "language", "by", "texts", "stored", "tokens", "USD")
 BASIS = {
     "tables": "tables of an earlier run",
@@ -76,10 +75,8 @@ def run_estimate(args: argparse.Namespace) -> None:
             f"benchmark {args.benchmark!r}: the config's benchmarks are "
             f"{', '.join(config.benchmarks)}"
         )
-    plan = make_plan(config, models, missing=[])
-    measured = Measured(plan, RESULTS)
-    table = work_table(plan, results=RESULTS, only=args.benchmark)
-    found = _plain(plan, measured, table)
+    measured = Measured(make_plan(config, models, missing=[]), RESULTS)
+    found = _plain(measured, work_table(measured, only=args.benchmark))
     if args.json:
         print(json.dumps(found, indent=2, ensure_ascii=False))
         return
@@ -101,10 +98,11 @@ def money(usd: float | None) -> str:
     return f"{usd:,.2f}" if usd < 100 else f"{usd:,.0f}"
 
 
-def _plain(plan: "Plan", measured: "Measured", table: "pl.DataFrame") -> dict[str, Any]:
+def _plain(measured: "Measured", table: "pl.DataFrame") -> dict[str, Any]:
     """Return everything as plain data, unrounded; no sum of money where a part has no price."""
     import polars as pl
 
+    plan = measured.plan
     names = [task for planned in plan.benchmarks.values() for task in planned.tasks]
     tasks = table.filter(pl.col("stage").is_in(names))
     benchmarks = []
@@ -113,27 +111,20 @@ def _plain(plan: "Plan", measured: "Measured", table: "pl.DataFrame") -> dict[st
         counts = [measured.counts(name, language) for language in planned.native]
         documents = sum(one.texts.n_documents for one in counts if one is not None)
         found = {"id": name, "recipe": planned.section.recipe, "documents": documents}
-        found |= {
-            "languages": len(planned.native),
-            "domains": len({at.domain for at in planned.places}),
-        }
         unknown = own.filter(basis="unknown")["language"].unique(maintain_order=True).to_list()
         benchmarks.append(found | {"tasks": own.to_dicts(), "not_counted": unknown, **_sums(own)})
-    apis = [
-        model
-        for model in table.filter(stage="encode")["by"].unique(maintain_order=True)
-        if plan.is_api(model)
-    ]
+    encoded = table.filter(stage="encode")
+    by_api = encoded.filter([plan.is_api(model) for model in encoded["by"]])
     return {
         **_sums(tasks),
         "benchmarks": benchmarks,
         "llms": [
-            _llm_data(plan, measured, llm, tasks.filter(by=llm))
+            _llm_data(measured, llm, tasks.filter(by=llm))
             for llm in tasks["by"].unique(maintain_order=True)
         ],
         "embedding_apis": [
-            _api_data(plan, measured, model, table.filter(stage="encode", by=model))
-            for model in apis
+            _api_data(measured, model, by_api.filter(by=model))
+            for model in by_api["by"].unique(maintain_order=True)
         ],
     }
 
@@ -153,13 +144,13 @@ def _sums(rows: "pl.DataFrame") -> dict[str, Any]:
     return sums
 
 
-def _llm_data(plan: "Plan", measured: "Measured", llm: str, rows: "pl.DataFrame") -> dict[str, Any]:
+def _llm_data(measured: "Measured", llm: str, rows: "pl.DataFrame") -> dict[str, Any]:
     from psibench.llm.sections import price_of
     from psibench.plan.asked import tokenizer_of
 
-    settings, price, spent = plan.llms[llm], None, None
+    settings, price, spent = measured.plan.llms[llm], None, None
     with suppress(InputError):
-        price = price_of(settings.model, plan.prices)
+        price = price_of(settings.model, measured.plan.prices)
     if settings.budget_usd is not None and price is not None:
         spent = price.cost(measured.spent(llm), is_batch=settings.backend == "openai-batch")
     return {
@@ -173,10 +164,8 @@ def _llm_data(plan: "Plan", measured: "Measured", llm: str, rows: "pl.DataFrame"
     }
 
 
-def _api_data(
-    plan: "Plan", measured: "Measured", model: str, rows: "pl.DataFrame"
-) -> dict[str, Any]:
-    entry: Any = plan.models[model]
+def _api_data(measured: "Measured", model: str, rows: "pl.DataFrame") -> dict[str, Any]:
+    entry: Any = measured.plan.models[model]
     spent, sums = measured.spent_on_vectors(model, entry.price), _sums(rows)
     return {
         "id": model,
@@ -208,24 +197,12 @@ def _ends(row: dict[str, Any], name: str, write: Any = "{:,}".format) -> str:
 
 
 def _benchmark(row: dict[str, Any]) -> Iterator[str]:
-    where = ""
-    if row["languages"] * row["domains"] > 1:
-        where = f" (languages {row['languages']}, domains {row['domains']})"
-    yield f"{row['id']} ({row['recipe']}): {row['documents']:,} documents{where}"
+    yield f"{row['id']} ({row['recipe']}): {row['documents']:,} documents"
     counted = [task for task in row["tasks"] if task["basis"] != "unknown"]
-    native = counted[0]["language"] if counted else None
-    cells = [
-        _cells(
-            task["stage"] + ("" if task["language"] == native else f" {task['language']}"),
-            task["by"],
-            task,
-        )
-        for task in counted
-    ]
-    if cells:
-        yield from (
-            f"  {line}" for line in aligned([HEAD, *cells, _cells("total", "", row)], n_text=2)
-        )
+    if counted:
+        cells = [_cells(task["stage"], task["language"], task["by"], task) for task in counted]
+        rows = [HEAD, *cells, _cells("total", "", "", row)]
+        yield from (f"  {line}" for line in aligned(rows, n_text=3))
     if row["not_counted"]:
         yield (
             f"  not counted: {', '.join(row['not_counted'])}: nobody can tell how many texts there "
@@ -233,9 +210,9 @@ def _benchmark(row: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _cells(name: str, by: str, row: dict[str, Any]) -> tuple[str, ...]:
-    counts = (_ends(row, "items"), f"{row['answered']:,}", _ends(row, "tokens_in"))
-    return (name, by, *counts, _ends(row, "tokens_out"), _ends(row, "usd", money))
+def _cells(name: str, language: str, by: str, row: dict[str, Any]) -> tuple[str, ...]:
+    counts = (_ends(row, "items"), f"{row['answered'] or 0:,}", _ends(row, "tokens_in"))
+    return (name, language, by, *counts, _ends(row, "tokens_out"), _ends(row, "usd", money))
 
 
 def _llm(row: dict[str, Any]) -> Iterator[str]:

@@ -50,6 +50,7 @@ def run_plan(args: argparse.Namespace) -> None:
     """Print the table of a config's work, its sums, and its bottleneck."""
     import polars as pl
 
+    from psibench.plan.measured import Measured
     from psibench.plan.plan import make_plan
     from psibench.plan.work import summed, work_table
 
@@ -58,7 +59,7 @@ def run_plan(args: argparse.Namespace) -> None:
         if (given := getattr(args, option)) is not None and given < 1:
             raise InputError(f"--{option} {given}; give a number from 1 up")
     config, models = load_config(read_config(args))
-    table = work_table(make_plan(config, models), results=RESULTS)
+    table = work_table(Measured(make_plan(config, models), RESULTS))
     beside = BY[args.by]
     names = ["stage"] if beside is None else ["stage", beside]
     rows = [*summed(table, names).iter_rows(named=True)]

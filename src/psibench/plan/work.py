@@ -9,7 +9,6 @@ has measured as soon as there is one. What nobody can tell is a range, or null.
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -47,19 +46,9 @@ PAIR_BYTES, SCORE_BYTES = 32, 24
 RUN_BYTES = 16
 """Bytes of a row of a run."""
 RANGES = ("items", "tokens_in", "tokens_out", "gpu_minutes", "usd")
-"""Columns of which there is a low and a high end."""
-WHOLE = ("items", "tokens_in", "tokens_out")
-COLUMNS = {
-    **dict.fromkeys(("benchmark", "language", "stage", "by"), pl.String),
-    **{f"{name}_{end}": pl.Float64 for name in RANGES for end in ("low", "high")},
-    **dict.fromkeys(("answered", "jobs", "gpus"), pl.Int64),
-    **dict.fromkeys(("cpu_minutes", "job_minutes"), pl.Float64),
-    **dict.fromkeys(("store_bytes", "results_bytes"), pl.Int64),
-    **dict.fromkeys(("basis", "output_basis"), pl.String),
-}
-SCHEMA = {
-    name: pl.Int64 if name.rpartition("_")[0] in WHOLE else kind for name, kind in COLUMNS.items()
-}
+"""What has a low and a high end."""
+TEXTS = ("benchmark", "language", "stage", "by", "basis", "output_basis")
+FRACTIONS = ("gpu_minutes", "usd", "cpu_minutes", "job_minutes")
 
 
 @dataclass
@@ -89,21 +78,31 @@ class Row:
         """Return it as a row of SCHEMA."""
         found: dict[str, Any] = {}
         for name, value in vars(self).items():
-            is_whole = name in WHOLE or name.endswith("_bytes")
-            given = (value or (None, None)) if name in RANGES else (value,)
-            names = (f"{name}_low", f"{name}_high") if name in RANGES else (name,)
-            plain = (round(one) if is_whole and one is not None else one for one in given)
-            found.update(zip(names, plain, strict=True))
+            ends = (value or (None, None)) if name in RANGES else (value,)
+            is_whole = name not in (*TEXTS, *FRACTIONS)
+            plain = (round(one) if is_whole and one is not None else one for one in ends)
+            found.update(zip(_columns(name), plain, strict=True))
         return found
 
 
-def work_table(plan: Plan, *, results: Path, only: str | None = None) -> pl.DataFrame:
+def _columns(name: str) -> list[str]:
+    return [f"{name}_low", f"{name}_high"] if name in RANGES else [name]
+
+
+SCHEMA = {
+    column: pl.String if name in TEXTS else pl.Float64 if name in FRACTIONS else pl.Int64
+    for name in Row.__dataclass_fields__
+    for column in _columns(name)
+}
+
+
+def work_table(measured: Measured, *, only: str | None = None) -> pl.DataFrame:
     """Return the work of a config, benchmark by benchmark, in the order of its stages.
 
     Parameters
     ----------
-    results
-        Folder of results: what a run has measured there counts.
+    measured
+        The config's plan, and what runs have measured: it takes the place of what is planned.
     only
         Id of one benchmark; None for all.
 
@@ -121,8 +120,7 @@ def work_table(plan: Plan, *, results: Path, only: str | None = None) -> pl.Data
     InputError
         If a table or a source is there and cannot be read.
     """
-    measured = Measured(plan, results)
-    rows: list[Row] = []
+    plan, rows = measured.plan, list[Row]()
     for name, planned in plan.benchmarks.items():
         if only in (None, name):
             for language in planned.languages:
