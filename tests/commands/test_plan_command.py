@@ -61,7 +61,7 @@ def test_stages_are_added_up_and_the_longest_is_named(folder, capsys):
     ("argv", "said"),
     [
         # 208.8 GPU minutes on one GPU, on four, and on more than there are jobs.
-        (["--gpus", "1"], "encode, 3.5 hours at most with 40 jobs and 1 GPUs at once"),
+        (["--gpus", "1"], "encode, 3.5 hours at most with 40 jobs and 1 GPU at once"),
         (["--gpus", "4"], "encode, 52.2 minutes at most with 40 jobs and 4 GPUs at once"),
         (["--jobs", "90"], "encode, 29.8 minutes at most with 90 jobs and 90 GPUs at once"),
     ],

@@ -161,6 +161,17 @@ def test_rerankers_score_all_candidates_then_what_the_papers_filters_left(folder
     assert pairs["store_bytes"] == 2_560_000
 
 
+def test_an_embedded_reranker_is_measured_and_bm25_computes_nothing(folder):
+    panel = ["embedded-bm25", "embedded-minilm-cosine"]
+    plan = plan_of(POSIR | {"verify": {"rerankers": panel}})
+    bm25, cosine = work_table(Measured(plan, folder)).filter(stage="score_parts").to_dicts()
+    assert ends(bm25, "gpu_minutes") == (0, 0)
+    # all-MiniLM-L6-v2 has 22.7 M parameters, 30,522 x 384 of them input embeddings.
+    active = 22.7e6 - 30_522 * 384
+    minutes = 876_000 * 2 * active / 1e14 / 60
+    assert cosine["gpu_minutes_high"] == pytest.approx(minutes, rel=0.01)
+
+
 def test_a_recall_has_a_row_where_no_run_of_the_raw_view_is_deep_enough(folder):
     deep = POSIR["false_negatives"] | {"recall": {"model": "bm25", "top_k": 1000}}
     assert "recall" not in rows_of(folder)

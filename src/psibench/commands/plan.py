@@ -172,7 +172,8 @@ def _bottleneck(
         return
     stage, longest = stages.row(0)
     whole = float(stages["minutes"].sum())
-    at_once = f"{n_jobs:,} job{'s' * (n_jobs > 1)}" + ("" if on_cpu else f" and {n_gpus:,} GPUs")
+    at_once = f"{n_jobs:,} job{'s' * (n_jobs > 1)}"
+    at_once += "" if on_cpu else f" and {n_gpus:,} GPU{'s' * (n_gpus > 1)}"
     yield (
         f"Bottleneck: {stage}, {duration(longest)} at most with {at_once} at once (--jobs, "
         f"--gpus); all stages that are timed, one after the other: {duration(whole)}."

@@ -18,6 +18,7 @@ from psibench.config.encoders import VllmModel
 from psibench.config.model_base import EncoderModel, ModelBase
 from psibench.config.models import RerankModel
 from psibench.config.paths import prompt_path
+from psibench.config.rerankers import BiEncoderReranker, Bm25Reranker
 from psibench.config.sections import Encoding
 from psibench.errors import InputError
 from psibench.generate.benchmarks import RAW
@@ -287,10 +288,14 @@ def _scored(
 def _score(plan: Plan, row: Row, reranker: str, texts: PlannedTexts, *, share: float = 1.0) -> None:
     """Fill in what scoring a row's pairs takes."""
     entry, encoding = plan.rerankers[reranker], plan.config.encoding
+    if isinstance(entry, BiEncoderReranker):
+        entry = entry.model_copy(update={"encoder": sized(entry.encoder)})
     assert row.items is not None
     each = pair_tokens(entry, texts, share=share)
     row.tokens_in = times(row.items, each)
     low, high = (scoring_minutes(entry, encoding, texts, n, share=share) for n in row.items)
+    if isinstance(entry, Bm25Reranker):
+        low, high = 0.0, 0.0
     if low is not None and high is not None:
         _computed(row, encoding, (low, high))
     row.store_bytes, row.results_bytes = row.items[1] * PAIR_BYTES, row.items[1] * SCORE_BYTES
@@ -398,7 +403,7 @@ def _of_service(
 
 def _searched(plan: Plan, row: Row, model: str, texts: PlannedTexts, n_domains: int) -> None:
     """Fill in what searching or reranking a row's queries takes; each domain has its own."""
-    entry, search = plan.models[model], plan.config.search
+    entry, search = _sized(plan, model), plan.config.search
     assert row.items is not None
     row.results_bytes = row.items[1] * search.top_k * RUN_BYTES
     if isinstance(entry, RerankModel):
