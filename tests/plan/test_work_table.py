@@ -9,7 +9,8 @@ from language_tables import write_domains, write_texts
 
 from psibench.config.paths import PROMPTS
 from psibench.generate.benchmarks import places_of
-from psibench.generate.sampling import run_sample, sample_params
+from psibench.generate.sample import run_sample
+from psibench.generate.sampling import sample_params
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.prompts import load_prompt
@@ -136,8 +137,8 @@ def test_a_task_has_its_items_tokens_and_money_thoughts_as_a_range(folder):
     assert ends(locate, "tokens_out") == (16_000, 4_000_000)
     assert locate["output_basis"] == "example, thoughts"
     assert ends(locate, "usd") == pytest.approx((0.702, 40.542))
-    # 430 bytes and 5 for each token of the reply alone: thoughts are not kept.
-    assert locate["store_bytes"] == 4000 * 430 + 16_000 * 5
+    # 80 bytes and 1.6 for each token of the reply alone: thoughts are not kept.
+    assert locate["store_bytes"] == 4000 * 80 + 16_000 * 1.6
     assert ends(rows_of(folder)["propose_questions"], "items") == (2000, 2000)
 
 
