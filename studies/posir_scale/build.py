@@ -99,7 +99,12 @@ def config(
             "shares": BIN_SHARES.tolist(),
             "n_documents": n_documents,
         },
-        "propose_questions": {"llm": "stand-in", "n_questions": 3, "share": 0.043, "seed": 42},
+        "propose_questions": {
+            "llm": "stand-in",
+            "n_questions": 3,
+            "share": max(0.043, 10 / n_documents),
+            "seed": 42,
+        },
         "locate_span": {"llm": "stand-in"},
         "shards": 4,
         "verify": {"rerankers": ["embedded-bm25"]},

@@ -113,7 +113,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
     """Start a head."""
     profile = write_profile(folder)
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(REPOSITORY / "Snakefile")]
-    command += ["--profile", str(profile.absolute()), "--configfile", "config.yaml", *TARGETS]
+    command += ["--profile", str(profile.absolute()), "--configfile", "config.yaml", "--", *TARGETS]
     with open(folder / "head.log", "ab") as log:
         return subprocess.Popen(
             command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -125,7 +125,7 @@ def take_up(folder: Path) -> None:
     psibench = [sys.executable, "-m", "psibench.cli"]
     subprocess.run([*psibench, "orphans", "--cancel"], cwd=folder, check=True)
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(REPOSITORY / "Snakefile")]
-    unlock = [*command, "--configfile", "config.yaml", "--unlock", *TARGETS]
+    unlock = [*command, "--unlock", "--configfile", "config.yaml", "--", *TARGETS]
     subprocess.run(unlock, cwd=folder, check=True, capture_output=True)
 
 
