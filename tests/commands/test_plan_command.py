@@ -54,22 +54,22 @@ def test_stages_are_added_up_and_the_longest_is_named(folder, capsys):
     assert "GPU hours by 100 TFLOPS (encoding.gpu_tflops)" in told
     assert "Not counted: small. Nobody can tell how many texts there will be" in told
     assert "encoding.shards: NUMBER" in told
-    assert lines[-1].startswith("Bottleneck: encode, ")
+    assert lines[-1].startswith("Bottleneck: encode. ")
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
         # 208.8 GPU minutes on one GPU, on four, and on more than there are jobs.
-        (["--gpus", "1"], "encode, 3.5 hours at most with 40 jobs and 1 GPU at once"),
-        (["--gpus", "4"], "encode, 52.2 minutes at most with 40 jobs and 4 GPUs at once"),
-        (["--jobs", "90"], "encode, 29.8 minutes at most with 90 jobs and 90 GPUs at once"),
+        (["--gpus", "1"], "40 jobs and 1 GPU at once (--jobs, --gpus): encode 3.5 hours, "),
+        (["--gpus", "4"], "40 jobs and 4 GPUs at once (--jobs, --gpus): encode 52.2 minutes, "),
+        (["--jobs", "90"], "90 jobs and 90 GPUs at once (--jobs, --gpus): encode 29.8 minutes, "),
     ],
 )
 def test_the_bottleneck_is_that_of_so_many_jobs_and_gpus(argv, said, folder, capsys):
     config = CONFIG | {"benchmarks": {"large": LARGE}, "models": ["mine"]}
     lines, _ = plan(folder, capsys, config, *argv)
-    assert f"Bottleneck: {said} (--jobs, --gpus)" in lines[-1]
+    assert said in lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_on_a_cpu_jobs_run_one_after_the_other(folder, capsys):
     lines, rows = plan(folder, capsys, config)
     (row,) = rows.filter(stage="encode").to_dicts()
     assert row["job_minutes"] == pytest.approx(row["cpu_minutes"])
-    assert "Bottleneck: encode, less than a minute at most with 1 job at once" in lines[-1]
+    assert "with 1 job at once (--jobs, --gpus): encode less than a minute, " in lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -171,4 +171,4 @@ def test_posir_s_plan_has_the_sizes_of_its_paper(capsys):
     # 921.6 + 22 tokens, 312 and 440 M parameters: 92 and 129 hours of a GPU at 100 TFLOPS.
     assert (pairs["gpu_minutes_high"] / 60).round().to_list() == [92, 129] * 2
     assert rows["jobs"].sum() < 4000
-    assert "Bottleneck: encode, 7.3 days" in capsys.readouterr().out
+    assert "encode 7.3 days, " in capsys.readouterr().out

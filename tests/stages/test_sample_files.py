@@ -75,7 +75,10 @@ def run(section=None, *, store="store", threads=1, name=""):
     """Run the stage; return the rows' hashes of its tables."""
     paths = {table: f"{name}{table}.parquet" for table in TABLES}
     section = section or params()
-    run_sample(section, language="eng-Latn", domain="law", store=store, threads=threads, **paths)
+    remove_parts = run_sample(
+        section, language="eng-Latn", domain="law", store=store, threads=threads, **paths
+    )
+    remove_parts()
     return [read_provenance(path)["rows_hash"] for path in paths.values()]
 
 
@@ -136,6 +139,17 @@ def test_a_file_that_has_changed_since_is_read_again(caplog):
     gone_on = run()
     assert "1 of 5 files were read before" in caplog.text
     assert run(store="undisturbed", name="again-") == gone_on
+
+
+def test_two_tables_of_one_source_keep_parts_of_their_own():
+    paths = [{table: f"{name}{table}.parquet" for table in TABLES} for name in "ab"]
+    labels = {"language": "eng-Latn", "domain": "law", "store": "store"}
+    remove = [run_sample(params(), **labels, **own) for own in paths]
+    assert len(parts()) == 2 * N_FILES
+    remove[0]()
+    assert len(parts()) == N_FILES
+    assert run_sample(params(), **labels, **paths[1]) is not None  # from its own, which are there
+    assert len(parts()) == N_FILES
 
 
 def test_a_limit_takes_the_same_of_each_file_and_makes_up_for_short_ones():

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -234,6 +235,19 @@ def test_a_mapping_gives_each_domain_its_own_value(tmp_path):
     given = Given(output={"table": str(tmp_path / "t")}, params={"sections": {"law": 1, "arts": 2}})
     call(declared(work, each="sections"), given)
     assert seen == [("law", 1), ("arts", 2)]
+
+
+def test_what_a_stage_returns_is_called_once_all_tables_of_the_job_are_there(tmp_path):
+    seen: list[tuple[str, bool]] = []
+    path = tmp_path / "t"
+
+    def work(domain: str, section: int, table: OutputPath) -> Callable[[], None]:
+        write_table(WORDS.empty(), table, WORDS, provenance=SOURCE)
+        return lambda: seen.append((domain, path.exists()))
+
+    given = Given(output={"table": str(path)}, params={"sections": {"law": 1, "arts": 2}})
+    call(declared(work, each="sections"), given)
+    assert seen == [("law", True), ("arts", True)]
 
 
 def test_the_version_is_what_the_script_finds_the_stage_by(tmp_path, monkeypatch):

@@ -103,7 +103,7 @@ rule list_texts:
     threads: 1
     resources:
         mem_mb=1000,
-        runtime=60,
+        runtime=minutes(60),
     params:
         stage=STAGES["list_texts"],
     message:

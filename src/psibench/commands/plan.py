@@ -161,7 +161,7 @@ def _without(rows: "pl.DataFrame", column: str) -> str:
 def _bottleneck(
     config: Config, table: "pl.DataFrame", *, jobs: int | None, gpus: int | None
 ) -> Iterator[str]:
-    """Say which stage takes longest, with so many jobs and GPUs at once."""
+    """Say how long each stage takes, with so many jobs and GPUs at once, the longest first."""
     from psibench.plan.work import wall_minutes
 
     on_cpu = config.encoding.device == "cpu"
@@ -170,13 +170,13 @@ def _bottleneck(
     stages = wall_minutes(table, jobs=n_jobs, gpus=n_gpus, on_cpu=on_cpu)
     if not len(stages):
         return
-    stage, longest = stages.row(0)
+    each = ", ".join(f"{stage} {duration(minutes)}" for stage, minutes in stages.iter_rows())
     whole = float(stages["minutes"].sum())
     at_once = f"{n_jobs:,} job{'s' * (n_jobs > 1)}"
     at_once += "" if on_cpu else f" and {n_gpus:,} GPU{'s' * (n_gpus > 1)}"
     yield (
-        f"Bottleneck: {stage}, {duration(longest)} at most with {at_once} at once (--jobs, "
-        f"--gpus); all stages that are timed, one after the other: {duration(whole)}."
+        f"Bottleneck: {stages['stage'][0]}. At least, by the larger numbers, with {at_once} at "
+        f"once (--jobs, --gpus): {each}; one after the other {duration(whole)}."
     )
 
 

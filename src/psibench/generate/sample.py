@@ -11,7 +11,7 @@ give for each process.
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -88,13 +88,17 @@ def run_sample(
     dropped: OutputPath,
     store: str = "store",
     threads: int = 1,
-) -> None:
+) -> Callable[[], None]:
     """Draw a corpus' documents from its source and write them, the counts, and what was left out.
 
     Left out are what the source itself leaves out, pieces too short to keep, and documents that
     repeat one drawn; not those that were not drawn. ``section`` is as of `sample_params`; its
     ``id_prefix`` comes before every id, also where ids decide the draw. Files are read by as many
     processes as there are ``threads``.
+
+    Returns
+    -------
+    What removes the parts of the files, for when the tables are there.
     """
     source: DocumentSource = TypeAdapter(DocumentSource).validate_python(section["source"])
     drawing = Drawing(
@@ -105,7 +109,8 @@ def run_sample(
     )
     parts: list[Part] = []
     if isinstance(source, FilesSource | HubSource):
-        parts = _write_parts(source, drawing, folder=Path(store) / "samples", processes=threads)
+        folder = Path(store) / "samples"
+        parts = _write_parts(source, drawing, str(documents), folder=folder, processes=threads)
         found, left_out = _joined(source, parts, drawing.sample)
     else:
         read = read_documents(source)
@@ -132,9 +137,13 @@ def run_sample(
         language=pl.lit(language), domain=pl.lit(domain)
     )
     write_table(every, dropped, ATTRITION, provenance=origin)
-    for part in parts:  # another draw has other parts
-        part.path.unlink(missing_ok=True)
-        part.pieces.unlink(missing_ok=True)
+
+    def remove_parts() -> None:
+        for part in parts:  # another draw has other parts
+            part.path.unlink(missing_ok=True)
+            part.pieces.unlink(missing_ok=True)
+
+    return remove_parts
 
 
 @dataclass(frozen=True)
@@ -197,15 +206,22 @@ class Counts(NamedTuple):
 
 
 def _write_parts(
-    source: FilesSource | HubSource, drawing: Drawing, *, folder: Path, processes: int
+    source: FilesSource | HubSource,
+    drawing: Drawing,
+    whose: str,
+    *,
+    folder: Path,
+    processes: int,
 ) -> list[Part]:
     """Write what may be drawn of each file of a source where it is not there, in reading order.
+
+    Two tables (``whose``) of one source have parts of their own: who is done removes them.
 
     Raises InputError if the source cannot be read.
     """
     note_unread(source)
     files = record_files(source)
-    keys = [_key(source, file, drawing) for file in files]
+    keys = [_key(source, file, drawing, whose) for file in files]
     given: dict[Portion, int] = {}
     parts: list[Part] = []
     while look := next_look(source.max_documents, len(files), given):
@@ -226,12 +242,13 @@ def _write_parts(
     return sorted(parts, key=lambda part: part.portion[:2])
 
 
-def _key(source: FilesSource | HubSource, file: RecordFile, drawing: Drawing) -> str:
+def _key(source: FilesSource | HubSource, file: RecordFile, drawing: Drawing, whose: str) -> str:
     """Return all that decides what may be drawn of a file, as text."""
     section = source.model_dump(
         mode="json", include={"kind", "config", "text_column", "id_column", "where"}
     )
     decides = {
+        "whose": whose,
         "version": version_of("sample"),
         "file": [file.identity(), file.key],
         "source": section,

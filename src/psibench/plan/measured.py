@@ -68,8 +68,6 @@ LARGE_MIB = 256
 """Local files of more than this are not read whole."""
 ENOUGH_ANSWERS = 20
 """Stored answers to a task from which their mean length counts for more than an example."""
-MOST_ANSWERS = 20_000
-"""Answers of a store looked at for their mean length, at most."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,8 @@ class Measured:
         if used is not None and used.is_complete:
             today = writing_items(section, first, wanted.n_documents)
             factor = 1.0 if self.is_of_sample(name, language) else today / used.items
-            made = self.kept(name, language, last)
+            written = self.used(name, language, last)
+            made = self.kept(name, language, last) if written and written.is_complete else None
         candidates = float(wanted.n_queries) if not made or not factor else made[1] * factor
         now, is_guess, entering = (candidates, candidates), False, dict[str, Range]()
         steps = [*section.filters] + [NEGATIVES] * (section.false_negatives is not None)

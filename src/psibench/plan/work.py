@@ -279,7 +279,7 @@ def _scored(
         row.jobs = n_jobs
         if counts is not None:
             low, high = counts.entering[of]
-            if number and not panel.complete and low == high == counts.candidates:
+            if number and not panel.complete:  # pairs that are decided are not scored again
                 low = LEAST_SHARE * low
             row.items, row.basis = (low * n_parts, high * n_parts), counts.found.basis
             _score(plan, row, reranker, counts.texts, share=share)
@@ -486,8 +486,8 @@ def _probed_texts(plan: Plan, probe: str, texts: PlannedTexts) -> float:
 def summed(table: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:
     """Add up rows that are alike in columns, in the order of their first ones.
 
-    A number is null where that of any row is; ``job_minutes`` is the longest, ``unknown`` the rows
-    whose items nobody can tell.
+    A number is the sum of those that are known, null where none is; ``job_minutes`` is the longest,
+    ``unknown`` the rows whose items nobody can tell.
     """
     sums = [
         name
@@ -507,11 +507,11 @@ def summed(table: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:
 def wall_minutes(
     table: pl.DataFrame, *, jobs: int, gpus: int, on_cpu: bool = False
 ) -> pl.DataFrame:
-    """Return ``stage`` and its wall time at most (``minutes``), the longest first.
+    """Return ``stage`` and its wall time at least (``minutes``), the longest first.
 
-    With so many jobs and GPUs at once: no shorter than its longest job, than its jobs' minutes
-    shared out among the jobs, and than its GPU minutes shared out among the GPUs. Stages whose
-    minutes nobody can tell are left out.
+    By the larger numbers, with so many jobs and GPUs at once: no shorter than its longest job, than
+    its jobs' minutes shared out among the jobs, and than its GPU minutes shared out among the GPUs.
+    Stages whose minutes nobody can tell are left out.
     """
     of_jobs = pl.col("job_minutes") * pl.col("jobs") / jobs
     of_gpus = pl.when(pl.col("gpus") > 0).then(pl.col("gpu_minutes_high")) / gpus

@@ -24,7 +24,7 @@ from psibench.tables.domains import Domain, OfDomain, each_domain
 PACKAGE = Path(__file__).parents[1]
 DECLARATION = re.compile(r'^@stage\(\s*"([a-z_]+)",\s*version=([0-9]+)\b', re.MULTILINE)
 
-Function = TypeVar("Function", bound=Callable[..., None])
+Function = TypeVar("Function", bound=Callable[..., Callable[[], None] | None])
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Stage:
 
     name: str
     version: int
-    function: Callable[..., None]
+    function: Callable[..., Callable[[], None] | None]
     each: str | None
     offline: bool
 
@@ -139,6 +139,8 @@ def call(declared: Stage, job: Job) -> None:
       by name, validated as annotated. A dataclass is made of what is given under its fields'
       names and its own; so is a config section that is not given under its own.
 
+    What a stage returns is called once all tables of the job are written.
+
     Raises
     ------
     TypeError
@@ -156,15 +158,29 @@ def call(declared: Stage, job: Job) -> None:
     outputs: dict[str, Any] = {name: _plain(given) for name, given in job.output.items()}
     if declared.each is None:
         here = Domain(values["domain"], 0, {}) if "domain" in values else None
-        declared.function(**_arguments(declared, values, inputs, outputs, here))
-        return
-    domains = values[declared.each]
+        then = [declared.function(**_arguments(declared, values, inputs, outputs, here))]
+    else:
+        then = _call_for_each(declared, values, inputs, outputs)
+    for finish in filter(callable, then):
+        finish()
+
+
+def _call_for_each(
+    declared: Stage,
+    values: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+) -> list[Any]:
+    """Call a stage for each domain of a job; return what it returns."""
+    assert declared.each is not None
+    domains, then = values[declared.each], []
     with each_domain(list(domains), outputs) as every:
         for one in every:
-            own = values | {"domain": one.name}
+            own = {**values, "domain": one.name}
             if isinstance(domains, Mapping):
                 own[declared.each.removesuffix("s")] = domains[one.name]
-            declared.function(**_arguments(declared, own, inputs, one.outputs, one))
+            then.append(declared.function(**_arguments(declared, own, inputs, one.outputs, one)))
+    return then
 
 
 def _plain(given: Any) -> str | list[str]:
