@@ -53,9 +53,10 @@ LANGUAGE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
 IN_DOMAIN = re.compile(r"/(?:data|build)/[^/]+/(?![0-9]+-of-)[^/]+/")
 MODELS_TABLES = ("pair_scores", "scores", "encodings", "runs", "recall", "similarity")
 """Folders whose tables are named after models, languages and shards."""
+OF_RESULTS = ("summaries", "quality", "published")
 START_MIB = 190
 """Memory of a job that has read nothing yet."""
-BASE_RULE = {"encode_shard": "encode", "ask_vllm": "ask", "ask_shard_vllm": "ask_shard"}
+BASE_RULE = {"ask_vllm": "ask", "ask_shard_vllm": "ask_shard", "published": "summaries"}
 """Rules that do the same as another, with another model."""
 TRANSLATIONS = ["ara-Arab", "deu-Latn", "fra-Latn", "ita-Latn", "kor-Kore", "por-Latn", "rus-Cyrl"]
 TRANSLATIONS += ["spa-Latn"]
@@ -204,7 +205,7 @@ def needs(runs: list[Path]) -> pl.DataFrame:
         jobs = [
             {
                 "path": job["benchmark"].removeprefix("benchmarks/"),
-                "held": shape.held(job["output"]),
+                "held": float(shape.held(job["rule"], job["output"])),
             }
             for job in dry_jobs(run / "config.yaml", run)
             if job["benchmark"]
@@ -228,6 +229,7 @@ def needs(runs: list[Path]) -> pl.DataFrame:
         large = like_small.row(-1, named=True)
         ratio = np.log(large["documents"] / small["documents"]) or np.nan
         one, domain, held = (np.ones(own.height), *own.select("documents", "held").to_numpy().T)
+        domain = domain * (rule not in OF_RESULTS)
         memory, _ = nnls(np.stack([one, domain, held], axis=1), own["max_rss_mb"].to_numpy())
         seconds, _ = nnls(np.stack([one, held], axis=1), own["seconds"].to_numpy())
         rows.append(
@@ -260,9 +262,15 @@ class Shape:
     documents: int
     domains: int
     languages: int
+    models: int
 
-    def held(self, outputs: list[str]) -> float:
-        """Return how many documents the tables of a job are about, from their paths."""
+    def held(self, rule: str, outputs: list[str]) -> float:
+        """Return how many documents the tables of a job are about, from their paths.
+
+        Of rules that read tables of results alone: how many rows these have, in datasets.
+        """
+        if rule in OF_RESULTS:
+            return self.domains * self.languages * self.models
         return max((self.of_table(path) for path in outputs), default=0)
 
     def of_table(self, path: str) -> float:
@@ -328,8 +336,9 @@ def asked(config: Path, likes: list[Path], work: Path) -> pl.DataFrame:
         row["gib"] = max(row["gib"], float(job["mem_mb"]) / 1024)
         row["minutes"] = max(row["minutes"], int(job["runtime"]))
         if fit:
-            held = wanted.held(job["output"])
-            mib = fit["mib"] + fit["mib_per_1000_of_domain"] * wanted.documents / 1000
+            held = wanted.held(job["rule"], job["output"])
+            of_domain = 0 if job["rule"] in OF_RESULTS else wanted.documents
+            mib = fit["mib"] + fit["mib_per_1000_of_domain"] * of_domain / 1000
             minutes = (fit["seconds"] + fit["seconds_per_1000"] * held / 1000) / 60
             row["need_gib"] = max(
                 row["need_gib"] or 0, (mib + fit["mib_per_1000"] * held / 1000) / 1024
@@ -340,12 +349,15 @@ def asked(config: Path, likes: list[Path], work: Path) -> pl.DataFrame:
 
 def shape_of(config: Path) -> Shape:
     """Return how many documents a domain has in a config, and how many domains and languages."""
-    (section,) = yaml.safe_load(config.read_text())["benchmarks"].values()
+    read = yaml.safe_load(config.read_text())
+    (section,) = read["benchmarks"].values()
     corpora = section["corpora"]
     translated = section.get("translate", {}).get("to", ())
     languages = {one["language"] for one in corpora} | set(translated)
     domains = {one["domain"] for one in corpora}
-    return Shape(section["sample"]["n_documents"], len(domains), len(languages))
+    return Shape(
+        section["sample"]["n_documents"], len(domains), len(languages), len(read["models"])
+    )
 
 
 def dry_jobs(config: Path, work: Path) -> list[dict[str, Any]]:

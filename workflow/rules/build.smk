@@ -50,7 +50,7 @@ rule statistics:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=mib(4000),
+        mem_mb=mib(4000, 0.2),
         runtime=minutes(240),
     params:
         domains=per_job(paths.language_domains),
@@ -79,7 +79,7 @@ rule similarity:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=mib(6000),
+        mem_mb=mib(6000, 8),
         runtime=minutes(60),
     params:
         entry=per_job(jobs.entry),

@@ -56,7 +56,7 @@ rule encode:
     resources:
         # Texts are read in blocks; measured: 0.8 to 1.3 kB per text for ids, keys and the store's
         # index, 2.3 MB per MB of documents of 200 words. Weights saved in 16 bits double.
-        mem_mb=mib(per_job(jobs.encoder_mib), 3),
+        mem_mb=mib(per_job(jobs.encoder_mib), 5),
         runtime=minutes(encode_minutes),
         gpu=per_job(jobs.gpus),
         # How the work is cut, not what comes out: no reason to rerun, hence not params.
@@ -268,7 +268,7 @@ rule search_vectors:
     resources:
         # The store is read in blocks; measured over the start: 450 MB at 300,000 documents, 600 MB
         # at a million, and up to twice the blocks; best documents take 12 bytes each.
-        mem_mb=mib(6000, 16, more=2 * settings.search.block_mib),
+        mem_mb=mib(6000, 10, more=2 * settings.search.block_mib),
         runtime=minutes(240),
         block_mib=settings.search.block_mib,
         device=settings.search.device,

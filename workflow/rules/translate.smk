@@ -124,7 +124,7 @@ rule quality_sample:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=mib(8000),
+        mem_mb=mib(8000, 0.6),
         runtime=minutes(240),
     params:
         languages=lambda wildcards: own(wildcards).section.translate.to,
