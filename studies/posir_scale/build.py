@@ -54,7 +54,7 @@ IN_DOMAIN = re.compile(r"/(?:data|build)/[^/]+/(?![0-9]+-of-)[^/]+/")
 MODELS_TABLES = ("pair_scores", "scores", "encodings", "runs", "recall", "similarity")
 """Folders whose tables are named after models, languages and shards."""
 OF_RESULTS = ("summaries", "quality", "published")
-START_MIB = 190
+START_MIB = 145
 """Memory of a job that has read nothing yet."""
 BASE_RULE = {"ask_vllm": "ask", "ask_shard_vllm": "ask_shard", "published": "summaries"}
 """Rules that do the same as another, with another model."""
@@ -196,8 +196,9 @@ def needs(runs: list[Path]) -> pl.DataFrame:
     Returns
     -------
     A row per rule: jobs, memory and seconds of the largest job in the smallest and in the largest
-    run, the parts of the fit, and the exponents of memory (above a job's start) and of all jobs'
-    CPU seconds over the documents of a domain, from the runs that differ in nothing else.
+    run of the same number of datasets (the fewest), the parts of the fit, and over the documents of
+    a domain in these two the exponents of memory (above that of a job that has read nothing) and of
+    all jobs' CPU seconds.
     """
     frames = []
     for run in runs:
@@ -211,22 +212,22 @@ def needs(runs: list[Path]) -> pl.DataFrame:
             if job["benchmark"]
         ]
         records = read_records(run / "benchmarks", run / "logs").join(pl.DataFrame(jobs), on="path")
-        frames.append(records.with_columns(documents=pl.lit(shape.documents), run=pl.lit(str(run))))
+        frames.append(
+            records.with_columns(
+                documents=pl.lit(shape.documents), datasets=pl.lit(shape.domains * shape.languages)
+            )
+        )
     every, rows = pl.concat(frames), []
     for (rule,), own in every.sort("rule", "documents", "held").group_by(
         "rule", maintain_order=True
     ):
-        runs_of = own.group_by("run", maintain_order=True).agg(
+        runs_of = own.group_by("datasets", "documents", maintain_order=True).agg(
             pl.len().alias("jobs"),
-            pl.col("max_rss_mb", "seconds", "held").max(),
+            pl.col("max_rss_mb", "seconds").max(),
             pl.col("cpu_s").sum(),
-            pl.col("documents").first(),
         )
-        small = runs_of.row(0, named=True)
-        like_small = runs_of.filter(
-            runs_of["held"] * small["documents"] == small["held"] * runs_of["documents"]
-        )
-        large = like_small.row(-1, named=True)
+        alike = runs_of.filter(pl.col("datasets") == runs_of["datasets"].min()).sort("documents")
+        small, large = alike.row(0, named=True), alike.row(-1, named=True)
         ratio = np.log(large["documents"] / small["documents"]) or np.nan
         one, domain, held = (np.ones(own.height), *own.select("documents", "held").to_numpy().T)
         domain = domain * (rule not in OF_RESULTS)

@@ -108,7 +108,7 @@ rule negatives:
         "../../envs/cpu.yaml"
     threads: 1
     resources:
-        mem_mb=mib(4000, 35),
+        mem_mb=mib(4000, 45),
         runtime=minutes(60),
     params:
         domains=domains,
