@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from psibench.all_tables import ALL_TABLES
 from psibench.commands.base import Command, config_file
-from psibench.config.files import read_yaml
+from psibench.config.files import laid_over, read_yaml
 from psibench.config.model_base import Windows
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError, refuse
@@ -43,15 +43,25 @@ CONFIG_SUFFIXES = {".yaml", ".yml"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the files to check."""
     parser.add_argument(
-        "files", nargs="+", type=config_file, metavar="FILE", help="Parquet or YAML"
+        "files",
+        nargs="+",
+        type=config_file,
+        metavar="FILE",
+        help="Parquet or YAML; of several YAML files each is laid over the one before",
     )
 
 
 def run_check(args: argparse.Namespace) -> None:
-    """Check every file; the first problem ends the command with exit code 2."""
+    """Check the configs, laid over each other as they are run, and every table.
+
+    The first problem ends the command with exit code 2.
+    """
+    configs = [path for path in args.files if path.suffix.lower() in CONFIG_SUFFIXES]
+    if configs:
+        print(check_config(*configs))
     for path in args.files:
-        check = check_config if path.suffix.lower() in CONFIG_SUFFIXES else check_table
-        print(check(path))
+        if path not in configs:
+            print(check_table(path))
 
 
 def check_table(path: Path) -> str:
@@ -79,15 +89,6 @@ def check_table(path: Path) -> str:
     return f"{path}: {name}, {table.num_rows} rows, unchanged since written\n" + _lines(record)
 
 
-def _lay_over(config: dict[str, Any], other: Mapping[str, Any]) -> None:
-    """Update ``config`` by ``other``, mappings key by key."""
-    for key, value in other.items():
-        if isinstance(value, Mapping) and isinstance(config.get(key), dict):
-            _lay_over(config[key], value)
-        else:
-            config[key] = value
-
-
 def check_config(*paths: Path) -> str:
     """Validate a config laid over the default one; return what it would run, and on what texts.
 
@@ -101,7 +102,7 @@ def check_config(*paths: Path) -> str:
     """
     given: dict[str, Any] = {}
     for path in paths:
-        _lay_over(given, read_yaml(path))
+        given = laid_over(given, read_yaml(path))
     config, models = load_config(given)
     not_there: list[str] = []
     plan = make_plan(config, models, missing=not_there)

@@ -13,7 +13,7 @@ import yaml
 from psibench.commands.base import Command, config_file
 from psibench.commands.text_table import UNDEFINED, aligned, figure
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.files import read_yaml
+from psibench.config.files import composed, read_yaml
 from psibench.config.model_base import ModelBase
 from psibench.config.models import FusionModel, Model, RerankModel, RunFilesModel, VllmModel
 from psibench.config.registry import load_registry, validate_registry
@@ -58,7 +58,7 @@ def run_models(args: argparse.Namespace) -> None:
     """
     entries = load_registry()
     if args.config is not None:
-        raw = read_yaml(args.config).get("registry") or {}
+        raw = composed(read_yaml(args.config)).get("registry") or {}
         refuse_secrets(raw, key="registry")
         entries |= validate_registry(raw, f"{args.config}: registry")
     shown = {

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG
 from psibench.config.secrets import refuse_secrets, without_secrets
-from psibench.errors import InputError
+from psibench.errors import InputError, supported
 from psibench.reading import read_text_file, shown
 
 REPLACED_WHOLE = ("benchmarks", "models")
@@ -56,6 +57,50 @@ def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any
             under = merged.get(key)
             merged[key] = merge(under if isinstance(under, Mapping) else {}, value)
     return merged
+
+
+def laid_over(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay a config over another one, both a user's: mappings merge key by key, benchmarks too."""
+    laid = dict(under)
+    for key, value in over.items():
+        below = laid.get(key)
+        both = isinstance(value, Mapping) and isinstance(below, Mapping)
+        laid[key] = laid_over(below, value) if both else value  # type: ignore[arg-type]
+    return laid
+
+
+def composed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay a user's config over those that it extends, and all of it over the default one.
+
+    Raises
+    ------
+    InputError
+        If ``extends`` is no list of shipped configs, or these extend each other in a circle.
+    """
+    return merge(read_yaml(DEFAULT_CONFIG), _extended(config, ()))
+
+
+def _extended(config: Mapping[str, Any], by: tuple[str, ...]) -> dict[str, Any]:
+    named, under = config.get("extends", []), dict[str, Any]()
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise InputError(f"config key extends: found {shown(named)}; give a list of names")
+    for name in named:
+        if name not in (known := _shipped_configs()):
+            raise InputError(
+                f"config key extends: no shipped config {name!r}. Supported: "
+                f"{supported(name, known)}"
+            )
+        if name in by:
+            raise InputError(f"config key extends: {' -> '.join((*by, name))} is a circle")
+        under = laid_over(under, _extended(read_yaml(CONFIG_FOLDER / name), (*by, name)))
+    return laid_over(under, {key: value for key, value in config.items() if key != "extends"})
+
+
+def _shipped_configs() -> list[str]:
+    found = (
+        path for kind in ("presets", "examples") for path in CONFIG_FOLDER.glob(f"{kind}/*.yaml")
+    )
+    return sorted(path.relative_to(CONFIG_FOLDER).as_posix() for path in found)
 
 
 def read_entries(path: str | Path, kind: TypeAdapter[dict[str, _Valid]]) -> dict[str, _Valid]:

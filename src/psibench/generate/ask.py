@@ -16,8 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.files import merge, read_yaml
-from psibench.config.paths import DEFAULT_CONFIG
+from psibench.config.files import composed
 from psibench.errors import InputError
 from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import JUDGING, find_task, find_task_of, step_spec
@@ -428,7 +427,7 @@ def asked_of(
     config: Mapping[str, Any], *, benchmark: str, task: str, language: str, prompt: str | Path
 ) -> tuple[Asking, dict[str, Price]]:
     """Return what an ``ask`` job asks of whom, and the prices, from the config it was given."""
-    given = merge(read_yaml(DEFAULT_CONFIG), config)
+    given = composed(config)
     section = parse_benchmark(given["benchmarks"][benchmark])
     found = translation_task(task)
     if found is not None:

@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, mode
 
 from psibench.config.base import Id, Section, refuse_repeats
 from psibench.config.encoders import SentenceTransformerModel
-from psibench.config.files import merge, read_yaml, validated
+from psibench.config.files import composed, validated
 from psibench.config.models import Model, RerankModel
-from psibench.config.paths import DEFAULT_CONFIG, workflow_path
+from psibench.config.paths import workflow_path
 from psibench.config.registry import load_registry
 from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
@@ -112,6 +112,9 @@ def trained_models(trainings: Mapping[str, Training]) -> dict[str, TrainedModel]
 class Config(Section):
     """A whole psibench config."""
 
+    extends: list[str] = Field(default_factory=list)
+    """Shipped configs that this one lies over, each over the one before, benchmarks key by key:
+    [presets/posir.yaml]. Lists are replaced."""
     benchmarks: dict[Id, Benchmark] = Field(min_length=1)
     """Benchmarks by id. A user's mapping replaces the default one."""
     models: list[Id] = Field(min_length=1)
@@ -220,7 +223,7 @@ def load_config(
         On unknown keys, values out of range and secrets; on unknown ids of models, language models
         and rerankers, all of them at once; and on a language model with a budget and no price.
     """
-    raw = merge(read_yaml(DEFAULT_CONFIG), override or {})
+    raw = composed(override or {})
     refuse_secrets(raw)
     config = validated(raw, TypeAdapter(Config), "config")
     known = load_registry() | config.registry

@@ -1,0 +1,77 @@
+"""A config that lies over shipped ones."""
+
+import pytest
+
+from psibench.config import files
+from psibench.config.files import composed, laid_over
+from psibench.errors import InputError
+from psibench.plan.config import load_config
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """Write configs into a folder of presets in place of the shipped one."""
+    (tmp_path / "presets").mkdir()
+    monkeypatch.setattr(files, "CONFIG_FOLDER", tmp_path)
+
+    def write(name, text):
+        (tmp_path / "presets" / name).write_text(text)
+
+    return write
+
+
+def test_benchmarks_are_merged_with_those_of_the_extended_and_lists_replaced(shipped):
+    shipped("a.yaml", "benchmarks: {x: {recipe: a, domain: d}}\nmodels: [m, n]\nsearch: {top_k: 7}")
+    shipped("b.yaml", "extends: [presets/a.yaml]\nbenchmarks: {x: {recipe: b}}")
+    got = composed(
+        {"extends": ["presets/b.yaml"], "benchmarks": {"y": {"recipe": "c"}}, "models": ["o"]}
+    )
+
+    assert got["benchmarks"] == {"x": {"recipe": "b", "domain": "d"}, "y": {"recipe": "c"}}
+    assert got["models"] == ["o"]
+    assert got["search"] == {"top_k": 7}
+    assert "extends" not in got
+
+
+def test_a_shipped_preset_is_extended_and_the_default_lies_below():
+    config, _ = load_config(
+        {
+            "extends": ["presets/squad_posq.yaml"],
+            "models": ["bm25"],
+            "benchmarks": {"squad-posq": {"models": ["bm25"]}},
+        }
+    )
+
+    assert list(config.benchmarks) == ["squad-posq", "squad-posq-tiny"]
+    assert config.benchmarks["squad-posq"].models == ["bm25"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("presets/squad_posq.yaml", "extends: found .* give a list of names"),
+        ([3], "extends: found .* give a list of names"),
+        (["presets/sqad_posq.yaml"], "no shipped config 'presets/sqad_posq.yaml'.*squad_posq"),
+        (["../secret.yaml"], "no shipped config"),
+    ],
+)
+def test_what_is_no_shipped_config_is_refused(given, said):
+    with pytest.raises(InputError, match=said):
+        composed({"extends": given})
+
+
+def test_a_circle_is_refused(shipped):
+    shipped("a.yaml", "extends: [presets/b.yaml]")
+    shipped("b.yaml", "extends: [presets/a.yaml]")
+
+    with pytest.raises(
+        InputError, match=r"presets/a.yaml -> presets/b.yaml -> presets/a.yaml is a circle"
+    ):
+        composed({"extends": ["presets/a.yaml"]})
+
+
+def test_what_lies_under_and_over_stay_as_they_are():
+    under, over = {"a": {"b": 1}}, {"a": {"c": 2}, "d": None}
+
+    assert laid_over(under, over) == {"a": {"b": 1, "c": 2}, "d": None}
+    assert (under, over) == ({"a": {"b": 1}}, {"a": {"c": 2}, "d": None})
