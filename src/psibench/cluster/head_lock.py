@@ -36,6 +36,8 @@ JOBS_VARIABLE = "PSIBENCH_JOBS"
 HEAD_VARIABLE = "PSIBENCH_HEAD_LOCK"
 """Where a job finds the file that its head keeps locked; not set where the job outlives it."""
 UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+SAYS_WITHIN_S = 2.0
+"""A process that has a lock writes who it is at once: seconds after which it is not waited for."""
 LEFT_BEHIND_S = 60.0
 """A job's file that nobody holds and that is older was left behind by one that was killed."""
 TRIES, PAUSE_S = 5, 0.1
@@ -190,7 +192,7 @@ def holder(path: Path) -> Holder | None:
     UnknownHolderError
         If the file system has no flock, or the file cannot be opened.
     InputError
-        If it is held by a process that has not written who it is yet.
+        If it is held by a process that has not written who it is for `SAYS_WITHIN_S`.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -201,8 +203,13 @@ def holder(path: Path) -> Holder | None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        if (head := _read(handle)) is None:
-            raise InputError(f"{path}: a run holds it and has not said which; try again") from None
+        until = time.monotonic() + SAYS_WITHIN_S
+        while (head := _read(handle)) is None:
+            if time.monotonic() > until:
+                raise InputError(
+                    f"{path}: a run holds it and has not said which; try again"
+                ) from None
+            time.sleep(0.05)
         return head
     except OSError as error:
         raise UnknownHolderError(

@@ -211,6 +211,8 @@ def python_pages() -> Iterator[Page]:
     private = [item for item in files if item[0].startswith("_")]
     for name, path in (item for item in files if not item[0].startswith("_")):
         yield _module_page(name, read_docstrings(path, name))
+    import asyncio  # noqa: F401 - first: _asyncio before it leaves two notions of the current task
+
     for name in COMPILED_MODULES:
         try:
             module = importlib.import_module(name)
