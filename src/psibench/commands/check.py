@@ -275,6 +275,8 @@ def _reach_lines(plan: Plan, texts: pl.Series) -> Iterator[str]:
         limit, checkpoint = getattr(entry, "max_tokens", None), getattr(entry, "checkpoint", None)
         if limit is None or checkpoint is None:
             continue
+        if model in plan.config.trained:  # not trained yet: it reads as its base does
+            checkpoint = plan.config.trained[model].settings.checkpoint
         is_local = local_folder(checkpoint) is not None
         counted_by = checkpoint if is_local else EMBEDDED
         tokenizer = _tokenizer(counted_by)

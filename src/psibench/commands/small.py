@@ -1,0 +1,481 @@
+"""A config at small size: the same chain of jobs over texts at hand, stand-ins in place of models.
+
+What is read from elsewhere is read from a folder of small files in the same layout: documents of
+Python's documentation; for what has queries of its own, such documents with known-item queries.
+Corpora have two domains a language; texts that should be Chinese have its letters and no meaning.
+
+A model keeps its id: checkpoints and embedding APIs become all-MiniLM-L6-v2, rerankers the embedded
+ones, language models the stand-in. Of the models, the first of each kind are left, of the bases to
+be trained the first. Thresholds between scores follow the default's, sizes go down, and everything
+else stays as the config has it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import TypeAdapter
+
+from psibench.config.files import laid_over, read_yaml
+from psibench.config.models import FusionModel, Model, RerankModel, RunFilesModel
+from psibench.config.paths import SHIPPED
+from psibench.config.registry import load_registry
+from psibench.config.rerankers import load_rerankers
+from psibench.generate.loaders.known_item import simulate_known_items
+from psibench.llm.sections import load_llms
+from psibench.llm.standin.locales import ACCENTED
+from psibench.plan.config import Config, load_config, trained_models
+from psibench.train.sections import Training
+
+EMBEDDED = "embedded:all-MiniLM-L6-v2"
+N_DOCUMENTS, N_POOL = 24, 160
+"""Documents of a place, and of one that is trained on."""
+N_WITH_QUERIES = 60
+"""Documents of what has queries of its own."""
+DOMAINS = ("language", "library", "network")
+"""Parts of Python's documentation, in the place of domains."""
+WORDS_PER = {"words": 1.0, "tokens": 0.6, "chars": 0.15}
+"""Words in a unit of a sample's lengths, about."""
+AT_MOST: Mapping[str, float] = {
+    "threshold": 0.1,  # between scores of rerankers: the embedded ones' are nearer to each other
+    "shards": 2,
+    "per_stratum": 10,
+    "per_position": 5,
+    "n_personas": 100,
+}
+"""Largest value of keys of a benchmark, wherever they stand."""
+OF_FILES = ("paths", "path", "prompt")
+"""Keys of files of the user's own."""
+
+
+def write_small(configs: list[Path], folder: Path) -> Path:
+    """Write ``config.yaml`` and the data of a config at small size into a folder of its own.
+
+    Raises
+    ------
+    InputError
+        If the config is not valid.
+
+    Returns
+    -------
+    The written config. Its paths start at ``folder``.
+    """
+    import yaml
+
+    given: dict[str, Any] = {}
+    for path in configs:
+        given = laid_over(given, read_yaml(path))
+    config, models = load_config(given)
+    folder.mkdir(parents=True, exist_ok=True)
+    small = _Small(config, models, Data(folder / "data")).config()
+    load_config(small)
+    written = folder / "config.yaml"
+    written.write_text(yaml.safe_dump(small, sort_keys=False, allow_unicode=True, width=100))
+    return written
+
+
+# Data
+
+
+@cache
+def _passages(part: str, shortest: int, longest: int) -> pl.DataFrame:
+    from psibench.sources.python_docs import read_python_docs
+
+    read = read_python_docs(min_words=shortest, max_words=longest, seed=42, part=part)  # type: ignore[arg-type]
+    return read.documents.select("_id", "text")
+
+
+def _in_chinese_letters(text: str) -> str:
+    """Write a text with a pair of Chinese letters for each word, the same for the same word."""
+    from zlib import crc32
+
+    def pair(word: re.Match[str]) -> str:
+        first, second = divmod(crc32(word[0].lower().encode()) % 1_000_000, 1_000)
+        return chr(0x4E00 + first) + chr(0x5200 + second)
+
+    text = re.sub(r"[A-Za-z_]+", pair, text)
+    return re.sub(r"(?<=[^\x00-\x7f]) (?=[^\x00-\x7f])", "", re.sub(r"\.(?=\s|$) ?", "。", text))
+
+
+@cache
+def _queries(part: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return documents and queries about their thirds, with `document`, `start`, `evidence`."""
+    documents = _passages(part, 60, 500).head(N_WITH_QUERIES)
+    simulated = simulate_known_items(documents, seed=42, queries_per_third=2)
+    joined = simulated.queries.join(
+        documents.rename({"_id": "pos_corpus_id", "text": "document"}), on="pos_corpus_id"
+    )
+    start, end = (pl.col("pos_char_span").arr.get(n) for n in (0, 1))
+    evidence = pl.col("document").str.slice(start, end - start)
+    return documents, joined.with_columns(start=start, evidence=evidence)
+
+
+@dataclass
+class Data:
+    """Small files in the layouts that sources have, in a folder; paths start above it."""
+
+    folder: Path
+
+    def _write(self, name: str, rows: pl.DataFrame) -> str:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".parquet":
+            rows.write_parquet(path)
+        elif path.suffix == ".tsv":
+            rows.write_csv(path, separator="\t")
+        else:
+            rows.write_ndjson(path)
+        return f"{self.folder.name}/{name}"
+
+    def documents(self, number: int, language: str, words: tuple[int, int]) -> str:
+        """Write documents of a domain in a language, of so many words; return the file's path."""
+        part = DOMAINS[number % len(DOMAINS)]
+        found = _passages(part, *words)
+        if language.startswith("cmn"):
+            texts = map(_in_chinese_letters, found.get_column("text"))
+            found = found.with_columns(text=pl.Series(list(texts)))
+        low, high = words
+        return self._write(f"{language}-{part}-{low}-{high}.jsonl", found)
+
+    def squad(self) -> str:
+        """Write questions in SQuAD's layout."""
+        documents, queries = _queries(DOMAINS[0])
+        asked = queries.partition_by("pos_corpus_id", as_dict=True)
+        paragraphs = [
+            {
+                "context": text,
+                "qas": [
+                    {
+                        "id": row["_id"],
+                        "question": row["text"],
+                        "answers": [{"text": row["evidence"], "answer_start": row["start"]}],
+                    }
+                    for row in asked.get((key,), queries.head(0)).iter_rows(named=True)
+                ],
+            }
+            for key, text in documents.iter_rows()
+        ]
+        path = self.folder / "squad.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        squad = {"version": "small", "data": [{"title": "Python", "paragraphs": paragraphs}]}
+        path.write_text(json.dumps(squad, ensure_ascii=False))
+        return f"{self.folder.name}/squad.json"
+
+    def fineweb_posq(self) -> str:
+        """Write questions in the layout of FineWeb-PosQ's release."""
+        _, queries = _queries(DOMAINS[1])
+        rows = queries.select(
+            question="text", content="document", span_class=pl.concat_list("target_position")
+        )
+        return self._write("fineweb_posq.jsonl", rows)
+
+    def beir(self, split: str) -> tuple[str, str]:
+        """Write a dataset in BEIR's layout; return its folder, and quotes of the evidence."""
+        documents, queries = _queries(DOMAINS[2])
+        corpus = documents.with_columns(title=pl.lit("")).select("_id", "title", "text")
+        self._write("beir/corpus.jsonl", corpus)
+        self._write("beir/queries.jsonl", queries.select("_id", "text"))
+        qrels = {"query-id": "_id", "corpus-id": "pos_corpus_id", "score": pl.lit(1)}
+        self._write(f"beir/qrels/{split}.tsv", queries.select(**qrels))  # type: ignore[arg-type]
+        quotes = queries.select(
+            query_id="_id", document_id="pos_corpus_id", quotes=pl.concat_list("evidence")
+        )
+        return f"{self.folder.name}/beir", self._write("beir_quotes.jsonl", quotes)
+
+    def posir(self, languages: list[str], domains: list[str]) -> str:
+        """Write a release in PosIR's layout, in accented letters where it is not in English."""
+        for language in languages:
+            for number, domain in enumerate(domains):
+                documents, queries = _queries(DOMAINS[number % len(DOMAINS)])
+                if language != "eng-Latn":
+                    other = pl.col("text").map_elements(ACCENTED.translate, return_dtype=pl.String)
+                    documents, queries = documents.with_columns(other), queries.with_columns(other)
+                place = f"posir/{language}/{domain}"
+                length = pl.col("document").str.len_chars()
+                self._write(f"{place}/corpus/test.parquet", documents)
+                asked = queries.select(
+                    "_id",
+                    "text",
+                    pl.col("pos_char_span").cast(pl.List(pl.Int64)),
+                    pos_char_length=length.cast(pl.Int64),
+                    pos_token_length=(length // 2).cast(pl.Int64),  # some beyond each quarter
+                )
+                self._write(f"{place}/queries/test.parquet", asked)
+                qrels = {"query-id": "_id", "corpus-id": "pos_corpus_id", "score": pl.lit(1)}
+                self._write(f"{place}/qrels/test.parquet", queries.select(**qrels))  # type: ignore[arg-type]
+        return f"{self.folder.name}/posir"
+
+
+# The config
+
+
+@dataclass
+class _Small:
+    """A valid config and its models, and where the data is written."""
+
+    of: Config
+    models: Mapping[str, Model]
+    data: Data
+    raw: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.raw = self.of.model_dump(mode="json", exclude_unset=True)
+
+    def config(self) -> dict[str, Any]:
+        """Return the config at small size, as plain data."""
+        raw = self.raw
+        pools = {training.benchmark for training in self.of.training.values()}
+        for name, section in raw["benchmarks"].items():
+            _own_files(section)
+            self._benchmark(section, n_documents=N_POOL if name in pools else N_DOCUMENTS)
+        for training in raw.get("training", {}).values():
+            self._training(training, raw["benchmarks"][training["benchmark"]])
+        self._choose_models()
+        raw.setdefault("probes", {})["n_documents"] = min(self.of.probes.n_documents, N_DOCUMENTS)
+        raw["probes"] |= {"saliency_min_tokens": 128}
+        self._probe_sources()
+        raw["encoding"] = {}
+        raw["length_tokenizer"] = EMBEDDED
+        raw["report"] = {"title": f"Small run, stand-ins for every model: {self.of.report.title}"}
+        self._stand_in()
+        return raw
+
+    # Benchmarks
+
+    def _benchmark(self, section: dict[str, Any], *, n_documents: int) -> None:
+        recipe = section["recipe"]
+        if "queries_by" in section:
+            section["queries_by"] = "simulation"
+        if recipe == "squad_posq":
+            for one in section.get("corpora") or [section]:
+                one["source"] = {"kind": "squad", "paths": [self.data.squad()]}
+        elif recipe == "fineweb_posq_release":
+            section["source"] = {"kind": "files", "paths": [self.data.fineweb_posq()]}
+        elif recipe == "beir":
+            folder, quotes = self.data.beir(split := section["source"].get("split", "test"))
+            section["source"] = {"path": folder, "split": split}
+            found = {"kind": "files", "paths": [quotes]}
+            section["evidence"] = {"layout": "quotes", "source": found}
+        elif recipe == "posir_release":
+            self._release(section)
+        else:
+            self._documents(section, n_documents)
+        _cut(section)
+
+    def _release(self, section: dict[str, Any]) -> None:
+        languages = (section.get("languages") or ["eng-Latn"])[:2]
+        crossed = [f"{language}-{languages[0]}" for language in languages[1:]]
+        wanted = section.get("cross_lingual") or []
+        if wanted and not set(crossed) & set(wanted):
+            languages = [languages[0], wanted[0].removesuffix(f"-{languages[0]}")]
+        domains = (section.get("domains") or ["finance_economics"])[:2]
+        section |= {"languages": languages, "domains": domains}
+        if wanted:
+            section["cross_lingual"] = [f"{languages[1]}-{languages[0]}"]
+        section["source"] = {"path": self.data.posir(languages, domains)}
+
+    def _documents(self, section: dict[str, Any], n_documents: int) -> None:
+        sample = section.get("sample") or {}
+        if n_documents == N_POOL and sample["unit"] == "chars":  # cells of lengths and positions
+            sample["edges"] = [256, 512, 1024]
+            sample.pop("shares", None)
+        if sample:
+            sample["n_documents"] = min(sample.get("n_documents") or n_documents, n_documents)
+        unit = WORDS_PER[sample.get("unit", "words")]
+        edges = sample.get("edges", [60, 600])
+        words = (max(20, int(edges[0] * unit)), int(edges[-1] * unit))
+        if section.get("corpora"):
+            by_language: dict[str, list[dict[str, Any]]] = {}
+            for one in section["corpora"]:
+                by_language.setdefault(one.get("language") or "eng-Latn", []).append(one)
+            section["corpora"] = [one for own in by_language.values() for one in own[:2]]
+        for number, one in enumerate(section.get("corpora") or [section]):
+            language = one.get("language") or section.get("language") or "eng-Latn"
+            if one["source"]["kind"] == "hub":
+                path = self.data.documents(number, language, words)
+                one["source"] = {"kind": "files", "paths": [path], "id_column": "_id"}
+        if (section.get("personas") or {}).get("source", {}).get("kind") == "hub":
+            del section["personas"]["source"]
+
+    def _probe_sources(self) -> None:
+        """Replace what is left of the hub, wherever documents alone are read."""
+        for number, inner in enumerate(_mappings(self.raw.get("probes", {}))):
+            if isinstance(source := inner.get("source"), dict) and source.get("kind") == "hub":
+                path = self.data.documents(number, "eng-Latn", (60, 600))
+                inner["source"] = {"kind": "files", "paths": [path], "id_column": "_id"}
+
+    # Models
+
+    def _training(self, training: dict[str, Any], pool: dict[str, Any]) -> None:
+        training["edges"] = pool["sample"]["edges"]
+        training["seeds"] = training.get("seeds", [42])[:1]
+        training.pop("budget", None)
+        distributions = (
+            training.get("distributions") or Training.model_fields["distributions"].default
+        )
+        training["distributions"] = dict(
+            list(distributions.items())[:: len(distributions) - 1 or 1]
+        )
+        name, base = next(iter(training["bases"].items()))
+        kept = ("pooling", "query_prompt", "document_prompt", "objective", "pads", "licence")
+        training["bases"] = {
+            name: {key: base[key] for key in kept if key in base}
+            | {"checkpoint": EMBEDDED, "layers": 2, "max_tokens": 128}
+            | {"parameters_m": 15, "learning_rate": 5e-4}
+        }
+        training["settings"] = {"epochs": 1, "batch_size": 8}
+
+    def _choose_models(self) -> None:
+        """Keep the first model of each kind, what they rest on, and what is trained."""
+        raw, config = self.raw, self.of
+        kept: dict[str, None] = {}
+        seen = set()
+        for name in config.models:
+            entry = self.models[name]
+            if name in config.trained:
+                continue
+            kind = (entry.backend, entry.kind, entry.control, getattr(entry, "vectors", None))
+            if kind not in seen:
+                seen.add(kind)
+                kept |= dict.fromkeys([*_below(entry, config), name])
+        raw["models"] = [name for name in config.models if name in kept]
+        training = TypeAdapter(dict[str, Training]).validate_python(raw.get("training", {}))
+        trained = trained_models(training)
+        left = {*raw["models"], *trained}
+        for section in [*raw["benchmarks"].values(), raw.get("probes", {})]:
+            for part in (section, section.get("translate") or {}):
+                if part.get("models") is not None:
+                    part["models"] = [name for name in part["models"] if name in left]
+                    if not part["models"]:
+                        del part["models"]
+        if compare := raw.get("probes", {}).get("compare"):
+            raw["probes"]["compare"] = {a: b for a, b in compare.items() if {a, b} <= left}
+
+    def _stand_in(self) -> None:
+        """Replace the entries of what is named anywhere, by the same ids."""
+        raw, config = self.raw, self.of
+        named = {*_texts({key: raw.get(key) for key in ("benchmarks", "models", "search")})}
+        registry = load_registry() | config.registry
+        while further := {
+            one
+            for name in named & set(registry)
+            for one in _below(registry[name], config)
+            if one not in named
+        }:
+            named |= further
+        named |= {e.reranker for n in named if isinstance(e := registry.get(n), RerankModel)}
+        raw["registry"] = {
+            name: _dense(name, entry) for name, entry in registry.items() if name in named
+        }
+        rerankers = load_rerankers(config.rerankers)
+        embedded = [one for one in rerankers if one.startswith("embedded-")]
+        raw["rerankers"] = _replaced(rerankers, named, embedded)
+        llms = load_llms(config.llms)
+        stand_ins = [one for one in llms if one.startswith("stand-in")]
+        raw["llms"] = _replaced(llms, named, stand_ins)
+
+
+def _replaced(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[str, Any]:
+    """Give the named entries that are not among ``by`` those in turn."""
+    chosen = [name for name in known if name in named and name not in by]
+    return {
+        name: known[one].model_dump(mode="json", exclude_unset=True)
+        | (
+            {"description": f"{one} in place of {name}"}
+            if hasattr(known[one], "description")
+            else {}
+        )
+        for name, one in zip(chosen, cycle(by), strict=False)
+    }
+
+
+def _below(entry: Model, config: Config) -> Iterator[str]:
+    """Yield the models that one rests on."""
+    if isinstance(entry, RerankModel):
+        yield entry.first_stage or config.search.first_stage
+    if isinstance(entry, FusionModel):
+        yield from entry.of
+    if entry.mitigates is not None:
+        yield entry.mitigates
+
+
+def _dense(name: str, entry: Model) -> dict[str, Any]:
+    """Return the entry of a model at small size."""
+    dumped = entry.model_dump(mode="json", exclude_unset=True)
+    checkpoint = getattr(entry, "checkpoint", None)
+    if isinstance(entry, RunFilesModel | RerankModel | FusionModel) or checkpoint == EMBEDDED:
+        return dumped
+    if checkpoint is None and entry.backend != "embedding-api":
+        return dumped
+    kind = {"kind": entry.kind, "scoring": "maxsim"} if entry.kind == "late-interaction" else {}
+    kept = ("query_prompt", "document_prompt", "control", "mitigates")
+    return {
+        "backend": "sentence-transformers",
+        "checkpoint": EMBEDDED,
+        "max_tokens": min(getattr(entry, "max_tokens", None) or 256, 256),
+        "parameters_m": 22.7,
+        "licence": "Apache-2.0",
+        "description": f"all-MiniLM-L6-v2 in place of {name}",
+        **kind,
+        **{key: dumped[key] for key in kept if dumped.get(key) is not None},
+    }
+
+
+# Plain data
+
+
+def _cut(section: dict[str, Any]) -> None:
+    """Cut the sizes of a benchmark's steps."""
+    for inner in _mappings(section):
+        for key, most in AT_MOST.items():
+            if isinstance(value := inner.get(key), int | float):
+                inner[key] = min(value, most)
+    if (translate := section.get("translate")) is not None:
+        translate["to"] = translate["to"][:2]
+    if "propose_questions" in section:
+        section["propose_questions"]["share"] = 1.0
+
+
+def _mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield all mappings in plain data."""
+    if isinstance(value, dict):
+        yield value
+    for inner in _inside(value):
+        yield from _mappings(inner)
+
+
+def _inside(value: Any) -> list[Any]:
+    return (
+        [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts in plain data, keys left out."""
+    if isinstance(value, str):
+        yield value
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        yield from _texts(inner)
+
+
+def _own_files(section: dict[str, Any]) -> None:
+    """Make the user's own paths absolute: the config is run in a folder of its own."""
+    for inner in _mappings(section):
+        for key in OF_FILES:
+            if isinstance(given := inner.get(key), str):
+                inner[key] = _absolute(given)
+            elif isinstance(given, list):
+                inner[key] = [_absolute(one) for one in given]
+
+
+def _absolute(path: str) -> str:
+    is_own = not path.startswith(SHIPPED) and (Path(path).exists() or "*" in path)
+    return str(Path(path).absolute()) if is_own else path

@@ -1,0 +1,135 @@
+"""`psibench run --small`: what becomes of a config and what is written for it."""
+
+import json
+
+import polars as pl
+import pytest
+import yaml
+
+from psibench.commands.check import check_config
+from psibench.commands.small import write_small
+from psibench.config.files import read_yaml
+from psibench.config.paths import CONFIG_FOLDER
+from psibench.config.registry import load_registry
+from psibench.plan.config import load_config, resolve_llms, resolve_rerankers
+from psibench.plan.plan import make_plan
+
+PRESETS = sorted((CONFIG_FOLDER / "presets").glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def small_config(*configs, folder, monkeypatch):
+    written = write_small(list(configs), folder / "small")
+    monkeypatch.chdir(written.parent)
+    return load_config(read_yaml(written))
+
+
+def mappings(value):
+    if isinstance(value, dict):
+        yield value
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        yield from mappings(inner)
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+def test_nothing_of_a_shipped_preset_comes_from_elsewhere(preset, folder, monkeypatch):
+    config, models = small_config(preset, folder=folder, monkeypatch=monkeypatch)
+    whole, _ = load_config(read_yaml(preset))
+
+    plan = make_plan(config, models)  # every file is there
+    assert list(config.benchmarks) == list(whole.benchmarks)
+    for name, section in config.benchmarks.items():
+        before = {key for key, value in whole.benchmarks[name] if value is not None}
+        assert before - {"personas"} <= {key for key, value in section if value is not None}
+    assert not [one for one in mappings(config.model_dump(mode="json")) if one.get("kind") == "hub"]
+    for name, entry in models.items():
+        assert getattr(entry, "checkpoint", "embedded:").startswith(("embedded:", "results/")), name
+        assert entry.backend not in ("embedding-api", "vllm"), name
+    assert {llm.backend for llm in plan.llms.values()} <= {"stand-in"}
+    rerankers = resolve_rerankers(config, models)
+    assert all(getattr(one, "checkpoint", None) is None for one in rerankers.values())
+    assert set(resolve_llms(config)) == set(plan.llms)
+
+
+def test_models_are_one_of_each_kind_and_what_they_rest_on(folder, monkeypatch):
+    given = folder / "my.yaml"
+    names = ["bm25", "bge-m3", "qwen3-embedding-8b", "nv-embed-v2", "colbertv2.0"]
+    names += ["bge-reranker-v2-m3", "qwen3-reranker-8b", "minilm-first-128", "minilm-static"]
+    benchmark = {"recipe": "known_item", "source": {"kind": "python_docs", "part": "network"}}
+    given.write_text(
+        yaml.safe_dump(
+            {
+                "benchmarks": {"mine": benchmark},
+                "models": names,
+                "search": {"first_stage": "nv-embed-v2"},
+            }
+        )
+    )
+    config, models = small_config(given, folder=folder, monkeypatch=monkeypatch)
+
+    assert config.models == [
+        *("bm25", "bge-m3", "nv-embed-v2", "colbertv2.0", "bge-reranker-v2-m3"),
+        *("minilm-first-128", "minilm-static"),
+    ]
+    assert models["nv-embed-v2"].description == "all-MiniLM-L6-v2 in place of nv-embed-v2"
+    assert models["nv-embed-v2"].query_prompt == load_registry()["nv-embed-v2"].query_prompt
+    assert models["colbertv2.0"].scoring == "maxsim"
+    assert "Small run" in config.report.title
+
+
+def test_a_users_own_files_are_still_found(folder, monkeypatch):
+    (folder / "texts").mkdir()
+    for number in range(3):
+        (folder / "texts" / f"{number}.txt").write_text("Salt was boiled in pans. " * 30)
+    given = folder / "my.yaml"
+    source = {"kind": "files", "paths": ["texts"]}
+    given.write_text(
+        yaml.safe_dump(
+            {"benchmarks": {"mine": {"recipe": "known_item", "source": source}}, "models": ["bm25"]}
+        )
+    )
+    config, _ = small_config(given, folder=folder, monkeypatch=monkeypatch)
+
+    assert config.benchmarks["mine"].source.paths == [str(folder / "texts")]
+
+
+def test_spans_of_the_small_data_are_their_evidence(folder):
+    write_small([CONFIG_FOLDER / "presets" / "squad_posq.yaml"], folder / "small")
+    squad = json.loads((folder / "small" / "data" / "squad.json").read_text())
+    asked = [
+        (paragraph["context"], answer)
+        for paragraph in squad["data"][0]["paragraphs"]
+        for question in paragraph["qas"]
+        for answer in question["answers"]
+    ]
+
+    assert len(asked) > 100
+    for context, answer in asked:
+        start = answer["answer_start"]
+        assert context[start : start + len(answer["text"])] == answer["text"]
+
+
+def test_chinese_documents_have_chinese_letters_and_sentences(folder):
+    write_small([CONFIG_FOLDER / "presets" / "posir.yaml"], folder / "small")
+    found = sorted((folder / "small" / "data").glob("cmn-Hans-*.jsonl"))
+    text = "".join(pl.read_ndjson(found[0]).get_column("text"))
+
+    assert len(found) == 2
+    assert sum("\u4e00" <= letter <= "\u9fff" for letter in text) > 0.6 * len(text)
+    assert "。" in text
+
+
+def test_what_a_model_that_is_not_trained_yet_will_see_is_told(folder, monkeypatch):
+    written = write_small(
+        [CONFIG_FOLDER / "presets" / "controlled_training.yaml"], folder / "small"
+    )
+    monkeypatch.chdir(written.parent)
+
+    assert "bert-base-uniform-s42 is given 128 tokens: it will not see" in check_config(written)
