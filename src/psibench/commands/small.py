@@ -4,10 +4,11 @@ What is read from elsewhere is read from a folder of small files in the same lay
 Python's documentation; for what has queries of its own, such documents with known-item queries.
 Corpora have two domains a language; texts that should be Chinese have its letters and no meaning.
 
-A model keeps its id: checkpoints and embedding APIs become all-MiniLM-L6-v2, rerankers the embedded
-ones, language models the stand-in. Of the models, the first of each kind are left, of the bases to
-be trained the first. Thresholds between scores follow the default's, sizes go down, and everything
-else stays as the config has it.
+A model keeps its id: checkpoints and embedding APIs become all-MiniLM-L6-v2, rerankers BM25 where
+they filter and its token vectors where they are evaluated, language models the stand-in. Of the
+models, the first of each kind are left, of the bases to be trained the first, of the distributions
+the first and the last. Thresholds between scores follow the default's, sizes go down, and
+everything else stays as the config has it.
 """
 
 import json
@@ -34,6 +35,8 @@ from psibench.plan.config import Config, load_config, trained_models
 from psibench.train.sections import Training
 
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
+LEXICAL, NETWORK = "embedded-bm25", "embedded-minilm-maxsim"
+"""Rerankers in the place of those of filters, and of those that are evaluated."""
 N_DOCUMENTS, N_POOL = 24, 160
 """Documents of a place, and of one that is trained on."""
 N_WITH_QUERIES = 60
@@ -369,20 +372,19 @@ class _Small:
             if one not in named
         }:
             named |= further
-        named |= {e.reranker for n in named if isinstance(e := registry.get(n), RerankModel)}
+        second = {e.reranker for n in named if isinstance(e := registry.get(n), RerankModel)}
         raw["registry"] = {
             name: _dense(name, entry) for name, entry in registry.items() if name in named
         }
         rerankers = load_rerankers(config.rerankers)
-        embedded = [one for one in rerankers if one.startswith("embedded-")]
-        raw["rerankers"] = _replaced(rerankers, named, embedded)
+        of_filters = _replaced(rerankers, named, [LEXICAL])
+        raw["rerankers"] = of_filters | _replaced(rerankers, second, [NETWORK])
         llms = load_llms(config.llms)
-        stand_ins = [one for one in llms if one.startswith("stand-in")]
-        raw["llms"] = _replaced(llms, named, stand_ins)
+        raw["llms"] = _replaced(llms, named, [*(one for one in llms if one.startswith("stand-in"))])
 
 
 def _replaced(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[str, Any]:
-    """Give the named entries that are not among ``by`` those in turn."""
+    """Put the entries ``by``, in turn, in the place of the named ones that are not among them."""
     chosen = [name for name in known if name in named and name not in by]
     return {
         name: known[one].model_dump(mode="json", exclude_unset=True)
