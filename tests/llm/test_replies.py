@@ -139,6 +139,7 @@ def test_a_reply_that_means_one_whole_number_gives_it(text):
         ("0 1 2 3 4: 3", "several_numbers"),
         ("3, since it says most of it", "words_beside_the_number"),
         ("It has no 2nd part", "words_beside_the_number"),
+        (".3", "words_beside_the_number"),
         ("three", "no_number"),
         ("I cannot grade this.", "no_number"),
         ("```\n```", "empty_reply"),

@@ -32,9 +32,9 @@ _THOUGHT = re.compile(r"\A.*</think>", re.DOTALL)
 _UNENDED_THOUGHT = re.compile(r"\A\s*<think>")
 _OUTER_FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n((?:(?!```).)*)```\s*\Z", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*")
-_MARKS = r"[\s*_\"'`()\[\]{}.]*"
+_MARKS = r"[\s*_\"'`()\[\]{}]"
 _ONLY_NUMBER = re.compile(
-    rf"{_MARKS}(?:[^\W\d_][^\d\n:：=]{{0,40}}[:：=]{_MARKS})?({_NUMBER.pattern}){_MARKS}"
+    rf"{_MARKS}*(?:[^\W\d_][^\d\n:：=]{{0,40}}[:：=]{_MARKS}*)?({_NUMBER.pattern})(?:{_MARKS}|\.)*"
 )
 """A number, perhaps after a name of it (``**Score:** 3``), perhaps in marks."""
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
