@@ -97,7 +97,7 @@ def ask_with_engine(base_url: str, n_requests: int, concurrency: int, folder: Pa
     def items() -> Iterator[Item]:
         for number in range(n_requests):
             messages = (Message("user", prompt(number)),)
-            yield Item(str(number), Request(MODEL, messages, response=response))
+            yield Item(str(number), Request(MODEL, messages, response))
 
     def count(outcome: Any) -> None:
         nonlocal n_done

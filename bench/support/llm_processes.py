@@ -89,7 +89,7 @@ def ask(
         text = f"<query>copper mine {number}</query>\n<segment>A copper mine opened.</segment>"
         schema = ResponseSchema("judge_segment", VERDICT)
         # With a seed, the body of a re-ask differs from that of the request before it.
-        request = Request(MODEL, (Message("user", text),), None, Sampling(seed=SEED), schema)
+        request = Request(MODEL, (Message("user", text),), schema, sampling=Sampling(seed=SEED))
         return Item(f"{job}-{number}", request)
 
     try:

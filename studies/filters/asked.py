@@ -130,7 +130,6 @@ def ask(
     """
     asked, llm = Counter[str](), load_llms()[section.llm]
     prompt = load_prompt(prompt_path(task.template, section.prompt))
-    assert prompt.response is not None
     replies = []
     for item, request in requests_of(task, section, prompt, llm, tables):
         body = request.body(output_limit_key=llm.output_limit_key)

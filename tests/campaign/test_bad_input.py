@@ -682,7 +682,7 @@ def test_a_config(tmp_path, monkeypatch, capsys, content, words):
 
 # --- prompt templates ------------------------------------------------------------------------
 
-PROMPT = "---\ntask: grade_relevance\nvariables: [document]\n---\n## user\n@\n"
+PROMPT = "---\ntask: grade_relevance\nvariables: [document]\nresponse: integer\n---\n## user\n@\n"
 TEMPLATES = [
     ("{{ document }}", None),
     ("{% for line in document %}{{ loop.index }}{{ line }}{% endfor %}", None),
@@ -713,15 +713,30 @@ HEADERS = [
     ("task: grade_relevance", "task: [a]", "task is ['a']; expected a name"),
     ("task: grade_relevance", "task: [", "not valid YAML"),
     ("task: grade_relevance\n", "", "needed: task, variables"),
-    ("task: grade_relevance", "task: a\nmodel: x", "allowed: description, response"),
+    ("response: integer\n", "", "needed: task, variables, response; allowed: description, reply"),
+    ("task: grade_relevance", "task: a\nmodel: x", "allowed: description, reply_example, reply_s"),
+    ("task: grade_relevance", "task: my_task", "'my_task' is no task of the shipped templates"),
+    ("task: grade_relevance", "task: ../x", "'../x' is no task of the shipped templates"),
+    ("task: grade_relevance", "task: summarise", "is one integer, and the task summarise reads su"),
+    (
+        "task: grade_relevance",
+        "task: judge_translation",
+        "reads fluency (integer), accuracy (integ",
+    ),
+    ("task: grade_relevance", "task: generate_questions", "reads questions (array); copy the resp"),
+    ("response: integer", "response: text", "is one string, and the task grade_relevance reads g"),
     ("[document]", "[document, more]", "names the variables document, more"),
     ("[document]", "document", "variables is 'document'; expected a list of names"),
     ("[document]", "[5]", "variables is [5]; expected a list of names"),
     ("[document]", "&v [*v]", "a value holds itself"),
     ("[document]", "[" * 5000, "nested too deep"),
-    ("[document]", "[document]\nresponse: 5", "response is no JSON schema"),
-    ("[document]", "[document]\nresponse: {type: nope}", "response is no JSON schema"),
-    ("[document]", "[document]\nreply_example: 5", "reply_example is a mapping"),
+    ("response: integer", "response: 5", "response is 5; give a JSON schema (a mapping), or text"),
+    ("response: integer", "response: [text]", "response is ['text']; give a JSON schema"),
+    ("response: integer", "response:", "response is None; give a JSON schema"),
+    ("response: integer", "response: {type: nope}", "response is no JSON schema"),
+    ("response: integer", "response: {}\nreply_example: 5", "reply_example is a mapping"),
+    ("[document]", "[document]\nreply_example: 5", "does not fit the response schema: grade_is_ou"),
+    ("[document]", "[document]\nreply_size: document", "reply_size without reply_example"),
     ("[document]", "[document]\ntask: again", "the key 'task' occurs twice"),
     ("[document]", '[document]\ndescription: "\\0"', "control character"),
     ("---\ntask", "task", "no header"),

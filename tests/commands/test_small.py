@@ -100,6 +100,22 @@ def test_a_users_own_files_are_still_found(folder, monkeypatch):
     assert config.benchmarks["mine"].source.paths == [str(folder / "texts")]
 
 
+def test_the_stand_in_is_asked_by_the_shipped_templates(folder, monkeypatch):
+    (folder / "grade.md").write_text(
+        "---\ntask: grade_relevance\nvariables: [query, passage]\nresponse: integer\n---\n"
+        "## user\n{{ query }} {{ passage }}\n"
+    )
+    given = folder / "my.yaml"
+    preset = read_yaml(CONFIG_FOLDER / "presets" / "fineweb_posq.yaml")
+    for section in preset["benchmarks"].values():
+        section["grade"]["prompt"] = "grade.md"
+    given.write_text(yaml.safe_dump(preset))
+    config, models = small_config(given, folder=folder, monkeypatch=monkeypatch)
+
+    (benchmark,) = make_plan(config, models).benchmarks.values()
+    assert benchmark.tasks["grade_first"].prompt.response.form == "json"
+
+
 def test_spans_of_the_small_data_are_their_evidence(folder):
     write_small([CONFIG_FOLDER / "presets" / "squad_posq.yaml"], folder / "small")
     squad = json.loads((folder / "small" / "data" / "squad.json").read_text())

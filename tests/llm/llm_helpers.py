@@ -37,6 +37,8 @@ COMPLETION = {
     "usage": {"prompt_tokens": 1000, "completion_tokens": 100},
 }
 JUDGE = ResponseSchema("judge_segment", VERDICT)
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+PLAIN = ResponseSchema("note", TEXT, "text")
 
 
 def request(number: int = 0, **changes) -> Request:

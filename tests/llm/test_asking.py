@@ -9,6 +9,7 @@ import pytest
 from faulty_standin import FaultyStandIn, Imperfections
 from llm_helpers import (
     MODEL,
+    PLAIN,
     ScriptedServer,
     answer,
     ask,
@@ -138,9 +139,9 @@ def test_a_reask_that_succeeds_is_found_again_without_asking(tmp_path):
 
 
 def test_free_text_is_taken_as_it_is(tmp_path):
-    plain = [Item("a", request(0, response=None, messages=(Message("user", "one two"),)))]
+    plain = [Item("a", request(0, response=PLAIN, messages=(Message("user", "one two"),)))]
     (outcome,) = ask(plain, tmp_path).outcomes
-    assert (outcome.status, outcome.value) == ("ok", "one two")
+    assert (outcome.status, outcome.value) == ("ok", {"text": "one two"})
 
 
 def test_a_server_that_is_not_there_ends_the_run_with_plain_words(tmp_path):
@@ -321,9 +322,9 @@ def test_no_other_key_of_the_environment_is_sent(tmp_path, monkeypatch):
 
 
 def test_a_key_inside_a_reply_is_not_stored(tmp_path, monkeypatch):
-    echo = request(0, response=None, messages=(Message("user", f"say {KEY} again"),))
+    echo = request(0, response=PLAIN, messages=(Message("user", f"say {KEY} again"),))
     run = ask([Item("a", echo)], tmp_path, chosen=keyed(monkeypatch))
-    assert run.outcomes[0].value == "say [key] again"
+    assert run.outcomes[0].value == {"text": "say [key] again"}
     assert KEY not in files_text(tmp_path)
 
 

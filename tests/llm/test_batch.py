@@ -6,7 +6,7 @@ import time
 
 import pytest
 from batch_helpers import ask, batch_settings, records
-from llm_helpers import MODEL, items, request, stored
+from llm_helpers import MODEL, PLAIN, items, request, stored
 
 from psibench.errors import InputError
 from psibench.llm.asking import Item
@@ -65,7 +65,7 @@ def test_a_rejected_request_fails_alone_and_is_asked_again_next_time(server, tmp
 
 def long_item(number: int, n_chars: int) -> Item:
     text = f"{number} " + "x" * n_chars
-    return Item(f"long-{number}", request(0, response=None, messages=(Message("user", text),)))
+    return Item(f"long-{number}", request(0, response=PLAIN, messages=(Message("user", text),)))
 
 
 def test_batches_are_cut_by_size(server, tmp_path):

@@ -67,6 +67,28 @@ def test_a_task_of_ones_own_without_rules_takes_its_example_from_the_stand_in_to
     assert expected_reply(own, values, prompt, STAND_IN).source == "example"
 
 
+def plain(folder, header, **values):
+    """A request of a template with a plain reply, and what it is expected to come to."""
+    (folder / "own.md").write_text(f"---\n{header}\n---\n## user\n{{{{ document }}}}\n")
+    prompt = load_prompt(folder / "own.md")
+    wanted = request(messages=prompt.render(prompt.used(values)), response=prompt.response)
+    return wanted, expected_reply(wanted, values, prompt, LlmSettings(backend="openai", model="m"))
+
+
+def test_a_plain_reply_is_expected_like_the_example_without_json(tmp_path):
+    header = "task: summarise\nvariables: [document]\nresponse: text"
+    own = "\nreply_example: A mine shut.\nreply_size: {of: document, share: 0.5}"
+    wanted, reply = plain(tmp_path, header + own, document="one two three four", max_words=9)
+    assert (reply.text, reply.value, reply.source) == ("A mine", {"summary": "A mine"}, "example")
+    assert RequestCounter("words", "openai").count_requests([wanted]) == [
+        4 + expected.MESSAGE_TOKENS  # no schema is sent
+    ]
+    # Without one it is the shipped template's: a share of the document, at most max_words.
+    _, usual = plain(tmp_path, header, document="word " * 100, max_words=9)
+    assert usual.text.startswith("The article follows")
+    assert len(usual.text.split()) == 9
+
+
 def test_without_an_example_nobody_can_tell():
     prompt, values, wanted = proposal()
     bare = replace(prompt, example=None)

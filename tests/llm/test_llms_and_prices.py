@@ -3,6 +3,7 @@ from datetime import date
 
 import pytest
 import yaml
+from llm_helpers import PLAIN
 from pydantic import TypeAdapter, ValidationError
 
 from psibench.config.files import read_entries, read_yaml
@@ -104,7 +105,8 @@ def test_a_price_of_a_family_does_not_reach_its_other_members():
 @pytest.mark.parametrize("name", sorted(load_llms()))
 def test_every_shipped_model_makes_a_request_that_its_server_understands(name):
     llm = load_llms()[name]
-    request = Request(llm.model, (Message("user", "x"),), sampling=llm.sampling.to_sampling())
+    sampling = llm.sampling.to_sampling()
+    request = Request(llm.model, (Message("user", "x"),), PLAIN, sampling=sampling)
     body = request.body(output_limit_key=llm.output_limit_key)
     if llm.backend == "stand-in":
         assert "max_tokens" not in body

@@ -118,11 +118,12 @@ def test_each_task_of_the_stand_in_has_a_prompt_of_its_name():
     prompts = {path.stem: load_prompt(path) for path in FOLDER.glob("*.md")}
     assert set(HANDLERS) <= set(prompts)
     assert all(prompt.task == name for name, prompt in prompts.items())
-    assert all(prompt.response is not None for prompt in prompts.values())
+    assert {prompt.response.form for prompt in prompts.values()} == {"json"}
 
 
 def test_a_comment_on_a_line_of_its_own_leaves_nothing(tmp_path):
-    text = "---\ntask: t\nvariables: [a]\n---\n## user\nOne {{ a }}.\n%sTwo.\n"
+    header = "---\ntask: t\nvariables: [a]\nresponse: {}\n---\n"
+    text = header + "## user\nOne {{ a }}.\n%sTwo.\n"
     plain, noted = tmp_path / "plain.md", tmp_path / "noted.md"
     plain.write_text(text % "")
     noted.write_text(text % "  {# why\nso #}\n")
@@ -246,7 +247,7 @@ def test_editing_an_example_or_a_comment_asks_nothing_anew(tmp_path, old, new):
         ("share: 0.5", "share: 0", "share is 0; give a number above 0"),
         ("share: 0.5", "factor: 0.5", "give a variable, or of, share and at_most"),
         ("{of: document, share", "{share", "give a variable, or of, share and at_most"),
-        ("reply_example", "reply_examples", "allowed: description, response, reply_example, rep"),
+        ("reply_example", "reply_examples", "allowed: description, reply_example, reply_size"),
     ],
 )
 def test_a_faulty_example_is_refused_with_its_fault(tmp_path, old, new, words):
@@ -261,10 +262,56 @@ def test_sizes_without_an_example_are_refused(tmp_path):
         load(tmp_path, SIZED[:start] + SIZED[end:])
 
 
-def test_an_example_of_free_text_is_refused(tmp_path):
-    text = "---\ntask: t\nvariables: []\nreply_example: words\n---\n## user\nSay it.\n"
-    with pytest.raises(InputError, match="a mapping that fits the response schema"):
-        load(tmp_path, text)
+PLAIN = """---
+task: summarise
+variables: [document]
+response: text
+---
+## user
+Shorten this: {{ document }}
+"""
+
+
+def test_a_plain_reply_fills_the_only_field_of_the_shipped_schema(tmp_path):
+    plain, shipped = load(tmp_path, PLAIN), load_prompt(FOLDER / "summarise.md")
+    assert (plain.response.name, plain.response.form) == ("summarise", "text")
+    assert plain.response.schema == shipped.response.schema
+    assert plain.response.reply_with({"summary": "Short."}) == "Short."
+    assert plain.example == shipped.example  # no other is given
+
+
+def test_the_form_of_the_reply_changes_the_hash(tmp_path):
+    plain = load(tmp_path, PLAIN)
+    schema = "{type: object, properties: {summary: {type: string, minLength: 1}}, required: "
+    schema += "[summary], additionalProperties: false}"
+    structured = load(tmp_path, PLAIN.replace("response: text", f"response: {schema}"))
+    assert structured.response.schema == plain.response.schema
+    assert structured.hash != plain.hash
+    assert key(structured) != key(plain)
+
+
+def test_the_example_of_a_plain_reply_is_as_the_model_writes_it(tmp_path):
+    given = (
+        "response: text\nreply_example: one two three four\nreply_size: {of: document, share: 0.5}"
+    )
+    prompt = load(tmp_path, PLAIN.replace("response: text", given))
+    assert prompt.hash == load(tmp_path, PLAIN).hash
+    assert prompt.example.for_values({"document": "a b c d"}) == {"summary": "one two"}
+
+
+def test_a_shipped_template_cannot_be_made_plain_in_its_own_place(tmp_path, monkeypatch):
+    monkeypatch.setattr("psibench.llm.prompts.PROMPTS", tmp_path)
+    (tmp_path / "summarise.md").write_text(PLAIN)
+    with pytest.raises(
+        InputError, match=r"summarise\.md: response: text: the shipped template has"
+    ):
+        load_prompt(tmp_path / "summarise.md")
+
+
+def test_a_template_takes_of_a_tasks_values_what_it_uses(tmp_path):
+    prompt = load(tmp_path, PLAIN)
+    values = {"document": "It rains.", "max_words": 9}
+    assert prompt.render(prompt.used(values))[0].content == "Shorten this: It rains."
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

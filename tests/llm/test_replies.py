@@ -95,6 +95,112 @@ def test_a_grade_that_is_none_is_refused(text, reason):
         parse_reply(text, GRADE)
 
 
+SUMMARY = {
+    "type": "object",
+    "properties": {"summary": {"type": "string", "minLength": 1}},
+    "required": ["summary"],
+}
+VERDICT = {
+    "type": "object",
+    "properties": {"verdict": {"type": "string", "enum": ["yes", "no"]}},
+    "required": ["verdict"],
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3",
+        " 3.\n",
+        "**3**",
+        '"3"',
+        "3.0",
+        "Score: 3",
+        "**Relevance grade:** 3",
+        "grade = 3",
+        "分数：3",
+        "```\n3\n```",
+        '{"grade": 3}',
+        "<think>4? The passage has 2 of 3 parts.</think>\n3",
+        "No, 4 is too much.</think>3",
+    ],
+)
+def test_a_reply_that_means_one_whole_number_gives_it(text):
+    assert parse_reply(text, GRADE, "integer") == {"grade": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("3 or 4", "several_numbers"),
+        ("3/4", "several_numbers"),
+        ("3\n4", "several_numbers"),
+        ("Score: 3 of 4", "several_numbers"),
+        ("0 1 2 3 4: 3", "several_numbers"),
+        ("3, since it says most of it", "words_beside_the_number"),
+        ("It has no 2nd part", "words_beside_the_number"),
+        (".3", "words_beside_the_number"),
+        ("three", "no_number"),
+        ("I cannot grade this.", "no_number"),
+        ("```\n```", "empty_reply"),
+        ("<think>It says 3.</think>  ", "empty_reply"),
+        ("<think>Is it 3?", "thoughts_alone"),
+        ("5", "grade_is_out_of_range"),
+        ("-1", "grade_is_out_of_range"),
+        ("Score: 31", "grade_is_out_of_range"),
+        ("3.5", "grade_is_not_whole"),
+        ("3,5", "grade_is_not_a_number"),
+        ("9" * 400, "grade_is_not_a_number"),
+        ("*" * 2_000_000 + "x", "no_number"),
+        ("_" * 2_000_000, "no_number"),
+    ],
+)
+def test_a_reply_that_means_no_or_several_numbers_gives_a_reason(text, reason):
+    with pytest.raises(MalformedReplyError, match=f"^{reason}$"):
+        parse_reply(text, GRADE, "integer")
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("\n A mine shut. \n", "A mine shut."),
+        ("<think>Which mine?</think>\n\nA mine shut.", "A mine shut."),
+        ("```text\nA mine shut.\n```\n", "A mine shut."),
+        ('{"summary": "A mine"}', '{"summary": "A mine"}'),  # running text is what was asked for
+        ("Run\n```\nmake\n```\nthen\n```\nls\n```", "Run\n```\nmake\n```\nthen\n```\nls\n```"),
+        ("```\nmake\n```\nthen\n```\nls\n```", "```\nmake\n```\nthen\n```\nls\n```"),
+        ("17", "17"),
+    ],
+)
+def test_running_text_is_taken_without_what_is_around_it(text, summary):
+    assert parse_reply(text, SUMMARY, "text") == {"summary": summary}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty_reply"),
+        ("```\n \n```", "empty_reply"),
+        ("<think>Well.</think>\n", "empty_reply"),
+        ("<think>Well.", "thoughts_alone"),
+    ],
+)
+def test_a_reply_without_a_text_gives_a_reason(text, reason):
+    with pytest.raises(MalformedReplyError, match=f"^{reason}$"):
+        parse_reply(text, SUMMARY, "text")
+
+
+@pytest.mark.parametrize(("text", "verdict"), [("yes", "yes"), ("No.\n", "no"), ("YES", "yes")])
+def test_a_bare_word_is_one_of_the_allowed_values(text, verdict):
+    assert parse_reply(text, VERDICT, "text") == {"verdict": verdict}
+
+
+def test_a_bare_word_that_is_not_allowed_is_refused():
+    for text in ("Perhaps", "Yes, it says so"):
+        with pytest.raises(MalformedReplyError, match=r"^verdict_is_not_an_allowed_value$"):
+            parse_reply(text, VERDICT, "text")
+
+
 def test_the_first_value_that_fits_counts_not_the_first_value():
     assert parse_reply('{"note": 1} then {"grade": 2} then {"grade": 4}', GRADE) == {"grade": 2}
 

@@ -1,7 +1,7 @@
 from dataclasses import fields, replace
 
 import pytest
-from llm_helpers import JUDGE, request
+from llm_helpers import JUDGE, PLAIN, request
 
 from psibench.llm.request import Message, Request, ResponseSchema, Sampling
 
@@ -63,8 +63,22 @@ def test_equal_requests_share_a_key_whatever_order_the_schema_was_written_in():
 
 def test_the_key_is_stable_over_versions():
     # Worth a test: a changed key means that every user asks and pays everything again.
-    plain = Request(model="m", messages=(Message("user", "hi"),))
-    assert plain.key == "975eb1a572d497360aa5dc6ad083ebba06237e756fdc5115104158c6818b2e18"
+    wanted = Request(model="m", messages=(Message("user", "hi"),), response=JUDGE)
+    assert wanted.key == "8e256aab4d232f8faddfe5e7411cf3cd375d0492f64d3af555c13b1fb29721f2"
+
+
+def test_the_form_of_the_reply_is_part_of_the_key():
+    forms = [replace(PLAIN, form=form) for form in ("json", "text", "integer")]
+    assert len({request(response=form).key for form in forms}) == 3
+
+
+@pytest.mark.parametrize(
+    "reply_format", ["json_schema", "json_object_schema", "json_object", "text"]
+)
+def test_a_plain_reply_is_asked_for_in_the_prompt_alone(reply_format):
+    wanted = request(response=PLAIN, reply_format=reply_format)
+    assert set(wanted.body()) == {"model", "messages"}
+    assert wanted.sent_format == "text"
 
 
 def test_a_text_with_a_lone_surrogate_has_a_key():
@@ -72,7 +86,7 @@ def test_a_text_with_a_lone_surrogate_has_a_key():
 
 
 def test_a_body_holds_what_is_set_and_nothing_else():
-    plain = Request(model="m", messages=(Message("user", "hi"),))
+    plain = Request(model="m", messages=(Message("user", "hi"),), response=PLAIN)
     assert plain.body() == {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     full = replace(
         plain,
@@ -112,4 +126,4 @@ def test_a_reask_is_never_a_sample_that_someone_else_wants():
 
 
 def test_the_bound_of_the_input_is_at_least_its_bytes():
-    assert request(messages=(Message("user", "é" * 100),), response=None).max_input_tokens() >= 200
+    assert request(messages=(Message("user", "é" * 100),), response=PLAIN).max_input_tokens() >= 200

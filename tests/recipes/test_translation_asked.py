@@ -84,7 +84,7 @@ def test_texts_that_are_the_same_share_a_request():
     parts = pl.concat([TABLES["text_parts"], parts_of().with_columns(_id="x" + pl.col("_id"))])
     prompt = load_prompt(PROMPTS / "translate.md")
     items = list(TRANSLATE.items(TABLES | {"text_parts": parts}, SECTION))
-    keys = {Request(model="m", messages=prompt.render(item.values)).key for item in items}
+    keys = {Request("m", prompt.render(item.values), prompt.response).key for item in items}
     assert (len(items), len(keys)) == (14, 7)
 
 

@@ -105,7 +105,7 @@ def test_the_first_prompt_of_a_chain_reruns_the_chain_but_asks_only_what_changed
     generated_copy: Project,
 ) -> None:
     prompt = generated_copy.folder / "prompts" / "summarise.md"
-    edit(prompt, "Keep names, figures", "Keep all names, figures")
+    edit(prompt, "Retell the document", "Please retell the document")
     assert generated_copy.planned(data("fineweb-posq")) == {"ask": 2, "assemble": 1}
     # The stand-in's summaries are the same as before, so the questions' requests are, too.
     assert rerun(generated_copy, data("fineweb-posq")) == {"summarise": 12}

@@ -53,7 +53,7 @@ AT_MOST: Mapping[str, float] = {
     "n_personas": 100,
 }
 """Largest value of keys of a benchmark, wherever they stand."""
-OF_FILES = ("paths", "path", "prompt")
+OF_FILES = ("paths", "path")
 """Keys of files of the user's own."""
 
 
@@ -469,8 +469,12 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _own_files(section: dict[str, Any]) -> None:
-    """Make the user's own paths absolute: the config is run in a folder of its own."""
+    """Make the user's own paths absolute: the config is run in a folder of its own.
+
+    Templates are the shipped ones: the stand-in has no rules for others.
+    """
     for inner in _mappings(section):
+        inner.pop("prompt", None)
         for key in OF_FILES:
             if isinstance(given := inner.get(key), str):
                 inner[key] = _absolute(given)

@@ -51,11 +51,11 @@ class Answer:
 class Outcome:
     """What became of one item: a value, or the reason why there is none.
 
-    ``status`` is `ok`, with an empty ``reason`` and a ``value`` (the text itself where no schema
-    was asked for), or `malformed` (with the parser's reason), `refused`, `truncated`, `filtered`,
-    or `failed`: no reply, ``text`` is the error; not stored, asked again next time. ``key`` is that
-    of the last request made for the item; ``usage`` is of all replies to it, ``n_reasks`` of which
-    were to re-asks, whenever they were asked; ``n_asked`` were received in this run.
+    ``status`` is `ok`, with an empty ``reason`` and a ``value``, or `malformed` (with the parser's
+    reason), `refused`, `truncated`, `filtered`, or `failed`: no reply, ``text`` is the error; not
+    stored, asked again next time. ``key`` is that of the last request made for the item; ``usage``
+    is of all replies to it, ``n_reasks`` of which were to re-asks, whenever they were asked;
+    ``n_asked`` were received in this run.
     """
 
     item_id: str
@@ -72,7 +72,7 @@ class Outcome:
 
 def interpret(
     answer: Answer,
-    response: ResponseSchema | None,
+    response: ResponseSchema,
     *,
     max_output_tokens: int | None = None,
     item_id: str = "",
@@ -97,9 +97,7 @@ def interpret(
     )
 
 
-def _judge(
-    answer: Answer, response: ResponseSchema | None, limit: int | None
-) -> tuple[Status, str, Any]:
+def _judge(answer: Answer, response: ResponseSchema, limit: int | None) -> tuple[Status, str, Any]:
     if answer.finish_reason == "content_filter":
         return "filtered", "content_filter", None
     if answer.refusal:
@@ -111,10 +109,8 @@ def _judge(
         return "malformed", "empty_reply", None
     if _writable(answer.text) != answer.text:
         return "malformed", "half_surrogate", None
-    if response is None:
-        return "ok", "", answer.text.strip()
     try:
-        value = parse_reply(answer.text, response.schema)
+        value = parse_reply(answer.text, response.schema, response.form)
     except MalformedReplyError as error:
         return "malformed", str(error), None
     plain = json.dumps(value, ensure_ascii=False)

@@ -129,9 +129,8 @@ class RequestCounter:
         ]
 
     def _schema(self, request: Request) -> list[str]:
-        is_sent = self._schema_is_read and request.reply_format == "json_schema"
-        schema = request.response if is_sent else None
-        return [] if schema is None else [json.dumps(schema.schema)]
+        is_sent = self._schema_is_read and request.sent_format == "json_schema"
+        return [json.dumps(request.response.schema)] if is_sent else []
 
 
 @dataclass(frozen=True)
@@ -175,15 +174,14 @@ def expected_reply(
     if prompt.task == TRANSLATE and "text" in values:
         factor = expansion(values["source_language"], values["target_language"])
         stretched = {"translation": stretch(values["text"], factor)}
-        text = json.dumps(stretched, ensure_ascii=False)
-        return ExpectedReply(stretched, text, None, "expansion")
+        return ExpectedReply(stretched, prompt.response.reply_with(stretched), None, "expansion")
     if prompt.example is None:
         raise InputError(
             f"prompt of task {prompt.task!r}: no reply_example in its header, so that nobody can "
             "tell what a reply will cost. Add a typical reply there; it is never sent."
         )
     example = prompt.example.for_values(values) if values else dict(prompt.example.value)
-    return ExpectedReply(example, json.dumps(example, ensure_ascii=False), None, "example")
+    return ExpectedReply(example, prompt.response.reply_with(example), None, "example")
 
 
 def expansion(source: str, target: str) -> float:

@@ -1,7 +1,8 @@
 """Prompt templates: Markdown files with a header, rendered by Jinja.
 
 A template starts with a YAML header between two lines ``---`` that names the task, its variables
-and the schema of the reply. Then follow the messages, each under a line ``## system``, ``## user``
+and the schema of the reply; or says that the reply is plain: the `text` or the `integer` of the
+task's only field. Then follow the messages, each under a line ``## system``, ``## user``
 or ``## assistant``. A variable is written ``{{ name }}``. Comments (``#`` in the header,
 ``{# ... #}`` in a message), the description and the example of a reply (see `ReplyExample`) never
 reach the model, so editing one asks nothing anew.
@@ -23,6 +24,7 @@ import jinja2.meta
 from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
+from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.llm.replies import MalformedReplyError, fit
 from psibench.llm.request import Message, Request, ResponseSchema
@@ -36,6 +38,9 @@ _COMMENT = re.compile(r"^[ \t]*\{#.*?#\}[ \t]*\n|\{#.*?#\}", re.DOTALL | re.MULT
 """A comment; one that stands alone goes with its line."""
 _TAG = re.compile(r"</([A-Za-z][\w-]*)>")
 _KEYS = {"task", "description", "variables", "response", "reply_example", "reply_size"}
+_NEEDED = {"task", "variables", "response"}
+_PLAIN = {"text": "string", "integer": "integer"}
+"""What a plain reply may be -> type of the field it fills."""
 _SIZE_KEYS = {"of", "share", "at_most"}
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")
 _ENVIRONMENT = SandboxedEnvironment(
@@ -109,16 +114,17 @@ def _entry(entries: list[Any], number: int, fixed: frozenset[str]) -> Any:
     return numbered(entry)
 
 
-def _read_example(
-    header: Mapping[str, Any], response: ResponseSchema | None
-) -> ReplyExample | None:
+def _read_example(header: Mapping[str, Any], response: ResponseSchema) -> ReplyExample | None:
     """Read and check the example of a template's header; None without one. Raises ValueError."""
     value, sizes = header.get("reply_example"), header.get("reply_size") or {}
     if value is None and not sizes:
         return None
     if value is None:
         raise ValueError("reply_size without reply_example")
-    if response is None or not isinstance(value, dict):
+    if response.form != "json":  # as the model writes it
+        (field,) = response.schema["properties"]
+        value, sizes = {field: value}, {field: sizes} if sizes else {}
+    if not isinstance(value, dict):
         raise ValueError("reply_example is a mapping that fits the response schema; found none")
     try:
         fitted = fit(value, response.schema)
@@ -154,22 +160,23 @@ def _size(where: str, given: Any, example: Any, variables: Sequence[str]) -> Siz
 class Prompt:
     """One task's template.
 
-    ``task`` names the response schema, too; ``response`` is None for free text; ``messages`` are
-    (role, template) in order, without comments; ``example`` is a typical reply, for estimates.
+    ``task`` names the response schema, too; ``messages`` are (role, template) in order, without
+    comments; ``example`` is a typical reply, for estimates.
     """
 
     task: str
     variables: tuple[str, ...]
-    response: ResponseSchema | None
+    response: ResponseSchema
     messages: tuple[tuple[str, str], ...]
     example: ReplyExample | None = None
     description: str = ""
 
     @cached_property
     def hash(self) -> str:
-        """Hash of what reaches the model (templates and schema), for provenance: 64 hex digits."""
-        schema = None if self.response is None else self.response.schema
-        text = json.dumps([self.task, self.messages, schema], sort_keys=True)
+        """Hash of what decides replies (templates, schema, form), for provenance: 64 hex digits."""
+        response, form = self.response.schema, self.response.form
+        plain = [] if form == "json" else [form]
+        text = json.dumps([self.task, self.messages, response, *plain], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
@@ -190,6 +197,10 @@ class Prompt:
         if isinstance(value, Sequence):
             return [self._without_tags(one) for one in value]
         return value
+
+    def used(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of a task's values that the template puts in."""
+        return {name: value for name, value in values.items() if name in self.variables}
 
     def render(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
         r"""Put values in; braces inside a value stay as they are.
@@ -228,7 +239,8 @@ def load_prompt(path: str | Path) -> Prompt:
     ------
     InputError
         If the file is missing, has no header or no message, its header and its text disagree
-        about the variables, or its example does not fit its schema.
+        about the variables, its example does not fit its schema, or it wants a plain reply to a
+        task that reads something else.
     """
     text = read_text_file(path, expected="a prompt template").replace("\r\n", "\n")
     found = _HEADER.match(text)
@@ -238,14 +250,40 @@ def load_prompt(path: str | Path) -> Prompt:
     variables = tuple(header["variables"])
     messages = _read_messages(found.group(2), path)
     _check_variables(messages, variables, path)
-    task, schema = str(header["task"]), header.get("response")
-    response = None if schema is None else ResponseSchema(task, schema)
+    task, wanted, usual = str(header["task"]), header["response"], None
+    if isinstance(wanted, str):
+        response, usual = _plain_response(task, wanted, path)
+    else:
+        response = ResponseSchema(task, wanted)
     try:
-        example = _read_example(header, response)
+        example = _read_example(header, response) or usual
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     description = str(header.get("description") or "")
     return Prompt(task, variables, response, messages, example, description)
+
+
+def _plain_response(
+    task: str, form: str, path: str | Path
+) -> tuple[ResponseSchema, ReplyExample | None]:
+    """Return what a plain reply to a task has to hold, and the shipped template's example."""
+    where, shipped = f"{path}: response: {form}", PROMPTS / f"{task}.md"
+    if not shipped.is_file():
+        raise InputError(f"{where}: {task!r} is no task of the shipped templates; see {PROMPTS}")
+    if shipped.samefile(path):
+        raise InputError(
+            f"{where}: the shipped template has to hold the schema that the task reads; put your "
+            "text into a file of your own and name it in the task's section (`prompt:`)"
+        )
+    usual = load_prompt(shipped)
+    kinds = {name: inner["type"] for name, inner in usual.response.schema["properties"].items()}
+    if list(kinds.values()) != [_PLAIN[form]]:
+        fields = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        raise InputError(
+            f"{where}: a plain reply is one {_PLAIN[form]}, and the task {task} reads {fields}; "
+            f"copy the response schema of {shipped}"
+        )
+    return ResponseSchema(task, usual.response.schema, form), usual.example  # type: ignore[arg-type]
 
 
 def _read_header(text: str, path: str | Path) -> dict[str, Any]:
@@ -253,17 +291,22 @@ def _read_header(text: str, path: str | Path) -> dict[str, Any]:
 
     header = parse_yaml(text, where=f"{path}: header")
     names = set(map(str, header)) if isinstance(header, dict) else set()
-    if not names <= _KEYS or not {"task", "variables"} <= names:
+    if not names <= _KEYS or not names >= _NEEDED:
         raise InputError(
-            f"{path}: header has {', '.join(sorted(names)) or 'no keys'}; needed: task, variables; "
-            "allowed: description, response, reply_example, reply_size"
+            f"{path}: header has {', '.join(sorted(names)) or 'no keys'}; needed: task, variables, "
+            "response; allowed: description, reply_example, reply_size"
         )
-    task, variables, response = header["task"], header["variables"], header.get("response")
+    task, variables, response = header["task"], header["variables"], header["response"]
     if not isinstance(task, str):
         raise InputError(f"{path}: task is {shown(task)}; expected a name")
     if not isinstance(variables, list) or not all(isinstance(name, str) for name in variables):
         raise InputError(f"{path}: variables is {shown(variables)}; expected a list of names")
-    if response is not None:
+    if not isinstance(response, dict) and response not in tuple(_PLAIN):
+        raise InputError(
+            f"{path}: response is {shown(response)}; give a JSON schema (a mapping), or text or "
+            "integer where the reply is plain"
+        )
+    if isinstance(response, dict):
         from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError
 
@@ -347,7 +390,7 @@ def requests_of(
     Raises
     ------
     InputError
-        If the template is of another task, or its variables are not those the task fills in.
+        If the template is of another task, or has variables that the task does not fill in.
     """
     if prompt.task != task.template:
         raise InputError(
@@ -359,9 +402,9 @@ def requests_of(
         request = Request(
             model=llm.model,
             revision=llm.revision,
-            messages=prompt.render(item.values),
-            sampling=sampling,
+            messages=prompt.render(prompt.used(item.values)),
             response=prompt.response,
+            sampling=sampling,
             reply_format=llm.reply_format,
             sample=item.sample,
         )

@@ -1,10 +1,10 @@
-"""Reading a structured reply: JSON, or what models write in its place, held to its schema.
+"""Reading a reply: JSON, or what models write in its place, or plain; held to its schema.
 
 Forgiven is what does not change a reply's meaning. Of its form: thoughts, prose and fences around
 it, and almost-JSON (`json_repair`), unless it breaks off or a word got lost. Of its shape: unknown
 keys (dropped), another case in keys and enum values, numbers as strings, an array where the schema
 wants an object that holds one array, an object that holds one array where it wants that array, an
-array of one.
+array of one. A plain reply is the value of the schema's only field: thoughts and an outer fence go.
 """
 
 import json
@@ -13,10 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
+
+ReplyForm = Literal["json", "text", "integer"]
+"""What a reply is: JSON of the schema, or the plain text or whole number of its only field."""
 
 MAX_STARTS = 40
 """Places in a reply at which JSON is looked for."""
@@ -26,6 +29,14 @@ MAX_REPAIR_CHARS, MAX_REPAIR_BRACKETS = 200_000, 2000
 
 _THOUGHT = re.compile(r"\A.*</think>", re.DOTALL)
 """What a model thought before its reply; some servers leave out the opening tag."""
+_UNENDED_THOUGHT = re.compile(r"\A\s*<think>")
+_OUTER_FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n((?:(?!```).)*)```\s*\Z", re.DOTALL)
+_NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*")
+_MARKS = r"[\s*_\"'`()\[\]{}]"
+_ONLY_NUMBER = re.compile(
+    rf"{_MARKS}*(?:[^\W\d_][^\d\n:：=]{{0,40}}[:：=]{_MARKS}*)?({_NUMBER.pattern})(?:{_MARKS}|\.)*"
+)
+"""A number, perhaps after a name of it (``**Score:** 3``), perhaps in marks."""
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _OPENER = re.compile(r"[{\[]")
 _CLOSERS = {"{": "}", "[": "]"}
@@ -58,19 +69,29 @@ class MalformedReplyError(ValueError):
     """No value fits the schema; the text is a reason code: where and why, without the reply."""
 
 
-def parse_reply(text: str, schema: Mapping[str, Any]) -> Any:
+def parse_reply(text: str, schema: Mapping[str, Any], form: ReplyForm = "json") -> Any:
     """Return the first value in a reply that fits a JSON schema.
 
     Looked at in turn: JSON (the whole reply, then what starts at each opening bracket), in the code
     fences and in the reply; then the same as almost-JSON. Text around the value is ignored.
 
+    Around a plain ``text`` nothing is but white space; around an ``integer`` there may be marks and
+    a name of it (``Score: 3``), and no other word or number. Its value fills the schema's only
+    field.
+
     Raises
     ------
     MalformedReplyError
-        With the reason of the first value that did not fit, or ``no_json``.
+        With the reason of the first value that did not fit, or ``no_json``; of a plain reply
+        ``empty_reply``, ``thoughts_alone``, ``no_number``, ``several_numbers`` or
+        ``words_beside_the_number``.
     """
+    reply = _THOUGHT.sub("", text, count=1)
+    if form != "json":
+        (field,) = schema["properties"]
+        return fit({field: _plain(reply, form)}, schema)
     reason = ""
-    for value in _values(_THOUGHT.sub("", text, count=1)):
+    for value in _values(reply):
         try:
             return fit(value, schema)
         except MalformedReplyError as error:
@@ -91,6 +112,22 @@ def fit(value: Any, schema: Mapping[str, Any]) -> Any:
     if error is not None:
         raise MalformedReplyError(_reason(error))
     return shaped
+
+
+def _plain(reply: str, form: ReplyForm) -> str:
+    """Return what a plain reply says, as it was written."""
+    if _UNENDED_THOUGHT.match(reply):
+        raise MalformedReplyError("thoughts_alone")
+    text = _OUTER_FENCE.sub(r"\1", reply).strip()
+    if not text:
+        raise MalformedReplyError("empty_reply")
+    if form == "text":
+        return text
+    if (found := _ONLY_NUMBER.fullmatch(text)) is not None:
+        return found[1]
+    n = len(_NUMBER.findall(text))
+    reasons = {0: "no_number", 1: "words_beside_the_number"}
+    raise MalformedReplyError(reasons.get(n, "several_numbers"))
 
 
 def _values(text: str) -> Iterator[Any]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from psibench.llm.replies import ReplyForm
+
 ReplyFormat = Literal["json_schema", "json_object_schema", "json_object", "text"]
 
 REASK_STRIDE = 1_000_000
@@ -27,10 +29,27 @@ class Message:
 
 @dataclass(frozen=True)
 class ResponseSchema:
-    """The JSON schema a reply has to fit; ``name`` is the task's name."""
+    """The JSON schema a reply's value has to fit; ``name`` is the task's name.
+
+    ``form`` is how the reply says it: as `json`, which alone is sent to the server, or as the plain
+    `text` or `integer` of the schema's only field.
+    """
 
     name: str
     schema: Mapping[str, Any]
+    form: ReplyForm = "json"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What of it a request is known by."""
+        return {key: value for key, value in vars(self).items() if (key, value) != ("form", "json")}
+
+    def reply_with(self, value: Mapping[str, Any]) -> str:
+        """Return a reply that holds a value of the schema."""
+        if self.form == "json":
+            return json.dumps(value, ensure_ascii=False)
+        (only,) = value.values()
+        return str(only)
 
 
 @dataclass(frozen=True)
@@ -63,24 +82,30 @@ class Sampling:
 class Request:
     """A complete request to a model, under its name at the server.
 
-    ``revision`` is pinned by the user, or None. ``response`` is the schema of the reply, None for
-    free text. ``reply_format`` says how it is asked for: as `json_schema`, with `json_object` (as
-    llama.cpp's servers take it), or in the prompt alone, of which `json_object` asks for any JSON.
+    ``response`` is what the reply has to hold. ``revision`` is pinned by the user, or None.
+    ``reply_format`` says how JSON is asked for: as `json_schema`, with `json_object` (as
+    llama.cpp's servers take it), or in the prompt alone, of which `json_object` asks for any JSON;
+    a plain reply is asked for in the prompt alone, whatever it says.
     ``sample`` is 0 for the first answer wanted to this prompt, 1 for the second, ...
     """
 
     model: str
     messages: tuple[Message, ...]
+    response: ResponseSchema
     revision: str | None = None
     sampling: Sampling = Sampling()
-    response: ResponseSchema | None = None
     reply_format: ReplyFormat = "json_schema"
     sample: int = 0
 
     @property
     def task(self) -> str:
-        """Name of the response schema, or an empty string."""
-        return self.response.name if self.response else ""
+        """Name of the response schema."""
+        return self.response.name
+
+    @property
+    def sent_format(self) -> ReplyFormat:
+        """How the server is told what the reply has to be; `text`: not at all."""
+        return self.reply_format if self.response.form == "json" else "text"
 
     @property
     def key(self) -> str:
@@ -88,7 +113,7 @@ class Request:
         fields = dict(vars(self))
         fields["messages"] = [vars(message) for message in self.messages]
         fields["sampling"] = vars(self.sampling)
-        fields["response"] = None if self.response is None else vars(self.response)
+        fields["response"] = self.response.fields
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -111,25 +136,25 @@ class Request:
         body |= extra
         body["model"] = self.model
         body["messages"] = [{"role": m.role, "content": m.content} for m in self.messages]
-        if self.response is not None and self.reply_format != "text":
-            body["response_format"] = self._response_format(self.response)
+        if self.sent_format != "text":
+            body["response_format"] = self._response_format()
         return body
 
     def max_input_tokens(self) -> int:
         """Bound the input tokens from above: a token has at least one byte of UTF-8."""
         texts = [message.content for message in self.messages]
-        if self.response is not None:
+        if self.response.form == "json":
             texts.append(json.dumps(self.response.schema))
         n_bytes = sum(len(text.encode("utf-8", errors="surrogatepass")) for text in texts)
         return n_bytes + 16 * (len(texts) + 1)
 
-    def _response_format(self, response: ResponseSchema) -> dict[str, Any]:
-        if self.reply_format == "json_object":
+    def _response_format(self) -> dict[str, Any]:
+        if self.sent_format == "json_object":
             return {"type": "json_object"}
-        schema = _sendable(response.schema)
-        if self.reply_format == "json_object_schema":
+        schema = _sendable(self.response.schema)
+        if self.sent_format == "json_object_schema":
             return {"type": "json_object", "schema": schema}
-        named = {"name": response.name, "strict": True, "schema": schema}
+        named = {"name": self.response.name, "strict": True, "schema": schema}
         return {"type": "json_schema", "json_schema": named}
 
 

@@ -24,7 +24,7 @@ DOCUMENTS_TABLE = "documents"
 SHOWN_CHARS = 200
 ADVICE = (
     "A template of your own needs the response schema of the shipped one for its task (see "
-    "config/prompts)."
+    "config/prompts), or a plain response."
 )
 T = TypeVar("T")
 

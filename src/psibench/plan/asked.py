@@ -5,7 +5,6 @@ its variables stand for. A reply is what earlier ones were; else the example in 
 or a translation as long as its language makes it.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -179,7 +178,7 @@ def tokens_of(
     assert prompt is not None
     given = dict.fromkeys(prompt.variables, "") | dict(wanted.values)
     counter, sampling = _counter(llm.tokenizer, llm.backend), llm.sampling.to_sampling()
-    messages = prompt.render(given)
+    messages = prompt.render(prompt.used(given))
     request = Request(
         model=llm.model,
         revision=llm.revision,
@@ -202,7 +201,7 @@ def tokens_of(
     elif prompt.example is not None:
         words = {name: round(WORDS_PER_TOKEN * n) for name, n in wanted.texts.items()}
         reply = prompt.example.for_values(given | words)
-        low, basis = counter.count_texts([json.dumps(reply, ensure_ascii=False)])[0], "example"
+        low, basis = counter.count_texts([prompt.response.reply_with(reply)])[0], "example"
     if bound is not None and (llm.thinks or basis == "nothing"):
         return Tokens(n_in, (low, max(low, bound)), f"{basis}, thoughts" if llm.thinks else basis)
     return Tokens(n_in, (low, low), basis)

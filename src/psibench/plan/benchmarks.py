@@ -386,22 +386,24 @@ def _prompt_key(task: str) -> str:
 def _with_template(planned: PlannedTask) -> PlannedTask:
     """Return a task with the path of its template.
 
-    It is held to the shipped one: other words, but the same values in and reply out.
+    It is held to the shipped one: other words, but no other values in, and the same out of its
+    replies.
     """
     task = planned.task.template
     path, shipped_path = prompt_path(task, planned.section.prompt), prompt_path(task, None)
     prompt, shipped = load_prompt(path), load_prompt(shipped_path)
     if prompt.task != task:
         raise InputError(f"its header names the task {prompt.task!r}; it is used for {task!r}")
-    if set(prompt.variables) != set(shipped.variables):
+    if not set(prompt.variables) <= set(shipped.variables):
         raise InputError(
             f"its variables are {', '.join(prompt.variables)}; the task fills in "
             f"{', '.join(shipped.variables)}: use these"
         )
-    if prompt.response != shipped.response:
+    if prompt.response.schema != shipped.response.schema:
         raise InputError(
             f"its response schema is not that of the shipped template ({shipped_path}), "
-            "which is what the task reads; copy it"
+            "which is what the task reads; copy it, or say `response: text` or `integer` if the "
+            "reply is plain"
         )
     return replace(planned, path=path, prompt=prompt)
 

@@ -498,6 +498,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
         sources=_sources(benchmarks, looking),
     )
     refuse(_untested(plan))
+    refuse(_unanswerable(plan))
     for name, entry in entries.items():
         if isinstance(entry, RunFilesModel):
             runs = [
@@ -526,6 +527,19 @@ def _untested(plan: Plan) -> Iterator[str]:
                 f"config key training.{name}: its models are evaluated on no benchmark; "
                 f"{section.benchmark!r} is their pool. Add a benchmark to test them on"
             )
+
+
+def _unanswerable(plan: Plan) -> Iterator[str]:
+    """Say which templates want a plain reply of a stand-in, which has rules for JSON alone."""
+    for name, benchmark in plan.benchmarks.items():
+        for task, asked in benchmark.tasks.items():
+            is_plain = asked.prompt is not None and asked.prompt.response.form != "json"
+            if is_plain and plan.llms[asked.section.llm].backend == "stand-in":
+                yield (
+                    f"config key benchmarks.{name}, task {task}: {asked.path} wants a plain reply, "
+                    f"and {asked.section.llm!r} is a stand-in, which answers the shipped templates "
+                    "alone. Name a language model, or leave `prompt` out"
+                )
 
 
 def _recalling(config: Config, known: Mapping[str, Model]) -> Iterator[tuple[str, Model]]:

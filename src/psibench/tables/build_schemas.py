@@ -79,7 +79,7 @@ LLM_USAGE = TableSpec(
         Column("estimated_requests", INT64, "as estimated before asking"),
         Column("estimated_input_tokens", INT64, "as estimated before asking"),
         Column("estimated_output_tokens", INT64, "as estimated before asking"),
-        Column("prompt_hash", STRING, "hash of what of the template reaches the model"),
+        Column("prompt_hash", STRING, "hash of what of the template decides replies"),
     ),
     key=("stage", "llm"),
 )
