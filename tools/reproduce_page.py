@@ -1,46 +1,78 @@
-"""Write docs/reproduce.md: how to obtain each published table, what it says, and what differs.
+"""Write docs/reproduce.md: how to obtain each published table, what it reads, and what differs.
 
 python tools/reproduce_page.py            write the page from config/published/recipes.yaml
-python tools/reproduce_page.py --check    is it up to date, and does each command name a config
+python tools/reproduce_page.py --check    is it up to date, and does each recipe name a preset
                                           whose dry run passes (`make dry` runs all of them)?
+
+Checkpoints, data, prompts and sizes are read from the preset and the registries; what the work
+takes is `psibench plan`'s arithmetic over the preset, before anything is read.
 """
 
 import argparse
+import contextlib
 import csv
-import shlex
+import os
 import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # the same page with a network and without one
+
+import polars as pl
+
+from psibench.config.files import read_yaml
+from psibench.config.registry import load_registry
+from psibench.config.rerankers import RerankerBase, load_rerankers
+from psibench.models.checkpoints import EMBEDDED_PREFIX
+from psibench.plan.config import Config, load_config, resolve_rerankers
+from psibench.plan.measured import Measured
+from psibench.plan.plan import Plan, make_plan
+from psibench.plan.work import summed, work_table
+
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "config" / "published"
+PRESETS = ROOT / "config" / "presets"
 PAGE = ROOT / "docs" / "reproduce.md"
 MOST_ROWS = 12
 """Rows of a published table that are shown here; longer ones are files to open."""
-TARGETS = {"psi", "probes", "train"}
-KEYS = {"id", "tables", "what", "command", "needs", "output", "differs", "obtained", "small"}
-SMALL_KEYS = {"command", "obtained", "shows"}
+MOST_NAMED = 6
+"""Datasets that are named one by one; of more the first ones, and how many there are."""
+KEYS = {"preset", "target", "tables", "what", "needs", "takes", "output", "differs"}
+KEYS |= {"obtained", "small"}
+OPTIONAL = {"target", "takes", "obtained", "small"}
+TARGETS = {"", "probes"}
+NOT_PINNED = "not pinned"
+EMPTY: tuple[Any, ...] = (None, [], {})
+SETTINGS = ("checkpoint", "revision", "max_tokens", "pooling", "dtype", "query_prompt")
+SETTINGS += ("document_prompt", "backend")
+Entry = Mapping[str, Any]
 
 
 def read_recipes() -> list[dict[str, Any]]:
-    """Read the recipes; exit with what is wrong where a key, a file or a command is."""
+    """Read the recipes; exit with what is wrong where a key, a file or a target is."""
     recipes = yaml.safe_load((PUBLISHED / "recipes.yaml").read_text(encoding="utf-8"))
     wrong = []
     for recipe in recipes:
-        name = recipe.get("id")
-        if missing := KEYS - {"small", "obtained"} - set(recipe):
+        name = recipe.get("preset")
+        if missing := KEYS - OPTIONAL - set(recipe):
             wrong.append(f"{name}: lacks {', '.join(sorted(missing))}")
         if unknown := set(recipe) - KEYS:
             wrong.append(f"{name}: unknown keys {', '.join(sorted(unknown))}")
-        if "small" in recipe and set(recipe["small"]) != SMALL_KEYS:
-            wrong.append(f"{name}: small has not just {', '.join(sorted(SMALL_KEYS))}")
+        if recipe.get("target", "") not in TARGETS:
+            wrong.append(f"{name}: target {recipe['target']!r}; allowed is probes, or none")
         for table in recipe.get("tables", []):
             if not (PUBLISHED / f"{table}.csv").is_file():
                 wrong.append(f"{name}: there is no config/published/{table}.csv")
-        commands = [recipe.get("command", ""), recipe.get("small", {}).get("command", "make psi")]
-        wrong += [f"{name}: {reason}" for command in commands for reason in faults(command)]
+    named = [recipe["preset"] for recipe in recipes]
+    there = {path.stem for path in PRESETS.glob("*.yaml")}
+    wrong += [
+        f"{name}: there is no config/presets/{name}.yaml" for name in named if name not in there
+    ]
+    wrong += [f"{name}: no recipe is about this preset" for name in sorted(there - set(named))]
     covered = {table for recipe in recipes for table in recipe["tables"]}
     no_recipe = {path.stem for path in PUBLISHED.glob("*_table*.csv")} - covered
     wrong += [f"{table}: no recipe says how to obtain it" for table in sorted(no_recipe)]
@@ -49,15 +81,103 @@ def read_recipes() -> list[dict[str, Any]]:
     return recipes
 
 
-def faults(command: str) -> list[str]:
-    """Say what is wrong with a command: its target, or a shipped config that is not there."""
-    program, target, *rest = shlex.split(command) or ["", ""]
-    if (program, target) != ("psibench", "run") and (program != "make" or target not in TARGETS):
-        allowed = f"make {', '.join(sorted(TARGETS))}; psibench run"
-        return [f"{command!r}: allowed are {allowed}"]
-    configs = [word.removeprefix("CONFIG=") for word in rest]
-    lost = [path for path in configs if path.startswith("config/") and not (ROOT / path).is_file()]
-    return [f"{command!r}: there is no {path}" for path in lost]
+# --- what a preset reads, by its config and the registries
+
+
+def planned(preset: str) -> tuple[Config, dict[str, Any], Plan]:
+    """Return a preset's config, its models and its plan, as without any results or downloads."""
+    config, models = load_config(read_yaml(PRESETS / f"{preset}.yaml"))
+    return config, models, make_plan(config, models, missing=[])
+
+
+def datasets(value: Any) -> Iterator[str]:
+    """Yield every dataset of the hub in plain data, with its files and revision."""
+    if isinstance(value, Mapping):
+        name = value.get("name") if value.get("kind") == "hub" else value.get("path")
+        if isinstance(name, str) and "revision" in value:
+            files = ", ".join(value.get("data_files") or ())
+            part = ", ".join(filter(None, (value.get("config"), files)))
+            yield f"`{name}`{f' ({part})' if part else ''}: {value['revision'] or NOT_PINNED}"
+        for one in value.values():
+            yield from datasets(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from datasets(one)
+
+
+def entry_of(model: Any) -> Entry:
+    """Return what of an entry the table of checkpoints has."""
+    dumped = model.model_dump()
+    found = {name: dumped.get(name) for name in SETTINGS}
+    found["checkpoint"] = found["checkpoint"] or dumped.get("model")
+    if isinstance(model, RerankerBase):
+        found |= {"query_prompt": dumped.get("instruction", ""), "document_prompt": ""}
+    return found
+
+
+def entries_of(config: Config, models: Mapping[str, Any]) -> dict[str, Entry]:
+    """Return the checkpoints and services of a preset by id: models, rerankers, trained bases."""
+    found = {name: entry_of(model) for name, model in models.items() if name not in config.trained}
+    found |= {name: entry_of(one) for name, one in resolve_rerankers(config, models).items()}
+    for training in config.training.values():
+        for name, base in training.bases.items():
+            found[name] = entry_of(base) | {"backend": "trained"}
+    return {name: one for name, one in found.items() if one["checkpoint"]}
+
+
+def trainings(config: Config, plan: Plan) -> str:
+    """Count the models that are trained: those evaluated or probed, all where none is."""
+    tested = {run["model"] for run in plan.runs} | {*(config.probes.models or ())}
+    return str(len(tested & set(config.trained)) or len(config.trained) or "")
+
+
+def asked(plan: Plan) -> Iterator[str]:
+    """Yield the language models with what they are asked, and the templates."""
+    for name, llm in plan.llms.items():
+        tasks = dict.fromkeys(
+            (task.task.name, Path(task.path).name)
+            for one in plan.benchmarks.values()
+            for task in one.tasks.values()
+            if task.section.llm == name
+        )
+        sampling = llm.sampling.model_dump(exclude={"seed"})
+        at = ", ".join(f"{key} {value}" for key, value in sampling.items() if value not in EMPTY)
+        told = ", ".join(f"{task} (`{template}`)" for task, template in tasks)
+        model = f"{llm.model}{f' @ {llm.revision}' if llm.revision else ''}"
+        yield f"{name}: {model}{f', {at}' if at else ''}" + (f"; asked for {told}" if told else "")
+
+
+def work(plan: Plan) -> str:
+    """Say what the work takes: GPU hours, requests, tokens and money, rounded to two digits."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        table = work_table(Measured(plan, Path("results")))
+    (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
+    names = [task for one in plan.benchmarks.values() for task in one.tasks]
+    requests = table.filter(pl.col("stage").is_in(names))
+    said = []
+    if total["gpu_minutes_high"]:
+        said.append(f"GPU hours {between(total, 'gpu_minutes', 60)}")
+    if requests.height:
+        (sums,) = summed(requests.with_columns(stage=pl.lit("asked")), ["stage"]).to_dicts()
+        said += [
+            f"requests {between(sums, 'items')}",
+            f"million tokens in {between(sums, 'tokens_in', 1e6)}, "
+            f"out {between(sums, 'tokens_out', 1e6)}",
+        ]
+    said += [f"USD {between(total, 'usd')}"] if total["usd_high"] else []
+    not_counted = list(dict.fromkeys(table.filter(pl.col("items_high").is_null())["benchmark"]))
+    rest = f"not counted before the data are there: {', '.join(not_counted)}" if not_counted else ""
+    return "; ".join(filter(None, (", ".join(said), rest)))
+
+
+def between(row: Mapping[str, Any], name: str, per: float = 1) -> str:
+    """Return both ends of a figure with two digits each; one if they are equal."""
+    values = (float(f"{row[f'{name}_{end}'] / per:.2g}") for end in ("low", "high"))
+    ends = [f"{value:,.0f}" if value >= 10 else f"{value:g}" for value in values]
+    return " to ".join(dict.fromkeys(ends))
+
+
+# --- the page
 
 
 def published_table(name: str) -> str:
@@ -75,49 +195,110 @@ def published_table(name: str) -> str:
     return f"{source} ({link}):\n\n" + "\n".join(lines)
 
 
-def heading(recipe: dict[str, Any]) -> str:
-    """Return a recipe's title."""
-    what: str = recipe["what"]
-    return what if what.startswith("nDCG") else what[0].upper() + what[1:]
+def command(recipe: Mapping[str, Any]) -> str:
+    """Return what to type."""
+    return (
+        f"psibench run config/presets/{recipe['preset']}.yaml {recipe.get('target', '')}".rstrip()
+    )
 
 
-def status(recipe: dict[str, Any]) -> str:
+def named(texts: list[str]) -> str:
+    """List texts, of many the first ones and how many there are."""
+    unique = list(dict.fromkeys(texts))
+    more = f"; and {len(unique) - MOST_NAMED} more such" if len(unique) > MOST_NAMED else ""
+    return "; ".join(unique[:MOST_NAMED]) + more
+
+
+def status(recipe: Mapping[str, Any]) -> str:
     """Return a recipe's row of the table of what was obtained when."""
-    when = [recipe.get("obtained", "not yet"), recipe.get("small", {}).get("obtained", "-")]
-    return f"| {heading(recipe)} | " + " | ".join(text.partition(":")[0] for text in when) + " |"
+    when = [recipe.get(key, "not yet").partition(":")[0] for key in ("obtained", "small")]
+    return f"| {recipe['what']} | {recipe['preset']}.yaml | {' | '.join(when)} |"
+
+
+def checkpoints(used: Mapping[str, Mapping[str, Entry]]) -> str:
+    """Return the table of checkpoints; ``used``: id -> preset -> entry."""
+    known = {name: entry_of(one) for name, one in load_registry().items()}
+    known |= {name: entry_of(one) for name, one in load_rerankers().items()}
+    head = ("id", "checkpoint or model", "revision", "tokens", "pooling", "format")
+    head += ("before a query", "before a document")
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for name in sorted(used):
+        groups: dict[str, list[str]] = {}
+        rows: dict[str, Entry] = {}
+        for preset, entry in used[name].items():
+            groups.setdefault(repr(entry), []).append(preset)
+            rows[repr(entry)] = entry
+        for key, presets in groups.items():
+            own = rows[key] != known.get(name)
+            entry = rows[key]
+            cells = [f"{name} ({', '.join(presets)})" if own else name]
+            cells.append(f"`{entry['checkpoint']}`")
+            is_here = "api" in entry["backend"] or entry["checkpoint"].startswith(EMBEDDED_PREFIX)
+            cells.append(entry["revision"] or ("" if is_here else NOT_PINNED))
+            cells += [str(entry[key] or "") for key in ("max_tokens", "pooling", "dtype")]
+            cells += [prompt(entry[key]) for key in ("query_prompt", "document_prompt")]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def prompt(text: str | None) -> str:
+    """Return a prompt with its line breaks seen; none where the checkpoint's own is taken."""
+    if text is None:
+        return "as its checkpoint says"
+    return f"`{text}`".replace("\n", "\\n").replace("|", "\\|") if text else ""
 
 
 def page(recipes: list[dict[str, Any]]) -> str:
     """Return the page as Markdown."""
     parts = [
         "# The papers' tables",
-        "How to obtain each published table, what it says, what it needs, what was obtained and "
-        "what differs. Figures on small data test the protocol and are not the paper's. "
-        "`results/published.html` puts a run's own figures beside the published ones by itself.",
+        "A preset per table: what to type, what it reads, what it takes, what differs from print "
+        "and why. `--small` behind any of the commands runs the same chain on small shipped data "
+        "with the embedded models and the stand-in: its figures test the chain and are not the "
+        "paper's. `results/published.html` and `results/probes.html` put a run's own figures "
+        "beside the published ones by themselves. What the papers leave open or print otherwise: "
+        "[papers.md](papers.md).",
         "Written by `tools/reproduce_page.py` from "
-        "[recipes.yaml](../config/published/recipes.yaml). `psibench check`, `plan` and `estimate` "
-        "say of each config what it would run and cost.",
-        "| | at the paper's size | on small data |\n|---|---|---|\n"
+        "[recipes.yaml](../config/published/recipes.yaml), the presets and the registries. What "
+        "the work takes is `psibench plan`'s arithmetic (100 TFLOPS a GPU, `encoding.gpu_tflops`), "
+        "at the prices of `config/prices.yaml`; `psibench plan` and `estimate` say more.",
+        "| | preset | obtained at the paper's size | with --small |\n|---|---|---|---|\n"
         + "\n".join(map(status, recipes)),
     ]
     shown: set[str] = set()
+    used: dict[str, dict[str, Entry]] = {}
     for recipe in recipes:
+        config, models, plan = planned(recipe["preset"])
+        entries = entries_of(config, models)
+        for name, entry in entries.items():
+            used.setdefault(name, {})[recipe["preset"]] = entry
+        sections = [one.model_dump(mode="json") for one in config.benchmarks.values()]
         facts = [
+            ("data", named([*datasets(sections)])),
+            ("models", ", ".join(entries)),
+            ("trainings", trainings(config, plan)),
+            ("language models", "; ".join(asked(plan))),
+            ("format", f"{config.encoding.dtype}, vectors kept as {config.encoding.storage}"),
+            ("takes", "; ".join(filter(None, (work(plan), recipe.get("takes"))))),
             ("needs", recipe["needs"]),
             ("figures", recipe["output"]),
             ("differs", recipe["differs"]),
             ("obtained", recipe.get("obtained", "not yet")),
+            ("with --small", recipe.get("small", "not yet")),
         ]
-        if small := recipe.get("small"):
-            facts.append(("on small data", f"`{small['command']}`: {small['shows']}"))
-            facts.append(("obtained there", small["obtained"]))
         parts += [
-            f"## {heading(recipe)}",
-            f"```\n{recipe['command']}\n```",
-            "\n".join(f"- **{name}**: {' '.join(text.split())}" for name, text in facts),
+            f"## {recipe['what']}",
+            f"```\n{command(recipe)}\n{command(recipe)} --small\n```",
+            "\n".join(f"- **{name}**: {' '.join(text.split())}" for name, text in facts if text),
             *(published_table(table) for table in recipe["tables"] if table not in shown),
         ]
         shown.update(recipe["tables"])
+    parts += [
+        "## Checkpoints",
+        "By id, of all presets; with a preset's name behind it where the preset has an entry of "
+        "its own. Settings that are not given are the checkpoint's.",
+        checkpoints(used),
+    ]
     return "\n\n".join(parts) + "\n"
 
 

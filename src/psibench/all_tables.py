@@ -25,6 +25,7 @@ STAGE_SPECS = (
     verify.SEGMENT_SCORES,
     verify.MARGINS,
     verify.MARGIN_TABLE,
+    verify.RERANKER_TABLE,
     verify.CELL_TABLE,
     decide.DECISIONS,
     decide.SCORING_SAVINGS,

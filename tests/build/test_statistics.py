@@ -87,6 +87,8 @@ def test_evidence_that_is_no_one_span_is_counted_apart_and_in_no_bin():
         # Then n_queries_mixed and n_queries_without_span.
         counts = bucket_counts(positions, [bucket_scheme(scheme)])
         assert list(counts.values()) == [*expected, 1, 2]
+    both = bucket_counts(positions, [bucket_scheme("thirds-every-tag"), bucket_scheme("thirds")])
+    assert list(both.values()) == [2, 0, 2, 1, 2]  # of the first, as Myopic's table 2 counts
     bins = position_histogram(positions)
     assert bins.group_by("unit").agg(pl.col("n_queries").sum()).sort("unit").rows() == [
         ("relative", 1),

@@ -157,6 +157,19 @@ def test_every_shipped_config_is_planned_and_estimated(path, capsys, monkeypatch
     assert "total" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["plan", "estimate"])
+def test_of_several_configs_each_lies_over_the_one_before(command, folder, capsys):
+    """`psibench run a.yaml b.yaml` runs both; the work is that of both."""
+    own = {name: {"benchmarks": {name: FAR}, "models": ["bm25"]} for name in ("one", "two")}
+    for name, config in own.items():
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(config))
+    assert main(["plan", "--config", "one.yaml", "two.yaml", "--csv", "plan.csv"]) == 0
+    assert set(pl.read_csv("plan.csv")["benchmark"]) >= {"one", "two"}
+    (folder / "two.yaml").write_text(yaml.safe_dump({"models": ["nobody"]}))
+    assert main([command, "--config", "one.yaml", "two.yaml"]) == 2
+    assert "nobody" in capsys.readouterr().err
+
+
 def test_posir_s_plan_has_the_sizes_of_its_paper(capsys):
     """All that the preset has to do, by hand from its numbers."""
     path = CONFIG_FOLDER / "presets" / "posir.yaml"

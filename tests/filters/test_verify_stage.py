@@ -64,7 +64,7 @@ class Chain(Folder):
         section = section or self.section
         names = ["rows", "decisions", "savings", "dropped", "flow"]
         if section.rule == "margin":
-            names += ["margins", "margin_table", "cell_table"]
+            names += ["margins", "margin_table", "reranker_table", "cell_table"]
         run_verify(
             section,
             place=Place(self.unit, 3, "eng-Latn", "general"),
@@ -151,6 +151,22 @@ def test_the_margin_tables_count_every_threshold_and_cell(tmp_path):
         ("5-10", 1, 1, 0, 0),
         ("all", 1, 1, 0, 0),
     ]
+
+
+def test_what_each_reranker_alone_keeps_is_counted_by_position(tmp_path):
+    chain = controlled(tmp_path, MARGIN)
+    chain.verify(chain.score(*panel()))
+    table = chain.read("reranker_table", "reranker_table")
+    columns = ("reranker", "condition", "n", "n_beginning", "n_middle", "n_end")
+    rows = table.select(columns).rows()
+    assert rows[0] == ("one", "shown", 3, 1, 1, 1)
+    # q3 leads by -0.25 under the first one, so that the second is not asked about it
+    assert ("one", "lead>=0", 2, 1, 1, 0) in rows
+    assert ("two", "shown", 2, 1, 1, 0) in rows
+    # q1 leads by 0.125 there
+    assert ("two", "lead>=0.1", 2, 1, 1, 0) in rows
+    assert ("two", "lead>=0.2", 1, 0, 1, 0) in rows
+    assert table.filter(reranker="two", condition="lead>=0.2")["share"].to_list() == [0.5]
 
 
 def test_complete_scoring_keeps_the_same_queries_and_gives_exact_margins(tmp_path):

@@ -6,6 +6,7 @@ import yaml
 from psibench.config.model_base import EncoderModel
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.registry import load_registry
+from psibench.metrics.summaries import read_leaderboard
 from psibench.plan.config import load_config
 
 INSTRUCTION = (
@@ -22,6 +23,16 @@ def read(name: str):
 @pytest.mark.parametrize("name", ["posir", "posir_release", "posir_release_script"])
 def test_posir_s_presets_encode_in_bfloat16_as_its_runs_did(name):
     assert read(name).encoding.dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("name", ["posir_release", "posir_release_script"])
+def test_the_release_is_correlated_with_the_leaderboard_of_table_2(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the file is found from any folder
+    config = read(name)
+    (board,) = config.leaderboards
+    scores = read_leaderboard(board)
+    assert set(scores) == set(config.models) - {"bm25", "minilm-first-128", "minilm-static"}
+    assert scores["kalm-embedding-gemma3-12b-2511"] == 75.66
 
 
 def test_the_script_s_preset_gives_every_model_the_script_s_prompt_and_changes_nothing_else():

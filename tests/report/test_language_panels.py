@@ -1,4 +1,5 @@
 import polars as pl
+import pytest
 from report_tables import by_title
 
 from psibench.metrics.similarity import similarity_rows
@@ -31,7 +32,7 @@ TYPES = {f"query_type:{name}": 0 for name in QUERY_TYPES} | {"query_type:WHAT": 
 ENGLISH = {
     ("eng-Latn", "law"): sizes(10, 1, 6.0),
     ("eng-Latn", "game"): sizes(30, 3, 10.0),
-    ("eng-Latn", "all"): sizes(40, 4, 9.0, **TYPES),
+    ("eng-Latn", "all"): sizes(40, 4, 9.0, query_tokens_mean=7, **TYPES),
 }
 GERMAN = {
     ("deu-Latn", "law"): sizes(10, 2, 9.0),
@@ -51,10 +52,10 @@ def blocks_of(found, **more):
 def test_languages_have_shares_and_their_length_beside_the_first_language():
     table = blocks_of(ENGLISH | GERMAN)["Languages"]
     assert table.rows == (
-        ("eng-Latn", "40", "66.67 %", "4", "50.00 %", *"2456", "49", "9.0", "1.00"),
-        ("deu-Latn", "20", "33.33 %", "4", "50.00 %", *"2456", "29", "13.5", "1.50"),
+        ("eng-Latn", "40", "66.67 %", "4", "50.00 %", "7.0", *"2456", "49", "9.0", "1.00"),
+        ("deu-Latn", "20", "33.33 %", "4", "50.00 %", "–", *"2456", "29", "13.5", "1.50"),
         # mean: (40 x 9 + 20 x 13.5) / 60
-        ("all", "60", "100.00 %", "8", "100.00 %", "2", "–", "–", "–", "49", "10.5", "–"),
+        ("all", "60", "100.00 %", "8", "100.00 %", "7.0", "2", "–", "–", "–", "49", "10.5", "–"),
     )
     assert len(table.header) == len(table.rows[0])
 
@@ -62,11 +63,41 @@ def test_languages_have_shares_and_their_length_beside_the_first_language():
 def test_domains_of_several_languages_are_added_up():
     table = blocks_of(ENGLISH | GERMAN)["Domains"]
     assert table.rows == (
-        ("law", "20", "33.33 %", "3", "37.50 %", "2", "19", "7.5"),
-        ("game", "40", "66.67 %", "5", "62.50 %", "2", "39", "12.0"),
-        ("all", "60", "100.00 %", "8", "100.00 %", "2", "49", "10.5"),
+        ("law", "20", "33.33 %", "3", "37.50 %", "–", "2", "19", "7.5"),
+        ("game", "40", "66.67 %", "5", "62.50 %", "–", "2", "39", "12.0"),
+        ("all", "60", "100.00 %", "8", "100.00 %", "7.0", "2", "49", "10.5"),
     )
     assert table.note == "Together: eng-Latn, deu-Latn."
+
+
+def test_length_beside_the_first_language_is_shown_by_domain():
+    figure = blocks_of(ENGLISH | GERMAN)["Length beside the first language"]
+    assert figure.header == ("domain", "eng-Latn", "deu-Latn")
+    # 9 / 6 and 18 / 10
+    assert figure.rows == (("law", "1.00", "1.50"), ("game", "1.00", "1.80"))
+    assert "Length beside the first language" not in blocks_of(ENGLISH)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "subset", "column", "words"),
+    [
+        ("squad_posq", "tiny", "squad, tiny", {"queries: 500-3120": ("2", "2,037", "2,237")}),
+        ("squad_posq", "full", "squad, full", {"words per passage, mean": ("–", *["117.19"] * 2)}),
+        (
+            *("fineweb_posq", "", "fineweb, full"),
+            {"words per passage, mean": ("–", "710.79", "707.38")},
+        ),
+    ],
+)
+def test_sizes_stand_beside_those_of_both_papers(recipe, subset, column, words):
+    found = statistics({("eng-Latn", "all"): sizes(5, 2, 3.0) | {"bucket:500-3120": 2}})
+    info = BenchmarkInfo("b", recipe, subset=subset)
+    table = by_title(language_blocks(found, info, {}))["Sizes beside the published ones"]
+    assert table.header == ("", "", column, column)
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["queries"][0] == "2"
+    assert words.items() <= rows.items()
+    assert all(len(row) == 4 for row in table.rows)
 
 
 def test_one_language_keeps_its_quartiles_and_has_no_table_of_languages():
@@ -78,6 +109,7 @@ def test_one_language_keeps_its_quartiles_and_has_no_table_of_languages():
         "25.00 %",
         "1",
         "25.00 %",
+        "–",
         *"2456",
         "19",
         "6.0",

@@ -11,6 +11,7 @@ from report_tables import frame, psi_row
 from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE, profile_rows
 from psibench.report.probes import agreement, run_probe_page
+from psibench.report.published import probes_beside
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import PSI_TABLE
 from psibench.tables.spec import TableSpec
@@ -148,3 +149,47 @@ def test_each_probe_says_which_end_a_model_looks_at_or_none():
     )  # holds 0
     assert cells["front"]["its p"] == "–"  # no PSI was given
     assert "segments, gap" not in cells["front"]  # no model has it
+
+
+def reversal(model: str, **values: float) -> list[dict[str, Any]]:
+    names = {
+        "front_original": ("ndcg@10", "front"),
+        "front_reversed": ("ndcg@10", "F->B"),
+        "gap": ("delta_rev", "B->F less F->B"),
+    }
+    about = ABOUT | {"model": model, "probe": "reversal", "n_documents": 9}
+    return [
+        about
+        | dict(zip(("measure", "condition"), names[name], strict=True))
+        | {"value": value, "low": value - 0.01, "high": value + 0.01}
+        for name, value in values.items()
+    ]
+
+
+def test_figures_of_the_papers_stand_beside_those_of_the_same_model() -> None:
+    model = "modernbert-base-begin-s42"
+    found = table(reversal(model, front_original=0.44, front_reversed=0.2, gap=0.194))
+    (beside,) = probes_beside(found, "posir")
+    assert beside.name == "Controlled, table 12: Mirror reversal"
+    assert beside.header[1:] == (
+        *("front original", "front reversed", "back original", "back reversed", "gap"),
+    )
+    # Controlled, table 12; -0.013 is beyond the interval
+    assert beside.rows[0] == ("ModernBERT-base, begin", "0.435", "0.187", "0.272", "0.382", "0.194")
+    own = [re.sub("<[^>]+>", " ", str(cell)).split() for cell in beside.rows[1][1:]]
+    assert own == [["0.440", "+0.005"], ["0.200", "+0.013*"], [], [], ["0.194", "0.000"]]
+    assert len(beside.rows) == 2
+    assert probes_beside(table(reversal("other", gap=0.1)), "posir") == []
+
+
+def test_peak_and_lowest_place_are_held_against_table_5() -> None:
+    about = ABOUT | {"model": "qwen3-0.6b-end-s42", "probe": "moving", "n_places": 10}
+    matrix = pl.DataFrame({str(k): [0.5 + abs(k - 2) / 1000] * 3 for k in range(10)}).to_numpy()
+    names = [f"{k} of 10" for k in range(1, 11)]
+    found = table([about | row for row in profile_rows(matrix, "cosine", names, level=0.95)])
+    beside = {one.name[:20]: one.rows[1][1:] for one in probes_beside(found, "msmarco")}
+    plain = [re.sub("<[^>]+>", " ", str(cell)).split() for cell in beside["Controlled, table 5:"]]
+    # the highest is at 10, the lowest at 3, 7 thousandths apart; printed: 9, 1 and 20.6
+    assert plain == [["10", "+1"], ["3", "+2"], ["7.0", "−13.6"]]
+    # p1: 0.502; printed 0.5161
+    assert "0.5020" in str(beside["Controlled, table 13"[:20]][0])

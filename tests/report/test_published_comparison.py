@@ -361,3 +361,63 @@ def test_the_tiny_view_counts_and_the_one_before_removal_does_not() -> None:
     found = facts_of(mine=FINEWEB | {"tiny": {}, "false_negatives": negatives})
     assert list(found) == ["mine", "mine-tiny"]
     assert found["mine-tiny"] == found["mine"]
+
+
+BEIR = {
+    "recipe": "beir",
+    "source": {"path": "mteb/scifact"},
+    "evidence": {
+        "layout": "scifact",
+        "source": {"kind": "hub", "name": "allenai/scifact"},
+        "documents": {"kind": "hub", "name": "allenai/scifact"},
+    },
+}
+DOMAINS = ["law_judiciary", "news_media", "finance_economics", "subject_education_education"]
+HUB = {"path": "infgrad/PosIR-Benchmark-v1"}
+RELEASED = {"recipe": "posir_release", "source": HUB, "languages": ["eng-Latn"]}
+BASES = ("bert-base", "modernbert-base", "modernbert-large", "longformer-base", "gpt-2-medium")
+BASES += ("qwen3-0.6b", "bloom-560m", "tinyllama-nope")
+
+
+def test_beir_and_the_four_domains_stand_for_the_data_of_controlled() -> None:
+    sections = {
+        "science": BEIR,
+        "untitled": BEIR | {"titles": False},
+        "four": RELEASED | {"domains": DOMAINS},
+        "three": RELEASED | {"domains": DOMAINS[1:]},
+    }
+    facts = published_facts({name: parse_benchmark(one) for name, one in sections.items()})
+    assert {name: fact["data"] for name, fact in facts.items()} == {
+        "science": "beir-scifact",
+        "untitled": "beir-scifact",
+        "four": "posir_four_domains",
+        "three": "posir",
+    }
+    assert facts["untitled"]["differs"] == "documents without their titles"
+
+
+def test_trained_models_are_held_against_controlled_on_beir_and_in_the_mean_of_all_bases() -> None:
+    psi = [
+        psi_row(f"{base}-begin-s42", benchmark="science", mean=0.3 + place / 100, psi=None)
+        for place, base in enumerate(BASES)
+    ]
+    fact = {"data": "beir-scifact", "differs": ""}
+    rows = found(psi, science=fact)
+    assert rows["table"].to_list() == ["table 4", *["table 14"] * 8]
+    mean, *models = rows.to_dicts()
+    # 0.3 and on average 3.5 hundredths more
+    assert (mean["model"], mean["own"]) == ("all-begin-s42", pytest.approx(0.335))
+    assert (mean["published"], mean["low"]) == (0.351, None)  # table 4
+    assert models[0]["published"] == 0.298  # BERT-base, table 14
+    assert models[0]["own"] == 0.3
+    alone = found(psi[:7], science=fact)
+    assert set(alone["table"]) == {"table 14"}
+
+
+def test_trained_models_on_the_four_domains_are_held_against_table_11() -> None:
+    row = release_row(model="qwen3-0.6b-uniform-s42", mean_of_buckets=0.5, psi=0.25)
+    row |= {"query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
+    rows = found([row], release={"data": "posir_four_domains", "differs": ""})
+    assert rows["table"].to_list() == ["table 11"] * 2
+    assert rows["published"].to_list() == [0.45, 0.261]
+    assert "which buckets" in rows["differs"][0]

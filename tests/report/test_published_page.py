@@ -87,7 +87,7 @@ def printed() -> dict[str, Table]:
 
 
 def test_printed_tables_are_rectangular() -> None:
-    assert len(printed()) == 20
+    assert len(printed()) == 19
     for table in printed().values():
         assert {len(row) for row in table.rows} == {len(table.header)}
         assert sum(width for _, width in table.groups) in (0, len(table.header))
@@ -100,13 +100,6 @@ def test_printed_tables_keep_the_digits_of_the_file() -> None:
 
 
 def test_long_tables_are_shown_wide() -> None:
-    beir = printed()["Controlled, table 14"]
-    assert beir.header == ("model", "dataset", "begin", "middle", "end", "uniform")
-    assert beir.rows[0] == ("BERT-base", "SciFact", "0.298", "0.154", "0.138", "0.273")
-    assert beir.groups == (("", 2), ("nDCG@10", 4))
-    trained = printed()["Controlled, table 11"]
-    assert trained.groups == (("", 1), ("nDCG@10", 4), ("PSI", 4))
-    assert trained.rows[0][:2] == ("ModernBERT-base", "0.341")
     quality = printed()["PosIR, table 7"]
     assert quality.groups[1] == ("Qwen3-30B-A3B", 5)
     assert quality.rows[0][:6] == ("ara-Arab", "4.38", "4.18", "4.19", "4.33", "4.27")

@@ -65,7 +65,11 @@ def test_translators_stand_side_by_side_by_language():
         quality_table(own).select(pl.lit(name).alias("translator"), pl.all())
         for name, own in (("mine", GRADES), ("theirs", other))
     )
-    table = blocks_of(translators=compared)["Translators side by side"]
+    blocks = blocks_of(translators=compared)
+    families = blocks["Overall grade by translator and language family"]
+    assert families.header == ("translator", "Germanic", "Semitic")
+    assert families.rows == (("mine", "4.50", "3.00"), ("theirs", "3.62", "2.50"))
+    table = blocks["Translators side by side"]
     rest = ["4.50"] * 3
     assert table.rows[:3] == (
         ("deu-Latn", "mine", "2", "0", "4.50", *rest, "4.50"),
@@ -108,6 +112,16 @@ def test_published_agreement_stands_beside_the_whole_only(tables):
     assert beside["all languages", "each", "the four together"] == ("–", "–")
 
 
+def test_grades_by_people_stand_beside_the_model_s_by_language(tables):
+    figure = blocks_of(**tables)["Grades by people and by the language model, by language"]
+    assert figure.header == ("by", *DIMENSIONS)
+    # two people on one document: style 1 and 5, fluency 5 and 4; the language model gave 5
+    assert figure.rows == (
+        ("deu-Latn, people", "4.50", "5.00", "5.00", "3.00"),
+        ("deu-Latn, language model", *["5.00"] * 4),
+    )
+
+
 def test_the_confusion_matrix_has_counts_and_shares(tables):
     table = blocks_of(**tables)["Grades by people and by the language model"]
     assert table.rows[4] == ("5", "0\n0.0 %", "0\n0.0 %", "0\n0.0 %", "0\n0.0 %", "6\n100.0 %")
@@ -122,4 +136,4 @@ def test_the_page_has_sound_ids_and_escapes_names(tables):
     assert len(ids) == len(set(ids))
     assert "&lt;b&gt;" in page
     assert "<bdi><b>" not in page
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3

@@ -19,12 +19,14 @@ from verification_tables import (
     shifts,
 )
 
+from psibench.filters.verify import RERANKER_TABLE
 from psibench.report.filters import (
     VerificationFacts,
     audit_table,
     cell_table,
     margin_table,
     mixture_table,
+    reranker_table,
     savings_table,
     stage_table,
     verification_blocks,
@@ -59,6 +61,22 @@ def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
     assert table.groups[2] == ("published: Controlled, table 6", 4)
     assert sum(width for _, width in table.groups) == len(table.header)
     assert table.edges == {1, 5}
+
+
+def test_rerankers_stand_one_by_one_with_shares_of_what_each_was_shown() -> None:
+    rows = [
+        {"reranker": "one", "condition": condition, "threshold": cut, "n": n}
+        | dict(zip(("n_beginning", "n_middle", "n_end"), parts, strict=True))
+        for condition, cut, n, parts in (
+            ("shown", None, 8, (4, 2, 2)),
+            ("lead>=0.3", 0.3, 4, (3, 1, 0)),
+        )
+    ]
+    table = reranker_table(frame(RERANKER_TABLE, rows))
+    assert table.rows == (
+        ("one", "shown", "8\n100.00 %", "4\n50.00 %", "2\n25.00 %", "2\n25.00 %"),
+        ("one", "lead ≥ 0.3", "4\n50.00 %", "3\n75.00 %", "1\n25.00 %", "0\n0.00 %"),
+    )
 
 
 def test_thresholds_that_are_not_published_have_dashes() -> None:

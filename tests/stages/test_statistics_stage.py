@@ -68,6 +68,7 @@ def run(tmp_path, domains, *, language="eng-Latn"):
         benchmark="b",
         domains={language: list(domains)},
         schemes=["thirds"],
+        length_tokenizer="words",
         corpora=paths["corpus"],
         queries=paths["queries"],
         qrels=paths["qrels"],
@@ -131,6 +132,8 @@ def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
     assert (whole["passage_tokens_mean"], whole["passage_tokens_median"]) == (6.0, 6.0)
     assert whole["share_of_documents"] == whole["share_of_queries"] == 1.0
     assert law["query_chars_mean"] == pytest.approx((11 + 8) / 2)
+    assert law["query_tokens_mean"] == 3.0
+    assert whole["query_tokens_mean"] == (3 + 3 + 1 + 1 + 1) / 5
     assert (whole["query_type:WHAT"], whole["query_type:OTHERS"]) == (1.0, 1.0)
     assert sum(n for name, n in whole.items() if name.startswith("query_type:")) == 5
     assert whole["bucket:beginning"] == 5.0

@@ -36,6 +36,7 @@ rule statistics:
         corpora=per_job(paths.language_tables, table="corpus"),
         queries=per_job(paths.language_tables, table="queries"),
         qrels=per_job(paths.language_tables, table="qrels"),
+        tokenizer=paths.tokenizer_inputs(plan),
     output:
         statistics="results/{benchmark}/statistics.parquet",
         histogram="results/{benchmark}/position_histogram.parquet",
@@ -55,6 +56,7 @@ rule statistics:
     params:
         domains=per_job(paths.language_domains),
         schemes=lambda wildcards: own(wildcards).section.buckets,
+        length_tokenizer=settings.length_tokenizer,
         stage=STAGES["statistics"],
     message:
         "Statistics of {wildcards.benchmark}"

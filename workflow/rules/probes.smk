@@ -120,6 +120,7 @@ rule probe_page:
         table="results/probe_table.parquet",
         comparison=[path.replace(".csv", ".parquet") for path in compared_probes],
         psi=paths.probe_psi(plan),
+        published=summaries.published_tables(),
     output:
         html=in_report("results/probes.html"),
     log:

@@ -81,6 +81,7 @@ use rule verify as verify_margin with:
         dropped="results/{benchmark}/build/{lang}{part}/verify.dropped.parquet",
         flow="results/{benchmark}/build/{lang}{part}/verify.flow.parquet",
         margin_table="results/{benchmark}/build/{lang}{part}/margin_table.parquet",
+        reranker_table="results/{benchmark}/build/{lang}{part}/reranker_table.parquet",
         cell_table="results/{benchmark}/build/{lang}{part}/cell_table.parquet",
         margins="results/{benchmark}/build/{lang}{part}/margins.parquet",
     wildcard_constraints:

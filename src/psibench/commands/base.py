@@ -1,8 +1,9 @@
 """What a sub-command is made of, and what several of them do."""
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,17 +36,28 @@ def config_file(given: str) -> Path:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the user's config."""
+    """Add the user's config, or several."""
     parser.add_argument(
-        "--config", type=config_file, metavar="FILE", help="your config; else the default"
+        "--config",
+        type=config_file,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="your config; of several each is laid over the one before; else the default",
     )
 
 
 def read_config(args: argparse.Namespace) -> dict[str, Any]:
     """Read what `add_config` was given; without it nothing is."""
-    from psibench.config.files import read_yaml
+    return read_configs(args.config)
 
-    return {} if args.config is None else read_yaml(args.config)
+
+def read_configs(paths: Sequence[Path]) -> dict[str, Any]:
+    """Lay each config over the one before, key by key, as `psibench run` and Snakemake do."""
+    from psibench.config.files import laid_over, read_yaml
+
+    return reduce(laid_over, map(read_yaml, paths), {})
 
 
 def refuse_unwritable(option: str, path: Path | None) -> None:

@@ -12,8 +12,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from psibench.all_tables import ALL_TABLES
-from psibench.commands.base import Command, config_file
-from psibench.config.files import laid_over, read_yaml
+from psibench.commands.base import Command, config_file, read_configs
 from psibench.config.model_base import Windows
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError, refuse
@@ -100,10 +99,7 @@ def check_config(*paths: Path) -> str:
     Raises InputError if the workflow would refuse the config, whatever files there were, or cannot
     read a file.
     """
-    given: dict[str, Any] = {}
-    for path in paths:
-        given = laid_over(given, read_yaml(path))
-    config, models = load_config(given)
+    config, models = load_config(read_configs(paths))
     not_there: list[str] = []
     plan = make_plan(config, models, missing=not_there)
     missing = f", but {len(not_there)} that it needs not there yet" if not_there else ""

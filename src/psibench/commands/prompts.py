@@ -119,7 +119,7 @@ def render_item(
     }
     there = [place for place in places if not missing[place]]
     if not there:
-        given = "" if args.config is None else f" {args.config}"
+        given = "".join(f" {path}" for path in args.config)
         n_others, lacking = len(places) - 1, missing[places[0]]
         others = f" (and those of {n_others} other languages and domains)" if n_others else ""
         raise InputError(

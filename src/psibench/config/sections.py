@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from psibench.config.base import Id, Section
+from psibench.config.paths import shipped
 
 Storage = Literal["float32", "float16"]
 """Number format of stored vectors."""
@@ -80,8 +81,9 @@ class Leaderboard(Section):
 
     name: Id
     """Names its rows in results/leaderboards.csv."""
-    path: str = Field(min_length=1)
-    """The CSV file, relative to the working directory."""
+    path: Annotated[str, AfterValidator(shipped)] = Field(min_length=1)
+    """The CSV file, relative to the working directory; `shipped:published/posir_table2.csv` is one
+    of psibench's own."""
     model_column: str = Field(default="model", min_length=1)
     """Column that names the model."""
     score_column: str = Field(default="score", min_length=1)

@@ -228,6 +228,19 @@ MARGIN_TABLE = TableSpec(
     key=("condition",),
 )
 
+RERANKER_TABLE = TableSpec(
+    "reranker_table",
+    (
+        Column("reranker", STRING, "reranker id"),
+        Column("condition", STRING, "shown (scored whole), lead>=threshold"),
+        *MARGIN_TABLE.columns[1:2],
+        Column("n", INT64, "queries that meet the condition under this reranker alone"),
+        Column("share", FLOAT64, "their share of those shown to it; null if there is none", True),
+        *MARGIN_TABLE.columns[4:],
+    ),
+    key=("reranker", "condition"),
+)
+
 CELL_TABLE = TableSpec(
     "cell_table",
     (
@@ -389,6 +402,35 @@ def _position_counts(targets: pl.Series) -> dict[str, int]:
     return {f"n_{name}": int(targets.list.contains(name).sum()) for name in POSITIONS}
 
 
+def count_by_reranker(
+    scores: pl.DataFrame,
+    items: pl.DataFrame,
+    *,
+    rerankers: Sequence[str],
+    thresholds: Sequence[float],
+) -> pl.DataFrame:
+    """Count what one reranker alone would have kept, by target position: RERANKER_TABLE rows.
+
+    Whether a panel's preference for a position is its own or of one of them: Controlled's panel
+    keeps 69.75 % beginnings of candidates that are a third each (table 6). A reranker counts the
+    queries that it was shown; where scoring stops at the first failure, those after the first are
+    shown what the ones before left.
+
+    ``scores`` are SEGMENT_SCORES rows; ``items`` has ``query_id`` and ``targets``.
+    """
+    leads = target_leads(scores, items, rerankers=rerankers, parts=POSITIONS)
+    lead = pl.col("lead")
+    conditions: list[Condition] = [("shown", None, pl.lit(True))]
+    conditions += [(f"lead>={cut:g}", cut, lead >= cut) for cut in thresholds]
+    known = leads.filter(lead.is_not_null())
+    rows = [
+        {"reranker": name, **row}
+        for name in rerankers
+        for row in count_by_position(known.filter(reranker=name), conditions)
+    ]
+    return as_table(RERANKER_TABLE, rows)
+
+
 def count_by_cell(
     queries: pl.DataFrame, conditions: Sequence[Condition], *, length_bins: Sequence[str]
 ) -> pl.DataFrame:
@@ -443,9 +485,9 @@ def run_verify(
 
     Balancing has the place after that of the rule; ``scores`` are the rerankers' tables, in their
     order. ``outputs`` are rows, decisions, savings, dropped, flow; for margins also margins,
-    margin_table (Controlled, table 6) and cell_table (table 8). A query with two targets (Myopic)
-    counts at both of them in the first table, and in the cell of its single-tag position in the
-    second.
+    margin_table (Controlled, table 6), reranker_table and cell_table (table 8). A query with two
+    targets (Myopic) counts at both of them in the first two, and in the cell of its single-tag
+    position in the last.
 
     Raises
     ------
@@ -485,7 +527,8 @@ def run_verify(
             scored, targets, rerankers=section.rerankers, floor=section.floor
         )
         known = margins.select("margin", "query_id")
-        pools = list(margin_pools(sorted({*MARGIN_THRESHOLDS, section.threshold})))
+        thresholds = sorted({*MARGIN_THRESHOLDS, section.threshold})
+        pools = list(margin_pools(thresholds))
         by_position = count_by_position(known.join(targets, on="query_id"), pools)
         by_cell = count_by_cell(
             evidence_targets(facts).join(known, on="query_id"),
@@ -496,6 +539,10 @@ def run_verify(
         rows = as_table(MARGIN_TABLE, by_position)
         write_table(rows, outputs["margin_table"], MARGIN_TABLE, provenance=source)
         write_table(by_cell, outputs["cell_table"], CELL_TABLE, provenance=source)
+        alone = count_by_reranker(
+            scored, targets, rerankers=section.rerankers, thresholds=thresholds
+        )
+        write_table(alone, outputs["reranker_table"], RERANKER_TABLE, provenance=source)
         asked = asked.join(
             known, left_on="_id", right_on="query_id", how="left", maintain_order="left"
         )

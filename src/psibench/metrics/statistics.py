@@ -10,6 +10,7 @@ import polars as pl
 
 from psibench.metrics.buckets import MIXED, THIRDS, UNKNOWN, BucketScheme, assign, bucket_scheme
 from psibench.metrics.query_scores import EVIDENCE_LISTS, evidence_positions
+from psibench.models.counting import token_counter
 from psibench.tables import read_table, write_table
 from psibench.tables.columns import read_columns
 from psibench.tables.derived import derived
@@ -24,7 +25,7 @@ from psibench.tables.translation_schemas import (
     RELOCATED_COLUMNS,
     TRANSLATED_LENGTH,
 )
-from psibench.text.lengths import count_words
+from psibench.text.lengths import TokenCounter, count_words
 from psibench.text.query_types import QUERY_TYPES, has_query_types, query_types
 
 HISTOGRAM_BIN_CHARS = 50
@@ -42,6 +43,7 @@ DOMAIN_STATISTICS = (
     "share_of_documents",
     "share_of_queries",
     "query_chars_mean",
+    "query_tokens_mean",
     "share_located",
 )
 """What `domain_statistics` computes, apart from the counts of query types."""
@@ -77,9 +79,14 @@ def benchmark_statistics(
 
 
 def domain_statistics(
-    corpus: pl.DataFrame, queries: pl.DataFrame, *, n_documents: int, n_queries: int
+    corpus: pl.DataFrame,
+    queries: pl.DataFrame,
+    *,
+    n_documents: int,
+    n_queries: int,
+    count_tokens: TokenCounter,
 ) -> dict[str, float]:
-    """Compute what PosIR's Tables 4 and 5 have beyond the counts, by the name of the statistic.
+    """Compute what PosIR's Tables 1, 4 and 5 have beyond the counts, by the name of the statistic.
 
     Quartiles of token length are interpolated linearly. ``share_located`` is the share of queries
     whose evidence was found again in the translation; other corpora do not have it.
@@ -88,6 +95,8 @@ def domain_statistics(
     ----------
     n_documents, n_queries
         Those of all domains of the language: what the shares are of.
+    count_tokens
+        Counts the tokens of the queries, as of the documents (PosIR: 21.91 a query on average).
     """
     values: dict[str, float] = {}
     if corpus.height:
@@ -98,8 +107,9 @@ def domain_statistics(
         values["share_of_documents"] = corpus.height / n_documents
     if queries.height:
         values["share_of_queries"] = queries.height / n_queries
-        chars = queries.get_column("text").str.len_chars()
-        values["query_chars_mean"] = float(chars.to_numpy().mean())
+        texts = queries.get_column("text")
+        values["query_chars_mean"] = float(texts.str.len_chars().to_numpy().mean())
+        values["query_tokens_mean"] = float(count_tokens(texts.to_list()).mean())
         if LOCATED_SPAN in queries.columns:
             values["share_located"] = (
                 1 - queries.get_column(LOCATED_SPAN).null_count() / queries.height
@@ -123,9 +133,9 @@ def bucket_counts(
 ) -> dict[str, float]:
     """Count the queries in each bucket of each scheme, as statistics named ``bucket:LABEL``.
 
-    Where there are such, also ``n_queries_mixed``, whose evidence is in several thirds,
-    ``n_queries_unknown``, whose evidence was not found, and ``n_queries_without_span``, whose
-    evidence is not one span.
+    A label of two schemes (thirds and thirds-every-tag) is the first one's. Where there are such,
+    also ``n_queries_mixed``, whose evidence is in several thirds, ``n_queries_unknown``, whose
+    evidence was not found, and ``n_queries_without_span``, whose evidence is not one span.
     """
     values: dict[str, float] = {}
     without_place = {
@@ -137,7 +147,7 @@ def bucket_counts(
         members = assign(query_positions, scheme)
         counts = np.bincount(members.bucket_index, minlength=len(scheme.buckets))
         for bucket, count in zip(scheme.buckets, counts, strict=True):
-            values[f"bucket:{bucket.label}"] = count
+            values.setdefault(f"bucket:{bucket.label}", count)
     return values | {name: float(n) for name, n in without_place.items() if n}
 
 
@@ -269,12 +279,13 @@ Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""
 
 
-@stage("statistics", version=5)
+@stage("statistics", version=6)
 def run_statistics(
     *,
     benchmark: str,
     domains: Mapping[str, Sequence[str]],
     schemes: Sequence[str],
+    length_tokenizer: str,
     corpora: Sequence[str | Path],
     queries: Sequence[str | Path],
     qrels: Sequence[str | Path],
@@ -291,7 +302,10 @@ def run_statistics(
     ----------
     domains
         Those of each language; the tables are in their order, language by language.
+    length_tokenizer
+        Counts the tokens of queries, as it did those of documents.
     """
+    count_tokens = token_counter(length_tokenizer)
     paths = zip(corpora, queries, qrels, strict=True)
     found: dict[str, list[pl.DataFrame]] = {"statistics": [], "histogram": [], "relocation": []}
     for language, names in domains.items():
@@ -302,7 +316,10 @@ def run_statistics(
             groups[POOLED] = pooled
         sizes = (pooled[0].height, pooled[1].height)
         labels = {"benchmark": benchmark, "language": language}
-        parts = {name: _statistics(own, language, schemes, *sizes) for name, own in groups.items()}
+        parts = {
+            name: _statistics(own, language, schemes, *sizes, count_tokens)
+            for name, own in groups.items()
+        }
         bins = {
             name: position_histogram(evidence_positions(own[1])) for name, own in groups.items()
         }
@@ -310,7 +327,8 @@ def run_statistics(
         found["statistics"].append(_labelled(parts, labels))
         found["histogram"].append(_labelled(bins, labels))
         found["relocation"].append(relocation_table(asked, language=language))
-    source = derived("statistics", [*corpora, *queries, *qrels], params={"schemes": list(schemes)})
+    params = {"schemes": list(schemes), "length_tokenizer": length_tokenizer}
+    source = derived("statistics", [*corpora, *queries, *qrels], params=params)
     for name, path, spec in (
         ("statistics", statistics, STATISTICS),
         ("histogram", histogram, POSITION_HISTOGRAM),
@@ -332,7 +350,12 @@ def _pooled(tables: Sequence[Tables]) -> Tables:
 
 
 def _statistics(
-    tables: Tables, language: str, schemes: Sequence[str], n_documents: int, n_queries: int
+    tables: Tables,
+    language: str,
+    schemes: Sequence[str],
+    n_documents: int,
+    n_queries: int,
+    count_tokens: TokenCounter,
 ) -> pl.DataFrame:
     corpus, queries, qrels = tables
     positions = evidence_positions(queries)
@@ -340,7 +363,13 @@ def _statistics(
         **benchmark_statistics(corpus, queries, qrels),
         **bucket_counts(positions, [bucket_scheme(name) for name in schemes]),
         **evidence_starts(positions),
-        **domain_statistics(corpus, queries, n_documents=n_documents, n_queries=n_queries),
+        **domain_statistics(
+            corpus,
+            queries,
+            n_documents=n_documents,
+            n_queries=n_queries,
+            count_tokens=count_tokens,
+        ),
         **query_type_counts(queries, language=language),
     }
     numbers = pl.Series(list(map(float, values.values())), dtype=pl.Float64)

@@ -182,7 +182,8 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
     if section.verify is not None:
         files["savings"].append(of_parts("scoring_savings"))
     if isinstance(section.verify, VerifyMargin):
-        files |= {table: of_parts(table) for table in ("margin_table", "cell_table")}
+        tables = ("margin_table", "reranker_table", "cell_table")
+        files |= {table: of_parts(table) for table in tables}
     if section.grade is not None:
         files["savings"].append(of_parts("grade.savings"))
     if section.audit is not None:

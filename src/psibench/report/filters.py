@@ -13,7 +13,7 @@ from psibench.filters.decide import SCORING_SAVINGS
 from psibench.filters.mixtures import MIXTURE_CELLS, RULE_BALANCE
 from psibench.filters.negatives import JUDGEMENTS, RULE_JUDGES, RULE_RERANKERS
 from psibench.filters.study import position_shift
-from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE
+from psibench.filters.verify import CELL_TABLE, MARGIN_TABLE, RERANKER_TABLE
 from psibench.llm.sections import Price, price_of
 from psibench.llm.usage import Usage
 from psibench.metrics.aggregate import holm
@@ -213,6 +213,7 @@ LABELS = ("benchmark", "lang", "domains")
 TABLES: Mapping[str, TableSpec] = {
     "flow": FLOW,
     "margin_table": MARGIN_TABLE,
+    "reranker_table": RERANKER_TABLE,
     "cell_table": CELL_TABLE,
     "audit_table": AUDIT_TABLE,
     "judgements": JUDGEMENTS,
@@ -222,6 +223,7 @@ COUNTED = {
     "flow": ("stage", "unit"),
     "llm_usage": ("stage", "llm", "model", "backend", "prompt_hash"),
     "margin_table": ("condition", "threshold"),
+    "reranker_table": ("reranker", "condition", "threshold"),
     "cell_table": ("condition", "threshold", "length_bin"),
     "mixture_cells": ("configuration", "length_bin", "target_position"),
     "savings": ("rule", "scorer"),
@@ -237,9 +239,9 @@ PAIRS_UNIT = "pairs"
 class VerificationFacts:
     """One language of one benchmark whose candidates were verified; what it lacks is None.
 
-    The frames are FLOW, MARGIN_TABLE, CELL_TABLE, AUDIT_TABLE, SCORING_SAVINGS (all steps, in their
-    order), POSITION_SHIFT, JUDGEMENTS (the pairs that rerankers found relevant, and what became
-    of them) and MIXTURE_CELLS rows.
+    The frames are FLOW, MARGIN_TABLE, RERANKER_TABLE, CELL_TABLE, AUDIT_TABLE, SCORING_SAVINGS (all
+    steps, in their order), POSITION_SHIFT, JUDGEMENTS (the pairs that rerankers found relevant, and
+    what became of them) and MIXTURE_CELLS rows.
     """
 
     benchmark: str
@@ -247,6 +249,7 @@ class VerificationFacts:
     domain: str
     flow: pl.DataFrame | None = None
     margin_table: pl.DataFrame | None = None
+    reranker_table: pl.DataFrame | None = None
     cell_table: pl.DataFrame | None = None
     audit_table: pl.DataFrame | None = None
     savings: pl.DataFrame | None = None
@@ -331,6 +334,8 @@ def _blocks(fact: VerificationFacts, info: BenchmarkInfo) -> Iterator[Block | No
         yield shift_figure(fact.shift, slug("shift", info.id, fact.language, fact.domain))
     if fact.margin_table is not None:
         yield margin_table(fact.margin_table, threshold=threshold)
+    if fact.reranker_table is not None:
+        yield reranker_table(fact.reranker_table)
     if fact.cell_table is not None:
         yield cell_table(fact.cell_table, threshold=threshold, unit=info.length_unit)
     if fact.audit_table is not None:
@@ -369,6 +374,12 @@ AUDIT_NOTE = (
 SAVINGS_NOTE = (
     "What is decided is not scored further: cheapest scorer first, and the same items are kept. "
     "Rerankers score texts, language models grade them."
+)
+ALONE_NOTE = (
+    "Lead of the targeted third under this reranker; second line: share of those shown to it, and "
+    "of those kept, by position. Where the shares of positions drift apart as the threshold rises, "
+    "the reranker prefers a position itself, or its evidence is easier there. Rerankers after the "
+    "first are shown only what those before left (verify.complete shows all to all)."
 )
 MIXTURE_NOTE = (
     "Training sets of equal size and equal lengths that differ in where the evidence lies; the "
@@ -447,6 +458,26 @@ def margin_table(table: pl.DataFrame, *, threshold: float | None) -> Table:
     names, note = ("kept", *POSITIONS), f"{MARGIN_NOTE} {CAVEAT}"
     title = "Margin: queries kept by threshold"
     return _beside(title, ("condition",), names, names, rows, published.source, note)
+
+
+def reranker_table(table: pl.DataFrame) -> Table:
+    """Return what each reranker alone would have kept by position; RERANKER_TABLE rows."""
+    n = pl.col("n")
+    counted = table.with_columns(
+        share=n / n.first().over("reranker"),
+        **{f"share_{p}": pl.when(n > 0).then(pl.col(f"n_{p}") / n) for p in POSITIONS},
+    )
+    rows = text_rows(
+        counted,
+        "reranker",
+        lambda row: "shown" if row["threshold"] is None else f"lead ≥ {row['threshold']:g}",
+        *(
+            lambda row, a=a, b=b: _with_share(row[a], row[b])
+            for a, b in (("n", "share"), *((f"n_{p}", f"share_{p}") for p in POSITIONS))
+        ),
+    )
+    header = ("reranker", "condition", "kept", *POSITIONS)
+    return Table("What one reranker alone would have kept", header, rows, note=ALONE_NOTE)
 
 
 def cell_table(table: pl.DataFrame, *, threshold: float | None, unit: str) -> Table | None:

@@ -1,6 +1,6 @@
 """Languages and domains: what a benchmark holds of each, and how good its translations are."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from psibench.report.tables import Block, FigureView, Table, each, slug, text_ro
 from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import (
     MISSING,
+    STATISTIC_TEXTS,
     count,
     number,
     percent,
@@ -86,6 +87,12 @@ Statistics = Mapping[tuple[str, str], Values]
 TOKENS = ("min", "q1", "median", "q3", "max", "mean")
 QUARTILES = frozenset({"q1", "median", "q3"})
 PUBLISHED_COLUMNS = {"eng": "english", "cmn": "chinese", "zho": "chinese"}
+SIZED = {"squad_posq": "squad", "fineweb_posq": "fineweb", "fineweb_posq_release": "fineweb"}
+SIZE_TABLES = ("posq_table2", "myopic_table2")
+SIZES_NOTE = (
+    "Words are split on one space. The papers differ on the same 13,902 passages, and PosQ's count "
+    "of the tiny subset's last bucket cannot be: docs/papers.md."
+)
 LANGUAGE_NOTE = (
     "To first: mean length beside that of the first language. Quartiles of all languages together "
     "are not computed."
@@ -119,7 +126,7 @@ def language_blocks(
         found.setdefault((language, domain), {})[name] = value
     whole = _by_language(found)
     domains = dict.fromkeys(domain for _, domain in found if domain != POOLED)
-    blocks: list[Block] = []
+    blocks: list[Block] = _sizes_beside(whole, info)
     if len(whole) > 1:
         rows = whole | {POOLED: _together(list(whole.values()))}
         blocks.append(_size_table("Languages", rows, TOKENS, LANGUAGE_NOTE, beside_first=True))
@@ -135,6 +142,8 @@ def language_blocks(
         rows[POOLED] = _together(list(whole.values()))
         tokens = [name for name in TOKENS if name not in QUARTILES]
         blocks.append(_size_table("Domains", rows, tokens, f"Together: {', '.join(whole)}."))
+        ratios = _ratio_figure(found, domains, info.id)
+        blocks += [] if ratios is None else [ratios]
     types = _query_type_table(whole, has_published=info.recipe in POSIR_RECIPES)
     blocks += [] if types is None else [types]
     if "relocation" in tables and tables["relocation"].height:
@@ -143,6 +152,32 @@ def language_blocks(
         figures = _similarity_figures(tables["similarity"].filter(benchmark=info.id), info.id)
         blocks += [replace(one, is_folded=place > 0) for place, one in enumerate(figures)]
     return blocks
+
+
+def _sizes_beside(whole: Mapping[str, Values], info: BenchmarkInfo) -> list[Block]:
+    """Return a benchmark's sizes beside PosQ's and Myopic's Table 2; nothing where it is another's.
+
+    The column of the full or of the tiny data is taken by the benchmark's subset.
+    """
+    data = SIZED.get(info.recipe)
+    if data is None or not whole:
+        return []
+    own = next(iter(whole.values()))
+    column = f"{data}_{info.subset.lower() or 'full'}"
+    papers = [read_published(name) for name in SIZE_TABLES]
+    printed = [dict(one.texts.select("statistic", column).iter_rows()) for one in papers]
+    rows = []
+    for name in printed[0]:
+        theirs = [
+            f"{int(text):,}" if text.isdigit() else text for text in (d[name] for d in printed)
+        ]
+        if any(theirs):
+            what = STATISTIC_TEXTS.get(name, name.replace("bucket:", "queries: "))
+            mine = MISSING if name not in own else count(own[name])
+            rows.append((what, mine, *(text or MISSING for text in theirs)))
+    groups = (("", 1), ("this run", 1), *((one.source, 1) for one in papers))
+    header = ("", "", *[column.replace("_", ", ")] * len(papers))
+    return [Table("Sizes beside the published ones", header, tuple(rows), 1, groups, SIZES_NOTE)]
 
 
 def _size_table(
@@ -164,18 +199,48 @@ def _size_table(
         for size in ("n_passages", "n_queries"):
             total = rows[POOLED][size]
             cells += [count(values[size]), percent(values[size] / total if total else None, 2)]
+        cells.append(_tokens(values.get("query_tokens_mean")))
         lengths = {token: values.get(f"passage_tokens_{token}") for token in tokens}
         cells += [
-            MISSING if n is None else f"{n:,.1f}" if token == "mean" else f"{n:,.0f}"
+            f"{n:,.0f}" if n is not None and token != "mean" else _tokens(n)
             for token, n in lengths.items()
         ]
         mean = lengths["mean"] if name != POOLED else None
         ratio = MISSING if not first or mean is None else f"{mean / first:.2f}"
         lines.append((*cells, *[ratio] * beside_first))
     names = [*({"q1": "Q1", "q3": "Q3"}.get(n, n) for n in tokens), *["to first"] * beside_first]
-    groups = (("", 1), ("size", 4), ("tokens per document", len(names)))
-    header = (title.lower()[:-1], "documents", "share", "queries", "share", *names)
+    groups = (("", 1), ("size", 4), ("tokens per query", 1), ("tokens per document", len(names)))
+    header = (title.lower()[:-1], "documents", "share", "queries", "share", "mean", *names)
     return Table(title, header, tuple(lines), n_names=1, groups=groups, note=note)
+
+
+def _tokens(mean: float | None) -> str:
+    return MISSING if mean is None else f"{mean:,.1f}"
+
+
+def _ratio_figure(found: Statistics, domains: Iterable[str], benchmark: str) -> FigureView | None:
+    """Return mean length by domain and language over the first language's, PosIR's Tables 13-43.
+
+    None where a domain or the first language is alone.
+    """
+    languages = list(dict.fromkeys(language for language, _ in found))
+    means = {place: values.get("passage_tokens_mean") for place, values in found.items()}
+    rows = [name for name in domains if means.get((languages[0], name))]
+    if len(languages) < 2 or len(rows) < 2:
+        return None
+
+    def ratio(language: str, domain: str) -> float | None:
+        mean, first = means.get((language, domain)), means[languages[0], domain]
+        return None if mean is None or first is None else mean / first
+
+    values = [[ratio(language, name) for language in languages] for name in rows]
+    said = f"Mean tokens per document over those of {languages[0]}, by domain."
+    anchor = slug("ratio", benchmark)
+    drawn = (rows, languages, values)
+    figure = _heat_map(
+        anchor, "Length beside the first language", said, "domain", *drawn, shown=_grade
+    )
+    return replace(figure, is_folded=True)
 
 
 def _query_type_table(whole: Mapping[str, Values], *, has_published: bool) -> Table | None:
@@ -215,6 +280,10 @@ def _together(rows: Sequence[Values]) -> Values:
     """Add up sizes; lengths over the documents of all, quartiles left out."""
     sized = [row for row in rows if row["n_passages"]]
     merged = {name: sum(row[name] for row in rows) for name in ("n_passages", "n_queries")}
+    asked = [row for row in rows if "query_tokens_mean" in row]
+    if asked:
+        tokens = sum(row["query_tokens_mean"] * row["n_queries"] for row in asked)
+        merged["query_tokens_mean"] = tokens / sum(row["n_queries"] for row in asked)
     if not sized:
         return merged
     lowest = [row["passage_tokens_min"] for row in sized if "passage_tokens_min" in row]
@@ -303,6 +372,11 @@ def _heat_map(
 
 # --- how good translations are
 
+FAMILIES = {
+    **{"ara": "Semitic", "deu": "Germanic", "kor": "Koreanic", "rus": "Slavic"},
+    **dict.fromkeys(("fra", "ita", "por", "spa"), "Romance"),
+}
+"""Family of a language by the first part of its name, those that PosIR was translated to."""
 ALL_TEXTS = {"language": "all languages", "domain": "all domains"}
 ANNOTATORS = {POOLED: "each", ANNOTATOR_MEAN: "mean of a document's"}
 GRADED = (*DIMENSIONS, OVERALL)
@@ -346,13 +420,11 @@ def quality_blocks(tables: LanguageTables, benchmark: str) -> list[Block]:
         caption = f"Mean grade by {rows} and {columns}, 1 to 5."
         anchor = slug("quality", benchmark, rows, columns)
         blocks.append(_heat_map(anchor, title, caption, rows, *drawn, shown=_grade))
-    for name, made in (
-        ("translators", _translator_table),
-        ("agreement", _agreement_table),
-        ("confusion", _confusion_table),
-    ):
+    for name, made in (("translators", _translator_blocks), ("agreement", _agreement_blocks)):
         if name in tables and tables[name].height:
-            blocks.append(made(tables[name]))
+            blocks += made(tables[name], benchmark)
+    if "confusion" in tables and tables["confusion"].height:
+        blocks.append(_confusion_table(tables["confusion"]))
     return blocks
 
 
@@ -378,8 +450,11 @@ def _quality_table(quality: pl.DataFrame) -> Table:
     )
 
 
-def _translator_table(translators: pl.DataFrame) -> Table:
-    """Return the translators side by side by language, as PosIR's Table 7."""
+def _translator_blocks(translators: pl.DataFrame, benchmark: str) -> list[Block]:
+    """Return the translators side by side by language, as PosIR's Table 7, and its Figure 7.
+
+    The figure is the overall grade by translator and language family, the mean of its languages.
+    """
     whole = translators.filter(domain=POOLED, length_bin=POOLED)
     cells = whole.rows_by_key(("language", "translator", "dimension"), named=True, unique=True)
     rows = []
@@ -389,19 +464,34 @@ def _translator_table(translators: pl.DataFrame) -> Table:
             sizes = (count(found[-1][n]) for n in ("n", "n_unjudged"))
             means = (_grade(one["mean"]) for one in found)
             rows.append((_language(language), name, *sizes, *means))
-    return Table(
+    table = Table(
         "Translators side by side",
         ("language", "translator", "graded", "not graded", *GRADED),
         tuple(rows),
         groups=(("", 2), ("documents", 2), ("mean grade", len(GRADED))),
         note=TRANSLATORS_NOTE,
     )
+    family = pl.col("language").str.head(3).replace_strict(FAMILIES, default="other")
+    overall = whole.filter(pl.col("language") != POOLED, dimension=OVERALL)
+    by_family = overall.group_by("translator", family.alias("family"), maintain_order=True).agg(
+        pl.col("mean").mean()
+    )
+    of_family = {(name, of): mean for name, of, mean in by_family.iter_rows()}
+    names, families = (list(dict.fromkeys(side)) for side in zip(*of_family, strict=True))
+    if min(len(names), len(families)) < 2:
+        return [table]
+    drawn = names, families, [[of_family.get((name, of)) for of in families] for name in names]
+    title = "Overall grade by translator and language family"
+    said = "Mean over the languages of a family of the overall grade, 1 to 5; as PosIR's Figure 7."
+    anchor = slug("families", benchmark)
+    return [table, _heat_map(anchor, title, said, "translator", *drawn, shown=_grade)]
 
 
-def _agreement_table(agreement: pl.DataFrame) -> Table:
+def _agreement_blocks(agreement: pl.DataFrame, benchmark: str) -> list[Block]:
     """Return how grades by people and by the language model agree, PosIR's Table 9 beside it.
 
-    Published figures stand beside the same dimensions of all languages and annotators.
+    Published figures stand beside the same dimensions of all languages and annotators. Then the
+    mean grades of both by language and dimension, as PosIR's Figure 8 draws them.
     """
     published = read_published("posir_table9").rows.select(
         "dimension", published_within="agreement", published_mae="mae"
@@ -423,7 +513,7 @@ def _agreement_table(agreement: pl.DataFrame) -> Table:
         *each(_grade, "published_mae"),
     )
     header = ("language", "annotator", "dimension", "pairs", "unmatched", "within 1", "MAE")
-    return Table(
+    table = Table(
         "Agreement with people",
         (*header, "people", "language model", "within 1", "MAE"),
         texts,
@@ -431,6 +521,23 @@ def _agreement_table(agreement: pl.DataFrame) -> Table:
         groups=(("", 3), ("this run", 6), ("published: PosIR, table 9", 2)),
         note=AGREEMENT_NOTE,
     )
+    of_language = agreement.filter(pl.col("language") != POOLED, annotator=POOLED)
+    graders = {"mean_human": "people", "mean_llm": "language model"}
+    cells = {
+        (f"{row['language']}, {who}", row["dimension"]): row[name]
+        for row in of_language.iter_rows(named=True)
+        for name, who in graders.items()
+        if row["dimension"] in DIMENSIONS
+    }
+    if not cells:
+        return [table]
+    names = list(dict.fromkeys(name for name, _ in cells))
+    values = [[cells.get((name, dimension)) for dimension in DIMENSIONS] for name in names]
+    title = "Grades by people and by the language model, by language"
+    said = "Mean grade of the same documents, 1 to 5; as PosIR's Figure 8."
+    anchor = slug("graders", benchmark)
+    drawn = (names, DIMENSIONS, values)
+    return [table, _heat_map(anchor, title, said, "by", *drawn, shown=_grade)]
 
 
 def _confusion_table(confusion: pl.DataFrame) -> Table:

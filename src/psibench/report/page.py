@@ -167,7 +167,9 @@ def run_report(
             for name, section in benchmarks.items()
         ],
         models=[
-            ModelInfo(name, entry.kind, entry.description, entry.control)
+            ModelInfo(
+                name, entry.kind, entry.description, entry.control, getattr(entry, "depth", None)
+            )
             for name, entry in models.items()
         ],
         generation=read_generation(

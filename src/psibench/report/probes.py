@@ -24,6 +24,7 @@ from psibench.report.plots import (
     draw_curves,
     model_styles,
 )
+from psibench.report.published import probes_beside
 from psibench.report.tables import FigureView, Panel, Table, each, render_page, slug, text_rows
 from psibench.report.views import headline_metric
 from psibench.report.wording import MISSING, count, estimate, interval, number, p_value
@@ -58,7 +59,7 @@ SIGNS = (
 sign that means the front."""
 
 
-@stage("probe_page", version=2)
+@stage("probe_page", version=3)
 def run_probe_page(
     *,
     table: str | Path,
@@ -105,6 +106,7 @@ def run_probe_page(
         title="Probes: what the embeddings look at",
         created=now(),
         made_of=made_of,
+        styles=("report.css", "published.css"),
         probes={name: text for name, text in PROBES.items() if name in set(rows["probe"])},
         sections=shown,
     )
@@ -128,6 +130,7 @@ def section(
         "title": f"{benchmark}, {language}",
         "agreement": agreement(rows, own),
         "compared": compared(pairs),
+        "beside": probes_beside(rows.filter(read="all"), benchmark),
         "figures": [*_moved_by_size(rows, named), *_by_place(rows, named, styles)],
         "tables": [table for table in tables if table.rows],
     }

@@ -9,7 +9,7 @@ quantity (`COUNTERPART`).
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -22,6 +22,7 @@ from psibench.config.files import read_yaml
 from psibench.config.paths import PUBLISHED
 from psibench.generate.benchmarks import (
     TINY,
+    Beir,
     Benchmark,
     FinewebPosq,
     FinewebPosqRelease,
@@ -75,6 +76,12 @@ def read_published(name: str) -> Published:
 # --- which benchmarks of a config are what the papers evaluated
 
 OWN_TEXT = "documents and questions of its own"
+NO_TITLES = "documents without their titles"
+FOUR_DOMAINS = "posir_four_domains"
+CONTROLLED_DOMAINS = {
+    *("finance_economics", "law_judiciary", "news_media", "subject_education_education"),
+}
+"""Of PosIR, those that Controlled took (appendix E)."""
 Facts = Mapping[str, Mapping[str, str]]
 """Benchmark id -> ``data`` and ``differs``, as of `published_facts`."""
 
@@ -82,7 +89,8 @@ Facts = Mapping[str, Mapping[str, str]]
 def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Map benchmark ids to the published data they stand for, and what is known to differ.
 
-    Recipes that no paper has a table of retrieval scores for are left out; so is the view before
+    Recipes that no paper has a table of retrieval scores for are left out; of PosIR's release, its
+    data are those of Controlled if it has just their four domains; so is the view before
     false negatives were removed, which the papers do not evaluate. The view ``ID-tiny`` counts as
     a benchmark. ``data`` is squad_posq, fineweb_posq, fineweb_myopic or posir; ``differs`` says
     what differs from the paper's data whatever its size, empty if nothing does.
@@ -98,7 +106,13 @@ def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
             differs = OWN_TEXT
             if isinstance(section, FinewebPosq) and section.generate_questions.tagging == "myopic":
                 data = "fineweb_myopic"
-        elif not isinstance(section, PosirRelease):
+        elif isinstance(section, Beir):
+            data, differs = f"beir-{section.evidence.layout}", "" if section.titles else NO_TITLES
+            if data not in DATA_TEXTS:
+                continue
+        elif isinstance(section, PosirRelease):
+            data = FOUR_DOMAINS if set(section.domains or ()) == CONTROLLED_DOMAINS else "posir"
+        else:
             continue
         ids = [name, view_id(name, TINY)] if TINY in evaluated_views(section) else [name]
         found |= {one: {"data": data, "differs": differs} for one in ids}
@@ -120,17 +134,29 @@ DATA_TEXTS = {
     "fineweb_posq": "FineWeb-PosQ, tagged as in PosQ",
     "fineweb_myopic": "FineWeb-PosQ, tagged as in Myopic",
     "posir": "PosIR",
+    FOUR_DOMAINS: "four domains of PosIR",
+    "beir-scifact": "SciFact of BEIR",
+    "beir-hotpotqa": "HotpotQA of BEIR",
+    "beir-fever": "FEVER of BEIR",
+    "beir-climate-fever": "Climate-FEVER of BEIR",
 }
 SEED = 42
 """Of every model that Controlled trained (table 10)."""
-TRAINED = {"squad_posq": ("SQuAD-PosQ", "squad"), "fineweb_posq": ("FineWeb-PosQ", "thirds")}
-"""Panel and buckets of the benchmarks that Controlled trained models were run on."""
+TRAINED = {
+    "squad_posq": ("SQuAD-PosQ", "squad_posq", "squad"),
+    "fineweb_posq": ("FineWeb-PosQ", "fineweb_posq", "thirds"),
+    "posir": ("PosIR, four domains", FOUR_DOMAINS, "relative-20"),
+}
+"""Panel, data and buckets of the benchmarks that Controlled trained models were run on."""
+EVERY_MODEL = "all"
+"""In place of a model: the mean over Controlled's eight bases."""
 # queries of the full and of the tiny subset: PosQ, sections 3.1 and 3.2; Myopic, table 2
 FULL_SIZES = {"squad_posq": 92_749, "fineweb_posq": 25_775, "fineweb_myopic": 265_865}
 TINY_SIZES = {"squad_posq": 10_000, "fineweb_posq": 3_000, "fineweb_myopic": 6_620}
 FULL_KINDS = ("sparse", "dense")
 """Kinds evaluated on the full subsets; the others on the tiny ones (PosQ, section 4.1)."""
 SUBSET_UNKNOWN = "the paper does not say which subset it is about"
+BUCKETS_UNKNOWN = "the paper does not say which buckets and language it is about"
 FIGURES: dict[str, Any] = {
     "spec": pl.String,  # name of the file
     "paper": pl.String,
@@ -177,9 +203,9 @@ def published_figures() -> pl.DataFrame:
         paper, number = table.place
         units = {column: _unit(table, column) for part in parts for column in part["of"]}
         for row in table.rows.iter_rows(named=True) if parts else ():
-            known = {"spec": name, "paper": paper, "table": number, "model_name": row["model"]}
-            trained = f"-{row['training']}-s{SEED}" if "training" in row else ""
-            known["model"] = ids[row["model"]] + trained
+            printed = row.get("model") or f"{row['dataset']}, mean over models"
+            known = {"spec": name, "paper": paper, "table": number, "model_name": printed}
+            known["model"] = ids.get(printed, EVERY_MODEL) + _trained(row)
             for part in parts:
                 for column, label in part["of"].items():
                     if row[column] is None:
@@ -190,6 +216,11 @@ def published_figures() -> pl.DataFrame:
                     figure = _figure(row, part, column, label, asked, n_queries)
                     found.append(known | unit | figure)
     return pl.DataFrame(found, schema=FIGURES, orient="row")
+
+
+def _trained(row: Mapping[str, Any]) -> str:
+    """Return what stands behind the id of a base that was trained; nothing of a model as it is."""
+    return f"-{row['training']}-s{SEED}" if "training" in row else ""
 
 
 def _unit(table: Published, column: str) -> tuple[int, int]:
@@ -223,10 +254,16 @@ def _figure(
         "quantity": part["quantity"],
         "caveat": "",
     }
+    if "dataset" in row:  # BEIR; its mean over the datasets is no benchmark's
+        of = row["dataset"]
+        own = {"panel": of if "model" in row else "", "column": row["training"]}
+        return shared | own | {"data": "" if of == POOLED else f"beir-{of.lower()}"}
     if "training" in row:
-        panel, buckets = TRAINED[row["benchmark"]]
-        own = {"panel": panel, "column": row["training"], "data": row["benchmark"]}
-        return shared | own | {"buckets": buckets, "caveat": SUBSET_UNKNOWN}
+        panel, data, buckets = TRAINED[row["benchmark"]]
+        own = {"panel": panel, "column": row["training"], "data": data, "buckets": buckets}
+        return (
+            shared | own | {"caveat": BUCKETS_UNKNOWN if data == FOUR_DOMAINS else SUBSET_UNKNOWN}
+        )
     if "kind" in row:
         sizes = FULL_SIZES if row["kind"] in FULL_KINDS else TINY_SIZES
         return shared | {"n_published": sizes[part["data"]]}
@@ -291,9 +328,9 @@ def compare(
         is null where the own figure has no interval.
     """
     own = _own_figures(psi_table, bucket_scores, facts)
-    own = pl.concat([own, _language_means(own, figures)], how="diagonal_relaxed")
+    means = (_language_means(own, figures), _model_means(own, figures))
+    own = pl.concat([own, *means], how="diagonal_relaxed")
     found = figures.join(own, on=COUNTERPART, how="inner", maintain_order="left_right")
-    half = 0.5 / (pl.col("scale") * 10.0 ** pl.col("decimals")) + 1e-9
     published, sizes = pl.col("published"), ("n_queries", "n_published")
     size = pl.format("{} queries, the paper has {}", *map(_thousands, sizes))
     told = pl.concat_str(
@@ -304,7 +341,7 @@ def compare(
     )
     found = found.with_columns(
         difference=pl.col("own") - published,
-        inside=(published + half >= pl.col("low")) & (published - half <= pl.col("high")),
+        inside=_inside(),
         differs=told.replace("", None),
     )
     columns = dict.fromkeys([*PUBLISHED_COMPARISON.column_names, "spec", *PLACE])
@@ -423,6 +460,89 @@ def _language_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
         )
         .drop("is_crossed", "n")
     )
+
+
+def _model_means(own: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
+    """Average own figures over Controlled's eight bases of one training, as its Table 4 does.
+
+    Only a benchmark that all of them were run on has a mean. It has no interval.
+    """
+    of_model = figures.filter(spec="controlled_table14").select("model", "data", "column").unique()
+    wanted = of_model.group_by("data", "column").agg(n=pl.len())
+    keys = ["benchmark", *(name for name in COUNTERPART if name != "model")]
+    return (
+        own.join(of_model, on=["model", "data"])
+        .group_by(*keys, "metric", "own_differs", "column", maintain_order=True)
+        .agg(pl.len().alias("n"), pl.col("own").mean(), pl.col("n_queries").max())
+        .join(wanted, on=["data", "column", "n"], how="semi", maintain_order="left")
+        .with_columns(model=pl.format("{}-{}-s{}", pl.lit(EVERY_MODEL), "column", pl.lit(SEED)))
+        .drop("column", "n")
+    )
+
+
+# --- probes beside them
+
+
+def probes_beside(rows: pl.DataFrame, benchmark: str) -> list[Table]:
+    """Return the papers' tables of probes with a run's figures beneath the models that it has.
+
+    ``rows`` are PROBE_TABLE rows of one benchmark and language, over all domains and documents.
+    """
+    index, ids = read_yaml(PUBLISHED / INDEX), dict(read_published("models").rows.iter_rows())
+    found = []
+    for name, about in index.items():
+        if "probe" not in about:
+            continue
+        table, printed, own = read_published(name), list[dict[str, Any]](), list[dict[str, Any]]()
+        for row in table.rows.iter_rows(named=True):
+            mine = rows.filter(probe=about["probe"], model=ids[row["model"]] + _trained(row))
+            if "places" in about:
+                mine = mine.filter(n_places=about["places"])
+            names = [row[n] for n in ("dataset", "model", "training") if row.get(n)]
+            for column, figure in about["of"].items():
+                scale = 1000 if column.endswith("_x1000") else 1
+                place: dict[str, Any] = {"group": "", "column": _heading(column)}
+                place |= {"model_name": ", ".join(names), "benchmark": benchmark}
+                place |= {"scale": scale, "decimals": _unit(table, column)[1]}
+                place["published"] = row[column] / scale
+                value = _probed(mine, figure)
+                printed += [] if mine.is_empty() else [place]
+                own += [] if value is None else [place | value]
+        if own:
+            own_rows = pl.DataFrame(own, infer_schema_length=None).with_columns(
+                difference=pl.col("own") - pl.col("published"), inside=_inside()
+            )
+            grid = _grid(", ".join(table.place), "", pl.DataFrame(printed), own_rows)
+            found.append(replace(grid, name=f"{grid.name}: {about['title']}", note=about["text"]))
+    return found
+
+
+def _probed(rows: pl.DataFrame, figure: str | Sequence[str]) -> dict[str, Any] | None:
+    """Return a figure of a model's probe: own, low, high; None where it has none.
+
+    ``figure``: measure and, where it matters, condition; or highest or lowest, the place where the
+    cosine with the query is.
+    """
+    if isinstance(figure, str):
+        places = rows.filter(pl.col("place") > 0, measure="cosine").sort(
+            "value", descending=figure == "highest", maintain_order=True
+        )
+        if places.is_empty():
+            return None
+        return {"own": float(places["place"][0]), "low": None, "high": None}
+    measure, *condition = figure
+    mine = rows.filter(pl.col("measure") == measure, *(pl.col("condition") == c for c in condition))
+    if mine.height != 1:
+        return None
+    return mine.select(own="value", low="low", high="high").row(0, named=True)
+
+
+def _inside() -> pl.Expr:
+    """Whether a published figure lies in the own one's interval, granting it its rounding."""
+    half = 0.5 / (pl.col("scale") * 10.0 ** pl.col("decimals")) + 1e-9
+    published = pl.col("published")
+    low, high = (pl.col(name).cast(pl.Float64) for name in ("low", "high"))
+    return (published + half >= low) & (published - half <= high)
 
 
 # --- the page
@@ -582,7 +702,7 @@ def _wide(
     return wide.select(*keys, *columns), header, headings
 
 
-@stage("published", version=3)
+@stage("published", version=4)
 def run_published(
     *,
     psi_table: str | Path,

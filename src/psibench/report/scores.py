@@ -107,8 +107,10 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     metric = headline_metric(inputs.psi_table)
     bucket_scores = inputs.bucket_scores.filter(metric=metric)
     leading = headlines(inputs.psi_table, inputs.language_order)
-    rows = with_headline(bucket_scores, headlines(bucket_scores, inputs.language_order) | leading)
-    rows = rows.filter(pl.col("headline"))
+    every = with_headline(
+        inputs.bucket_scores, headlines(bucket_scores, inputs.language_order) | leading
+    ).filter(pl.col("headline"))
+    rows = every.filter(metric=metric)
     marked = fitting(with_headline(inputs.psi_table, leading))
     table = prepared(marked, by_id, benchmarks=[info.id for info in benchmarks])
     lead = table.filter(pl.col("headline"), metric=metric)
@@ -133,6 +135,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         "comparison": full_and_tiny_figure(rows, benchmarks, styles=styles, metric=metric),
         "controls": control_tables(lead, models),
         "against": against_control(inputs.comparisons, lead, benchmarks),
+        "first_stages": first_stages(every, benchmarks, models, metric=metric),
         "visibility": visibility(lead, inputs.comparisons, benchmarks),
         "script": Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
     }
@@ -439,6 +442,53 @@ def control_reading(row: Row, control: str) -> str:
     return (
         "An effect, but not of late evidence found worse: look closer before reading other models."
     )
+
+
+FIRST_STAGE_NOTE = (
+    "A reranker orders what its first stage found: where that misses the relevant document, no "
+    "reranker can bring it back, so that a first stage which misses late evidence makes a reranker "
+    "look position-sensitive. Recall at a reranker's depth is its first stage's."
+)
+
+
+def first_stages(
+    rows: pl.DataFrame,
+    benchmarks: Sequence[BenchmarkInfo],
+    models: Sequence[ModelInfo],
+    *,
+    metric: str,
+) -> list[tuple[BenchmarkInfo, Table]]:
+    """Return what each reranker was given by position beside its scores.
+
+    ``rows`` are the leading BUCKET_SCORES rows of all metrics. A reranker of ``depth`` K has a row
+    of recall@K, where ``psi_metrics`` names it; other models have none.
+    """
+    found = []
+    for info in benchmarks:
+        mine = rows.filter(benchmark=info.id, evidence="all")
+        scheme = main_scheme(mine, info)
+        if scheme is None:
+            continue
+        mine = mine.filter(buckets=scheme)
+        axis = bucket_axis(mine, scheme)
+        lines = []
+        for model in models:
+            recall = f"recall@{model.depth}"
+            of = {
+                (name, bucket): mean
+                for name, bucket, mean in mine.filter(model=model.id)
+                .select("metric", "bucket", "mean")
+                .iter_rows()
+            }
+            if not any(name == recall for name, _ in of):
+                continue
+            for name, said in ((recall, f"first stage, {recall}"), (metric, f"reranked, {metric}")):
+                lines.append((model.id, said, *(number(of.get((name, b))) for b in axis.labels)))
+        if lines:
+            header = ("reranker", "", *axis.labels)
+            table = Table(f"{info.id}: first stages", header, tuple(lines), note=FIRST_STAGE_NOTE)
+            found.append((info, table))
+    return found
 
 
 def against_control(

@@ -78,12 +78,16 @@ def simulation_note(queries_by: str) -> str:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """One model: its kind, what it is, and which of the two controls it is, if any."""
+    """One model: its kind, what it is, and which of the two controls it is, if any.
+
+    ``depth``: how many documents of a first stage a reranker orders.
+    """
 
     id: str
     kind: str
     description: str = ""
     control: Literal["position-blind", "truncating"] | None = None
+    depth: int | None = None
 
 
 def headline_metric(psi_table: pl.DataFrame) -> str:
