@@ -358,6 +358,78 @@ def test_quotes_say_what_is_evidence_in_any_other_dataset(tmp_path):
     assert built.qrels.filter(score=2).rows() == [("a", "d1", 2)]
 
 
+# --- MS MARCO
+
+PASSAGE = "Zinc boils at 907 °C, which is low for a metal."
+
+
+def msmarco(tmp_path: Path) -> tuple[str, str]:
+    """Documents of the document ranking, and the passages of the passage ranking."""
+    path = write_beir(
+        tmp_path / "documents",
+        {
+            "D1": (
+                "Zinc",
+                "Zinc is a metal.\n\nZinc boils at  907\n°C, which is low for a metal. End.",
+            ),
+            "D2": ("", "Changed since the passages were taken."),
+            "D3": ("", "Nobody asks about it. Zinc boils at 907 °C, which is low for a metal."),
+            "D4": ("", "Also about zinc."),
+        },
+        {"10": "when does zinc boil", "11": "what was there", "12": "of no passage"},
+        [("10", "D4", 1), ("10", "D1", 1), ("11", "D2", 1), ("12", "D2", 1)],
+    )
+    passages = jsonl(
+        tmp_path / "passages.jsonl",
+        {"_id": "7", "title": "", "text": "A passage that nobody asks about."},
+        {"_id": "8", "title": "", "text": PASSAGE},
+        {"_id": "9", "title": "", "text": "This was there."},
+    )
+    return path, passages
+
+
+def judged_passages(tmp_path: Path, *, as_table: bool) -> str:
+    """Qrels of the passages as MTEB has them: grades are numbers with a point."""
+    rows = [("10", "8", 1.0), ("11", "9", 1.0), ("12", "8", 0.0), ("13", "8", 1.0)]
+    records = [dict(zip(("query-id", "corpus-id", "score"), row, strict=True)) for row in rows]
+    if as_table:
+        pl.DataFrame(records).write_parquet(tmp_path / "dev.parquet")
+        return str(tmp_path / "dev.parquet")
+    return jsonl(tmp_path / "dev.jsonl", *records)
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_msmarcos_relevant_passage_is_looked_for_in_the_relevant_documents(tmp_path, as_table):
+    path, passages = msmarco(tmp_path)
+    evidence = {
+        "layout": "msmarco",
+        "source": files(judged_passages(tmp_path, as_table=as_table)),
+        "documents": files(passages),
+    }
+    built = build(path, evidence)
+    assert found(built) == {
+        # in the second of its documents, over other white space
+        "10": ("D1", "Zinc boils at  907\n°C, which is low for a metal."),
+        "11": ("D2", "unknown", "not_found"),
+        "12": ("D2", "unknown", "not_annotated"),
+    }
+    alone = build(path, evidence, relevant_only=True, titles=False)
+    assert built.corpus["_id"].to_list() == ["D1", "D2", "D3", "D4"]
+    assert alone.corpus["_id"].to_list() == ["D1", "D2", "D4"]
+    assert found(alone) == found(built)
+    assert alone.qrels.rows() == built.qrels.rows()
+
+
+def test_msmarcos_qrels_need_the_passages_and_their_columns(tmp_path):
+    path, passages = msmarco(tmp_path)
+    qrels = judged_passages(tmp_path, as_table=False)
+    with pytest.raises(ValidationError, match="layout msmarco needs `documents`"):
+        section(path, {"layout": "msmarco", "source": files(qrels)})
+    swapped = {"layout": "msmarco", "source": files(passages), "documents": files(passages)}
+    with pytest.raises(InputError, match=r"line 1: not msmarco's layout .*Expected query-id"):
+        build(path, swapped)
+
+
 # --- The hub
 
 MTEB_CARD = """---

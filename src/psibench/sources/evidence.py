@@ -3,8 +3,9 @@
 BEIR says which documents are relevant; which of their sentences are evidence stands in the
 datasets' own files. SciFact and FEVER number the sentences of abstracts and pages that have to be
 read beside, HotpotQA gives the paragraphs with its questions, Climate-FEVER quotes its sentences.
-Files and the tables of the hub are read. A layout of our own, ``quotes``, says what is evidence in
-any other dataset: a query, a document, one or several quotes of it.
+MS MARCO has documents and passages for the same queries: a query's relevant passage is looked for
+in its relevant document. Files and the tables of the hub are read. A layout of our own, ``quotes``,
+says what is evidence in any other dataset: a query, a document, one or several quotes of it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,7 +22,7 @@ from psibench.sources.checks import require_id
 from psibench.sources.records import source_records
 from psibench.text.locate import locate_sentences, unescape_brackets
 
-Layout = Literal["scifact", "fever", "hotpotqa", "climate-fever", "quotes"]
+Layout = Literal["scifact", "fever", "hotpotqa", "climate-fever", "msmarco", "quotes"]
 RecordSource = Annotated[FilesSource | HubSource, Field(discriminator="kind")]
 
 
@@ -30,19 +31,21 @@ class Evidence(Section):
 
     layout: Layout
     """scifact: claims; fever: claims; hotpotqa: questions with paragraphs; climate-fever: claims
-    with quotes; quotes: records of `query_id`, `document_id` and `quotes`, a text or several."""
+    with quotes; msmarco: qrels of the passages, as MTEB has them; quotes: records of `query_id`,
+    `document_id` and `quotes`, a text or several."""
     source: RecordSource
     """The annotation: the dataset's files (jsonl, json, parquet), or its tables on the hub."""
     documents: RecordSource | None = None
-    """What the numbers of sentences are of: SciFact's corpus, FEVER's pages."""
+    """What the numbers of sentences are of: SciFact's corpus, FEVER's pages. Or MS MARCO's
+    passages."""
 
     @model_validator(mode="after")
     def _has_documents(self) -> "Evidence":
         if (self.documents is not None) != (self.layout in DOCUMENTS):
             needs = "needs" if self.documents is None else "has no"
             raise ValueError(
-                f"layout {self.layout} {needs} `documents`; those that number sentences need it: "
-                f"{', '.join(DOCUMENTS)}"
+                f"layout {self.layout} {needs} `documents`; those whose annotation has no text "
+                f"need it: {', '.join(DOCUMENTS)}"
             )
         return self
 
@@ -59,6 +62,8 @@ class Annotation:
         Which sentences of the document are evidence, from 0, and evidence that is quoted.
     sentences
         All sentences of the document in order; none where the dataset does not have the document.
+    is_passage
+        Whether ``document`` names a passage, which any relevant document of the query may hold.
     """
 
     query_id: str
@@ -66,6 +71,7 @@ class Annotation:
     numbers: list[int] = field(default_factory=list)
     quotes: list[str] = field(default_factory=list)
     sentences: tuple[str, ...] = ()
+    is_passage: bool = False
 
     def locate(self, text: str) -> list[tuple[int, int]]:
         """Find the evidence in the document's text: [start, end) in order, neighbours as one."""
@@ -198,6 +204,13 @@ def _climate_fever(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     ]
 
 
+def _msmarco(record: Mapping[str, Any], origin: str) -> list[Annotation]:
+    query_id, passage = (
+        require_id(record[name], name, origin=origin) for name in ("query-id", "corpus-id")
+    )
+    return [Annotation(query_id, passage, [0], is_passage=True)] if record["score"] > 0 else []
+
+
 def _quotes(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     query_id, document = (
         require_id(record[name], name, origin=origin) for name in ("query_id", "document_id")
@@ -212,6 +225,7 @@ READERS: Mapping[str, tuple[Callable[..., list[Annotation]], tuple[str, ...]]] =
     "fever": (_fever, ("id", "evidence")),
     "hotpotqa": (_hotpotqa, ("_id", "id", "supporting_facts", "context")),
     "climate-fever": (_climate_fever, ("claim_id", "evidences")),
+    "msmarco": (_msmarco, ("query-id", "corpus-id", "score")),
     "quotes": (_quotes, ("query_id", "document_id", "quotes")),
 }
 """How a record is read, and what of it."""
@@ -220,6 +234,7 @@ EXPECTED = {
     "fever": "id and evidence: [[[annotation, evidence, page, sentence], ...], ...]",
     "hotpotqa": "_id, supporting_facts: [[title, sentence], ...], context: [[title, [text]], ...]",
     "climate-fever": "claim_id and evidences: [{article, evidence, evidence_label}, ...]",
+    "msmarco": "query-id, corpus-id and score: a passage and its grade",
     "quotes": "query_id, document_id and quotes: a text or a list of texts",
 }
 
@@ -243,9 +258,14 @@ def _page(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, ...]]
     return require_id(record["id"], "id", origin=origin), sentences
 
 
+def _passage(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, ...]]:
+    return require_id(record["_id"], "_id", origin=origin), (str(record["text"]),)
+
+
 DOCUMENTS: Mapping[str, tuple[Callable[..., tuple[str, tuple[str, ...]]], tuple[str, ...]]] = {
     "scifact": (_abstract, ("doc_id", "abstract")),
     "fever": (_page, ("id", "lines")),
+    "msmarco": (_passage, ("_id", "text")),
 }
 """How a document with numbered sentences is read, and what of it."""
 

@@ -51,6 +51,9 @@ class Beir(Loader):
     evidence: Evidence
     titles: bool = True
     """Documents begin with their title and a blank, as BEIR evaluates; places count from there."""
+    relevant_only: bool = False
+    """Keep those documents alone that are relevant to a query: enough for probes by cosine. nDCG
+    is then of a search without the others."""
     queries_by: str | None = "people"
     """Who wrote the queries: people, or for example llm:NAME; null: not recorded."""
     buckets: BucketSchemes = Field(default=["thirds", "relative-20"], min_length=1)
@@ -146,13 +149,12 @@ def _place(
         if not annotation.numbers and not annotation.quotes:
             continue
         names = {one: (page_key(one), page_key(known[one].title)) for one in positives}
-        found = next((one for one in positives if annotation.document in names[one]), None)
-        if found is None:
-            reason = ELSEWHERE if reason == NOT_ANNOTATED else reason
-            continue
-        if places := annotation.locate(known[found].text):
-            return found, [place + known[found].start for place in places[0]], None, None
-        reason = NOT_FOUND
+        named = [one for one in positives if annotation.document in names[one]][:1]
+        for found in positives if annotation.is_passage else named:
+            if places := annotation.locate(known[found].text):
+                return found, [place + known[found].start for place in places[0]], None, None
+            reason = NOT_FOUND
+        reason = ELSEWHERE if reason == NOT_ANNOTATED else reason
     return positives[0], None, UNKNOWN, reason
 
 
@@ -172,7 +174,7 @@ def _log(rows: Sequence[tuple[Any, ...]], *, where: str) -> None:
 
 
 def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _Positive]]:
-    """Read `_id` and `text` of all documents; of those wanted also what these are made of."""
+    """Read `_id` and `text` of the documents; of those wanted also what these are made of."""
     source = _part(section.source, "corpus")
     known: dict[str, _Positive] = {}
 
@@ -185,7 +187,8 @@ def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _P
             whole = f"{title} {text}".strip() if section.titles else text
             if key in wanted and whole:
                 known[key] = _Positive(title, text, len(whole) - len(text))
-            yield key, whole, origin
+            if key in wanted or not section.relevant_only:
+                yield key, whole, origin
 
     empty = f"{section.source.path}: every document is empty; expected text"
     batches = batch_documents(read, place=section.source.path, empty=empty)
