@@ -2,8 +2,9 @@
 
 import pytest
 
+from psibench.config.model_params import retrieval_params
 from psibench.errors import InputError
-from psibench.plan import paths, summaries
+from psibench.plan import jobs, paths, summaries
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
 
@@ -47,7 +48,56 @@ def test_what_is_trained_on_a_benchmark_is_not_benchmarks_of_it():
 
 
 def test_documents_of_the_benchmarks_it_is_benchmarks_of_are_kept_out_of_the_pool():
-    assert paths.held_out(plan_of(), "t") == ["results/test/data/eng-Latn/general/corpus.parquet"]
+    for table in ("corpus", "qrels"):
+        own = f"results/test/data/eng-Latn/general/{table}.parquet"
+        assert paths.held_out(plan_of(), "t", table=table) == [own]
+
+
+def test_untrained_bases_are_models_of_every_benchmark_and_are_not_trained():
+    plan = plan_of(training=TRAINING | {"untrained": True})
+    assert plan.config.models == ["bm25", "net-untrained", *IDS]
+    assert benchmarks_of(plan)["net-untrained"] == {"pool", "test"}
+    entry = plan.models["net-untrained"]
+    assert (entry.checkpoint, entry.pooling, entry.query_prompt) == (
+        "embedded:all-MiniLM-L6-v2", "mean", "query: ",
+    )  # fmt: skip
+    assert "before it is trained" in entry.description
+    assert [run["model"] for run in summaries.training_runs(plan)] == IDS
+    assert "net-untrained" not in plan_of().models
+
+
+def test_untrained_bases_of_one_id_are_one_base():
+    other = TRAINING | {"distributions": {"late": {"end": 1}}, "untrained": True}
+    first = TRAINING | {"untrained": True}
+    given = {"benchmarks": BENCHMARKS, "models": ["bm25"]}
+    config, _ = load_config(given | {"training": {"t": first, "u": other}})
+    assert config.models.count("net-untrained") == 1
+    longer = other | {"bases": {"net": BASE | {"max_tokens": 128}}}
+    with pytest.raises(InputError, match="another training has another base of this id"):
+        load_config(given | {"training": {"t": first, "u": longer}})
+
+
+def test_what_is_evaluated_is_trained_and_a_training_by_itself_whole():
+    some = {"pool": PLAIN, "test": PLAIN | {"models": ["bm25", IDS[0]]}}
+    plan = plan_of(benchmarks=some)
+    assert [run["model"] for run in summaries.training_runs(plan)] == [IDS[0]]
+    assert paths.trained_alone(plan) == []
+    alone = plan_of(benchmarks={"pool": PLAIN})
+    assert summaries.training_runs(alone) == []
+    assert summaries.training_tables(alone) == {}
+    folders = [f"results/training/t/models/{name}/model.json" for name in IDS]
+    assert paths.trained_alone(alone) == folders
+
+
+def test_a_base_without_positions_is_trained_and_evaluated_so():
+    bases = {"net": BASE | {"positions": "none"}, "other": BASE}
+    plan = plan_of(training=TRAINING | {"bases": bases, "untrained": True, "seeds": [1]})
+    found = {name: plan.models[name].positions for name in plan.config.models[1:3]}
+    assert found == {"net-untrained": "none", "other-untrained": None}
+    assert plan.models["net-end-s1"].positions == "none"
+    # what was trained and encoded before there was the key is not made again
+    assert "positions" not in jobs.base(plan, "other-end-s1")
+    assert "positions" not in retrieval_params(plan.models["other-end-s1"])
 
 
 def test_a_trained_models_vectors_wait_for_its_training_and_that_for_the_base():
@@ -72,7 +122,6 @@ def test_equal_parts_of_all_three_positions_are_balanced():
         ({"training": TRAINING | {"benchmark": "other"}}, "'other' is not among benchmarks"),
         ({"benchmarks": {"pool": PLAIN | {"models": ["net-x-s1"]}, "test": PLAIN}}, "'net-x-s1'"),
         ({"training": TRAINING | {"bases": {"net": BASE | {"layers": 0}}}}, "layers"),
-        ({"benchmarks": {"pool": PLAIN}}, "its models are evaluated on no benchmark"),
         ({"training": TRAINING | {"lang": "deu-Latn"}}, "'deu-Latn' is no language"),
         (
             {"training": TRAINING | {"bases": {"net": BASE | {"trust_remote_code": True}}}},

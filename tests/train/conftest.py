@@ -53,8 +53,8 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> dict:
         {"benchmark": "b", "edges": [0, 60, 200], "bases": {"m": base_of("x")}}
     )
     run_sample_training(
-        domains=["d"], **paths, held_out=[], edges=section.edges,
-        distributions=section.distributions, budget=None, sampling_seed=42,
+        domains=["d"], **paths, held_out=[], held_out_qrels=[], edges=section.edges,
+        distributions=section.distributions, budget=None, sampling_seed=42, same_article=None,
         pairs=str(folder / "pairs.parquet"), counts=str(folder / "counts.parquet"),
     )  # fmt: skip
     return {"domains": ["d"], "queries": paths["queries"], "corpus": paths["corpus"]} | {

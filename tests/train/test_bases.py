@@ -1,7 +1,9 @@
 """The kinds of the paper's bases, tiny and random, trained, cut and encoded."""
 
 import json
+from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -9,8 +11,9 @@ from sentence_transformers import SentenceTransformer
 from tiny_checkpoints import DECODER_VOCABULARY, entry_of, save_tokenizer
 from tiny_training import SETTINGS, base_of
 
+from psibench.errors import InputError
 from psibench.models.load import load_encoder
-from psibench.train.finetune import run_train_model
+from psibench.train.finetune import load_base, run_train_model
 from psibench.train.sections import Base, Settings
 
 SIZES = {"vocab_size": len(DECODER_VOCABULARY), "pad_token_id": 0}
@@ -36,7 +39,7 @@ def save(folder, kind, config):
     torch.manual_seed(0)
     model = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**config))
     model.save_pretrained(folder)
-    is_decoder = KINDS[kind][1] == "lasttoken"
+    is_decoder = kind not in KINDS or KINDS[kind][1] == "lasttoken"
     template = "$A" if is_decoder else "[CLS] $A [SEP]"
     side = "left" if is_decoder else "right"
     save_tokenizer(folder, vocabulary=DECODER_VOCABULARY, template=template, padding_side=side)
@@ -69,3 +72,93 @@ def test_every_kind_of_base_is_cut_trained_saved_and_encoded_alike(pool, tmp_pat
     ours = [encoder.forward([i.windows[0]], [i.content[0]])[0][0] for i in items]
     for one, other in zip(ours, theirs, strict=True):
         assert one == pytest.approx(other, abs=1e-5)
+
+
+# --- A base whose positional encoding is taken out
+
+ROTARY_KINDS = ("Llama", "Qwen2", "Qwen3", "Mistral")
+SCRAMBLED = torch.tensor([[5, 0, 9, 2, 7, 1]])
+IDS = torch.tensor([[4, 9, 13, 5, 4, 20]])
+
+
+def save_rotary(folder, kind):
+    return save(folder, kind, KINDS.get(kind, KINDS["Llama"])[0])
+
+
+def states(network, positions=None):
+    # with a mask: else positions that do not rise by 1 mean several texts in a row
+    mask = torch.ones_like(IDS)
+    with torch.inference_mode():
+        found = network(input_ids=IDS, attention_mask=mask, position_ids=positions)
+        return found.last_hidden_state
+
+
+def backbone(folder, **fields):
+    entry = entry_of(folder, max_tokens=32, pooling="lasttoken", **fields)
+    return load_encoder(entry, device="cpu").model.transformer
+
+
+@pytest.mark.parametrize("kind", ROTARY_KINDS)
+def test_without_positions_nothing_is_turned(tmp_path, kind):
+    folder = save_rotary(tmp_path / "base", kind)
+    own, bare = backbone(folder), backbone(folder, positions="none")
+    assert not torch.allclose(states(own), states(own, SCRAMBLED), atol=1e-3)
+    assert torch.equal(states(bare), states(bare, SCRAMBLED))
+    # as the authors' code has it: queries and keys are left as they are
+    module = f"transformers.models.{kind.lower()}.modeling_{kind.lower()}.apply_rotary_pos_emb"
+    with mock.patch(module, lambda q, k, *_, **__: (q, k)):
+        expected = states(own)
+    assert torch.equal(states(bare), expected)
+    assert not torch.allclose(states(own), expected, atol=1e-3)
+
+
+def test_what_is_trained_without_positions_has_none_wherever_it_is_loaded(pool, tmp_path):
+    folder = save_rotary(tmp_path / "base", "Llama")
+    base = Base.model_validate(
+        base_of(folder, pooling="lasttoken", max_tokens=32, positions="none")
+    )
+    with torch.inference_mode():
+        loaded = load_base(base, device="cpu")[0].auto_model
+    assert torch.equal(states(loaded), states(backbone(folder, positions="none")))
+    run_train_model(
+        base, Settings.model_validate(SETTINGS | {"epochs": 1}),
+        distribution="uniform", seed=1, sampling_seed=42, device="cpu", **pool,
+        work=str(tmp_path / "work"), model=str(tmp_path / "model" / "model.json"),
+    )  # fmt: skip
+    by_entry, by_library = (
+        backbone(tmp_path / "model", positions="none"),
+        transformers.AutoModel.from_pretrained(tmp_path / "model").eval(),
+    )
+    assert torch.equal(states(by_library), states(by_library, SCRAMBLED))
+    assert torch.equal(states(by_entry), states(by_library))
+    texts = ["w5 w6", " ".join(f"w{n}" for n in range(60))]
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode_document(texts)
+    encoder = load_encoder(
+        entry_of(tmp_path / "model", max_tokens=32, positions="none"), device="cpu"
+    )
+    for item, other in zip(encoder.tokenize(texts, "document"), theirs, strict=True):
+        ours = encoder.forward(item.windows, item.content)[0][0]
+        assert ours == pytest.approx(other / np.linalg.norm(other), abs=1e-5)
+    assert "No positional encoding" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_vectors_with_and_without_positions_are_two_models(tmp_path):
+    folder = save_rotary(tmp_path / "base", "Llama")
+    entries = [entry_of(folder, max_tokens=32, positions=each) for each in (None, "none")]
+    own, bare = (load_encoder(entry, device="cpu") for entry in entries)
+    assert own.fingerprint != bare.fingerprint
+
+
+@pytest.mark.parametrize("kind", ["Bert", "ModernBert", "GPT2"])
+def test_positions_that_it_is_not_known_how_to_take_out_are_refused(tmp_path, kind):
+    folder = save(tmp_path / "base", kind, KINDS[kind][0])
+    said = r"positions: none takes out a rotary embedding of the model types llama.*this is"
+    with pytest.raises(InputError, match=said):
+        backbone(folder, positions="none")
+    with pytest.raises(InputError, match=said):
+        load_base(Base.model_validate(base_of(folder, positions="none")), device="cpu")
+
+
+def test_a_port_of_another_architecture_keeps_its_positions():
+    with pytest.raises(ValueError, match="positions: none is for architecture: auto"):
+        entry_of("x", max_tokens=32, positions="none", architecture="bidirectional")

@@ -131,6 +131,8 @@ def benchmark(tmp_path):
         found["qrels"].append(table(folder / "qrels.parquet", QRELS, qrels))
     other = tmp_path / "other.parquet"
     found["held_out"] = [table(other, CORPUS, [("z", texts["held"], 90, 1, 1)])]
+    judged = [("t", "z", 1)]
+    found["held_out_qrels"] = [table(tmp_path / "judged.parquet", QRELS, judged)]
     return found
 
 
@@ -141,6 +143,7 @@ def sample(benchmark, tmp_path, **changes):
         "distributions": {"begin": {"beginning": 1}, "uniform": dict.fromkeys(POSITIONS, 1)},
         "budget": 3,
         "sampling_seed": 42,
+        "same_article": 0.5,
     }
     run_sample_training(**benchmark, **(settings | changes), **outputs)
     pairs = read_table(outputs["pairs"], TRAINING_PAIRS)
@@ -163,7 +166,51 @@ def test_the_pool_has_a_position_for_each_query_and_counts_what_it_leaves_out(be
         ("several_positives", 2, 2),
         ("no_position", 4, 2),
         ("outside_bins", 2, 2),
+        ("same_article", 0, 0),
     ]
+
+
+PARAGRAPH = "the first lighthouse of the island was built of oak in 1780 and burnt down twice"
+"""16 words: 12 shingles."""
+ARTICLE = f"An article. {PARAGRAPH}. And more is told in it."
+
+
+@pytest.mark.parametrize(
+    ("tested", "same_article", "is_left_out"),
+    [
+        (PARAGRAPH, 1.0, True),  # a paragraph of the article, word for word
+        (PARAGRAPH.upper(), 1.0, True),
+        # one word in the middle is another, and so are 5 of the 12 shingles
+        (PARAGRAPH.replace("oak", "stone"), 0.5, True),
+        (PARAGRAPH.replace("oak", "stone"), 0.6, False),
+        (f"Here begins it. {ARTICLE} And here it goes on.", 1.0, True),  # the test has it whole
+        ("the first lighthouse of the town is made of steel and was never on fire", 0.5, False),
+        (PARAGRAPH, None, False),
+    ],
+)
+def test_an_article_that_a_test_query_is_about_is_not_trained_on(
+    benchmark, tmp_path, tested, same_article, is_left_out
+):
+    documents = [("d1", ARTICLE, len(ARTICLE), 1, 1), ("d2", "b" * 90, 90, 1, 1)]
+    queries = [("q1", "one", "d1", [0, 9], len(ARTICLE), 1, "end")]
+    queries += [("q2", "two", "d2", [0, 9], 90, 1, "beginning")]
+    tests = [("x", tested, 9, 1, 1), ("y", ARTICLE[3:], 9, 1, 1)]
+    changes = {
+        "queries": [table(tmp_path / "q.parquet", QUERIES, queries)],
+        "corpus": [table(tmp_path / "c.parquet", CORPUS, documents)],
+        "qrels": [table(tmp_path / "r.parquet", QRELS, [("q1", "d1", 1), ("q2", "d2", 1)])],
+        "held_out": [table(tmp_path / "t.parquet", CORPUS, tests)],
+        # nobody asks about y
+        "held_out_qrels": [table(tmp_path / "j.parquet", QRELS, [("t", "x", 1), ("t", "y", 0)])],
+        "domains": ["x"],
+    }
+    pairs, counts = sample(
+        benchmark | changes, tmp_path, same_article=same_article, edges=[80, 140], budget=1,
+        distributions={"begin": {"beginning": 1}},
+    )  # fmt: skip
+    pool = pairs.filter(distribution="pool")["query_id"].to_list()
+    assert sorted(pool) == (["q2"] if is_left_out else ["q1", "q2"])
+    assert counts.filter(name="same_article")["n_examples"].item() == is_left_out
 
 
 def test_a_stage_draws_across_domains(benchmark, tmp_path):
@@ -176,7 +223,7 @@ def test_a_stage_draws_across_domains(benchmark, tmp_path):
 
 
 def test_without_held_out_corpora_no_document_is_left_out(benchmark, tmp_path):
-    _, counts = sample(benchmark | {"held_out": []}, tmp_path)
+    _, counts = sample(benchmark | {"held_out": [], "held_out_qrels": []}, tmp_path)
     assert counts.filter(name="held_out")["n_examples"].item() == 0
 
 
@@ -190,6 +237,10 @@ def test_without_held_out_corpora_no_document_is_left_out(benchmark, tmp_path):
         ({"bases": {"m": BASE | {"parameters_m": None}}}, "give learning_rate, or parameters_m"),
         ({"bases": {"m": BASE | {"landmark": {}}}}, "landmark needs pooling: landmark"),
         ({"bases": {"m": BASE | {"pads": {}}}}, "pads needs objective: pads"),
+        (
+            {"bases": {"m": BASE | {"layers": 2}}, "untrained": True},
+            "no checkpoint has those alone",
+        ),
     ],
 )
 def test_a_section_that_contradicts_itself_is_refused(changes, message):

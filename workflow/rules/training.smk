@@ -6,7 +6,8 @@ rule sample_training:
         queries=per_job(paths.pool_tables, table="queries"),
         corpus=per_job(paths.pool_tables, table="corpus"),
         qrels=per_job(paths.pool_tables, table="qrels"),
-        held_out=per_job(paths.held_out),
+        held_out=per_job(paths.held_out, table="corpus"),
+        held_out_qrels=per_job(paths.held_out, table="qrels"),
     output:
         pairs="results/training/{training}/pairs.parquet",
         counts="results/training/{training}/counts.parquet",
@@ -21,6 +22,7 @@ rule sample_training:
     threads: 1
     resources:
         mem_mb=mib(2000, 10),
+        # Words of the pool are compared with those of the tests: 1,000 documents a second.
         runtime=minutes(60),
     params:
         domains=per_job(paths.pool_domains),
@@ -32,6 +34,9 @@ rule sample_training:
         sampling_seed=lambda wildcards: settings.training[
             wildcards.training
         ].sampling_seed,
+        same_article=lambda wildcards: settings.training[
+            wildcards.training
+        ].same_article,
         stage=STAGES["sample_training"],
     message:
         "Drawing the training sets of {wildcards.training}"
@@ -96,6 +101,7 @@ rule training_results:
     input:
         psi_table="results/psi_table.parquet",
         scores=[one["scores"] for one in summaries.training_evaluations(plan)],
+        alone=paths.trained_alone(plan),
     output:
         tables=tables_and_csv(
             summaries.training_tables(plan)

@@ -35,7 +35,7 @@ class Landmark(Section):
 class SentenceTransformerModel(EncoderModel):
     """A transformer encoder loaded by sentence-transformers, any checkpoint it can load."""
 
-    later: ClassVar = ModelBase.later | {"landmark", "late_chunking", "calibrate"}
+    later: ClassVar = ModelBase.later | {"landmark", "late_chunking", "calibrate", "positions"}
     backend: Literal["sentence-transformers"]
     kind: Literal["dense", "late-interaction", "control"] = "dense"
     max_tokens: int = Field(ge=8)
@@ -67,6 +67,9 @@ class SentenceTransformerModel(EncoderModel):
     Of checkpoints that pool by the mean."""
     calibrate: AttentionCalibration | None = None
     """Even attention out over positions, in documents and queries. Attention is `eager` then."""
+    positions: Literal["none"] | None = None
+    """none: the rotary embedding is taken out, as the code that trained the checkpoint did and its
+    config.json does not say (AntNLP/TinyLlama-NoPE-1.1B). Null: as config.json says."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 
@@ -96,6 +99,10 @@ class SentenceTransformerModel(EncoderModel):
             )
         if self.late_chunking and self.architecture == "nv-embed":
             raise ValueError("late_chunking and architecture: nv-embed exclude each other")
+        if self.positions and self.architecture != "auto":
+            raise ValueError(
+                f"positions: none is for architecture: auto, and it is {self.architecture!r}"
+            )
         if self.calibrate and self.attention not in ("auto", "eager"):
             raise ValueError(
                 f"calibrate needs the attention's probabilities, attention is {self.attention!r}; "

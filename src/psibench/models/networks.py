@@ -26,6 +26,11 @@ from psibench.models.weights import (
 )
 
 PROBE = 8  # tokens
+ROTARY = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types whose only positional encoding is one rotary embedding, by `rope_parameters`."""
+STANDSTILL = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 1e30}
+"""Rotary parameters under which no position turns anything: angles are divided by the factor, their
+cosines are 1, and their sines too small to be seen beside it in any number format."""
 LEAST = 1e-9  # divisor, as sentence-transformers has it
 
 
@@ -205,7 +210,10 @@ def load_backbone(entry: SentenceTransformerModel, folder: Path, *, dtype: str) 
     if entry.architecture == "auto" and config.get("is_encoder_decoder"):
         return None
     if entry.architecture == "auto":
-        return load_auto(folder, options, trust_remote_code=entry.trust_remote_code)
+        changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else {}
+        return load_auto(
+            folder, options, trust_remote_code=entry.trust_remote_code, changes=changes
+        )
     port = import_module(f"{architectures.__name__}.{entry.architecture.replace('-', '_')}")
     with quiet():
         return port.load(folder, config, options)
@@ -216,6 +224,26 @@ def _attention_options(entry: SentenceTransformerModel) -> dict[str, str]:
     if entry.calibrate is not None:
         return {"attn_implementation": calibration.register()}
     return {} if entry.attention == "auto" else {"attn_implementation": entry.attention}
+
+
+def positions_taken_out(folder: Path, checkpoint: str) -> dict[str, Any]:
+    """Return the keys of config.json with which a transformer has no positional encoding.
+
+    Saved with them, a checkpoint has none wherever it is loaded; a causal network knows positions
+    still, by how many tokens it sees.
+
+    Raises
+    ------
+    InputError
+        If it is not known how to take it out of the checkpoint's model type.
+    """
+    kind = read_json(folder / "config.json").get("model_type")
+    if kind not in ROTARY:
+        raise InputError(
+            f"checkpoint {checkpoint!r}: positions: none takes out a rotary embedding of the model "
+            f"types {', '.join(ROTARY)}, and this is {kind!r}; leave `positions` out"
+        )
+    return {"rope_parameters": dict(STANDSTILL)}
 
 
 def is_causal(backbone: Any) -> bool:
@@ -343,10 +371,11 @@ def _load_modules(entry: SentenceTransformerModel, folder: Path, *, device: str)
     """Load a checkpoint with sentence-transformers, in float32."""
     from sentence_transformers import SentenceTransformer
 
-    if entry.projection or entry.architecture != "auto":
+    if entry.projection or entry.architecture != "auto" or entry.positions:
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: its modules are not the common ones, so that "
-            "`projection` and `architecture` cannot be used; take them out of the model's entry"
+            "`projection`, `architecture` and `positions` cannot be used; take them out of the "
+            "model's entry"
         )
     options = _attention_options(entry)
     tokenizer_folder(folder, read_modules(folder)[0]["path"])

@@ -82,7 +82,7 @@ class TransformerEncoder:
         }  # fmt: skip
         # Its checkpoint's pooling leaves the prompt out; another one takes it in.
         pools_prompt = self.entry.architecture == "nv-embed" and not self.model.masks_prompt
-        later = {"late_chunking", "calibrate"}
+        later = {"late_chunking", "calibrate", "positions"}
         return hash_params(
             self.entry.model_dump(mode="json", include=fields | later)
             | ({"pools_prompt": True} if pools_prompt else {})
@@ -376,7 +376,7 @@ def load_transformer(
 def _compile(encoder: TransformerEncoder) -> Compiled | None:
     """Compile an encoder's transformer if that is faster; None for what torch alone runs."""
     entry, network = encoder.entry, encoder.model
-    is_plain = entry.architecture == "auto" and entry.calibrate is None
+    is_plain = entry.architecture == "auto" and not (entry.calibrate or entry.positions)
     if encoder.device != "cpu" or not is_plain or not isinstance(network, NativeNetwork):
         return None
     if entry.attention != "auto" or entry.padding_side == "left":

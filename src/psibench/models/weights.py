@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from psibench.errors import InputError
@@ -75,8 +76,16 @@ def load_port(
     return model
 
 
-def load_auto(folder: Path, options: Mapping[str, Any], *, trust_remote_code: bool = False) -> Any:
+def load_auto(
+    folder: Path,
+    options: Mapping[str, Any],
+    *,
+    trust_remote_code: bool = False,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> Any:
     """Load the class that the checkpoint names, without BERT's pooler, which nothing here reads.
+
+    ``changes`` are keys of config.json with other values than it has.
 
     Raises
     ------
@@ -86,7 +95,7 @@ def load_auto(folder: Path, options: Mapping[str, Any], *, trust_remote_code: bo
     from transformers import AutoConfig, AutoModel
 
     trust = {"trust_remote_code": trust_remote_code}
-    config = AutoConfig.from_pretrained(folder, **trust)
+    config = AutoConfig.from_pretrained(folder, **trust, **changes)
     if hasattr(config, "use_cache"):
         config.use_cache = False
     options = {**options, **trust, "config": config}

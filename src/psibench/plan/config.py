@@ -1,6 +1,6 @@
 """The whole config: composed of all sections, loaded, validated, and the entries that it names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -84,8 +84,29 @@ class TrainedModel:
             document_prompt=base.document_prompt,
             parameters_m=base.parameters_m,
             attention=base.attention,
+            positions=base.positions,
             description=f"{self.base} trained on {self.distribution} evidence, seed {self.seed}",
         )
+
+
+def untrained_bases(trained: Iterable[TrainedModel]) -> dict[str, SentenceTransformerModel]:
+    """Return the entries of the bases of some models, by id: each base's, with -untrained.
+
+    Raises
+    ------
+    ValueError
+        If two trainings have different bases of one id.
+    """
+    found: dict[str, SentenceTransformerModel] = {}
+    for one in trained:
+        about = {"description": f"{one.base} before it is trained"}
+        entry = one.base_entry.model_copy(update=about)
+        if found.setdefault(f"{one.base}-untrained", entry) != entry:
+            raise ValueError(
+                f"training.{one.training}.bases.{one.base}: another training has another base of "
+                "this id, and both are evaluated untrained; choose another id"
+            )
+    return found
 
 
 def trained_models(trainings: Mapping[str, Training]) -> dict[str, TrainedModel]:
@@ -157,6 +178,13 @@ class Config(Section):
         """The models that `training` makes, by id."""
         return trained_models(self.training)
 
+    @cached_property
+    def untrained(self) -> dict[str, SentenceTransformerModel]:
+        """The bases that are evaluated as they are, by id."""
+        return untrained_bases(
+            one for one in self.trained.values() if self.training[one.training].untrained
+        )
+
     @model_validator(mode="after")
     def _what_is_named_is_there(self) -> "Config":
         for name, section in self.benchmarks.items():
@@ -172,7 +200,7 @@ class Config(Section):
                     f"training.{name}.benchmark {training.benchmark!r} is not among benchmarks "
                     f"{list(self.benchmarks)}"
                 )
-        models, probes = [*self.models, *self.trained], self.probes
+        models, probes = [*self.models, *self.untrained, *self.trained], self.probes
         among = dict.fromkeys(models)
         for key, named, kind, known in (
             *(
@@ -227,14 +255,14 @@ def load_config(
     refuse_secrets(raw)
     config = validated(raw, TypeAdapter(Config), "config")
     known = load_registry() | config.registry
-    config = config.model_copy(update={"models": [*config.models, *config.trained]})
-    for name, model in config.trained.items():
-        if name in known:
-            raise InputError(
-                f"config key training.{model.training}.bases.{model.base}: the registry has a "
-                f"model {name!r}, too; choose another id for the base"
-            )
-        known[name] = model.entry
+    made = config.untrained | {name: model.entry for name, model in config.trained.items()}
+    config = config.model_copy(update={"models": [*config.models, *made]})
+    if taken := [name for name in made if name in known]:
+        raise InputError(
+            f"config key training: the registry has a model {taken[0]!r}, too; choose another id "
+            "for the base"
+        )
+    known |= made
     refuse(_problems(config, known))
     _check_budgets(config)
     return config, {name: known[name] for name in config.models}

@@ -346,8 +346,11 @@ def pool_domains(plan: Plan, training: str) -> list[str]:
     return domains(plan, section.benchmark, plan.pool_language(training))
 
 
-def held_out(plan: Plan, training: str) -> list[str]:
-    """List the corpora, in the language of the pool, that its models are evaluated on."""
+def held_out(plan: Plan, training: str, *, table: str) -> list[str]:
+    """List a table of the benchmarks, in the language of the pool, that its models are tested on.
+
+    ``table``: corpus, or qrels.
+    """
     models = {name for name, one in plan.config.trained.items() if one.training == training}
     language = plan.pool_language(training)
     tested = dict.fromkeys(
@@ -355,7 +358,12 @@ def held_out(plan: Plan, training: str) -> list[str]:
         for run in plan.runs
         if run["model"] in models and run["corpus_lang"] == language
     )
-    return [path for name in tested for path in domain_tables(plan, name, language, table="corpus")]
+    return [path for name in tested for path in domain_tables(plan, name, language, table=table)]
+
+
+def trained_alone(plan: Plan) -> list[str]:
+    """List the models that are trained and evaluated nowhere."""
+    return [f"{one.folder}/model.json" for one in plan.trained_alone.values()]
 
 
 def base_inputs(plan: Plan, trained: str) -> list[str]:

@@ -38,7 +38,13 @@ from psibench.plan.benchmarks import (
     plan_benchmarks,
     views_of,
 )
-from psibench.plan.config import Config, resolve_llms, resolve_prices, resolve_rerankers
+from psibench.plan.config import (
+    Config,
+    TrainedModel,
+    resolve_llms,
+    resolve_prices,
+    resolve_rerankers,
+)
 from psibench.plan.texts import (
     KEPT_SHARE,
     PlannedTexts,
@@ -158,6 +164,16 @@ class Plan:
         if tiny is None or planned.view == TINY:
             return found
         return [model for model in found if self.models[model].kind not in tiny.only_here]
+
+    @cached_property
+    def trained_alone(self) -> dict[str, TrainedModel]:
+        """The models of trainings none of whose models is evaluated: made for later, by id.
+
+        Of the other trainings, what is evaluated is what is trained.
+        """
+        own = self.config.trained
+        tested = {own[run["model"]].training for run in self.runs if run["model"] in own}
+        return {name: one for name, one in own.items() if one.training not in tested}
 
     def pool_of(self, model: str) -> str:
         """Return the benchmark that a trained model was trained on."""
@@ -497,7 +513,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
         downloads=by_name(_downloads(config, there, rerankers, encoders, looking)),
         sources=_sources(benchmarks, looking),
     )
-    refuse(_untested(plan))
+    refuse(_without_pool(plan))
     refuse(_unanswerable(plan))
     for name, entry in entries.items():
         if isinstance(entry, RunFilesModel):
@@ -511,21 +527,14 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
     return plan
 
 
-def _untested(plan: Plan) -> Iterator[str]:
-    """Say which trainings have no pool in their language, or are evaluated nowhere."""
-    tested = {run["model"] for run in plan.runs}
+def _without_pool(plan: Plan) -> Iterator[str]:
+    """Say which trainings have no pool in their language."""
     for name, section in plan.config.training.items():
         native = plan.benchmarks[section.benchmark].native
         if (language := plan.pool_language(name)) not in native:
             yield (
                 f"config key training.{name}.lang: {language!r} is no language that benchmark "
                 f"{section.benchmark!r} is read in; allowed: {', '.join(native)}"
-            )
-        own = [model for model, one in plan.config.trained.items() if one.training == name]
-        if not tested.intersection(own):
-            yield (
-                f"config key training.{name}: its models are evaluated on no benchmark; "
-                f"{section.benchmark!r} is their pool. Add a benchmark to test them on"
             )
 
 

@@ -32,15 +32,18 @@ def summary_names(plan: Plan) -> list[str]:
 
 
 def training_tables(plan: Plan) -> dict[str, str]:
-    """Return the tables of what was trained, by name; none where nothing is."""
-    names = [spec.name for spec in TABLES] if plan.config.training else []
+    """Return the tables of what was trained, by name; none where nothing trained is evaluated."""
+    names = [spec.name for spec in TABLES] if training_runs(plan) else []
     return {name: f"results/{name}.parquet" for name in names}
 
 
 def training_runs(plan: Plan) -> list[dict[str, Any]]:
-    """List the trained models with what they are made of."""
+    """List the trained models that are evaluated with what they are made of."""
+    tested = {run["model"] for run in plan.runs}
     found = []
     for name, one in plan.config.trained.items():
+        if name not in tested:
+            continue
         parts = plan.config.training[one.training].distributions.get(one.distribution, {})
         is_balanced = len(set(parts.values())) == 1 and len(parts) == len(POSITIONS)
         labels = {key: getattr(one, key) for key in ("training", "base", "distribution", "seed")}

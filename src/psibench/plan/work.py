@@ -425,7 +425,10 @@ def _searched(plan: Plan, row: Row, model: str, texts: PlannedTexts, n_domains: 
 def _extras(plan: Plan, measured: Measured) -> Iterator[Row]:
     """Yield the rows of models that are trained, and of probes where the config names them."""
     encoding = plan.config.encoding
+    evaluated = {run["model"] for run in plan.runs} | set(plan.trained_alone)
     for model, trained in plan.config.trained.items():
+        if model not in evaluated:
+            continue
         section, settings = plan.config.training[trained.training], trained.settings
         language = plan.pool_language(trained.training)
         row = Row(section.benchmark, language, "train", model, gpus=1)

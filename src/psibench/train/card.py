@@ -21,6 +21,10 @@ LANDMARK_USE = (
     "Special tokens are put between chunks of a text by code of psibench: install it, and load "
     "with `SentenceTransformer(folder, trust_remote_code=True)`."
 )
+NO_POSITIONS = (
+    "No positional encoding: the parameters of the rotary embedding in config.json make it the "
+    "identity. Keep them."
+)
 HUB_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
@@ -130,6 +134,7 @@ def _card(found: Mapping[str, Any], measured: Sequence[Measured], licence: str) 
         f"Before each query: {json.dumps(entry['query_prompt'])}; before each document: "
         f"{json.dumps(entry['document_prompt'])}.",
         *([LANDMARK_USE] if entry["pooling"] == "landmark" else []),
+        *([NO_POSITIONS] if entry.get("positions") else []),
         "", *_results(measured),
         "## Licence", "",
         f"The weights come from those of {base['checkpoint']} (licence: {licence}), whose terms go "

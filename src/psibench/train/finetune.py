@@ -20,7 +20,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, loading
 from psibench.models.declared import TEXT_INPUT, read_layout
 from psibench.models.dtypes import fast_dtype, pick_device
-from psibench.models.networks import check_positions
+from psibench.models.networks import check_positions, positions_taken_out
 from psibench.models.weights import checking_weights, quiet, tokenizer_folder
 from psibench.stopping import watched_stop
 from psibench.tables import content_hash, read_table
@@ -257,7 +257,8 @@ def load_base(entry: Base, *, device: str) -> Any:
     Raises
     ------
     InputError
-        If it cannot be loaded, takes fewer tokens than ``max_tokens`` or has fewer layers.
+        If it cannot be loaded, takes fewer tokens than ``max_tokens``, has fewer layers, or a
+        positional encoding that cannot be taken out.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -271,6 +272,7 @@ def load_base(entry: Base, *, device: str) -> Any:
         if entry.attention != "auto":
             options["attn_implementation"] = entry.attention
         inner = layout.transformer if layout else ""
+        changes = positions_taken_out(folder / inner, entry.checkpoint) if entry.positions else None
         tokenizer_folder(folder, inner)
         kind: Any = Transformer
         landmark: dict[str, Any] = {}
@@ -282,6 +284,7 @@ def load_base(entry: Base, *, device: str) -> Any:
             transformer = kind(
                 str(folder / inner),
                 model_kwargs=options,
+                config_kwargs=changes,
                 modality_config={"text": dict(TEXT_INPUT)},  # no chat template around texts
                 module_output_name="token_embeddings",
                 max_seq_length=entry.max_tokens,

@@ -9,8 +9,11 @@ uniform shares its examples with begin, middle and end.
 
 Left out of the pool, and counted: queries whose document's exact text is in a corpus that models
 are evaluated on (``held_out``), with several positives (``several_positives``: the others would be
-negatives in a batch), whose evidence has no single third (``no_position``), and about documents
-outside of all length bins (``outside_bins``); the first reason of these counts.
+negatives in a batch), whose evidence has no single third (``no_position``), about documents
+outside of all length bins (``outside_bins``), and about documents of one article with a document
+that a test query is about (``same_article``: tables have no titles, so an article is told by its
+text, which holds most of the other's words in their order, or is held by it); the first reason of
+these counts.
 """
 
 import logging
@@ -28,14 +31,15 @@ from psibench.tables.derived import derived
 from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.tables.spec import INT64, POOLED, STRING, Column, TableSpec
 from psibench.tables.stage import stage
+from psibench.text.near_duplicates import KnownTexts
 from psibench.text.segments import POSITIONS
 from psibench.train.sections import POOL, Ratio
 
 logger = logging.getLogger("psibench")
 
 HELD_OUT, SEVERAL_POSITIVES = "held_out", "several_positives"
-NO_POSITION, OUTSIDE_BINS = "no_position", "outside_bins"
-REASONS = (HELD_OUT, SEVERAL_POSITIVES, NO_POSITION, OUTSIDE_BINS)
+NO_POSITION, OUTSIDE_BINS, SAME_ARTICLE = "no_position", "outside_bins", "same_article"
+REASONS = (HELD_OUT, SEVERAL_POSITIVES, NO_POSITION, OUTSIDE_BINS, SAME_ARTICLE)
 
 TRAINING_PAIRS = TableSpec(
     "training_pairs",
@@ -79,11 +83,15 @@ def training_pool(
     *,
     edges: Sequence[int],
     held_out: pl.Series,
+    tested: KnownTexts,
+    same_article: float | None,
 ) -> pl.DataFrame:
     """List a domain's queries as examples, and why some are none.
 
     ``edges`` are the borders of the length bins, characters; ``held_out`` the texts of documents
-    that may not be trained on. Returns ``query_id``, ``doc_id``, ``length_bin`` (null outside),
+    that may not be trained on, ``tested`` those that test queries are about, and ``same_article``
+    the overlap with one of these from which on a document is of its article; None: it is of none.
+    Returns ``query_id``, ``doc_id``, ``length_bin`` (null outside),
     ``position`` (null if none), ``reason`` (empty for an example), in the order of the queries.
     """
     documents = corpus.select(
@@ -100,7 +108,7 @@ def training_pool(
     labels = bin_labels(edges)
     numbers = bin_numbers(asked.get_column("n_chars").to_numpy(), edges).tolist()
     bins = pl.Series([labels[n] if n >= 0 else None for n in numbers], dtype=pl.String)
-    return asked.with_columns(length_bin=bins, position=_position()).select(
+    found = asked.with_columns(length_bin=bins, position=_position()).select(
         "query_id",
         "doc_id",
         "length_bin",
@@ -114,6 +122,15 @@ def training_pool(
         .when(pl.col("length_bin").is_null())
         .then(pl.lit(OUTSIDE_BINS))
         .otherwise(pl.lit("")),
+    )
+    if same_article is None:
+        return found
+    usable = found.filter(reason="").select("doc_id").unique()
+    texts = corpus.join(usable, left_on="_id", right_on="doc_id", how="semi").select("_id", "text")
+    known = [key for key, text in texts.iter_rows() if tested.overlap(text) >= same_article]
+    is_known = pl.col("doc_id").is_in(known) & (pl.col("reason") == "")
+    return found.with_columns(
+        reason=pl.when(is_known).then(pl.lit(SAME_ARTICLE)).otherwise("reason")
     )
 
 
@@ -247,7 +264,7 @@ def _count(examples: pl.DataFrame) -> tuple[int, ...]:
     return (*thirds, examples.height, examples.select("domain", "doc_id").n_unique())
 
 
-@stage("sample_training", version=1)
+@stage("sample_training", version=2)
 def run_sample_training(
     *,
     domains: list[str],
@@ -255,10 +272,12 @@ def run_sample_training(
     corpus: list[str],
     qrels: list[str],
     held_out: list[str],
+    held_out_qrels: list[str],
     edges: list[int],
     distributions: dict[str, Ratio],
     budget: int | None,
     sampling_seed: int,
+    same_article: float | None,
     pairs: str,
     counts: str,
 ) -> None:
@@ -266,7 +285,8 @@ def run_sample_training(
 
     ``domains``, ``queries``, ``corpus`` and ``qrels`` are those of the pool's benchmark in one
     language, a table of each domain, in order; ``held_out`` the corpora that models are evaluated
-    on; the other settings are as in the config section `training.ID`.
+    on, ``held_out_qrels`` their qrels in the same order; the other settings are as in the config
+    section `training.ID`.
 
     Raises
     ------
@@ -275,6 +295,7 @@ def run_sample_training(
     """
     texts = [read_columns(path, CORPUS, ["text"]).get_column("text") for path in held_out]
     unseen = pl.concat(texts).unique() if texts else pl.Series("text", [], dtype=pl.String)
+    tested = KnownTexts(_tested_texts(held_out, held_out_qrels) if same_article else [])
     found = pl.concat(
         training_pool(
             read_table(own_queries, QUERIES),
@@ -282,6 +303,8 @@ def run_sample_training(
             read_table(own_qrels, QRELS),
             edges=edges,
             held_out=unseen,
+            tested=tested,
+            same_article=same_article,
         ).with_columns(domain=pl.lit(domain))
         for domain, own_queries, own_corpus, own_qrels in zip(
             domains, queries, corpus, qrels, strict=True
@@ -299,15 +322,26 @@ def run_sample_training(
     )
     origin = derived(
         "sample_training",
-        [*queries, *corpus, *qrels, *held_out],
+        [*queries, *corpus, *qrels, *held_out, *held_out_qrels],
         params={
             "domains": domains,
             "edges": edges,
             "distributions": distributions,
             "budget": budget,
             "sampling_seed": sampling_seed,
+            "same_article": same_article,
         },
     )
     write_table(drawn, pairs, TRAINING_PAIRS, provenance=origin)
     table = count_examples(drawn, left_out, edges=edges, budget=per_bin)
     write_table(table, counts, TRAINING_COUNTS, provenance=origin)
+
+
+def _tested_texts(corpora: Sequence[str], qrels: Sequence[str]) -> pl.Series:
+    """Return the texts of the documents that some query of a test is about, each once."""
+    texts = []
+    for documents, judged in zip(corpora, qrels, strict=True):
+        own = read_columns(judged, QRELS, ["corpus-id", "score"]).filter(pl.col("score") > 0)
+        every = read_columns(documents, CORPUS, ["_id", "text"])
+        texts.append(every.join(own, left_on="_id", right_on="corpus-id", how="semi")["text"])
+    return pl.concat(texts).unique(maintain_order=True) if texts else pl.Series([], dtype=pl.String)

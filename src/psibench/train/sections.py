@@ -4,9 +4,10 @@ Defaults are those of Controlled (arXiv 2605.26578, sections 3.1.4 and 3.2.2, ta
 """
 
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_serializer, model_validator
+from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
 from psibench.config.base import Commit, Id, Language, Section, refuse_repeats
 from psibench.config.encoders import Landmark
@@ -68,6 +69,9 @@ class Base(Section):
     ModernBERT-large (395 million) among the larger ones: give it 2e-5."""
     layers: int | None = Field(default=None, ge=1)
     """Keep the first so many layers alone: a small network cut from a larger one."""
+    positions: Literal["none"] | None = None
+    """none: the rotary embedding is taken out, as the code that pretrained the checkpoint did and
+    its config.json does not say (Controlled's TinyLlama-NoPE). Null: as config.json says."""
     attention: Attention = "auto"
     """Implementation; auto: sdpa, which picks the fastest kernel there is."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -91,6 +95,11 @@ class Base(Section):
         if self.pads is not None and self.objective != "pads":
             raise ValueError(f"pads needs objective: pads, and it is {self.objective!r}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a key that came later where it is null: what was trained before is kept."""
+        return {k: v for k, v in dump(self).items() if k != "positions" or v is not None}
 
     @property
     def rate(self) -> float:
@@ -158,9 +167,21 @@ class Training(Section):
     bases: dict[Id, Base] = Field(min_length=1)
     """Checkpoints to be trained, by id."""
     settings: Settings = Settings()
+    untrained: bool = False
+    """Evaluate and probe each base as it is, too, as BASE-untrained."""
+    same_article: Annotated[float, Field(gt=0, le=1)] | None = 0.5
+    """A document of the pool and one that a test query is about are of one article if they share
+    this part of the runs of five words of the one that has fewer; it is not trained on. Null: equal
+    texts alone are left out."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "Training":
+        cut = [name for name, base in self.bases.items() if base.layers is not None]
+        if self.untrained and cut:
+            raise ValueError(
+                f"untrained: of base {cut[0]!r} some layers alone are trained, and no checkpoint "
+                "has those alone; leave out `layers`, or `untrained`"
+            )
         if any(low >= high for low, high in pairwise(self.edges)):
             raise ValueError(f"edges {self.edges} do not rise")
         for name, ratio in self.distributions.items():
