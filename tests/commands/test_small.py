@@ -149,3 +149,17 @@ def test_what_a_model_that_is_not_trained_yet_will_see_is_told(folder, monkeypat
     monkeypatch.chdir(written.parent)
 
     assert "bert-base-uniform-s42 is given 128 tokens: it will not see" in check_config(written)
+
+
+@pytest.mark.parametrize(
+    ("preset", "base"),
+    [("controlled_table3", "modernbert-base"), ("controlled_figure7", "bert-base")],
+)
+def test_the_base_that_is_trained_is_one_that_is_evaluated(preset, base, folder, monkeypatch):
+    whole = CONFIG_FOLDER / "presets" / f"{preset}.yaml"
+    config, models = small_config(whole, folder=folder, monkeypatch=monkeypatch)
+
+    evaluated = {run["model"] for run in make_plan(config, models).runs}
+    assert {one.base for one in config.trained.values()} == {base}
+    assert set(config.trained) | set(config.untrained) <= evaluated
+    assert list(config.untrained) == [f"{base}-untrained"] * (preset == "controlled_figure7")

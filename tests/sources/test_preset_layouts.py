@@ -185,11 +185,26 @@ LAYOUTS = {
             ]
         },
     ),
-    "OWNER/msmarco-documents": (  # a dataset of one's own
-        configs(corpus={"train": "corpus.jsonl"}, quotes={"dev": "quotes.jsonl"}),
+    "mteb/msmarco": (
+        configs(
+            default={split: f"qrels/{split}.jsonl" for split in ("train", "dev", "test")},
+            corpus={"corpus": "corpus.jsonl"},
+            queries={"queries": "queries.jsonl"},
+        ),
         {
-            "corpus.jsonl": [{"_id": "D", "text": "a. b."}],
-            "quotes.jsonl": [{"query_id": "1", "document_id": "D", "quotes": ["b."]}],
+            "corpus.jsonl": [
+                {"_id": "7", "title": "", "text": "a."},
+                {"_id": "8", "title": "", "text": "b."},
+            ],
+            "queries.jsonl": [{"_id": "0", "text": "a?"}, {"_id": "1", "text": "b?"}],
+        }
+        | {
+            f"qrels/{split}.jsonl": [{"query-id": query, "corpus-id": passage, "score": 1.0}]
+            for split, query, passage in (
+                ("train", "0", "7"),
+                ("dev", "1", "8"),
+                ("test", "0", "8"),
+            )
         },
     ),
 }
@@ -242,7 +257,7 @@ EVIDENCE = {
     "fever/fever": [("1", "A", [1], [], ("a.", "b."))],
     "hotpotqa/hotpot_qa": [("1", "distractor/validation", [1], [], ("a.", "b."))],
     "tdiggelm/climate_fever": [("1", "A", [], ["b."], ())],
-    "OWNER/msmarco-documents": [("1", "D", [], ["b."], ())],
+    "mteb/msmarco": [("1", "8", [0], [], ("b.",))],
 }
 TIERS = ("high", "low", "middle")
 DOCUMENTS = {

@@ -31,7 +31,7 @@ from psibench.config.rerankers import load_rerankers
 from psibench.generate.loaders.known_item import simulate_known_items
 from psibench.llm.sections import load_llms
 from psibench.llm.standin.locales import ACCENTED
-from psibench.plan.config import Config, load_config, trained_models
+from psibench.plan.config import Config, load_config, trained_models, untrained_bases
 from psibench.train.sections import Training
 
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
@@ -325,14 +325,23 @@ class _Small:
         training["distributions"] = dict(
             list(distributions.items())[:: len(distributions) - 1 or 1]
         )
-        name, base = next(iter(training["bases"].items()))
+        name = self._base(training)
+        base = training["bases"][name]
         kept = ("pooling", "query_prompt", "document_prompt", "objective", "pads", "licence")
         training["bases"] = {
             name: {key: base[key] for key in kept if key in base}
-            | {"checkpoint": EMBEDDED, "layers": 2, "max_tokens": 128}
+            | {"checkpoint": EMBEDDED, "max_tokens": 128}
+            | ({} if training.get("untrained") else {"layers": 2})
             | {"parameters_m": 15, "learning_rate": 5e-4}
         }
         training["settings"] = {"epochs": 1, "batch_size": 8}
+
+    def _base(self, training: dict[str, Any]) -> str:
+        """Return the first base that a benchmark names models of, else the first of all."""
+        named = {*_texts([section.get("models") for section in self.raw["benchmarks"].values()])}
+        tested = {one.base for name, one in self.of.trained.items() if name in named}
+        bases = list(training["bases"])
+        return next((name for name in bases if name in tested), bases[0])
 
     def _choose_models(self) -> None:
         """Keep the first model of each kind, what they rest on, and what is trained."""
@@ -341,7 +350,7 @@ class _Small:
         seen = set()
         for name in config.models:
             entry = self.models[name]
-            if name in config.trained:
+            if name in config.trained or name in config.untrained:
                 continue
             kind = (entry.backend, entry.kind, entry.control, getattr(entry, "vectors", None))
             if kind not in seen:
@@ -350,7 +359,8 @@ class _Small:
         raw["models"] = [name for name in config.models if name in kept]
         training = TypeAdapter(dict[str, Training]).validate_python(raw.get("training", {}))
         trained = trained_models(training)
-        left = {*raw["models"], *trained}
+        untrained = untrained_bases(m for m in trained.values() if training[m.training].untrained)
+        left = {*raw["models"], *trained, *untrained}
         for section in [*raw["benchmarks"].values(), raw.get("probes", {})]:
             for part in (section, section.get("translate") or {}):
                 if part.get("models") is not None:
