@@ -27,6 +27,7 @@ def config_of(**base):
         "edges": [1, 100_000],
         "distributions": {"begin": {"beginning": 1}, "uniform": dict.fromkeys(THIRDS, 1)},
         "budget": 3,
+        "same_article": None,  # its texts are the test's, of which a word is elsewhere
         "bases": {"net": BASE | base},
         "settings": {"epochs": 1, "batch_size": 4},
     }
@@ -70,6 +71,10 @@ def test_a_base_is_trained_tested_and_compared_and_an_edit_trains_only_what_it_c
     assert "| test | eng-Latn-eng-Latn | ndcg@10 |" in card
     assert project.planned() == {}
 
+    found = config_of()
+    found["training"]["t"] |= {"same_article": 0.5}
+    project.write_config(found)
+    assert {"sample_training", "train_model"} <= set(project.planned())
     project.write_config(config_of(licence="apache-2.0", parameters_m=1))
     assert "train_model" not in project.planned()
     project.write_config(config_of(pooling="cls"))
