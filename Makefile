@@ -6,6 +6,7 @@
 # make process-test   what starts programs: whole runs of the workflow, killed jobs, installs, a browser
 # make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
 #                     FULL=1: and the embedded default through it, beside a local run's table
+# make small          every preset's chain of jobs at small size, an hour; PRESETS="beir myopic": these
 # make peers          what is exported, loaded and scored by mteb, BEIR, ranx, ir-measures, PyTerrier and others
 # make setup          the set-up alone: .venv from requirements.lock
 # make lint           formats, lint, types, workflow lint, schema drift, dry run of each config
@@ -28,7 +29,7 @@ UV ?= $(shell command -v uv)
 INSTALL := $(if $(UV),$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python,\
   $(BIN)/python -m pip install --quiet --disable-pip-version-check)
 
-.PHONY: psi train probes docs test process-test slurm-test peers setup setup-bench setup-peers setup-docs lint format dry bench wheel lock schema clean
+.PHONY: psi train probes docs test process-test slurm-test small peers setup setup-bench setup-peers setup-docs lint format dry bench wheel lock schema clean
 .DEFAULT_GOAL := psi
 
 psi: setup
@@ -102,6 +103,9 @@ lint: setup
 	python tools/environments.py --check
 	snakemake --lint
 	@$(MAKE) --no-print-directory dry
+
+small: setup
+	@python tools/small_runs.py $(PRESETS)
 
 dry: setup
 	@python tools/dry_runs.py
