@@ -285,13 +285,15 @@ class _Small:
 
     def _documents(self, section: dict[str, Any], n_documents: int) -> None:
         sample = section.get("sample") or {}
-        if n_documents == N_POOL and sample["unit"] == "chars":  # cells of lengths and positions
-            sample["edges"] = [256, 512, 1024]
+        if section["recipe"] == "documents":
+            section["n_documents"] = min(section.get("n_documents") or n_documents, n_documents)
+        if n_documents == N_POOL and sample.get("unit") == "chars":
+            sample["edges"] = [256, 512, 1024]  # cells of lengths and positions
             sample.pop("shares", None)
         if sample:
             sample["n_documents"] = min(sample.get("n_documents") or n_documents, n_documents)
         unit = WORDS_PER[sample.get("unit", "words")]
-        edges = sample.get("edges", [60, 600])
+        edges = sample.get("edges") or section.get("words") or [60, 600]
         words = (max(20, int(edges[0] * unit)), int(edges[-1] * unit))
         if section.get("corpora"):
             by_language: dict[str, list[dict[str, Any]]] = {}
@@ -316,7 +318,7 @@ class _Small:
     # Models
 
     def _training(self, training: dict[str, Any], pool: dict[str, Any]) -> None:
-        training["edges"] = pool["sample"]["edges"]
+        training["edges"] = pool.get("sample", training)["edges"]
         training["seeds"] = training.get("seeds", [42])[:1]
         training.pop("budget", None)
         distributions = (
@@ -326,6 +328,11 @@ class _Small:
             list(distributions.items())[:: len(distributions) - 1 or 1]
         )
         name, base = next(iter(training["bases"].items()))
+        if per_domain := (base.get("pads") or {}).get("per_domain"):
+            own = {one["domain"] for one in pool["corpora"]}
+            base["pads"]["per_domain"] = {
+                one: min(n, 5) for one, n in per_domain.items() if one in own
+            }
         kept = ("pooling", "query_prompt", "document_prompt", "objective", "pads", "licence")
         training["bases"] = {
             name: {key: base[key] for key in kept if key in base}

@@ -115,11 +115,16 @@ class Plan:
         return self.benchmarks | self.views
 
     @cached_property
+    def queried(self) -> dict[str, PlannedBenchmark]:
+        """The benchmarks that have queries, by id."""
+        return {name: planned for name, planned in self.benchmarks.items() if planned.has_queries}
+
+    @cached_property
     def evaluated(self) -> list[PlannedBenchmark]:
         """The benchmarks, each followed by those of its views that have rows of their own."""
         return [
             self.named[one]
-            for name, planned in self.benchmarks.items()
+            for name, planned in self.queried.items()
             for one in (name, *planned.evaluated_views.values())
         ]
 
@@ -512,8 +517,8 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
 
 
 def _untested(plan: Plan) -> Iterator[str]:
-    """Say which trainings have no pool in their language, or are evaluated nowhere."""
-    tested = {run["model"] for run in plan.runs}
+    """Say which trainings have no pool that fits, or are neither evaluated nor probed."""
+    tested = {run["model"] for run in plan.runs} | {*(plan.config.probes.models or ())}
     for name, section in plan.config.training.items():
         native = plan.benchmarks[section.benchmark].native
         if (language := plan.pool_language(name)) not in native:
@@ -521,11 +526,19 @@ def _untested(plan: Plan) -> Iterator[str]:
                 f"config key training.{name}.lang: {language!r} is no language that benchmark "
                 f"{section.benchmark!r} is read in; allowed: {', '.join(native)}"
             )
+        lacking = [one for one, base in section.bases.items() if base.objective != "pads"]
+        if lacking and section.benchmark not in plan.queried:
+            yield (
+                f"config key training.{name}.bases: {', '.join(lacking)} are trained on queries, "
+                f"and benchmark {section.benchmark!r} is documents alone. Give them `objective: "
+                "pads`, or take a benchmark with queries"
+            )
         own = [model for model, one in plan.config.trained.items() if one.training == name]
         if not tested.intersection(own):
             yield (
                 f"config key training.{name}: its models are evaluated on no benchmark; "
-                f"{section.benchmark!r} is their pool. Add a benchmark to test them on"
+                f"{section.benchmark!r} is their pool. Add a benchmark to test them on, or name "
+                "them in probes.models"
             )
 
 
