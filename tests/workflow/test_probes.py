@@ -47,6 +47,9 @@ def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(t
     collected = {"probe_table": 1, "probe_page": 1, "probes": 1}
     assert project.planned("probes") == {"probe": 1} | collected
 
+    project.write_config(config | {"probes": probes | {"reversal_cuts": "exact"}})
+    assert project.planned("probes") == {"probe": 1} | collected
+
     models = {"models": ["bm25", "one", "minilm-static"]}
     project.write_config(config | models | {"probes": probes | {"compare": {"one": "bm25"}}})
     assert "probes.compare: 'bm25' cannot be probed" in project.run("probes", check=False).stderr
