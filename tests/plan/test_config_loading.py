@@ -83,7 +83,7 @@ def test_an_unknown_key_is_named_as_the_user_wrote_it(override, key):
         ),
         (
             {"benchmarks": {"b": {**SQUAD, "recipe": "foo"}}},
-            "benchmarks.b.recipe: found 'foo'. Input should be 'beir', 'fineweb_posq_",
+            "benchmarks.b.recipe: found 'foo'. Input should be 'beir', 'documents', 'fineweb_posq_",
         ),
         (
             {"benchmarks": {"b": {**SQUAD, "source": {"kind": "files", "paths": ["x"]}}}},

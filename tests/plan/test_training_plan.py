@@ -138,6 +138,21 @@ def test_a_training_that_cannot_be_is_refused(change, said):
         plan_of(**change)
 
 
+DOCUMENTS = {"recipe": "documents", "source": {"kind": "python_docs"}}
+PROBED = {"probes": {"models": ["net-pool-s1"]}}
+
+
+def test_pads_may_be_trained_on_documents_alone_and_tested_by_probes():
+    pads = TRAINING | {"seeds": [1], "bases": {"net": BASE | {"objective": "pads"}}}
+    plan = plan_of({"pool": DOCUMENTS, "test": DOCUMENTS}, pads, **PROBED)
+    assert plan.runs == []
+    assert {one["benchmark"] for one in paths.probed(plan)} == {"test"}
+    assert paths.probe_psi(plan) == []
+    assert paths.held_out(plan, "t") == ["results/test/data/eng-Latn/general/corpus.parquet"]
+    with pytest.raises(InputError, match="net are trained on queries, and benchmark 'pool' is doc"):
+        plan_of({"pool": DOCUMENTS, "test": PLAIN})
+
+
 def test_two_trainings_may_not_make_one_model():
     override = {
         "benchmarks": BENCHMARKS,

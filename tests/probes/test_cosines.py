@@ -13,7 +13,14 @@ from psibench.errors import InputError
 from psibench.probes.cosines import measure, summarise
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.settings import PROBES, Probes, why_not
-from psibench.probes.tables import EMPTY_QUERIES, Texts, draw, mean_row
+from psibench.probes.tables import (
+    EMPTY_QUERIES,
+    Texts,
+    draw,
+    drawn_queries,
+    mean_row,
+    profile_rows,
+)
 from psibench.text.lengths import count_whitespace_tokens
 
 WORDS = (
@@ -141,6 +148,15 @@ def test_cosines_do_not_depend_on_how_many_documents_are_in_memory(load, monkeyp
     assert run("moving", texts, load(), places=3).equals(whole)
 
 
+def test_segments_can_be_numbers_and_cuts(load):
+    found = run("segments", texts_of([document(3)]), load(), segments=[10, [0.333, 0.666]])
+    assert found["n_places"].unique().sort().to_list() == [3, 10]
+    with pytest.raises(ValueError, match="give each number once"):
+        Probes(segments=[3, [0.333, 0.666]])
+    with pytest.raises(ValueError, match="do not rise"):
+        Probes(segments=[[0.666, 0.333]])
+
+
 def test_what_does_not_fit_is_a_row_with_its_reason(load):
     texts = texts_of(["One sentence", "", "一二三四五六七。八九十。"])
     found = run("removal", texts, load(), removal_sizes=[0.5])
@@ -198,6 +214,40 @@ def test_the_summary_is_of_documents_that_have_every_place():
     whole = [row for row in found if row["read"] == "whole"]
     assert whole[0]["value"] == pytest.approx(0.9)
     assert whole[0]["low"] is None
+
+
+def test_gap_and_range_of_cosines_are_also_over_how_far_the_vectors_move():
+    # 1 - cosine: .2 .1 .1 and .4 .1 .1, mean 1/6; gaps -.1 and -.3, mean -.2
+    matrix = np.array([[0.8, 0.9, 0.9], [0.6, 0.9, 0.9]])
+    named = {row["measure"]: row for row in profile_rows(matrix, "cosine", "abc", level=0.95)}
+    assert named["cosine gap"]["relative"] == pytest.approx(-0.2 / (1 / 6))
+    assert named["cosine range"]["relative"] == pytest.approx(0.2 / (1 / 6))
+    # Everything twice as near to 1: the gap is half as large, and as large for what moves at all.
+    nearer = {r["measure"]: r for r in profile_rows((1 + matrix) / 2, "cosine", "abc", level=0.95)}
+    assert nearer["cosine gap"]["value"] == pytest.approx(-0.1)
+    assert nearer["cosine gap"]["relative"] == pytest.approx(-1.2)
+    flat = list(profile_rows(np.ones((2, 3)), "cosine", "abc", level=0.95))
+    other = list(profile_rows(matrix, "ndcg@10", "abc", level=0.95))
+    assert {row.get("relative") for row in flat + other} == {None}
+
+
+def test_rows_of_one_document_are_one_unit_of_the_interval():
+    # Two rows of the first document: deviations -.2 and .2 add up, and what is left is .0 and .0
+    found = mean_row(np.array([0.1, 0.5, 0.3]), level=0.95, documents=np.array([0, 0, 1]))
+    assert (found["value"], found["n_documents"]) == (pytest.approx(0.3), 2)
+    assert (found["low"], found["high"]) == (pytest.approx(0.3), pytest.approx(0.3))
+
+
+def test_so_many_queries_of_a_document_are_drawn_the_fewer_among_the_more():
+    asked = pl.DataFrame(
+        {
+            "query_id": [f"q{k}" for k in range(9)],
+            "document_id": ["a"] * 5 + ["b"] * 3 + ["c"],
+        }
+    )
+    drawn = {n: set(drawn_queries(asked, "x", seed=1, most=n)["query_id"]) for n in (1, 2, None)}
+    assert [len(drawn[n]) for n in drawn] == [3, 5, 9]
+    assert drawn[1] < drawn[2]
 
 
 def test_a_mean_over_thirty_documents_has_students_interval_and_p():

@@ -116,6 +116,22 @@ def test_the_summary_has_100_points_with_their_spread_and_the_tenths(load):
     assert {row["n_left_out"] for row in rows} == {1}
 
 
+def test_all_pairs_count_in_the_curve_and_documents_in_its_interval(load):
+    two = texts(TEXT, TEXT[40:])
+    again = two.queries.head(1).with_columns(query_id=pl.lit("q9"), text=pl.lit("old stone"))
+    found = measure_saliency(
+        Texts(two.documents, pl.concat([two.queries, again])), load(), Probes()
+    )
+    matrix = found.sort("document_id", "query_id", "point")["saliency"].to_numpy().reshape(3, 100)
+    rows = [row for row in summarise_saliency(found, level=0.95) if row["read"] == "all"]
+    assert {row["n_documents"] for row in rows} == {2}
+    points = [row for row in rows if row["n_places"] == 100]
+    curve = [row["value"] for row in points if row["measure"] == "saliency"]
+    assert curve == pytest.approx(matrix.mean(axis=0).tolist())
+    spread = [row["value"] for row in points if row["measure"] == "saliency sd"]
+    assert spread == pytest.approx(matrix.std(axis=0).tolist())
+
+
 def test_a_model_without_gradients_is_refused(tmp_path):
     entry = load_registry()["minilm-static"]
     assert why_not(entry) is None

@@ -177,6 +177,15 @@ def test_a_text_shorter_than_its_segments_is_unfit(text):
         segments(text, 10)
 
 
+def test_segments_are_cut_at_shares_of_the_characters_rounded_down():
+    # 1,000 characters: int(333.0) and int(666.0); of 200: 66 and 133, where equal ones have 132
+    for n_chars, cuts in ((1000, (333, 666)), (200, (66, 133))):
+        made = segments("x" * n_chars, [0.333, 0.666])
+        assert [one.part for one in made] == [(0, cuts[0]), cuts, (cuts[1], n_chars)]
+        assert {one.n_places for one in made} == {3}
+    assert segments("x" * 200, 3)[1].part == (66, 132)
+
+
 # --- moved evidence
 
 
@@ -262,6 +271,15 @@ def test_reversal_cuts_between_sentences_where_they_end_near_a_cut():
     spans, order = reversed_segments(text, 5)
     assert [text[slice(*span)] for span in spans] == text.replace(". ", ".|").split("|")
     assert order.text == "Eeee eeee ee. Dddd dddd dd. Cccc cccc cc. Bbbb bbbb bb. Aaaa aaaa aa."
+
+
+def test_exact_reversal_cuts_at_equal_numbers_of_characters_through_words():
+    spans, order = reversed_segments("Aa bb. Cc dd ee", 5, is_exact=True)  # three characters each
+    assert spans == ((0, 3), (3, 6), (6, 9), (9, 12), (12, 15))
+    assert order.text == " ee dd Ccbb.Aa "
+    assert moved_pieces(spans, order, (7, 12)) == [(7, 9), (3, 6)]
+    with pytest.raises(UnfitError, match="fewer than 5 segments"):
+        reversed_segments("abcd", 5, is_exact=True)
 
 
 @pytest.mark.parametrize("text", ["", "abcd", f"{FAMILY}{FAMILY}"])

@@ -190,6 +190,26 @@ def test_the_forward_pass_may_be_in_bfloat16_and_the_weights_stay_float32(
     assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
 
 
+def test_without_a_schedule_the_learning_rate_is_the_same_in_all_steps(
+    pool, tiny_bert, tmp_path, caplog
+):
+    with caplog.at_level(logging.INFO, logger="psibench"):
+        train(pool, tmp_path, base_of(tiny_bert), schedule="none", epochs=1)
+    rates = {line.rpartition(" ")[2] for line in caplog.messages if ": loss " in line}
+    assert rates == {"0.001"}
+
+
+def test_gradients_are_cut_unless_the_norm_is_null(pool, tiny_bert, tmp_path):
+    losses = {
+        norm: manifest(
+            train(pool, tmp_path, base_of(tiny_bert), name=f"m{norm}", max_gradient_norm=norm)
+        )["loss"]
+        for norm in (None, 1e6, 1e-12)
+    }
+    assert losses[None] == pytest.approx(losses[1e6], abs=1e-6)
+    assert losses[1e-12] != pytest.approx(losses[None], abs=1e-3)  # below Adam's epsilon
+
+
 def test_the_stage_takes_what_a_rule_gives(trained, pool, tiny_bert, tmp_path):
     base = Base.model_validate(base_of(tiny_bert)).model_dump(mode="json")
     settings = Settings.model_validate(SETTINGS).model_dump(mode="json")

@@ -9,8 +9,11 @@ from tiny_training import base_of
 from transformers import AutoTokenizer
 
 from psibench.errors import InputError
+from psibench.tables import Provenance, write_table
+from psibench.tables.schemas import QRELS, QUERIES
 from psibench.train.finetune import load_base, make_loss, run_train_model
 from psibench.train.pads import pads_pairs
+from psibench.train.sampling import run_sample_training
 from psibench.train.sections import Base, Pads, Settings
 
 
@@ -72,6 +75,20 @@ def test_a_share_of_the_documents_is_drawn_and_a_larger_one_holds_it(tokenizer):
     assert {of(window)[0] for window in again["first"]} == drawn[0.2]
 
 
+def test_so_many_documents_of_each_domain_are_drawn(tokenizer):
+    pool = documents(20).with_columns(domain=pl.Series(["a"] * 5 + ["b"] * 10 + ["c"] * 5))
+    numbers = {name: set(own["doc_id"]) for (name,), own in pool.group_by("domain")}
+    few, more = (
+        {of(window)[0] for window in make(pool, tokenizer, per_domain={"a": 2, "b": n})["first"]}
+        for n in (3, 6)
+    )
+    assert [len(few & numbers[name]) for name in "abc"] == [2, 3, 0]
+    assert few < more
+    assert len(more & numbers["b"]) == 6
+    with pytest.raises(InputError, match=r"per_domain\.a: 6 documents wanted, and the pool has 5"):
+        make(pool, tokenizer, per_domain={"a": 6})
+
+
 def test_a_seed_decides_the_windows(tokenizer):
     pool = documents(10)
     assert make(pool, tokenizer).equals(make(pool, tokenizer))
@@ -107,8 +124,21 @@ def test_the_loss_of_pairs_is_contrastive_on_the_cosine(tiny_bert):
     assert found == pytest.approx(np.mean(costs) / 2, abs=1e-6)
 
 
-def test_pads_trains_on_the_documents_of_the_pool(pool, tiny_bert, tmp_path):
+@pytest.mark.parametrize("has_queries", [True, False])
+def test_pads_trains_on_the_documents_of_the_pool(pool, tiny_bert, tmp_path, has_queries):
     base = base_of(tiny_bert, objective="pads", pads={"share": 0.5, "batch_size": 4})
+    if not has_queries:
+        pool = pool | {name: str(tmp_path / f"{name}.parquet") for name in ("pairs", "none")}
+        origin = Provenance("test", 1)
+        write_table(QUERIES.empty(), pool["none"], QUERIES, provenance=origin)
+        write_table(QRELS.empty(), tmp_path / "qrels.parquet", QRELS, provenance=origin)
+        pool["queries"] = [pool.pop("none")]
+        run_sample_training(
+            domains=pool["domains"], queries=pool["queries"], corpus=pool["corpus"],
+            qrels=[str(tmp_path / "qrels.parquet")], held_out=[], edges=[0, 200],
+            distributions={"begin": {"beginning": 1}}, budget=None, sampling_seed=42,
+            pairs=pool["pairs"], counts=str(tmp_path / "counts.parquet"),
+        )  # fmt: skip
     run_train_model(
         Base.model_validate(base), Settings(epochs=3), distribution="pool", seed=1,
         sampling_seed=42, device="cpu", **pool, work=str(tmp_path / "work"),

@@ -222,6 +222,21 @@ def test_a_stage_draws_across_domains(benchmark, tmp_path):
     assert rows == [("drawn", "uniform", label, 1, 1, 1, 3, 3) for label in ("80-120", "all")]
 
 
+def test_documents_without_queries_are_a_pool_without_positions_and_draws(benchmark, tmp_path):
+    for path in benchmark["queries"]:
+        table(path, QUERIES, [])
+    pairs, counts = sample(benchmark, tmp_path)
+    assert pairs.select("distribution", "domain", "query_id", "doc_id", "position").rows() == [
+        ("pool", domain, name, name, None) for domain in "xy" for name in ("d1", "d2")
+    ]
+    pool = counts.filter(kind="pool", length_bin="all").select(
+        "n_examples", "n_documents", "budget"
+    )
+    assert pool.rows() == [(4, 4, None)]
+    left_out = dict(counts.filter(kind="left_out").select("name", "n_examples").iter_rows())
+    assert left_out == {"held_out": 2, "several_positives": 0, "no_position": 0, "outside_bins": 2}
+
+
 def test_without_held_out_corpora_no_document_is_left_out(benchmark, tmp_path):
     _, counts = sample(benchmark | {"held_out": [], "held_out_qrels": []}, tmp_path)
     assert counts.filter(name="held_out")["n_examples"].item() == 0

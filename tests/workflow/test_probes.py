@@ -1,7 +1,9 @@
 """The target `probes` on a tiny benchmark: one real run, and what an edit reruns."""
 
 import json
+import random
 
+from embedding_standin import EmbeddingServer, EmbeddingStandIn
 from workflow_project import WORDS, Project, save_checkpoint, tiny_config
 
 from psibench.probes.tables import PROBE_TABLE
@@ -45,9 +47,57 @@ def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(t
     collected = {"probe_table": 1, "probe_page": 1, "probes": 1}
     assert project.planned("probes") == {"probe": 1} | collected
 
+    project.write_config(config | {"probes": probes | {"reversal_cuts": "exact"}})
+    assert project.planned("probes") == {"probe": 1} | collected
+
     models = {"models": ["bm25", "one", "minilm-static"]}
     project.write_config(config | models | {"probes": probes | {"compare": {"one": "bm25"}}})
     assert "probes.compare: 'bm25' cannot be probed" in project.run("probes", check=False).stderr
     compared = probes | {"compare": {"one": "minilm-static"}}
     project.write_config(config | models | {"probes": compared})
     assert project.planned("probes")["probe_comparison"] == 1
+
+
+def test_documents_alone_are_probed_also_by_a_service_that_is_named(tmp_path):
+    rng = random.Random(1)
+    texts = [" ".join(rng.choices(WORDS, k=n)) for n in (4, 30, 31, 32, 33)]
+    lines = "\n".join(json.dumps({"text": text}) for text in texts)
+    (tmp_path / "texts.jsonl").write_text(lines)
+    save_checkpoint(tmp_path / "checkpoint")
+    project = Project(tmp_path)
+    with EmbeddingServer(EmbeddingStandIn()) as server:
+        service = {
+            "backend": "embedding-api",
+            "url": server.url("openai"),
+            "model": "embed-1",
+            "max_tokens": 512,
+            "tokenizer": "embedded:all-MiniLM-L6-v2",
+        }
+        source = {"kind": "files", "paths": ["texts.jsonl"]}
+        config = tiny_config() | {
+            "benchmarks": {"texts": {"recipe": "documents", "source": source, "words": [4, 33]}},
+            "models": ["one", "asked"],
+            "probes": {"names": ["segments", "saliency"], "segments": [[0.333, 0.666]]},
+        }
+        config["registry"] = config["registry"] | {"asked": service}
+        project.write_config(config)
+        assert "probe_api" not in project.planned()
+        named = config["probes"] | {"models": ["one", "asked"]}
+        project.write_config(config | {"probes": named})
+        project.run()
+        sent = [text for _, body, _ in server.stand_in.asked for text in body["input"]]
+    kept = texts[1:4]
+    thirds = {
+        part
+        for text, (low, high) in ((t, (int(len(t) * 0.333), int(len(t) * 0.666))) for t in kept)
+        for part in (text[:low], text[low:high], text[high:])
+    }
+    assert sorted(sent) == sorted({*kept, *thirds})  # each once
+    found = read_table(tmp_path / "results" / "probe_table.parquet", PROBE_TABLE)
+    assert set(found["model"]) == {"one", "asked"}
+    assert found["n_documents"].unique().to_list() == [3]
+    assert found.filter(measure="cosine gap")["relative"].null_count() == 0
+    assert not (tmp_path / "results" / "psi_table.csv").exists()
+    page = (tmp_path / "results" / "probes.html").read_text()
+    assert "relative" in page
+    assert project.planned() == {}

@@ -83,7 +83,7 @@ rule published:
         mem_mb=mib(2000, 25),
         runtime=minutes(30),
     params:
-        benchmarks={name: dump(b) for name, b in settings.benchmarks.items()},
+        benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
         stage=STAGES["published"],
     message:
         "Writing {output.html}"
@@ -168,7 +168,7 @@ rule report:
         mem_mb=mib(4000, 3),
         runtime=minutes(120),
     params:
-        benchmarks={name: dump(b) for name, b in settings.benchmarks.items()},
+        benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
         models={name: dump(plan.models[name]) for name in settings.models},
         generated=summaries.asked_languages(plan),
         verification=summaries.verification_files(plan),

@@ -135,8 +135,8 @@ encoded_before_probe = per_job(paths.encoded_before_probe)
 
 
 def per_benchmark(path):
-    """Expand a path with {benchmark} over all benchmarks."""
-    return [path.format(benchmark=name) for name in plan.benchmarks]
+    """Expand a path with {benchmark} over all benchmarks that have queries."""
+    return [path.format(benchmark=name) for name in plan.queried]
 
 
 def per_pair(path):

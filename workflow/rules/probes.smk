@@ -63,6 +63,22 @@ use rule probe as probe_vllm with:
         model=patterns["encoded by vllm"],
 
 
+# Texts that a service is asked about: no GPU, but a network and a key.
+use rule probe as probe_api with:
+    wildcard_constraints:
+        model=patterns["api"],
+    conda:
+        "../../envs/cpu.yaml"
+    threads: 1
+    resources:
+        mem_mb=mib(4000, 6),
+        runtime=minutes(1440),
+        # What is spent is known only if one job asks at a time.
+        budgeted_llm=lambda wildcards: int(
+            plan.models[wildcards.model].budget_usd is not None
+        ),
+
+
 rule probe_table:
     input:
         tables=paths.probe_tables(plan),

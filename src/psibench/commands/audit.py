@@ -153,7 +153,9 @@ def audit(entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, stor
     """
     model = Path(args.model).absolute().name
     settings = Encoding(device=args.device)
-    why = why_not(entry) or ("" if args.n or args.queries else "none were asked for (--n 0)")
+    is_service = isinstance(entry, EmbeddingApiModel)
+    why = "its vectors come from a service" if is_service else why_not(entry)
+    why = why or ("" if args.n or args.queries else "none were asked for (--n 0)")
     if why and args.queries:
         raise InputError(f"--queries: {args.model!r} cannot be searched with: {why}")
     if isinstance(entry, EmbeddingApiModel):

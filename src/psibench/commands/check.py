@@ -164,7 +164,8 @@ def language_lines(plan: Plan, name: str) -> Iterator[str]:
         yield f"{language}: {_counted(domains, 'domain')}"
     alone = [asked for asked, searched in planned.pairs if asked == searched]
     crossed = [f"{asked} in {found}" for asked, found in planned.pairs if asked != found]
-    yield f"evaluated in {_counted(alone, 'language')}"
+    done = "evaluated" if planned.has_queries else "probed, or trained on,"
+    yield f"{done} in {_counted(alone, 'language')}"
     if crossed:
         yield f"across languages: {_counted(crossed, 'pair')}"
     if section.translate is not None:

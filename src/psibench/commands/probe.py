@@ -11,7 +11,7 @@ import polars as pl
 
 from psibench.commands.base import Command, refuse_below, refuse_unwritable
 from psibench.commands.probe_text import probe_lines
-from psibench.config.models import EncoderModel, SentenceTransformerModel
+from psibench.config.models import SentenceTransformerModel
 from psibench.config.registry import load_registry
 from psibench.config.sections import Encoding
 from psibench.errors import InputError, supported
@@ -94,12 +94,11 @@ def probe(args: argparse.Namespace) -> None:
     entry = find_model(args.model, max_tokens=args.max_tokens)
     if (reason := why_not(entry, args.name)) is not None:
         raise InputError(f"model {args.model!r} cannot be probed: {reason}")
-    assert isinstance(entry, EncoderModel)
     with tempfile.TemporaryDirectory(prefix="psibench-probe-") as folder:
         place = Path(folder)
         asked = ProbeRun(
             probe=args.name,
-            entry=entry,  # type: ignore[arg-type]
+            entry=entry,
             model=Path(args.model).name,
             benchmark=args.corpus.name,
             language="und",
@@ -168,7 +167,7 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError(f"--queries: {args.name} has no queries; leave it out")
 
 
-def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, list[Path]]:
+def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Write what is given as a benchmark's tables, which the stage reads: files by name."""
     origin = provenance("probe", params={}, inputs={})
     documents = read_document_files([args.corpus], text_column=args.text_column)

@@ -40,7 +40,7 @@ def comparison_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterato
     """Yield the lines of PROBE_COMPARISON rows: what sums each probe up, or all of them."""
     shown = table if every_row else contrasts(table.filter(domain=POOLED))
     head = ["probe", "model", "other", "measure", "condition", "size", "value", "other's"]
-    head += ["difference", "interval", "p", "docs"]
+    head += ["difference", "interval", "p", "relative", "other's", "docs"]
     for place, part in shown.group_by("benchmark", "language", "domain", maintain_order=True):
         yield ", ".join(map(str, place))
         lines = [
@@ -48,7 +48,9 @@ def comparison_lines(table: pl.DataFrame, *, every_row: bool = False) -> Iterato
                 *(row[name] for name in ("probe", "model", "other", "measure", "condition")),
                 _share(row["size"]),
                 *(f"{row[name]:.4f}" for name in ("value", "other_value")),
-                *(f"{row['difference']:+.4f}", *_tested(row), str(row["n_documents"])),
+                *(f"{row['difference']:+.4f}", *_tested(row)),
+                *(_relative(row[name]) for name in ("relative", "other_relative")),
+                str(row["n_documents"]),
             ]
             for row in part.iter_rows(named=True)
         ]
@@ -91,8 +93,8 @@ def _profiles(part: pl.DataFrame) -> Iterator[str]:
         line = _profile(dict(zip(keys, key, strict=True)), means, part)
         blocks.setdefault(shown, []).append(line)
     for shown, lines in blocks.items():
-        head = ["model", "measure", "read", "size", *shown[1:], "gap", "interval", "p", "range"]
-        yield from aligned([[*head, "p flat", "docs", "out"], *lines], n_text=4)
+        head = ["model", "measure", "read", "size", *shown[1:], "gap", "interval", "p", "relative"]
+        yield from aligned([[*head, "range", "p flat", "docs", "out"], *lines], n_text=4)
 
 
 def _profile(key: dict[str, Any], means: pl.DataFrame, part: pl.DataFrame) -> list[str]:
@@ -108,7 +110,7 @@ def _profile(key: dict[str, Any], means: pl.DataFrame, part: pl.DataFrame) -> li
     return [
         *(key["model"], key["measure"], key["read"], _share(key["size"])),
         *(f"{value:.4f}" for value in means["value"]),
-        *(f"{gap['value']:+.4f}", *_tested(gap)),
+        *(f"{gap['value']:+.4f}", *_tested(gap), _relative(gap["relative"])),
         *(f"{spread['value']:.4f}", _tested(spread)[1]),
         *(str(first["n_documents"]), str(first["n_left_out"])),
     ]
@@ -118,6 +120,10 @@ def _tested(row: dict[str, Any]) -> tuple[str, str]:
     """Write a figure's interval and p."""
     p = UNDEFINED if row["p"] is None else p_value(row["p"])
     return ends(row["low"], row["high"], "+.4f"), p
+
+
+def _relative(value: float | None) -> str:
+    return UNDEFINED if value is None else f"{value:+.3f}"
 
 
 def _share(size: float | None) -> str:

@@ -169,7 +169,7 @@ def show_results(targets: Sequence[str]) -> None:
     """Print the tables among the targets, and which files to look at."""
     from psibench.commands.show import run_show
 
-    asked = targets or ["all"]
+    asked = targets or ["all" if (RESULTS / "psi_table.parquet").is_file() else "probes"]
     names = dict.fromkeys(TABLES[stem] for t in asked if (stem := Path(t).stem) in TABLES)
     for name in names:
         run_show(argparse.Namespace(file=RESULTS / f"{name}.parquet", all=False))

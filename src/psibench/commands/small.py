@@ -242,7 +242,6 @@ class _Small:
         self._choose_models()
         raw.setdefault("probes", {})["n_documents"] = min(self.of.probes.n_documents, N_DOCUMENTS)
         raw["probes"] |= {"saliency_min_tokens": 128}
-        self._probe_sources()
         raw["encoding"] = {}
         raw["length_tokenizer"] = EMBEDDED
         raw["report"] = {"title": f"Small run, stand-ins for every model: {self.of.report.title}"}
@@ -285,13 +284,15 @@ class _Small:
 
     def _documents(self, section: dict[str, Any], n_documents: int) -> None:
         sample = section.get("sample") or {}
-        if n_documents == N_POOL and sample["unit"] == "chars":  # cells of lengths and positions
-            sample["edges"] = [256, 512, 1024]
+        if section["recipe"] == "documents":
+            section["n_documents"] = min(section.get("n_documents") or n_documents, n_documents)
+        if n_documents == N_POOL and sample.get("unit") == "chars":
+            sample["edges"] = [256, 512, 1024]  # cells of lengths and positions
             sample.pop("shares", None)
         if sample:
             sample["n_documents"] = min(sample.get("n_documents") or n_documents, n_documents)
         unit = WORDS_PER[sample.get("unit", "words")]
-        edges = sample.get("edges", [60, 600])
+        edges = sample.get("edges") or section.get("words") or [60, 600]
         words = (max(20, int(edges[0] * unit)), int(edges[-1] * unit))
         if section.get("corpora"):
             by_language: dict[str, list[dict[str, Any]]] = {}
@@ -306,17 +307,10 @@ class _Small:
         if (section.get("personas") or {}).get("source", {}).get("kind") == "hub":
             del section["personas"]["source"]
 
-    def _probe_sources(self) -> None:
-        """Replace what is left of the hub, wherever documents alone are read."""
-        for number, inner in enumerate(_mappings(self.raw.get("probes", {}))):
-            if isinstance(source := inner.get("source"), dict) and source.get("kind") == "hub":
-                path = self.data.documents(number, "eng-Latn", (60, 600))
-                inner["source"] = {"kind": "files", "paths": [path], "id_column": "_id"}
-
     # Models
 
     def _training(self, training: dict[str, Any], pool: dict[str, Any]) -> None:
-        training["edges"] = pool["sample"]["edges"]
+        training["edges"] = pool.get("sample", training)["edges"]
         training["seeds"] = training.get("seeds", [42])[:1]
         training.pop("budget", None)
         distributions = (
@@ -327,6 +321,11 @@ class _Small:
         )
         name = self._base(training)
         base = training["bases"][name]
+        if per_domain := (base.get("pads") or {}).get("per_domain"):
+            own = {one["domain"] for one in pool["corpora"]}
+            base["pads"]["per_domain"] = {
+                one: min(n, 5) for one, n in per_domain.items() if one in own
+            }
         kept = ("pooling", "query_prompt", "document_prompt", "objective", "pads", "licence")
         training["bases"] = {
             name: {key: base[key] for key in kept if key in base}

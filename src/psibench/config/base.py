@@ -2,6 +2,7 @@
 
 import re
 from importlib import import_module
+from itertools import pairwise
 from pkgutil import iter_modules
 from typing import Annotated, TypeVar
 
@@ -32,6 +33,7 @@ Commit = Annotated[
 """A commit of a checkpoint's repository on the hub."""
 
 Named = TypeVar("Named", str, int)
+Number = TypeVar("Number", int, float)
 
 
 def refuse_repeats(values: list[Named]) -> list[Named]:
@@ -39,6 +41,13 @@ def refuse_repeats(values: list[Named]) -> list[Named]:
     repeated = sorted({value for value in values if values.count(value) > 1})
     if repeated:
         raise ValueError(f"named more than once: {', '.join(map(str, repeated))}")
+    return values
+
+
+def refuse_falling(values: list[Number]) -> list[Number]:
+    """Raise ValueError if a list of numbers does not rise."""
+    if any(low >= high for low, high in pairwise(values)):
+        raise ValueError(f"{values} do not rise")
     return values
 
 

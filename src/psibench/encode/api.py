@@ -7,9 +7,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -22,9 +22,9 @@ from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
 from psibench.errors import InputError
 from psibench.models.api.ledger import ApiRequest, Ledger
 from psibench.models.api.service import ApiAsker, check_paths, pack
-from psibench.models.api.texts import ApiTexts, load_api_texts, remember_tokenizer
+from psibench.models.api.texts import load_api_texts, remember_tokenizer
 from psibench.models.checkpoints import checkpoint_identity
-from psibench.models.protocols import StopCheck, TokenizedText
+from psibench.models.protocols import Role, StopCheck, TokenizedText
 from psibench.progress import Progress
 from psibench.stopping import watched_stop
 from psibench.tables import write_table
@@ -34,6 +34,7 @@ from psibench.tables.schemas import ENCODINGS
 from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
+Asked = TypeVar("Asked")
 
 BLOCK_CHARS = 64_000_000
 """Characters of the texts in memory: about 0.4 GB with their tokens."""
@@ -90,32 +91,17 @@ def run_embed_api(
     """
     entry = registry_entry(config, model)
     assert isinstance(entry, EmbeddingApiModel)
-    check_paths(entry, model=model)
     sources = list_sources(domains, corpora, queries)
     ids = [read_ids(source) for source in sources]
-    texts = load_api_texts(entry, model=model)
-    folder = Path(store) / "embeddings" / model
-    remember_tokenizer(folder, name=entry.tokenizer, identity=texts.identity)
-    vectors = EmbeddingStore(folder, texts.fingerprint, storage=storage)
-    ledger = Ledger(
-        folder, job=str(encodings), price=entry.price, limit_usd=entry.budget_usd, model=model
-    )
+    service = EmbeddingService(entry, model, store=store, storage=storage, job=str(encodings))
     with watched_stop() if stop is None else contextlib.nullcontext(stop) as checked:
-        try:
-            job = _Job(entry, model, texts, vectors, ledger, checked)
-            frames = asyncio.run(job.run(sources))
-        finally:
-            ledger.close()
-    # A service can be pinned no further: model, version, tokenizer.
-    named = "@".join(filter(None, (entry.model, entry.version)))
-    tokenizer = checkpoint_identity(entry.tokenizer, None, part="tokenizer")
-    answered_by = f"{named}, tokenizer {tokenizer}"
+        frames = service.ask((service.source(source) for source in sources), stop=checked)
     provenance = derived(
         "embed_api",
         [*corpora, *queries],
         params=retrieval_params(entry)
-        | {"fingerprint": store_fingerprint(texts.fingerprint, storage)},
-        revisions={f"model:{model}": answered_by},
+        | {"fingerprint": store_fingerprint(service.texts.fingerprint, storage)},
+        revisions=service_revision(model, entry),
     )
     tables = [
         rows.select(
@@ -124,24 +110,47 @@ def run_embed_api(
         for source, own, rows in zip(sources, ids, frames, strict=True)
     ]
     write_table(pl.concat(tables), encodings, ENCODINGS, provenance=provenance)
-    frame = pl.DataFrame([{"model": model} | ledger.spending()], EMBEDDING_USAGE.empty().schema)
+    used = {"model": model} | service.spending()
+    frame = pl.DataFrame([used], EMBEDDING_USAGE.empty().schema)
     write_table(frame, usage, EMBEDDING_USAGE, provenance=provenance)
 
 
-class _Job:
-    """Asks for what the store lacks; for one use."""
+def service_revision(model: str, entry: EmbeddingApiModel) -> dict[str, str]:
+    """Return what a service's model is, for the provenance.
+
+    It can be pinned no further: model, version, tokenizer.
+    """
+    named = "@".join(filter(None, (entry.model, entry.version)))
+    tokenizer = checkpoint_identity(entry.tokenizer, None, part="tokenizer")
+    return {f"model:{model}": f"{named}, tokenizer {tokenizer}"}
+
+
+class EmbeddingService:
+    """Asks a service for the vectors that its model's store lacks.
+
+    ``texts`` says what is sent of a text, ``vectors`` is the store; ``job`` is the name under which
+    the spending is kept.
+    """
 
     def __init__(
         self,
         entry: EmbeddingApiModel,
         model: str,
-        texts: ApiTexts,
-        store: EmbeddingStore,
-        ledger: Ledger,
-        stop: StopCheck,
+        *,
+        store: str | Path,
+        storage: Storage,
+        job: str,
     ) -> None:
-        self._entry, self._model, self._texts = entry, model, texts
-        self._store, self._ledger, self._stop = store, ledger, stop
+        check_paths(entry, model=model)
+        self._entry, self._model = entry, model
+        self.texts = load_api_texts(entry, model=model)
+        folder = Path(store) / "embeddings" / model
+        remember_tokenizer(folder, name=entry.tokenizer, identity=self.texts.identity)
+        self.vectors = EmbeddingStore(folder, self.texts.fingerprint, storage=storage)
+        self._ledger = Ledger(
+            folder, job=job, price=entry.price, limit_usd=entry.budget_usd, model=model
+        )
+        self._stop: StopCheck | None = None
         self._keys: list[bytes] = []
         self._vectors: list[np.ndarray] = []
         self._n_requests, self._since = 0, 0.0
@@ -150,52 +159,61 @@ class _Job:
         self._asker: ApiAsker | None = None
         self._progress = Progress("", total=0, unit="tokens")
 
-    async def run(self, sources: Sequence[Source]) -> list[pl.DataFrame]:
-        """Ask for all sources; returns each one's columns of the encodings table."""
-        try:
-            frames = [await self._source(source) for source in sources]
-        finally:
-            self._flush()
-            if self._asker is not None:
-                await self._asker.close()
-        self._store_blank()
-        return frames
+    def ask(self, asked: Iterable[Awaitable[Asked]], *, stop: StopCheck) -> list[Asked]:
+        """Await `source` or `block` one after the other, and see that all of it is stored."""
 
-    async def _source(self, source: Source) -> pl.DataFrame:
-        frames = [pl.DataFrame(schema=ENCODED)]
-        salt = self._texts.salt(source.role)
+        async def run() -> list[Asked]:
+            try:
+                found = [await one for one in asked]
+            finally:
+                self._flush()
+                if self._asker is not None:
+                    await self._asker.close()
+                self._asker = None
+            self._store_blank()
+            return found
+
+        self._stop = stop
+        try:
+            return asyncio.run(run())
+        finally:
+            self._ledger.close()
+
+    def spending(self) -> dict[str, Any]:
+        """Sum up what the job has asked; see `Ledger.spending`."""
+        return self._ledger.spending()
+
+    async def source(self, source: Source) -> pl.DataFrame:
+        """Ask for a source; returns its columns of the encodings table."""
+        frames, title = [pl.DataFrame(schema=ENCODED)], f"{source.domain}, {source.role}"
+        salt = self.texts.salt(source.role)
         for texts in _blocks(source):
-            keys = [text_key(text, salt=salt) for text in texts]
-            items = self._texts.tokenize(texts, source.role)
-            await self._ask_block(source, texts, items, keys)
+            items = await self.block(texts, source.role, title=title)
             rows = [
-                (key, item.n_tokens, item.visible_char_end)
-                for key, item in zip(keys, items, strict=True)
+                (text_key(text, salt=salt), item.n_tokens, item.visible_char_end)
+                for text, item in zip(texts, items, strict=True)
             ]
             frames.append(pl.DataFrame(rows, schema=ENCODED, orient="row"))
         return pl.concat(frames)
 
-    async def _ask_block(
-        self,
-        source: Source,
-        texts: Sequence[str],
-        items: Sequence[TokenizedText],
-        keys: Sequence[bytes],
-    ) -> None:
-        """Ask for the texts of a block that the store lacks, each distinct one once."""
+    async def block(self, texts: Sequence[str], role: Role, *, title: str) -> list[TokenizedText]:
+        """Ask for the texts that the store lacks, each distinct one once; returns their tokens."""
+        assert self._stop is not None
         self._stop.check()
-        role, entry = source.role, self._entry
-        missing = self._store.missing(keys)
+        salt, entry = self.texts.salt(role), self._entry
+        keys = [text_key(text, salt=salt) for text in texts]
+        items = self.texts.tokenize(texts, role)
+        missing = self.vectors.missing(keys)
         if self._dim is None and (stored := set(keys) - {keys[place] for place in missing}):
-            self._dim = self._store.load([stored.pop()]).values.shape[1]
-        sent = {place: self._texts.sent(texts[place], items[place], role) for place in missing}
+            self._dim = self.vectors.load([stored.pop()]).values.shape[1]
+        sent = {place: self.texts.sent(texts[place], items[place], role) for place in missing}
         todo = [place for place in missing if sent[place].strip()]
         self._blank |= dict.fromkeys(keys[place] for place in missing if not sent[place].strip())
         counts = [items[place].n_tokens for place in todo]
-        title = f"asking {self._model}: {source.domain}, {role}"
+        title = f"asking {self._model}: {title}"
         logger.info("%s: %d texts, %d to ask", title, len(keys), len(todo))
         if not todo:
-            return
+            return items
         requests = (
             ApiRequest(
                 role,
@@ -215,6 +233,7 @@ class _Job:
             await self._asker.see_to_all(requests, check_stop=self._stop.check)
         self._dim = self._asker.dim
         self._flush()
+        return items
 
     def _take(self, request: ApiRequest, vectors: np.ndarray) -> None:
         """Keep the vectors of one request; write a part of the store if it is time."""
@@ -230,7 +249,7 @@ class _Job:
 
     def _flush(self) -> None:
         if self._keys:
-            self._store.add(self._keys, self._vectors)
+            self.vectors.add(self._keys, self._vectors)
         self._keys, self._vectors, self._n_requests = [], [], 0
 
     def _store_blank(self) -> None:
@@ -243,7 +262,8 @@ class _Job:
             )
         logger.warning("%d texts without a visible character get zeros", len(self._blank))
         zeros = [np.zeros((1, self._dim), np.float32)] * len(self._blank)
-        self._store.add(list(self._blank), zeros)
+        self.vectors.add(list(self._blank), zeros)
+        self._blank = {}
 
 
 def _blocks(source: Source) -> Iterator[list[str]]:

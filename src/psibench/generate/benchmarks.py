@@ -18,6 +18,7 @@ from psibench.generate.controlled import Controlled
 from psibench.generate.fineweb_posq import FinewebPosq
 from psibench.generate.loaders import loaders
 from psibench.generate.loaders.beir import Beir
+from psibench.generate.loaders.documents import Documents
 from psibench.generate.loaders.fineweb_posq_release import FinewebPosqRelease
 from psibench.generate.loaders.known_item import KnownItem
 from psibench.generate.loaders.posir_release import PosirRelease
@@ -37,6 +38,7 @@ if TYPE_CHECKING:  # loaders of their own are found when the config is read
         | PosirRelease
         | Beir
         | KnownItem
+        | Documents
         | FinewebPosq
         | Posir
         | Controlled

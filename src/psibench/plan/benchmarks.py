@@ -15,6 +15,7 @@ from psibench.filters.decide import SPAN_PARTS
 from psibench.filters.negatives import FinewebNegatives, PosirNegatives
 from psibench.generate.benchmarks import (
     Benchmark,
+    Documents,
     GeneratedBenchmark,
     Place,
     PosirRelease,
@@ -207,6 +208,11 @@ class PlannedBenchmark:
         """
         several = len({place.domain for place in self.places}) > 1
         return f"{domain}/" if several and not isinstance(self.section, PosirRelease) else ""
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether it is searched: documents alone are probed, or trained on."""
+        return not isinstance(self.section, Documents)
 
     @property
     def is_generated(self) -> bool:

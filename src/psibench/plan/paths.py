@@ -20,6 +20,7 @@ from psibench.generate.benchmarks import (
     GENERATED_RECIPES,
     RAW,
     Benchmark,
+    Documents,
     FinewebPosqRelease,
     view_id,
 )
@@ -347,16 +348,16 @@ def pool_domains(plan: Plan, training: str) -> list[str]:
 
 
 def held_out(plan: Plan, training: str, *, table: str) -> list[str]:
-    """List a table of the benchmarks, in the language of the pool, that its models are tested on.
+    """List a table of what its models are evaluated or probed on, in the language of the pool.
 
     ``table``: corpus, or qrels.
     """
     models = {name for name, one in plan.config.trained.items() if one.training == training}
     language = plan.pool_language(training)
     tested = dict.fromkeys(
-        run["benchmark"]
-        for run in plan.runs
-        if run["model"] in models and run["corpus_lang"] == language
+        one["benchmark"]
+        for one in [*plan.runs, *probed(plan)]
+        if one["model"] in models and one.get("lang", one.get("corpus_lang")) == language
     )
     return [path for name in tested for path in domain_tables(plan, name, language, table=table)]
 
@@ -632,10 +633,11 @@ def read_of_models(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
 def compared_domains(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
     """Return by which model the domains of a benchmark are compared, and in which languages.
 
-    The first that makes vectors; languages that it is read in, with two or more domains.
+    The first that makes vectors; languages that it is read in, with two or more domains. Documents
+    without queries are not evaluated, nor compared.
     """
     model = next((model for model in plan.config.models if plan.is_vector(model)), None)
-    native = plan.benchmarks[benchmark].native
+    native = plan.benchmarks[benchmark].native if benchmark in plan.queried else {}
     return [(model, lang) for lang, own in native.items() if model is not None and len(own) > 1]
 
 
@@ -645,8 +647,8 @@ def compared_domains(plan: Plan, benchmark: str) -> list[tuple[str, str]]:
 def probed(plan: Plan) -> list[dict[str, str]]:
     """List the jobs of all probes: probe, benchmark, model and lang.
 
-    Of models that have one vector per text and are evaluated on the language. Evidence known by
-    class alone is not moved.
+    Of models that have one vector per text and are evaluated on the language, of services those
+    that are named. Evidence known by class alone is not moved, and documents alone have none.
     """
     asked = plan.config.probes
     own = [name for name in plan.benchmarks if asked.benchmarks is None or name in asked.benchmarks]
@@ -655,10 +657,10 @@ def probed(plan: Plan) -> list[dict[str, str]]:
         for probe in asked.names
         for name in own
         if probe not in OF_QUERIES
-        or not isinstance(plan.benchmarks[name].section, FinewebPosqRelease)
+        or not isinstance(plan.benchmarks[name].section, FinewebPosqRelease | Documents)
         for lang in plan.benchmarks[name].languages
         for model in plan.models_of(name, lang, lang)
-        if (asked.models is None or model in asked.models)
+        if (not plan.is_api(model) if asked.models is None else model in asked.models)
         and why_not(plan.models[model], probe) is None
     ]
 
@@ -687,9 +689,12 @@ def compared_rows(plan: Plan, side: str) -> list[str]:
 
 
 def probe_psi(plan: Plan) -> list[str]:
-    """List the PSI tables of what is probed: they stand beside."""
+    """List the PSI tables of what is probed and has queries, where they stand beside."""
     path = "results/{benchmark}/tables/{lang}-{lang}.psi.parquet"
-    return list(dict.fromkeys(path.format(**labels) for labels in probed(plan)))
+    own = [
+        one for one in probed(plan) if plan.config.probes.psi and one["benchmark"] in plan.queried
+    ]
+    return list(dict.fromkeys(path.format(**labels) for labels in own))
 
 
 def probe_queries(plan: Plan, benchmark: str, lang: str, probe: str, *, table: str) -> list[str]:

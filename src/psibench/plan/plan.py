@@ -121,11 +121,16 @@ class Plan:
         return self.benchmarks | self.views
 
     @cached_property
+    def queried(self) -> dict[str, PlannedBenchmark]:
+        """The benchmarks that have queries, by id."""
+        return {name: planned for name, planned in self.benchmarks.items() if planned.has_queries}
+
+    @cached_property
     def evaluated(self) -> list[PlannedBenchmark]:
         """The benchmarks, each followed by those of its views that have rows of their own."""
         return [
             self.named[one]
-            for name, planned in self.benchmarks.items()
+            for name, planned in self.queried.items()
             for one in (name, *planned.evaluated_views.values())
         ]
 
@@ -528,13 +533,20 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
 
 
 def _without_pool(plan: Plan) -> Iterator[str]:
-    """Say which trainings have no pool in their language."""
+    """Say which trainings have no pool that fits."""
     for name, section in plan.config.training.items():
         native = plan.benchmarks[section.benchmark].native
         if (language := plan.pool_language(name)) not in native:
             yield (
                 f"config key training.{name}.lang: {language!r} is no language that benchmark "
                 f"{section.benchmark!r} is read in; allowed: {', '.join(native)}"
+            )
+        lacking = [one for one, base in section.bases.items() if base.objective != "pads"]
+        if lacking and section.benchmark not in plan.queried:
+            yield (
+                f"config key training.{name}.bases: {', '.join(lacking)} are trained on queries, "
+                f"and benchmark {section.benchmark!r} is documents alone. Give them `objective: "
+                "pads`, or take a benchmark with queries"
             )
 
 

@@ -235,7 +235,7 @@ def example_files(plan: Plan) -> list[dict[str, str]]:
     Up to three domains per language, at equal distances, the first and the last among them.
     """
     found = []
-    for name, planned in plan.benchmarks.items():
+    for name, planned in plan.queried.items():
         for lang in planned.languages:
             own = planned.domains(lang)
             n = min(len(own), MAX_EXAMPLE_DOMAINS)

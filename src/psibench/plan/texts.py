@@ -15,6 +15,7 @@ from psibench.config.sections import Encoding
 from psibench.generate.benchmarks import (
     Benchmark,
     Controlled,
+    Documents,
     FinewebPosq,
     GeneratedBenchmark,
     Posir,
@@ -244,6 +245,12 @@ def planned_texts(
         growth = 1.0 if language.startswith(RELEASE_SOURCES) else TRANSLATION_GROWTH
         bins = _bins(RELEASE_EDGES, RELEASE_SHARES, listed * RELEASE_DOCUMENTS, growth)
         return PlannedTexts(bins, listed * RELEASE_QUERIES)
+    if isinstance(section, Documents) and section.words and section.n_documents:
+        n_drawn = section.n_documents * (section.part[1] - section.part[0])
+        per_unit = tokens_per_unit("words", language)
+        return PlannedTexts(
+            _bins(section.words, None, round((n_domains or 1) * n_drawn), per_unit), 0
+        )
     if not isinstance(section, GeneratedBenchmark) or section.sample.n_documents is None:
         return None
     is_translated = section.translate is not None and language in section.translate.to

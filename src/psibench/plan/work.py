@@ -33,6 +33,7 @@ from psibench.plan.paths import compared_domains, probed
 from psibench.plan.plan import Plan
 from psibench.plan.texts import LEAST_SHARE, PlannedTexts, pair_tokens, scoring_minutes
 from psibench.text.segments import POSITIONS
+from psibench.train.sections import Pads
 
 CPU_GFLOPS = 60
 """10^9 operations a second that a core is counted on to do in float32: all-MiniLM-L6-v2 reached 65
@@ -129,7 +130,8 @@ def work_table(measured: Measured, *, only: str | None = None) -> pl.DataFrame:
                 rows += _construction(plan, measured, planned, language)
     own = {one.id for one in plan.named.values() if only in (None, one.base)}
     rows += (row for row in _retrieval(plan, measured) if row.benchmark in own)
-    rows += (row for row in _extras(plan, measured) if row.benchmark in own)
+    for rest in (_trained, _probed):
+        rows += (row for row in rest(plan, measured) if row.benchmark in own)
     return pl.DataFrame([row.plain() for row in rows], schema=SCHEMA, orient="row")
 
 
@@ -422,8 +424,8 @@ def _searched(plan: Plan, row: Row, model: str, texts: PlannedTexts, n_domains: 
 # Training and probes
 
 
-def _extras(plan: Plan, measured: Measured) -> Iterator[Row]:
-    """Yield the rows of models that are trained, and of probes where the config names them."""
+def _trained(plan: Plan, measured: Measured) -> Iterator[Row]:
+    """Yield the rows of models that are trained."""
     encoding = plan.config.encoding
     evaluated = {run["model"] for run in plan.runs} | set(plan.trained_alone)
     for model, trained in plan.config.trained.items():
@@ -435,7 +437,12 @@ def _extras(plan: Plan, measured: Measured) -> Iterator[Row]:
         counts = measured.counts(section.benchmark, language)
         if counts is not None:
             n = counts.left
-            if section.budget is not None:
+            if settings.objective == "pads":  # two pairs of a document
+                pads = settings.pads or Pads()
+                drawn = pads.share * counts.texts.n_documents
+                drawn = 2 * (sum(pads.per_domain.values()) if pads.per_domain else drawn)
+                n = (drawn, drawn)
+            elif section.budget is not None:
                 most = section.budget * (len(section.edges) - 1)
                 n = (min(n[0], most), min(n[1], most))
             row.items, row.basis = times(n, section.settings.epochs), counts.found.basis
@@ -447,6 +454,11 @@ def _extras(plan: Plan, measured: Measured) -> Iterator[Row]:
                     row, encoding, times(row.tokens_in, operations / (encoding.gpu_tflops * 6e13))
                 )
         yield row
+
+
+def _probed(plan: Plan, measured: Measured) -> Iterator[Row]:
+    """Yield the rows of probes, where the config names them."""
+    encoding = plan.config.encoding
     if "probes" not in plan.config.model_fields_set:
         return
     for labels in probed(plan):
@@ -462,6 +474,8 @@ def _extras(plan: Plan, measured: Measured) -> Iterator[Row]:
             minutes = sample.gpu_minutes(own, encoding)
             if minutes is not None:
                 _computed(row, encoding, times((share, share), minutes))
+            if isinstance(own, EmbeddingApiModel) and own.price is not None:
+                row.usd = times(row.tokens_in, own.price / MILLION)
         yield row
 
 

@@ -34,6 +34,13 @@ PROBE_COMPARISON = TableSpec(
         *(column for column in PROBE_TABLE.columns if column.name in SAME),
         Column("value", FLOAT64, "the model's figure on the documents that fit both"),
         Column("other_value", FLOAT64, "the other model's, on the same"),
+        Column(
+            "relative",
+            FLOAT64,
+            "as in probe_table: the model's, on the documents that fit both",
+            True,
+        ),
+        Column("other_relative", FLOAT64, "the other model's", True),
         Column("difference", FLOAT64, "value less other_value"),
         Column("low", FLOAT64, "its interval over documents; null: one document, or a range", True),
         Column("high", FLOAT64, "likewise", True),
@@ -79,6 +86,7 @@ def compare(
         is_range = row["measure"].endswith(" range")
         yield row | {
             "other_value": own["value"],
+            "other_relative": own.get("relative"),
             "difference": row["value"] - own["value"],
             "low": None if is_range else moved.get("low"),
             "high": None if is_range else moved.get("high"),
@@ -103,7 +111,7 @@ def contrasts(pairs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@stage("probe_comparison", version=1)
+@stage("probe_comparison", version=2)
 def run_probe_comparison(
     compared: Sequence[Mapping[str, str]],
     *,

@@ -16,7 +16,7 @@ import polars as pl
 from psibench.models.counting import token_counter
 from psibench.probes.encoding import EncodedTexts, ProbeEncoder, cosines
 from psibench.probes.retrieval import METRIC, Collection, ndcg_with_variants
-from psibench.probes.settings import ProbeName, Probes
+from psibench.probes.settings import ProbeName, Probes, n_segments_of
 from psibench.probes.tables import (
     ABOUT,
     ProbeFiles,
@@ -197,8 +197,8 @@ def _changes(
         for size in settings.removal_sizes:
             yield {"size": size, "n_places": 3}, partial(removals, text, size=size)
     else:
-        for n_segments in settings.segments:
-            yield {"n_places": n_segments}, partial(segments, text, n_segments)
+        for cut in settings.segments:
+            yield {"n_places": n_segments_of(cut)}, partial(segments, text, cut)
 
 
 def _moved(text: str, span: Sequence[int] | None, n_places: int) -> list[Variant]:

@@ -1,18 +1,20 @@
 """Vectors of a probe's texts: each encoded once, through the store of everything else."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from psibench.config.models import EncoderModel
+from psibench.config.models import EmbeddingApiModel, EncoderModel
 from psibench.config.sections import Encoding
+from psibench.encode.api import EmbeddingService
 from psibench.encode.batches import TextEncoding
 from psibench.encode.job import BLOCK_CHARS, open_encoder
 from psibench.encode.store import key_array, open_store, text_key
 from psibench.errors import InputError
-from psibench.models.protocols import Role
+from psibench.models.api.texts import ApiTexts
+from psibench.models.protocols import Encoder, Role, TokenizedText
 from psibench.models.transformer import TransformerEncoder
 from psibench.probes.settings import NO_GRADIENTS, why_not
 from psibench.progress import Progress
@@ -60,15 +62,29 @@ class ProbeEncoder:
     """
 
     def __init__(
-        self, entry: EncoderModel, *, model: str, store: str | Path, settings: Encoding
+        self,
+        entry: EncoderModel | EmbeddingApiModel,
+        *,
+        model: str,
+        store: str | Path,
+        settings: Encoding,
     ) -> None:
         if (reason := why_not(entry)) is not None:
             raise InputError(f"model {model!r} cannot be probed: {reason}")
+        self._settings, self._service = settings, None
+        self._encoder: Encoder | ApiTexts
+        if isinstance(entry, EmbeddingApiModel):
+            storage = settings.storage
+            self._service = EmbeddingService(
+                entry, model, store=store, storage=storage, job="probes"
+            )
+            self._encoder, self.store = self._service.texts, self._service.vectors
+            self._about = {"model": model, "dtype": "float32"}
+            return
         self._encoder, self._about = open_encoder(entry, settings, model=model)
         self.store = open_store(
             model, store=store, fingerprint=self._encoder.fingerprint, storage=settings.storage
         )
-        self._settings = settings
 
     @property
     def dtype(self) -> str:
@@ -76,29 +92,46 @@ class ProbeEncoder:
         return str(self._about["dtype"])
 
     def encode(self, texts: Sequence[str], role: Role) -> EncodedTexts:
-        """Encode what the store lacks of some texts, equal ones once."""
+        """Encode what the store lacks of some texts, or ask a service for it, equal ones once."""
         salt = self._encoder.salt(role)
         distinct = list(dict.fromkeys(texts))
         keys = [text_key(text, salt=salt) for text in distinct]
-        seen: list[tuple[int, int]] = []
-        described = f"encoding {self._about['model']}"
-        with (
-            watched_stop() as stop,
-            Progress(described, total=sum(map(len, distinct)), unit="characters") as progress,
-        ):
-            encoding = TextEncoding(
-                self._encoder, self.store, self._settings, stop=stop, advance=progress.advance
-            )
-            for start, end in neighbours(distinct, BLOCK_CHARS):
-                items = self._encoder.tokenize(distinct[start:end], role)
-                seen += [(item.n_tokens, item.visible_char_end) for item in items]
-                encoding.add(keys[start:end], items, [len(text) for text in distinct[start:end]])
-            encoding.finish()
-            encoding.stats.log(**self._about)
+        made = self._asked if self._service is not None else self._encoded
+        seen = [(item.n_tokens, item.visible_char_end) for item in made(distinct, keys, role)]
         number = {text: k for k, text in enumerate(distinct)}
         rows = np.array([number[text] for text in texts], dtype=np.int64)
         read = np.array(seen, dtype=np.int32).reshape(-1, 2)
         return EncodedTexts(key_array(keys)[rows], read[rows, 0], read[rows, 1])
+
+    def _asked(
+        self, texts: Sequence[str], _: Sequence[bytes], role: Role
+    ) -> Iterator[TokenizedText]:
+        assert self._service is not None
+        service = self._service
+        with watched_stop() as stop:
+            for start, end in neighbours(texts, BLOCK_CHARS):
+                block = service.block(texts[start:end], role, title=f"probe, {role}")
+                yield from service.ask([block], stop=stop)[0]
+
+    def _encoded(
+        self, texts: Sequence[str], keys: Sequence[bytes], role: Role
+    ) -> Iterator[TokenizedText]:
+        encoder = self._encoder
+        assert not isinstance(encoder, ApiTexts)
+        described = f"encoding {self._about['model']}"
+        with (
+            watched_stop() as stop,
+            Progress(described, total=sum(map(len, texts)), unit="characters") as progress,
+        ):
+            encoding = TextEncoding(
+                encoder, self.store, self._settings, stop=stop, advance=progress.advance
+            )
+            for start, end in neighbours(texts, BLOCK_CHARS):
+                items = encoder.tokenize(texts[start:end], role)
+                encoding.add(keys[start:end], items, [len(text) for text in texts[start:end]])
+                yield from items
+            encoding.finish()
+            encoding.stats.log(**self._about)
 
     def keys(self, texts: Sequence[str], role: Role) -> np.ndarray:
         """Encode what the store lacks, and say where all are: (n_texts,) addresses.

@@ -182,19 +182,24 @@ def probe_reversal(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> p
     asked = pl.concat(
         read_queries(path, domain) for domain, path in zip(run.domains, files.queries, strict=True)
     )
-    return measure_reversal(Collection.read(run.domains, files), asked, encoder)
+    is_exact = run.probes.reversal_cuts == "exact"
+    return measure_reversal(Collection.read(run.domains, files), asked, encoder, is_exact=is_exact)
 
 
 def measure_reversal(
-    collection: Collection, asked: pl.DataFrame, encoder: ProbeEncoder
+    collection: Collection,
+    asked: pl.DataFrame,
+    encoder: ProbeEncoder,
+    *,
+    is_exact: bool = False,
 ) -> pl.DataFrame:
     """Score every query before and after; REVERSAL_SCORES less what is the same in all rows.
 
     ``asked`` has domain, query_id, document_id, text, span. A document that is too short to reverse
-    stays as it is, and its queries do not count.
+    stays as it is, and its queries do not count. ``is_exact``: see `reversed_segments`.
     """
     texts = collection.documents["text"].to_list()
-    turned = [_reversed(text) for text in texts]
+    turned = [_reversed(text, is_exact=is_exact) for text in texts]
     after = [
         text if isinstance(made, str) else made[1].text
         for text, made in zip(texts, turned, strict=True)
@@ -244,10 +249,10 @@ def measure_reversal(
     return rows_frame(REVERSAL_SCORES, rows)
 
 
-def _reversed(text: str) -> tuple[tuple[Span, ...], Permuted] | str:
+def _reversed(text: str, *, is_exact: bool) -> tuple[tuple[Span, ...], Permuted] | str:
     """Reverse a text, or say why it cannot be."""
     try:
-        return reversed_segments(text, N_SEGMENTS)
+        return reversed_segments(text, N_SEGMENTS, is_exact=is_exact)
     except UnfitError as error:
         return str(error)
 

@@ -7,14 +7,17 @@ tables is the same for all of them.
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from psibench.config.model_params import retrieval_params
+from psibench.config.model_params import registry_entry, retrieval_params
+from psibench.config.models import EmbeddingApiModel
 from psibench.config.sections import Encoding
+from psibench.encode.api import service_revision
 from psibench.encode.job import revisions_of
 from psibench.probes.cosines import PROBE_COSINES, probe_cosines, summarise
 from psibench.probes.encoding import ProbeEncoder
@@ -70,7 +73,7 @@ ALL_PROBES: Mapping[ProbeName, Probe] = {
 }
 
 
-@stage("probe", version=1, offline=True)
+@stage("probe", version=2, offline=True)
 def run_probe(
     run: ProbeRun,
     settings: Encoding,
@@ -80,27 +83,36 @@ def run_probe(
     qrels: Sequence[str | Path] = (),
     rows: str | Path,
     table: str | Path,
+    config: Mapping[str, Any] | None = None,
 ) -> None:
     """Run a probe and write its own table and its PROBE_TABLE.
 
-    With qrels moved evidence is also searched for in its whole corpus.
+    With qrels moved evidence is also searched for in its whole corpus. ``config`` is the one that
+    the workflow was started with: a service's entry also says what decides no vector.
 
     Raises
     ------
     InputError
         If the model cannot be probed or loaded, or a table does not fit its schema.
     """
-    encoder = ProbeEncoder(run.entry, model=run.model, store=run.store, settings=settings)
+    if config is not None and isinstance(run.entry, EmbeddingApiModel):
+        whole = registry_entry(config, run.model)
+        assert isinstance(whole, EmbeddingApiModel)
+        run = replace(run, entry=whole)
+    entry = run.entry
+    encoder = ProbeEncoder(entry, model=run.model, store=run.store, settings=settings)
     probe = ALL_PROBES[run.probe]
     found = probe.measure(run, ProbeFiles(corpora, queries, qrels), encoder)
     _log_left_out(found["left_out"])
     origin = derived(
         "probe",
         [*corpora, *queries, *qrels],
-        params=retrieval_params(run.entry)
+        params=retrieval_params(entry)
         | {"dtype": encoder.dtype, "probe": run.probe, "level": run.level}
         | run.probes.of(run.probe),
-        revisions=revisions_of(run.model, run.entry),
+        revisions=service_revision(run.model, entry)
+        if isinstance(entry, EmbeddingApiModel)
+        else revisions_of(run.model, entry),
     )
     summary = rows_frame(PROBE_TABLE, probe.summarise(found, level=run.level))
     for frame, path, spec in ((found, rows, probe.spec), (summary, table, PROBE_TABLE)):

@@ -82,7 +82,7 @@ def normalised(norms: np.ndarray, divide_by: Literal["p99", "max"] = "p99") -> n
 
 
 def probe_saliency(run: ProbeRun, files: ProbeFiles, encoder: ProbeEncoder) -> pl.DataFrame:
-    """Take a query of each document whose evidence is in the middle, and its gradients."""
+    """Take queries of the documents whose evidence is in the middle, and their gradients."""
     return measure_saliency(read_sample(run, files), encoder, run.probes)
 
 
@@ -129,7 +129,11 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder, settings: Probes) -> p
 
 
 def summarise_saliency(rows: pl.DataFrame, *, level: float) -> list[Row]:
-    """Return the rows of PROBE_TABLE: mean and ``saliency sd`` of 100 points, profile of tenths."""
+    """Return the rows of PROBE_TABLE: mean and ``saliency sd`` of 100 points, profile of tenths.
+
+    Means and standard deviations are over pairs of a query and a document, as PosIR's figure 5 has
+    them; intervals and tests have documents as units.
+    """
     found: list[Row] = []
     names = [f"{place} of {N_TENTHS}" for place in range(1, N_TENTHS + 1)]
     groups = (pair for domain, own in by_domain(rows) for pair in by_reading(own, domain))
@@ -137,11 +141,15 @@ def summarise_saliency(rows: pl.DataFrame, *, level: float) -> list[Row]:
         ordered = kept.sort("domain", "document_id", "query_id", "point")
         matrix = ordered["saliency"].to_numpy().reshape(-1, N_POINTS)
         tenths = matrix.reshape(len(matrix), N_TENTHS, -1).mean(axis=2)
-        for row in profile_rows(tenths, "saliency", names, level=level):
+        pairs = ordered.filter(point=1).group_by("domain", "document_id", maintain_order=True)
+        sizes = pairs.len()["len"].to_numpy()
+        of = np.repeat(np.arange(len(sizes)), sizes)
+        for row in profile_rows(tenths, "saliency", names, level=level, documents=of):
             found.append(about | {"n_places": N_TENTHS} | row)
         for point, values in enumerate(matrix.T, 1):
             place = {"n_places": N_POINTS, "place": point, "condition": f"{point} of {N_POINTS}"}
-            spread = {"value": float(values.std()), "n_documents": len(matrix)}
-            found.append(about | place | {"measure": "saliency"} | mean_row(values, level=level))
+            mean = mean_row(values, level=level, documents=of)
+            spread = {"value": float(values.std()), "n_documents": mean["n_documents"]}
+            found.append(about | place | {"measure": "saliency"} | mean)
             found.append(about | place | {"measure": "saliency sd"} | spread)
     return found

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from psibench.config.base import Id, Section, refuse_repeats
+from psibench.config.base import Id, Section, refuse_falling, refuse_repeats
 from psibench.config.model_base import ModelBase
 from psibench.config.models import (
     EmbeddingApiModel,
@@ -36,11 +36,11 @@ DECIDES: dict[ProbeName, tuple[str, ...]] = {
     "insertion": (*SAMPLE, "insertion_sizes"),
     "removal": (*SAMPLE, "removal_sizes"),
     "segments": (*SAMPLE, "segments"),
-    "moving": (*SAMPLE, "places"),
-    "reversal": (),
+    "moving": (*SAMPLE, "queries_per_document", "places"),
+    "reversal": ("reversal_cuts",),
     "regression": SAMPLE,
     "saliency": (
-        *SAMPLE,
+        *(*SAMPLE, "queries_per_document"),
         *(f"saliency_{name}" for name in ("min_tokens", "positions", "method", "divide_by")),
         *(f"saliency_{name}" for name in ("steps", "most_delta")),
     ),
@@ -48,6 +48,26 @@ DECIDES: dict[ProbeName, tuple[str, ...]] = {
 """Keys of the section that a probe goes by: another one is no reason to run it again."""
 
 Share = Annotated[float, Field(gt=0, le=1)]
+
+
+def n_segments_of(cut: int | list[float]) -> int:
+    """Return how many segments one of `segments` makes: a number of equal ones, or cuts."""
+    return cut if isinstance(cut, int) else len(cut) + 1
+
+
+def _numbers_differ(segments: list[int | list[float]]) -> list[int | list[float]]:
+    numbers = [n_segments_of(one) for one in segments]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{segments} make {numbers} segments: give each number once")
+    return segments
+
+
+Cuts = Annotated[
+    list[Annotated[float, Field(gt=0, lt=1)]], Field(min_length=1), AfterValidator(refuse_falling)
+]
+Segments = Annotated[
+    list[Annotated[int, Field(ge=2)] | Cuts], Field(min_length=1), AfterValidator(_numbers_differ)
+]
 Names = Annotated[list[ProbeName], AfterValidator(refuse_repeats)]
 Ids = Annotated[list[Id], AfterValidator(refuse_repeats)]
 
@@ -58,7 +78,8 @@ class Probes(Section):
     names: Names = Field(default=list(PROBES), min_length=1)
     """Which probes."""
     models: Ids | None = None
-    """Ids among `models`; null: all that make one vector of a text in a job of ours."""
+    """Ids among `models`; null: all that make one vector of a text in a job of ours. Embedding APIs
+    have to be named: their every text is paid for."""
     benchmarks: Ids | None = None
     """Ids of benchmarks whose documents are taken; null: all."""
     compare: dict[Id, Id] = Field(default={})
@@ -66,6 +87,10 @@ class Probes(Section):
     compared document by document."""
     n_documents: int = Field(default=200, ge=2)
     """Documents of a language, drawn by a hash of seed and id. Reversal takes the whole corpus."""
+    queries_per_document: int | None = Field(default=1, ge=1)
+    """Queries of a document that moving and saliency take, drawn likewise; null: all that fit."""
+    psi: bool = True
+    """Put each model's PSI beside its probes, for which it is evaluated on what is probed."""
     seed: int = Field(default=42, ge=0)
     """Seed of the documents, the filler and the shuffled sentences."""
     insertion_sizes: list[Share] = Field(default=[0.05, 0.1, 0.25, 0.5, 1.0], min_length=1)
@@ -74,10 +99,15 @@ class Probes(Section):
         default=[0.1, 0.25, 0.5], min_length=1
     )
     """Share of the sentences taken away, rounded up (Needles)."""
-    segments: list[Annotated[int, Field(ge=2)]] = Field(default=[3, 10], min_length=1)
-    """Numbers of equal segments (PosQ: 3, Controlled: 10)."""
+    segments: Segments = Field(default=[3, 10])
+    """Numbers of equal segments (PosQ: 3, Controlled: 10), or where to cut, as shares of the
+    characters: [[0.333, 0.666]] is what PosQ's script has for its three."""
     places: int = Field(default=10, ge=2)
     """Places that evidence is moved to (Controlled: 10)."""
+    reversal_cuts: Literal["sentences", "exact"] = "sentences"
+    """Where the five segments of reversal are cut. exact: at equal numbers of characters, as
+    Controlled says (E.1), through words and sentences. sentences: at the nearest end of a sentence,
+    or else of a word, within a quarter of a segment."""
     saliency_min_tokens: int = Field(default=1024, ge=2)
     """Documents of saliency have so many tokens (PosIR: 1,024), by `length_tokenizer`."""
     saliency_positions: list[Share | Literal[0]] = Field(
@@ -101,18 +131,18 @@ class Probes(Section):
 
 
 NO_GRADIENTS = (
-    "saliency needs a transformer that runs in the job (backend sentence-transformers) and reads a "
-    "text at once, not in windows"
+    "saliency needs the gradients of a transformer that runs in the job (backend "
+    "sentence-transformers) and reads a text at once: no service, no windows"
 )
 
 
 def why_not(entry: ModelBase, probe: ProbeName | None = None) -> str | None:
     """Say why a model cannot be probed, at all or by one probe; None if it can.
 
-    A probe compares one vector of a text with another, encoded in the job itself.
+    A probe compares one vector of a text with another; saliency also asks for gradients.
     """
     if isinstance(entry, EmbeddingApiModel):
-        return "its vectors come from a service; probes encode in the job: give a checkpoint"
+        return NO_GRADIENTS if probe == "saliency" else None
     if not isinstance(entry, EncoderModel):
         return "it has no vectors"
     if entry.scores_by == "sparse":

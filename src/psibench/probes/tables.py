@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.config.models import EncoderEntry
+from psibench.config.models import EmbeddingApiModel, EncoderEntry
 from psibench.metrics.inference import (
     FEWEST_DOCUMENTS,
     DocumentTable,
@@ -68,6 +68,13 @@ PROBE_TABLE = TableSpec(
             "null elsewhere and with fewer than 30 documents",
             True,
         ),
+        Column(
+            "relative",
+            FLOAT64,
+            "gap and range of a cosine, over the mean of 1 - cosine over all places: how far the "
+            "vector moves at all; null elsewhere",
+            True,
+        ),
         Column("n_documents", INT32, "documents that value is of"),
         Column("n_left_out", INT32, "documents that do not fit the probe or the model"),
         Column("read_share", FLOAT64, "mean share of the altered part that the model read", True),
@@ -97,7 +104,7 @@ class ProbeRun:
     """
 
     probe: ProbeName
-    entry: EncoderEntry
+    entry: EncoderEntry | EmbeddingApiModel
     model: str
     benchmark: str
     language: str
@@ -136,7 +143,7 @@ class Texts:
     """What a probe is about.
 
     ``documents`` has domain, document_id, text; ``queries`` domain, query_id, document_id, text and
-    span (list of two, or null), at most one per document.
+    span (list of two, or null).
     """
 
     documents: pl.DataFrame
@@ -158,10 +165,10 @@ def in_parts(documents: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def read_sample(run: ProbeRun, files: ProbeFiles) -> Texts:
-    """Read the documents of a sample over all domains, with a query of each where the probe asks.
+    """Read the documents of a sample over all domains, with queries of each where the probe asks.
 
     Only the sample's texts are read. A document is drawn by a hash of seed, domain and id, its
-    query, one of those whose evidence it holds, likewise; a document without one is left out where
+    queries, of those whose evidence it holds, likewise; a document without one is left out where
     the probe asks queries. Saliency takes queries of evidence in the middle of long documents.
     """
     section, domains = run.probes, run.domains
@@ -175,7 +182,12 @@ def read_sample(run: ProbeRun, files: ProbeFiles) -> Texts:
     asked: list[pl.DataFrame] = []
     if run.probe in OF_QUERIES:
         asked = [
-            drawn_queries(read_queries(path, domain, **narrowed), domain, seed=section.seed)
+            drawn_queries(
+                read_queries(path, domain, **narrowed),
+                domain,
+                seed=section.seed,
+                most=section.queries_per_document,
+            )
             for domain, path in zip(domains, files.queries, strict=True)
         ]
         ids = [own.filter(own.is_in(q["document_id"])) for own, q in zip(ids, asked, strict=True)]
@@ -230,13 +242,15 @@ def read_queries(
     )
 
 
-def drawn_queries(queries: pl.DataFrame, domain: str, *, seed: int) -> pl.DataFrame:
-    """Take a query of each document, by a hash of seed, domain and id: see `Texts.queries`."""
+def drawn_queries(
+    queries: pl.DataFrame, domain: str, *, seed: int, most: int | None = 1
+) -> pl.DataFrame:
+    """Take ``most`` queries of each document, by a hash of seed, domain and id; None: all."""
     order = [priority(seed, domain, query_id) for query_id in queries["query_id"]]
     return (
         queries.with_columns(pl.Series("order", order, pl.UInt64))
         .sort("document_id", "order", "query_id")
-        .unique("document_id", keep="first", maintain_order=True)
+        .filter(pl.int_range(pl.len()).over("document_id") < (most or pl.len()))
         .drop("order")
     )
 
@@ -259,10 +273,21 @@ def draw(
 # --- Figures over documents ---
 
 
-def mean_row(values: np.ndarray, *, level: float, against_zero: bool = False) -> Row:
-    """Return the mean of (n_documents,) values with Student's interval: value, low, high, p."""
+def mean_row(
+    values: np.ndarray,
+    *,
+    level: float,
+    against_zero: bool = False,
+    documents: np.ndarray | None = None,
+) -> Row:
+    """Return the mean of values with Student's interval: value, low, high, p.
+
+    One value of each document; or ``documents`` says, from 0, which one each is of.
+    """
     mean = float(values.mean())
     parts = (values - mean) / len(values)
+    if documents is not None:
+        parts = np.bincount(documents, parts).astype(np.float64)
     return effect_row(mean, parts, level=level, is_tested=against_zero)
 
 
@@ -290,14 +315,21 @@ def influence_of_documents(rows: pl.DataFrame, parts: Any) -> np.ndarray:
 
 
 def profile_rows(
-    matrix: np.ndarray, measure: str, conditions: Sequence[str], *, level: float
+    matrix: np.ndarray,
+    measure: str,
+    conditions: Sequence[str],
+    *,
+    level: float,
+    documents: np.ndarray | None = None,
 ) -> Iterator[Row]:
     """Yield the rows of a profile: by place the mean, and less the document's own; gap and range.
 
-    ``matrix`` is (n_documents, n_places), every document has every place; ``conditions`` say what
-    was done at each.
+    ``matrix`` is (n_documents, n_places), every document has every place; or ``documents`` says
+    which one a row is of, as in `mean_row`. ``conditions`` say what was done at each place.
     """
     n_places = len(conditions)
+    of = np.arange(len(matrix)) if documents is None else documents
+    moved = float((1 - matrix).mean())
     own = matrix - matrix.mean(axis=1, keepdims=True)
     for name, values in ((measure, matrix), (f"{measure} profile", own)):
         for place, condition in enumerate(conditions, 1):
@@ -305,24 +337,32 @@ def profile_rows(
                 "measure": name,
                 "condition": condition,
                 "place": place,
-                **mean_row(values[:, place - 1], level=level),
+                **mean_row(values[:, place - 1], level=level, documents=of),
             }
+
+    def relative(value: float) -> float | None:
+        return value / moved if measure == "cosine" and moved > 0 else None
+
+    gap = mean_row(matrix[:, 0] - matrix[:, -1], level=level, against_zero=True, documents=of)
     yield {
         "measure": f"{measure} gap",
         "condition": f"{conditions[0]} less {conditions[-1]}",
-        **mean_row(matrix[:, 0] - matrix[:, -1], level=level, against_zero=True),
+        **gap,
+        "relative": relative(gap["value"]),
     }
     means = matrix.mean(axis=0)
     high, low = int(means.argmax()), int(means.argmin())
     # Cosines may be negative; the test is of their differences within documents.
-    table = DocumentTable(
-        np.ones_like(matrix), matrix, np.arange(n_places), float(matrix.var()), 1.0
-    )
+    sums = np.stack([np.bincount(of, column).astype(np.float64) for column in matrix.T], axis=1)
+    counts = np.broadcast_to(np.bincount(of)[:, None], sums.shape).astype(float)
+    table = DocumentTable(counts, sums, np.arange(n_places), float(matrix.var()), 1.0)
+    spread = float(means[high] - means[low])
     yield {
         "measure": f"{measure} range",
         "condition": f"{conditions[high]} less {conditions[low]}",
-        "value": float(means[high] - means[low]),
-        "n_documents": len(matrix),
+        "value": spread,
+        "relative": relative(spread),
+        "n_documents": len(sums),
         "p": within_documents(table).p_shape,  # no interval: the two were picked by their means
     }
 
@@ -353,7 +393,7 @@ def by_reading(rows: pl.DataFrame, domain: str) -> Iterator[tuple[Row, pl.DataFr
             yield {"domain": domain, "read": read, "n_left_out": n_left_out}, kept
 
 
-@stage("probe_table", version=1)
+@stage("probe_table", version=2)
 def run_probe_table(tables: Sequence[str | Path], *, parquet: str | Path, csv: str | Path) -> None:
     """Stack the PROBE_TABLE tables of all probes, models and languages."""
     found = read_all(tables, PROBE_TABLE)

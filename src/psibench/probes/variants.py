@@ -51,17 +51,22 @@ class Variant:
     size: float | None = None
 
 
-def segments(text: str, n_segments: int) -> list[Variant]:
-    """Cut a text into segments of equal size, by characters (PosQ; Controlled, section 6.3).
+def segments(text: str, cut: int | Sequence[float]) -> list[Variant]:
+    """Cut a text into segments, by characters (PosQ; Controlled, section 6.3).
 
-    With three, the cuts are at 33.3 and 66.6 %.
+    ``cut`` is a number of equal segments, or where to cut: shares of the characters, rounded down,
+    as the (.333, .666) of PosQ's script.
 
     Raises
     ------
     UnfitError
         If a segment has nothing but white space: the text is too short.
     """
-    spans = equal_segments(len(text), n_segments)
+    if isinstance(cut, int):
+        spans = equal_segments(len(text), cut)
+    else:
+        spans = list(pairwise([0, *(int(len(text) * share) for share in cut), len(text)]))
+    n_segments = len(spans)
     if not all(text[start:end].strip() for start, end in spans):
         raise UnfitError(f"fewer than {n_segments} segments with text")
     return [
@@ -204,23 +209,29 @@ def permuted(text: str, pieces: Sequence[Span], order: Sequence[int]) -> Permute
     return Permuted(out, tuple(moved[k] for k in range(len(pieces))))
 
 
-def reversed_segments(text: str, n_segments: int = 5) -> tuple[tuple[Span, ...], Permuted]:
+def reversed_segments(
+    text: str, n_segments: int = 5, *, is_exact: bool = False
+) -> tuple[tuple[Span, ...], Permuted]:
     """Reverse the order of a text's equal contiguous segments (Controlled, appendix E.1).
 
-    Cuts are made at equal numbers of characters, each moved by at most a quarter of a segment to
-    the nearest sentence boundary, else between words, else between grapheme clusters.
+    Cuts are made at equal numbers of characters; unless ``is_exact``, each is moved by at most a
+    quarter of a segment to the nearest sentence boundary, else between words, else between grapheme
+    clusters.
 
     Returns
     -------
     segments, reversed
-        The segments of ``text`` without white space at their ends, and the text with the last one
-        first.
+        The segments of ``text``, and the text with the last one first. Unless ``is_exact``, white
+        space at their ends is in no segment and stays where it is.
 
     Raises
     ------
     UnfitError
         If a segment would be blank: the text is too short.
     """
+    if is_exact:
+        exact = [variant.part for variant in segments(text, n_segments)]
+        return tuple(exact), permuted(text, exact, range(n_segments)[::-1])
     reach = len(text) // (4 * n_segments)
     cuts = [0]
     for number in range(1, n_segments):

@@ -178,15 +178,16 @@ def compared(pairs: pl.DataFrame) -> Table:
         *each(number, "value", "other_value"),
         lambda row: estimate(row["difference"], row["low"], row["high"]),
         *each(p_value, "p"),
+        *each(number, "relative", "other_relative"),
         *each(count, "n_documents"),
     )
     header = (
         *("model", "compared with", "probe", "measure", "condition"),
-        *("value", "the other's", "difference", "p", "documents"),
+        *("value", "the other's", "difference", "p", "relative", "the other's", "documents"),
     )
     note = (
         "On the documents that fit both models, as pairs. p of a range: of the differences being "
-        "the same at all places."
+        "the same at all places. relative: over the mean of 1 − cosine, as all cosines may rise."
     )
     return Table("Compared", header, texts, 5, note=note)
 
@@ -336,11 +337,12 @@ def _numbers(probe: str, rows: pl.DataFrame) -> Table:
         "read",
         lambda row: estimate(row["value"], row["low"], row["high"]),
         *each(p_value, "p"),
+        *each(number, "relative"),
         *each(count, "n_documents", "n_left_out"),
         *each(number, "read_share"),
     )
     header = (
         *("model", "measure", "condition", "size", "read"),
-        *("value", "p", "documents", "left out", "part read"),
+        *("value", "p", "relative", "documents", "left out", "part read"),
     )
     return Table(f"{probe}: {PROBES[probe]}", header, texts, 5)  # type: ignore[index]

@@ -192,7 +192,10 @@ def finished(done: Path, folder: Path) -> dict[str, Any] | None:
 def with_texts(
     pairs: pl.DataFrame, domains: Sequence[str], queries: Sequence[str], corpora: Sequence[str]
 ) -> pl.DataFrame:
-    """Give TRAINING_PAIRS rows the columns ``query`` and ``document``, in their order."""
+    """Give TRAINING_PAIRS rows the columns ``query`` and ``document``, in their order.
+
+    Documents alone have an empty query and position.
+    """
     asked, documents = (
         pl.concat(
             read_columns(path, spec, ["_id", "text"]).select(
@@ -208,7 +211,7 @@ def with_texts(
     found = pairs.join(asked, on=["domain", "query_id"], how="left", maintain_order="left").join(
         documents, on=["domain", "doc_id"], how="left", maintain_order="left"
     )
-    return found
+    return found.with_columns(pl.col("query", "position").fill_null(""))
 
 
 def make_examples(

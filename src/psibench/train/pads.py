@@ -6,6 +6,7 @@ starts anywhere up to where it still fits, so that no end of a document is privi
 made once, and seen in every epoch.
 """
 
+from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
@@ -24,8 +25,8 @@ def pads_pairs(
 
     ``pool`` has ``domain``, ``doc_id`` and ``document``, a row or more of each document;
     ``tokenizer`` is a fast tokenizer of transformers. ``seed`` decides the windows and whose window
-    is the negative, ``sampling_seed`` the draw of documents: by hash, so that a smaller share is
-    part of a larger one.
+    is the negative, ``sampling_seed`` the draw of documents, of all or of each domain: by hash, so
+    that a smaller draw is part of a larger one.
 
     Returns ``first`` and ``second``, the windows as they are in the text, and ``label``: 1 for two
     of one document, 0 otherwise; the rows of a document follow one another.
@@ -33,19 +34,20 @@ def pads_pairs(
     Raises
     ------
     InputError
-        If fewer than two documents are drawn, or one has fewer than two tokens.
+        If fewer than two documents are drawn, a domain has fewer than it is to give, or a document
+        has fewer than two tokens.
     """
     documents = pool.unique(["domain", "doc_id"], maintain_order=True)
     keys = documents.select(pl.concat_str("domain", "doc_id", separator="\0")).to_series()
     places = draw_order(keys, sampling_seed)
-    n_drawn = ceil(settings.share * documents.height)
-    texts = (
-        documents.with_columns(place=places)
-        .filter(pl.col("place") < n_drawn)
-        .sort("place")
-        .get_column("document")
-        .to_list()
-    )
+    documents = documents.with_columns(place=places).sort("place")
+    if settings.per_domain is None:
+        drawn = documents.head(ceil(settings.share * documents.height))
+    else:
+        _refuse_too_few(documents["domain"], settings.per_domain)
+        wanted = pl.col("domain").replace_strict(settings.per_domain, default=0)
+        drawn = documents.filter(pl.int_range(pl.len()).over("domain") < wanted)
+    texts = drawn.get_column("document").to_list()
     if len(texts) < 2:
         raise InputError(
             f"PADS: {len(texts)} of {documents.height} documents drawn, and a negative pair needs "
@@ -66,6 +68,19 @@ def pads_pairs(
         rows.append((window(number), window(number), 1))
         rows.append((window(number), window(other), 0))
     return pl.DataFrame(rows, schema=["first", "second", "label"], orient="row")
+
+
+def _refuse_too_few(domains: pl.Series, wanted: Mapping[str, int]) -> None:
+    """Raise InputError if domains of the pool, one per document, have fewer than wanted."""
+    counts = dict(domains.value_counts().iter_rows())
+    for name, n in wanted.items():
+        if counts.get(name, 0) < n:
+            found = ", ".join(f"{own} {count:,}" for own, count in sorted(counts.items()))
+            raise InputError(
+                f"pads.per_domain.{name}: {n:,} documents wanted, and the pool has "
+                f"{counts.get(name, 0):,} (documents by domain: {found}). Lower it, or take a "
+                "larger pool"
+            )
 
 
 def _token_offsets(tokenizer: Any, text: str) -> list[tuple[int, int]]:

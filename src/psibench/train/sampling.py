@@ -14,6 +14,9 @@ outside of all length bins (``outside_bins``), and about documents of one articl
 that a test query is about (``same_article``: tables have no titles, so an article is told by its
 text, which holds most of the other's words in their order, or is held by it); the first reason of
 these counts.
+
+Documents without queries, for PADS, are a pool without a position and without draws: each is an
+example under its own id.
 """
 
 import logging
@@ -49,7 +52,12 @@ TRAINING_PAIRS = TableSpec(
         Column("query_id", STRING, "query id"),
         Column("doc_id", STRING, "its positive"),
         Column("length_bin", STRING, "length bin of the positive, characters"),
-        Column("position", STRING, "third that holds the evidence: beginning, middle or end"),
+        Column(
+            "position",
+            STRING,
+            "third that holds the evidence: beginning, middle or end; null: a document alone",
+            True,
+        ),
     ),
     key=("distribution", "domain", "query_id"),
 )
@@ -99,15 +107,15 @@ def training_pool(
         n_chars="char_length",
         is_held_out=pl.col("text").is_in(held_out.implode()),
     )
+    if queries.is_empty():
+        return _documents_alone(documents, edges)
     positives = qrels.filter(pl.col("score") > 0).group_by("query-id").len("n_positives")
     asked = (
         queries.select("target_position", "pos_char_span", query_id="_id", doc_id="pos_corpus_id")
         .join(documents, on="doc_id", how="left", maintain_order="left")
         .join(positives, left_on="query_id", right_on="query-id", how="left", maintain_order="left")
     )
-    labels = bin_labels(edges)
-    numbers = bin_numbers(asked.get_column("n_chars").to_numpy(), edges).tolist()
-    bins = pl.Series([labels[n] if n >= 0 else None for n in numbers], dtype=pl.String)
+    bins = _bins_of(asked.get_column("n_chars"), edges)
     found = asked.with_columns(length_bin=bins, position=_position()).select(
         "query_id",
         "doc_id",
@@ -131,6 +139,32 @@ def training_pool(
     is_known = pl.col("doc_id").is_in(known) & (pl.col("reason") == "")
     return found.with_columns(
         reason=pl.when(is_known).then(pl.lit(SAME_ARTICLE)).otherwise("reason")
+    )
+
+
+def _bins_of(n_chars: pl.Series, edges: Sequence[int]) -> pl.Series:
+    """Return the length bin of each document, null outside."""
+    labels = bin_labels(edges)
+    numbers = bin_numbers(n_chars.to_numpy(), edges).tolist()
+    return pl.Series([labels[n] if n >= 0 else None for n in numbers], dtype=pl.String)
+
+
+def _documents_alone(documents: pl.DataFrame, edges: Sequence[int]) -> pl.DataFrame:
+    """Return the rows of `training_pool` of documents without queries."""
+    return (
+        documents.with_columns(length_bin=_bins_of(documents["n_chars"], edges))
+        .select(
+            "doc_id",
+            "length_bin",
+            query_id="doc_id",
+            position=pl.lit(None, pl.String),
+            reason=pl.when("is_held_out")
+            .then(pl.lit(HELD_OUT))
+            .when(pl.col("length_bin").is_null())
+            .then(pl.lit(OUTSIDE_BINS))
+            .otherwise(pl.lit("")),
+        )
+        .select("query_id", "doc_id", "length_bin", "position", "reason")
     )
 
 
@@ -161,11 +195,11 @@ def draw_distributions(
     distributions: dict[str, Ratio],
     budget: int | None,
     seed: int,
-) -> tuple[pl.DataFrame, int]:
+) -> tuple[pl.DataFrame, int | None]:
     """Draw every distribution; ``budget`` examples per length bin, None: the smallest cell.
 
     Returns the TRAINING_PAIRS rows, the pool's first, by length bin, position and place in the
-    draw; and the budget.
+    draw; and the budget. Of documents without queries the pool alone, and None.
 
     Raises
     ------
@@ -173,6 +207,17 @@ def draw_distributions(
         If a cell is empty, or too small for the budget given, or a distribution draws nothing.
     """
     labels = bin_labels(edges)
+    order = {name: place for place, name in enumerate(labels)}
+    places = {name: place for place, name in enumerate(POSITIONS)}
+    whole = pool.with_columns(distribution=pl.lit(POOL)).sort(
+        pl.col("length_bin").replace_strict(order, return_dtype=pl.Int32),
+        pl.col("position").replace_strict(places, return_dtype=pl.Int32),
+        "domain",
+        "query_id",
+    )
+    columns = TRAINING_PAIRS.column_names
+    if not pool.is_empty() and pool["position"].is_null().all():
+        return whole.select(columns), None
     named = pool.with_columns(
         query_id=pl.concat_str("domain", "query_id", separator="\0"),
         own_id="query_id",
@@ -187,14 +232,6 @@ def draw_distributions(
     )
     refuse(_shortages(cells, budget))
     found = int(cells.get_column("budget")[0])
-    order = {name: place for place, name in enumerate(labels)}
-    places = {name: place for place, name in enumerate(POSITIONS)}
-    whole = pool.with_columns(distribution=pl.lit(POOL)).sort(
-        pl.col("length_bin").replace_strict(order, return_dtype=pl.Int32),
-        pl.col("position").replace_strict(places, return_dtype=pl.Int32),
-        "domain",
-        "query_id",
-    )
     facts = named.select("query_id", "own_id", "domain", "doc_id")
     pairs = drawn.join(facts, on="query_id", how="left", maintain_order="left").select(
         "domain",
@@ -204,7 +241,6 @@ def draw_distributions(
         query_id="own_id",
         position="target_position",
     )
-    columns = TRAINING_PAIRS.column_names
     return pl.concat([whole.select(columns), pairs.select(columns)]), found
 
 
@@ -236,7 +272,7 @@ def _shortages(cells: pl.DataFrame, budget: int | None) -> Iterator[str]:
 
 
 def count_examples(
-    pairs: pl.DataFrame, left_out: pl.DataFrame, *, edges: Sequence[int], budget: int
+    pairs: pl.DataFrame, left_out: pl.DataFrame, *, edges: Sequence[int], budget: int | None
 ) -> pl.DataFrame:
     """Count TRAINING_PAIRS by length bin and position, as Controlled's table 8: TRAINING_COUNTS.
 
@@ -251,7 +287,7 @@ def count_examples(
             (kind, name[0], label, *_count(part), budget)
             for label, part in zip(labels, parts, strict=True)
         ]
-        rows.append((kind, name[0], POOLED, *_count(own), budget * len(labels)))
+        rows.append((kind, name[0], POOLED, *_count(own), budget and budget * len(labels)))
     rows += [
         ("left_out", reason, POOLED, *_count(left_out.filter(reason=reason)), None)
         for reason in REASONS

@@ -27,6 +27,9 @@ class Pads(Section):
 
     share: float = Field(default=0.2, gt=0, le=1)
     """Share of the pool's documents that are trained on, drawn by `sampling_seed`."""
+    per_domain: dict[Id, Annotated[int, Field(ge=1)]] | None = Field(default=None, min_length=1)
+    """Documents of each domain of the pool that are trained on, in place of `share`, as Needles'
+    50, 225 and 225; a domain without a number has none."""
     window: float = Field(default=0.5, gt=0, lt=1)
     """Length of a window as a share of the document's tokens; it starts anywhere up to the rest."""
     margin: float = Field(default=0.5, gt=0, le=2)
@@ -110,7 +113,7 @@ class Base(Section):
 
 
 class Settings(Section):
-    """How every base is trained. AdamW, a linear warm-up and a linear decay to 0."""
+    """How every base is trained, by AdamW."""
 
     epochs: int = Field(default=3, ge=1)
     """Times that every example is seen."""
@@ -118,14 +121,17 @@ class Settings(Section):
     """Examples per step and process: each is told apart from the other documents of its batch."""
     mini_batch_size: int = Field(default=32, ge=1)
     """Texts encoded at once: memory, not the result."""
+    schedule: Literal["linear", "none"] = "linear"
+    """Learning rate over the steps. linear: a linear warm-up and a linear decay to 0. none: the
+    same in all."""
     warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
-    """Share of the steps in which the learning rate rises from 0."""
+    """Share of the steps in which the learning rate rises from 0; of `schedule: linear`."""
     scale: float = Field(default=20.0, gt=0)
     """Factor of the cosines: 1 / temperature."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Decoupled weight decay; with 0, AdamW is Adam."""
-    max_gradient_norm: float = Field(default=1.0, gt=0)
-    """Longer gradients are cut to this norm (the trainer's default)."""
+    max_gradient_norm: float | None = Field(default=1.0, gt=0)
+    """Longer gradients are cut to this norm (the trainer's default); null: none is cut."""
     save_minutes: int = Field(default=10, ge=0)
     """Minutes between two checkpoints that a killed run goes on from; one told to end writes one
     first. Where it stops changes nothing in the result."""

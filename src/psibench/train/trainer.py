@@ -60,10 +60,10 @@ def train(
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=examples.batch_size,
         learning_rate=learning_rate,
-        lr_scheduler_type="linear",
-        warmup_steps=settings.warmup_ratio,
+        lr_scheduler_type="linear" if settings.schedule == "linear" else "constant",
+        warmup_steps=settings.warmup_ratio if settings.schedule == "linear" else 0,
         weight_decay=settings.weight_decay,
-        max_grad_norm=settings.max_gradient_norm,
+        max_grad_norm=settings.max_gradient_norm or 0.0,  # 0: none is cut
         optim="adamw_torch",
         seed=seed,
         bf16=dtype == "bfloat16",

@@ -61,6 +61,11 @@ class NvEmbed(nn.Module):
         self.latent = latent
         self.config = decoder.config
 
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the decoder's table of token embeddings."""
+        found: nn.Module = self.decoder.get_input_embeddings()
+        return found
+
     def forward(
         self,
         input_ids: Tensor,

@@ -1,0 +1,123 @@
+"""Documents alone: no queries, so that nothing is searched; what is asked of them are probes.
+
+The draw is that of PosQ's authors for their table 4 (appendix A.4, and their script): the distinct
+texts of a source within bounds of words, sorted, shuffled by Python's ``random`` with seed 1, the
+first 10,000. Texts count as they are in the source, white space at their ends too.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+import polars as pl
+from pydantic import AfterValidator, Field
+
+from psibench.config.base import refuse_falling
+from psibench.config.sources import DocumentSource, FilesSource, HubSource
+from psibench.errors import InputError
+from psibench.generate.base import Build, Corpus, complete_build
+from psibench.generate.loaders import Loader
+from psibench.generate.sampling import Passages, cut_into_passages
+from psibench.sources.batches import DOCUMENT_SCHEMA, Row
+from psibench.sources.checks import refuse_repeated
+from psibench.sources.documents import document_columns, document_rows, read_documents
+from psibench.sources.records import numbered_records
+from psibench.tables.dropped import Dropped, dropped_frame
+from psibench.tables.schemas import QRELS, QUERIES
+from psibench.text.lengths import TokenCounter, count_words
+
+STAGE = "documents"
+MOST_WORDS = 2**31 - 1
+
+
+Words = Annotated[
+    list[Annotated[int, Field(ge=0)]],
+    Field(min_length=2, max_length=2),
+    AfterValidator(refuse_falling),
+]
+Part = Annotated[
+    list[Annotated[float, Field(ge=0, le=1)]],
+    Field(min_length=2, max_length=2),
+    AfterValidator(refuse_falling),
+]
+
+
+class Documents(Loader):
+    """Documents without queries, to be probed or, by PADS, trained on."""
+
+    queries_by: ClassVar[None] = None
+    buckets: ClassVar[tuple[str, ...]] = ()
+    recipe: Literal["documents"]
+    source: DocumentSource | None = None
+    corpora: list[Corpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; in place of `source`."""
+    passages: Passages | None = None
+    """Cut long documents into passages; without it a document is taken whole."""
+    words: Words | None = None
+    """Take documents of more words than the first number and fewer than the second, pieces split on
+    one space, as PosQ's script; null: of any length."""
+    n_documents: int | None = Field(default=None, ge=2)
+    """Documents of each domain in each language; null: all."""
+    part: Part = Field(default=[0, 1])
+    """From where to where, as shares of the documents drawn, to take them: [0, .2] and [.2, 1] of
+    the same source have no document in common."""
+    seed: int = Field(default=1, ge=0)
+    """Seed of the draw: distinct texts, sorted, shuffled by Python's `random`."""
+
+    def build(self, count_tokens: TokenCounter) -> Build:
+        """Read a source and draw its documents.
+
+        Raises
+        ------
+        InputError
+            If the source cannot be read, an id occurs twice, or no document is left.
+        """
+        assert self.source is not None
+        read = pl.DataFrame(list(_rows(self.source)), schema=DOCUMENT_SCHEMA, orient="row")
+        refuse_repeated(read, where=f"{self.domain}, {self.language}")
+        left_out = dropped_frame()
+        if self.passages is not None:
+            read, left_out = cut_into_passages(read, self.passages)
+        n_words = pl.Series(count_words(read["text"].to_list()))
+        low, high = self.words or (0, MOST_WORDS)
+        fits = (n_words > low) & (n_words < high) & (read["text"].str.strip_chars() != "")
+        distinct = read.filter(fits).unique("text", keep="first", maintain_order=True).sort("text")
+        order = list(range(distinct.height))
+        random.Random(self.seed).shuffle(order)
+        order = order[: self.n_documents]
+        first, last = (round(share * len(order)) for share in self.part)
+        drawn = distinct[order[first:last]]
+        if drawn.is_empty():
+            raise InputError(
+                f"{self.domain}, {self.language}: no document is left of {read.height} "
+                f"({distinct.height} distinct ones within `words`); widen `words` or `part`, or "
+                "read more of the source"
+            )
+        reasons = read.select("_id", "text").with_columns(
+            reason=pl.when(~fits)
+            .then(pl.lit("outside_words"))
+            .when(~pl.col("_id").is_in(distinct["_id"].implode()))
+            .then(pl.lit("repeated_text"))
+            .when(~pl.col("_id").is_in(drawn["_id"].implode()))
+            .then(pl.lit("not_drawn"))
+        )
+        dropped = dropped_frame(
+            Dropped(STAGE, "documents", name, name, reason, char_length=len(text))
+            for name, text, reason in reasons.drop_nulls("reason").iter_rows()
+        )
+        return complete_build(
+            drawn.select("_id", pl.col("text").str.strip_chars()),
+            QUERIES.empty().drop("pos_char_length", "pos_token_length"),
+            QRELS.empty(),
+            pl.concat([left_out, dropped]),
+            count_tokens=count_tokens,
+        )
+
+
+def _rows(source: DocumentSource) -> Iterator[Row]:
+    """Yield id, text and origin of a source's documents, of records with the text as it is."""
+    if isinstance(source, FilesSource | HubSource):
+        yield from document_rows(source, numbered_records(source, document_columns(source)))
+        return
+    for batch in read_documents(source).batches:
+        yield from batch.select(*DOCUMENT_SCHEMA).iter_rows()

@@ -1,0 +1,92 @@
+"""Documents without queries: the draw of PosQ's authors for table 4, and disjoint parts of it."""
+
+import json
+import random
+
+import polars as pl
+import pytest
+
+from psibench.errors import InputError
+from psibench.generate.benchmarks import parse_benchmark
+from psibench.tables.schemas import ATTRITION
+from psibench.text.lengths import count_whitespace_tokens
+
+
+def build(path, **fields):
+    source = {"kind": "files", "paths": [str(path)]}
+    section = parse_benchmark({"recipe": "documents", "source": source} | fields)
+    return section.build(count_whitespace_tokens)
+
+
+@pytest.fixture
+def texts(tmp_path) -> list[str]:
+    """Two hundred texts of 1 to 20 words, some of them twice, some with a blank at an end."""
+    rng = random.Random(7)
+    made = [" ".join(rng.choices("àbcdé中😀", k=rng.randint(1, 20))) for _ in range(190)]
+    made += [*made[:8], f" {made[9]}", f"{made[10]} "]
+    lines = [json.dumps({"text": text}) for text in made]
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines))
+    return made
+
+
+def test_the_draw_is_that_of_the_authors_script(tmp_path, texts):
+    # Their steps on the same texts: distinct, strict bounds, sorted, seed 1, shuffled, the first.
+    wanted = [text for text in set(texts) if 5 < len(text.split(" ")) < 15]
+    wanted.sort()
+    random.seed(1)
+    random.shuffle(wanted)
+    built = build(tmp_path / "texts.jsonl", words=[5, 15], n_documents=40)
+    assert built.corpus["text"].to_list() == [text.strip() for text in wanted[:40]]
+    assert (built.queries.height, built.qrels.height) == (0, 0)
+    assert built.corpus["token_length"].to_list() == [len(t.split()) for t in wanted[:40]]
+
+
+def test_every_document_is_drawn_or_left_out_with_a_reason(tmp_path, texts):
+    built = build(tmp_path / "texts.jsonl", words=[5, 15], n_documents=40)
+    reasons = dict(built.dropped.group_by("reason").len().iter_rows())
+    inside = [text for text in texts if 5 < len(text.split(" ")) < 15]
+    assert reasons == {
+        "outside_words": len(texts) - len(inside),
+        "repeated_text": len(inside) - len(set(inside)),
+        "not_drawn": len(set(inside)) - 40,
+    }
+    assert not set(built.dropped["item_id"]) & set(built.corpus["_id"])
+    assert {"stage", "unit", "reason"} <= set(ATTRITION.column_names)
+
+
+def test_parts_of_the_draw_are_disjoint_and_make_up_the_whole(tmp_path, texts):
+    whole, first, rest = (
+        build(tmp_path / "texts.jsonl", n_documents=100, part=part).corpus["_id"].to_list()
+        for part in ([0, 1], [0, 0.25], [0.25, 1])
+    )
+    assert len(first) == 25
+    assert first + rest == whole
+
+
+def test_no_document_left_says_how_many_there_were(tmp_path, texts):
+    with pytest.raises(InputError, match=r"no document is left of 200 \(0 distinct ones"):
+        build(tmp_path / "texts.jsonl", words=[100, 200])
+
+
+@pytest.mark.parametrize("key", [{"words": [5, 5]}, {"part": [0.5, 0.2]}])
+def test_bounds_have_to_rise(tmp_path, key):
+    with pytest.raises(ValueError, match="do not rise"):
+        build(tmp_path / "texts.jsonl", **key)
+
+
+def test_a_shipped_documentation_can_be_cut_into_passages():
+    section = {"kind": "python_docs", "part": "language"}
+    recipe = parse_benchmark(
+        {
+            "recipe": "documents",
+            "source": section,
+            "passages": {"max_words": 200},
+            "words": [60, 200],
+        }
+    )
+    corpus = recipe.build(count_whitespace_tokens).corpus
+    n_words = corpus["text"].str.count_matches(" ", literal=True) + 1
+    assert corpus.height > 50
+    assert n_words.is_between(61, 199).all()
+    assert corpus["text"].is_unique().all()
+    assert isinstance(corpus, pl.DataFrame)
