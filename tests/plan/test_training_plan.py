@@ -148,7 +148,8 @@ def test_pads_may_be_trained_on_documents_alone_and_tested_by_probes():
     assert plan.runs == []
     assert {one["benchmark"] for one in paths.probed(plan)} == {"test"}
     assert paths.probe_psi(plan) == []
-    assert paths.held_out(plan, "t") == ["results/test/data/eng-Latn/general/corpus.parquet"]
+    held_out = paths.held_out(plan, "t", table="corpus")
+    assert held_out == ["results/test/data/eng-Latn/general/corpus.parquet"]
     with pytest.raises(InputError, match="net are trained on queries, and benchmark 'pool' is doc"):
         plan_of({"pool": DOCUMENTS, "test": PLAIN})
 

@@ -135,7 +135,8 @@ def test_pads_trains_on_the_documents_of_the_pool(pool, tiny_bert, tmp_path, has
         pool["queries"] = [pool.pop("none")]
         run_sample_training(
             domains=pool["domains"], queries=pool["queries"], corpus=pool["corpus"],
-            qrels=[str(tmp_path / "qrels.parquet")], held_out=[], edges=[0, 200],
+            qrels=[str(tmp_path / "qrels.parquet")], held_out=[], held_out_qrels=[],
+                same_article=None, edges=[0, 200],
             distributions={"begin": {"beginning": 1}}, budget=None, sampling_seed=42,
             pairs=pool["pairs"], counts=str(tmp_path / "counts.parquet"),
         )  # fmt: skip
