@@ -73,9 +73,59 @@ def gte_states(state: Mapping, ids: list[int], *, theta: float, factor: float) -
     return hidden
 
 
+def jina_bert_weights(n_words: int, *, hidden: int = HIDDEN, inner: int = INNER) -> dict:
+    """Weights of JinaBERT's encoder, without the prefix that some repositories have."""
+    state = {
+        "embeddings.word_embeddings.weight": torch.randn(n_words, hidden),
+        "embeddings.token_type_embeddings.weight": torch.randn(2, hidden),
+    } | norm_weights("embeddings.LayerNorm", hidden)
+    for number in range(LAYERS):
+        layer = f"encoder.layer.{number}"
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            state |= linear_weights(f"{layer}.attention.{part}", hidden, hidden)
+        state |= norm_weights(f"{layer}.attention.output.LayerNorm", hidden)
+        state |= norm_weights(f"{layer}.mlp.layernorm", hidden)
+        state |= linear_weights(f"{layer}.mlp.wo", inner, hidden)
+        state[f"{layer}.mlp.gated_layers.weight"] = torch.randn(2 * inner, hidden) * 0.2
+    return state
+
+
+def jina_bert_states(state: Mapping, ids: list[int], slopes: list[float]) -> torch.Tensor:
+    """JinaBERT's formulas: a bias of -slope times the distance, GELU gates, norms behind.
+
+    ``slopes`` has one per head.
+    """
+
+    def norm(x, name):
+        size = (x.shape[-1],)
+        return layer_norm(x, size, state[f"{name}.weight"], state[f"{name}.bias"], 1e-12)
+
+    def dense(x, name):
+        return linear(x, state[f"{name}.weight"], state.get(f"{name}.bias"))
+
+    x = state["embeddings.word_embeddings.weight"][ids]
+    x = norm(x + state["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    size = x.shape[-1] // len(slopes)
+    places = torch.arange(len(ids))
+    distances = (places[:, None] - places[None, :]).abs()
+    for number in range(LAYERS):
+        layer = f"encoder.layer.{number}"
+        parts = [dense(x, f"{layer}.attention.self.{p}") for p in ("query", "key", "value")]
+        heads = []
+        for head, slope in enumerate(slopes):
+            query, key, value = (part[:, head * size : (head + 1) * size] for part in parts)
+            weights = query @ key.T / size**0.5 - slope * distances
+            heads.append(softmax(weights, dim=-1) @ value)
+        attended = dense(torch.cat(heads, dim=-1), f"{layer}.attention.output.dense")
+        x = norm(attended + x, f"{layer}.attention.output.LayerNorm")
+        gate, up = dense(x, f"{layer}.mlp.gated_layers").chunk(2, dim=-1)
+        x = norm(dense(gelu(gate) * up, f"{layer}.mlp.wo") + x, f"{layer}.mlp.layernorm")
+    return x
+
+
 def flash_weights(twin) -> dict:
     """Weights of transformers' XLM-RoBERTa or Jina v3, named and joined as Jina stores them."""
-    state = {f"roberta.{_flash_name(name)}": t for name, t in twin.state_dict().items()}
+    state = {f"roberta.{flash_name(name)}": t for name, t in twin.state_dict().items()}
     stored = {name: t.contiguous() for name, t in state.items() if ".PART." not in name}
     for number in range(LAYERS):
         layer = f"roberta.encoder.layers.{number}"
@@ -85,7 +135,7 @@ def flash_weights(twin) -> dict:
     return stored
 
 
-def _flash_name(name: str) -> str:
+def flash_name(name: str) -> str:
     """Rename a tensor of either twin; parts of attention that are stored as one have PART."""
     for theirs, flash in (
         ("self_attn.o_proj", "mixer.out_proj"), ("self_attn.q_proj", "PART.query"),

@@ -1,4 +1,4 @@
-"""NV-Embed's latent attention and jina-v4's adapters, against their own code's formulas."""
+"""NV-Embed's latent attention, Jina's adapters and JinaBERT, against their own code's formulas."""
 
 import json
 import shutil
@@ -9,13 +9,25 @@ import pytest
 import torch
 from encoder_references import TEXTS, encode, full_attention, ids_of, unit
 from safetensors.torch import load_file, save_file
-from tiny_architectures import ALPHA, RANK, save_jina_v4, save_nv_embed
+from stored_networks import jina_bert_states
+from tiny_architectures import (
+    ALPHA,
+    INSTRUCTIONS,
+    RANK,
+    save_jina_bert,
+    save_jina_v3,
+    save_jina_v4,
+    save_nv_embed,
+)
+from tiny_late_checkpoints import save_jina_colbert
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import gelu, layer_norm, linear, softmax
 from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModel, Qwen2_5_VLTextConfig
 
+from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
+from psibench.models.architectures import flash_xlm_roberta, jina_v3
 from psibench.models.architectures.nv_embed import LatentAttention
 
 
@@ -161,3 +173,105 @@ def test_jina_v4_without_its_adapters_is_refused(tmp_path, load_tiny):
     shutil.rmtree(folder / "adapters")
     with pytest.raises(InputError, match=r"adapter_config\.json"):
         load_tiny(folder, architecture="jina-v4")
+
+
+V3 = {
+    "architecture": "jina-v3",
+    "query_prompt": INSTRUCTIONS["retrieval.query"],
+    "document_prompt": INSTRUCTIONS["retrieval.passage"],
+    "pooling": "mean",
+}
+
+
+def test_jina_v3_reads_queries_and_documents_each_with_their_own_adapter(tmp_path, load_tiny):
+    twins = save_jina_v3(tmp_path)
+    encoder = load_tiny(tmp_path, **V3)
+    for role, task in (("query", "retrieval.query"), ("document", "retrieval.passage")):
+        for text, vector in zip(TEXTS, encode(encoder, TEXTS, role), strict=True):
+            with torch.inference_mode():
+                hidden = twins[task](ids_of(encoder, text, role)).last_hidden_state[0]
+            np.testing.assert_allclose(vector, unit(hidden.mean(dim=0)), atol=1e-5)
+
+
+def test_jina_v3_takes_queries_and_documents_in_one_batch(tmp_path, load_tiny):
+    save_jina_v3(tmp_path)
+    encoder = load_tiny(tmp_path, **V3)
+    items = [
+        item
+        for pair in zip(
+            *(encoder.tokenize(TEXTS, role) for role in ("query", "document")), strict=True
+        )
+        for item in pair
+    ]
+    together = encoder.forward([i.windows[0] for i in items], [i.content[0] for i in items])
+    queries, documents = encode(encoder, TEXTS, "query"), encode(encoder, TEXTS)
+    alone = [vector for pair in zip(queries, documents, strict=True) for vector in pair]
+    np.testing.assert_allclose(np.concatenate(together), alone, atol=1e-5)
+    assert not np.allclose(queries, documents, atol=0.05)
+
+
+def test_jina_v3_refuses_texts_without_one_of_its_instructions(tmp_path, load_tiny):
+    save_jina_v3(tmp_path)
+    encoder = load_tiny(tmp_path, **V3 | {"query_prompt": ""})
+    with pytest.raises(InputError, match="needs query_prompt 'Represent the query"):
+        encode(encoder, TEXTS, "query")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lora_adaptations": ["retrieval.query"]}, "both need retrieval.query and"),
+        ({"task_instructions": {}}, "both need retrieval.query and"),
+        ({"task_instructions": dict.fromkeys(INSTRUCTIONS, "w1")}, "reads both of"),
+        ({"rotary_emb_interleaved": True}, "rotary_emb_interleaved"),
+    ],
+)
+def test_jina_v3_of_another_kind_is_refused(tmp_path, load_tiny, changes, message):
+    save_jina_v3(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(InputError, match=message):
+        load_tiny(tmp_path, **V3)
+
+
+def test_jina_v3_with_half_an_adapter_is_refused(tmp_path, load_tiny):
+    save_jina_v3(tmp_path)
+    path = tmp_path / "model.safetensors"
+    state = load_file(path)
+    state.pop("roberta.encoder.layers.1.mlp.fc2.parametrizations.weight.0.lora_B")
+    save_file(state, path)
+    with pytest.raises(InputError, match=r"layers\.1\.mlp\.fc2 has not two sides"):
+        load_tiny(tmp_path, **V3)
+
+
+@pytest.mark.parametrize("prefix", ["", "bert."])
+def test_jina_bert_pools_the_states_of_bert_with_alibi_and_gated_units(tmp_path, load_tiny, prefix):
+    path = save_jina_bert(tmp_path) / "model.safetensors"
+    state = load_file(path)
+    save_file({f"{prefix}{name}": tensor for name, tensor in state.items()}, path)
+    encoder = load_tiny(tmp_path, architecture="jina-bert", max_tokens=64)
+    slopes = [2**-2, 2**-4, 2**-6, 2**-8]  # of four heads
+    for text, vector in zip(TEXTS, encode(encoder, TEXTS), strict=True):
+        hidden = jina_bert_states(state, ids_of(encoder, text)[0].tolist(), slopes)
+        np.testing.assert_allclose(vector, unit(hidden.mean(dim=0)), atol=1e-5)
+
+
+def test_jina_bert_refuses_an_attention_it_does_not_have(tmp_path, load_tiny):
+    save_jina_bert(tmp_path)
+    with pytest.raises(InputError, match="attends by torch's own function"):
+        load_tiny(tmp_path, architecture="jina-bert", attention="eager")
+
+
+@pytest.mark.parametrize("name", ["jina-v3", "jina-colbert-v2"])
+def test_rotary_angles_stay_in_float32_whatever_the_weights_are_in(tmp_path, name):
+    if name == "jina-v3":
+        save_jina_v3(tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        networks = list(jina_v3.load(tmp_path, config, {"dtype": "bfloat16"}).networks)
+    else:
+        save_jina_colbert(tmp_path)
+        entry = ColbertModel(backend="colbert", checkpoint=str(tmp_path), max_tokens=32)
+        networks = [flash_xlm_roberta.load(entry, tmp_path, "bfloat16")]
+    for network in networks:
+        assert {parameter.dtype for parameter in network.parameters()} == {torch.bfloat16}
+        assert network.rotary_emb.inv_freq.dtype == torch.float32

@@ -5,6 +5,7 @@ Checkpoints are tiny and random, in the layout of the entry's own; nothing is do
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -70,7 +71,10 @@ TINY = {
     "nv-embed-v2": tiny.save_nv_embed,
     "llama-embed-nemotron-8b": tiny.save_bidirectional_llama,
     "kalm-embedding-gemma3-12b-2511": tiny.save_gemma3,
+    "jina-embeddings-v3": tiny.save_jina_v3,
     "jina-embeddings-v4": tiny.save_jina_v4,
+    "jina-embeddings-v2-base-en": tiny.save_jina_bert,
+    "bge-small-en-v1.5": partial(save_bert, spread=0.4),  # so that the first token tells texts
     "e5-large-v2": save_bert,
     "multilingual-e5-large": late.save_bge_m3,
     "nomic-embed-v1.5": tiny.save_nomic,
@@ -269,6 +273,17 @@ SERVICES = {
         {"model": "text-embedding-3-large", "encoding_format": "float", "input": ["a", "b"]},
         {},
         OPENAI_ANSWER,
+    ),
+    "text-embedding-3-small": (
+        {"model": "text-embedding-3-small", "encoding_format": "float", "input": ["a", "b"]},
+        {},
+        OPENAI_ANSWER,
+    ),
+    "cohere-embed-english-v3": (
+        {"model": "embed-english-v3.0", "input_type": "search_query", "truncate": "END"}
+        | {"embedding_types": ["float"], "texts": ["a", "b"]},
+        {"input_type": "search_document"},
+        COHERE_ANSWER,
     ),
     "voyage-3-large": (
         {"model": "voyage-3-large", "input_type": "query", "output_dimension": 2048}

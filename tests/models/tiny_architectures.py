@@ -3,11 +3,19 @@
 import json
 from pathlib import Path
 
-from stored_networks import gte_weights, linear_weights, norm_weights
+from stored_networks import (
+    flash_name,
+    flash_weights,
+    gte_weights,
+    jina_bert_weights,
+    linear_weights,
+    norm_weights,
+)
 from tiny_checkpoints import (
     DECODER_SIZES,
     DECODER_VOCABULARY,
     SIZES,
+    VOCABULARY,
     save_modules,
     save_weights,
 )
@@ -154,6 +162,93 @@ def save_jina_v4(folder: Path) -> Path:
     save_file(adapters, folder / "adapters" / "adapter_model.safetensors")
     lora = {"peft_type": "LORA", "r": RANK, "lora_alpha": ALPHA, "lora_dropout": 0.1}
     (folder / "adapters" / "adapter_config.json").write_text(json.dumps(lora))
+    return folder
+
+
+INSTRUCTIONS = {
+    "retrieval.query": "Represent the query for retrieving evidence documents: ",
+    "retrieval.passage": "Represent the document for retrieval: ",
+    "separation": "",
+}
+
+
+def save_jina_v3(folder: Path) -> dict:
+    """Save jina-embeddings-v3 with adapters of three tasks; returns each retrieval task's twin.
+
+    A twin is transformers' network with the task's adapter in its weights.
+    """
+    import torch
+    from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model
+
+    torch.manual_seed(14)
+    vocabulary = [*VOCABULARY, "query", "document"]
+    sizes = SIZES | {"vocab_size": len(vocabulary), "pad_token_id": 0, "type_vocab_size": 1}
+    rope = {"rope_type": "default", "rope_theta": 20_000.0}
+    config = JinaEmbeddingsV3Config(**sizes, max_position_embeddings=130, rope_parameters=rope)
+    twins = {task: JinaEmbeddingsV3Model(config).eval() for task in INSTRUCTIONS}
+    plain = twins.pop("separation")
+    stored, merged = {}, {task: {} for task in twins}
+    for name, weight in flash_weights(plain).items():
+        module = name.removesuffix(".weight")
+        is_table = module.endswith("embeddings")
+        if weight.ndim != 2:
+            stored[name] = weight
+            for own in merged.values():
+                own[name] = weight
+            continue
+        rows, columns = weight.shape
+        if is_table:  # (tasks, words, rank) and (tasks, rank, hidden)
+            a, b = torch.randn(3, rows, RANK) * 0.1, torch.randn(3, RANK, columns) * 0.1
+        else:  # (tasks, rank, in) and (tasks, out, rank)
+            a, b = torch.randn(3, RANK, columns) * 0.1, torch.randn(3, rows, RANK) * 0.1
+        at = f"{module}.parametrizations.weight"
+        stored |= {f"{at}.original": weight, f"{at}.0.lora_A": a, f"{at}.0.lora_B": b}
+        for number, own in enumerate(merged.values()):
+            added = a[number] @ b[number] if is_table else b[number] @ a[number]
+            own[name] = weight + ALPHA / RANK * added
+    for task, twin in twins.items():
+        twin.load_state_dict(twin_weights(twin, merged[task]))
+    hub = SIZES | {
+        "vocab_size": len(vocabulary), "model_type": "xlm-roberta", "type_vocab_size": 1,
+        "architectures": ["XLMRobertaLoRA"], "hidden_act": "gelu", "layer_norm_eps": 1e-5,
+        "auto_map": {"AutoModel": "jinaai/xlm-roberta-flash-implementation--modeling_lora.X"},
+        "max_position_embeddings": 130, "pad_token_id": 0, "position_embedding_type": "rotary",
+        "rotary_emb_base": 20_000.0, "lora_adaptations": list(INSTRUCTIONS),
+        "task_instructions": INSTRUCTIONS, "lora_rank": RANK, "lora_alpha": ALPHA,
+    }  # fmt: skip
+    save_weights(folder, hub, stored, vocabulary=vocabulary)
+    return twins
+
+
+def twin_weights(twin, stored: dict) -> dict:
+    """Give a twin's state out of weights that are named and joined as Jina stores them."""
+    state = {}
+    for name, own in twin.state_dict().items():
+        flash = f"roberta.{flash_name(name)}"
+        if ".PART." in flash:  # query, key and value are one matrix
+            layer, _, part = flash.partition(".PART.")
+            part, kind = part.split(".")
+            pieces = stored[f"{layer}.mixer.Wqkv.{kind}"].chunk(3)
+            state[name] = pieces[("query", "key", "value").index(part)]
+        else:
+            state[name] = stored.get(flash, own)  # its pooler is read by nothing
+    return state
+
+
+def save_jina_bert(folder: Path) -> Path:
+    """Save jina-embeddings-v2-base-en: JinaBERT with its pooler, the mean."""
+    import torch
+
+    torch.manual_seed(15)
+    config = SIZES | {
+        "model_type": "bert", "architectures": ["JinaBertForMaskedLM"], "layer_norm_eps": 1e-12,
+        "auto_map": {"AutoModel": "jinaai/jina-bert-implementation--modeling_bert.JinaBertModel"},
+        "position_embedding_type": "alibi", "feed_forward_type": "geglu", "hidden_act": "gelu",
+        "type_vocab_size": 2, "max_position_embeddings": 8192, "emb_pooler": "mean",
+    }  # fmt: skip
+    weights = jina_bert_weights(SIZES["vocab_size"]) | linear_weights("pooler.dense", 32, 32)
+    save_weights(folder, config, weights)
+    save_modules(folder, pooling="mean", normalize=False)
     return folder
 
 

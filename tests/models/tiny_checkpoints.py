@@ -50,13 +50,15 @@ def save_tokenizer(
     )
 
 
-def save_bert(folder: Path, *, seed: int = 0, dtype: str = "float32", **tokenizer) -> Path:
+def save_bert(
+    folder: Path, *, seed: int = 0, dtype: str = "float32", spread: float = 0.02, **tokenizer
+) -> Path:
     """Save a BERT without modules.json: 2 layers, 32 dimensions, 64 positions."""
     import torch
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(seed)
-    model = BertModel(BertConfig(max_position_embeddings=64, **SIZES))
+    model = BertModel(BertConfig(max_position_embeddings=64, initializer_range=spread, **SIZES))
     model.to(getattr(torch, dtype)).save_pretrained(folder)
     save_tokenizer(folder, **tokenizer)
     return folder

@@ -1,18 +1,16 @@
 """Checkpoints read into classes that are not their own give what their own would."""
 
 import json
-import math
 
 import pytest
 import tiny_rerankers as tiny
 import torch
-from stored_networks import gte_states
-from torch.nn.functional import gelu, layer_norm, linear
+from stored_networks import gte_states, jina_bert_states
+from torch.nn.functional import linear
 
 from psibench.config.rerankers import FLAG_PROMPT
 from psibench.errors import InputError
-from psibench.models.architectures import flash_xlm_roberta
-from psibench.rerankers.architectures import jina_bert
+from psibench.models.architectures import flash_xlm_roberta, jina_bert
 
 PAIRS = [("w1 w2", "w3 w4 w5"), ("w9", "w3 w7 w7 w2 " * 8), ("w1 w1", "w3")]
 
@@ -86,35 +84,11 @@ def test_gte_of_another_kind_is_refused(fields, message, tmp_path, load):
 
 
 def jina_reference(state: dict, ids: list[int], slopes: list[float]) -> float:
-    """JinaBERT by hand for one sequence."""
-    n_heads, hidden = len(slopes), state["bert.embeddings.word_embeddings.weight"].shape[1]
-
-    def norm(x, name):
-        return layer_norm(x, (hidden,), state[f"{name}.weight"], state[f"{name}.bias"], 1e-12)
-
-    def dense(x, name):
-        return linear(x, state[f"{name}.weight"], state.get(f"{name}.bias"))
-
-    x = state["bert.embeddings.word_embeddings.weight"][ids]
-    x = norm(
-        x + state["bert.embeddings.token_type_embeddings.weight"][0], "bert.embeddings.LayerNorm"
-    )
-    places = torch.arange(len(ids))
-    distances = (places[:, None] - places[None, :]).abs()
-    for number in range(2):
-        layer = f"bert.encoder.layer.{number}"
-        parts = [dense(x, f"{layer}.attention.self.{p}") for p in ("query", "key", "value")]
-        heads = []
-        for head, slope in enumerate(slopes):
-            at = slice(head * hidden // n_heads, (head + 1) * hidden // n_heads)
-            query, key, value = (part[:, at] for part in parts)
-            weights = query @ key.T / math.sqrt(hidden // n_heads) - slope * distances
-            heads.append(weights.softmax(-1) @ value)
-        attended = dense(torch.cat(heads, dim=-1), f"{layer}.attention.output.dense")
-        x = norm(attended + x, f"{layer}.attention.output.LayerNorm")
-        gate, up = dense(x, f"{layer}.mlp.gated_layers").chunk(2, dim=-1)
-        x = norm(dense(gelu(gate) * up, f"{layer}.mlp.wo") + x, f"{layer}.mlp.layernorm")
-    return dense(torch.tanh(dense(x[0], "bert.pooler.dense")), "classifier").item()
+    """JinaBERT as a classifier, by hand for one sequence."""
+    encoder = {n.removeprefix("bert."): tensor for n, tensor in state.items()}
+    first = jina_bert_states(encoder, ids, slopes)[0]
+    pooled = linear(first, state["bert.pooler.dense.weight"], state["bert.pooler.dense.bias"])
+    return linear(pooled.tanh(), state["classifier.weight"], state["classifier.bias"]).item()
 
 
 def test_jina_bert_is_bert_with_alibi_and_gated_units(checkpoint, load, score):

@@ -8,8 +8,8 @@ from safetensors.torch import load_file, save_file
 from stored_networks import (
     flash_weights,
     gte_weights,
+    jina_bert_weights,
     linear_weights,
-    norm_weights,
     save_word_tokenizer,
 )
 
@@ -160,24 +160,12 @@ def save_jina_bert(folder: Path, **config) -> Path:
     size = save_roberta_tokenizer(folder)
     hidden, inner = JINA_BERT["hidden_size"], JINA_BERT["intermediate_size"]
     torch.manual_seed(5)
+    encoder = jina_bert_weights(size, hidden=hidden, inner=inner)
     state = (
-        {
-            "bert.embeddings.word_embeddings.weight": torch.randn(size, hidden),
-            "bert.embeddings.token_type_embeddings.weight": torch.randn(2, hidden),
-            "classifier.weight": torch.randn(1, hidden),
-            "classifier.bias": torch.randn(1),
-        }
-        | norm_weights("bert.embeddings.LayerNorm", hidden)
+        {f"bert.{name}": tensor for name, tensor in encoder.items()}
         | linear_weights("bert.pooler.dense", hidden, hidden)
+        | {"classifier.weight": torch.randn(1, hidden), "classifier.bias": torch.randn(1)}
     )
-    for number in range(JINA_BERT["num_hidden_layers"]):
-        layer = f"bert.encoder.layer.{number}"
-        for part in ("self.query", "self.key", "self.value", "output.dense"):
-            state |= linear_weights(f"{layer}.attention.{part}", hidden, hidden)
-        state |= norm_weights(f"{layer}.attention.output.LayerNorm", hidden)
-        state |= norm_weights(f"{layer}.mlp.layernorm", hidden)
-        state |= linear_weights(f"{layer}.mlp.wo", inner, hidden)
-        state[f"{layer}.mlp.gated_layers.weight"] = torch.randn(2 * inner, hidden) * 0.2
     save_file(state, folder / "model.safetensors")
     write_config(folder, JINA_BERT | {"vocab_size": size} | config)
     return folder

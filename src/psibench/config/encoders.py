@@ -16,7 +16,9 @@ from psibench.config.model_base import (
     Windows,
 )
 
-Architecture = Literal["auto", "gte", "bidirectional", "nv-embed", "jina-v4"]
+Architecture = Literal[
+    "auto", "gte", "bidirectional", "nv-embed", "jina-bert", "jina-v3", "jina-v4"
+]
 
 
 class Landmark(Section):
@@ -44,7 +46,9 @@ class SentenceTransformerModel(EncoderModel):
     """auto: as the checkpoint says. The others read checkpoints that bring code of their own (for
     transformers 4) without running it: `gte` (model type `new`), `bidirectional` (a decoder without
     its causal mask: gte-Qwen2, inf-retriever, llama-embed-nemotron), `nv-embed` (that and latent
-    attention), `jina-v4` (the text side of Qwen2.5-VL with the retrieval adapter)."""
+    attention), `jina-bert` (jina-embeddings-v2-base-en), `jina-v3` (XLM-RoBERTa with an adapter for
+    queries and one for documents, by the prompt that a text begins with), `jina-v4` (the text side
+    of Qwen2.5-VL with the retrieval adapter)."""
     pooling: Literal["checkpoint", "mean", "cls", "max", "lasttoken", "landmark"] = "checkpoint"
     """checkpoint: as the checkpoint declares (mean where it declares nothing). Of NV-Embed that
     leaves out the prompt's tokens; `mean` does not."""

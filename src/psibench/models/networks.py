@@ -175,8 +175,8 @@ def _choose_layout(entry: SentenceTransformerModel, folder: Path) -> Layout | No
     None: the checkpoint's modules are sentence-transformers' to load.
     """
     kind, layout = entry.architecture, read_layout(folder)
-    if kind in ("nv-embed", "jina-v4"):
-        layout = Layout()  # the mean: the module lists of both name their own code
+    if kind in ("nv-embed", "jina-v3", "jina-v4"):
+        layout = Layout()  # the mean: their module lists name code of their own
     if kind == "bidirectional" and layout and not (folder / "modules.json").is_file():
         layout = Layout()
     if layout is None and kind == "auto":

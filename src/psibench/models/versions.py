@@ -8,7 +8,7 @@ from psibench.models.backends import own_backends
 
 MODEL_VERSIONS: dict[str, int] = {
     "bm25s": 2,
-    "colbert": 1,
+    "colbert": 2,
     "embedding-api": 1,
     "flag-embedding": 1,
     "sentence-transformers": 2,

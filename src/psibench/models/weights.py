@@ -245,8 +245,10 @@ def _vocabulary_size(folder: Path) -> int | None:
     return None
 
 
-def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointEntry) -> Any:
+def set_weights(model: Any, weights: Mapping[str, Any], checkpoint: CheckpointEntry | Path) -> Any:
     """Give a model its weights, all of them and no other, in float32; return it.
+
+    ``checkpoint`` is an entry or a folder, for the message.
 
     Raises
     ------
@@ -257,7 +259,21 @@ def set_weights(model: Any, weights: Mapping[str, Any], entry: CheckpointEntry) 
         model.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
         return model
     except RuntimeError as error:
+        named = (
+            str(checkpoint)
+            if isinstance(checkpoint, Path)
+            else f"checkpoint {checkpoint.checkpoint!r}, revision {checkpoint.revision!r}"
+        )
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: its weights are not "
-            f"those of {type(model).__name__} ({error}). Is this the right backend or architecture?"
+            f"{named}: its weights are not those of {type(model).__name__} ({error}). Is this the "
+            "right backend or architecture?"
         ) from error
+
+
+def round_parameters(model: Any, dtype: str) -> Any:
+    """Bring a model's weights into a number format, not its buffers: angles stay in float32."""
+    import torch
+
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(getattr(torch, str(dtype)))
+    return model

@@ -158,7 +158,7 @@ def _gte(folder: Path, config: Mapping[str, Any], _: CrossEncoderReranker) -> An
 
 
 def _jina_bert(folder: Path, config: Mapping[str, Any], entry: CrossEncoderReranker) -> Any:
-    from psibench.rerankers.architectures import jina_bert
+    from psibench.models.architectures import jina_bert
 
     return set_weights(jina_bert.build(config), read_tensors(folder), entry)
 

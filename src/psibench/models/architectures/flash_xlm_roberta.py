@@ -1,4 +1,4 @@
-"""XLM-RoBERTa as Jina stores it for FlashAttention (jina-colbert-v2, jina-reranker-v2).
+"""XLM-RoBERTa as Jina stores it for FlashAttention (jina-colbert-v2, jina-reranker-v2, jina-v3).
 
 The same network under other names, with query, key and value in one matrix. As an encoder with
 rotary positions it is transformers' JinaEmbeddingsV3Model, with absolute ones XLMRobertaModel. The
@@ -13,7 +13,7 @@ from typing import Any
 from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
 from psibench.models.checkpoints import read_json
-from psibench.models.weights import read_tensors, set_weights
+from psibench.models.weights import read_tensors, round_parameters, set_weights
 
 PREFIX = "roberta."
 # The checkpoint's layer module -> transformers'.
@@ -48,17 +48,28 @@ def load(entry: ColbertModel, folder: Path, dtype: str) -> Any:
     Raises InputError if the config asks for what these networks have not, or the weights are
     others.
     """
-    import torch
-
     config = read_json(folder / "config.json")
-    stored = read_tensors(folder, lambda name: name.startswith(PREFIX) and ".pooler." not in name)
-    weights = {name.removeprefix(PREFIX): tensor for name, tensor in convert(stored).items()}
+    stored = read_tensors(folder, is_encoder)
     if config.get("position_embedding_type") == "rotary":
-        model = build_rotary(config)
-        weights = {_rotary_name(name): tensor for name, tensor in weights.items()}
+        model, weights = build_rotary(config), rotary_weights(stored)
     else:
-        model = build(config).roberta
-    return set_weights(model, weights, entry).to(getattr(torch, dtype))
+        model, weights = build(config).roberta, _without_prefix(convert(stored))
+    return round_parameters(set_weights(model, weights, entry), dtype)
+
+
+def is_encoder(name: str) -> bool:
+    """Say whether a tensor is one of the encoder's, by its name."""
+    return name.startswith(PREFIX) and ".pooler." not in name
+
+
+def rotary_weights(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename an encoder's tensors as JinaEmbeddingsV3Model has them."""
+    named = _without_prefix(convert(stored))
+    return {_rotary_name(name): tensor for name, tensor in named.items()}
+
+
+def _without_prefix(weights: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(PREFIX): tensor for name, tensor in weights.items()}
 
 
 def build_rotary(config: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from psibench.errors import InputError
 from psibench.models.architectures.bidirectional import LEFT_OUT
 from psibench.models.checkpoints import read_json
-from psibench.models.weights import load_port, read_tensors
+from psibench.models.weights import load_port, read_tensors, round_parameters
 
 TASK = "retrieval"
 FOLDER = "adapters"
@@ -38,7 +38,6 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     Merging is done in float32, then rounded to the number format asked for. Raises InputError if
     the config or the adapters are of another kind, or weights are missing.
     """
-    import torch
     from transformers import Qwen2Model
 
     read = {**options, "dtype": "float32", "config": text_config(folder, config)}
@@ -46,9 +45,7 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
         Qwen2Model, folder, "jina-v4", leftover=OTHER_PARTS, key_mapping=NAMES, **read
     )
     merge_adapter(model, folder / FOLDER)
-    for parameter in model.parameters():  # not the buffers: angles stay in float32
-        parameter.data = parameter.data.to(getattr(torch, str(options["dtype"])))
-    return model
+    return round_parameters(model, options["dtype"])
 
 
 def text_config(

@@ -1,4 +1,4 @@
-"""JinaBERT as a sequence classifier (jina-reranker-v1-turbo-en): BERT with ALiBi and GEGLU.
+"""JinaBERT: BERT with ALiBi and GEGLU (jina-embeddings-v2-base-en, jina-reranker-v1-turbo-en).
 
 Günther et al. 2023, arXiv:2310.19923, section 3: no position embeddings, but a bias of -slope
 times the distance of two tokens on their attention (Press et al. 2022, the slopes of section 3,
@@ -8,13 +8,18 @@ Import inside functions only: it needs torch.
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from psibench.models.weights import check_config
+from psibench.errors import InputError
+from psibench.models.weights import check_config, read_tensors, round_parameters, set_weights
+
+PREFIX = "bert."
 
 REQUIRED = {
     "position_embedding_type": "alibi",
@@ -23,14 +28,38 @@ REQUIRED = {
 }
 
 
+def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> "JinaBert":
+    """Load the encoder, without the pooler that may be stored beside it.
+
+    ``options`` are those of ``from_pretrained``. Raises InputError if the config describes another
+    network, its weights are others, or another attention than torch's is asked for.
+    """
+    if options.get("attn_implementation", "sdpa") != "sdpa":
+        raise InputError(
+            f"{folder}: architecture jina-bert attends by torch's own function; take `attention` "
+            "and `calibrate` out of the model's entry"
+        )
+    check(config)
+    weights = {
+        name.removeprefix(PREFIX): tensor
+        for name, tensor in read_tensors(folder, lambda name: "pooler." not in name).items()
+    }
+    return round_parameters(set_weights(JinaBert(config), weights, folder), options["dtype"])
+
+
 def build(config: Mapping[str, Any]) -> "JinaBertClassifier":
-    """Make the network for a checkpoint's config.json.
+    """Make the classifier for a checkpoint's config.json.
 
     Raises InputError if the config describes another network.
     """
+    check(config)
+    return JinaBertClassifier(config)
+
+
+def check(config: Mapping[str, Any]) -> None:
+    """Raise InputError if a config.json describes another network."""
     whole = {**dict.fromkeys(REQUIRED), **config}
     check_config(whole, REQUIRED, where="architecture jina-bert")
-    return JinaBertClassifier(config)
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
@@ -46,6 +75,44 @@ def alibi_slopes(n_heads: int) -> list[float]:
     return slopes
 
 
+class JinaBert(nn.Module):
+    """The encoder; submodules carry the checkpoint's names."""
+
+    def __init__(self, config: Mapping[str, Any], *, add_pooler: bool = False) -> None:
+        super().__init__()
+        hidden, n_layers = config["hidden_size"], config["num_hidden_layers"]
+        self.config = SimpleNamespace(**config)
+        self.n_heads = config["num_attention_heads"]
+        self.embeddings = _Embeddings(config)
+        layers = nn.ModuleList(_Layer(config) for _ in range(n_layers))
+        self.encoder = nn.ModuleDict({"layer": layers})
+        if add_pooler:
+            self.pooler = nn.ModuleDict({"dense": nn.Linear(hidden, hidden)})
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the layer of the word embeddings."""
+        return self.embeddings.word_embeddings
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> SimpleNamespace:
+        """Return ``last_hidden_state``, (rows, length, hidden); without a mask all is text."""
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        hidden = self.embeddings(input_ids)
+        bias = self._attention_bias(attention_mask, hidden.dtype)
+        for layer in self.encoder["layer"]:  # type: ignore[attr-defined]
+            hidden = layer(hidden, bias)
+        return SimpleNamespace(last_hidden_state=hidden)
+
+    def _attention_bias(self, attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return (rows, n_heads, length, length): ALiBi, and -inf where a key is padding."""
+        places = torch.arange(attention_mask.shape[1], device=attention_mask.device)
+        distances = (places[None, :] - places[:, None]).abs()
+        slopes = torch.tensor(alibi_slopes(self.n_heads), device=attention_mask.device)
+        alibi = -slopes[:, None, None] * distances
+        masked = ~attention_mask.bool()[:, None, None, :]
+        return alibi[None].masked_fill(masked, -torch.inf).to(dtype)
+
+
 class JinaBertClassifier(nn.Module):
     """Encoder, BERT's pooler over the first token, and one linear output.
 
@@ -54,37 +121,15 @@ class JinaBertClassifier(nn.Module):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
-        hidden, n_layers = config["hidden_size"], config["num_hidden_layers"]
-        self.n_heads = config["num_attention_heads"]
-        self.bert = nn.ModuleDict(
-            {
-                "embeddings": _Embeddings(config),
-                "encoder": nn.ModuleDict(
-                    {"layer": nn.ModuleList(_Layer(config) for _ in range(n_layers))}
-                ),
-                "pooler": nn.ModuleDict({"dense": nn.Linear(hidden, hidden)}),
-            }
-        )
-        self.classifier = nn.Linear(hidden, 1)
+        self.bert = JinaBert(config, add_pooler=True)
+        self.classifier = nn.Linear(config["hidden_size"], 1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return (n_pairs, 1) raw outputs."""
-        hidden = self.bert["embeddings"](input_ids)
-        bias = self._attention_bias(attention_mask, hidden.dtype)
-        for layer in self.bert["encoder"]["layer"]:  # type: ignore[index]
-            hidden = layer(hidden, bias)
-        pooled = torch.tanh(self.bert["pooler"]["dense"](hidden[:, 0]))  # type: ignore[index]
+        hidden = self.bert(input_ids, attention_mask).last_hidden_state
+        pooled = torch.tanh(self.bert.pooler["dense"](hidden[:, 0]))
         output: Tensor = self.classifier(pooled)
         return output
-
-    def _attention_bias(self, attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return (n_pairs, n_heads, length, length): ALiBi, and -inf where a key is padding."""
-        places = torch.arange(attention_mask.shape[1], device=attention_mask.device)
-        distances = (places[None, :] - places[:, None]).abs()
-        slopes = torch.tensor(alibi_slopes(self.n_heads), device=attention_mask.device)
-        alibi = -slopes[:, None, None] * distances
-        masked = ~attention_mask.bool()[:, None, None, :]
-        return alibi[None].masked_fill(masked, -torch.inf).to(dtype)
 
 
 class _Embeddings(nn.Module):
