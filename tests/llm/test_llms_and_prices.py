@@ -53,6 +53,47 @@ def test_an_own_entry_takes_the_place_of_a_shipped_one():
     assert price_of("gpt-4.1-mini", prices) == load_prices()["gpt-4.1-mini"]
 
 
+SINCE = {"retired": {"since": "2026-10-11", "instead": "take that"}}
+
+
+@pytest.mark.parametrize(
+    ("today", "said"),
+    [
+        (date(2026, 10, 10), (False, "ends on 2026-10-11: take that")),
+        (date(2026, 10, 11), (True, "not served since 2026-10-11: take that")),
+    ],
+)
+def test_a_model_is_served_up_to_the_day_before_it_is_retired(today, said):
+    assert LlmSettings(**MINE | SINCE).retirement(today) == said
+    assert LlmSettings(**MINE).retirement(today) is None
+
+
+def test_what_a_retired_shipped_model_is_replaced_by_is_told():
+    ends = {name: llm.retired for name, llm in load_llms().items() if llm.retired is not None}
+    assert {name: str(one.since) for name, one in ends.items()} == {
+        "gpt-4o-mini": "2027-01-14", "gpt-4o-mini-batch": "2027-01-14", "gpt-4o": "2027-01-14",
+        "gpt-4.1-mini": "2027-01-14", "gpt-4.1-mini-batch": "2027-01-14",
+        "gemini-2.5-flash": "2026-12-01", "qwen3-max": "2026-10-11",
+    }  # fmt: skip
+    named = "gpt-6-luna", "gemini-3.5-flash-lite", "deepseek-chat"
+    assert all(any(other in one.instead for other in named) for one in ends.values())
+    assert set(named) <= set(load_llms()) - set(ends)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"backend": "file", "model": "file/x"},
+        {"backend": "file", "model": "x", "file": "a.jsonl"},
+        {"file": "a.jsonl"},
+        {"model": "file/x"},
+    ],
+)
+def test_a_file_of_translations_is_named_as_one_and_nothing_else_is(changes):
+    with pytest.raises(ValidationError, match="backend file needs `file`"):
+        LlmSettings(**MINE | {"base_url": None} | changes)
+
+
 def test_an_unknown_language_model_is_refused_with_the_key_and_those_there_are():
     with pytest.raises(InputError) as refused:
         load(llms={})
@@ -127,7 +168,7 @@ def test_every_shipped_model_makes_a_request_that_its_server_understands(name):
 def test_every_preset_is_valid_and_its_language_models_are_known(preset):
     given = read_yaml(CONFIG_FOLDER / "presets" / f"{preset}.yaml")
     config, _ = load_config(given)
-    assert set(resolve_llms(config)) <= set(load_llms())
+    assert set(resolve_llms(config)) <= set(load_llms()) | set(config.llms)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,19 @@
 """Several translators on one sample: asked alike, joined, judged, and averaged side by side."""
 
+import json
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from answered_tasks import ask
 
-from psibench.generate.ask import gather
+from psibench.config.paths import PROMPTS
+from psibench.errors import InputError
+from psibench.generate.ask import AskedDomain, Asking, gather, llm_params, run_ask
+from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.locales import ACCENTED
 from psibench.llm.tasks import Replied
-from psibench.tables import Provenance, conform, read_table, write_table
+from psibench.tables import Provenance, conform, read_provenance, read_table, write_table
 from psibench.tables.build_schemas import OUTCOMES
 from psibench.tables.domains import each_domain
 from psibench.tables.quality_schemas import TRANSLATOR_QUALITY
@@ -173,3 +179,77 @@ def test_translators_stand_side_by_side_in_the_order_of_the_config(tmp_path):
         ("two", "ara-Arab", 2, 0, 2.0),
         ("two", "all", 4, 0, 1.75),
     ]
+
+
+# A translator that is a file
+
+
+def asked_of_file(folder, *lines, task=TRANSLATING):
+    """Ask for the sample's translations in a file of (id, language, translation); the outcomes."""
+    path = folder / "made.jsonl"
+    columns = ("id", "language", "translation")
+    path.write_text(
+        "".join(json.dumps(dict(zip(columns, line, strict=False))) + "\n" for line in lines)
+    )
+    write_table(sample(), folder / "sample.parquet", DOCUMENTS, provenance=SOURCE)
+    llm = LlmSettings(backend="file", model="file/mine", file=str(path))
+    outcomes, usage = folder / "outcomes.parquet", folder / "usage.parquet"
+    run_ask(
+        Asking(task, SECTION, "x", llm, PROMPTS / "translate.md"),
+        [AskedDomain({"documents": folder / "sample.parquet"}, outcomes=outcomes, usage=usage)],
+        shard="0-of-1",
+        prices={},
+        store=folder / "store",
+    )
+    return read_table(outcomes, OUTCOMES), read_provenance(outcomes)
+
+
+MADE = [("law/a:0", "un"), ("law/b:0", "deux"), ("law/b:1", "")]
+IN_FRENCH = [(name, "qps-Latn", text) for name, text in MADE]
+
+
+def test_a_file_of_translations_answers_in_the_language_asked_for(tmp_path):
+    outcomes, record = asked_of_file(tmp_path, *IN_FRENCH, ("law/a:0", "qps-Arab", "other"))
+    values = outcomes.select("item_id", "status", "value", "model").rows()
+    assert values == [
+        (name, "ok", json.dumps({"translation": text}), "file/mine") for name, text in MADE
+    ]
+    assert outcomes["key"].n_unique() == 3
+    assert record["llm_backend"] == "file"
+    assert any(name.endswith("made.jsonl") for name in record["inputs"])
+    gathered, rows = translations(
+        *(Replied(n, n.rpartition(":")[0], None, {"translation": text}) for n, text in MADE)
+    )
+    assert rows == [("qps-Latn/law/a", "qps-Latn", "un"), ("qps-Latn/law/b", "qps-Latn", None)]
+    assert gathered.dropped["reason"].to_list() == ["empty_translation"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (IN_FRENCH[:1], "2 of 3 texts have no translation to qps-Latn, 'law/b:0' first"),
+        ([*IN_FRENCH, IN_FRENCH[0]], "line 4: 'law/a:0' is there twice"),
+        ([*IN_FRENCH, ("law/c:0", "qps-Latn")], "line 4: expected texts id, language and tr"),
+        ([*IN_FRENCH, ("law/c:0", "qps-Latn", 7)], "line 4: expected texts id, language and tr"),
+    ],
+)
+def test_a_file_of_translations_has_every_text_once(tmp_path, lines, message):
+    with pytest.raises(InputError, match=message):
+        asked_of_file(tmp_path, *lines)
+
+
+def test_a_file_of_translations_judges_nothing(tmp_path):
+    judging = replace(TRANSLATING, name="judge_translator_2")
+    with pytest.raises(InputError, match="judge_translator_2: language model 'x' is a file"):
+        asked_of_file(tmp_path, *IN_FRENCH, task=judging)
+
+
+def test_a_changed_file_of_translations_is_asked_anew(tmp_path):
+    path = tmp_path / "made.jsonl"
+    llm = LlmSettings(backend="file", model="file/mine", file=str(path))
+    found = [llm_params(llm)["file"]]
+    for text in ("a", "b", "b"):
+        path.write_text(text)
+        found.append(llm_params(llm)["file"])
+    assert found[0] is None
+    assert len(set(found)) == 3

@@ -89,6 +89,18 @@ def folder(tmp_path):
     return tmp_path
 
 
+RETIRED = {"retired": {"since": "2020-01-01", "instead": "take another"}}
+
+
+def test_a_retired_model_is_not_asked_and_its_stored_answers_count(folder):
+    with pytest.raises(InputError, match="'stand-in/rules' is not served since 2020-01-01: take"):
+        ask(folder, **RETIRED)
+    assert not (folder / "0-of-1.outcomes.parquet").exists()
+    assert not list(stored_answers(folder / "store" / "llm" / "it"))
+    before = ask(folder)
+    assert ask(folder, **RETIRED).equals(before)
+
+
 def ask(folder, *, shard="0-of-1", **changes):
     fields = {"backend": "stand-in", "model": "stand-in/rules", "tokenizer": "stand-in"}
     llm = LlmSettings.model_validate(fields | {"asking": {"max_tries": 2}} | changes)

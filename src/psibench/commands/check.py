@@ -116,7 +116,9 @@ def check_config(*paths: Path) -> str:
     rerankers = resolve_rerankers(config, models)
     lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
     for name, llm in plan.llms.items():
-        lines.append(f"  language model {name}: {llm.model}, backend {llm.backend}")
+        _, retired = llm.retirement() or (False, "")
+        note = f"; {retired}" if retired else ""
+        lines.append(f"  language model {name}: {llm.model}, backend {llm.backend}{note}")
     lines += [f"  reranker {name}: {entry.backend}" for name, entry in rerankers.items()]
     lines += [f"  not there yet: {what}" for what in not_there]
     return "\n".join(lines)

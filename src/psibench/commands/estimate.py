@@ -149,6 +149,7 @@ def _llm_data(measured: "Measured", llm: str, rows: "pl.DataFrame") -> dict[str,
     from psibench.plan.asked import tokenizer_of
 
     settings, price, spent = measured.plan.llms[llm], None, None
+    _, retired = settings.retirement() or (False, None)
     with suppress(InputError):
         price = price_of(settings.model, measured.plan.prices)
     if settings.budget_usd is not None and price is not None:
@@ -157,6 +158,7 @@ def _llm_data(measured: "Measured", llm: str, rows: "pl.DataFrame") -> dict[str,
         "id": llm,
         "model": settings.model,
         "backend": settings.backend,
+        "retired": retired,
         "price": None if price is None else price.model_dump(mode="json"),
         "tokenizer": {"used": tokenizer_of(settings), "wanted": settings.tokenizer},
         **(sums := _sums(rows)),
@@ -219,6 +221,8 @@ def _llm(row: dict[str, Any]) -> Iterator[str]:
     used, wanted = row["tokenizer"]["used"], row["tokenizer"]["wanted"]
     with_ = used if used == wanted else f"{used} ({wanted} cannot be loaded here)"
     yield f"{row['id']}: {row['model']}, backend {row['backend']}"
+    if row["retired"] is not None:
+        yield f"  {row['retired']}"
     yield f"  tokens of its prompts counted with {with_}"
     hours = _ends(row, "gpu_minutes", lambda minutes: number(minutes / 60))
     if row["gpu_minutes_high"] is not None and row["tokens_in_high"]:

@@ -18,6 +18,7 @@ import polars as pl
 
 from psibench.config.files import composed
 from psibench.errors import InputError
+from psibench.formats.text import read_records
 from psibench.generate.benchmarks import GENERATED_RECIPES, GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import JUDGING, find_task, find_task_of, step_spec
 from psibench.llm.answer import Outcome
@@ -37,6 +38,7 @@ from psibench.llm.tasks import (
     replied,
     shard_documents,
 )
+from psibench.llm.usage import Usage
 from psibench.progress import Progress, warn
 from psibench.stopping import watched_stop
 from psibench.tables import hash_file, read_table, write_table
@@ -60,6 +62,8 @@ from psibench.translate.translate import TranslateSection
 logger = logging.getLogger("psibench")
 
 DETAIL_CHARS = 200
+FILE_COLUMNS = ("id", "language", "translation")
+"""What a line of a file of translations has."""
 PERMANENT = frozenset({"http_400", "http_413", "http_422"})
 """Failures that lie in the request itself: asked again, it would fail again."""
 
@@ -83,6 +87,9 @@ class Asking:
 def llm_params(llm: LlmSettings) -> dict[str, Any]:
     """Return what of a language model's settings decides its answers: parameters of the rule."""
     params = llm.model_dump(mode="json", include={"model", "revision", "sampling", "reply_format"})
+    if llm.file is not None:
+        path = Path(llm.file)
+        params["file"] = hash_file(path) if path.is_file() else None
     return params | {"max_reasks": llm.asking.max_reasks}
 
 
@@ -152,7 +159,12 @@ def run_ask(
         for n in range(len(domains))
     ]
     keys = list(dict.fromkeys(item.request.key for item in requests()))
-    found = _stored(requests(), keys, asking, folder)
+    files = {str(asking.prompt): hash_file(asking.prompt)}
+    if asking.llm.file is not None:
+        found = _from_file(asking, items)
+        files[asking.llm.file] = hash_file(Path(asking.llm.file))
+    else:
+        found = _stored(requests(), keys, asking, folder)
     if len(found) < n_items:  # else no server is needed, and none is started
         found = _ask(requests(), keys, n_items, asking, prices, folder, check_stop)
     else:
@@ -166,7 +178,7 @@ def run_ask(
             "ask",
             list(domain.tables.values()),
             params=asking.params | {"task": asking.task.name, "shard": shard},
-            files={str(asking.prompt): hash_file(asking.prompt)},
+            files=files,
             prompt_hash=template.hash,
             revisions=_judge_revision(asking, template) if asking.task.judges else None,
             llm_backend=asking.llm.backend,
@@ -205,6 +217,52 @@ def _judge_revision(asking: Asking, template: Prompt) -> dict[str, str]:
     """Say who judges, for the record of the judgements: model and template."""
     model = "@".join(filter(None, (asking.llm.model, asking.llm.revision)))
     return {f"llm:{asking.llm_id}": model, f"prompt:{asking.task.name}": template.hash}
+
+
+def _from_file(asking: Asking, items: Sequence[Sequence[TaskItem]]) -> dict[str, Outcome]:
+    """Return the outcomes of a translator that is a file, by number of the domain and item.
+
+    Raises InputError if the task is no translation, or the file lacks a text or has one twice.
+    """
+    path, section = Path(str(asking.llm.file)), asking.section
+    if not isinstance(section, TranslateSection) or asking.task.name.startswith("judge_"):
+        raise InputError(
+            f"{asking.task.name}: language model {asking.llm_id!r} is a file of translations; it "
+            "can be a translator (translate.llm, translate.quality.translators), nothing else"
+        )
+    made: dict[str, str] = {}
+    for line, record in read_records(path):
+        if not all(isinstance(record.get(key), str) for key in FILE_COLUMNS):
+            raise InputError(
+                f"{path}, line {line}: expected texts id, language and translation; found "
+                f"{', '.join(record)}"
+            )
+        if record["language"] != section.target_language:
+            continue
+        if record["id"] in made:
+            raise InputError(f"{path}, line {line}: {record['id']!r} is there twice")
+        made[record["id"]] = record["translation"]
+    lacking = [item.id for of_domain in items for item in of_domain if item.id not in made]
+    if lacking:
+        raise InputError(
+            f"{path}: {len(lacking)} of {sum(map(len, items))} texts have no translation to "
+            f"{section.target_language}, {lacking[0]!r} first. Add a line for each; an empty "
+            "translation counts as one that the system could not make"
+        )
+    return {
+        f"{number}:{item.id}": Outcome(
+            item_id=item.id,
+            key=f"{path.name}:{section.target_language}:{item.id}",
+            status="ok",
+            reason="",
+            value={"translation": made[item.id]},
+            text=made[item.id],
+            model=asking.llm.model,
+            usage=Usage(),
+        )
+        for number, of_domain in enumerate(items)
+        for item in of_domain
+    }
 
 
 def _stored(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import Item, Totals, ask
@@ -46,9 +47,18 @@ def ask_all(
 
     Raises
     ------
+    InputError
+        If the service has stopped serving the model: before the first request.
     BudgetReachedError, InputError
         As `asking.ask` and `ask_batches`, after all outcomes were handed on.
     """
+    is_past, words = settings.retirement() or (False, "")
+    if is_past:
+        raise InputError(
+            f"model {settings.model!r} is {words}. Nothing was asked; answers that are stored "
+            "count as ever. Name another `llm:`, or, if somebody still serves it, put an entry "
+            "with their base_url and without `retired` under `llms:`"
+        )
     budget = None
     if settings.budget_usd is not None:
         price, is_batch = price_of(settings.model, prices or {}), settings.backend == "openai-batch"

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, TypeAdapter, field_validator, model_validator
@@ -17,7 +17,7 @@ from psibench.llm.request import ReplyFormat, Sampling
 if TYPE_CHECKING:
     from psibench.llm.usage import Usage
 
-STAND_IN_PREFIX = "stand-in/"
+STAND_IN_PREFIX, FILE_PREFIX = "stand-in/", "file/"
 _SECRET_HEADER = re.compile(r"(?i)auth|cookie|key|token|secret|credential")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 MILLION = 1_000_000
@@ -102,16 +102,31 @@ class VllmServer(Section):
     bounded by encoding.gpu_gb_per_s and gpu_tflops."""
 
 
+class Retired(Section):
+    """When a service stops serving a model."""
+
+    since: date = Field(strict=False)
+    """First day on which it is not asked any more, as 2027-01-14."""
+    instead: str = Field(min_length=1)
+    """What to take in its place, and whose word the date is."""
+
+
 class LlmSettings(Section):
     """One language model behind an OpenAI-compatible server."""
 
-    backend: Literal["openai", "openai-batch", "vllm", "stand-in"]
+    backend: Literal["openai", "openai-batch", "vllm", "stand-in", "file"]
     """openai: any server that speaks its chat completions. openai-batch: its files and batches.
-    vllm: a server the job starts itself. stand-in: the rule-based program."""
+    vllm: a server the job starts itself. stand-in: the rule-based program. file: translations that
+    another system made, as a translator (docs/multilingual.md)."""
     model: str = Field(min_length=1)
     """Name as the server knows it."""
     revision: str | None = None
     """Pinned revision or date; part of each request's key."""
+    file: str | None = None
+    """Of the file backend: JSON lines with `id` of a text, `language` and `translation`."""
+    retired: Retired | None = None
+    """That the service stops, or has stopped, serving it: from that day on nothing is asked, stored
+    answers count as ever. An entry of your own without it asks whoever still serves the model."""
     base_url: str | None = None
     """Address up to /v1; null is api.openai.com. The stand-in is started for the run if null."""
     api_key_env: str | None = None
@@ -166,6 +181,15 @@ class LlmSettings(Section):
                 f"only they, start with {STAND_IN_PREFIX!r} (backend openai-batch may name one "
                 "with its base_url)"
             )
+        if not (
+            (self.backend == "file")
+            == (self.file is not None)
+            == self.model.startswith(FILE_PREFIX)
+        ):
+            raise ValueError(
+                f"model {self.model!r} with backend {self.backend!r} and file {self.file!r}: "
+                "backend file needs `file`, and a model named file/SYSTEM, and no other has them"
+            )
         if self.backend == "vllm" and self.base_url is not None:
             raise ValueError(
                 "base_url with backend 'vllm', which starts its own server; for one that runs "
@@ -174,6 +198,17 @@ class LlmSettings(Section):
         if self.budget_usd is not None and self.sampling.max_output_tokens is None:
             raise ValueError("budget_usd needs sampling.max_output_tokens to bound each reply")
         return self
+
+    def retirement(self, today: date | None = None) -> tuple[bool, str] | None:
+        """Return whether the service has stopped serving it, and that in words; None if it serves.
+
+        ``today`` is the day in UTC by default.
+        """
+        if self.retired is None:
+            return None
+        is_past = (today or datetime.now(UTC).date()) >= self.retired.since
+        tense = "not served since" if is_past else "ends on"
+        return is_past, f"{tense} {self.retired.since}: {self.retired.instead}"
 
 
 class Price(Section):
