@@ -7,7 +7,7 @@ import pytest
 from psibench.errors import InputError
 from psibench.plan import jobs
 from psibench.plan.config import load_config
-from psibench.plan.paths import compared_models, fused_runs, wildcard_patterns
+from psibench.plan.paths import compared_models, first_stage, fused_runs, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
 from psibench.plan.summaries import mitigation_costs, mitigation_inputs, mitigation_tables
 from psibench.plan.work import needed_encodings
@@ -66,7 +66,7 @@ def test_models_of_a_benchmark_have_to_be_evaluated():
 
 def test_a_first_stage_is_searched_whether_or_not_it_is_evaluated():
     plan = plan_of({"b": PLAIN}, models=["third"])
-    assert plan.first_stage("third") == "minilm-static"
+    assert plan.first_stage("third", "b") == "minilm-static"
     assert re.fullmatch(wildcard_patterns(plan)["vector"], "minilm-static")
     assert models_by_benchmark(plan) == {"b": ["third"]}
     (third,) = compared_models(plan, "b", "eng-Latn", "eng-Latn")
@@ -75,7 +75,21 @@ def test_a_first_stage_is_searched_whether_or_not_it_is_evaluated():
 
 def test_the_settings_name_the_first_stage_of_entries_without_one():
     plan = plan_of({"b": PLAIN}, search={"first_stage": "all-minilm-l6-v2"})
-    assert plan.first_stage("second") == "all-minilm-l6-v2"
+    assert plan.first_stage("second", "b") == "all-minilm-l6-v2"
+
+
+def test_a_benchmark_may_have_a_first_stage_of_its_own():
+    plan = plan_of(
+        {"a": PLAIN | {"first_stage": "all-minilm-l6-v2"}, "b": PLAIN}, models=["second", "third"]
+    )
+    assert [plan.first_stage("second", name) for name in "ab"] == ["all-minilm-l6-v2", "bm25"]
+    assert [plan.first_stage("third", name) for name in "ab"] == ["minilm-static"] * 2  # its own
+    assert {"all-minilm-l6-v2", "bm25", "minilm-static"} <= set(plan.models)
+    assert first_stage(plan, "a", "second", "eng-Latn", "eng-Latn").startswith(
+        "results/a/runs/all-minilm-l6-v2/"
+    )
+    with pytest.raises(InputError, match="its first stage is 'none'; allowed"):
+        plan_of({"a": PLAIN | {"first_stage": "none"}})
 
 
 @pytest.mark.parametrize("first", ["no-such-model", "third"])
@@ -106,7 +120,7 @@ def test_models_that_are_fused_are_searched_whether_or_not_they_are_evaluated():
 def test_a_reranker_may_rerank_a_fused_run():
     entries = FUSED | {"over": ENTRIES["second"] | {"first_stage": "fused"}}
     plan = plan_of({"b": PLAIN}, models=["over"], registry=entries)
-    assert plan.searching("over") == ["bm25", "minilm-static"]
+    assert plan.searching("over", "b") == ["bm25", "minilm-static"]
     assert {"fused", "bm25", "minilm-static"} <= set(plan.models)
 
 

@@ -90,6 +90,9 @@ class BenchmarkBase(Section):
     """Also report by tokens of the positive: Q1 to 512, Q2 to 1,024, Q3 to 1,536, Q4 above."""
     models: list[Id] | None = Field(default=None, min_length=1)
     """Those of `models` that are evaluated on this benchmark; null: all."""
+    first_stage: Id | None = None
+    """Model whose run the rerankers share on this benchmark; null: search.first_stage. A reranker's
+    own first_stage goes before it."""
     cross_lingual: CrossLingual | None = None
     """Cross-lingual pairs QUERIES-DOCUMENTS, as spa-Latn-eng-Latn: queries of one language search
     the documents of another. Null: from each translation to the language it was made from."""

@@ -82,6 +82,7 @@ def step_spec(name: str) -> TableSpec:
 EVALUATION_FIELDS = frozenset(
     {
         "description",
+        "first_stage",
         "buckets",
         "length_buckets",
         "cross_lingual",

@@ -542,7 +542,8 @@ def own_texts(
 
 def first_stage(plan: Plan, benchmark: str, model: str, query_lang: str, corpus_lang: str) -> str:
     """Return the run that a reranker reranks."""
-    return f"results/{benchmark}/runs/{plan.first_stage(model)}/{query_lang}-{corpus_lang}.parquet"
+    first = plan.first_stage(model, benchmark)
+    return f"results/{benchmark}/runs/{first}/{query_lang}-{corpus_lang}.parquet"
 
 
 def fused_runs(
@@ -550,12 +551,13 @@ def fused_runs(
 ) -> list[str]:
     """List the runs that a model is fused of."""
     pair = f"{query_lang}-{corpus_lang}"
-    return [f"results/{benchmark}/runs/{one}/{pair}.parquet" for one in plan.searching(model)]
+    every = plan.searching(model, benchmark)
+    return [f"results/{benchmark}/runs/{one}/{pair}.parquet" for one in every]
 
 
 def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) -> list[str]:
     """List the encodings of documents that say what the models fused read of them."""
-    every = plan.searching(model)
+    every = plan.searching(model, benchmark)
     return [
         encodings(plan, benchmark, one, corpus_lang)
         for one in every
@@ -563,9 +565,9 @@ def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) ->
     ]
 
 
-def reads_all(plan: Plan, model: str) -> bool:
+def reads_all(plan: Plan, benchmark: str, model: str) -> bool:
     """Say whether one of the models fused reads whole documents."""
-    return any(plan.reads(one) == "all" for one in plan.searching(model))
+    return any(plan.reads(one) == "all" for one in plan.searching(model, benchmark))
 
 
 def shared_runs(plan: Plan) -> list[str]:

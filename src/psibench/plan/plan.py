@@ -197,17 +197,17 @@ class Plan:
         """Say whether a model's vectors come from a service."""
         return isinstance(self.models[model], EmbeddingApiModel)
 
-    def first_stage(self, model: str) -> str:
-        """Return the model whose run a reranker reranks."""
-        entry = self.models[model]
+    def first_stage(self, model: str, benchmark: str) -> str:
+        """Return the model whose run a reranker reranks on a benchmark or view."""
+        entry, section = self.models[model], self.named[benchmark].section
         assert isinstance(entry, RerankModel)
-        return entry.first_stage or self.config.search.first_stage
+        return entry.first_stage or section.first_stage or self.config.search.first_stage
 
-    def searching(self, model: str) -> list[str]:
+    def searching(self, model: str, benchmark: str) -> list[str]:
         """List the models whose runs one is made of, first of all: itself, where it searches."""
         entry = self.models[model]
         if isinstance(entry, RerankModel):
-            return self.searching(self.first_stage(model))
+            return self.searching(self.first_stage(model, benchmark), benchmark)
         return list(entry.of) if isinstance(entry, FusionModel) else [model]
 
     def reads(self, model: str) -> Literal["all", "encoded", "seen", "unknown"]:
@@ -525,7 +525,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], looking: Looking) ->
             runs = [
                 (row, plan.named[row["benchmark"]].domains(row["query_lang"], row["corpus_lang"]))
                 for row in plan.runs
-                if name in plan.searching(row["model"])
+                if name in plan.searching(row["model"], row["benchmark"])
             ]
             with looking(f"model {name!r}"):
                 check_run_files(entry, runs)
@@ -590,17 +590,18 @@ def _taken(
 ) -> dict[str, Model]:
     """Return the models whose runs are reranked or fused: the first stages, then what is fused."""
     found = dict[str, Model]()
+    shared = [one.first_stage or config.search.first_stage for one in config.benchmarks.values()]
     for name, entry in entries.items():
         if not isinstance(entry, RerankModel):
             continue
-        first = entry.first_stage or config.search.first_stage
-        if first not in known or isinstance(known[first], RerankModel):
-            raise InputError(
-                f"model {name!r}: its first stage is {first!r}; allowed: a model that "
-                f"searches, as {_listed(known, but=RerankModel)}. Set search.first_stage, or "
-                "first_stage in its entry"
-            )
-        found[first] = known[first]
+        for first in [entry.first_stage] if entry.first_stage else dict.fromkeys(shared):
+            if first not in known or isinstance(known[first], RerankModel):
+                raise InputError(
+                    f"model {name!r}: its first stage is {first!r}; allowed: a model that "
+                    f"searches, as {_listed(known, but=RerankModel)}. Set search.first_stage, or "
+                    "first_stage in its entry or in the benchmark's section"
+                )
+            found[first] = known[first]
     for name, entry in (dict(entries) | found).items():
         for one in entry.of if isinstance(entry, FusionModel) else ():
             if one not in known or isinstance(known[one], RerankModel | FusionModel):

@@ -81,7 +81,7 @@ def mitigation_costs(plan: Plan) -> list[dict[str, Any]]:
             cost: dict[str, Any] = {**labels, "model": model}
             cost["encodings"] = {
                 one: encodings(plan, name, one, labels["corpus_lang"])
-                for one in plan.searching(model)
+                for one in plan.searching(model, name)
                 if plan.is_vector(one)
             }
             if isinstance(entry, RerankModel):

@@ -325,7 +325,7 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
     asked = [
         (run["benchmark"], model, language)
         for run in plan.runs
-        for model in plan.searching(run["model"])
+        for model in plan.searching(run["model"], run["benchmark"])
         for language in (run["query_lang"], run["corpus_lang"])
     ]
     asked += [
