@@ -17,6 +17,7 @@ from tiny_architectures import (
     save_jina_bert,
     save_jina_v3,
     save_jina_v4,
+    save_nomic,
     save_nv_embed,
 )
 from tiny_late_checkpoints import save_jina_colbert
@@ -275,3 +276,51 @@ def test_rotary_angles_stay_in_float32_whatever_the_weights_are_in(tmp_path, nam
     for network in networks:
         assert {parameter.dtype for parameter in network.parameters()} == {torch.bfloat16}
         assert network.rotary_emb.inv_freq.dtype == torch.float32
+
+
+# Of 8 dimensions a head, trained on 16 tokens, the base of 1,000 becomes of L tokens
+# 1,000 x (2 L / 16 - 1)^(8 / 6): of 27, those of the last text, 2.375^(4 / 3) = 3.168692 times it.
+LONG_NOMIC = {"architecture": "nomic-long", "max_tokens": 48}
+STRETCHED = {7: 1000.0, 16: 1000.0, 27: 3168.692}
+
+
+def test_nomic_stretches_the_angles_of_texts_longer_than_its_training(tmp_path, load_tiny):
+    from transformers import NomicBertModel
+
+    save_nomic(tmp_path, max_trained_positions=16)
+    encoder = load_tiny(tmp_path, **LONG_NOMIC)
+    # Two of a text's tokens are special.
+    texts = [" ".join(f"w{number}" for number in range(n - 2)) for n in STRETCHED]
+    plain = load_tiny(tmp_path).model.transformer
+    for text, base, vector in zip(texts, STRETCHED.values(), encode(encoder, texts), strict=True):
+        rope = {"rope_type": "default", "rope_theta": base}
+        config = plain.config.__class__(**plain.config.to_dict() | {"rope_parameters": rope})
+        reference = NomicBertModel(config, add_pooling_layer=False).eval()
+        reference.load_state_dict(plain.state_dict())
+        with torch.inference_mode():
+            hidden = reference(ids_of(encoder, text)).last_hidden_state[0]
+        np.testing.assert_allclose(vector, unit(hidden.mean(dim=0)), atol=1e-5)
+    unstretched = encode(load_tiny(tmp_path, max_tokens=48), texts)
+    found = encode(encoder, texts)
+    np.testing.assert_allclose(found[:2], unstretched[:2], atol=1e-5)
+    assert np.abs(found[2] - unstretched[2]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_trained_positions": None}, "without max_trained_positions"),
+        ({"model_type": "bert"}, "model_type 'bert'"),
+    ],
+)
+def test_nomic_without_its_lengths_is_refused(tmp_path, load_tiny, changes, message):
+    save_nomic(tmp_path, **changes)
+    with pytest.raises(InputError, match=message):
+        load_tiny(tmp_path, **LONG_NOMIC)
+
+
+def test_nomic_takes_as_many_tokens_as_its_config_says(tmp_path, load_tiny):
+    save_nomic(tmp_path)
+    assert load_tiny(tmp_path, **LONG_NOMIC | {"max_tokens": 8192}).entry.max_tokens == 8192
+    with pytest.raises(InputError, match="8192"):
+        load_tiny(tmp_path, **LONG_NOMIC | {"max_tokens": 8193})

@@ -78,6 +78,7 @@ TINY = {
     "e5-large-v2": save_bert,
     "multilingual-e5-large": late.save_bge_m3,
     "nomic-embed-v1.5": tiny.save_nomic,
+    "nomic-embed-v1.5-8192": tiny.save_nomic,
     "embeddinggemma-300m": tiny.save_embeddinggemma,
     "colbertv2.0": late.save_colbert,
     "colbertv2.0-512": late.save_colbert,

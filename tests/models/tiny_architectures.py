@@ -307,13 +307,13 @@ def save_embeddinggemma(folder: Path) -> Path:
     return folder
 
 
-def save_nomic(folder: Path) -> Path:
+def save_nomic(folder: Path, **changes) -> Path:
     """Save nomic-embed-text-v1.5: transformers' NomicBert, its weights named as on the hub."""
     import torch
     from transformers import NomicBertConfig, NomicBertModel
 
     torch.manual_seed(6)
-    model = NomicBertModel(NomicBertConfig(**SIZES), add_pooling_layer=False)
+    model = NomicBertModel(NomicBertConfig(initializer_range=0.4, **SIZES), add_pooling_layer=False)
     stored = {}
     for name, tensor in model.state_dict().items():
         if ".self_attn." in name and ".o_proj." not in name:
@@ -330,7 +330,8 @@ def save_nomic(folder: Path) -> Path:
         parts = [getattr(layer.self_attn, f"{part}_proj").weight for part in "qkv"]
         stored[f"encoder.layers.{place}.attn.Wqkv.weight"] = torch.cat(parts)
     auto_map = {"AutoModel": "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"}
-    config = model.config.to_dict() | {"auto_map": auto_map}
+    lengths = {"n_positions": 8192, "max_trained_positions": 2048}
+    config = model.config.to_dict() | {"auto_map": auto_map} | lengths | changes
     save_weights(folder, config, stored)
     save_modules(folder, pooling="mean", normalize=False)
     return folder

@@ -17,7 +17,7 @@ from psibench.config.model_base import (
 )
 
 Architecture = Literal[
-    "auto", "gte", "bidirectional", "nv-embed", "jina-bert", "jina-v3", "jina-v4"
+    "auto", "gte", "bidirectional", "nv-embed", "jina-bert", "jina-v3", "jina-v4", "nomic-long"
 ]
 
 
@@ -48,7 +48,8 @@ class SentenceTransformerModel(EncoderModel):
     its causal mask: gte-Qwen2, inf-retriever, llama-embed-nemotron), `nv-embed` (that and latent
     attention), `jina-bert` (jina-embeddings-v2-base-en), `jina-v3` (XLM-RoBERTa with an adapter for
     queries and one for documents, by the prompt that a text begins with), `jina-v4` (the text side
-    of Qwen2.5-VL with the retrieval adapter)."""
+    of Qwen2.5-VL with the retrieval adapter). nomic-long: nomic-embed-text-v1.5 up to 8,192 tokens,
+    its rotary angles stretched with each text's length."""
     pooling: Literal["checkpoint", "mean", "cls", "max", "lasttoken", "landmark"] = "checkpoint"
     """checkpoint: as the checkpoint declares (mean where it declares nothing). Of NV-Embed that
     leaves out the prompt's tokens; `mean` does not."""
