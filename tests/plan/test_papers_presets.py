@@ -1,0 +1,130 @@
+"""Presets of the papers' tables as printed: models, first stages, language models, translators."""
+
+import csv
+
+import polars as pl
+import pytest
+
+from psibench.config.files import read_yaml
+from psibench.config.paths import CONFIG_FOLDER
+from psibench.config.rerankers import load_rerankers
+from psibench.plan.config import load_config
+from psibench.plan.plan import make_plan
+
+TIES_AVERAGED = "ndcg-tie-averaged@10"
+
+
+def config_of(preset):
+    return load_config(read_yaml(CONFIG_FOLDER / "presets" / f"{preset}.yaml"))
+
+
+def plan_of(preset):
+    return make_plan(*config_of(preset))
+
+
+def printed(table):
+    """Ids of the models of a paper's table."""
+    names = pl.read_csv(CONFIG_FOLDER / "published" / "models.csv")
+    return set(names.filter(pl.col("source").str.contains(table))["model"])
+
+
+@pytest.mark.parametrize(
+    ("preset", "table"), [("posq_table1", "PosQ, tables? 1"), ("myopic", "Myopic, table 1")]
+)
+def test_a_table_as_printed_has_all_its_models_and_the_controls(preset, table):
+    config, _ = config_of(preset)
+    assert set(config.models) == printed(table) | {"minilm-first-128", "minilm-static"}
+    assert (config.metrics[0], config.psi_metrics[0]) == (TIES_AVERAGED, TIES_AVERAGED)
+    labels = {getattr(section, "labels", "published") for section in config.benchmarks.values()}
+    assert labels == {"published"}
+
+
+@pytest.mark.parametrize("preset", ["posq_table1", "myopic"])
+def test_slow_models_read_the_tiny_subsets_and_rerankers_each_one_s_own_first_stage(preset):
+    plan = plan_of(preset)
+    kinds = {}
+    for run in plan.runs:
+        kinds.setdefault(run["benchmark"], set()).add(plan.models[run["model"]].kind)
+    slow = {"late-interaction", "reranker"}
+    assert {name for name, found in kinds.items() if found & slow} == {
+        name for name in kinds if name.endswith("-tiny")
+    }
+    first = {
+        run["benchmark"]: plan.first_stage(run["model"], run["benchmark"])
+        for run in plan.runs
+        if plan.models[run["model"]].kind == "reranker"
+    }
+    (squad,) = {first.pop("squad-posq-tiny")}
+    assert squad == "bm25"
+    assert list(first.values()) == ["nv-embed-v2"]
+
+
+def test_table_1_s_rerankers_have_the_lengths_and_the_format_of_posq_s_code():
+    plan, shipped = plan_of("posq_table1"), load_rerankers()
+    used = {
+        model: shipped[plan.reranker_of(model)]
+        for model in plan.config.models
+        if plan.models[model].kind == "reranker"
+    }
+    qwen3 = [used[f"qwen3-reranker-{size}"] for size in ("0.6b", "4b", "8b")]
+    assert {(one.max_tokens, one.dtype) for one in qwen3} == {(3076, "float16")}
+    gte, bge = used["gte-multilingual-reranker-base"], used["bge-reranker-v2-m3"]
+    assert (gte.max_tokens, gte.dtype) == (8190, "float16")
+    assert (bge.max_tokens, bge.dtype) == (8192, "auto")  # FlagEmbedding's auto is float16
+    for model, entry in used.items():
+        usual = shipped[model]
+        assert (entry.checkpoint, entry.revision) == (usual.checkpoint, usual.revision)
+
+
+@pytest.mark.parametrize(
+    ("preset", "asked"),
+    [
+        (
+            "fineweb_posq_as_published",
+            {"gpt-4o-mini", "deepseek-v3-0324", "gpt-4.1-mini", "gemini-2.5-flash"},
+        ),
+        (
+            "posir_as_published",
+            {"deepseek-v3.1-thinking", "deepseek-v3.1", "qwen3-30b-a3b", "qwen3-max", "gpt-4o"},
+        ),
+    ],
+)
+def test_a_benchmark_as_published_asks_the_papers_language_models_and_no_other(preset, asked):
+    assert set(plan_of(preset).llms) == asked
+
+
+def test_fineweb_posq_as_published_recalls_with_the_paper_s_model_and_keeps_the_rest():
+    published, today = (
+        config_of(preset)[0].benchmarks["fineweb-posq"]
+        for preset in ("fineweb_posq_as_published", "fineweb_posq")
+    )
+    assert published.false_negatives.recall.model == "jina-embeddings-v3"
+    assert published.false_negatives.rerankers == today.false_negatives.rerankers
+    assert (published.verify, published.sample) == (today.verify, today.sample)
+    assert published.sample.deduplicate == "exact"  # the paper names no removal of near-duplicates
+
+
+def test_myopic_filters_nothing_and_counts_a_question_of_two_tags_at_both():
+    section = config_of("myopic")[0].benchmarks["fineweb-myopic"]
+    assert (section.filters, section.false_negatives, section.audit) == ([], None, None)
+    assert section.generate_questions.tagging == "myopic"
+    assert section.buckets[0] == "thirds-every-tag"
+    assert section.tiny.per_position == 3300
+
+
+def test_table_7_has_its_four_translators_of_372_documents_and_asks_little_else():
+    plan = plan_of("posir_table7")
+    planned = plan.benchmarks["posir-translators"]
+    section = planned.section
+    assert section.sample.n_documents * len(planned.places) == 372
+    compared = section.translate.quality.translators
+    with (CONFIG_FOLDER / "published" / "posir_table7.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    assert systems == ["Qwen3-30B-A3B", "Google Translate", "Hunyuan-MT-7B", "GPT-4o"]
+    assert list(compared) == ["qwen3-30b-a3b", "google", "hunyuan-mt-7b", "gpt-4o"]
+    assert plan.llms[compared["google"].llm].backend == "file"
+    assert section.translate.quality.llm == "gpt-4o"
+    assert set(section.translate.to) == {row["language"] for row in rows} - {"all"}
+    writing = {section.propose_questions.llm, section.locate_span.llm}
+    assert {plan.llms[llm].backend for llm in writing} == {"stand-in"}
