@@ -154,6 +154,18 @@ def test_a_model_without_price_says_what_to_add(folder, capsys):
     assert printed.splitlines()[3].endswith("no price")
 
 
+RETIRED = {"since": "2020-01-31", "instead": "take another"}
+
+
+def test_a_model_that_is_not_served_any_more_is_told_by_estimate_and_check(folder, capsys):
+    path = config(folder, llms=LLMS | {"paid": LLMS["paid"] | {"retired": RETIRED}})
+    said = "not served since 2020-01-31: take another"
+    assert main(["estimate", "--config", str(path)]) == 0
+    assert f"\n    {said}\n" in capsys.readouterr().out
+    assert main(["check", str(path)]) == 0
+    assert f"language model paid: paid-1, backend openai; {said}" in capsys.readouterr().out
+
+
 def test_a_model_that_is_served_here_has_gpu_hours(folder, capsys):
     served = LLMS["paid"] | {"backend": "vllm", "vllm": {"parameters_b": 30}}
     path = config(folder, llms=LLMS | {"paid": served}, prices={})
