@@ -280,7 +280,7 @@ SERVICES = {
         {},
         OPENAI_ANSWER,
     ),
-    "cohere-embed-english-v3": (
+    "embed-english-v3.0": (
         {"model": "embed-english-v3.0", "input_type": "search_query", "truncate": "END"}
         | {"embedding_types": ["float"], "texts": ["a", "b"]},
         {"input_type": "search_document"},
