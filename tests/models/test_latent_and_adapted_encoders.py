@@ -28,7 +28,7 @@ from transformers import AutoConfig, AutoModel, Qwen2_5_VLTextConfig
 
 from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
-from psibench.models.architectures import flash_xlm_roberta, jina_v3
+from psibench.models.architectures import flash_xlm_roberta, jina_bert, jina_v3
 from psibench.models.architectures.nv_embed import LatentAttention
 
 
@@ -324,3 +324,14 @@ def test_nomic_takes_as_many_tokens_as_its_config_says(tmp_path, load_tiny):
     assert load_tiny(tmp_path, **LONG_NOMIC | {"max_tokens": 8192}).entry.max_tokens == 8192
     with pytest.raises(InputError, match="8192"):
         load_tiny(tmp_path, **LONG_NOMIC | {"max_tokens": 8193})
+
+
+def test_jina_bert_has_the_parameters_of_jina_embeddings_v2_base():
+    # The shape in config.json of jina-colbert-v1-en, trained from it; its card has 137 million.
+    config = {
+        "vocab_size": 30528, "hidden_size": 768, "num_hidden_layers": 12, "layer_norm_eps": 1e-12,
+        "num_attention_heads": 12, "intermediate_size": 3072, "type_vocab_size": 2,
+    }  # fmt: skip
+    with torch.device("meta"):
+        network = jina_bert.JinaBert(config)
+    assert sum(p.numel() for p in network.parameters()) == pytest.approx(137e6, rel=0.005)

@@ -75,8 +75,8 @@ def test_what_is_cut_off_changes_no_score_and_the_last_word_read_does(kind, quer
     behind = LONG[:end] + LONG[end:].replace("w3", "w9")
     before = LONG[: max(0, end - 2)] + "w9" + LONG[end:]
     plain, same, other = score(reranker, [(query, t) for t in (LONG, behind, before)]).raw
-    assert plain == pytest.approx(same, abs=1e-6)
-    assert plain != pytest.approx(other, abs=1e-6) or not end
+    assert plain == pytest.approx(same, rel=1e-6, abs=1e-6)  # float32 rounds scores above 1 by more
+    assert plain != pytest.approx(other, rel=1e-6, abs=1e-6) or not end
 
 
 def test_a_query_cut_alone_leaves_the_text_whole(load):
