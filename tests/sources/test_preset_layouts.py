@@ -3,6 +3,7 @@
 Layouts follow the hub's listings of files: README.md with its configurations where there are any.
 """
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -207,6 +208,46 @@ LAYOUTS = {
             )
         },
     ),
+    "ccdv/pubmed-summarization": (
+        configs(
+            section={"train": "section/train-*"},
+            document={"train": "document/train-*", "validation": "document/validation-*"},
+        ),
+        {
+            f"{name}-00000-of-00001.parquet": [{"article": "long", "abstract": name}]
+            for name in ("document/train", "document/validation", "section/train")
+        },
+    ),
+    "sgoel9/paul_graham_essays": (
+        None,
+        {"data/train-00000-of-00001.parquet": [{"title": "t", "text": "Do what you like."}]},
+    ),
+    "mteb/amazon_polarity": (
+        None,
+        {
+            f"{split}.jsonl": [{"id": "1", "text": split, "label": 1, "label_text": "positive"}]
+            for split in ("test", "train")
+        },
+    ),
+    "mteb/arguana": (
+        configs(
+            default={"test": "qrels/test.jsonl"},
+            corpus={"corpus": "corpus.jsonl"},
+            queries={"queries": "queries.jsonl"},
+        ),
+        {
+            "corpus.jsonl": [{"_id": "a-pro", "title": "", "text": "a."}],
+            "queries.jsonl": [{"_id": "a-con", "text": "b."}],
+            "qrels/test.jsonl": [{"query-id": "a-con", "corpus-id": "a-pro", "score": 1.0}],
+        },
+    ),
+    "sentence-transformers/reddit-title-body": (
+        None,
+        {
+            f"reddit_title_text_{year}.jsonl.gz": [{"title": "t", "body": year, "subreddit": "s"}]
+            for year in ("2010", "2011")
+        },
+    ),
 }
 
 
@@ -242,7 +283,8 @@ def lay_out(name):
         if path.endswith(".parquet"):
             pl.DataFrame(records).write_parquet(root / path)
         else:
-            (root / path).write_text("".join(json.dumps(record) + "\n" for record in records))
+            lines = "".join(json.dumps(record) + "\n" for record in records).encode()
+            (root / path).write_bytes(gzip.compress(lines) if path.endswith(".gz") else lines)
     if readme is not None:
         (root / "README.md").write_text(readme)
 
@@ -270,6 +312,12 @@ DOCUMENTS = {
     ],
     "wikimedia/wikipedia": ["en0", "en1"],
     "proj-persona/PersonaHub": ["persona:0", "persona:1"],
+    "rajpurkar/squad_v2": [f"squad_v2/{n}-00000-of-00001:0" for n in ("train", "validation")],
+    "ccdv/pubmed-summarization": ["document/train-00000-of-00001:0"],
+    "sgoel9/paul_graham_essays": ["data/train-00000-of-00001:0"],
+    "mteb/amazon_polarity": ["test:0"],
+    "mteb/arguana": ["a-pro"],
+    "sentence-transformers/reddit-title-body": ["reddit_title_text_2010:0"],
 }
 
 
@@ -281,13 +329,15 @@ def test_a_preset_reads_the_layout_of_its_dataset(part):
         found = read_evidence(TypeAdapter(Evidence).validate_python(part), {"0", "1"})
         own = [(a.query_id, a.document, a.numbers, a.quotes, a.sentences) for a in found]
         assert own == EVIDENCE[name]
-    elif name == "rajpurkar/squad_v2":
+    elif name == "rajpurkar/squad_v2" and "text_column" not in part:
         questions = read_hub_questions(HubSource.model_validate(part))
         assert questions.select("_id", "answer").rows() == [("q1", "Ada"), ("q2", "It")]
     elif name == "NovaSearch/FineWeb-PosQ":
         section = {"recipe": "fineweb_posq_release", "source": part}
         built = FinewebPosqRelease.model_validate(section).build(lambda texts: [1] * len(texts))
         assert built.corpus["text"].to_list() == ["Ada wrote."]
+    elif name == "HuggingFaceFW/fineweb-edu" and "id_column" not in part:
+        assert ids(part) == ["sample/10BT/000_00000:0", "sample/10BT/000_00000:1"]
     elif name in DOCUMENTS:
         assert ids(part) == DOCUMENTS[name]
     else:

@@ -409,7 +409,11 @@ def _replaced(known: Mapping[str, Any], named: set[str], by: list[str]) -> dict[
 def _below(entry: Model, config: Config) -> Iterator[str]:
     """Yield the models that one rests on."""
     if isinstance(entry, RerankModel):
-        yield entry.first_stage or config.search.first_stage
+        own = [entry.first_stage] if entry.first_stage else []
+        shared = [
+            one.first_stage or config.search.first_stage for one in config.benchmarks.values()
+        ]
+        yield from own or shared
     if isinstance(entry, FusionModel):
         yield from entry.of
     if entry.mitigates is not None:
