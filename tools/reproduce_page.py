@@ -115,20 +115,31 @@ def entry_of(model: Any) -> Entry:
     return found
 
 
-def entries_of(config: Config, models: Mapping[str, Any]) -> dict[str, Entry]:
+def entries_of(config: Config, models: Mapping[str, Any], plan: Plan) -> dict[str, Entry]:
     """Return the checkpoints and services of a preset by id: models, rerankers, trained bases."""
-    found = {name: entry_of(model) for name, model in models.items() if name not in config.trained}
+    used, made = tested(config, plan), {*config.trained, *config.untrained}
+    found = {name: entry_of(model) for name, model in models.items() if name not in made}
     found |= {name: entry_of(one) for name, one in resolve_rerankers(config, models).items()}
+    trained = [one for name, one in config.trained.items() if name in used]
+    bases = {one.base for one in trained} | {name.removesuffix("-untrained") for name in used}
     for training in config.training.values():
         for name, base in training.bases.items():
-            found[name] = entry_of(base) | {"backend": "trained"}
+            if name in bases or not used:
+                found[name] = entry_of(base) | {"backend": "trained"}
     return {name: one for name, one in found.items() if one["checkpoint"]}
+
+
+def tested(config: Config, plan: Plan) -> set[str]:
+    """Return the models of trainings that are evaluated or probed."""
+    made = {*config.trained, *config.untrained}
+    probed = made if config.probes.models is None else {*config.probes.models}
+    asked_for = "probes" in config.model_fields_set
+    return made & ({run["model"] for run in plan.runs} | (probed if asked_for else set()))
 
 
 def trainings(config: Config, plan: Plan) -> str:
     """Count the models that are trained: those evaluated or probed, all where none is."""
-    tested = {run["model"] for run in plan.runs} | {*(config.probes.models or ())}
-    return str(len(tested & set(config.trained)) or len(config.trained) or "")
+    return str(len(tested(config, plan) & set(config.trained)) or len(config.trained) or "")
 
 
 def asked(plan: Plan) -> Iterator[str]:
@@ -143,14 +154,17 @@ def asked(plan: Plan) -> Iterator[str]:
         sampling = llm.sampling.model_dump(exclude={"seed"})
         at = ", ".join(f"{key} {value}" for key, value in sampling.items() if value not in EMPTY)
         told = ", ".join(f"{task} (`{template}`)" for task, template in tasks)
-        model = f"{llm.model}{f' @ {llm.revision}' if llm.revision else ''}"
+        revision = llm.revision or (NOT_PINNED if llm.backend == "vllm" else "")
+        model = f"{llm.model}{f' @ {revision}' if revision else ''}"
         yield f"{name}: {model}{f', {at}' if at else ''}" + (f"; asked for {told}" if told else "")
 
 
-def work(plan: Plan) -> str:
+def work(plan: Plan, target: str | None) -> str:
     """Say what the work takes: GPU hours, requests, tokens and money, rounded to two digits."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         table = work_table(Measured(plan, Path("results")))
+    if target == "probes" and not plan.config.probes.psi:
+        table = table.filter(~pl.col("stage").is_in(["encode", "search", "rerank"]))
     (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
     names = [task for one in plan.benchmarks.values() for task in one.tasks]
     requests = table.filter(pl.col("stage").is_in(names))
@@ -203,10 +217,15 @@ def command(recipe: Mapping[str, Any]) -> str:
 
 
 def named(texts: list[str]) -> str:
-    """List texts, of many the first ones and how many there are."""
-    unique = list(dict.fromkeys(texts))
-    more = f"; and {len(unique) - MOST_NAMED} more such" if len(unique) > MOST_NAMED else ""
-    return "; ".join(unique[:MOST_NAMED]) + more
+    """List texts; of many that begin alike, up to an underscore, the first ones and how many."""
+    alike: dict[str, list[str]] = {}
+    for text in dict.fromkeys(texts):
+        alike.setdefault(text.partition("_")[0], []).append(text)
+    said = []
+    for some in alike.values():
+        more = [f"and {len(some) - MOST_NAMED} more such"] if len(some) > MOST_NAMED else []
+        said += [*some[:MOST_NAMED], *more]
+    return "; ".join(said)
 
 
 def status(recipe: Mapping[str, Any]) -> str:
@@ -269,7 +288,7 @@ def page(recipes: list[dict[str, Any]]) -> str:
     used: dict[str, dict[str, Entry]] = {}
     for recipe in recipes:
         config, models, plan = planned(recipe["preset"])
-        entries = entries_of(config, models)
+        entries = entries_of(config, models, plan)
         for name, entry in entries.items():
             used.setdefault(name, {})[recipe["preset"]] = entry
         sections = [one.model_dump(mode="json") for one in config.benchmarks.values()]
@@ -279,7 +298,10 @@ def page(recipes: list[dict[str, Any]]) -> str:
             ("trainings", trainings(config, plan)),
             ("language models", "; ".join(asked(plan))),
             ("format", f"{config.encoding.dtype}, vectors kept as {config.encoding.storage}"),
-            ("takes", "; ".join(filter(None, (work(plan), recipe.get("takes"))))),
+            (
+                "takes",
+                "; ".join(filter(None, (work(plan, recipe.get("target")), recipe.get("takes")))),
+            ),
             ("needs", recipe["needs"]),
             ("figures", recipe["output"]),
             ("differs", recipe["differs"]),

@@ -230,6 +230,17 @@ def test_what_is_stored_is_known_where_the_tokenizer_is_out_of_reach(folder, cap
     assert (found["items_high"], found["answered"], found["tokens_in_high"]) == (5, 5, 0)
 
 
+def test_what_a_probe_has_a_service_read_is_paid_for(folder, capsys):
+    probes = {"names": ["segments"], "segments": [3, [0.5]], "models": ["paid"], "psi": False}
+    path = config(folder, probes=probes)
+    rows = {row["stage"]: row for row in plain(capsys, "--config", path)["benchmarks"]}
+    whole, probed = rows["encode"], rows["probe_segments"]
+    assert probed["items_high"] == 3 * (1 + 3 + 2)  # documents, whole and in three and two parts
+    assert probed["usd_high"] == pytest.approx(probed["tokens_in_high"] * 2e-6)
+    assert probed["tokens_in_high"] > whole["tokens_in_high"]
+    assert "known, segments" in printed(capsys, "--config", path)
+
+
 def test_without_a_price_it_is_said(folder, capsys):
     write_tables(folder, DOCUMENTS, QUESTIONS)
     path = config(folder, api={"price": None, "tokenizer": "nobody/nothing"})

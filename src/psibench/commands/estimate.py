@@ -113,7 +113,9 @@ def _plain(measured: "Measured", table: "pl.DataFrame") -> dict[str, Any]:
         found = {"id": name, "recipe": planned.section.recipe, "documents": documents}
         unknown = own.filter(basis="unknown")["language"].unique(maintain_order=True).to_list()
         benchmarks.append(found | {"tasks": own.to_dicts(), "not_counted": unknown, **_sums(own)})
-    encoded = table.filter(stage="encode")
+    encoded = table.filter(
+        (pl.col("stage") == "encode") | pl.col("stage").str.starts_with("probe_")
+    )
     by_api = encoded.filter([plan.is_api(model) for model in encoded["by"]])
     return {
         **_sums(tasks),
@@ -284,7 +286,7 @@ def _assumptions(benchmarks: list[dict[str, Any]]) -> Iterator[str]:
 def _api(row: dict[str, Any]) -> Iterator[str]:
     yield f"{row['id']}: {row['model']}"
     cells = [
-        _api_cells(one["benchmark"], one["language"], BASIS[one["basis"]], one)
+        _api_cells(_read(one), one["language"], BASIS[one["basis"]], one)
         for one in row["benchmarks"]
     ]
     rows = [API_HEAD, *cells, _api_cells("total", "", "", row)]
@@ -295,6 +297,12 @@ def _api(row: dict[str, Any]) -> Iterator[str]:
         return
     yield f"  {row['price']:g} USD per million tokens; spent so far {money(row['spent_usd'])} USD"
     yield from _left(row)
+
+
+def _read(row: dict[str, Any]) -> str:
+    """Name a benchmark, and the probe that a service's texts are for."""
+    stage = "" if row["stage"] == "encode" else f", {row['stage'].removeprefix('probe_')}"
+    return f"{row['benchmark']}{stage}"
 
 
 def _api_cells(name: str, language: str, basis: str, row: dict[str, Any]) -> tuple[str, ...]:

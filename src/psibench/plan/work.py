@@ -32,6 +32,7 @@ from psibench.plan.measured import Counts, Measured, Range, sized
 from psibench.plan.paths import compared_domains, probed
 from psibench.plan.plan import Plan
 from psibench.plan.texts import LEAST_SHARE, PlannedTexts, pair_tokens, scoring_minutes
+from psibench.probes.settings import n_segments_of
 from psibench.text.segments import POSITIONS
 from psibench.train.sections import Pads
 
@@ -466,10 +467,10 @@ def _probed(plan: Plan, measured: Measured) -> Iterator[Row]:
         row = Row(name, language, f"probe_{labels['probe']}", model)
         found = measured.texts(name, language)
         if found is not None:
-            n_texts, own = _probed_texts(plan, labels["probe"], found.texts), _sized(plan, model)
-            row.items, row.basis = (n_texts, n_texts), found.basis
+            n_texts, lengths = _probed_texts(plan, labels["probe"], found.texts)
+            row.items, row.basis, own = (n_texts, n_texts), found.basis, _sized(plan, model)
             sample = PlannedTexts(found.texts.bins, 0)
-            share = n_texts / max(1, sample.n_documents)
+            share = lengths / max(1, sample.n_documents)
             row.tokens_in = times((share, share), sample.tokens(own))
             minutes = sample.gpu_minutes(own, encoding)
             if minutes is not None:
@@ -479,22 +480,30 @@ def _probed(plan: Plan, measured: Measured) -> Iterator[Row]:
         yield row
 
 
-def _probed_texts(plan: Plan, probe: str, texts: PlannedTexts) -> float:
-    """Return how many documents' lengths a probe has a model read; gradients count three times."""
+def _probed_texts(plan: Plan, probe: str, texts: PlannedTexts) -> tuple[float, float]:
+    """Return how many texts a probe has a model read, and to how many documents they add up.
+
+    Gradients count three times. How many sentences documents have is not known before they are
+    read: as texts of `regression` documents count, whole and in sentences.
+    """
     section = plan.config.probes
+    if probe == "reversal":
+        return texts.n_documents, texts.n_documents
     n = min(section.n_documents, texts.n_documents)
     steps = section.saliency_steps if section.saliency_method == "integrated" else 1
-    per_document = {
-        "insertion": 1 + len(POSITIONS) * (1 + max(section.insertion_sizes)),
-        "removal": 1 + len(POSITIONS) * len(section.removal_sizes),
-        "segments": 1 + len(section.segments),
-        "moving": section.places,
-        "regression": 2,
-        "saliency": 3 * steps,
-    }
-    if probe == "reversal":
-        return texts.n_documents
-    return n * per_document[probe]
+    inserted = len(POSITIONS) * len(section.insertion_sizes)
+    longer = len(POSITIONS) * sum(1 + size for size in section.insertion_sizes)
+    removed = 1 + len(POSITIONS) * len(section.removal_sizes)
+    cuts = section.segments
+    n_texts, lengths = {
+        "insertion": (1 + inserted, 1 + longer),
+        "removal": (removed, removed),
+        "segments": (1 + sum(map(n_segments_of, cuts)), 1 + len(cuts)),
+        "moving": (section.places, section.places),
+        "regression": (2, 2),
+        "saliency": (3 * steps, 3 * steps),
+    }[probe]
+    return n * n_texts, n * lengths
 
 
 # Sums
