@@ -136,7 +136,9 @@ def test_other_modules_are_left_to_the_library(tmp_path, tiny_bert, load_tiny, r
     encoder = load_tiny(tmp_path)
     assert isinstance(encoder.model, ModuleNetwork)
     np.testing.assert_allclose(encode(encoder), reference(tmp_path), atol=1e-6)
-    with pytest.raises(InputError, match="`projection` and `architecture` cannot be used"):
+    with pytest.raises(
+        InputError, match="`projection`, `architecture` and `positions` cannot be used"
+    ):
         load_tiny(tmp_path, projection="2_Dense")
 
 
