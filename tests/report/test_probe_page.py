@@ -87,6 +87,7 @@ def page(tmp_path: Path) -> str:
         table=tmp_path / "probe_table.parquet",
         psi=[tmp_path / "psi.parquet"],
         controls={"<mine>": None, "blind": "position-blind"},
+        run_title="A & B",
         html=tmp_path / "probes.html",
     )
     return (tmp_path / "probes.html").read_text(encoding="utf-8")
@@ -107,6 +108,7 @@ def test_a_figure_per_probe_with_the_numbers_behind_it(page):
 def test_the_page_is_whole_and_names_are_escaped(page):
     assert "<mine>" not in page
     assert "&lt;mine&gt;" in page
+    assert '<span dir="auto">A &amp; B</span>' in page
     assert not re.search(r'(src|href)="https?:', page)
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
@@ -193,3 +195,11 @@ def test_peak_and_lowest_place_are_held_against_table_5() -> None:
     assert plain == [["10", "+1"], ["3", "+2"], ["7.0", "−13.6"]]
     # p1: 0.502; printed 0.5161
     assert "0.5020" in str(beside["Controlled, table 13"[:20]][0])
+
+
+def test_a_gap_of_rounding_names_no_end():
+    collapsed = [row | {"low": 1e-8, "high": 3e-8, "value": 2e-8} for row in rows("mine", 0.0)]
+    found = agreement(table(collapsed), PSI_TABLE.empty())
+    assert {row[1] for row in found.rows if "gap" in row[0]} == {
+        "0.000 [0.000,\N{NO-BREAK SPACE}0.000]"
+    }

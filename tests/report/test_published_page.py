@@ -34,6 +34,7 @@ def written(
         bucket_scores=folder / "buckets.parquet",
         benchmarks={name: parse_benchmark(one) for name, one in sections.items()},
         **{"published": FILES, **more},
+        run_title="A small run",
         parquet=folder / "c.parquet",
         csv=folder / "c.csv",
         html=folder / "c.html",
@@ -54,6 +55,7 @@ def test_the_stage_writes_table_csv_and_page(tmp_path: Path) -> None:
     assert str(PUBLISHED / "posq_table1.csv") in record["inputs"]
     assert "run here: <bdi>squad&lt;1&gt;</bdi>" in page
     assert "+0.005" in page
+    assert '<span dir="auto">A small run</span>' in page
     assert "(labels: all); 1,200 queries, the paper has 92,749" in page
 
 

@@ -84,6 +84,7 @@ rule published:
         runtime=minutes(30),
     params:
         benchmarks={name: dump(b.section) for name, b in plan.queried.items()},
+        run_title=settings.report.title,
         stage=STAGES["published"],
     message:
         "Writing {output.html}"

@@ -151,6 +151,7 @@ rule probe_page:
         runtime=minutes(30),
     params:
         controls={name: entry.control for name, entry in plan.models.items()},
+        run_title=settings.report.title,
         stage=STAGES["probe_page"],
     message:
         "Writing {output.html}"

@@ -331,7 +331,10 @@ class _Small:
             name: {key: base[key] for key in kept if key in base}
             | {"checkpoint": EMBEDDED, "max_tokens": 128}
             | ({} if training.get("untrained") else {"layers": 2})
-            | {"parameters_m": 15, "learning_rate": 5e-4}
+            | {
+                "parameters_m": 15,
+                "learning_rate": 2e-5 if base.get("objective") == "pads" else 5e-4,
+            }
         }
         training["settings"] = {"epochs": 1, "batch_size": 8}
 

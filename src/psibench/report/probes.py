@@ -66,6 +66,7 @@ def run_probe_page(
     psi: Sequence[str | Path],
     comparison: Sequence[str | Path] = (),
     controls: Mapping[str, str | None],
+    run_title: str = "",
     html: str | Path,
 ) -> None:
     """Write the page.
@@ -80,6 +81,8 @@ def run_probe_page(
         PROBE_COMPARISON of pairs of models, if any are compared.
     controls
         Model -> position-blind, truncating or None, in the order of the models.
+    run_title
+        What the config calls its report.
     """
     rows = read_table(table, PROBE_TABLE).filter(domain=POOLED)
     psi_rows = read_all(psi, PSI_TABLE)
@@ -106,6 +109,7 @@ def run_probe_page(
         title="Probes: what the embeddings look at",
         created=now(),
         made_of=made_of,
+        run_title=run_title,
         styles=("report.css", "published.css"),
         probes={name: text for name, text in PROBES.items() if name in set(rows["probe"])},
         sections=shown,
@@ -139,9 +143,10 @@ def section(
 def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
     """Say of each model which end each probe finds it to look at, and its PSI.
 
-    *front* or *back* where the interval leaves 0 out. Mean over all sizes for insertion and
-    removal; the fewest segments. Once of all documents, once of those read whole. Figures that no
-    model has are left out.
+    *front* or *back* where the interval, as it is printed, leaves 0 out: cosines of vectors that
+    are all alike differ by rounding. Mean over all sizes for insertion and removal; the fewest
+    segments. Once of all documents, once of those read whole. Figures that no model has are left
+    out.
     """
     models = rows["model"].unique(maintain_order=True).to_list()
     sides = [(model, read) for model in models for read in ("all", "whole")]
@@ -202,7 +207,7 @@ def _end(rows: pl.DataFrame, probe: str, measure: str, condition: str | None, fr
         return MISSING
     row = own.sort("n_places", maintain_order=True).row(0, named=True)
     end = ""
-    if row["low"] is not None and not row["low"] <= 0 <= row["high"]:
+    if row["low"] is not None and not round(row["low"], 3) <= 0 <= round(row["high"], 3):
         end = ": front" if (row["value"] > 0) == (front > 0) else ": back"
     return _unbroken(row, "value", "low", "high") + end
 

@@ -709,11 +709,20 @@ def run_published(
     bucket_scores: str | Path,
     benchmarks: Mapping[str, Benchmark],
     published: Sequence[str | Path],
+    run_title: str = "",
     parquet: str | Path,
     csv: str | Path,
     html: str | Path,
 ) -> None:
-    """Write the comparison as table and CSV, and the page; ``published``: the papers' files."""
+    """Write the comparison as table and CSV, and the page.
+
+    Parameters
+    ----------
+    published
+        The papers' files.
+    run_title
+        What the config calls its report.
+    """
     facts, figures = published_facts(benchmarks), published_figures()
     own = read_table(psi_table, PSI_TABLE)
     found = compare(
@@ -745,6 +754,7 @@ def run_published(
         title="Published figures and this run's",
         created=now(),
         made_of=made_of,
+        run_title=run_title,
         styles=("report.css", "published.css"),
         sections=shown,
         benchmarks=[
