@@ -327,15 +327,13 @@ class _Small:
                 one: min(n, 5) for one, n in per_domain.items() if one in own
             }
         kept = ("pooling", "query_prompt", "document_prompt", "objective", "pads", "licence")
-        training["bases"] = {
-            name: {key: base[key] for key in kept if key in base}
-            | {"checkpoint": EMBEDDED, "max_tokens": 128}
-            | ({} if training.get("untrained") else {"layers": 2})
-            | {
-                "parameters_m": 15,
-                "learning_rate": 2e-5 if base.get("objective") == "pads" else 5e-4,
-            }
-        }
+        stand_in = {"checkpoint": EMBEDDED, "max_tokens": 128, "parameters_m": 15}
+        if base.get("objective") == "pads":  # a finished retriever, a little moved
+            stand_in |= {"pooling": "mean", "learning_rate": 2e-5}
+        else:
+            stand_in |= {"learning_rate": 5e-4}
+            stand_in |= {} if training.get("untrained") else {"layers": 2}
+        training["bases"] = {name: {key: base[key] for key in kept if key in base} | stand_in}
         training["settings"] = {"epochs": 1, "batch_size": 8}
 
     def _base(self, training: dict[str, Any]) -> str:
