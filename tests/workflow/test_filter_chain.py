@@ -92,6 +92,7 @@ def test_margins_reach_the_queries_and_every_decision_has_its_reason(chain: Proj
     dropped = read(chain, CHAIN, "dropped", "attrition")
     reasons = dict(dropped.group_by("stage").agg(pl.col("reason").unique().sort()).iter_rows())
     assert reasons == {
+        "generate_questions": ["repeated_question"],
         "margin": ["margin_below_threshold", "target_not_first"],
         "segment_grades": ["grade_low"],
         "false_negatives": ["false_negative"],
@@ -268,8 +269,8 @@ def test_the_judges_template_reruns_the_judges_and_what_follows(chain_copy: Proj
     prompt = chain_copy.folder / "prompts" / "judges.md"
     text = prompt.read_text()
     header, body = text.rsplit("---\n", 1)
-    assert "Grade" in body
-    prompt.write_text(f"{header}---\n{body.replace('Grade', 'Now grade', 1)}")
+    assert "You judge" in body
+    prompt.write_text(f"{header}---\n{body.replace('You judge', 'Now you judge', 1)}")
     evaluated = {"score_shared": 2}  # the clean one and the tiny one, by the run of the raw one
     judges = {"ask": 3, "judge_pairs": 2}  # what the first one reads is as it was
     assert chain_copy.planned(*TARGETS) == AFTER_REMOVAL | judges | evaluated
