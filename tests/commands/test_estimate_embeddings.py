@@ -241,6 +241,18 @@ def test_what_a_probe_has_a_service_read_is_paid_for(folder, capsys):
     assert "known, segments" in printed(capsys, "--config", path)
 
 
+def test_filler_is_read_at_each_place_and_size(folder, capsys):
+    probes = {"names": ["insertion"], "insertion_sizes": [0.5, 1.0], "models": ["paid"]}
+    path = config(folder, probes=probes | {"psi": False})
+    rows = {row["stage"]: row for row in plain(capsys, "--config", path)["benchmarks"]}
+    probed = rows["probe_insertion"]
+    assert probed["items_high"] == 3 * (1 + 3 * 2)
+    path = config(folder, probes=probes | {"psi": False, "insertion_sizes": [0.5]})
+    fewer = {row["stage"]: row for row in plain(capsys, "--config", path)["benchmarks"]}
+    ratio = probed["tokens_in_high"] / fewer["probe_insertion"]["tokens_in_high"]
+    assert ratio == pytest.approx((1 + 3 * (1.5 + 2)) / (1 + 3 * 1.5), rel=0.01)
+
+
 def test_without_a_price_it_is_said(folder, capsys):
     write_tables(folder, DOCUMENTS, QUESTIONS)
     path = config(folder, api={"price": None, "tokenizer": "nobody/nothing"})

@@ -163,3 +163,17 @@ def test_the_base_that_is_trained_is_one_that_is_evaluated(preset, base, folder,
     assert {one.base for one in config.trained.values()} == {base}
     assert set(config.trained) | set(config.untrained) <= evaluated
     assert list(config.untrained) == [f"{base}-untrained"] * (preset == "controlled_figure7")
+
+
+def test_a_benchmark_s_own_first_stage_stays_among_the_models(folder, monkeypatch):
+    preset = CONFIG_FOLDER / "presets" / "posq_table1.yaml"
+    config, _ = small_config(preset, folder=folder, monkeypatch=monkeypatch)
+    assert {"bm25", "nv-embed-v2"} <= set(config.models)
+
+
+def test_a_retriever_under_pads_is_pooled_as_the_stand_in_is(folder, monkeypatch):
+    preset = CONFIG_FOLDER / "presets" / "needles_pads.yaml"
+    config, _ = small_config(preset, folder=folder, monkeypatch=monkeypatch)
+    (training,) = config.training.values()
+    (base,) = training.bases.values()
+    assert (base.pooling, base.layers) == ("mean", None)

@@ -66,7 +66,7 @@ def run_probe_page(
     psi: Sequence[str | Path],
     comparison: Sequence[str | Path] = (),
     controls: Mapping[str, str | None],
-    run_title: str = "",
+    run_title: str,
     html: str | Path,
 ) -> None:
     """Write the page.

@@ -709,7 +709,7 @@ def run_published(
     bucket_scores: str | Path,
     benchmarks: Mapping[str, Benchmark],
     published: Sequence[str | Path],
-    run_title: str = "",
+    run_title: str,
     parquet: str | Path,
     csv: str | Path,
     html: str | Path,
